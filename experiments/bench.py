@@ -1,0 +1,128 @@
+"""`make bench`: the figures that the book promises, as ratios against an independent measurement in the same run.
+
+Nothing here is asserted: a test that depends on a time fails on somebody's machine. The ratios are printed, with what
+they should be.
+"""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from experiments import build, experiment, host, perf
+from experiments.chapters import BOOK, Chapter, check_parameters
+from experiments.measure import measure
+from experiments.record import Point
+from experiments.store import Store, measuring_lock
+from experiments.units import format_size
+
+INDEPENDENT = build.ROOT / "tests" / "independent_chase.c"
+# 256 KiB to 1 GiB spread, one line a page: inside the first TLB, between the two, past both, past the caches.
+SIZES = [64, 256, 1024, 2048, 8192, 32768, 131072, 262144]
+PAIRS = 7  # interleaved fresh processes of each program, at each size
+
+
+def main() -> None:
+    """Print every table. Takes about ten minutes; run it with nothing else running."""
+    console = Console()
+    with measuring_lock():
+        console.print(against_independent())
+        console.print(first_level_cache())
+        console.print(numba_against_c())
+    console.print(whole_experiment())
+
+
+def _independent(folder: str) -> str:
+    cc = build.compiler()
+    if cc is None:
+        raise SystemExit("The independent chase needs a C compiler: apt install gcc libc6-dev.")
+    binary = f"{folder}/independent_chase"
+    subprocess.run([*cc.command, "-O2", "-std=gnu11", "-o", binary, str(INDEPENDENT)], check=True)
+    return binary
+
+
+def _ns(binary: str, argument: object, seed: int) -> float:
+    said = subprocess.run([binary, str(argument), str(seed + 1)], capture_output=True, text=True, check=True)
+    return float(said.stdout.split()[0])
+
+
+def _ours(point: Point, repeat: int) -> float:
+    return measure(point, repeat, state="0" * 12, usable_bytes=2**63).ns_per_access
+
+
+def _table(title: str, columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -> Table:
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def against_independent() -> Table:
+    """ns per access of page_chase against tests/independent_chase.c, process by process."""
+    rows, ratios = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        binary = _independent(folder)
+        for lines in SIZES:
+            point = Point(kernel="page_chase", lines=lines, region_ms=150)
+            pairs = [(_ours(point, i), _ns(binary, lines, i)) for i in range(PAIRS)]
+            ours, theirs = (statistics.median(side) for side in zip(*pairs, strict=True))
+            ratios.append(ours / theirs)
+            rows.append((format_size(lines * 4096), f"{ours:.2f}", f"{theirs:.2f}", f"{ours / theirs - 1:+.1%}"))
+    rows.append(("median of |difference|", "", "", f"{statistics.median(abs(r - 1) for r in ratios):.1%}"))
+    return _table("Against an independent dependent chase (to reach: median 3 %, each 8 %)",
+                  ["working set", "page_chase ns", "independent ns", "difference"], rows)  # fmt: skip
+
+
+def first_level_cache() -> Table:
+    """The packed chase in 4 KiB against a pointer that points at itself, and in cycles of the measured clock."""
+    point = Point(kernel="page_chase", layout="packed", lines=64, region_ms=100)
+    with tempfile.TemporaryDirectory() as folder:
+        binary = _independent(folder)
+        pairs = [(measure(point, i, state="0" * 12, usable_bytes=2**63), _ns(binary, "self", i)) for i in range(PAIRS)]
+    ours, theirs = statistics.median(r.ns_per_access for r, _ in pairs), statistics.median(ns for _, ns in pairs)
+    cycles = statistics.median(r.ns_per_access * r.core_ghz for r, _ in pairs)
+    rows = [(f"{ours:.3f}", f"{theirs:.3f}", f"{ours / theirs - 1:+.1%}", f"{cycles:.2f}", f"{cycles / round(cycles) - 1:+.1%}")]
+    return _table("Load-to-use latency, packed chase inside L1 (to reach: 3 %)",
+                  ["page_chase ns", "self-pointer ns", "difference", "core cycles", "from a whole number"], rows)  # fmt: skip
+
+
+def numba_against_c() -> Table:
+    """The numba twin against C, from working sets past L2 on."""
+    rows = []
+    for layout, lines in [("spread", 8192), ("spread", 32768), ("spread", 131072), ("packed", 65536), ("packed", 1 << 20)]:
+        def point(engine: str, layout: str = layout, lines: int = lines) -> Point:
+            return Point(kernel="page_chase", engine=engine, layout=layout, lines=lines, region_ms=200)
+
+        pairs = [(_ours(point("numba"), i), _ours(point("c"), i)) for i in range(PAIRS)]
+        numba, c = (statistics.median(side) for side in zip(*pairs, strict=True))
+        rows.append((layout, str(lines), f"{numba:.2f}", f"{c:.2f}", f"{numba / c - 1:+.1%}"))
+    return _table("numba against C past L2 (to reach: 3 %)", ["layout", "lines", "numba ns", "C ns", "difference"], rows)
+
+
+def whole_experiment() -> Table:
+    """stlb_cliff, profile quick, from nothing: the share of timed regions, and what the runner itself holds in memory."""
+    chapters = sorted(path.stem for path in BOOK.glob("*.ipynb") if path.stem in experiment.GRIDS)
+    rows = []
+    for name in chapters:
+        with tempfile.TemporaryDirectory() as folder:
+            parameters = check_parameters(name, {"machine": "this", "profile": "quick"})
+            chapter = Chapter(name, parameters, Store(Path(folder)))
+            points = experiment.GRIDS[name](chapter.profile, build.engine_for("auto"), chapter.tlb_entries())
+            outcome = experiment.run(
+                name, points, chapter.profile.repeats, machine=chapter.machine, store=chapter.store,
+                state=host.state(chapter.host), plan=perf.plan(chapter.host.microarchitecture),
+                usable_bytes=int(chapter.host.memory.usable_bytes * experiment.MEMORY_SHARE))  # fmt: skip
+        own_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        rows.append((name, str(outcome.measured), f"{outcome.elapsed_s:.0f}", f"{outcome.timed_s:.0f}",
+                     f"{outcome.timed_s / outcome.elapsed_s:.0%}", f"{own_mib:.0f}"))  # fmt: skip
+    return _table("Experiments, profile quick (to reach: 50 % in timed regions; runner under 300 MiB)",
+                  ["experiment", "processes", "seconds", "in timed regions", "share", "runner MiB"], rows)  # fmt: skip

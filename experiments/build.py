@@ -1,0 +1,143 @@
+"""Compile a kernel, or name its numba twin: the command line that runs it, and the digest of what that runs.
+
+A binary is named after the digest of its source, harness.h, the flags and the compiler, so a change of any of them is
+another binary and, through the store's key, another measurement.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from experiments.reasons import Unavailable
+
+ROOT = Path(__file__).resolve().parent.parent
+KERNELS = ROOT / "kernels"
+# -O2 and no -march: what a distribution ships, and the same instructions on every machine of an architecture.
+FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror")
+
+
+@dataclass(frozen=True)
+class Compiler:
+    command: tuple[str, ...]
+    version: str  # its first line of --version
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """How to run a kernel: `command` takes its arguments; `digest` is 16 hex digits of all that decides what it does."""
+
+    name: str
+    engine: Literal["c", "numba"]
+    command: tuple[str, ...]
+    digest: str
+
+
+def kernel_names() -> list[str]:
+    """The kernels there are, by their C files."""
+    return sorted(path.stem for path in KERNELS.glob("*.c"))
+
+
+@lru_cache
+def compiler() -> Compiler | None:
+    """$CC, else the first of cc, gcc, clang that answers --version; None where there is none."""
+    for candidate in [os.environ.get("CC", ""), "cc", "gcc", "clang"]:
+        command = tuple(shlex.split(candidate))
+        if not command or shutil.which(command[0]) is None:
+            continue
+        try:
+            said = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=20, errors="replace")
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        if said.returncode == 0 and said.stdout:
+            return Compiler(command, said.stdout.splitlines()[0].strip())
+    return None
+
+
+def engine_for(asked: str) -> Literal["c", "numba"]:
+    """`auto` is C where a compiler is found and numba elsewhere; `c` without a compiler is Unavailable("no-compiler")."""
+    if asked == "numba" or (asked == "auto" and compiler() is None):
+        return "numba"
+    if compiler() is None:
+        raise Unavailable("no-compiler")
+    return "c"
+
+
+def kernel(name: str, engine: Literal["c", "numba"] = "c") -> Kernel:
+    """The kernel ready to run, compiled if it has to be.
+
+    Raises Unavailable: bad-parameter for an unknown name, no-compiler, compile-failed with the compiler's first line.
+    """
+    if name not in kernel_names():
+        raise Unavailable("bad-parameter", f"there is no kernel '{name}'; there are {', '.join(kernel_names())}")
+    if engine == "numba":
+        versions = [f"{package} {importlib.metadata.version(package)}" for package in ("numba", "llvmlite")]
+        digest = _digest(KERNELS / f"{name}.py", KERNELS / "harness.py", words=[platform.python_version(), *versions])
+        return Kernel(name, engine, (sys.executable, "-m", f"kernels.{name}"), digest)
+    cc = compiler()
+    if cc is None:
+        raise Unavailable("no-compiler")
+    digest = _digest(KERNELS / f"{name}.c", KERNELS / "harness.h", words=[*FLAGS, *cc.command, cc.version])
+    binary = build_folder() / f"{name}-{digest}"
+    if not binary.exists():
+        _compile(cc, KERNELS / f"{name}.c", binary)
+    return Kernel(name, engine, (str(binary),), digest)
+
+
+def timed_source(name: str, part: str = "", engine: str = "c") -> str:
+    """The timed loop as it stands in a kernel's source, between the marks [timed: part] and [end]."""
+    comment, suffix = ("#", ".py") if engine == "numba" else ("/*", ".c")
+    kept: list[str] = []
+    inside = False
+    for line in (KERNELS / f"{name}{suffix}").read_text().splitlines():
+        mark = line.strip().startswith(f"{comment} [")
+        if mark and "[timed" in line and part in line:
+            inside = True
+        elif mark and "[end]" in line:
+            inside = False
+        elif inside:
+            kept.append(line)
+    if not kept:
+        raise ValueError(f"{name}{suffix} has no timed part '{part}'")
+    return "\n".join(kept).strip()
+
+
+def build_folder() -> Path:
+    """Where binaries go: $TLB_BUILD, else _build/kernels in the checkout."""
+    folder = Path(os.environ.get("TLB_BUILD", ROOT / "_build")) / "kernels"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _digest(*files: Path, words: list[str]) -> str:
+    parts = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files] + words
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def _compile(cc: Compiler, source: Path, binary: Path) -> None:
+    """Into a temporary name first: a compile that is killed leaves no half binary, two at once do no harm."""
+    fd, temporary = tempfile.mkstemp(dir=binary.parent, prefix=binary.name)
+    os.close(fd)
+    try:
+        done = subprocess.run([*cc.command, *FLAGS, "-o", temporary, str(source)],
+                              capture_output=True, text=True, timeout=120, errors="replace")  # fmt: skip
+        if done.returncode:
+            first = next((line for line in done.stderr.splitlines() if "error" in line.lower()), "no message")
+            raise Unavailable("compile-failed", f"{cc.command[0]}: {first.strip()}")
+        os.chmod(temporary, 0o755)
+        os.replace(temporary, binary)
+    except subprocess.TimeoutExpired:
+        raise Unavailable("compile-failed", f"{cc.command[0]} did not finish in 120 s") from None
+    finally:
+        Path(temporary).unlink(missing_ok=True)

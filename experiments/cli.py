@@ -1,0 +1,145 @@
+"""`tlb`: inspect, doctor, measure, run, book, site, bench."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+from rich.table import Table
+
+from experiments import build, experiment, host, perf
+from experiments.measure import measure as measure_point
+from experiments.reasons import Unavailable
+from experiments.record import Point
+from experiments.store import measuring_lock
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+                  help="Measure what address translation costs on this computer.")  # fmt: skip
+out = Console(soft_wrap=True)
+ParameterPairs = Annotated[list[str], typer.Option("-p", "--parameter", metavar="NAME=VALUE", help="A chapter's parameter.")]
+
+
+def main() -> None:
+    """The `tlb` command. What cannot be done is one sentence on stderr and exit 1 (2 for a bad argument)."""
+    try:
+        app(args=_pairs(sys.argv[1:]))
+    except Unavailable as why:
+        print(why, file=sys.stderr)
+        raise SystemExit(2 if why.code == "bad-parameter" else 1) from None
+    except KeyboardInterrupt:
+        print("Interrupted; what was finished is kept, and the same command goes on from there.", file=sys.stderr)
+        raise SystemExit(130) from None
+
+
+def _pairs(arguments: list[str]) -> list[str]:
+    """`-p name value`, as Papermill takes it, becomes `-p name=value`, which typer can read."""
+    joined: list[str] = []
+    rest = iter(arguments)
+    for argument in rest:
+        joined.append(argument)
+        if argument == "-p":
+            name = next(rest, "")
+            joined.append(name if "=" in name else f"{name}={next(rest, '')}")
+    return joined
+
+
+def _values(pairs: list[str]) -> dict[str, Any]:
+    """Papermill's own reading of the values: numbers are numbers, True and False are booleans."""
+    from papermill.cli import _resolve_type
+
+    return {name: _resolve_type(value) for name, _, value in (pair.partition("=") for pair in pairs)}
+
+
+@app.command()
+def inspect(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+    """What this computer is: CPU, caches, TLB, page table, huge pages, counters, limits, noise."""
+    here = host.inspect()
+    if as_json:
+        print(json.dumps(here.model_dump(mode="json"), indent=1))
+        return
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for label, value in host.describe(here):
+        table.add_row(f"[bold]{label}[/bold]", value)
+    out.print(table)
+
+
+@app.command()
+def doctor() -> None:
+    """What keeps this computer from measuring well, each with its remedy."""
+    for advice in host.advice(host.inspect()):
+        out.print(f"[bold]{advice.topic}[/bold]  {advice.finding}\n    {advice.remedy}", highlight=False)
+
+
+@app.command()
+def measure(
+    kernel: Annotated[str, typer.Argument(help="A kernel: " + ", ".join(build.kernel_names()))],
+    pages: Annotated[str, typer.Option(help="4k, 64k, thp, 2m or 1g.")] = "4k",
+    layout: Annotated[str, typer.Option(help="spread: one line a page; packed: its control.")] = "spread",
+    order: Annotated[str, typer.Option(help="cycle, random or sequential.")] = "cycle",
+    lines: Annotated[int, typer.Option(help="How many cache lines are touched.")] = 4096,
+    engine: Annotated[str, typer.Option(help="auto, c or numba.")] = "auto",
+    repeat: Annotated[int, typer.Option(help="Which repeat: its seed.")] = 0,
+    region_ms: Annotated[int, typer.Option(help="The least time inside timed regions.")] = 60,
+    cpu: Annotated[int | None, typer.Option(help="Pin to this CPU.")] = None,
+) -> None:
+    """Measure one point in one process and print its record as JSON; nothing is stored."""
+    if engine not in ("auto", "c", "numba"):
+        raise Unavailable("bad-parameter", f"engine is auto, c or numba, not '{engine}'")
+    try:
+        point = Point.model_validate({"kernel": kernel, "engine": build.engine_for(engine), "pages": pages, "layout": layout,
+                                      "order": order, "lines": lines, "region_ms": region_ms})
+    except ValidationError as error:
+        problems = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        raise Unavailable("bad-parameter", "; ".join(problems)) from None
+    here = host.inspect()
+    with measuring_lock():
+        record = measure_point(point, repeat, state=host.state(here), cpu=cpu, plan=perf.plan(here.microarchitecture),
+                               usable_bytes=int(here.memory.usable_bytes * experiment.MEMORY_SHARE))  # fmt: skip
+    print(record.model_dump_json())
+
+
+@app.command()
+def run(
+    chapter: str,
+    parameter: ParameterPairs = [],  # noqa: B006
+    output: Annotated[Path | None, typer.Option(help="The executed notebook.")] = None,
+) -> None:
+    """Execute one chapter about this computer, measuring what is missing: tlb run stlb_cliff -p max_working_set 256MiB."""
+    from experiments import chapters
+
+    target = output or build.ROOT / "_build" / "runs" / f"{chapter}.ipynb"
+    chapters.execute(chapter, target, {"machine": "this", **_values(parameter)})
+    print(target)
+
+
+@app.command()
+def book(
+    profile: Annotated[str, typer.Option(help=", ".join(experiment.profile_names()))] = "quick",
+    parameter: ParameterPairs = [],  # noqa: B006
+    machine: Annotated[str, typer.Option(help="this, reference, or any machine in data/.")] = "this",
+) -> None:
+    """Measure this computer, execute every chapter, and build the site about it."""
+    from experiments import chapters
+
+    print(chapters.book(profile, _values(parameter), machine))
+
+
+@app.command()
+def site(output: Annotated[Path | None, typer.Option(help="Where to; default _build/site.")] = None) -> None:
+    """Build the site of the committed results, without measuring."""
+    from experiments.site import build_site
+
+    print(build_site(build.ROOT, output or build.ROOT / "_build" / "site"))
+
+
+@app.command()
+def bench() -> None:
+    """Print the ratios that the book promises, each against an independent measurement in the same run."""
+    from experiments import bench as ratios
+
+    ratios.main()

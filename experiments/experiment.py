@@ -1,0 +1,151 @@
+"""A grid of points, measured in interleaved repeats, each record stored before the next process starts."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from tqdm import tqdm
+
+from experiments import build, measure, perf
+from experiments.reasons import Unavailable
+from experiments.record import Point
+from experiments.store import Store, measuring_lock, record_key
+from experiments.units import parse_size
+
+PROFILES = Path(__file__).with_name("profiles")
+BASE_PAGE = 4096
+SMALLEST_LINES = 16  # 64 KiB spread: one line a page, well inside any first-level TLB
+# Above this a point costs seconds to fault in, and curves there bend over octaves, not over points.
+DENSE_BELOW_LINES = (64 << 20) // BASE_PAGE
+RANDOM_UP_TO_LINES = (256 << 20) // BASE_PAGE  # 1 - C/M is within 5 % of 1 long before
+# What an experiment may use of the memory that is free for us (design: half at most).
+MEMORY_SHARE = 0.5
+
+
+class Profile(BaseModel):
+    """How much to measure. The fields are Papermill parameters of every chapter, by these names."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    max_working_set: int = Field(ge=SMALLEST_LINES * BASE_PAGE)  # bytes
+    repeats: int = Field(ge=1, le=100)
+    region_ms: int = Field(ge=1, le=60_000)
+    points_per_octave: int = Field(ge=1, le=16)
+
+    @field_validator("max_working_set", mode="before")
+    @classmethod
+    def _bytes(cls, value: object) -> object:
+        return parse_size(value) if isinstance(value, str) else value
+
+
+def profile_names() -> list[str]:
+    return sorted(path.stem for path in PROFILES.glob("*.yaml"))
+
+
+def profile(name: str) -> Profile:
+    """A profile from profiles/NAME.yaml. Raises Unavailable("bad-parameter")."""
+    if name not in profile_names():
+        raise Unavailable("bad-parameter", f"profile '{name}' is not one of {', '.join(profile_names())}")
+    return Profile(**yaml.safe_load((PROFILES / f"{name}.yaml").read_text()))
+
+
+def octaves(low: float, high: float, per_octave: int) -> list[int]:
+    """Whole numbers from low to high, evenly spaced in the logarithm: octaves(16, 64, 2) == [16, 23, 32, 45, 64]."""
+    steps = range(1000 * per_octave)
+    numbers = (low * 2 ** (step / per_octave) for step in steps)
+    return sorted({round(n) for n in numbers if n <= high * 1.0001})
+
+
+def stlb_cliff(profile: Profile, engine: str, tlb_entries: Sequence[int]) -> list[Point]:
+    """The points of the first chapter. Every spread point has its packed control: the same number of lines.
+
+    tlb_entries: 4 KiB data entries of each TLB level as CPUID gives them; around each the grid is finer. Starting a
+    numba process takes a second, so that engine gets a coarser grid.
+    """
+    most = profile.max_working_set // BASE_PAGE
+    per_octave = 1 if engine == "numba" else profile.points_per_octave
+    dense = octaves(SMALLEST_LINES, min(most, DENSE_BELOW_LINES), per_octave)
+    sizes = dense + [n for n in octaves(DENSE_BELOW_LINES, most, max(per_octave // 2, 1)) if n > DENSE_BELOW_LINES]
+    # The zoom: an octave each side of a knee is half a decade of pages, at steps of 9 % (19 % under numba).
+    zoom = [n for entries in tlb_entries for n in octaves(entries / 2**0.75, entries * 2, 4 if engine == "numba" else 8)]
+    chase = sorted(set(sizes) | ({n for n in zoom if n <= most} if profile.points_per_octave > 1 else set()))
+    randomly = octaves(SMALLEST_LINES, min(most, RANDOM_UP_TO_LINES), per_octave)
+    coarse = octaves(SMALLEST_LINES, most, 1)
+    wanted = [("page_chase", "cycle", chase), ("page_chase", "random", randomly),
+              ("page_chase", "sequential", coarse[::2]), ("page_gather", "cycle", coarse)]  # fmt: skip
+    return [
+        Point(kernel=kernel, engine=engine, layout=layout, order=order, lines=lines, region_ms=profile.region_ms)
+        for kernel, order, numbers in wanted
+        for lines in numbers
+        for layout in ("spread", "packed")
+    ]
+
+
+GRIDS: dict[str, Callable[[Profile, str, Sequence[int]], list[Point]]] = {"stlb_cliff": stlb_cliff}
+
+
+@dataclass
+class Outcome:
+    """What a run did. `timed_s` lies inside timed regions, `elapsed_s` is the whole; both cover this run only."""
+
+    measured: int = 0
+    cached: int = 0
+    timed_s: float = 0.0
+    elapsed_s: float = 0.0
+    lacking: dict[Point, Unavailable] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        share = f", {self.timed_s / self.elapsed_s:.0%} of {self.elapsed_s:.0f} s inside timed regions" if self.measured else ""
+        lacking = f", {len(self.lacking)} points could not be measured" if self.lacking else ""
+        return f"{self.measured} measured, {self.cached} already there{lacking}{share}"
+
+
+def expected_s(point: Point) -> float:
+    """A guess at one process's seconds, for the progress bar alone: start, region, and 1.5 times the faulting in."""
+    start = 1.2 if point.engine == "numba" else 0.04
+    return start + 1.2 * point.region_ms / 1e3 + 1.6 * measure.arena_bytes(point) / 2**30
+
+
+def run(name: str, points: Sequence[Point], repeats: int, *, machine: str, store: Store, state: str, plan: perf.Plan,
+        usable_bytes: int, cpu: int | None = None, quiet: bool = False, seed: int = 0) -> Outcome:  # fmt: skip
+    """Measure what is not yet stored: all points once in a random order, then again, so that drift hits all alike.
+
+    A point that the machine cannot do is in `lacking` with its reason and is not tried again; the others go on.
+    Ctrl-C loses the process in flight and nothing else. Raises Unavailable("measuring-already") and what the store raises.
+    """
+    outcome = Outcome()
+    begin = time.monotonic()
+    have = store.keys(machine, name)
+    digests = {(p.kernel, p.engine): build.kernel(p.kernel, p.engine).digest for p in points}
+    shuffle = random.Random(seed)
+    todo: list[tuple[Point, int]] = []
+    for repeat in range(repeats):
+        fresh = [p for p in points if record_key(p, repeat, digests[p.kernel, p.engine], state) not in have]
+        outcome.cached += len(points) - len(fresh)
+        shuffle.shuffle(fresh)
+        todo += [(p, repeat) for p in fresh]
+    if not todo:
+        return outcome
+    with measuring_lock(), tqdm(total=round(sum(expected_s(p) for p, _ in todo)), desc=name, unit="s", file=sys.stderr,
+                                disable=quiet, mininterval=1, bar_format="{desc} {percentage:3.0f}% |{bar}| "
+                                "{elapsed} gone, {remaining} left{postfix}") as bar:  # fmt: skip
+        for point, repeat in todo:
+            if point not in outcome.lacking:
+                try:
+                    record = measure.measure(point, repeat, state=state, usable_bytes=usable_bytes, plan=plan, cpu=cpu)
+                except Unavailable as why:
+                    outcome.lacking[point] = why
+                else:
+                    store.append(machine, name, record, digests[point.kernel, point.engine])
+                    outcome.measured += 1
+                    outcome.timed_s += record.elapsed_ns / 1e9
+            bar.update(expected_s(point))
+            bar.set_postfix_str(f"{outcome.measured} of {len(todo)} points")
+    outcome.elapsed_s = time.monotonic() - begin
+    return outcome

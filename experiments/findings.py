@@ -1,0 +1,302 @@
+"""What the chapters say of a machine: numbers to glue, and sentences that its data chose. Functions of frames, no more.
+
+Each function returns name -> float or Markdown text. A sentence exists for every kind of machine: where something could not
+be measured, it says what and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from experiments import claims, model
+from experiments.doctor import describe
+from experiments.host import Host
+from experiments.reasons import Unavailable, explain
+from experiments.tlbs import Tlb
+from experiments.units import format_size
+
+
+class Prose(str):
+    """A sentence or more, in Markdown, glued as such; a plain str is a phrase for the middle of somebody else's sentence."""
+
+
+Said = dict[str, float | str]
+PAGE = claims.PAGE
+
+
+def data_tlbs(host: Host) -> list[Tlb]:
+    """The TLB levels that translate loads of 4 KiB pages, as CPUID states them; at most one a level, empty where silent."""
+    by_level: dict[int, Tlb] = {}
+    for tlb in host.tlb:
+        if "4k" in tlb.pages and tlb.kind in ("data", "unified", "load") and tlb.entries:
+            by_level.setdefault(tlb.level, tlb)
+    return [by_level[level] for level in sorted(by_level)]
+
+
+def cache_bytes(host: Host, level: int) -> int | None:
+    """The size of the data cache of a level; None where nothing states it."""
+    return next((c.size_bytes for c in host.caches if c.level == level and c.kind != "instruction"), None)
+
+
+def pages(number: float) -> str:
+    """A number of pages as prose wants it: 72, 3,072, about 1.05 million."""
+    return f"{number:,.0f}"
+
+
+def machine(host: Host) -> Said:
+    """The sentences that introduce a machine."""
+    tlb = data_tlbs(host)
+    where = "bare metal" if host.hypervisor == "none" else f"a virtual machine under {host.hypervisor.upper()}"
+    model_name = " ".join(host.cpu_model.split()) or "an unnamed CPU"
+    said: Said = {
+        "machine": f"{model_name} ({host.microarchitecture}), {len(host.usable_cpus)} CPUs, "
+                   f"{format_size(host.memory.total_bytes // 2**30 * 2**30)} of memory, {where}",
+        "machine_short": host.microarchitecture if host.microarchitecture != "unknown" else model_name,
+        "where": where,
+        "kernel_release": host.kernel_release,
+        "levels": float(host.page_table_levels or 4),
+    }  # fmt: skip
+    if host.hypervisor == "none":
+        said["guest_note"] = Prose("It runs on bare metal: a translation is one walk of one page table, and what is measured is the "
+                                   "processor's own.")
+    else:
+        said["guest_note"] = Prose(
+            "It is a guest. Each step of its page walk yields a guest-physical address that the host must translate in turn, so a "
+            "walk here has two dimensions, and the host decides on what page size. Costs past the STLB are higher than the same "
+            "processor shows on bare metal, and they are what a tenant of such a machine pays.")
+    if tlb:
+        parts = [f"{pages(t.entries)} entries at level {t.level}" + _ways(t) for t in tlb]
+        said["tlb"] = Prose("CPUID states " + " and ".join(parts) + " for 4 KiB data pages. Times 4 KiB that is a reach of "
+                       + " and ".join(format_size(t.entries * PAGE) for t in tlb) + ".")
+    else:
+        said["tlb"] = Prose("CPUID states no TLB geometry here: " + explain(host.tlb_reason or "no-geometry"))
+    reason = host.pmu.reason
+    said["counters"] = Prose("Hardware counters answer here, so walks are counted beside being timed." if reason is None else
+                        "Walks are timed, not counted: " + explain(reason))  # fmt: skip
+    return said
+
+
+def machine_table(host: Host) -> pd.DataFrame:
+    """Everything the inspection found, a row each."""
+    return pd.DataFrame(describe(host), columns=["", "what this machine says"])
+
+
+def ways_of(tlb: Tlb) -> int | None:
+    """The associativity: as stated, or the one in the stated range that makes the number of sets a power of two.
+
+    AMD's Fn8000_0006 codes 12 ways as "8 to 15". Sets are chosen by address bits or an exclusive-or of them, so their number is a
+    power of two. 0 is fully associative, None unknown.
+    """
+    if tlb.ways is not None or tlb.ways_between is None:
+        return tlb.ways
+    least, most = tlb.ways_between
+    fit = [w for w in range(least, most + 1) if tlb.entries % w == 0 and (tlb.entries // w).bit_count() == 1]
+    return fit[0] if len(fit) == 1 else None
+
+
+def _ways(tlb: Tlb) -> str:
+    ways = ways_of(tlb)
+    return "" if ways is None else " (fully associative)" if ways == 0 else f" ({ways}-way)"
+
+
+def cliff(frame: pd.DataFrame, host: Host) -> Said:
+    """The first chapter's numbers and sentences, from its frame."""
+    tlb = data_tlbs(host)
+    entries = [t.entries for t in tlb]
+    spread, packed, priced = claims.curve(frame, "spread"), claims.curve(frame, "packed"), claims.price(frame)
+    ghz = float(frame.loc[frame["core_ghz"] > 0, "core_ghz"].median()) if (frame["core_ghz"] > 0).any() else float("nan")
+    last, first = spread.iloc[-1], spread.iloc[0]
+    control, cost = packed.iloc[-1], priced.iloc[-1]
+    size = format_size(int(last["lines"]) * PAGE)
+    said: Said = {
+        "ghz": ghz,
+        "l1_ns": float(packed["median"].iloc[0]),
+        "l1_cycles": float(packed["median"].iloc[0]) * ghz,
+        "smallest": format_size(int(first["lines"]) * PAGE),
+        "smallest_pages": float(first["lines"]),
+        "largest": size,
+        "largest_pages": float(last["lines"]),
+        "spread_first_ns": float(first["median"]),
+        "spread_last_ns": float(last["median"]),
+        "packed_last_ns": float(control["median"]),
+        "table_last": format_size(int(last["lines"]) * 8),
+        "price_last_ns": float(cost["median"]),
+        "price_last_low_ns": float(cost["low"]),
+        "price_last_high_ns": float(cost["high"]),
+        "price_last_share": 100 * float(cost["median"]) / float(last["median"]),
+        "processes": float(len(frame)),
+        "points": float(frame.groupby(["kernel", "layout", "order", "lines", "engine"]).ngroups),
+        "repeats": float(spread["n"].median()),
+        "unstable_points": float(spread["unstable"].sum() + packed["unstable"].sum()),
+        "curve_points": float(len(spread) + len(packed)),
+        "coverage": 100 * float(spread["coverage"].median()),
+    }  # fmt: skip
+    said["lead"] = Prose(
+        f"On this machine a load that finds its translation in the first-level TLB and its data in the first-level cache takes "
+        f"{said['l1_ns']:.2f} ns. Spread the same loads over {size}, one line a page, and each takes "
+        f"{said['spread_last_ns']:.0f} ns, of which {said['price_last_ns']:.0f} ns, {said['price_last_share']:.0f} %, is the price of "
+        f"translation: what is left when the same number of lines, packed onto a 64th of the pages, has been paid for.")
+    said["stable"] = Prose(_stability(said))
+    try:
+        steps = claims.staircase(frame, entries)
+    except Unavailable as why:
+        return said | {"steps": Prose(f"The steps cannot be placed on this machine's data: {why}"), "step_shape": Prose(""),
+                       "random": Prose("")}  # fmt: skip
+    said |= {
+        "hit_ns": steps.stlb_hit_ns, "hit_cycles": steps.stlb_hit_ns * ghz, "walk_ns": steps.walk_ns,
+        "walk_cycles": steps.walk_ns * ghz, "first_step": steps.first_step, "second_step": steps.second_step,
+        "second_begins": steps.second_begins, "second_ends": steps.second_ends,
+    }  # fmt: skip
+    said["steps"] = Prose(
+        f"The first step stands at {pages(steps.first_step)} pages; CPUID says {pages(entries[0])}. Past it every access misses the "
+        f"first-level TLB, finds its translation in the second, and pays {steps.stlb_hit_ns:.2f} ns, {steps.stlb_hit_ns * ghz:.1f} "
+        f"cycles of this core's {ghz:.2f} GHz. The second step has done half of its rise at {pages(steps.second_step)} pages; CPUID "
+        f"says {pages(entries[-1])}. Past it the walker is asked each time, and a walk whose entries lie in the caches costs "
+        f"{steps.walk_ns:.1f} ns, {steps.walk_ns * ghz:.0f} cycles.")
+    said["step_shape"] = Prose(_shape(priced, tlb, steps))
+    said["random"] = Prose(_random(frame, entries))
+    return said
+
+
+def _stability(said: Said) -> str:
+    unstable, points = said["unstable_points"], said["curve_points"]
+    if unstable == 0:
+        return "Every point's spread over its fresh mappings is under 5 %."
+    return (f"{unstable:.0f} of the {points:.0f} points of the two curves spread by more than 5 % over their fresh mappings; they are "
+            "marked unstable in the data and drawn with their interval, not left out.")  # fmt: skip
+
+
+def second_step_fits(priced: pd.DataFrame, tlb: Sequence[Tlb]) -> list[model.StepFit]:
+    """The kinds of TLB beside the measured second step, the best first. Raises Unavailable."""
+    if len(tlb) < 2:
+        raise Unavailable("no-geometry", "CPUID names no two TLB levels here")
+    entries = tlb[-1].entries
+    near = priced[priced["lines"].between(entries * 2**-0.8, entries * 2**1.03)]
+    return model.fit_step(near["lines"], near["median"], entries, ways_of(tlb[-1]))
+
+
+def second_step_models(priced: pd.DataFrame, tlb: Sequence[Tlb]) -> dict[str, pd.Series]:
+    """The best kind, the textbook's fully associative LRU, and the best of the others, as price in ns by lines."""
+    fits = second_step_fits(priced, tlb)
+    textbook = next(fit for fit in fits if fit.kind == "fully associative, LRU")
+    shown = list({fit.kind: fit for fit in [fits[0], fits[1], textbook]}.values())
+    entries = tlb[-1].entries
+    lines = pd.Index(sorted({round(entries * 2 ** (k / 40)) for k in range(-32, 42)}))
+    return {fit.kind: pd.Series(fit.predict(lines.to_numpy(), entries, ways_of(tlb[-1])), index=lines) for fit in shown}
+
+
+_SHAPES = {
+    "fully associative, LRU": "A full table that always drops the entry longest unused fits best, as the textbook has it: one page too "
+                              "many, and a cycle misses on every visit.",
+    "fully associative, random replacement": "A full table that replaces at random fits best. Its misses do not cascade: a page survives "
+                                             "until the cycle comes round with a probability that falls with the misses in between.",
+    "hashed sets, LRU": "Sets chosen by a hash of the page number fit best. Some sets overflow before the whole is full, some later, "
+                        "and the step becomes a slope on both sides of the capacity.",
+    "hashed sets, random replacement": "Sets chosen by a hash, with random (or nearly random) replacement inside them, fit best. Sets that "
+                                       "overflow early start the slope before the capacity is reached, and random replacement stretches "
+                                       "it beyond: a page survives until the cycle comes round with a probability that falls with the "
+                                       "misses in between.",
+}  # fmt: skip
+
+
+def _shape(priced: pd.DataFrame, tlb: Sequence[Tlb], steps: claims.Staircase) -> str:
+    try:
+        fits = second_step_fits(priced, tlb)
+    except Unavailable as why:
+        return f"Why the step has its shape cannot be told: {why}"
+    best = fits[0]
+    textbook = next(fit for fit in fits if fit.kind == "fully associative, LRU")
+    width = steps.second_ends / steps.second_begins
+    said = (f"A tenth of the rise is done at {pages(steps.second_begins)} pages and nine tenths at {pages(steps.second_ends)}, a factor "
+            f"of {width:.2f}. {_SHAPES[best.kind]}")  # fmt: skip
+    if best is not textbook:
+        said += (f" It leaves {best.residual_ns:.2f} ns unexplained where a fully associative LRU table leaves {textbook.residual_ns:.2f}. "
+                 "So this step comes from capacity, but not from full associativity.")  # fmt: skip
+    return said
+
+
+def random_fit(frame: pd.DataFrame, entries: Sequence[int]) -> tuple[model.RandomFit, pd.DataFrame]:
+    """1 - C/M over two levels fitted to the random order up to where the walk itself gets dearer; the fit and its points."""
+    if len(entries) < 2:
+        raise Unavailable("no-geometry", "CPUID names no two TLB levels here")
+    priced = claims.price(frame, "random")
+    part = priced[priced["lines"] <= 4 * entries[-1]]
+    return model.fit_random_curve(part["lines"], part["median"], entries[0], entries[-1]), part
+
+
+def random_curve(frame: pd.DataFrame, entries: Sequence[int]) -> pd.Series | None:
+    """The fitted random curve, ns by lines, or None where it cannot be fitted."""
+    try:
+        fit, part = random_fit(frame, entries)
+    except Unavailable:
+        return None
+    lines = sorted({round(part["lines"].min() * 2 ** (k / 8)) for k in range(8 * 40)})
+    lines = [n for n in lines if n <= part["lines"].max()]
+    return pd.Series(fit.predict(lines), index=lines)
+
+
+def _random(frame: pd.DataFrame, entries: Sequence[int]) -> str:
+    try:
+        fit, part = random_fit(frame, entries)
+    except Unavailable as why:
+        return f"The random order cannot be fitted here: {why}"
+    off = (part["median"] - fit.predict(part["lines"])).abs()
+    return (
+        f"Fitted to the random order up to {pages(part['lines'].max())} pages with CPUID's two capacities given, the model has two free "
+        f"numbers, {fit.stlb_cost_ns.value:.2f} ns (95 % interval {fit.stlb_cost_ns.low:.2f} to {fit.stlb_cost_ns.high:.2f}) for a "
+        f"first-level miss and {fit.walk_ns.value:.1f} ns ({fit.walk_ns.low:.1f} to {fit.walk_ns.high:.1f}) for a walk, and misses the "
+        f"points by {off.median():.2f} ns in the median, {off.max():.2f} at most. Nothing in 1 − C/M asks how the TLB replaces: a draw "
+        "that is independent of the past finds its page among the C that are held with probability C/M, whichever those are.")
+
+
+def side_by_side(frame: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
+    """The published run beside this machine's gather and chase, a row each published size; NaN where not measured."""
+    gather = claims.curve(frame, "spread", "page_gather").set_index("lines")["median"]
+    chase = claims.curve(frame, "spread").set_index("lines")["median"]
+    table = pd.DataFrame({
+        "working set": [format_size(int(size)) for size in published["working_set_bytes"]],
+        "pages": published["pages"].astype(int),
+        "published, ns": published["ns_per_access"].astype(float),
+        "published reach": published["reach"],
+    })  # fmt: skip
+    table["gather here, ns"] = [float(gather.get(n, float("nan"))) for n in table["pages"]]
+    table["chase here, ns"] = [float(chase.get(n, float("nan"))) for n in table["pages"]]
+    table["chase / gather"] = table["chase here, ns"] / table["gather here, ns"]
+    return table
+
+
+def overlap(frame: pd.DataFrame) -> Prose:
+    """What the gap between the chase and the gather says: how many accesses are in flight."""
+    chase = claims.curve(frame, "spread").set_index("lines")["median"]
+    gather = claims.curve(frame, "spread", "page_gather").set_index("lines")["median"]
+    both = sorted(set(chase.index) & set(gather.index))
+    ratio = {n: chase[n] / gather[n] for n in both}
+    n, most = both[-1], max(both, key=lambda one: ratio[one])
+    return Prose(f"At {pages(n)} pages the chase takes {chase[n]:.0f} ns an access and the gather {gather[n]:.1f}: {ratio[n]:.0f} accesses "
+            f"overlap. The ratio is largest at {pages(most)} pages, {ratio[most]:.0f}.")  # fmt: skip
+
+
+def walk_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """Walks and their cost per access where counters have both, else the price of translation in ns and core cycles, labelled."""
+    chosen = frame[(frame["kernel"] == "page_chase") & (frame["order"] == "cycle") & (frame["layout"] == "spread")]
+    priced = claims.price(frame).set_index("lines")
+    ghz = chosen.groupby("lines")["core_ghz"].median()
+    shown = [n for n in sorted(priced.index) if n in _octaves(priced.index)]
+    table = pd.DataFrame({"working set": [format_size(n * PAGE) for n in shown], "pages": shown})
+    table["price, ns"] = [float(priced.loc[n, "median"]) for n in shown]
+    table["price, cycles"] = [float(priced.loc[n, "median"] * ghz[n]) for n in shown]
+    counted = {"walk_per_access", "walk_cycles_per_access"} <= set(chosen.columns) and chosen["walk_cycles_per_access"].notna().any()
+    if counted:
+        per = chosen.groupby("lines")[["walk_per_access", "walk_cycles_per_access"]].median()
+        table["walks per access"] = [float(per.loc[n, "walk_per_access"]) for n in shown]
+        table["cycles per walk"] = [float(per.loc[n, "walk_cycles_per_access"] / per.loc[n, "walk_per_access"])
+                                    if per.loc[n, "walk_per_access"] > 0.01 else float("nan") for n in shown]  # fmt: skip
+    table["cycles per walk from"] = "counters" if counted else "inferred from time"
+    return table
+
+
+def _octaves(lines: Sequence[int]) -> set[int]:
+    """The sizes that are four times one another, from the largest power of two down: a table's worth of a sweep."""
+    return {n for n in lines if n & (n - 1) == 0 and n.bit_length() % 2 == 1}

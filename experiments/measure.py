@@ -1,0 +1,96 @@
+"""Measure one point in one fresh process: the arguments, the limits, and the classification of all that can go wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import signal
+import subprocess
+import time
+from datetime import UTC, datetime
+
+from pydantic import ValidationError
+
+from experiments import build, perf
+from experiments.reasons import REASONS, Unavailable
+from experiments.record import KernelReport, Point, Record
+
+# A kernel's side arrays (the order, the draws) beside its arena, per line: place_cycle() takes 4 bytes,
+# place_draws() 16, page_gather's index 8.
+SIDE_BYTES_PER_LINE = 16
+
+
+def arena_bytes(point: Point, base_page: int = 4096) -> int:
+    """What a point's process maps at most, in bytes: arena rounded up to its page size, and the side arrays."""
+    working_set = point.lines * (64 if point.layout == "packed" else base_page)
+    page = {"64k": 1 << 16, "thp": 1 << 21, "2m": 1 << 21, "1g": 1 << 30}.get(point.pages, base_page)
+    return -(-working_set // page) * page + point.lines * SIDE_BYTES_PER_LINE
+
+
+def seed_of(point: Point, repeat: int) -> int:
+    """The order's seed. Layout, pages and engine are left out: spread and packed, C and numba walk the same order."""
+    text = f"{point.kernel} {point.order} {point.lines} {repeat}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1
+
+
+def measure(point: Point, repeat: int = 0, *, state: str, usable_bytes: int, plan: perf.Plan = perf.NO_COUNTERS,
+            cpu: int | None = None) -> Record:  # fmt: skip
+    """Run the point's kernel once and return its record.
+
+    Raises Unavailable with the reason wherever there is no trustworthy number: no compiler, no memory (`usable_bytes`
+    is all that may be used), another page size than asked for, a kernel that crashed, hung or printed garbage.
+    """
+    kernel = build.kernel(point.kernel, point.engine)
+    needed = arena_bytes(point)
+    if needed > usable_bytes:
+        raise Unavailable("memory-short", f"{needed >> 20} MiB needed, {usable_bytes >> 20} MiB may be used")
+    command = [*kernel.command, "--pages", point.pages, "--layout", point.layout, "--order", point.order,
+               "--lines", str(point.lines), "--seed", str(seed_of(point, repeat)),
+               "--region-ms", str(point.region_ms)]  # fmt: skip
+    if cpu is not None:
+        command += ["--cpu", str(cpu)]
+    # Faulting in costs up to 3 s a GiB where a hypervisor has to find the memory first, and the region takes 1.5
+    # times that; ten times more than expected is a hang.
+    timeout_s = 120 + 100 * needed / 2**30
+    started_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    begin = time.monotonic_ns()
+    try:
+        run = perf.run(command, plan, timeout_s, cwd=build.ROOT)
+    except subprocess.TimeoutExpired:
+        raise Unavailable("kernel-hung", f"{point.kernel} gave no answer in {timeout_s:.0f} s") from None
+    wall_ns = float(time.monotonic_ns() - begin)
+    report = _report(run, point)
+    return Record(**report.model_dump(), repeat=repeat, region_ms=point.region_ms, counters=run.counters,
+                  wall_ns=wall_ns, started_at=started_at, state=state)  # fmt: skip
+
+
+def _report(run: perf.Run, point: Point) -> KernelReport:
+    """The kernel's report, or the reason there is none. Under perf a killed kernel shows as empty output and status 0."""
+    last = run.stderr.strip().splitlines()[-1] if run.stderr.strip() else ""
+    if run.status == 3 or (not run.stdout.strip() and last.startswith("{")):
+        try:
+            said = json.loads(last)
+            reason, detail = str(said["reason"]), str(said.get("detail", ""))
+        except (ValueError, KeyError, TypeError):
+            reason, detail = "kernel-garbage", last[:200]
+        raise Unavailable(reason if reason in REASONS else "kernel-garbage", detail)
+    if run.status == 2:
+        raise Unavailable("bad-parameter", last[:300])
+    killed = -run.status if run.status < 0 else run.status - 128 if run.status > 128 else 0
+    if killed == signal.SIGKILL:
+        raise Unavailable("oom-killed", f"{point.kernel} with {arena_bytes(point) >> 20} MiB")
+    if killed == signal.SIGBUS:
+        raise Unavailable("pool-empty" if point.pages in ("2m", "1g") else "memory-short", "SIGBUS while faulting in")
+    if run.status or not run.stdout.strip():
+        how = f"signal {signal.Signals(killed).name}" if killed in iter(signal.Signals) else f"exit status {run.status}"
+        raise Unavailable("kernel-crashed", f"{how}; {last[:200]}" if last else how)
+    try:
+        report = KernelReport.model_validate_json(run.stdout)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise Unavailable("kernel-garbage", f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    asked = {name: getattr(point, name) for name in ("kernel", "engine", "pages", "layout", "order", "lines")}
+    got = {name: getattr(report, name) for name in asked}
+    if got != asked:
+        raise Unavailable("kernel-garbage", f"asked for {asked}, measured {got}")
+    return report

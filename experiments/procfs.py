@@ -1,0 +1,109 @@
+"""Reading /proc and /sys with patience: a file may be absent, unreadable, enormous, or not text at all."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+# /proc/cpuinfo, the longest file read here, has about 3 KiB a CPU, and its first block is what counts.
+_LIMIT_BYTES = 2**20
+_NUMBER = re.compile(r"\s*(-?[0-9]{1,19})\b")  # ASCII digits; 19 of them hold every 64-bit number
+_CHOSEN = re.compile(r"\[([a-z+_]{1,32})\]")
+_KIB = re.compile(r"\s*([0-9]{1,15})\s*(?:K|kB)\b")
+_LABEL_CHARS = 120
+
+
+def text(path: Path) -> str:
+    """The first MiB of a file as text, bytes that are not UTF-8 replaced; "" where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(_LIMIT_BYTES).decode("utf-8", "replace")
+    except (OSError, ValueError):  # ValueError: a path with a NUL in it
+        return ""
+
+
+def number(path: Path) -> int | None:
+    """The whole number that a file begins with, or None."""
+    return leading_number(text(path))
+
+
+def leading_number(value: str) -> int | None:
+    """The whole number that a text begins with ("24684084 kB" gives 24684084), or None."""
+    match = _NUMBER.match(value)
+    return int(match[1]) if match else None
+
+
+def label(value: str) -> str:
+    """A text for people, made safe to show and to store: one line of printable characters, at most 120."""
+    return " ".join("".join(c if c.isprintable() else " " for c in value).split())[:_LABEL_CHARS]
+
+
+def word(path: Path) -> str:
+    """The first line of a file, as a label; "" where there is none."""
+    return label(text(path).partition("\n")[0])
+
+
+def chosen(path: Path) -> str:
+    """The word in brackets of a setting such as "always [madvise] never"; "absent" without the file.
+
+    "unknown" where the file is there and brackets no word.
+    """
+    content = text(path)
+    match = _CHOSEN.search(content)
+    return match[1] if match else "unknown" if content else "absent"
+
+
+def fields(content: str) -> dict[str, str]:
+    """The "key : value" lines of a text up to its first empty line: one CPU of cpuinfo, or all of meminfo.
+
+    The first of two lines with one key counts.
+    """
+    found: dict[str, str] = {}
+    for line in content.split("\n"):
+        if not line.strip():
+            if found:
+                break
+            continue
+        key, colon, value = line.partition(":")
+        if colon:
+            found.setdefault(key.strip(), value.strip())
+    return found
+
+
+def kib(value: str) -> int | None:
+    """Bytes in a size as meminfo and the caches in sysfs print it: "24684084 kB", "32K"; None for others."""
+    match = _KIB.match(value)
+    return int(match[1]) * 1024 if match else None
+
+
+def cpu_list(value: str) -> tuple[int, ...]:
+    """The numbers of a CPU list such as "0-3,8"; () for what is none. No kernel numbers beyond 8192 CPUs."""
+    cpus: set[int] = set()
+    for part in value.strip()[:65536].split(","):
+        match = re.fullmatch(r"\s*([0-9]{1,5})(?:-([0-9]{1,5}))?\s*", part)
+        if match is None:
+            return ()
+        cpus.update(range(int(match[1]), min(int(match[2] or match[1]), 8191) + 1))
+    return tuple(sorted(cpus))
+
+
+def numbered(folder: Path, pattern: str) -> Iterator[tuple[int, Path]]:
+    """The entries of a folder whose whole name matches, ascending by the number in the pattern's group."""
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except OSError:
+        return
+    matches = filter(None, (re.fullmatch(pattern, name) for name in names))
+    yield from sorted((int(match[1]), folder / match[0]) for match in matches)
+
+
+def kernel_config(root: Path, release: str) -> str:
+    """The kernel's build configuration, from /proc/config.gz or /boot; "" where neither shows it."""
+    try:
+        with gzip.open(root / "proc/config.gz", "rb") as file:
+            return file.read(_LIMIT_BYTES).decode("utf-8", "replace")
+    except (OSError, EOFError, zlib.error):
+        return text(root / "boot" / f"config-{release.replace('/', '')}")

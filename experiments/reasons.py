@@ -1,0 +1,203 @@
+"""Why a number could not be measured: each reason's code, its sentence and its remedy.
+
+A number is there or a reason is; there is no third way. Codes go into data/, so a code is never renamed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class ReasonText(NamedTuple):
+    """What a person reads: one sentence that says what is lacking, and what to do about it."""
+
+    sentence: str
+    remedy: str
+
+
+_DETAIL_CHARS = 300  # a compiler's first error line fits; a core dump of text does not
+
+REASONS: dict[str, ReasonText] = {
+    # --- the compiler -------------------------------------------------------------------------------------
+    "no-compiler": ReasonText(
+        "There is no C compiler.",
+        "Install one (Debian, Ubuntu: apt install gcc libc6-dev), or measure with --engine numba.",
+    ),
+    "compile-failed": ReasonText(
+        "The C compiler could not build the kernel.",
+        "Install the C library's headers (Debian, Ubuntu: apt install libc6-dev), "
+        "or measure with --engine numba.",
+    ),
+    # --- perf and the counters ----------------------------------------------------------------------------
+    "no-perf": ReasonText(
+        "The perf program for this Linux kernel is not installed.",
+        "Install it (Debian: apt install linux-perf; Ubuntu: apt install linux-tools-$(uname -r)).",
+    ),
+    "perf-denied": ReasonText(
+        "The kernel does not let this user count events.",
+        "Allow it with `sudo sysctl kernel.perf_event_paranoid=2`; "
+        "in a container, allow the system call perf_event_open too.",
+    ),
+    "perf-failed": ReasonText(
+        "perf did not finish a measurement.",
+        "Run `perf stat true` by hand and mend what it says; until then times are measured without counters.",
+    ),
+    "no-pmu": ReasonText(
+        "This computer shows no hardware counters.",
+        "Most virtual machines hide them: use bare metal, "
+        "or a machine type whose hypervisor passes the PMU on.",
+    ),
+    "event-unknown": ReasonText(
+        "This CPU or this version of perf does not know the event.",
+        "Use a newer perf; where the CPU lacks the event there is no remedy but another CPU.",
+    ),
+    "not-counted": ReasonText(
+        "perf asked for the event, and the CPU never counted it.",
+        "Stop other users of the counters (other perf runs, profilers, the NMI watchdog: "
+        "`sudo sysctl kernel.nmi_watchdog=0`).",
+    ),
+    "multiplexed": ReasonText(
+        "The event counted only part of the time, because events shared too few counters.",
+        "Count fewer events at once, or free a counter with `sudo sysctl kernel.nmi_watchdog=0`.",
+    ),
+    "no-walk-cycle-event": ReasonText(
+        "This CPU has no event that counts the cycles of a page walk.",
+        "Take the time of a walk from the price of translation, where it is labelled as inferred.",
+    ),
+    "not-supported": ReasonText(
+        "perf reports the event as not supported here.",
+        "Use bare metal, or a machine type whose hypervisor passes this event on.",
+    ),
+    # --- page sizes ---------------------------------------------------------------------------------------
+    "pool-empty": ReasonText(
+        "The pool of huge pages is empty or too small.",
+        "Reserve pages with `tlb pool reserve`, "
+        "or with `sudo sysctl vm.nr_hugepages=512` for 1 GiB of 2 MiB pages.",
+    ),
+    "thp-never": ReasonText(
+        "Transparent huge pages are switched off.",
+        "Allow them on request: `echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled`.",
+    ),
+    "mthp-off": ReasonText(
+        "Transparent pages of 64 KiB are switched off.",
+        "Allow them on request: "
+        "`echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled`.",
+    ),
+    "page-size-unsupported": ReasonText(
+        "This CPU or this kernel does not offer the page size.",
+        "Ask for another page size; 64k needs Linux 6.8, 1g needs the CPU flag pdpe1gb on x86-64.",
+    ),
+    "backing-partial": ReasonText(
+        "The kernel gave only part of the memory in the page size asked for.",
+        "Free or defragment memory (`echo 1 | sudo tee /proc/sys/vm/compact_memory`) and measure again.",
+    ),
+    # --- memory -------------------------------------------------------------------------------------------
+    "memory-short": ReasonText(
+        "There is not enough memory for this working set.",
+        "Ask for a smaller max_working_set, or raise the limit that `tlb inspect` names.",
+    ),
+    "memlock": ReasonText(
+        "The limit on locked memory is too low.",
+        "Raise it for this shell with `ulimit -l`, or in /etc/security/limits.conf (memlock).",
+    ),
+    "oom-killed": ReasonText(
+        "The kernel ended the measuring process because memory ran out.",
+        "Ask for a smaller max_working_set, or raise the memory limit of this container or login.",
+    ),
+    # --- the computer -------------------------------------------------------------------------------------
+    "not-linux": ReasonText(
+        "Measuring needs Linux.",
+        "Read the committed results here (`make site`), and measure on a Linux computer.",
+    ),
+    "arch-unsupported": ReasonText(
+        "The kernels are written for x86-64 and arm64.",
+        "Measure on one of those, or with --engine numba where numba runs.",
+    ),
+    "no-cpuid": ReasonText(
+        "This computer has no readable CPUID instruction, so nothing states the geometry of its TLB.",
+        "Take the geometry from the vendor's manual, or from the steps that the measurement shows.",
+    ),
+    "no-geometry": ReasonText(
+        "CPUID is silent about the TLB of this CPU, as hypervisors often make it.",
+        "Take the geometry from the vendor's manual, or from the steps that the measurement shows.",
+    ),
+    "single-node": ReasonText(
+        "This computer has one memory node, so there is no remote memory to measure.",
+        "Measure on a computer with two or more NUMA nodes.",
+    ),
+    # --- the measuring process ----------------------------------------------------------------------------
+    "kernel-crashed": ReasonText(
+        "The measuring process crashed.",
+        "Run the same point by hand with `tlb measure` and report what it prints.",
+    ),
+    "kernel-hung": ReasonText(
+        "The measuring process did not finish in its time.",
+        "Measure with less load on the computer; report the point if it hangs again.",
+    ),
+    "kernel-garbage": ReasonText(
+        "The measuring process printed something that is not a record.",
+        "Run the same point by hand with `tlb measure` and report what it prints.",
+    ),
+    "interrupted": ReasonText(
+        "The measurement was interrupted.",
+        "Run the same command again: it goes on where it stopped.",
+    ),
+    "measuring-already": ReasonText(
+        "Another measurement is running on this computer.",
+        "Wait until it ends; two at once would spoil both.",
+    ),
+    # --- the data -----------------------------------------------------------------------------------------
+    "no-data": ReasonText(
+        "There are no results of this experiment for this machine yet.",
+        "Measure them with `tlb run`, or read another machine's results.",
+    ),
+    "too-few-points": ReasonText(
+        "There are too few results for this statement.",
+        "Measure with a larger profile or more repeats.",
+    ),
+    "unstable": ReasonText(
+        "The repeats differ by more than 5 percent.",
+        "Let `tlb doctor` look for noise, quiet the computer, and measure again.",
+    ),
+    "bad-parameter": ReasonText(
+        "A parameter has a value that cannot be measured.",
+        "Correct it; `papermill --help-notebook` and `tlb --help` list what each one takes.",
+    ),
+    "disk-full": ReasonText(
+        "There is no room on the disk for the results.",
+        "Free some space or raise the quota, then run the same command again: nothing measured is lost.",
+    ),
+    "disk-read-only": ReasonText(
+        "The folder for the results cannot be written.",
+        "Name a writable folder in TLB_DATA, then run the same command again.",
+    ),
+}
+
+
+def explain(code: str, detail: str = "") -> str:
+    """One line for people: the reason's sentence, with `detail` in brackets, and its remedy.
+
+    KeyError for a code that REASONS does not hold.
+    """
+    sentence, remedy = REASONS[code]
+    detail = " ".join(detail.split())
+    if len(detail) > _DETAIL_CHARS:
+        detail = detail[:_DETAIL_CHARS] + "…"
+    return f"{sentence.removesuffix('.')} ({detail}). {remedy}" if detail else f"{sentence} {remedy}"
+
+
+class Unavailable(Exception):
+    """Something cannot be measured here. `code` is a key of REASONS; str() is one line with the remedy."""
+
+    def __init__(self, code: str, detail: str = "") -> None:
+        self.text = explain(code, detail)  # first, so that an unknown code fails where it is raised
+        super().__init__(code, detail)  # both as args, so that it survives pickling between processes
+        self.code = code
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython prints in place of a traceback: the sentence is all that helps whoever reads it."""
+        return [f"Unavailable: {self.text}"]

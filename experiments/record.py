@@ -1,0 +1,108 @@
+"""What one kernel process measured: one row, checked field by field before it may enter data/.
+
+A kernel prints a `KernelReport` (kernels/harness.h, kernels/common.py); the runner adds what only it knows
+(the repeat, the counters that perf read, the wall time) and so makes a `Record`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+
+SCHEMA = 1
+
+Engine = Literal["c", "numba"]
+Pages = Literal["4k", "64k", "thp", "2m", "1g"]
+Layout = Literal["spread", "packed"]
+Order = Literal["cycle", "random", "sequential"]
+
+# A machine id, a kernel's name: what may become part of a path under data/.
+Slug = Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,64}$")]
+Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
+PositiveNs = Annotated[FiniteFloat, Field(gt=0)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Point(_Strict):
+    """One setting of a kernel's parameters; what the repeats of a point have in common."""
+
+    kernel: Slug
+    engine: Engine = "c"
+    pages: Pages = "4k"
+    layout: Layout = "spread"
+    order: Order = "cycle"
+    lines: Annotated[int, Field(ge=1, le=2**40)]
+    # The least time inside timed regions. A kernel extends it to what its own preparation cost (x1.5), so that
+    # most of an experiment's time is measurement.
+    region_ms: Annotated[int, Field(ge=1, le=60_000)] = 60
+
+
+class KernelReport(_Strict):
+    """The one JSON object that a kernel prints on stdout. Nanoseconds are of CLOCK_MONOTONIC_RAW or better."""
+
+    kernel: Slug
+    engine: Engine
+    pages: Pages  # asked for
+    backing: Pages  # verified from smaps before and after the timed region; equals `pages` or there is no report
+    layout: Layout
+    order: Order
+    lines: Annotated[int, Field(ge=1)]
+    stride_bytes: Annotated[int, Field(ge=1)]  # distance between pages touched: 4096 on x86-64
+    working_set_bytes: Annotated[int, Field(ge=1)]  # lines x stride for spread, lines x 64 for packed
+    arena_bytes: Annotated[int, Field(ge=1)]  # what was mapped and faulted in
+    seed: Count
+    cpu: Count
+    accesses: Annotated[int, Field(ge=1)]  # in the timed region
+    elapsed_ns: PositiveNs  # of the timed batches together
+    ns_per_access: PositiveNs  # median over the batches
+    batch_ns_per_access: Annotated[list[PositiveNs], Field(min_length=1)]
+    # Core clock beside the region, from a chain of dependent one-cycle additions; 0 where the engine has none.
+    core_ghz: Annotated[FiniteFloat, Field(ge=0)]
+    prepare_ns: PositiveNs  # map, fault in, place the chase, verify, warm up
+    minor_faults: Count  # in the timed region, from getrusage
+    major_faults: Count
+    voluntary_switches: Count
+    involuntary_switches: Count
+    migrations: Count
+    checksum: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]  # of the lines visited, in their order
+
+    @model_validator(mode="after")
+    def _never_another_page_size(self) -> KernelReport:
+        if self.backing != self.pages:
+            raise ValueError(f"asked for {self.pages} pages but the arena is on {self.backing}")
+        return self
+
+
+class Quantity(_Strict):
+    """One canonical counter quantity over the timed region: a value, or the reason there is none."""
+
+    value: FiniteFloat | None = None  # counts, already scaled by perf; not per access
+    reason: str | None = None  # a code from experiments.reasons
+    event: str | None = None  # the event that was asked for
+    running_percent: FiniteFloat | None = None  # under 100: perf multiplexed and scaled
+
+    @model_validator(mode="after")
+    def _value_or_reason(self) -> Quantity:
+        if (self.value is None) == (self.reason is None):
+            raise ValueError("a quantity has a value or a reason, not both and not neither")
+        return self
+
+
+class Record(KernelReport):
+    """One row of data/: a kernel's report with what the runner knows of it."""
+
+    schema_version: Literal[1] = SCHEMA
+    repeat: Count
+    region_ms: Annotated[int, Field(ge=1)]
+    counters: dict[str, Quantity] = {}
+    wall_ns: PositiveNs  # the whole process, perf included
+    started_at: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]  # UTC
+    state: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]  # kernel release, microcode, THP: host.state()
+
+    @property
+    def point(self) -> Point:
+        return Point(**{name: getattr(self, name) for name in Point.model_fields})

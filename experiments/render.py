@@ -1,0 +1,277 @@
+"""One renderer: a chart, a verdict table or a note becomes HTML that is safe and a function of its input.
+
+A chart becomes a static SVG (read without JavaScript, printed, searched), its Vega-Lite spec as JSON, which
+book/assets/figures.js turns into an interactive chart, and its data as CSV. Altair's own HTML output is never
+used: it does not escape `</script>` in data.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import html
+import io
+import json
+import math
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import pandas as pd
+import vl_convert
+
+# book/assets/figures.css repaints each of these in dark mode; tests/test_figures.py holds the two together.
+INK = "#1f2933"  # what is read: labels, titles, annotations
+MUTED = "#46525e"  # what is glanced at: ticks, reference lines
+RULE = "#dde3ea"  # what is looked through: grid lines
+# Okabe and Ito's colours, which red-green blind readers tell apart: here dark enough for white paper (green,
+# purple and yellow darkened), in dark mode bright enough for black. Give a series a dash or a shape too.
+PALETTE = ("#0072b2", "#d55e00", "#007f5c", "#cc6699", "#5c5000", MUTED)
+
+WIDTH_PX = 680  # axes and labels included: one text column of the page
+HEIGHT_PX = 320  # of the plot alone
+# vl-convert carries Liberation Sans, so text is measured alike on every machine; the others have its metrics.
+FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
+FONT_PX = 13
+
+_LABELS = {"labelColor": INK, "labelFont": FONT, "labelFontSize": FONT_PX, "labelLimit": 320,
+           "titleColor": INK, "titleFont": FONT, "titleFontSize": FONT_PX, "titleFontWeight": "normal"}
+_THEME = {
+    "aria": False,  # the container of a chart is one image with one text alternative
+    "background": None,
+    "font": FONT,
+    "axis": {**_LABELS, "domainColor": MUTED, "gridColor": RULE, "tickColor": MUTED, "tickSize": 4,
+             "labelPadding": 6, "titlePadding": 10},
+    # A crowded axis drops every other label: the ticks left are still equally spaced.
+    "axisX": {"grid": False, "labelFlush": False, "labelOverlap": "parity", "labelSeparation": 8},
+    # The title of y lies along the top, where it is read without turning the head; a legend goes above it.
+    "axisY": {"domain": False, "ticks": False, "titleAlign": "left", "titleAnchor": "end", "titleAngle": 0,
+              "titleBaseline": "bottom", "titleX": 0, "titleY": -12},
+    "header": _LABELS,
+    "legend": {**_LABELS, "columnPadding": 18, "offset": 34, "orient": "top", "symbolSize": 90,
+               "symbolStrokeWidth": 2, "title": None},
+    "line": {"strokeCap": "round", "strokeJoin": "round", "strokeWidth": 2},
+    "point": {"filled": True, "opacity": 1, "size": 42},
+    "rule": {"color": MUTED},
+    "text": {"color": INK, "font": FONT, "fontSize": FONT_PX},
+    "title": {"anchor": "start", "color": INK, "font": FONT, "fontSize": 15, "offset": 14,
+              "subtitleColor": MUTED, "subtitleFont": FONT, "subtitleFontSize": FONT_PX},
+    "range": {"category": list(PALETTE), "ordinal": list(PALETTE)},
+    "view": {"continuousHeight": HEIGHT_PX, "continuousWidth": WIDTH_PX, "stroke": None},
+}
+
+
+@alt.theme.register("tlb", enable=False)
+def _theme() -> alt.theme.ThemeConfig:
+    return {"config": _THEME}
+
+
+_FOR_SCRIPT = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
+
+
+def escape_json(value: Any) -> str:
+    """Compact JSON that is safe inside a <script> element: no `<`, `>`, `&`, U+2028 or U+2029 in it.
+
+    Keys are sorted, so equal values are equal text. ValueError on NaN or infinity, which JSON does not have.
+    """
+    text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return text.translate(_FOR_SCRIPT)
+
+
+def _compact(value: Any) -> Any:
+    """`value` with floats at 6 significant digits (no measurement has more), whole ones exact, NaN None."""
+    if isinstance(value, dict):
+        return {key: _compact(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_compact(item) for item in value]
+    if not isinstance(value, float):
+        return value
+    if not math.isfinite(value):
+        return None
+    value = value if value.is_integer() else float(f"{value:.6g}")
+    return int(value) if value.is_integer() else value
+
+
+_COUNTED = re.compile(r"\b(param|view)_\d+\b")
+
+
+def _recount(spec: dict[str, Any]) -> dict[str, Any]:
+    """`spec` with its parameters and views counted from 0; Altair counts through the life of the process."""
+    datasets = spec.pop("datasets", {})
+    text = escape_json(spec)
+    order = list(dict.fromkeys(match[0] for match in _COUNTED.finditer(text)))
+    text = _COUNTED.sub(lambda match: f"{match[1]}_{order.index(match[0])}", text)
+    return {**json.loads(text), "datasets": datasets}
+
+
+_SVG = "{http://www.w3.org/2000/svg}"
+# What Vega draws with. Without links, images, styles, scripts, foreign objects: those load or run something.
+_DRAWN = {"svg", "g", "path", "rect", "line", "text", "tspan", "defs", "clipPath", "linearGradient", "stop"}
+_COORDINATES = {"d", "transform", "x", "y", "x1", "x2", "y1", "y2", "width", "height"}
+_UNUSED = {"role", "class", "pointer-events"}  # of the interactive chart; aria-* as well
+
+
+def _tidy_svg(svg: str, name: str) -> str:
+    """The SVG with ids of its own, coordinates of two decimals, and nothing in it that could load or run.
+
+    Vega counts clip paths through the life of the process: two figures of a page would share ids, and a
+    figure would differ from run to run. ValueError on an element that a chart does not need.
+    """
+    root = ET.fromstring(svg)
+    ids: dict[str, str] = {}
+    for element in root.iter():
+        tag = element.tag.removeprefix(_SVG)
+        if tag not in _DRAWN:
+            raise ValueError(f"figure {name!r} draws a <{tag}>; use marks without links and images")
+        if "id" in element.attrib:
+            ids[element.attrib["id"]] = f"{name}-{len(ids)}"
+    for element in root.iter():
+        for key, value in list(element.attrib.items()):
+            if key in _UNUSED or key.startswith("aria-"):
+                del element.attrib[key]
+            elif key in _COORDINATES:
+                element.set(key, re.sub(r"-?\d+\.\d+", lambda match: f"{float(match[0]):.2f}", value))
+            elif key == "id":
+                element.set(key, ids[value])
+            elif value.startswith("url(#"):
+                element.set(key, f"url(#{ids[value[5:-1]]})")
+    ET.register_namespace("", _SVG[1:-1])
+    return ET.tostring(root, encoding="unicode")
+
+
+_COMPOSED = {"concat", "hconcat", "vconcat", "facet", "repeat"}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart with its name, its text alternative and its data, as Jupyter and the site show it.
+
+    `name` becomes part of ids and file names; `alt` says in a sentence or two what the chart shows, the
+    finding included; `data` is what the reader downloads. Same chart and data, same bytes.
+    """
+
+    chart: alt.TopLevelMixin
+    name: str
+    alt: str
+    data: pd.DataFrame
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[a-z0-9_-]+", self.name):
+            raise ValueError(f"figure name {self.name!r} holds more than a-z, 0-9, '_' and '-'")
+        if not self.alt.strip():
+            raise ValueError(f"figure {self.name!r} has no text alternative; say what it shows")
+        if self.data.empty:
+            raise ValueError(f"figure {self.name!r} has no data; show the reason instead")
+
+    def spec(self) -> dict[str, Any]:
+        """The Vega-Lite specification with the theme and the data in it, ready for JSON."""
+        with alt.theme.enable("tlb"):
+            spec = _recount(_compact(self.chart.to_dict()))
+        if not _COMPOSED & spec.keys():
+            spec = {"width": WIDTH_PX, "autosize": {"type": "fit-x", "contains": "padding"}, **spec}
+        return spec
+
+    def svg(self) -> str:
+        """The static chart as SVG text."""
+        return _tidy_svg(vl_convert.vegalite_to_svg(self.spec(), allowed_base_urls=[]), self.name)
+
+    def png(self) -> bytes:
+        """The static chart on white, two pixels to one of the SVG: for LaTeX and for viewers without HTML."""
+        spec = {**self.spec(), "background": "white"}
+        return vl_convert.vegalite_to_png(spec, scale=2, allowed_base_urls=[])
+
+    def csv(self) -> str:
+        """The data as CSV (RFC 4180): floats at 6 significant digits, whole ones exact, none empty."""
+        text = io.StringIO()
+        writer = csv.writer(text)
+        writer.writerow(self.data.columns)
+        for row in self.data.itertuples(index=False):
+            writer.writerow(["" if pd.isna(value) else _compact(value) for value in row])
+        return text.getvalue()
+
+    def html(self) -> str:
+        """The figure as the page holds it; contract with book/assets/figures.js and figures.css."""
+        data = base64.b64encode(self.csv().encode()).decode()
+        svg = self.svg()
+        width_px = ET.fromstring(svg).get("width")
+        return (
+            f'<div class="tlb-figure" id="tlb-figure-{self.name}" style="--tlb-width: {width_px}px">'
+            f'<div class="tlb-chart" role="img" aria-label="{html.escape(self.alt)}">{svg}</div>'
+            f'<script type="application/json" class="tlb-spec">{escape_json(self.spec())}</script>'
+            f'<p class="tlb-figure-data"><a download="{self.name}.csv" '
+            f'href="data:text/csv;base64,{data}">Data (CSV)</a></p></div>'
+        )
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        image = base64.b64encode(self.png()).decode()
+        return {"text/html": self.html(), "image/png": image, "text/plain": self.alt}
+
+
+@dataclass(frozen=True)
+class Html:
+    """HTML that its maker has escaped, with the same in plain text."""
+
+    markup: str
+    text: str
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {"text/html": self.markup, "text/plain": self.text}
+
+
+def _prose(text: str) -> str:
+    """Plain text as HTML, with `code` between backticks."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
+
+
+_VERDICT_CLASS = {"holds": "holds", "fails": "fails", "cannot tell": "unknown"}
+
+
+def verdict_table(rows: Sequence[tuple[str, str, str]]) -> Html:
+    """A table of (claim, verdict, evidence), all plain text with `code` between backticks.
+
+    A verdict is "holds", "fails" or "cannot tell"; any other is a KeyError.
+    """
+    body = "".join(
+        f"<tr><td>{_prose(claim)}</td>"
+        f'<td><span class="tlb-verdict tlb-verdict-{_VERDICT_CLASS[verdict]}">{verdict}</span></td>'
+        f"<td>{_prose(evidence)}</td></tr>"
+        for claim, verdict, evidence in rows
+    )
+    head = '<th scope="col">Claim</th><th scope="col">Verdict</th><th scope="col">Evidence</th>'
+    table = f'<table class="tlb-verdicts"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    text = "\n".join(f"{verdict.upper()}: {claim} [{evidence}]" for claim, verdict, evidence in rows)
+    return Html(f'<div class="tlb-table">{table}</div>', text)
+
+
+def data_table(frame: pd.DataFrame, decimals: int = 1) -> Html:
+    """A frame's rows as a table: floats with `decimals` places, numbers to the right, no value as a dash."""
+
+    def text(value: Any) -> str:
+        if pd.isna(value):
+            return "–"
+        return f"{value:,.{decimals}f}" if isinstance(value, float) else str(value)
+
+    names = [str(name) for name in frame.columns]
+    rows = [[text(value) for value in row] for row in frame.itertuples(index=False)]
+    mark = [' class="tlb-number"' if pd.api.types.is_numeric_dtype(kind) else "" for kind in frame.dtypes]
+
+    def line(start: str, cells: list[str], end: str) -> str:
+        pairs = zip(mark, cells, strict=True)
+        return "<tr>" + "".join(f"{start}{m}>{html.escape(cell)}{end}" for m, cell in pairs) + "</tr>"
+
+    head = line('<th scope="col"', names, "</th>")
+    body = "".join(line("<td", row, "</td>") for row in rows)
+    table = f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
+    plain = "\n".join("\t".join(row) for row in [names, *rows])
+    return Html(f'<div class="tlb-table tlb-data">{table}</div>', plain)
+
+
+def lacking_note(*reasons: str) -> Html:
+    """What this machine lacks, one paragraph a reason with its remedy: `lacking_note(str(unavailable))`."""
+    title = "Not on this machine"
+    body = "".join(f"<p>{_prose(reason)}</p>" for reason in reasons)
+    markup = f'<div class="tlb-lacking" role="note"><p class="tlb-lacking-title">{title}</p>{body}</div>'
+    return Html(markup, "\n".join(f"{title}: {reason}" for reason in reasons))

@@ -1,0 +1,90 @@
+"""Sizes and durations between text and numbers: "256MiB" <-> 268435456, 58.6 -> "58.6 ns"."""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+
+# KiB and a bare K are binary, as page and cache sizes are; KB and MB are decimal, as the SI has them.
+_BINARY = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_UNITS = (
+    _BINARY
+    | {f"{letter}IB": 2 ** (10 * power) for power, letter in enumerate("KMGT", 1)}
+    | {f"{letter}B": 10 ** (3 * power) for power, letter in enumerate("KMGT", 1)}
+)
+# ASCII digits only, and few enough that no conversion can be made slow on purpose.
+_SIZE = re.compile(r"\s*([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*([A-Za-z]{0,3})\s*")
+_NO_NUMBER = "A duration is a finite number; what was not measured has a reason instead."
+_LARGEST_BYTES = 2**63 - 1  # what off_t and size_t hold on every system that measures
+
+
+def parse_size(text: str) -> int:
+    """Bytes in a size: "256MiB", "1.5 GiB" and "64K" are binary, "100 MB" is decimal, "1048576" is bytes.
+
+    ValueError, in one sentence, for anything else: no number, an unknown unit, zero, a negative size, a part
+    of a byte, more than 2^63 - 1 bytes.
+    """
+    shown = repr(text if len(text) <= 40 else text[:40] + "…")
+    match = _SIZE.fullmatch(text)
+    if match is None or match[2].upper() not in _UNITS:
+        raise ValueError(f"{shown} is not a size: write a number and a unit, such as 256MiB or 4GiB.")
+    size_bytes = Fraction(match[1]) * _UNITS[match[2].upper()]
+    if size_bytes.denominator != 1:
+        raise ValueError(f"{shown} is not a whole number of bytes: use a smaller unit.")
+    if not 0 < size_bytes <= _LARGEST_BYTES:
+        raise ValueError(f"{shown} is out of range: a size is from 1 byte to 2^63 - 1 bytes.")
+    return int(size_bytes)
+
+
+def format_size(size_bytes: int) -> str:
+    """A size in the largest binary unit that fits, at most two decimals: "256 MiB", "1.5 GiB", "100 B"."""
+    for unit, letter in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        # From half a hundredth below the unit on, rounding would print "1024" of the unit beneath.
+        if abs(size_bytes) >= unit - unit // 2**10 * 0.005:
+            return f"{_short(size_bytes / unit, 2)} {letter}"
+    return f"{size_bytes} B"
+
+
+def page_name(size_bytes: int) -> str:
+    """The name of a page size, as kernels and data use it: 4096 -> "4k", 2 MiB -> "2m", 1 GiB -> "1g"."""
+    for unit, letter in ((2**30, "g"), (2**20, "m"), (2**10, "k")):
+        if size_bytes >= unit and size_bytes % unit == 0:
+            return f"{size_bytes // unit}{letter}"
+    return str(size_bytes)
+
+
+def format_ns(ns: float) -> str:
+    """A duration given in nanoseconds, to three digits: "4.2 ns", "1.2 µs", "250 ms", "12.7 s"."""
+    if not math.isfinite(ns):
+        raise ValueError(_NO_NUMBER)
+    for unit, name in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
+        if abs(ns) >= unit * 0.9995:  # below that, three digits still fit the smaller unit
+            return f"{_digits(ns / unit)} {name}"
+    return f"{_digits(ns)} ns"
+
+
+def format_seconds(seconds: float) -> str:
+    """A duration for people who wait: "0.42 s", "12.7 s", "3 min 05 s", "1 h 02 min"."""
+    if not math.isfinite(seconds):
+        raise ValueError(_NO_NUMBER)
+    if abs(seconds) < 59.95:
+        return f"{_digits(seconds)} s"
+    sign, whole = ("-" if seconds < 0 else ""), round(abs(seconds))
+    if whole < 3600:
+        return f"{sign}{whole // 60} min {whole % 60:02d} s"
+    minutes = round(whole / 60)
+    return f"{sign}{minutes // 60} h {minutes % 60:02d} min"
+
+
+def _digits(value: float) -> str:
+    """Three significant digits, without trailing zeros and without an exponent."""
+    if value == 0:
+        return "0"
+    decimals = max(0, 2 - math.floor(math.log10(abs(value))))
+    return _short(value, min(decimals, 6))
+
+
+def _short(value: float, decimals: int) -> str:
+    text = f"{value:.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

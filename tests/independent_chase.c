@@ -1,0 +1,90 @@
+/* An independent dependent chase, for `make bench` and the tests: it shares nothing with kernels/ but the question.
+ *
+ *   independent_chase LINES      one line at a random place in each 4 KiB page, visited in one random cycle
+ *   independent_chase self       one pointer that points at itself: the load-to-use latency, whatever the clock
+ *
+ * Prints ns per access: the median of seven passes of at least 20 ms each. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sched.h>
+#include <time.h>
+
+struct node { struct node *next; };
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static struct node *walk(struct node *n, long hops)
+{
+    while (hops >= 8) {
+        n = n->next->next->next->next->next->next->next->next;
+        hops -= 8;
+    }
+    while (hops-- > 0)
+        n = n->next;
+    return n;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
+}
+
+int main(int argc, char **argv)
+{
+    cpu_set_t allowed, last;
+    sched_getaffinity(0, sizeof allowed, &allowed);
+    CPU_ZERO(&last);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &allowed)) {
+            CPU_ZERO(&last);
+            CPU_SET(cpu, &last);
+        }
+    sched_setaffinity(0, sizeof last, &last);
+    srand48(argc > 2 ? atol(argv[2]) : time(NULL));
+    long lines = argc > 1 && strcmp(argv[1], "self") ? atol(argv[1]) : 1;
+    size_t bytes = (size_t)lines * 4096;
+    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return perror("mmap"), 1;
+    madvise(memory, bytes, MADV_NOHUGEPAGE);
+    memset(memory, 0xA5, bytes);
+    struct node **order = malloc((size_t)lines * sizeof *order);
+    for (long i = 0; i < lines; i++)
+        order[i] = (struct node *)(memory + i * 4096 + lrand48() % 64 * 64);
+    for (long i = lines - 1; i > 0; i--) { /* shuffle the visits, then link each to the one after it */
+        long j = (long)(drand48() * (double)(i + 1));
+        struct node *swap = order[i];
+        order[i] = order[j];
+        order[j] = swap;
+    }
+    for (long i = 0; i < lines; i++)
+        order[i]->next = order[(i + 1) % lines];
+    struct node *n = order[0];
+    free(order);
+    n = walk(n, lines < 1000000 ? 1000000 : lines);
+    double pass[7];
+    long hops = lines;
+    for (double took = 0; took < 0.02; hops *= 2) {
+        double begin = seconds();
+        n = walk(n, hops);
+        took = seconds() - begin;
+        if (took >= 0.02)
+            break;
+    }
+    for (int i = 0; i < 7; i++) {
+        double begin = seconds();
+        n = walk(n, hops);
+        pass[i] = (seconds() - begin) / (double)hops * 1e9;
+    }
+    qsort(pass, 7, sizeof *pass, by_value);
+    printf("%.6f %p\n", pass[3], (void *)n);
+    return 0;
+}

@@ -1,0 +1,432 @@
+"""CPUID: decoders against registers recorded on real CPUs, the live instruction against what Linux reads."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments import cpuid
+from experiments.cpuid import Cache, Registers
+from experiments.tlbs import Tlb, tlbs
+
+# Registers of real CPUs, "leaf.subleaf eax ebx ecx edx", as recorded in the raw dumps under tests/ of the
+# repository anrieff/libcpuid, each file named after its CPU.
+SKYLAKE = """ Core i7-6700K
+0.0 00000016 756E6547 6C65746E 49656E69
+1.0 000506E3 00100800 7FFAFBBF BFEBFBFF
+2.0 76036301 00F0B5FF 00000000 00C30000
+4.0 1C004121 01C0003F 0000003F 00000000
+4.1 1C004122 01C0003F 0000003F 00000000
+4.2 1C004143 00C0003F 000003FF 00000000
+4.3 1C03C163 03C0003F 00001FFF 00000006
+7.0 00000000 029C6FBF 00000000 9C002400
+80000000.0 80000008 00000000 00000000 00000000
+80000001.0 00000000 00000000 00000121 2C100000
+"""
+ICE_LAKE = """ Core i7-1065G7
+0.0 0000001B 756E6547 6C65746E 49656E69
+1.0 000706E5 00100800 7FFAFBBF BFEBFBFF
+2.0 00FEFF01 000000F0 00000000 00000000
+4.0 1C004121 02C0003F 0000003F 00000000
+4.1 1C004122 01C0003F 0000003F 00000000
+4.2 1C004143 01C0003F 000003FF 00000000
+4.3 1C03C163 03C0003F 00001FFF 00000006
+7.0 00000000 F2BF27EF 40405F4E BC000410
+18.0 00000007 00000000 00000000 00000000
+18.1 00000000 00080007 00000001 00004122
+18.2 00000000 0010000F 00000001 00004125
+18.3 00000000 00040001 00000010 00004024
+18.4 00000000 00040006 00000008 00004024
+18.5 00000000 00080008 00000001 00004124
+18.6 00000000 00080007 00000080 00004043
+18.7 00000000 00080009 00000080 00004043
+80000000.0 80000008 00000000 00000000 00000000
+80000001.0 00000000 00000000 00000121 2C100000
+"""
+ZEN_2 = """ Ryzen 7 3700X
+0.0 00000010 68747541 444D4163 69746E65
+1.0 00870F10 00100800 7ED8320B 178BFBFF
+7.0 00000000 219C91A9 00400004 00000000
+80000000.0 80000020 68747541 444D4163 69746E65
+80000001.0 00870F10 20000000 75C237FF 2FD3FBFF
+80000005.0 FF40FF40 FF40FF40 20080140 20080140
+80000006.0 48006400 68006400 02006140 01009140
+80000019.0 F040F040 00000000 00000000 00000000
+8000001D.0 00004121 01C0003F 0000003F 00000000
+8000001D.1 00004122 01C0003F 0000003F 00000000
+8000001D.2 00004143 01C0003F 000003FF 00000002
+8000001D.3 0001C163 03C0003F 00003FFF 00000001
+"""
+ZEN_4 = """ Ryzen 7 7700X
+0.0 00000010 68747541 444D4163 69746E65
+1.0 00A60F12 00100800 7EF8320B 178BFBFF
+7.0 00000001 F1BF97A9 00405FCE 10000010
+80000000.0 80000028 68747541 444D4163 69746E65
+80000001.0 00A60F12 00000000 75C237FF 2FD3FBFF
+80000005.0 FF48FF40 FF48FF40 20080140 20080140
+80000006.0 5C002200 6C004200 04006140 01009140
+80000019.0 F048F040 F0400000 00000000 00000000
+80000021.0 00062FCF 0000015C 00000000 00000000
+"""
+ZEN_5 = """ Ryzen 7 9700X
+0.0 00000010 68747541 444D4163 69746E65
+1.0 00B40F40 00100800 7ED8320B 178BFBFF
+7.0 00000001 F1BF97AB 19405FCE 10000110
+80000000.0 80000028 68747541 444D4163 69746E65
+80000001.0 00B40F40 00000000 75C237FF 2FD3FBFF
+80000005.0 FF60FF40 FF60FF40 300C0140 20080140
+80000006.0 40802040 60804040 04008140 01009140
+80000019.0 F060F040 40200000 00000000 00000000
+80000021.0 597F6FCF 00080382 00000000 00000000
+"""
+SILVERMONT = """ Atom C2750
+0.0 0000000B 756E6547 6C65746E 49656E69
+2.0 61B3A001 0000FFC2 00000000 00000000
+80000000.0 80000008 00000000 00000000 00000000
+"""
+
+
+def reader(dump: str, **changes: str) -> cpuid.Reader:
+    """A reader of a dump. Past its last leaf a CPU answers nonsense: there, asking fails the test."""
+    rows = dict(line.split(" ", 1) for line in dump.splitlines()[1:])
+    table = {key: Registers(*(int(v, 16) for v in row.split())) for key, row in (rows | changes).items()}
+
+    def read(leaf: int, subleaf: int) -> Registers:
+        last = table["80000000.0"].eax if leaf >> 31 else table["0.0"].eax
+        hypervisors = 0x40000000 <= leaf < 0x50000000
+        assert leaf in (0, 0x80000000) or leaf <= last or hypervisors, f"leaf {leaf:#x} does not exist"
+        return table.get(f"{leaf:X}.{subleaf}", Registers(0, 0, 0, 0))
+
+    return read
+
+
+def stated(dump: str) -> set[tuple]:
+    found, unknown = tlbs(reader(dump))
+    assert not unknown
+    return {(t.level, t.kind, t.pages, t.entries, t.ways or t.ways_between or t.ways) for t in found}
+
+
+def test_skylake_states_what_table_3_12_says_of_its_five_descriptors():
+    # SDM, volume 2A, table 3-12: 0x03, 0x63 (two arrays), 0x76, 0xB5, 0xC3 (two arrays).
+    assert stated(SKYLAKE) == {
+        (1, "data", ("4k",), 64, 4),
+        (1, "data", ("2m", "4m"), 32, 4),
+        (1, "data", ("1g",), 4, 4),
+        (1, "instruction", ("4k",), 64, 8),
+        (1, "instruction", ("2m", "4m"), 8, 0),
+        (2, "unified", ("4k", "2m"), 1536, 6),
+        (2, "unified", ("1g",), 16, 4),
+    }
+
+
+def test_haswell_differs_from_skylake_in_its_second_level():
+    haswell = SKYLAKE.replace("00C30000", "00C10000")  # leaf 2 of a Core i7-4770
+    assert stated(haswell) ^ stated(SKYLAKE) == {
+        (2, "unified", ("4k", "2m"), 1024, 8),
+        (2, "unified", ("4k", "2m"), 1536, 6),
+        (2, "unified", ("1g",), 16, 4),
+    }
+
+
+def test_ice_lake_states_separate_buffers_for_loads_and_stores_in_leaf_18():
+    # Matthew Wilcox reads the same off a Core i7-1165G7 on linux-kernel (7 August 2021): 16 entries for
+    # stores, 8 for loads of 1 GiB pages, 1024 in 8 ways at the second level for 4 KiB and 1 GiB pages.
+    assert stated(ICE_LAKE) == {
+        (1, "instruction", ("4k", "2m", "4m"), 8, 0),
+        (1, "store", ("4k", "2m", "4m", "1g"), 16, 0),
+        (1, "load", ("4k",), 64, 4),
+        (1, "load", ("2m", "4m"), 32, 4),
+        (1, "load", ("1g",), 8, 0),
+        (2, "unified", ("4k", "2m", "4m"), 1024, 8),
+        (2, "unified", ("4k", "1g"), 1024, 8),
+    }
+
+
+def test_zen_2_has_64_entries_for_every_page_size_and_2048_without_1_gib_pages():
+    # WikiChip, "Zen 2", lists the same sizes. Ways at the second level: the ranges of APM table E-4.
+    assert stated(ZEN_2) == {
+        (1, "data", ("4k",), 64, 0),
+        (1, "data", ("2m",), 64, 0),
+        (1, "data", ("1g",), 64, 0),
+        (1, "instruction", ("4k",), 64, 0),
+        (1, "instruction", ("2m",), 64, 0),
+        (1, "instruction", ("1g",), 64, 0),
+        (2, "data", ("4k",), 2048, (8, 15)),
+        (2, "data", ("2m",), 2048, (4, 5)),
+        (2, "instruction", ("4k",), 1024, (8, 15)),
+        (2, "instruction", ("2m",), 1024, (8, 15)),
+    }
+
+
+def test_zen_4_has_72_and_3072_data_entries():
+    assert (1, "data", ("4k",), 72, 0) in stated(ZEN_4)
+    assert (2, "data", ("4k",), 3072, (8, 15)) in stated(ZEN_4)
+    assert (2, "data", ("1g",), 64, 0) in stated(ZEN_4)
+
+
+def test_zen_5_counts_its_second_level_in_units_of_32():
+    # AMD at Hot Chips 2024: 96 data entries at the first level, 4096 at the second.
+    assert (1, "data", ("4k",), 96, 0) in stated(ZEN_5)
+    assert (2, "data", ("4k",), 4096, (8, 15)) in stated(ZEN_5)
+    assert (2, "instruction", ("4k",), 2048, (4, 5)) in stated(ZEN_5)
+    assert (2, "data", ("1g",), 1024, (4, 5)) in stated(ZEN_5)
+
+
+def test_a_4_mib_page_is_noted_to_take_two_entries_on_amd():
+    found, _ = tlbs(reader(ZEN_4))
+    assert {t.note != "" for t in found if t.pages == ("2m",)} == {True}
+    assert {t.note for t in found if t.pages != ("2m",)} == {""}
+
+
+def test_descriptors_that_the_manual_leaves_in_doubt_are_unknown_not_guessed():
+    found, unknown = tlbs(reader(SILVERMONT))
+    assert unknown == (0xA0, 0xC2)
+    assert [(t.kind, t.entries) for t in found] == [("data", 128), ("instruction", 48)]
+
+
+def test_a_void_register_of_leaf_2_says_nothing():
+    found, unknown = tlbs(reader(SKYLAKE, **{"2.0": "80036301 80F0B5FF 8000CAC3 80000000"}))
+    assert (found, unknown) == ((), ())
+
+
+def test_every_source_names_its_leaf():
+    for dump in (SKYLAKE, ICE_LAKE, ZEN_2, ZEN_5):
+        for tlb in tlbs(reader(dump))[0]:
+            assert re.match(
+                r"CPUID 0x(2, descriptor 0x[0-9a-f]{2}|18, subleaf \d+|800000(05|06|19))$", tlb.source
+            )
+
+
+@pytest.mark.parametrize("dump", ["silent", "other vendor"])
+def test_no_geometry_is_no_entries(dump):
+    changes = {"2.0": "00000001 00000000 00000000 00000000"}
+    if dump == "other vendor":
+        changes["0.0"] = "00000016 746E6543 736C7561 48727561"  # CentaurHauls
+    assert tlbs(reader(SKYLAKE, **changes)) == ((), ())
+
+
+def amd_second_level(code: int, entries: int) -> list[Tlb]:
+    word = f"{code << 28 | entries << 16:08X}"
+    found, _ = tlbs(reader(ZEN_2, **{"80000006.0": f"00000000 {word} 00000000 00000000"}))
+    return [t for t in found if t.level == 2]
+
+
+@pytest.mark.parametrize(
+    ("code", "ways", "between"),
+    [  # AMD64 Architecture Programmer's Manual, volume 3, table E-4
+        (0x1, 1, None), (0x2, 2, None), (0x3, 3, None), (0x4, None, (4, 5)), (0x5, None, (6, 7)),
+        (0x6, None, (8, 15)), (0x7, None, None), (0x8, None, (16, 31)), (0x9, None, None),
+        (0xA, None, (32, 47)), (0xB, None, (48, 63)), (0xC, None, (64, 95)), (0xD, None, (96, 127)),
+        (0xE, None, None), (0xF, 0, None),
+    ],
+)  # fmt: skip
+def test_each_associativity_code_of_amd_is_a_number_a_range_or_nothing(code, ways, between):
+    (tlb,) = amd_second_level(code, 512)
+    assert (tlb.entries, tlb.ways, tlb.ways_between) == (512, ways, between)
+
+
+def test_a_second_level_that_is_disabled_is_no_tlb():
+    assert amd_second_level(0, 512) == []
+    assert amd_second_level(6, 0) == []
+
+
+def test_an_empty_upper_half_means_one_tlb_for_data_and_instructions():
+    found, _ = tlbs(reader(ZEN_2, **{"80000006.0": "00000000 00006400 00000000 00000000"}))
+    assert [(t.kind, t.entries) for t in found if t.level == 2] == [("unified", 1024)]
+
+
+def test_caches_of_intel_and_amd_have_one_layout():
+    kib = 1024
+    assert [
+        (c.level, c.kind, c.size_bytes // kib, c.ways, c.sets) for c in cpuid.caches(reader(ICE_LAKE))
+    ] == [
+        (1, "data", 48, 12, 64),
+        (1, "instruction", 32, 8, 64),
+        (2, "unified", 512, 8, 1024),
+        (3, "unified", 8 * kib, 16, 8192),
+    ]
+    assert [(c.level, c.kind, c.size_bytes // kib, c.ways, c.sets) for c in cpuid.caches(reader(ZEN_2))] == [
+        (1, "data", 32, 8, 64),
+        (1, "instruction", 32, 8, 64),
+        (2, "unified", 512, 8, 1024),
+        (3, "unified", 16 * kib, 16, 16384),
+    ]
+
+
+def test_amd_without_topology_extensions_states_no_caches_this_way():
+    assert cpuid.caches(reader(ZEN_2, **{"80000001.0": "00870F10 20000000 758237FF 2FD3FBFF"})) == ()
+
+
+@pytest.mark.parametrize("dump", [SKYLAKE, ICE_LAKE, ZEN_2, ZEN_4])
+def test_client_cpus_walk_four_levels(dump):
+    assert cpuid.has_la57(reader(dump)) is False
+
+
+def test_bit_16_of_leaf_7_means_five_levels():
+    assert cpuid.has_la57(reader(ZEN_4, **{"7.0": "00000001 F1BF97A9 00415FCE 10000010"}))
+    assert not cpuid.has_la57(reader(SILVERMONT, **{"0.0": "00000006 756E6547 6C65746E 49656E69"}))
+
+
+def test_gigabyte_pages_are_bit_26():
+    assert cpuid.has_gigabyte_pages(reader(SKYLAKE)) and cpuid.has_gigabyte_pages(reader(ZEN_2))
+    assert not cpuid.has_gigabyte_pages(reader(SKYLAKE, **{"80000001.0": "0 0 121 28100000"}))
+
+
+KVM = "40000001 4B4D564B 564B4D56 0000004D"
+HYPER_V = "4000000B 7263694D 666F736F 76482074"
+GUEST = {"1.0": "00870F10 00100800 FED8320B 178BFBFF"}  # bit 31 of ecx
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({}, "none"),
+        ({"40000000.0": KVM}, "none"),  # without the bit, the leaf claims nothing
+        (GUEST | {"40000000.0": KVM}, "kvm"),
+        (GUEST | {"40000000.0": HYPER_V}, "hyper-v"),
+        (GUEST | {"40000000.0": HYPER_V, "40000100.0": KVM}, "kvm"),
+        (GUEST | {"40000000.0": "40000010 61774D56 4D566572 65726177"}, "vmware"),
+        (GUEST | {"40000000.0": "40000000 00414141 00000000 00000000"}, "unknown"),
+        (GUEST, "unknown"),
+    ],
+)
+def test_a_hypervisor_is_known_by_its_signature(changes, name):
+    assert cpuid.hypervisor(reader(ZEN_2, **changes)) == name
+
+
+REGISTER = st.integers(0, 2**32 - 1)
+LEAVES = [
+    0,
+    1,
+    2,
+    4,
+    7,
+    0x18,
+    0x80000000,
+    0x80000001,
+    0x80000005,
+    0x80000006,
+    0x80000019,
+    0x8000001D,
+    0x80000021,
+]
+NAMES = [(0x756E6547, 0x6C65746E, 0x49656E69), (0x68747541, 0x444D4163, 0x69746E65), (0, 0, 0)]
+
+
+@given(
+    st.dictionaries(
+        st.tuples(st.sampled_from(LEAVES), st.integers(0, 9)),
+        st.builds(Registers, REGISTER, REGISTER, REGISTER, REGISTER),
+    ),
+    st.sampled_from(NAMES),
+    REGISTER,
+)
+def test_any_registers_decode_to_something_or_nothing(table, name, last):
+    ebx, ecx, edx = name
+
+    def read(leaf: int, subleaf: int) -> Registers:
+        return (
+            Registers(last, ebx, ecx, edx) if leaf == 0 else table.get((leaf, subleaf), Registers(0, 0, 0, 0))
+        )
+
+    found, unknown = tlbs(read)
+    assert all(isinstance(tlb, Tlb) for tlb in found) and all(0 < code < 256 for code in unknown)
+    assert all(isinstance(cache, Cache) and cache.size_bytes > 0 for cache in cpuid.caches(read))
+    assert cpuid.hypervisor(read) and isinstance(cpuid.has_la57(read), bool)
+
+
+# --- this computer, against what the kernel read by itself ----------------------------------------
+
+live = pytest.mark.skipif(not cpuid.available(), reason="needs the CPUID instruction of x86-64")
+linux = pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="needs Linux")
+
+
+def cpuinfo() -> dict[str, str]:
+    block = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
+    return {
+        key.strip(): value.strip() for key, _, value in (line.partition(":") for line in block.split("\n"))
+    }
+
+
+@live
+@linux
+def test_the_live_vendor_and_flags_agree_with_the_kernel():
+    info = cpuinfo()
+    assert cpuid.vendor(cpuid.read) == info["vendor_id"]
+    flags = info["flags"].split()
+    # The kernel may drop a flag that it does not use; it adds none.
+    assert cpuid.has_gigabyte_pages(cpuid.read) or "pdpe1gb" not in flags
+    assert cpuid.has_la57(cpuid.read) or "la57" not in flags
+    assert (cpuid.hypervisor(cpuid.read) != "none") == ("hypervisor" in flags)
+
+
+@live
+@linux
+def test_the_live_caches_agree_with_sysfs():
+    allowed = os.sched_getaffinity(0)
+    cpu = min(allowed)
+    folder = Path(f"/sys/devices/system/cpu/cpu{cpu}/cache")
+    if not (folder / "index0/size").exists():
+        pytest.skip("sysfs shows no caches here")
+    os.sched_setaffinity(0, {cpu})  # on a hybrid CPU the caches depend on where the instruction runs
+    try:
+        found = cpuid.caches(cpuid.read)
+    finally:
+        os.sched_setaffinity(0, allowed)
+    names = ("level", "type", "size", "coherency_line_size", "ways_of_associativity", "number_of_sets")
+    shown = [
+        [(index / name).read_text().strip() for name in names] for index in sorted(folder.glob("index*"))
+    ]
+    assert [
+        [
+            str(c.level),
+            c.kind.capitalize(),
+            f"{c.size_bytes // 1024}K",
+            *map(str, (c.line_bytes, c.ways, c.sets)),
+        ]
+        for c in found
+    ] == shown
+
+
+@live
+@linux
+def test_the_live_second_level_adds_up_to_the_kernels_tlb_size():
+    if "TLB size" not in cpuinfo():
+        pytest.skip("only kernels on AMD print a TLB size")
+    # Linux, arch/x86/kernel/cpu/amd.c: data and instruction entries of 0x80000006 ebx, added as they stand;
+    # kernels that do not know L2TlbSizeX32 print a 32nd of what there is.
+    entries = sum(t.entries for t in tlbs(cpuid.read)[0] if t.level == 2 and t.pages == ("4k",))
+    printed = int(cpuinfo()["TLB size"].split()[0])
+    assert entries in (printed, 32 * printed)
+
+
+@live
+@linux
+def test_the_live_hypervisor_is_the_one_that_lscpu_names():
+    try:
+        plain = os.environ | {"LC_ALL": "C"}
+        done = subprocess.run(["lscpu"], capture_output=True, text=True, env=plain, timeout=30)
+    except OSError:
+        pytest.skip("lscpu is not installed")
+    vendor = re.search(r"^Hypervisor vendor:\s*(\S+)", done.stdout, re.MULTILINE)
+    names = {"KVM": "kvm", "Microsoft": "hyper-v", "VMware": "vmware", "Xen": "xen", None: "none"}
+    if (named := vendor[1] if vendor else None) not in names:
+        pytest.skip(f"lscpu names {named}, which has no signature here")
+    assert cpuid.hypervisor(cpuid.read) == names[named]
+
+
+def test_cpuid_is_available_exactly_on_x86_64():
+    if platform.machine() in ("x86_64", "AMD64"):
+        assert cpuid.available() and cpuid.read(0).eax >= 1
+    else:
+        assert not cpuid.available()
+        with pytest.raises(cpuid.Unavailable) as caught:
+            cpuid.read(0)
+        assert caught.value.code == "no-cpuid"

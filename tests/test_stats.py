@@ -1,0 +1,438 @@
+"""stats: intervals cover what they say, prices and ratios follow, noise is flagged and never removed."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy import stats as scipy_stats
+
+from experiments.reasons import Unavailable
+from experiments.stats import (
+    Interval,
+    difference,
+    doubling_ratio,
+    flatness,
+    interval_of_difference,
+    interval_of_ratio,
+    median_interval,
+    newest,
+    outliers,
+    price_of_translation,
+    relative_spread,
+    summarise,
+)
+
+values = st.floats(0.1, 1e6)
+samples = st.lists(values, min_size=1, max_size=15)
+
+# Each distribution's draws with its true median. The last is what physical pages do: two kinds of mapping.
+DISTRIBUTIONS = {
+    "normal": (lambda rng, shape: 10 + rng.normal(size=shape), 10.0),
+    "lognormal": (lambda rng, shape: 10 + rng.lognormal(size=shape), 11.0),
+    "Cauchy": (lambda rng, shape: 10 + rng.standard_cauchy(size=shape), 10.0),
+    "two kinds": (
+        lambda rng, shape: 10 + np.where(rng.random(shape) < 0.5, 0, 3) + rng.uniform(-1, 1, shape),
+        11.5,  # halfway between the two, where no draw falls
+    ),
+}
+
+
+def covers(interval: Interval, truth: float) -> bool:
+    return interval.low <= truth <= interval.high
+
+
+def least_expected(trials: int, coverage: float) -> float:
+    """So few hits come up once in a million runs by chance, were the coverage as stated."""
+    return scipy_stats.binom.ppf(1e-6, trials, coverage)
+
+
+def most_expected(trials: int, coverage: float) -> float:
+    return scipy_stats.binom.ppf(1 - 1e-6, trials, coverage)
+
+
+# --- the interval of a median
+# --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", range(2, 16))
+def test_the_interval_of_a_median_covers_as_often_as_it_says(n: int) -> None:
+    rng = np.random.default_rng(n)
+    trials = 1000
+    for draw, truth in DISTRIBUTIONS.values():
+        intervals = [median_interval(x) for x in draw(rng, (trials, n))]
+        hits = sum(covers(i, truth) for i in intervals)
+        assert least_expected(trials, intervals[0].coverage) <= hits
+        assert hits <= most_expected(trials, intervals[0].coverage)
+
+
+@pytest.mark.parametrize(("n", "coverage"), [(1, 0), (2, 0.5), (3, 0.75), (4, 0.875), (5, 0.9375), (6, 0.96875), (7, 0.984375)])
+def test_few_values_give_the_full_range_and_its_true_coverage(n: int, coverage: float) -> None:
+    x = np.arange(n) * 2.0
+    assert median_interval(x) == (n - 1, 0, 2 * (n - 1), coverage)
+
+
+@pytest.mark.parametrize(("n", "rank"), [(8, 1), (9, 2), (11, 2), (12, 3), (14, 3), (15, 4)])
+def test_the_ranks_are_the_innermost_that_still_reach_95_percent(n: int, rank: int) -> None:
+    found = median_interval(np.arange(1, n + 1))
+    assert (found.low, found.high) == (rank, n + 1 - rank)
+    assert found.coverage == pytest.approx(1 - 2 * scipy_stats.binom.cdf(rank - 1, n, 0.5))
+    assert found.coverage >= 0.95 > 1 - 2 * scipy_stats.binom.cdf(rank, n, 0.5)
+
+
+@given(samples, st.floats(0.5, 0.99), st.randoms())
+def test_an_interval_holds_its_median_and_knows_no_order(x: list[float], confidence: float, random) -> None:
+    found = median_interval(x, confidence)
+    assert found.low <= found.value <= found.high
+    assert found.value == np.median(x)
+    assert {found.low, found.high} <= set(x)
+    shuffled = random.sample(x, len(x))
+    assert median_interval(shuffled, confidence) == found
+    assert median_interval([*x, math.nan], confidence) == found
+
+
+@pytest.mark.parametrize("confidence", [0, 1, -0.1, 95, math.nan])
+def test_a_confidence_that_is_no_probability_is_refused(confidence: float) -> None:
+    with pytest.raises(ValueError):
+        median_interval([1, 2], confidence)
+
+
+def test_no_value_gives_no_median() -> None:
+    for nothing in ([], [math.nan], [math.inf]):
+        found = median_interval(nothing)
+        assert math.isnan(found.value) and math.isnan(found.low) and found.coverage == 0
+
+
+# --- differences and ratios
+# ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n_a", "n_b"), [(2, 2), (3, 3), (5, 5), (5, 3), (7, 7), (10, 10), (15, 5)])
+def test_a_difference_and_a_ratio_cover_at_least_as_often_as_they_say(n_a: int, n_b: int) -> None:
+    """Over noise of one scale and of scales 50 apart, where an assumption of equal shape breaks."""
+    trials = 600
+    for (draw, truth), scale in product(DISTRIBUTIONS.values(), (1.0, 0.02)):
+        rng = np.random.default_rng([n_a, n_b])
+        a = [median_interval(x) for x in 100 + draw(rng, (trials, n_a))]
+        b = [median_interval(x) for x in 50 + scale * draw(rng, (trials, n_b))]
+        pairs = list(zip(a, b, strict=True))
+        stated = min(a[0].coverage, b[0].coverage)
+        middles = 100 + truth, 50 + scale * truth
+        differences = sum(covers(interval_of_difference(x, y), middles[0] - middles[1]) for x, y in pairs)
+        assert differences >= least_expected(trials, stated)
+        clear = [(x, y) for x, y in pairs if x.value > 0 < y.value]  # Cauchy's tails reach below zero
+        ratios = sum(covers(interval_of_ratio(x, y), middles[0] / middles[1]) for x, y in clear)
+        assert len(clear) > 0.97 * trials
+        assert ratios >= least_expected(len(clear), stated)
+
+
+@given(samples, samples)
+def test_a_difference_is_that_of_the_medians_inside_the_widest_bounds(x: list[float], y: list[float]) -> None:
+    a, b = median_interval(x), median_interval(y)
+    found = interval_of_difference(a, b)
+    slack = 1e-9 * (abs(a.high) + abs(b.high))
+    assert found.value == a.value - b.value
+    assert a.low - b.high - slack <= found.low <= found.value <= found.high <= a.high - b.low + slack
+
+
+def test_a_difference_from_something_exact_has_the_other_ones_interval() -> None:
+    noisy = Interval(5.0, 4.0, 8.0, 0.9375)
+    assert interval_of_difference(noisy, Interval(1.0, 1.0, 1.0, 1.0)) == (4.0, 3.0, 7.0, 0.9375)
+    assert interval_of_ratio(noisy, Interval(2.0, 2.0, 2.0, 1.0)) == pytest.approx((2.5, 2.0, 4.0, 0.9375))
+
+
+@given(samples, samples)
+def test_a_ratio_turned_over_has_its_bounds_turned_over(x: list[float], y: list[float]) -> None:
+    a, b = median_interval(x), median_interval(y)
+    there, back = interval_of_ratio(a, b), interval_of_ratio(b, a)
+    assert there[:3] == pytest.approx((1 / back.value, 1 / back.high, 1 / back.low))
+    assert there.low <= there.value * (1 + 1e-12) and there.value <= there.high * (1 + 1e-12)
+
+
+def test_a_ratio_is_open_where_a_bound_reaches_zero_and_absent_where_a_median_does() -> None:
+    touching, clear = Interval(2.0, -1.0, 3.0, 0.95), Interval(4.0, 3.0, 5.0, 0.95)
+    assert interval_of_ratio(touching, clear).low == 0
+    assert interval_of_ratio(clear, touching).high == math.inf
+    for below in (0.0, -1.0, math.nan):
+        with pytest.raises(Unavailable) as refused:
+            interval_of_ratio(Interval(below, below, below, 0.5), clear)
+        assert refused.value.code == "unstable"
+
+
+# --- spread and outliers
+# -------------------------------------------------------------------------------------
+
+
+def test_one_bad_run_of_seven_does_not_make_a_point_unstable_and_a_second_mode_does() -> None:
+    quiet = [10.0, 10.1, 9.9, 10.05, 9.95, 10.0]
+    assert relative_spread([*quiet, 20.0]) < 0.05
+    assert relative_spread([10.0] * 10 + [12.0] * 5) > 0.05
+    assert relative_spread([10.0] * 8 + [12.0] * 7) > 0.05  # the MAD of these is 0
+
+
+@given(st.lists(values, min_size=2, max_size=15), st.floats(0.01, 100))
+def test_spread_has_no_unit_and_is_at_most_the_range(x: list[float], scale: float) -> None:
+    found = relative_spread(x)
+    assert 0 <= found <= np.ptp(x) / np.median(x) * (1 + 1e-9)
+    assert relative_spread([scale * v for v in x]) == pytest.approx(found, abs=1e-9)
+
+
+def test_the_spread_of_two_values_is_their_range_and_of_one_unknown() -> None:
+    assert relative_spread([9.0, 11.0]) == pytest.approx(0.2)
+    assert math.isnan(relative_spread([9.0])) and math.isnan(relative_spread([]))
+    assert relative_spread([0.0, 0.0, 0.0]) == 0
+    assert relative_spread([0.0, 0.0, 0.0, 1.0, 2.0]) == math.inf
+
+
+def test_quiet_points_have_no_outlier_and_a_run_a_third_slower_is_one() -> None:
+    rng = np.random.default_rng(3)
+    for n in range(3, 16):
+        for x in 10 * (1 + 0.01 * rng.normal(size=(200, n))):
+            assert not outliers(x).any()
+            x[0] = 13.5
+            flagged = outliers(x)
+            assert not flagged[1:].any()
+            assert flagged[0] or n < 5, "with three or four values the noise itself may be that large"
+
+
+def test_outliers_are_flagged_in_place_and_two_values_are_too_few() -> None:
+    assert outliers([1.0, 50.0]).tolist() == [False, False]
+    assert outliers([10.0, 30.0, 10.0, 10.1, math.nan]).tolist() == [False, True, False, False, False]
+    assert outliers([10.0, 10.0, 10.0, 10.4]).tolist() == [False] * 4  # many MADs away, and 4 %
+
+
+# --- frames
+# --------------------------------------------------------------------------------------------------
+
+
+def rows(lines: int, layout: str, times: list[float], **more: object) -> list[dict]:
+    same = {"kernel": "page_chase", "engine": "c", "pages": "4k", "order": "cycle", "lines": lines}
+    return [same | {"layout": layout, "ns_per_access": t} | more for t in times]
+
+
+FRAME = pd.DataFrame(
+    rows(64, "spread", [4.0, 4.1, 4.2, 4.1, 4.0, 4.1])
+    + rows(64, "packed", [4.0, 4.0, 4.0, 4.0, 4.0, 4.0])
+    + rows(128, "spread", [8.0, 8.0, 8.2, 30.0, 8.1, 8.0])
+    + rows(128, "packed", [4.0, 5.0, 4.5, 4.5, 4.5, 4.5])
+    + rows(256, "spread", [9.0])
+)
+
+
+def test_a_summary_has_a_row_for_each_group_in_the_groups_order() -> None:
+    found = summarise(FRAME.sample(frac=1, random_state=1), ["lines", "layout"])
+    assert found.columns.tolist() == ["lines", "layout", "median", "low", "high", "coverage", "n", "spread",
+                                      "unstable", "outliers"]  # fmt: skip
+    assert found[["lines", "layout"]].values.tolist() == [
+        [64, "packed"], [64, "spread"], [128, "packed"], [128, "spread"], [256, "spread"]]  # fmt: skip
+    noisy = found.iloc[3]
+    assert (noisy["median"], noisy["low"], noisy["high"], noisy["n"]) == (8.05, 8.0, 30.0, 6)
+    assert noisy["outliers"] == 1 and noisy["coverage"] == 0.96875
+    pd.testing.assert_frame_equal(found, summarise(FRAME, ["lines", "layout"]))
+
+
+def test_a_point_measured_once_is_marked_unstable() -> None:
+    once = summarise(FRAME, ["lines", "layout"]).iloc[4]
+    assert once["unstable"] and math.isnan(once["spread"])
+    assert (once["median"], once["low"], once["high"], once["coverage"], once["n"]) == (9.0, 9.0, 9.0, 0.0, 1)
+
+
+@pytest.mark.parametrize(("slow", "unstable"), [(10.49, False), (10.51, True)])
+def test_a_row_is_unstable_when_its_spread_is_over_five_percent(slow: float, unstable: bool) -> None:
+    frame = pd.DataFrame({"lines": 1, "ns_per_access": [10, 10, 10, 10, slow, slow, slow]})
+    row = summarise(frame, ["lines"]).iloc[0]
+    assert row["spread"] == pytest.approx((slow - 10) / 10)
+    assert row["unstable"] == unstable
+
+
+def test_a_summary_leaves_out_what_could_not_be_counted() -> None:
+    frame = pd.DataFrame({"lines": [1, 1, 1, 2], "walk_per_access": [0.5, math.nan, 0.7, math.nan]})
+    one, two = summarise(frame, ["lines"], "walk_per_access").itertuples()
+    assert (one.median, one.n) == (pytest.approx(0.6), 2)
+    assert math.isnan(two.median) and (two.n, two.coverage, two.outliers) == (0, 0, 0) and two.unstable
+
+
+def test_no_rows_give_an_empty_summary_and_no_price() -> None:
+    assert summarise(FRAME[:0], ["lines"]).shape == (0, 9)
+    empty = price_of_translation(FRAME[:0])
+    assert len(empty) == 0
+    assert empty.columns.tolist() == price_of_translation(FRAME).columns.tolist()
+
+
+def test_the_price_is_spread_minus_packed_at_the_same_point() -> None:
+    found = price_of_translation(FRAME)
+    assert found["lines"].tolist() == [64, 128, 256]
+    assert found["price_ns"].tolist()[:2] == pytest.approx([0.1, 3.55])
+    assert found.loc[0, ["low_ns", "high_ns"]].tolist() == pytest.approx([0.0, 0.2])
+    assert found["n_spread"].tolist() == [6, 6, 1] and found["n_packed"].tolist() == [6, 6, 0]
+    assert found["unstable"].tolist() == [False, True, True]
+    assert found["coverage"].tolist() == [0.96875, 0.96875, 0]
+
+
+def test_a_point_without_its_control_has_no_price() -> None:
+    alone = price_of_translation(FRAME).iloc[2]
+    assert math.isnan(alone["price_ns"]) and math.isnan(alone["low_ns"]) and math.isnan(alone["high_ns"])
+
+
+@pytest.mark.parametrize("column", ["kernel", "engine", "pages", "order", "lines"])
+def test_a_control_of_another_point_is_no_control(column: str) -> None:
+    frame = FRAME[FRAME["lines"] == 64].copy()
+    other = 65 if column == "lines" else "other"
+    frame[column] = frame[column].astype(object).where(frame["layout"] == "spread", other)
+    assert price_of_translation(frame)["n_packed"].tolist() == [0]
+
+
+def test_only_rows_of_the_newest_kernel_and_state_are_kept_for_each_kernel_and_engine() -> None:
+    columns = ["kernel", "engine", "kernel_digest", "state", "repeat"]
+    measured = [
+        ("page_chase", "c", "old", "s1", 0),
+        ("page_chase", "c", "new", "s1", 1),
+        ("page_gather", "c", "gather", "s2", 2),
+        ("page_chase", "c", "new", "s2", 3),
+        ("page_chase", "numba", "old", "s1", 4),
+        ("page_chase", "c", "new", "s2", 5),
+    ]
+    frame = pd.DataFrame(measured, columns=columns)
+    assert newest(frame)["repeat"].tolist() == [2, 3, 4, 5]
+    assert newest(frame[:0]).empty
+
+
+# --- Welch
+# ---------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.floats(-100, 100), min_size=2, max_size=15),
+    st.lists(st.floats(-100, 100), min_size=2, max_size=15),
+)
+def test_welch_agrees_with_its_textbook_formula(a: list[float], b: list[float]) -> None:
+    error_a, error_b = np.var(a, ddof=1) / len(a), np.var(b, ddof=1) / len(b)
+    assume(error_a + error_b > 1e-6)
+    freedom = (error_a + error_b) ** 2 / (error_a**2 / (len(a) - 1) + error_b**2 / (len(b) - 1))
+    error = math.sqrt(error_a + error_b)
+    half = scipy_stats.t.ppf(0.975, freedom) * error
+    value = np.mean(a) - np.mean(b)
+    found = difference(a, b)
+    p = 2 * scipy_stats.t.sf(abs(value) / error, freedom)
+    assert found == pytest.approx((value, value - half, value + half, p), rel=1e-6, abs=1e-9)
+
+
+def test_welch_covers_the_difference_of_two_means_of_unlike_noise() -> None:
+    rng = np.random.default_rng(5)
+    trials = 1000
+    pairs = zip(rng.normal(10, 3, (trials, 6)), rng.normal(7, 0.3, (trials, 12)), strict=True)
+    hits = sum(covers(Interval(*difference(a, b)[:3], 0.95), 3.0) for a, b in pairs)
+    assert least_expected(trials, 0.95) <= hits <= most_expected(trials, 0.95)
+
+
+def test_welch_without_noise_or_with_one_value_says_what_it_can() -> None:
+    assert difference([3.0, 3.0], [1.0, 1.0]) == (2.0, 2.0, 2.0, 0.0)
+    assert difference([1.0, 1.0], [1.0, 1.0, 1.0]) == (0.0, 0.0, 0.0, 1.0)
+    for a, b in (([1.0], [1.0, 2.0]), ([1.0, 2.0], []), ([1.0, math.nan], [1.0, 2.0])):
+        with pytest.raises(Unavailable) as refused:
+            difference(a, b)
+        assert refused.value.code == "too-few-points"
+
+
+# --- what claims ask of a curve
+# ------------------------------------------------------------------------------
+
+
+def curve(points: dict[float, tuple[float, float, float]], coverage: float = 0.9375) -> pd.DataFrame:
+    table = [(lines, *bounds, coverage) for lines, bounds in points.items()]
+    return pd.DataFrame(table, columns=["lines", "median", "low", "high", "coverage"])
+
+
+CLIFF = curve({1024: (5.0, 4.9, 5.1), 2048: (5.2, 5.1, 5.3), 4096: (20.8, 20.0, 21.0), 8192: (26.0, 25.0, 27.0)})
+
+
+def test_a_doubling_ratio_is_the_one_of_the_two_medians() -> None:
+    found = doubling_ratio(CLIFF, 2048)
+    expected = interval_of_ratio(Interval(20.8, 20.0, 21.0, 0.9375), Interval(5.2, 5.1, 5.3, 0.9375))
+    assert found == expected
+    assert found.value == pytest.approx(4.0) and 3.7 < found.low < 4.0 < found.high < 4.2
+    assert doubling_ratio(CLIFF.sample(frac=1, random_state=0), 2048) == expected
+
+
+def test_a_doubling_ratio_takes_the_grids_rounding_and_no_other_point() -> None:
+    rounded = curve({1449: (5.0, 5.0, 5.0), 2896: (10.0, 10.0, 10.0), 3444: (99.0, 99.0, 99.0)})
+    assert doubling_ratio(rounded, 1449).value == 2
+    for at in (1024, 2896, 1500):
+        with pytest.raises(Unavailable) as refused:
+            doubling_ratio(rounded, at)
+        assert refused.value.code == "too-few-points"
+
+
+def test_two_curves_at_once_are_refused() -> None:
+    for ask in (doubling_ratio, flatness):
+        with pytest.raises(ValueError, match="one curve"):
+            ask(pd.concat([CLIFF, CLIFF]), 2048)
+
+
+def test_flatness_is_the_largest_over_the_smallest_and_blind_to_what_lies_beyond() -> None:
+    found = flatness(CLIFF, below=2048)
+    assert found.value == pytest.approx(5.2 / 5.0)
+    assert found.high == pytest.approx(5.3 / 4.9)
+    assert found.low <= found.value and found.coverage == 0.9375
+    assert flatness(CLIFF, below=8192).low > 4.5
+    assert flatness(CLIFF, below=8192, above=4096).value == pytest.approx(1.25)
+    with pytest.raises(Unavailable) as refused:
+        flatness(CLIFF, below=1024)
+    assert refused.value.code == "too-few-points"
+
+
+def test_a_falling_curve_is_no_flatter_than_the_same_curve_rising() -> None:
+    falling = CLIFF.assign(lines=CLIFF["lines"].to_numpy()[::-1])
+    assert flatness(falling, 8192) == pytest.approx(flatness(CLIFF, 8192))
+
+
+def test_a_bump_raises_what_flatness_may_be_and_not_what_it_must_be() -> None:
+    bump = curve({1: (5.0, 4.9, 5.1), 2: (9.0, 8.0, 9.5), 4: (5.0, 4.9, 5.1)})
+    found = flatness(bump, 4)
+    assert found.low == 1 and found.value == pytest.approx(1.8) and found.high == pytest.approx(9.5 / 4.9)
+
+
+def test_flatness_of_a_flat_curve_of_many_noisy_points_covers_as_often_as_it_says() -> None:
+    """Looking for the largest and the smallest among 20 points must not cost coverage."""
+    rng = np.random.default_rng(7)
+    trials = 300
+    hits = 0
+    for _ in range(trials):
+        bounds = [median_interval(x) for x in 10 + 0.2 * rng.normal(size=(20, 6))]
+        found = flatness(curve({i + 1: b[:3] for i, b in enumerate(bounds)}, bounds[0].coverage), 20)
+        hits += covers(found, 1.0)
+    assert hits >= least_expected(trials, 0.96875)
+
+
+def test_flatness_of_a_slope_covers_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(8)
+    trials = 300
+    slope = np.linspace(10, 13, 10)
+    hits = 0
+    for _ in range(trials):
+        bounds = [median_interval(x) for x in slope[:, None] + 0.3 * rng.normal(size=(10, 6))]
+        found = flatness(curve({i + 1: b[:3] for i, b in enumerate(bounds)}, bounds[0].coverage), 10)
+        hits += covers(found, 1.3)
+    assert hits >= least_expected(trials, 0.96875)
+
+
+def test_points_without_a_value_do_not_count_and_medians_below_zero_cannot_be_compared() -> None:
+    holed = pd.concat([CLIFF, curve({16384: (math.nan,) * 3})])
+    assert flatness(holed, 16384) == flatness(CLIFF, 16384)
+    sunk = curve({1: (5.0, 4.0, 6.0), 2: (-0.1, -0.2, 0.0), 4: (5.0, 4.0, 6.0)})
+    with pytest.raises(Unavailable) as refused:
+        flatness(sunk, 4)
+    assert refused.value.code == "unstable"
+
+
+@settings(max_examples=50)
+@given(st.lists(samples, min_size=2, max_size=8))
+def test_a_flatness_is_at_least_one_and_inside_its_bounds(points: list[list[float]]) -> None:
+    found = flatness(curve({i + 1: median_interval(x)[:3] for i, x in enumerate(points)}), len(points))
+    assert 1 <= found.low <= found.value * (1 + 1e-12)
+    assert found.value <= found.high * (1 + 1e-12)
