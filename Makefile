@@ -1,0 +1,104 @@
+# Every Load Is Two Loads. `make` or `make help` says what there is.
+#
+# Everything runs from .venv, which is made once from requirements.lock (exact versions, checked by hash) and made
+# again when that file changes. Nothing is installed outside this folder and nothing is read from HOME.
+# All paths are relative, so a checkout may lie under a path with spaces.
+
+PROFILE ?= quick
+MAX_WORKING_SET ?=
+PYTHON ?=
+
+VENV := .venv
+READY := $(VENV)/.project-installed
+RUN := $(VENV)/bin/python
+TLB := $(VENV)/bin/tlb
+
+# Two measurements at once would measure each other: `make -j` runs the targets one after the other.
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.SUFFIXES:
+.PHONY: help site book test bench lint lock clean
+.DEFAULT_GOAL := help
+
+# Jupyter and IPython keep their state here and not in HOME, which may be read-only or hold settings of its own.
+export JUPYTER_CONFIG_DIR := $(CURDIR)/_build/jupyter/config
+export JUPYTER_DATA_DIR := $(CURDIR)/_build/jupyter/data
+export JUPYTER_RUNTIME_DIR := $(CURDIR)/_build/jupyter/runtime
+export JUPYTER_PREFER_ENV_PATH := 1
+export IPYTHONDIR := $(CURDIR)/_build/jupyter/ipython
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s  %s\n", $$1, $$2 }' Makefile
+	@echo
+	@echo '  make book PROFILE=full             smoke (seconds), quick (minutes, the default) or full'
+	@echo '  make book MAX_WORKING_SET=4GiB     stop the sweep at this size'
+	@echo '  make site PYTHON=/path/to/python3  make .venv with this Python (3.11 or newer)'
+
+site: $(READY) ## build the book from the committed results: no measuring, any OS
+	$(TLB) site
+
+book: export TLB_BOOK_PROFILE = $(PROFILE)
+book: export TLB_BOOK_LIMIT = $(MAX_WORKING_SET)
+book: $(READY) ## measure this computer, then build the book about it
+	@$(TLB) book --profile "$$TLB_BOOK_PROFILE" $${TLB_BOOK_LIMIT:+-p "max_working_set=$$TLB_BOOK_LIMIT"}
+
+# One pytest for the tests and for the chapters, so that one closing line counts both.
+test: $(READY) ## ruff, the tests, and every chapter against its committed outputs
+	$(RUN) -m ruff check .
+	$(RUN) -m pytest tests book --nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg
+
+bench: $(READY) ## print the figures that the project has to reach, as ratios measured now
+	$(TLB) bench
+
+lint: $(READY) ## ruff alone
+	$(RUN) -m ruff check .
+
+# uv resolves for every platform and Python at once, which pip cannot. setuptools and wheel are locked as well:
+# the project itself is installed without build isolation, so that no unlocked package is ever fetched.
+lock: $(READY) ## resolve requirements.lock again from pyproject.toml, keeping what still fits
+	$(RUN) -m venv --clear _build/lock
+	_build/lock/bin/python -m pip install --quiet uv
+	printf 'setuptools>=77\nwheel\n' | _build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 \
+	    --generate-hashes --no-header --no-annotate --all-extras pyproject.toml - --output-file requirements.lock
+
+clean: ## remove what was built; keep .venv and data/
+	rm -rf _build .pytest_cache .ruff_cache .hypothesis *.egg-info out.ipynb
+	find book experiments kernels tests -type d -name __pycache__ -prune -exec rm -rf {} +
+
+# ---- The environment ---------------------------------------------------------------------------------------
+
+# The newest Python that can make a virtual environment. Debian ships `venv` without `ensurepip` until
+# python3-venv is installed, so both are tried.
+NEW := import sys; sys.exit(sys.version_info < (3, 11))
+FITS := import venv, ensurepip; $(NEW)
+
+$(VENV)/.packages-installed: export WANTED_PYTHON = $(PYTHON)
+$(VENV)/.packages-installed: requirements.lock
+	@chosen=; lacking=; old=; \
+	for python in $(if $(PYTHON),"$$WANTED_PYTHON",python3.13 python3.12 python3.11 python3); do \
+	    if ! command -v "$$python" > /dev/null; then continue; fi; \
+	    if "$$python" -c '$(FITS)' 2> /dev/null; then chosen=$$python; break; fi; \
+	    if "$$python" -c '$(NEW)' 2> /dev/null; then lacking=$$python; else old=$$python; fi; \
+	done; \
+	if [ -z "$$chosen" ]; then \
+	    if [ -n "$$lacking" ]; then \
+	        echo "$$lacking cannot make virtual environments: on Debian or Ubuntu, 'sudo apt install python3-venv' mends it."; \
+	    elif [ -n "$$old" ]; then \
+	        echo "$$old is older than 3.11: install a newer Python, or name one with 'make PYTHON=/path/to/python3 ...'."; \
+	    else \
+	        echo "No $${WANTED_PYTHON:-python3} was found: install Python 3.11 or newer, or name one with 'make PYTHON=/path/to/python3 ...'."; \
+	    fi >&2; \
+	    exit 1; \
+	fi; \
+	echo "Making $(VENV) with $$chosen from requirements.lock: once, in one to three minutes."; \
+	"$$chosen" -m venv --clear $(VENV)
+	@$(RUN) -m pip install --quiet --require-hashes -r requirements.lock || { \
+	    echo "The packages of requirements.lock could not be installed: pip's message above says why." >&2; \
+	    exit 1; }
+	@touch $@
+
+# Editable, so that `tlb` runs the code of this checkout.
+$(READY): pyproject.toml $(VENV)/.packages-installed
+	@$(RUN) -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@

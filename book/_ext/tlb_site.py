@@ -1,0 +1,88 @@
+"""The Sphinx side of the site: Vega on the pages that hold a chart, and the page for a wrong address."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+from string import Template
+from urllib.parse import urlsplit
+
+import vl_convert
+from docutils import nodes
+from sphinx.application import Sphinx
+
+FOLDER = Path(__file__).parent
+CHART_MARK = 'class="tlb-spec"'  # experiments/render.py writes it into every figure
+
+
+def bundle_name() -> str:
+    """File name of the Vega bundle; the version in it is the cache's key, here and in browsers."""
+    return f"vega-{vl_convert.__version__}.js"
+
+
+def make_bundle(app: Sphinx) -> None:
+    """Put Vega, Vega-Lite and Vega-Embed as one script among the static files. Made once a version, in 2 s.
+
+    In a function of its own, because its top-level names collide with those of Sphinx's scripts.
+    """
+    if app.builder.format != "html":
+        return
+    cache = Path(app.outdir).parent / "vega" / bundle_name()
+    if not cache.exists():
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        partial = cache.with_suffix(".partial")
+        partial.write_text(vl_convert.javascript_bundle(), encoding="utf-8")
+        partial.replace(cache)
+    static = Path(app.outdir) / "_static"
+    static.mkdir(parents=True, exist_ok=True)
+    bundle = cache.read_text(encoding="utf-8")
+    (static / cache.name).write_text(f"(() => {{{bundle}}})();\n", encoding="utf-8")
+
+
+def has_chart(doctree: nodes.document | None) -> bool:
+    """Whether a page holds a figure that figures.js can bring to life."""
+    return doctree is not None and any(CHART_MARK in raw.astext() for raw in doctree.findall(nodes.raw))
+
+
+def add_scripts(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
+    """Load the bundle and figures.js on this page if it has a chart; Sphinx forgets both before the next."""
+    if has_chart(doctree):
+        app.add_js_file(bundle_name(), loading_method="defer")
+        app.add_js_file("figures.js", loading_method="defer")
+
+
+def page_link(app: Sphinx, page: str) -> str:
+    """A link to a page of the book under its title, relative to the site's root."""
+    address, title = app.builder.get_target_uri(page), app.env.titles[page].astext()
+    return f'<a href="{html.escape(address)}">{html.escape(title)}</a>'
+
+
+def write_page(app: Sphinx, name: str, **values: str) -> None:
+    """Write a page that needs no other file, from the template of its name; `values` are HTML."""
+    page = Template((FOLDER / name).read_text(encoding="utf-8")).substitute(
+        language=html.escape(app.config.language), title=html.escape(app.config.html_title), **values
+    )
+    (Path(app.outdir) / name).write_text(page, encoding="utf-8")
+
+
+def write_entrances(app: Sphinx, error: Exception | None) -> None:
+    """Write the pages for two addresses without a chapter: index.html, the site's root, leads to the first one.
+
+    404.html answers at any depth; its links start at html_baseurl.
+    """
+    if error or app.builder.format != "html":
+        return
+    root = app.config.root_doc
+    chapters = [root, *app.env.toctree_includes.get(root, [])]
+    base = urlsplit(app.config.html_baseurl).path.rstrip("/") + "/"
+    write_page(app, "index.html", link=page_link(app, root), address=html.escape(app.builder.get_target_uri(root)))
+    links = "\n".join(f"<li>{page_link(app, page)}</li>" for page in chapters)
+    write_page(app, "404.html", base=html.escape(base), chapters=links)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("builder-inited", make_bundle)
+    app.connect("html-page-context", add_scripts)
+    # Before sphinx_external_toc, which writes a page without title and icon where there is no index.html.
+    app.connect("build-finished", write_entrances, priority=400)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
