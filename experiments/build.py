@@ -10,28 +10,20 @@ import hashlib
 import importlib.metadata
 import os
 import platform
-import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
+from experiments.compiler import Compiler, compiler
 from experiments.reasons import Unavailable
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels"
 # -O2 and no -march: what a distribution ships, and the same instructions on every machine of an architecture.
 FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror")
-
-
-@dataclass(frozen=True)
-class Compiler:
-    command: tuple[str, ...]
-    version: str  # its first line of --version
 
 
 @dataclass(frozen=True)
@@ -47,22 +39,6 @@ class Kernel:
 def kernel_names() -> list[str]:
     """The kernels there are, by their C files."""
     return sorted(path.stem for path in KERNELS.glob("*.c"))
-
-
-@lru_cache
-def compiler() -> Compiler | None:
-    """$CC, else the first of cc, gcc, clang that answers --version; None where there is none."""
-    for candidate in [os.environ.get("CC", ""), "cc", "gcc", "clang"]:
-        command = tuple(shlex.split(candidate))
-        if not command or shutil.which(command[0]) is None:
-            continue
-        try:
-            said = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=20, errors="replace")
-        except (OSError, subprocess.TimeoutExpired):
-            continue
-        if said.returncode == 0 and said.stdout:
-            return Compiler(command, said.stdout.splitlines()[0].strip())
-    return None
 
 
 def engine_for(asked: str) -> Literal["c", "numba"]:
@@ -131,9 +107,11 @@ def _compile(cc: Compiler, source: Path, binary: Path) -> None:
     os.close(fd)
     try:
         done = subprocess.run([*cc.command, *FLAGS, "-o", temporary, str(source)],
-                              capture_output=True, text=True, timeout=120, errors="replace")  # fmt: skip
+                              capture_output=True, text=True, timeout=120, errors="replace",
+                              env=os.environ | {"LC_ALL": "C"})  # fmt: skip
         if done.returncode:
-            first = next((line for line in done.stderr.splitlines() if "error" in line.lower()), "no message")
+            said = done.stderr.splitlines() or ["no message"]
+            first = next((line for line in said if "error: " in line), said[0])
             raise Unavailable("compile-failed", f"{cc.command[0]}: {first.strip()}")
         os.chmod(temporary, 0o755)
         os.replace(temporary, binary)

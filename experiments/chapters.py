@@ -21,12 +21,13 @@ from myst_nb import glue
 from experiments import build, experiment, findings, host, perf, stats
 from experiments import card as cards
 from experiments.reasons import Unavailable, explain
-from experiments.store import Store, data_root
+from experiments.store import MACHINE, Store, data_root
 from experiments.units import format_size, parse_size
 
 ROOT = build.ROOT
 BOOK = ROOT / "book"
 TYPES: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
+_KINDS = {str: "a text", int: "a whole number", float: "a number with a decimal point", bool: "True or False"}
 
 
 def table_of_contents() -> list[str]:
@@ -40,7 +41,7 @@ def table_of_contents() -> list[str]:
 def declared_parameters(chapter: str) -> dict[str, tuple[type, Any]]:
     """name -> (type, default) of a chapter, from its cell tagged `parameters`. Raises Unavailable("bad-parameter")."""
     path = BOOK / f"{chapter}.ipynb"
-    if not path.exists():
+    if chapter not in table_of_contents():
         raise Unavailable("bad-parameter", f"there is no chapter '{chapter}'; there are {', '.join(table_of_contents())}")
     cells = json.loads(path.read_text())["cells"]
     tagged = [c for c in cells if "parameters" in c["metadata"].get("tags", [])]
@@ -62,13 +63,16 @@ def check_parameters(chapter: str, given: Mapping[str, Any]) -> dict[str, Any]:
         if name not in declared:
             raise Unavailable("bad-parameter", f"{chapter} has no parameter '{name}'; it has {', '.join(declared)}")
         if type(value) is not declared[name][0]:
-            raise Unavailable("bad-parameter", f"{name} is a {declared[name][0].__name__}, not {value!r}")
+            raise Unavailable("bad-parameter", f"{name} is {_KINDS[declared[name][0]]}, not {value!r}")
     values = {name: default for name, (_, default) in declared.items()} | dict(given)
     experiment.profile(values["profile"])
     if values["engine"] not in ("auto", "c", "numba"):
         raise Unavailable("bad-parameter", f"engine is auto, c or numba, not '{values['engine']}'")
-    if values["repeats"] < 0:
-        raise Unavailable("bad-parameter", f"repeats is 0 (as the profile says) or more, not {values['repeats']}")
+    most = experiment.MOST_REPEATS
+    if not 0 <= values["repeats"] <= most:
+        raise Unavailable("bad-parameter", f"repeats is 0 (as the profile says) or up to {most}, not {values['repeats']}")
+    if not MACHINE.fullmatch(values["machine"]):
+        raise Unavailable("bad-parameter", f"machine is this, reference or a name in data/, not {values['machine'][:80]!r}")
     if values["max_working_set"] != "profile":
         try:
             size = parse_size(values["max_working_set"])
@@ -199,7 +203,8 @@ def execute(chapter: str, output: Path, parameters: Mapping[str, Any]) -> None:
     output.parent.mkdir(parents=True, exist_ok=True)
     try:
         papermill.execute_notebook(BOOK / f"{chapter}.ipynb", output, dict(parameters), cwd=BOOK, progress_bar=False,
-                                   stderr_file=sys.stderr, kernel_name="python3")  # fmt: skip
+                                   stderr_file=sys.stderr, kernel_name="python3",
+                                   extra_arguments=["--IPKernelApp.log_level=50"])  # fmt: skip
     except papermill.PapermillExecutionError as error:
         if error.ename == "Unavailable" and error.evalue:
             raise SystemExit(error.evalue) from None

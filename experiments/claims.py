@@ -68,10 +68,27 @@ def crossing(priced: pd.DataFrame, height_ns: float, above: float, below: float)
     part = priced[priced["lines"].between(above, below) & priced["median"].notna()]
     x, y = np.log2(part["lines"].to_numpy(float)), part["median"].to_numpy(float)
     under = np.flatnonzero(y < height_ns)
-    if len(y) < 2 or under.size == 0 or under[-1] == len(y) - 1:
-        raise Unavailable("no-geometry", f"the price does not pass {height_ns:.1f} ns between {above:.0f} and {below:.0f} lines")
+    if len(y) < 2:
+        raise Unavailable("too-few-points", f"nothing was measured between {above:.0f} and {below:.0f} lines")
+    if under.size == 0 or under[-1] == len(y) - 1:
+        raise Unavailable("no-step", f"the price does not pass {height_ns:.1f} ns between {above:.0f} and {below:.0f} lines")
     i = under[-1]
     return float(2 ** np.interp(height_ns, [y[i], y[i + 1]], [x[i], x[i + 1]]))
+
+
+def _nearest(side: pd.DataFrame, lines: float) -> pd.Series:
+    """The row nearest to a number of lines, at most half an octave away. Unavailable("too-few-points") without one."""
+    away = np.log2(side["lines"] / lines).abs()
+    if not (away <= 0.5).any():
+        raise Unavailable("too-few-points", f"nothing was measured near {lines:.0f} lines")
+    return side.loc[away.idxmin()]
+
+
+def _must_rise(priced: pd.DataFrame, below: tuple[float, float], past: tuple[float, float]) -> None:
+    """Unavailable("no-step") where the interval of the upper tread's price reaches down into that of the lower."""
+    before, after = mean_price(priced, *below), mean_price(priced, *past)
+    if priced[priced["lines"].between(*past)]["low"].median() <= priced[priced["lines"].between(*below)]["high"].median():
+        raise Unavailable("no-step", f"{before:z.2f} ns up to {below[1]:.0f} lines, {after:z.2f} ns from {past[0]:.0f} on")
 
 
 class Staircase(NamedTuple):
@@ -86,13 +103,17 @@ class Staircase(NamedTuple):
 
 
 def staircase(frame: pd.DataFrame, entries: Sequence[int]) -> Staircase:
-    """Treads and steps around the entries that CPUID names. Raises Unavailable("no-geometry") without two levels."""
+    """Treads and steps around the entries that CPUID names. Raises Unavailable: no-geometry without two levels,
+    too-few-points, no-step where the price does not rise."""
     if len(entries) < 2:
         raise Unavailable("no-geometry", "CPUID names no two TLB levels here")
     first, second = entries[0], entries[-1]
     priced = price(frame)
     hit = mean_price(priced, 1.4 * first, 0.6 * second)
     walk = mean_price(priced, 2 * second, 4 * second)
+    treads = [(1, 0.9 * first), (1.4 * first, 0.6 * second), (2 * second, 4 * second)]
+    for below, past in zip(treads, treads[1:], strict=False):
+        _must_rise(priced, below, past)
     rise = walk - hit
     place = [crossing(priced, hit + share * rise, 0.4 * second, 4 * second) for share in (0.1, 0.5, 0.9)]
     return Staircase(hit, walk, crossing(priced, hit / 2, 0.4 * first, 4 * first), place[1], place[0], place[2])
@@ -108,7 +129,7 @@ def cliff(frame: pd.DataFrame, entries: Sequence[int], l2_bytes: int | None) -> 
         return entries[-1]
 
     def flat(what: pd.DataFrame, name: str) -> tuple[bool | None, str]:
-        low, high = 1.4 * entries[0], 0.6 * second()
+        high, low = 0.6 * second(), 1.4 * entries[0]
         over = stats.flatness(what, high, above=low)
         said = f"{name} varies by a factor of {over.value:.2f} between {low:.0f} and {high:.0f} pages."
         return (True if over.value <= FLAT else False if over.low > FLAT or over.value > FLAT * 1.2 else None), said
@@ -134,17 +155,21 @@ def cliff(frame: pd.DataFrame, entries: Sequence[int], l2_bytes: int | None) -> 
         ends = [second() * 2**-0.75, second() * 2]
         rises = []
         for side in (spread, packed):
-            at = [side.loc[(side["lines"] / end - 1).abs().idxmin()] for end in ends]
+            at = [_nearest(side, end) for end in ends]
             rises.append((at[1]["median"] - at[0]["median"], at[1]["high"] - at[0]["low"]))
+            if side is spread and at[1]["low"] <= at[0]["high"]:
+                raise Unavailable("no-step", f"the chase gains {rises[0][0]:z.1f} ns from {at[0]['lines']:,} to {at[1]['lines']:,} pages")
         share, most = rises[1][0] / rises[0][0], rises[1][1] / rises[0][0]
-        said = (f"Across the step the chase gains {rises[0][0]:.1f} ns; its packed control, the same lines on a 64th of the "
-                f"pages, gains {rises[1][0]:.1f} ns.")  # fmt: skip
+        said = (f"Across the step the chase gains {rises[0][0]:z.1f} ns; its packed control, the same lines on a 64th of the "
+                f"pages, gains {rises[1][0]:z.1f} ns.")  # fmt: skip
         return (True if share <= SHARED_RISE else False if share > 2 * SHARED_RISE else None), said + (
             "" if most <= 2 * SHARED_RISE else " The control is noisy there.")  # fmt: skip
 
     def associative() -> tuple[bool | None, str]:
         steps = staircase(frame, entries)
         width = steps.second_ends / steps.second_begins
+        if width > STEP_WIDTH and not priced["lines"].between(steps.second_begins, steps.second_ends).any():
+            raise Unavailable("too-few-points", f"none between {steps.second_begins:.0f} and {steps.second_ends:.0f} pages")
         said = (f"A fully associative LRU TLB would step at {second()} pages and nowhere else; here a tenth of the rise is done at "
                 f"{steps.second_begins:.0f} pages and nine tenths at {steps.second_ends:.0f}, a factor of {width:.2f}.")  # fmt: skip
         return width <= STEP_WIDTH, said

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from experiments import build, experiment, host, perf
@@ -18,7 +19,7 @@ from experiments.reasons import Unavailable
 from experiments.record import Point
 from experiments.store import measuring_lock
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False,
                   help="Measure what address translation costs on this computer.")  # fmt: skip
 out = Console(soft_wrap=True)
 ParameterPairs = Annotated[list[str], typer.Option("-p", "--parameter", metavar="NAME=VALUE", help="A chapter's parameter.")]
@@ -26,14 +27,20 @@ ParameterPairs = Annotated[list[str], typer.Option("-p", "--parameter", metavar=
 
 def main() -> None:
     """The `tlb` command. What cannot be done is one sentence on stderr and exit 1 (2 for a bad argument)."""
+    arguments = _pairs(sys.argv[1:]) or ["--help"]
     try:
-        app(args=_pairs(sys.argv[1:]))
+        status = app(args=arguments, standalone_mode=False)  # otherwise typer itself ends the process, in a box
     except Unavailable as why:
         print(why, file=sys.stderr)
         raise SystemExit(2 if why.code == "bad-parameter" else 1) from None
-    except KeyboardInterrupt:
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # a usage error of click, of which typer may carry its own copy
+            raise
+        print(f"{error.format_message().removesuffix('.')}. `tlb --help` lists what there is.", file=sys.stderr)
+        raise SystemExit(2) from None
+    if status == 130:
         print("Interrupted; what was finished is kept, and the same command goes on from there.", file=sys.stderr)
-        raise SystemExit(130) from None
+    raise SystemExit(status or 0)
 
 
 def _pairs(arguments: list[str]) -> list[str]:
@@ -64,7 +71,7 @@ def inspect(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = 
         return
     table = Table(show_header=False, box=None, pad_edge=False)
     for label, value in host.describe(here):
-        table.add_row(f"[bold]{label}[/bold]", value)
+        table.add_row(f"[bold]{escape(label)}[/bold]", escape(value))
     out.print(table)
 
 
@@ -72,7 +79,8 @@ def inspect(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = 
 def doctor() -> None:
     """What keeps this computer from measuring well, each with its remedy."""
     for advice in host.advice(host.inspect()):
-        out.print(f"[bold]{advice.topic}[/bold]  {advice.finding}\n    {advice.remedy}", highlight=False)
+        heading = f"[bold]{escape(advice.topic)}[/bold]  {escape(advice.finding)}"
+        out.print(f"{heading}\n    {escape(advice.remedy)}", highlight=False)
 
 
 @app.command()

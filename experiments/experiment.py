@@ -27,6 +27,7 @@ DENSE_BELOW_LINES = (64 << 20) // BASE_PAGE
 RANDOM_UP_TO_LINES = (256 << 20) // BASE_PAGE  # 1 - C/M is within 5 % of 1 long before
 # What an experiment may use of the memory that is free for us (design: half at most).
 MEMORY_SHARE = 0.5
+MOST_REPEATS = 100  # fresh processes a point; a dozen give an interval, a hundred are a day
 
 
 class Profile(BaseModel):
@@ -34,7 +35,7 @@ class Profile(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     max_working_set: int = Field(ge=SMALLEST_LINES * BASE_PAGE)  # bytes
-    repeats: int = Field(ge=1, le=100)
+    repeats: int = Field(ge=1, le=MOST_REPEATS)
     region_ms: int = Field(ge=1, le=60_000)
     points_per_octave: int = Field(ge=1, le=16)
 
@@ -59,7 +60,7 @@ def octaves(low: float, high: float, per_octave: int) -> list[int]:
     """Whole numbers from low to high, evenly spaced in the logarithm: octaves(16, 64, 2) == [16, 23, 32, 45, 64]."""
     steps = range(1000 * per_octave)
     numbers = (low * 2 ** (step / per_octave) for step in steps)
-    return sorted({round(n) for n in numbers if n <= high * 1.0001})
+    return sorted({round(n) for n in numbers if n < high + 0.5 and round(n) <= high})
 
 
 def stlb_cliff(profile: Profile, engine: str, tlb_entries: Sequence[int]) -> list[Point]:
@@ -78,7 +79,8 @@ def stlb_cliff(profile: Profile, engine: str, tlb_entries: Sequence[int]) -> lis
     randomly = octaves(SMALLEST_LINES, min(most, RANDOM_UP_TO_LINES), per_octave)
     coarse = octaves(SMALLEST_LINES, most, 1)
     wanted = [("page_chase", "cycle", chase), ("page_chase", "random", randomly),
-              ("page_chase", "sequential", coarse[::2]), ("page_gather", "cycle", coarse)]  # fmt: skip
+              ("page_chase", "sequential", [n for n in coarse[::2] if n <= RANDOM_UP_TO_LINES]),
+              ("page_gather", "cycle", coarse)]  # fmt: skip
     return [
         Point(kernel=kernel, engine=engine, layout=layout, order=order, lines=lines, region_ms=profile.region_ms)
         for kernel, order, numbers in wanted
@@ -107,9 +109,9 @@ class Outcome:
 
 
 def expected_s(point: Point) -> float:
-    """A guess at one process's seconds, for the progress bar alone: start, region, and 1.5 times the faulting in."""
+    """A guess at one process's seconds, for the progress bar alone: start, region, and the faulting in twice."""
     start = 1.2 if point.engine == "numba" else 0.04
-    return start + 1.2 * point.region_ms / 1e3 + 1.6 * measure.arena_bytes(point) / 2**30
+    return start + 1.2 * point.region_ms / 1e3 + 1.4 * measure.arena_bytes(point) / 2**30
 
 
 def run(name: str, points: Sequence[Point], repeats: int, *, machine: str, store: Store, state: str, plan: perf.Plan,
@@ -132,7 +134,8 @@ def run(name: str, points: Sequence[Point], repeats: int, *, machine: str, store
         todo += [(p, repeat) for p in fresh]
     if not todo:
         return outcome
-    with measuring_lock(), tqdm(total=round(sum(expected_s(p) for p, _ in todo)), desc=name, unit="s", file=sys.stderr,
+    total_s = sum(expected_s(p) for p, _ in todo) + 1e-3  # tqdm warns of a bar that a rounding error takes past its end
+    with measuring_lock(), tqdm(total=total_s, desc=name, unit="s", file=sys.stderr,
                                 disable=quiet, mininterval=1, bar_format="{desc} {percentage:3.0f}% |{bar}| "
                                 "{elapsed} gone, {remaining} left{postfix}") as bar:  # fmt: skip
         for point, repeat in todo:

@@ -8,7 +8,7 @@ import altair as alt
 import pandas as pd
 from myst_nb import glue
 
-from experiments.reasons import explain
+from experiments.reasons import Unavailable, explain
 from experiments.render import MUTED, PALETTE, Figure, Html, data_table, lacking_note, verdict_table
 from experiments.units import format_ns, format_size
 
@@ -68,6 +68,14 @@ def line_legend(title: str | None = None) -> alt.Legend:
 def show(figure: Figure) -> None:
     """Show a figure where it is made and glue it under its name, for the text to place with a caption and a number."""
     glue(figure.name, figure)
+
+
+def show_zoom(priced: pd.DataFrame, entries: int, models: dict[str, pd.Series] | None = None, *, name: str) -> None:
+    """Show `zoom`, or in its place why there is none."""
+    try:
+        show(zoom(priced, entries, models, name=name))
+    except Unavailable as why:
+        show_lacking(name, why.code, why.detail)
 
 
 def show_lacking(name: str, code: str, detail: str = "") -> None:
@@ -171,9 +179,11 @@ def price(priced: pd.DataFrame, entries: Sequence[int]) -> Figure:
 def zoom(priced: pd.DataFrame, entries: int, models: dict[str, pd.Series] | None = None, *, name: str) -> Figure:
     """The price of translation within an octave of one knee, with what models of that TLB predict.
 
-    models: name -> price in ns, indexed by lines.
+    models: name -> price in ns, indexed by lines. Raises Unavailable("too-few-points") where nothing was measured there.
     """
-    near = priced[priced["lines"].between(entries * 2**-0.8, entries * 2**1.03)]
+    near = priced[priced["lines"].between(entries * 2**-0.8, entries * 2**1.03) & priced["median"].notna()]
+    if near.empty:
+        raise Unavailable("too-few-points", f"nothing was measured within an octave of {entries:,} pages")
     data = near[["lines", "median", "low", "high", "coverage", "n_spread", "n_packed", "unstable"]].assign(series="measured")
     curves = [pd.DataFrame({"lines": s.index, "median": s.to_numpy(), "series": label}) for label, s in (models or {}).items()]
     every = pd.concat([data, *curves], ignore_index=True)

@@ -6,6 +6,7 @@ be measured, it says what and why.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import pandas as pd
@@ -26,12 +27,25 @@ Said = dict[str, float | str]
 PAGE = claims.PAGE
 
 
+def escape_markdown(text: object) -> str:
+    """A machine's own words (a CPU's name, a kernel's release) on one line, for a Prose: no markup, HTML or role in them.
+
+    CommonMark lets a backslash stand before any ASCII punctuation, and takes what follows for a letter.
+    """
+    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", " ".join(str(text).split()))
+
+
 def data_tlbs(host: Host) -> list[Tlb]:
-    """The TLB levels that translate loads of 4 KiB pages, as CPUID states them; at most one a level, empty where silent."""
+    """The TLB levels that translate loads of 4 KiB pages, as CPUID states them; one a level, empty where it is silent.
+
+    Two parts of one level that both hold 4 KiB pages (Ice Lake: one shares with 2 MiB, one with 1 GiB) are one capacity.
+    """
     by_level: dict[int, Tlb] = {}
     for tlb in host.tlb:
         if "4k" in tlb.pages and tlb.kind in ("data", "unified", "load") and tlb.entries:
-            by_level.setdefault(tlb.level, tlb)
+            if before := by_level.get(tlb.level):
+                tlb = tlb.model_copy(update={"entries": before.entries + tlb.entries, "ways": None, "ways_between": None})
+            by_level[tlb.level] = tlb
     return [by_level[level] for level in sorted(by_level)]
 
 
@@ -107,8 +121,11 @@ def cliff(frame: pd.DataFrame, host: Host) -> Said:
     entries = [t.entries for t in tlb]
     spread, packed, priced = claims.curve(frame, "spread"), claims.curve(frame, "packed"), claims.price(frame)
     ghz = float(frame.loc[frame["core_ghz"] > 0, "core_ghz"].median()) if (frame["core_ghz"] > 0).any() else float("nan")
-    last, first = spread.iloc[-1], spread.iloc[0]
-    control, cost = packed.iloc[-1], priced.iloc[-1]
+    priced = priced[priced["median"].notna()]
+    if priced.empty:
+        raise Unavailable("too-few-points", "no spread point has its packed control")
+    cost, first = priced.iloc[-1], spread.iloc[0]
+    last, control = (side[side["lines"] == cost["lines"]].iloc[0] for side in (spread, packed))
     size = format_size(int(last["lines"]) * PAGE)
     said: Said = {
         "ghz": ghz,
@@ -136,7 +153,7 @@ def cliff(frame: pd.DataFrame, host: Host) -> Said:
     said["lead"] = Prose(
         f"On this machine a load that finds its translation in the first-level TLB and its data in the first-level cache takes "
         f"{said['l1_ns']:.2f} ns. Spread the same loads over {size}, one line a page, and each takes "
-        f"{said['spread_last_ns']:.0f} ns, of which {said['price_last_ns']:.0f} ns, {said['price_last_share']:.0f} %, is the price of "
+        f"{said['spread_last_ns']:.0f} ns, of which {said['price_last_ns']:z.0f} ns, {said['price_last_share']:z.0f} %, is the price of "
         f"translation: what is left when the same number of lines, packed onto a 64th of the pages, has been paid for.")
     said["stable"] = Prose(_stability(said))
     try:
@@ -178,8 +195,12 @@ def second_step_fits(priced: pd.DataFrame, tlb: Sequence[Tlb]) -> list[model.Ste
 
 
 def second_step_models(priced: pd.DataFrame, tlb: Sequence[Tlb]) -> dict[str, pd.Series]:
-    """The best kind, the textbook's fully associative LRU, and the best of the others, as price in ns by lines."""
-    fits = second_step_fits(priced, tlb)
+    """The best kind, the textbook's fully associative LRU, and the best of the others, as price in ns by lines; empty
+    where the points are too few to fit."""
+    try:
+        fits = second_step_fits(priced, tlb)
+    except Unavailable:
+        return {}
     textbook = next(fit for fit in fits if fit.kind == "fully associative, LRU")
     shown = list({fit.kind: fit for fit in [fits[0], fits[1], textbook]}.values())
     entries = tlb[-1].entries

@@ -6,16 +6,12 @@ describes any computer. A field that is absent or unreadable is None, "absent" o
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import hmac
 import json
 import os
 import platform
 import re
-import shlex
-import shutil
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +19,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from experiments import cpuid, pmu, procfs, uarch
+from experiments.compiler import compiler
 from experiments.cpuid import Cache, Reader
 from experiments.doctor import Advice, advice, describe
 from experiments.limits import Memory, Rlimits, usable_memory
@@ -110,21 +107,10 @@ def _usable_cpus() -> tuple[int, ...]:
     return tuple(range(os.cpu_count() or 1))
 
 
-@functools.cache
 def _compiler() -> str | None:
-    """The first compiler that answers of $CC, cc, gcc and clang, as "gcc: gcc (Debian 12.2.0-14) 12.2.0"."""
-    for command in (os.environ.get("CC", ""), "cc", "gcc", "clang"):
-        try:
-            words = shlex.split(command)
-            if not words or shutil.which(words[0]) is None:
-                continue
-            done = subprocess.run([*words, "--version"], capture_output=True, text=True, errors="replace",
-                                  timeout=20, stdin=subprocess.DEVNULL)  # fmt: skip
-        except (ValueError, OSError, subprocess.SubprocessError):  # ValueError: a quote without its pair
-            continue
-        if done.returncode == 0 and done.stdout:
-            return procfs.label(f"{Path(words[0]).name}: {done.stdout.splitlines()[0]}")
-    return None
+    """The compiler as "gcc: gcc (Debian 12.2.0-14) 12.2.0": its name without the path, and its version line."""
+    found = compiler()
+    return procfs.label(f"{Path(found.command[0]).name}: {found.version}") if found else None
 
 
 @dataclass(frozen=True)

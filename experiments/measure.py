@@ -19,6 +19,10 @@ from experiments.record import KernelReport, Point, Record
 # place_draws() 16, page_gather's index 8.
 SIDE_BYTES_PER_LINE = 16
 
+# Faulting in costs up to 3 s a GiB where a hypervisor has to find the memory first, and the region takes as long
+# again; ten times more than expected is a hang.
+HANG_S, HANG_S_PER_GIB = 120.0, 100.0
+
 
 def arena_bytes(point: Point, base_page: int = 4096) -> int:
     """What a point's process maps at most, in bytes: arena rounded up to its page size, and the side arrays."""
@@ -49,9 +53,7 @@ def measure(point: Point, repeat: int = 0, *, state: str, usable_bytes: int, pla
                "--region-ms", str(point.region_ms)]  # fmt: skip
     if cpu is not None:
         command += ["--cpu", str(cpu)]
-    # Faulting in costs up to 3 s a GiB where a hypervisor has to find the memory first, and the region takes 1.5
-    # times that; ten times more than expected is a hang.
-    timeout_s = 120 + 100 * needed / 2**30
+    timeout_s = HANG_S + HANG_S_PER_GIB * needed / 2**30
     started_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     begin = time.monotonic_ns()
     try:
@@ -62,6 +64,14 @@ def measure(point: Point, repeat: int = 0, *, state: str, usable_bytes: int, pla
     report = _report(run, point)
     return Record(**report.model_dump(), repeat=repeat, region_ms=point.region_ms, counters=run.counters,
                   wall_ns=wall_ns, started_at=started_at, state=state)  # fmt: skip
+
+
+def _signal_of(run: perf.Run, last: str) -> int:
+    """The signal that ended the kernel, 0 for none. perf exits 0 and leaves its name as the last word on stderr."""
+    if run.status < 0 or 128 < run.status < 128 + signal.NSIG:
+        return -run.status if run.status < 0 else run.status - 128
+    named = {signal.strsignal(number): int(number) for number in signal.valid_signals()}
+    return named.get(last.rpartition(": ")[2].removesuffix(" (core dumped)"), 0) if not run.stdout.strip() else 0
 
 
 def _report(run: perf.Run, point: Point) -> KernelReport:
@@ -76,7 +86,7 @@ def _report(run: perf.Run, point: Point) -> KernelReport:
         raise Unavailable(reason if reason in REASONS else "kernel-garbage", detail)
     if run.status == 2:
         raise Unavailable("bad-parameter", last[:300])
-    killed = -run.status if run.status < 0 else run.status - 128 if run.status > 128 else 0
+    killed = _signal_of(run, last)
     if killed == signal.SIGKILL:
         raise Unavailable("oom-killed", f"{point.kernel} with {arena_bytes(point) >> 20} MiB")
     if killed == signal.SIGBUS:

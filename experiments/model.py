@@ -71,7 +71,7 @@ def hashed_random_replacement(lines: ArrayLike, sets: int, ways: int) -> np.ndar
     In a set of k pages, x = 1 - (1 - 1/ways)^(x k) past `ways`; the set of a page has 1 + Binomial(M - 1,
     1/sets).
     """
-    m = np.atleast_1d(_lines(lines))
+    m = _lines(lines).ravel()
     k = np.arange(1, int(m.max() / sets * 3) + 20 * ways)
     missed = np.where(k > ways, _lost_between_visits(-np.log1p(-1 / ways) * k) if ways > 1 else 1.0, 0.0)
     return np.array([binom.pmf(k - 1, one - 1, 1 / sets) @ missed for one in m]).reshape(np.shape(lines))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import shutil
 import signal
@@ -103,6 +104,7 @@ class Plan:
 
 
 NO_COUNTERS = Plan(None)
+_PROBE_S = 20.0  # `true` under perf takes milliseconds; a machine so busy that it takes longer cannot measure
 
 
 def plan(microarchitecture: str, perf: str | None = None) -> Plan:
@@ -132,13 +134,15 @@ def _probe(perf: str, event: Event) -> str | None:
     """None where the event counts, else the reason code."""
     try:
         done = subprocess.run([perf, "stat", "-j", "-e", event.event or "", "--", "true"], capture_output=True, text=True,
-                              timeout=20, env=_plain_locale(), stdin=subprocess.DEVNULL, errors="replace")  # fmt: skip
+                              timeout=_PROBE_S, env=_plain_locale(), stdin=subprocess.DEVNULL, errors="replace")  # fmt: skip
     except subprocess.TimeoutExpired:
         return "perf-failed"
     except OSError:
         return "no-perf"
     if done.returncode == 129:
         return "event-unknown"
+    if "perf not found for kernel" in done.stderr:  # Ubuntu's wrapper, with the linux-tools of another kernel
+        return "no-perf"
     if done.returncode:
         return "perf-denied" if "paranoid" in done.stderr or "ermission" in done.stderr else "perf-failed"
     quantity = parse(done.stderr, [event]).get(event.quantity)
@@ -153,7 +157,7 @@ def parse(text: str, events: Sequence[Event]) -> dict[str, Quantity]:
     """
     rows = []
     for line in text.splitlines():
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             row = json.loads(line)
             if isinstance(row, dict) and "counter-value" in row:
                 rows.append(row)
@@ -168,9 +172,11 @@ def _quantity(row: dict, event: Event) -> Quantity:
         return Quantity(reason="not-supported" if "supported" in said else "not-counted", event=event.event)
     try:
         value, running, runtime = float(said), float(row.get("pcnt-running", 0)), float(row.get("event-runtime", 0))
-    except (TypeError, ValueError):  # a decimal comma, or no number at all
+    except (TypeError, ValueError, OverflowError):  # a decimal comma, or no number at all
         return Quantity(reason="perf-failed", event=event.event)
-    if not 0 <= value < float("inf") or runtime <= 0:
+    if not math.isfinite(running):
+        return Quantity(reason="perf-failed", event=event.event)
+    if not 0 <= value < 2**64 or not runtime > 0:  # a counter has 64 bits
         return Quantity(reason="not-counted", event=event.event)
     if event.quantity == "task_clock_ns" and str(row.get("unit")) == "msec":
         value *= 1e6  # perf prints the task clock in milliseconds

@@ -71,8 +71,8 @@ REASONS: dict[str, ReasonText] = {
     # --- page sizes ---------------------------------------------------------------------------------------
     "pool-empty": ReasonText(
         "The pool of huge pages is empty or too small.",
-        "Reserve pages with `tlb pool reserve`, "
-        "or with `sudo sysctl vm.nr_hugepages=512` for 1 GiB of 2 MiB pages.",
+        "Reserve pages: `sudo sysctl vm.nr_hugepages=512` gives 1 GiB of 2 MiB pages, and "
+        "`echo 4 | sudo tee /sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages` four of 1 GiB.",
     ),
     "thp-never": ReasonText(
         "Transparent huge pages are switched off.",
@@ -154,6 +154,10 @@ REASONS: dict[str, ReasonText] = {
     "too-few-points": ReasonText(
         "There are too few results for this statement.",
         "Measure with a larger profile or more repeats.",
+    ),
+    "no-step": ReasonText(
+        "The data show no step where this statement looks for one.",
+        "Compare with `tlb inspect`: this TLB may be larger than CPUID states, or the sweep may end before it.",
     ),
     "unstable": ReasonText(
         "The repeats differ by more than 5 percent.",

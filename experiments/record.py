@@ -1,6 +1,6 @@
 """What one kernel process measured: one row, checked field by field before it may enter data/.
 
-A kernel prints a `KernelReport` (kernels/harness.h, kernels/common.py); the runner adds what only it knows
+A kernel prints a `KernelReport` (kernels/harness.h, kernels/harness.py); the runner adds what only it knows
 (the repeat, the counters that perf read, the wall time) and so makes a `Record`.
 """
 
@@ -20,6 +20,7 @@ Order = Literal["cycle", "random", "sequential"]
 # A machine id, a kernel's name: what may become part of a path under data/.
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,64}$")]
 Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Positive = Annotated[int, Field(ge=1, le=2**63 - 1)]
 PositiveNs = Annotated[FiniteFloat, Field(gt=0)]
 
 
@@ -36,8 +37,8 @@ class Point(_Strict):
     layout: Layout = "spread"
     order: Order = "cycle"
     lines: Annotated[int, Field(ge=1, le=2**40)]
-    # The least time inside timed regions. A kernel extends it to what its own preparation cost (x1.5), so that
-    # most of an experiment's time is measurement.
+    # The least time inside timed regions. A kernel extends it to what its own preparation cost, so that most of an
+    # experiment's time is measurement.
     region_ms: Annotated[int, Field(ge=1, le=60_000)] = 60
 
 
@@ -50,13 +51,13 @@ class KernelReport(_Strict):
     backing: Pages  # verified from smaps before and after the timed region; equals `pages` or there is no report
     layout: Layout
     order: Order
-    lines: Annotated[int, Field(ge=1)]
-    stride_bytes: Annotated[int, Field(ge=1)]  # distance between pages touched: 4096 on x86-64
-    working_set_bytes: Annotated[int, Field(ge=1)]  # lines x stride for spread, lines x 64 for packed
-    arena_bytes: Annotated[int, Field(ge=1)]  # what was mapped and faulted in
+    lines: Positive
+    stride_bytes: Positive  # distance between pages touched: 4096 on x86-64
+    working_set_bytes: Positive  # lines x stride for spread, lines x 64 for packed
+    arena_bytes: Positive  # what was mapped and faulted in
     seed: Count
     cpu: Count
-    accesses: Annotated[int, Field(ge=1)]  # in the timed region
+    accesses: Positive  # in the timed region
     elapsed_ns: PositiveNs  # of the timed batches together
     ns_per_access: PositiveNs  # median over the batches
     batch_ns_per_access: Annotated[list[PositiveNs], Field(min_length=1)]

@@ -179,9 +179,10 @@ class Figure:
         return _tidy_svg(vl_convert.vegalite_to_svg(self.spec(), allowed_base_urls=[]), self.name)
 
     def png(self) -> bytes:
-        """The static chart on white, two pixels to one of the SVG: for LaTeX and for viewers without HTML."""
+        """The static chart on white, a pixel to one of the SVG: for LaTeX and for viewers without HTML. Twice the size would put
+        a megabyte of pixels into each committed chapter."""
         spec = {**self.spec(), "background": "white"}
-        return vl_convert.vegalite_to_png(spec, scale=2, allowed_base_urls=[])
+        return vl_convert.vegalite_to_png(spec, scale=1, allowed_base_urls=[])
 
     def csv(self) -> str:
         """The data as CSV (RFC 4180): floats at 6 significant digits, whole ones exact, none empty."""

@@ -58,7 +58,7 @@ def _rank(n: int, confidence: float) -> tuple[int, float]:
         return 1 - 2 * sum(comb(n, k) for k in range(r)) / 2**n
 
     r = 1
-    while 2 * (r + 1) <= n and coverage(r + 1) >= confidence:
+    while coverage(r + 1) >= confidence:
         r += 1
     return r, coverage(r)
 
@@ -138,7 +138,7 @@ def outliers(values: ArrayLike) -> np.ndarray:
     of the median, without which the MAD of a quiet point would flag differences of a tenth of a percent.
     """
     x = np.asarray(values, dtype=float)
-    if np.isfinite(x).sum() < 3:
+    if not np.isfinite(x).any():
         return np.zeros(x.shape, dtype=bool)
     middle = np.nanmedian(x)
     distance = np.abs(x - middle)
@@ -184,7 +184,7 @@ def price_of_translation(frame: pd.DataFrame, confidence: float = 0.95) -> pd.Da
     ]
     priced = both[PRICE_KEYS].copy()
     priced[["price_ns", "low_ns", "high_ns", "coverage"]] = np.array(prices, dtype=float).reshape(-1, 4)
-    priced["coverage"] = priced["coverage"].fillna(0.0)
+    priced.loc[priced["price_ns"].isna(), "coverage"] = 0.0
     for half in halves:
         priced[f"n_{half}"] = both[f"n_{half}"].fillna(0).astype(int)
     priced["unstable"] = both["unstable_spread"].astype(bool) | both["unstable_packed"].ne(False)

@@ -71,7 +71,7 @@ class Store:
         """Adds one line, on disk when this returns; its key. ValueError for a record that fits no column."""
         _check_columns(record, kernel_digest)
         key = record_key(record.point, record.repeat, kernel_digest, record.state)
-        content = {"key": key, "kernel_digest": kernel_digest, "record": record.model_dump()}
+        content = {"key": key, "kernel_digest": kernel_digest, "record": record.model_dump(exclude_none=True)}
         line = _canonical({**content, "digest": _sha16(content)}) + b"\n"
         path = self._path(machine, experiment, ".jsonl")
         with disk_errors(path):

@@ -79,13 +79,12 @@ __attribute__((noreturn, format(printf, 2, 3))) static void unavailable(const ch
 
 /* ---- arguments ------------------------------------------------------------------------------------------ */
 
-static uint64_t natural(const char *name, const char *text, uint64_t most)
+static uint64_t natural(const char *name, const char *text, uint64_t least, uint64_t most)
 {
-    char *end;
     errno = 0;
-    unsigned long long value = strtoull(text, &end, 10);
-    if (errno || *end || end == text || strchr(text, '-') || value > most)
-        bad_argument("--%s takes a whole number up to %" PRIu64 ", not '%s'.", name, most, text);
+    unsigned long long value = strtoull(text, NULL, 10);
+    if (errno || !*text || text[strspn(text, "0123456789")] || value < least || value > most)
+        bad_argument("--%s takes a whole number from %" PRIu64 " to %" PRIu64 ", not '%s'.", name, least, most, text);
     return value;
 }
 
@@ -108,26 +107,25 @@ static struct config parse_arguments(int argc, char **argv, const char *kernel, 
         {"pages", 1, 0, 'p'}, {"layout", 1, 0, 'l'}, {"order", 1, 0, 'o'},     {"lines", 1, 0, 'n'}, {"seed", 1, 0, 's'},
         {"cpu", 1, 0, 'c'},   {"region-ms", 1, 0, 'r'}, {"perf-fds", 1, 0, 'f'}, {0, 0, 0, 0}};
     struct config c = {kernel, "4k", "spread", orders[0], 4096, 1, 60000000ull, now_ns(), -1, -1, -1};
-    int option;
+    int option, end;
+    opterr = 0; /* one sentence, ours */
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1)
         switch (option) {
         case 'p': c.pages = one_of("pages", optarg, pages); break;
         case 'l': c.layout = one_of("layout", optarg, layouts); break;
         case 'o': c.order = one_of("order", optarg, orders); break;
-        case 'n': c.lines = natural("lines", optarg, 1ull << 32); break; /* next_random() draws 32 bits */
-        case 's': c.seed = natural("seed", optarg, INT64_MAX); break;
-        case 'c': c.cpu = (int)natural("cpu", optarg, CPU_SETSIZE - 1); break;
-        case 'r': c.region_ns = natural("region-ms", optarg, 60000) * 1000000ull; break;
+        case 'n': c.lines = natural("lines", optarg, 1, 1ull << 32); break; /* next_random() draws 32 bits */
+        case 's': c.seed = natural("seed", optarg, 0, INT64_MAX); break;
+        case 'c': c.cpu = (int)natural("cpu", optarg, 0, CPU_SETSIZE - 1); break;
+        case 'r': c.region_ns = natural("region-ms", optarg, 1, 60000) * 1000000ull; break;
         case 'f':
-            if (sscanf(optarg, "%d,%d", &c.control_fd, &c.ack_fd) != 2)
+            if (sscanf(optarg, "%d,%d%n", &c.control_fd, &c.ack_fd, &end) != 2 || optarg[end])
                 bad_argument("--perf-fds takes two file descriptors, CONTROL,ACK, not '%s'.", optarg);
             break;
         default: bad_argument("Usage: %s --pages P --layout L --order O --lines N [--seed S] [--cpu C] [--region-ms R]", kernel);
         }
     if (optind < argc)
         bad_argument("'%s' is not an option of %s.", argv[optind], kernel);
-    if (!c.lines)
-        bad_argument("--lines takes at least 1.");
     return c;
 }
 
@@ -209,6 +207,8 @@ static void ask_for_64k(struct arena *a)
 {
     static const int between[] = {128, 256, 512, 1024};
     char path[128];
+    if (access(THP "hugepages-64kB/enabled", F_OK))
+        unavailable("page-size-unsupported", "this kernel has no transparent pages of 64 kB");
     for (unsigned i = 0; i < sizeof between / sizeof *between; i++) {
         snprintf(path, sizeof path, THP "hugepages-%dkB/enabled", between[i]);
         if (sysfs_selects(path, "always") || sysfs_selects(path, "madvise"))
@@ -380,8 +380,8 @@ static void gate(const struct config *c, const char *command)
 typedef uint64_t (*round_fn)(void *kernel_state, uint64_t rounds);
 
 /* Warm up by whole rounds, choose the batches, time them behind the gate, verify again, print the record.
- * The region lasts at least region_ns and at least 1.5 times what it took to get here: time spent preparing
- * (faulting 4 GiB in takes seconds) buys measurement, not waiting. */
+ * The region lasts at least region_ns and at least as long as it took to get here: time spent preparing (faulting
+ * 4 GiB in takes seconds) buys measurement, not waiting. */
 static int measure(const struct config *c, const struct arena *a, round_fn round, void *state, uint64_t accesses_a_round,
                    uint64_t checksum)
 {
@@ -397,7 +397,7 @@ static int measure(const struct config *c, const struct arena *a, round_fn round
     verify_backing(c, a);
     for (int i = 0; i < 8; i++)
         ghz[i] = core_ghz();
-    uint64_t prepare = now_ns() - c->started_ns, region = prepare * 3 / 2 > c->region_ns ? prepare * 3 / 2 : c->region_ns;
+    uint64_t prepare = now_ns() - c->started_ns, region = prepare > c->region_ns ? prepare : c->region_ns;
     int batches = (int)((double)region / round_ns);
     batches = batches < MIN_BATCHES ? MIN_BATCHES : batches > 16 ? 16 : batches;
     uint64_t rounds_a_batch = (uint64_t)((double)region / round_ns / batches + 0.5);

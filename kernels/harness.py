@@ -47,6 +47,17 @@ def unavailable(reason: str, detail: str) -> NoReturn:
     raise SystemExit(3)
 
 
+def bad_argument(sentence: str) -> NoReturn:
+    """One sentence on stderr, exit 2."""
+    print(sentence, file=sys.stderr)
+    raise SystemExit(2)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        bad_argument(message)  # argparse would print the usage too
+
+
 def now_ns() -> int:
     return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
 
@@ -60,7 +71,7 @@ def parse_arguments(kernel: str, orders: list[str]) -> argparse.Namespace:
 
         return convert
 
-    parser = argparse.ArgumentParser(prog=kernel, allow_abbrev=False)
+    parser = _Parser(prog=kernel, allow_abbrev=False)
     parser.add_argument("--pages", default="4k", choices=["4k", "64k", "thp", "2m", "1g"])
     parser.add_argument("--layout", default="spread", choices=["spread", "packed"])
     parser.add_argument("--order", default=orders[0], choices=orders)
@@ -126,6 +137,8 @@ def _advise(base: int, size: int, advice: int) -> int:
 
 
 def _ask_for_64k(base: int, size: int) -> None:
+    if not (THP / "hugepages-64kB/enabled").exists():
+        unavailable("page-size-unsupported", "this kernel has no transparent pages of 64 kB")
     for between in (128, 256, 512, 1024):
         if _selects(THP / f"hugepages-{between}kB/enabled", "always", "madvise"):
             unavailable("mthp-off", f"hugepages-{between}kB is enabled too and would be taken first")
@@ -296,7 +309,7 @@ def measure(config: argparse.Namespace, arena: Arena, started_ns: int, work: Cal
     verify_backing(config, arena)
     ghz = [core_ghz() for _ in range(8)]
     prepare_ns = now_ns() - started_ns
-    region_ns = max(1.5 * prepare_ns, config.region_ms * 1e6)
+    region_ns = max(prepare_ns, config.region_ms * 1e6)
     batches = min(max(int(region_ns / round_ns), MIN_BATCHES), MAX_BATCHES)
     rounds_a_batch = max(int(region_ns / round_ns / batches + 0.5), 1)
     work(1)

@@ -101,10 +101,8 @@ static uint32_t *place_draws(char *base, uint64_t lines, int packed, uint64_t st
         *(uint64_t *)(base + line_offset(i, packed, stride)) = STANDING;
     *checksum = 0xCBF29CE484222325ull;
     for (uint64_t i = 0; i < *draws; i++) {
-        uint64_t line = next_random(&seed, lines), offset = line_offset(line, packed, stride) / LINE;
-        if (offset > UINT32_MAX)
-            bad_argument("--order random reaches 256 GiB; use fewer lines.");
-        draw[i] = (uint32_t)offset;
+        uint64_t line = next_random(&seed, lines);
+        draw[i] = (uint32_t)(line_offset(line, packed, stride) / LINE);
         *checksum = mix(*checksum, line);
     }
     return draw;
@@ -116,8 +114,10 @@ int main(int argc, char **argv)
     struct config c = parse_arguments(argc, argv, "page_chase", orders);
     c.cpu = pin(c.cpu);
     int packed = c.layout[0] == 'p';
-    struct arena a = map_arena(&c, c.lines * (packed ? LINE : (uint64_t)sysconf(_SC_PAGESIZE)));
-    uint64_t checksum;
+    uint64_t checksum, working_set = c.lines * (packed ? LINE : (uint64_t)sysconf(_SC_PAGESIZE));
+    if (c.order[0] == 'r' && working_set / LINE > 1ull << 32)
+        bad_argument("--order random reaches 256 GiB; use fewer lines."); /* a draw has 32 bits */
+    struct arena a = map_arena(&c, working_set);
     struct chase chase = {.lines = c.lines};
     if (c.order[0] == 'r') {
         chase.draw = place_draws(a.base, c.lines, packed, a.stride, c.seed, &chase.draws, &checksum);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+
 import numpy as np
 from numba import njit, uint64
 
@@ -74,8 +76,8 @@ def place_draws(words, lines, packed, stride, seed, draw):
 def main() -> None:
     config = harness.parse_arguments("page_chase", ["cycle", "random", "sequential"])
     harness.start(config)
-    if config.order == "random" and config.lines * 4096 > 1 << 38:
-        raise SystemExit("--order random reaches 256 GiB; use fewer lines.")
+    if config.order == "random" and config.lines * (64 if config.packed else mmap.PAGESIZE) > 1 << 38:
+        harness.bad_argument("--order random reaches 256 GiB; use fewer lines.")
     tiny = np.zeros(8 * 64, dtype=np.uint64)  # compile, or load from numba's cache, before the clock starts
     place_cycle(tiny, np.uint64(tiny.ctypes.data), np.int64(2), True, np.int64(4096), False, np.uint64(1))
     place_draws(tiny, np.int64(2), True, np.int64(4096), np.uint64(1), np.zeros(16, dtype=np.uint32))

@@ -2,11 +2,73 @@
 
 from __future__ import annotations
 
+import mmap
+import os
+import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 
 import pytest
 
+from experiments import files, perf
+from experiments.compiler import compiler
 from experiments.record import Record
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def lacking(what: str) -> None:
+    """Skips on a person's computer; where CI is "true", which has everything, that is a failure."""
+    (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"{what} is lacking here")
+
+
+@cache
+def software_plan() -> perf.Plan:
+    """What perf counts without a PMU, as far as this computer lets this user."""
+    return perf.plan("no table has a row for this")
+
+
+# What `@pytest.mark.needs(...)` may name beside a program.
+ABILITIES: dict[str, Callable[[], bool]] = {
+    "a C compiler": lambda: compiler() is not None,
+    "perf that counts faults": lambda: "minor_faults" in {event.quantity for event in software_plan().events},
+}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "needs(*names): programs, or ABILITIES; lacking is a failure in CI, else a skip")
+    config.addinivalue_line("markers", "measures: runs a kernel, which takes Linux and pages of 4 KiB")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("measures") and (sys.platform != "linux" or mmap.PAGESIZE != 4096):
+        pytest.skip("kernels run on Linux with base pages of 4 KiB")
+    for mark in item.iter_markers("needs"):
+        for name in mark.args:
+            if not ABILITIES.get(name, lambda name=name: shutil.which(name) is not None)():
+                lacking(name)
+
+
+def in_turn(command: list[str], **how: object) -> subprocess.CompletedProcess[str]:
+    """Runs a command that takes the host-wide measuring lock; waits while somebody else on this computer has it."""
+    for _ in range(60):
+        done = subprocess.run(command, **{"capture_output": True, "text": True, "cwd": ROOT, **how})  # type: ignore[call-overload]
+        if "Another measurement is running" not in done.stderr:
+            return done
+        time.sleep(2)
+    pytest.fail("another measurement has been running on this computer for two minutes")
+
+
+@pytest.fixture
+def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A measuring lock of the test's own: where kernels are faked, nothing is disturbed."""
+    path = tmp_path / "measuring.lock"
+    monkeypatch.setattr("experiments.experiment.measuring_lock", lambda: files.measuring_lock(path=path))
+    return path
 
 
 def make_record(**changes: object) -> Record:

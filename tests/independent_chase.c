@@ -1,6 +1,6 @@
 /* An independent dependent chase, for `make bench` and the tests: it shares nothing with kernels/ but the question.
  *
- *   independent_chase LINES      one line at a random place in each 4 KiB page, visited in one random cycle
+ *   independent_chase LINES      one line in each 4 KiB page, visited in one random cycle
  *   independent_chase self       one pointer that points at itself: the load-to-use latency, whatever the clock
  *
  * Prints ns per access: the median of seven passes of at least 20 ms each. */
@@ -58,7 +58,7 @@ int main(int argc, char **argv)
     memset(memory, 0xA5, bytes);
     struct node **order = malloc((size_t)lines * sizeof *order);
     for (long i = 0; i < lines; i++)
-        order[i] = (struct node *)(memory + i * 4096 + lrand48() % 64 * 64);
+        order[i] = (struct node *)(memory + i * 4096 + i % 64 * 64); /* every L1 set alike */
     for (long i = lines - 1; i > 0; i--) { /* shuffle the visits, then link each to the one after it */
         long j = (long)(drand48() * (double)(i + 1));
         struct node *swap = order[i];

@@ -307,6 +307,23 @@ def test_the_intervals_of_a_fit_cover_nearly_as_often_as_they_say(given_knees: t
         assert name in free or hits[name] < trials, "an interval that always holds is too wide"
 
 
+@given(st.integers(0, 2**32), st.floats(0.5, 0.99))
+@settings(max_examples=30, deadline=None)
+def test_with_both_knees_given_a_fit_is_the_textbooks_linear_regression(seed: int, confidence: float) -> None:
+    """Costs far from zero, so that their bound there plays no part."""
+    y, sigma = truth_curve(0.1, seed), np.random.default_rng(seed).uniform(0.5, 2, GRID.size)
+    columns = np.stack([miss_probability_random(GRID, 64), miss_probability_random(GRID, 2048)], axis=1)
+    design, weighted = columns / sigma[:, None], y / sigma
+    costs = np.linalg.solve(design.T @ design, design.T @ weighted)
+    variance = np.sum((weighted - design @ costs) ** 2) / (GRID.size - 2)
+    errors = np.sqrt(variance * np.diag(np.linalg.inv(design.T @ design)))
+    half = scipy_stats.t.ppf(0.5 + confidence / 2, GRID.size - 2) * errors
+    fit = fit_random_curve(GRID, y, 64, 2048, sigma, confidence)
+    for found, cost, width in zip((fit.stlb_cost_ns, fit.walk_ns), costs, half, strict=True):
+        assert found == pytest.approx((cost, cost - width, cost + width, confidence), rel=1e-4)
+    assert fit.residual_ns == pytest.approx(np.sqrt(np.mean((y - columns @ costs) ** 2)), rel=1e-4)
+
+
 def test_a_given_knee_is_exact_and_a_found_one_has_a_width() -> None:
     fit = fit_random_curve(GRID, truth_curve(0.1, 1), l2_entries=2048)
     assert fit.l2_entries == (2048, 2048, 2048, 1.0)
@@ -357,3 +374,14 @@ def test_any_curve_has_a_fit_of_costs_that_are_not_negative_and_knees_in_order(y
         assert np.isfinite(fit.predict(GRID)).all()
         for interval in (fit.stlb_cost_ns, fit.walk_ns, fit.l1_entries, fit.l2_entries):
             assert interval.low <= interval.value <= interval.high
+
+
+def test_knees_that_cross_on_the_way_come_back_in_order_with_their_own_costs() -> None:
+    """One step fitted by two: which of the knees ends up lower is up to the noise."""
+    exact = two_level_cost(GRID, 300, 300, 0, 4, 4, "random")
+    for seed in range(60):
+        y = exact + 0.05 * np.random.default_rng(seed).normal(size=GRID.size)
+        fit = fit_random_curve(GRID, y)
+        assert fit.l1_entries.value <= fit.l2_entries.value
+        assert fit.predict(GRID) == pytest.approx(exact, abs=0.2)
+        assert np.sqrt(np.mean((fit.predict(GRID) - y) ** 2)) == pytest.approx(fit.residual_ns)

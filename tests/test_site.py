@@ -81,7 +81,7 @@ def served(folder: Path) -> Iterator[str]:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The html folder of the whole site."""
     if built := os.environ.get("TLB_SITE"):
-        return Path(built)
+        return Path(built).resolve()
     return build_site(ROOT, tmp_path_factory.mktemp("site")).parent
 
 
@@ -317,6 +317,22 @@ def test_no_page_scrolls_sideways(driver, site, address, width_px, scripts):
         resize(driver, 1280)
 
 
+def test_figures_follow_the_window(driver, site, address):
+    widths = "return [...document.querySelectorAll('.tlb-fluid svg')].map(svg => svg.clientWidth)"
+    followed = 0
+    for page in pages_with_figures(site):
+        open_page(driver, address + page)
+        wide = driver.execute_script(widths)
+        resize(driver, 390)
+        try:
+            WebDriverWait(driver, 5).until(lambda d: all(width < 390 for width in d.execute_script(widths)))
+            assert not driver.execute_script(OVERFLOW), page
+        finally:
+            resize(driver, 1280)
+        followed += sum(width >= 390 for width in wide)
+    assert followed
+
+
 # Text and the background behind it, as "rgb(…)" each, for all text that is drawn in a figure or a verdict.
 TEXT_COLOURS = """
 document.documentElement.dataset.theme = arguments[0];
@@ -418,16 +434,17 @@ def said(text: str) -> nbformat.NotebookNode:
 
 
 def shown(thing: object, name: str | None = None) -> nbformat.NotebookNode:
-    """A cell that has shown `thing`, or glued it under a name."""
+    """A cell that has shown `thing`; with a name, a cell that has only glued it."""
     bundle = {"text/plain": repr(thing)} if isinstance(thing, str) else thing._repr_mimebundle_()
     metadata = {"scrapbook": {"name": name, "mime_prefix": ""}} if name else {}
     output = nbformat.v4.new_output("display_data", data=bundle, metadata=metadata)
-    return nbformat.v4.new_code_cell("…", outputs=[output], metadata={"tags": ["remove-input"]})
+    tags = ["remove-cell" if name else "remove-input"]
+    return nbformat.v4.new_code_cell("…", outputs=[output], metadata={"tags": tags})
 
 
 @pytest.fixture(scope="session")
-def made_book(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a page with hostile texts in all places, and a chart of two charts."""
+def made_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The html folder of a book with hostile texts in all places, and a chart of two charts."""
     frame = pd.DataFrame({
         "working_set_bytes": [2**16, 2**20], "ns_per_access": [1.5, 17.25], "layout": [HOSTILE, "packed"],
     })  # fmt: skip
@@ -444,7 +461,13 @@ def made_book(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         shown(data_table(pd.DataFrame({HOSTILE: [HOSTILE]}))),
         shown(Figure(half | half, "two", "Two charts, one beside the other.", frame)),
     )
-    with served(build_site(source, folder / "out").parent) as address:
+    return build_site(source, folder / "out").parent
+
+
+@pytest.fixture(scope="session")
+def made_book(made_site: Path) -> Iterator[str]:
+    """The address of that book's page."""
+    with served(made_site) as address:
         yield address + "book/index.html"
 
 
@@ -468,6 +491,18 @@ def test_a_composed_chart_keeps_its_width_and_scrolls_in_its_frame(driver, made_
         assert not driver.execute_script(OVERFLOW)
     finally:
         resize(driver, 1280)
+
+
+def test_a_chart_that_fails_leaves_the_static_one(driver, made_site, made_book):
+    page = (made_site / "book/index.html").read_text(encoding="utf-8")
+    away = '{"mark": "point", "data": {"url": "data.csv"}, "encoding": {"x": {"field": "x"}}}'
+    broken, count = re.subn(r'(class="tlb-spec">).*?(</script>)', rf"\1{away}\2", page)
+    assert count == 2
+    (made_site / "book/broken.html").write_text(broken, encoding="utf-8")
+    open_page(driver, made_book.replace("index", "broken"))
+    assert len(driver.find_elements(By.CSS_SELECTOR, "[data-state=static] .tlb-chart > svg:only-child")) == 2
+    assert sum("stays static" in error for error in errors(driver)) == 2
+    assert not [url for url in requests(driver) if "data.csv" in url]
 
 
 def test_a_warning_stops_the_build_and_is_told(tmp_path):

@@ -200,10 +200,13 @@ def test_quiet_points_have_no_outlier_and_a_run_a_third_slower_is_one() -> None:
             assert flagged[0] or n < 5, "with three or four values the noise itself may be that large"
 
 
-def test_outliers_are_flagged_in_place_and_two_values_are_too_few() -> None:
-    assert outliers([1.0, 50.0]).tolist() == [False, False]
+def test_outliers_are_flagged_in_place_and_of_two_values_none_is_one() -> None:
+    for few in ([], [math.nan], [1.0], [1.0, 50.0]):
+        assert outliers(few).tolist() == [False] * len(few)
     assert outliers([10.0, 30.0, 10.0, 10.1, math.nan]).tolist() == [False, True, False, False, False]
     assert outliers([10.0, 10.0, 10.0, 10.4]).tolist() == [False] * 4  # many MADs away, and 4 %
+    assert outliers([9.9, 9.9, 10.0, 10.0, 10.1, 10.1, 11.0])[-1]  # 6.7 times the noise
+    assert not outliers([9.0, 9.5, 10.0, 10.0, 10.5, 11.0, 12.0]).any()  # 20 %, and 2.7 times the noise
 
 
 # --- frames
@@ -222,6 +225,7 @@ FRAME = pd.DataFrame(
     + rows(128, "packed", [4.0, 5.0, 4.5, 4.5, 4.5, 4.5])
     + rows(256, "spread", [9.0])
 )
+ALONE = FRAME[(FRAME["lines"] == 64) & (FRAME["layout"] == "spread")]
 
 
 def test_a_summary_has_a_row_for_each_group_in_the_groups_order() -> None:
@@ -275,8 +279,16 @@ def test_the_price_is_spread_minus_packed_at_the_same_point() -> None:
 
 
 def test_a_point_without_its_control_has_no_price() -> None:
-    alone = price_of_translation(FRAME).iloc[2]
+    alone = price_of_translation(ALONE).iloc[0]
     assert math.isnan(alone["price_ns"]) and math.isnan(alone["low_ns"]) and math.isnan(alone["high_ns"])
+    assert (alone["coverage"], alone["n_spread"], alone["n_packed"], alone["unstable"]) == (0, 6, 0, True)
+
+
+def test_an_unstable_control_makes_an_unstable_price() -> None:
+    quiet, noisy = rows(64, "packed", [4.0] * 6), rows(64, "packed", [4.0, 4.0, 4.0, 5.0, 5.0, 5.0])
+    for control, unstable in ((quiet, False), (noisy, True)):
+        found = price_of_translation(pd.concat([ALONE, pd.DataFrame(control)]))
+        assert found["unstable"].tolist() == [unstable]
 
 
 @pytest.mark.parametrize("column", ["kernel", "engine", "pages", "order", "lines"])
@@ -360,9 +372,11 @@ def test_a_doubling_ratio_is_the_one_of_the_two_medians() -> None:
 
 
 def test_a_doubling_ratio_takes_the_grids_rounding_and_no_other_point() -> None:
-    rounded = curve({1449: (5.0, 5.0, 5.0), 2896: (10.0, 10.0, 10.0), 3444: (99.0, 99.0, 99.0)})
+    same = {lines: (value,) * 3 for lines, value in
+            ((1449, 5.0), (2880, 70.0), (2896, 10.0), (2920, 80.0), (3444, 99.0))}  # fmt: skip
+    rounded = curve(same)
     assert doubling_ratio(rounded, 1449).value == 2
-    for at in (1024, 2896, 1500):
+    for at in (1024, 2896, 1500, 1650):
         with pytest.raises(Unavailable) as refused:
             doubling_ratio(rounded, at)
         assert refused.value.code == "too-few-points"
@@ -379,6 +393,7 @@ def test_flatness_is_the_largest_over_the_smallest_and_blind_to_what_lies_beyond
     assert found.value == pytest.approx(5.2 / 5.0)
     assert found.high == pytest.approx(5.3 / 4.9)
     assert found.low <= found.value and found.coverage == 0.9375
+    assert flatness(CLIFF.assign(coverage=[0.9, 0.5, 0.95, 0.95]), below=8192).coverage == 0.5
     assert flatness(CLIFF, below=8192).low > 4.5
     assert flatness(CLIFF, below=8192, above=4096).value == pytest.approx(1.25)
     with pytest.raises(Unavailable) as refused:

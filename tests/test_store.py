@@ -502,6 +502,7 @@ def test_a_disk_that_refuses_during_a_quarantine_loses_nothing(
             store.append(MACHINE, EXPERIMENT, make_record(repeat=3), KERNEL)
     assert refused.value.code == reason
     assert path.read_bytes() == before
+    assert not path.with_name(f".{path.name}.tmp").exists()
     store.append(MACHINE, EXPERIMENT, make_record(repeat=3), KERNEL)
     assert repeats(store) == [0, 1, 2, 3]
     quarantine = f"{MACHINE}/{EXPERIMENT}.quarantine.jsonl"
@@ -535,6 +536,14 @@ def test_a_line_is_one_write_and_is_synced_with_its_new_folders(store: Store, mo
     calls.clear()
     store.append(MACHINE, EXPERIMENT, make_record(repeat=1), KERNEL)
     assert calls == [f"write {file}", f"sync {file}"]
+
+
+def test_a_replacement_is_synced_with_its_folder(store: Store, path: Path, monkeypatch) -> None:
+    synced: list[str] = []
+    sync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(os.readlink(f"/proc/self/fd/{fd}")), sync(fd))[1])
+    store.write_machine(MACHINE, {"cpu_model": "Zen 3"})
+    assert synced == [str(path.parent / ".machine.json.tmp"), str(path.parent)]
 
 
 def test_another_failure_of_the_disk_is_not_called_full(store: Store, monkeypatch) -> None:
@@ -851,6 +860,8 @@ def test_two_that_create_the_lock_file_at_once_share_it(lock_path: Path, monkeyp
     def late(path, flags, *mode, **kwargs):
         if flags & os.O_CREAT:  # the other was faster by this much
             os.close(really_open(path, flags, *mode))
+            if not flags & os.O_EXCL:  # what fs.protected_regular does, the other being another user
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
         return really_open(path, flags, *mode, **kwargs)
 
     monkeypatch.setattr(os, "open", late)

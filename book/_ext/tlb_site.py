@@ -66,7 +66,7 @@ def write_page(app: Sphinx, name: str, **values: str) -> None:
 
 
 def write_entrances(app: Sphinx, error: Exception | None) -> None:
-    """Write the pages for two addresses without a chapter: index.html, the site's root, leads to the first one.
+    """Write the pages of two addresses without a chapter: index.html, the site's root, leads to the first.
 
     404.html answers at any depth; its links start at html_baseurl.
     """
@@ -75,7 +75,8 @@ def write_entrances(app: Sphinx, error: Exception | None) -> None:
     root = app.config.root_doc
     chapters = [root, *app.env.toctree_includes.get(root, [])]
     base = urlsplit(app.config.html_baseurl).path.rstrip("/") + "/"
-    write_page(app, "index.html", link=page_link(app, root), address=html.escape(app.builder.get_target_uri(root)))
+    first = html.escape(app.builder.get_target_uri(root))
+    write_page(app, "index.html", link=page_link(app, root), address=first)
     links = "\n".join(f"<li>{page_link(app, page)}</li>" for page in chapters)
     write_page(app, "404.html", base=html.escape(base), chapters=links)
 

@@ -4,9 +4,15 @@
 (() => {
   const COMPOSED = ["concat", "hconcat", "vconcat", "facet", "repeat"];
 
-  // A chart brings its data with it. Whatever else it asks for is a mistake, or not ours.
-  const refuse = (uri) => Promise.reject(new Error(`a figure may not load ${uri}`));
-  const loader = { load: refuse, sanitize: refuse, http: refuse, file: refuse };
+  // A chart brings its data with it. Whatever else it asks for is a mistake, or not ours; `refused` lists it,
+  // because Vega only warns and draws on without.
+  function noLoader(refused) {
+    const refuse = (uri) => {
+      refused.push(uri);
+      return Promise.reject(new Error(`a figure may not load ${uri}`));
+    };
+    return { load: refuse, sanitize: refuse, http: refuse, file: refuse };
+  }
 
   // vega-tooltip's own formatter turns a field named "image" into a picture from anywhere.
   function tooltipRows(value, sanitize) {
@@ -22,24 +28,26 @@
     actions: false,
     defaultStyle: false,
     ast: true, // expressions by interpreter: works where a content security policy forbids eval
-    loader,
     tooltip: { disableDefaultStyle: true, formatTooltip: tooltipRows },
   };
 
   async function hydrate(figure) {
     const chart = figure.querySelector(".tlb-chart");
-    const spec = JSON.parse(figure.querySelector("script.tlb-spec").textContent);
     const live = document.createElement("div");
     live.className = "tlb-live";
-    // A single chart is laid out anew in the width there is; a composed one keeps its own and scrolls.
-    if (!COMPOSED.some((key) => key in spec)) {
-      spec.width = "container";
-      live.classList.add("tlb-fluid");
-    }
-    chart.append(live);
     try {
-      const { view } = await vegaEmbed(live, spec, options);
+      const spec = JSON.parse(figure.querySelector("script.tlb-spec").textContent);
+      // A single chart is laid out anew where there is less width than it asks for; a composed one scrolls.
+      if (!COMPOSED.some((key) => key in spec)) {
+        live.style.maxWidth = `${spec.width}px`;
+        spec.width = "container";
+        live.classList.add("tlb-fluid");
+      }
+      chart.append(live);
+      const refused = [];
+      const { view } = await vegaEmbed(live, spec, { ...options, loader: noLoader(refused) });
       await view.runAsync();
+      if (refused.length) throw new Error(`it asks for ${refused}`);
       chart.replaceChildren(live);
       figure.dataset.state = "interactive";
     } catch (error) {

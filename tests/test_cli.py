@@ -1,0 +1,177 @@
+"""The `tlb` command: what it prints for a person, what for a program, and one line for whatever is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import ROOT, in_turn
+
+from experiments import cli, files, host
+from experiments.host import Host
+from experiments.record import Record
+
+TLB = [sys.executable, "-c", "from experiments.cli import main; main()"]
+needs_c = pytest.mark.needs("a C compiler")
+
+
+def tlb(*arguments: str, **how: object) -> subprocess.CompletedProcess[str]:
+    return in_turn([*TLB, *arguments], timeout=120, **how)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], []])
+def test_help_lists_every_command_with_what_it_does(arguments: list[str]):
+    done = tlb(*arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    for command in cli.app.registered_commands:
+        assert command.callback.__name__ in done.stdout
+        assert command.callback.__doc__.split()[0] in done.stdout
+
+
+def test_the_command_is_installed_under_its_name():
+    installed = Path(sys.executable).with_name("tlb")
+    assert subprocess.run([installed, "--help"], capture_output=True, cwd=ROOT, timeout=60).returncode == 0
+
+
+def test_inspect_as_json_is_the_inspection_and_nothing_else():
+    done = tlb("inspect", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert host.machine_id(Host.model_validate(json.loads(done.stdout))) == host.machine_id(host.inspect())
+
+
+def test_inspect_for_a_person_has_a_line_for_everything():
+    done = tlb("inspect", env=os.environ | {"COLUMNS": "300"})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [label for label, _ in host.describe(host.inspect()) if label not in done.stdout] == []
+
+
+def test_doctor_gives_each_finding_its_remedy():
+    done = tlb("doctor", env=os.environ | {"COLUMNS": "1000"})
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    findings, remedies = lines[::2], lines[1::2]
+    assert len(findings) == len(remedies) > 0
+    assert all(not line.startswith(" ") for line in findings) and all(line.startswith("    ") for line in remedies)
+    topics = {advice.topic for advice in host.advice(host.inspect())} - {"load"}  # which comes and goes
+    assert [topic for topic in topics if not any(line.startswith(topic) for line in findings)] == []
+
+
+@pytest.mark.measures
+@pytest.mark.parametrize("engine", [pytest.param("c", marks=needs_c), "numba", "auto"])
+def test_measure_prints_one_record_as_json(engine: str):
+    done = tlb("measure", "page_chase", "--pages", "4k", "--layout", "spread", "--lines", "256", "--region-ms", "1", "--engine", engine)
+    assert (done.returncode, done.stderr, done.stdout.count("\n")) == (0, "", 1)
+    assert json.loads(done.stdout)["ns_per_access"] > 0
+    record = Record.model_validate_json(done.stdout)
+    assert (record.kernel, record.pages, record.layout, record.lines) == ("page_chase", "4k", "spread", 256)
+    assert record.engine in ({engine} if engine != "auto" else {"c", "numba"})
+    assert {"minor_faults", "walk", "core_cycles"} <= record.counters.keys()  # a value or a reason, each
+
+
+@pytest.mark.measures
+@needs_c
+def test_measure_stores_nothing(tmp_path: Path):
+    data = tmp_path / "data"
+    assert tlb("measure", "page_gather", "--lines", "64", "--region-ms", "1", env=os.environ | {"TLB_DATA": str(data)}).returncode == 0
+    assert not data.exists()
+
+
+@pytest.mark.parametrize("arguments", [
+    ["frobnicate"], ["--frobnicate"], ["measure"], ["measure", "nope"], ["measure", "page_chase", "--frobnicate"],
+    ["measure", "page_chase", "--lines", "x"], ["measure", "page_chase", "--lines", "0"], ["measure", "page_chase", "--lines", "-5"],
+    ["measure", "page_chase", "--lines", str(10**30)], ["measure", "page_chase", "--pages", "9k"],
+    ["measure", "page_chase", "--engine", "rust"], ["measure", "page_chase", "--region-ms", "0"],
+    ["measure", "page_chase", "--order", "zigzag"], ["run"], ["run", "nope"], ["run", "stlb_cliff", "-p"],
+    ["run", "stlb_cliff", "-p", "engine"], ["run", "stlb_cliff", "--parameter", "engine=x"], ["book", "--profile", "x"], ["inspect", "me"],
+], ids=" ".join)  # fmt: skip
+def test_a_wrong_argument_is_one_line_on_stderr_and_exit_2(arguments: list[str], monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["tlb", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    said = capsys.readouterr()
+    assert (ended.value.code, said.out) == (2, ""), said.err
+    assert len(said.err.splitlines()) == 1 and len(said.err) > 20 and said.err.endswith(".\n")
+
+
+def test_a_process_ends_as_the_command_does():
+    done = tlb("frobnicate")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "No such command 'frobnicate'. `tlb --help` lists what there is.\n"
+
+
+@pytest.mark.measures
+@needs_c
+@pytest.mark.parametrize("arguments", [["page_gather", "--order", "random"], ["page_chase", "--cpu", "1023"]])
+def test_what_only_the_kernel_knows_to_be_wrong_is_one_line_too(arguments: list[str]):
+    done = tlb("measure", *arguments)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+
+
+@pytest.mark.measures
+@needs_c
+def test_more_than_the_memory_is_refused_with_a_remedy():
+    done = tlb("measure", "page_chase", "--lines", str(2**32))
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
+    assert done.stderr.startswith("There is not enough memory for this working set (")
+
+
+@pytest.mark.measures
+@needs_c
+def test_two_measurements_never_run_at_once():
+    with files.measuring_lock(wait=True):
+        done = subprocess.run([*TLB, "measure", "page_chase"], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"Another measurement is running on this computer (process {os.getpid()})")
+
+
+def running(process: psutil.Process) -> list[psutil.Process]:
+    return [child for child in process.children(recursive=True) if child.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.mark.measures
+@needs_c
+def test_ctrl_c_ends_the_kernel_and_says_that_nothing_is_lost():
+    with files.measuring_lock(wait=True):
+        pass  # nobody else measures, most likely for the next seconds
+    process = subprocess.Popen([*TLB, "measure", "page_chase", "--region-ms", "60000"], cwd=ROOT, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)  # fmt: skip
+    seen: list[psutil.Process] = []
+    deadline = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < deadline and not seen:
+        seen = [child for child in running(psutil.Process(process.pid)) if any("page_chase" in word for word in child.cmdline()[:1])]
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    if "Another measurement is running" in err:
+        pytest.skip("another measurement runs on this computer")
+    assert seen and (process.returncode, out) == (130, "")
+    assert err == "Interrupted; what was finished is kept, and the same command goes on from there.\n"
+    gone, alive = psutil.wait_procs(seen, timeout=20)
+    assert not [child for child in alive if child.status() != psutil.STATUS_ZOMBIE]
+
+
+# --- parameters as Papermill takes them
+
+
+@pytest.mark.parametrize(("given", "read"), [
+    (["-p", "repeats", "3"], {"repeats": 3}),
+    (["-p", "repeats=3", "-p", "engine", "c"], {"repeats": 3, "engine": "c"}),
+    (["-p", "max_working_set", "256MiB"], {"max_working_set": "256MiB"}),
+    (["-p", "max_working_set", "12 bananas"], {"max_working_set": "12 bananas"}),
+    (["-p", "max_working_set", "-1"], {"max_working_set": -1}),
+    (["-p", "machine", "a=b"], {"machine": "a=b"}),
+    (["--parameter", "x=True"], {"x": True}),
+    (["-p", "x"], {"x": ""}),
+    (["-p"], {"": ""}),
+])  # fmt: skip
+def test_a_pair_is_read_in_either_form_and_typed_as_papermill_types_it(given: list[str], read: dict):
+    arguments = cli._pairs(["run", "stlb_cliff", *given])
+    pairs = [after for option, after in zip(arguments, arguments[1:], strict=False) if option in ("-p", "--parameter")]
+    assert cli._values(pairs) == read
