@@ -79,7 +79,7 @@ def against_independent() -> Table:
             rows.append((format_size(lines * 4096), f"{ours:.2f}", f"{theirs:.2f}", f"{ours / theirs - 1:+.1%}"))
     rows.append(("median of |difference|", "", "", f"{statistics.median(abs(r - 1) for r in ratios):.1%}"))
     return _table("Against an independent dependent chase (to reach: median 3 %, each 8 %)",
-                  ["working set", "page_chase ns", "independent ns", "difference"], rows)  # fmt: skip
+                  ["working set", "page_chase ns", "independent ns", "difference"], rows)
 
 
 def first_level_cache() -> Table:
@@ -92,7 +92,7 @@ def first_level_cache() -> Table:
     cycles = statistics.median(r.ns_per_access * r.core_ghz for r, _ in pairs)
     rows = [(f"{ours:.3f}", f"{theirs:.3f}", f"{ours / theirs - 1:+.1%}", f"{cycles:.2f}", f"{cycles / round(cycles) - 1:+.1%}")]
     return _table("Load-to-use latency, packed chase inside L1 (to reach: 3 %)",
-                  ["page_chase ns", "self-pointer ns", "difference", "core cycles", "from a whole number"], rows)  # fmt: skip
+                  ["page_chase ns", "self-pointer ns", "difference", "core cycles", "from a whole number"], rows)
 
 
 def numba_against_c() -> Table:
@@ -118,11 +118,11 @@ def whole_experiment() -> Table:
             chapter = Chapter(name, parameters, Store(Path(folder)))
             points = experiment.GRIDS[name](chapter.profile, build.engine_for("auto"), chapter.tlb_entries())
             outcome = experiment.run(
-                name, points, chapter.profile.repeats, machine=chapter.machine, store=chapter.store,
+                name, points, chapter.profile.repeats_of, machine=chapter.machine, store=chapter.store,
                 state=host.state(chapter.host), plan=perf.plan(chapter.host.microarchitecture),
-                usable_bytes=int(chapter.host.memory.usable_bytes * experiment.MEMORY_SHARE))  # fmt: skip
+                usable_bytes=int(chapter.host.memory.usable_bytes * experiment.MEMORY_SHARE))
         own_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         rows.append((name, str(outcome.measured), f"{outcome.elapsed_s:.0f}", f"{outcome.timed_s:.0f}",
-                     f"{outcome.timed_s / outcome.elapsed_s:.0%}", f"{own_mib:.0f}"))  # fmt: skip
+                     f"{outcome.timed_s / outcome.elapsed_s:.0%}", f"{own_mib:.0f}"))
     return _table("Experiments, profile quick (to reach: 50 % in timed regions; runner under 300 MiB)",
-                  ["experiment", "processes", "seconds", "in timed regions", "share", "runner MiB"], rows)  # fmt: skip
+                  ["experiment", "processes", "seconds", "in timed regions", "share", "runner MiB"], rows)

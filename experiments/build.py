@@ -108,7 +108,7 @@ def _compile(cc: Compiler, source: Path, binary: Path) -> None:
     try:
         done = subprocess.run([*cc.command, *FLAGS, "-o", temporary, str(source)],
                               capture_output=True, text=True, timeout=120, errors="replace",
-                              env=os.environ | {"LC_ALL": "C"})  # fmt: skip
+                              env=os.environ | {"LC_ALL": "C"})
         if done.returncode:
             said = done.stderr.splitlines() or ["no message"]
             first = next((line for line in said if "error: " in line), said[0])

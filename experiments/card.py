@@ -41,7 +41,8 @@ def card(store: Store, machine: str, host: Host, experiments: list[str]) -> str:
         "",
         "- " + ("A guest's numbers: they hold the price of two-dimensional walks and of the host's page size." if not metal else
                 "Bare metal, so it says nothing of what a guest on this processor would pay."),
-        "- " + ("Counts of walks. " + explain(host.pmu.reason) if host.pmu.reason else "A time budget: counters cover the timed regions only."),
+        "- " + (f"Counts of walks. {explain(host.pmu.reason)}" if host.pmu.reason else
+                "A time budget: counters cover the timed regions only."),
         "- Another machine's numbers, even of the same model: the compiler, the kernel and the neighbours differ.",
         "",
     ]

@@ -128,12 +128,12 @@ class Chapter:
         changes: dict[str, int] = {}
         usable = int(self.host.memory.usable_bytes * experiment.MEMORY_SHARE) if self.is_this else sys.maxsize
         if self.parameters["repeats"]:
-            changes["repeats"] = self.parameters["repeats"]
+            changes["repeats"] = changes["large_repeats"] = self.parameters["repeats"]
         if self.parameters["max_working_set"] != "profile":
             most = changes["max_working_set"] = parse_size(self.parameters["max_working_set"])
             if most > usable:
                 raise Unavailable("bad-parameter", f"max_working_set {format_size(most)} is more than the {format_size(usable)} "
-                                  "that may be measured here, half of the memory that is free")  # fmt: skip
+                                  "that may be measured here, half of the memory that is free")
         elif not self.is_this:
             changes["max_working_set"] = sys.maxsize
         elif base.max_working_set > usable:
@@ -165,8 +165,8 @@ class Chapter:
         for note in self.notes:
             print(note, file=sys.stderr)
         outcome = experiment.run(
-            name, points, self.profile.repeats, machine=self.machine, store=self.store, state=host.state(self.host), plan=plan,
-            usable_bytes=int(self.host.memory.usable_bytes * experiment.MEMORY_SHARE))  # fmt: skip
+            name, points, self.profile.repeats_of, machine=self.machine, store=self.store, state=host.state(self.host), plan=plan,
+            usable_bytes=int(self.host.memory.usable_bytes * experiment.MEMORY_SHARE))
         print(f"{name}: {outcome}.", file=sys.stderr)
         if outcome.measured:
             card = (self.store.root / self.machine / "README.md")
@@ -184,7 +184,7 @@ def begin(chapter: str, namespace: Mapping[str, Any]) -> Chapter:
     for source in namespace.get("In", []):  # IPython's list of the cells run so far
         if source.startswith("# Parameters"):  # the first line of the cell that Papermill injects
             injected = [t.id for node in ast.parse(source).body if isinstance(node, ast.Assign) for t in node.targets
-                        if isinstance(t, ast.Name)]  # fmt: skip
+                        if isinstance(t, ast.Name)]
             given |= {name: namespace.get(name) for name in injected}
     return Chapter(chapter, check_parameters(chapter, given), Store(data_root()))
 
@@ -204,7 +204,7 @@ def execute(chapter: str, output: Path, parameters: Mapping[str, Any]) -> None:
     try:
         papermill.execute_notebook(BOOK / f"{chapter}.ipynb", output, dict(parameters), cwd=BOOK, progress_bar=False,
                                    stderr_file=sys.stderr, kernel_name="python3",
-                                   extra_arguments=["--IPKernelApp.log_level=50"])  # fmt: skip
+                                   extra_arguments=["--IPKernelApp.log_level=50"])
     except papermill.PapermillExecutionError as error:
         if error.ename == "Unavailable" and error.evalue:
             raise SystemExit(error.evalue) from None

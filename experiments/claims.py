@@ -27,6 +27,9 @@ STEP_WIDTH = 1.25
 PAGE = 4096  # lines of a spread layout lie this far apart, bytes; 64 of them packed fill one
 
 
+CAPACITY = "The step comes from TLB capacity alone."
+
+
 class Verdict(NamedTuple):
     claim: str
     verdict: str  # holds, fails, cannot tell
@@ -137,7 +140,7 @@ def cliff(frame: pd.DataFrame, entries: Sequence[int], l2_bytes: int | None) -> 
     def four() -> tuple[bool | None, str]:
         ratio = stats.doubling_ratio(spread, second())
         said = (f"From {second()} to {2 * second()} pages the chase slows by a factor of {ratio.value:.2f} "
-                f"({ratio.low:.2f} to {ratio.high:.2f}).")  # fmt: skip
+                f"({ratio.low:.2f} to {ratio.high:.2f}).")
         apart = ratio.high < ABOUT_FOUR[0] or ratio.low > ABOUT_FOUR[1]
         inside = ABOUT_FOUR[0] <= ratio.low and ratio.high <= ABOUT_FOUR[1]
         return (False if apart else True if inside else None), said
@@ -148,7 +151,7 @@ def cliff(frame: pd.DataFrame, entries: Sequence[int], l2_bytes: int | None) -> 
         table = format_size(gib * 8)
         beside = f", the second-level cache {format_size(l2_bytes)}" if l2_bytes else ""
         said = (f"From 512 MiB to 1 GiB the price grows by a factor of {ratio.value:.2f} ({ratio.low:.2f} to {ratio.high:.2f}); "
-                f"the last level of the page table is {table} there{beside}.")  # fmt: skip
+                f"the last level of the page table is {table} there{beside}.")
         return (True if ratio.low > CLIMBING else False if ratio.high < CLIMBING else None), said
 
     def capacity() -> tuple[bool | None, str]:
@@ -161,9 +164,9 @@ def cliff(frame: pd.DataFrame, entries: Sequence[int], l2_bytes: int | None) -> 
                 raise Unavailable("no-step", f"the chase gains {rises[0][0]:z.1f} ns from {at[0]['lines']:,} to {at[1]['lines']:,} pages")
         share, most = rises[1][0] / rises[0][0], rises[1][1] / rises[0][0]
         said = (f"Across the step the chase gains {rises[0][0]:z.1f} ns; its packed control, the same lines on a 64th of the "
-                f"pages, gains {rises[1][0]:z.1f} ns.")  # fmt: skip
+                f"pages, gains {rises[1][0]:z.1f} ns.")
         return (True if share <= SHARED_RISE else False if share > 2 * SHARED_RISE else None), said + (
-            "" if most <= 2 * SHARED_RISE else " The control is noisy there.")  # fmt: skip
+            "" if most <= 2 * SHARED_RISE else " The control is noisy there.")
 
     def associative() -> tuple[bool | None, str]:
         steps = staircase(frame, entries)
@@ -171,7 +174,7 @@ def cliff(frame: pd.DataFrame, entries: Sequence[int], l2_bytes: int | None) -> 
         if width > STEP_WIDTH and not priced["lines"].between(steps.second_begins, steps.second_ends).any():
             raise Unavailable("too-few-points", f"none between {steps.second_begins:.0f} and {steps.second_ends:.0f} pages")
         said = (f"A fully associative LRU TLB would step at {second()} pages and nowhere else; here a tenth of the rise is done at "
-                f"{steps.second_begins:.0f} pages and nine tenths at {steps.second_ends:.0f}, a factor of {width:.2f}.")  # fmt: skip
+                f"{steps.second_begins:.0f} pages and nine tenths at {steps.second_ends:.0f}, a factor of {width:.2f}.")
         return width <= STEP_WIDTH, said
 
     return [
@@ -179,6 +182,6 @@ def cliff(frame: pd.DataFrame, entries: Sequence[int], l2_bytes: int | None) -> 
         judge("The price of translation is flat below the STLB's reach.", lambda: flat(priced, "The price")),
         judge("Latency grows about fourfold within one doubling past it.", four),
         judge("It still climbs at 1 GiB, where the page table itself has left the caches.", climbing),
-        judge("The step comes from TLB capacity alone.", capacity),
+        judge(CAPACITY, capacity),
         judge("The step is sharp because the TLB is fully associative.", associative),
     ]

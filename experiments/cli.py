@@ -20,7 +20,7 @@ from experiments.record import Point
 from experiments.store import measuring_lock
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False,
-                  help="Measure what address translation costs on this computer.")  # fmt: skip
+                  help="Measure what address translation costs on this computer.")
 out = Console(soft_wrap=True)
 ParameterPairs = Annotated[list[str], typer.Option("-p", "--parameter", metavar="NAME=VALUE", help="A chapter's parameter.")]
 
@@ -107,7 +107,7 @@ def measure(
     here = host.inspect()
     with measuring_lock():
         record = measure_point(point, repeat, state=host.state(here), cpu=cpu, plan=perf.plan(here.microarchitecture),
-                               usable_bytes=int(here.memory.usable_bytes * experiment.MEMORY_SHARE))  # fmt: skip
+                               usable_bytes=int(here.memory.usable_bytes * experiment.MEMORY_SHARE))
     print(record.model_dump_json())
 
 

@@ -31,13 +31,18 @@ MOST_REPEATS = 100  # fresh processes a point; a dozen give an interval, a hundr
 
 
 class Profile(BaseModel):
-    """How much to measure. The fields are Papermill parameters of every chapter, by these names."""
+    """How much to measure: the contents of profiles/*.yaml. A point gets `repeats_of` it, fresh processes all."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     max_working_set: int = Field(ge=SMALLEST_LINES * BASE_PAGE)  # bytes
     repeats: int = Field(ge=1, le=MOST_REPEATS)
+    # From 1 GiB on, where a process may take ten seconds to have its memory found by a hypervisor.
+    large_repeats: int = Field(default=MOST_REPEATS, ge=1, le=MOST_REPEATS)
     region_ms: int = Field(ge=1, le=60_000)
     points_per_octave: int = Field(ge=1, le=16)
+
+    def repeats_of(self, point: Point) -> int:
+        return min(self.repeats, self.large_repeats) if measure.arena_bytes(point) >= 1 << 30 else self.repeats
 
     @field_validator("max_working_set", mode="before")
     @classmethod
@@ -80,7 +85,7 @@ def stlb_cliff(profile: Profile, engine: str, tlb_entries: Sequence[int]) -> lis
     coarse = octaves(SMALLEST_LINES, most, 1)
     wanted = [("page_chase", "cycle", chase), ("page_chase", "random", randomly),
               ("page_chase", "sequential", [n for n in coarse[::2] if n <= RANDOM_UP_TO_LINES]),
-              ("page_gather", "cycle", coarse)]  # fmt: skip
+              ("page_gather", "cycle", coarse)]
     return [
         Point(kernel=kernel, engine=engine, layout=layout, order=order, lines=lines, region_ms=profile.region_ms)
         for kernel, order, numbers in wanted
@@ -114,9 +119,12 @@ def expected_s(point: Point) -> float:
     return start + 1.2 * point.region_ms / 1e3 + 1.4 * measure.arena_bytes(point) / 2**30
 
 
-def run(name: str, points: Sequence[Point], repeats: int, *, machine: str, store: Store, state: str, plan: perf.Plan,
-        usable_bytes: int, cpu: int | None = None, quiet: bool = False, seed: int = 0) -> Outcome:  # fmt: skip
+def run(name: str, points: Sequence[Point], repeats: int | Callable[[Point], int], *, machine: str, store: Store,
+        state: str, plan: perf.Plan, usable_bytes: int, cpu: int | None = None, quiet: bool = False,
+        seed: int = 0) -> Outcome:
     """Measure what is not yet stored: all points once in a random order, then again, so that drift hits all alike.
+
+    repeats: how many processes a point, or a function of the point.
 
     A point that the machine cannot do is in `lacking` with its reason and is not tried again; the others go on.
     Ctrl-C loses the process in flight and nothing else. Raises Unavailable("measuring-already") and what the store raises.
@@ -127,9 +135,11 @@ def run(name: str, points: Sequence[Point], repeats: int, *, machine: str, store
     digests = {(p.kernel, p.engine): build.kernel(p.kernel, p.engine).digest for p in points}
     shuffle = random.Random(seed)
     todo: list[tuple[Point, int]] = []
-    for repeat in range(repeats):
-        fresh = [p for p in points if record_key(p, repeat, digests[p.kernel, p.engine], state) not in have]
-        outcome.cached += len(points) - len(fresh)
+    wanted = {p: repeats(p) if callable(repeats) else repeats for p in points}
+    for repeat in range(max(wanted.values(), default=0)):
+        due = [p for p in points if repeat < wanted[p]]
+        fresh = [p for p in due if record_key(p, repeat, digests[p.kernel, p.engine], state) not in have]
+        outcome.cached += len(due) - len(fresh)
         shuffle.shuffle(fresh)
         todo += [(p, repeat) for p in fresh]
     if not todo:
@@ -137,7 +147,7 @@ def run(name: str, points: Sequence[Point], repeats: int, *, machine: str, store
     total_s = sum(expected_s(p) for p, _ in todo) + 1e-3  # tqdm warns of a bar that a rounding error takes past its end
     with measuring_lock(), tqdm(total=total_s, desc=name, unit="s", file=sys.stderr,
                                 disable=quiet, mininterval=1, bar_format="{desc} {percentage:3.0f}% |{bar}| "
-                                "{elapsed} gone, {remaining} left{postfix}") as bar:  # fmt: skip
+                                "{elapsed} gone, {remaining} left{postfix}") as bar:
         for point, repeat in todo:
             if point not in outcome.lacking:
                 try:

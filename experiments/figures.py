@@ -97,7 +97,7 @@ _TIMES = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000)
 def _interval_tooltip(series: str) -> list[alt.Tooltip]:
     return [alt.Tooltip(f"{series}:N"), alt.Tooltip("lines:Q", format=",", title="pages"),
             alt.Tooltip("median:Q", format=".3~r", title="ns"), alt.Tooltip("low:Q", format=".3~r"),
-            alt.Tooltip("high:Q", format=".3~r"), alt.Tooltip("n:Q", title="processes")]  # fmt: skip
+            alt.Tooltip("high:Q", format=".3~r"), alt.Tooltip("n:Q", title="processes")]
 
 
 def _price_scale(frame: pd.DataFrame) -> alt.Scale:
@@ -106,7 +106,7 @@ def _price_scale(frame: pd.DataFrame) -> alt.Scale:
 
 
 def _series(frame: pd.DataFrame, x: alt.X, y_title: str, y_scale: alt.Scale, ticks: Sequence[float], colours: alt.Scale,
-            series: str, joined: Sequence[str] | None = None) -> alt.LayerChart:  # fmt: skip
+            series: str, joined: Sequence[str] | None = None) -> alt.LayerChart:
     """Median, interval and points of `summarise`d rows, a colour and a shape each series; lines through those `joined`.
 
     The bands carry no colour encoding of their own: they would have a legend of their own too.
@@ -114,13 +114,13 @@ def _series(frame: pd.DataFrame, x: alt.X, y_title: str, y_scale: alt.Scale, tic
     top, bottom = frame["high"].max() * 1.1, frame["low"].min()
     values = [tick for tick in ticks if bottom * 0.5 <= tick <= top]
     base = alt.Chart(frame).encode(x=x, y=alt.Y("median:Q", axis=ns_axis(y_title, values), scale=y_scale), color=alt.Color(
-        f"{series}:N", scale=colours, sort=colours.domain))  # fmt: skip
+        f"{series}:N", scale=colours, sort=colours.domain))
     bands = [alt.Chart(frame[frame[series] == name]).mark_area(opacity=0.2, color=colour).encode(
         x=x, y=alt.Y("low:Q", scale=y_scale), y2="high:Q") for name, colour in zip(colours.domain, colours.range, strict=True)
-        if (frame[series] == name).any() and frame.loc[frame[series] == name, "low"].notna().any()]  # fmt: skip
+        if (frame[series] == name).any() and frame.loc[frame[series] == name, "low"].notna().any()]
     drawn = base if joined is None else base.transform_filter(alt.FieldOneOfPredicate(field=series, oneOf=list(joined)))
     points = base.mark_point().encode(shape=alt.Shape(f"{series}:N", sort=colours.domain, scale=alt.Scale(domain=colours.domain)),
-                                      tooltip=_interval_tooltip(series))  # fmt: skip
+                                      tooltip=_interval_tooltip(series))
     return alt.layer(*bands, drawn.mark_line(), points)
 
 
@@ -129,7 +129,7 @@ def _marks(places: Sequence[tuple[float, str]], x: str) -> alt.LayerChart:
     frame = pd.DataFrame(places, columns=[x, "label"])
     base = alt.Chart(frame).encode(x=f"{x}:Q")
     return base.mark_rule(strokeDash=[4, 4], color=MUTED) + base.mark_text(
-        align="left", dx=5, dy=2, baseline="top", color=MUTED).encode(text="label:N", y=alt.value(0))  # fmt: skip
+        align="left", dx=5, dy=2, baseline="top", color=MUTED).encode(text="label:N", y=alt.value(0))
 
 
 def _reaches(entries: Sequence[int]) -> list[tuple[int, str]]:
@@ -159,20 +159,20 @@ def cliff(spread: pd.DataFrame, packed: pd.DataFrame, entries: Sequence[int]) ->
         f"Line chart on logarithmic axes. One line per page: {format_ns(ends['median'].iloc[0])} an access at "
         f"{format_size(int(ends['lines'].iloc[0]) * PAGE)}, rising in steps to {format_ns(ends['median'].iloc[1])} at "
         f"{format_size(int(ends['lines'].iloc[1]) * PAGE)}. The same lines packed: {format_ns(packed['median'].iloc[0])}, "
-        f"rising to {format_ns(packed['median'].iloc[-1])}.")  # fmt: skip
+        f"rising to {format_ns(packed['median'].iloc[-1])}.")
     return Figure(chart, "cliff", alternative, data)
 
 
 def price(priced: pd.DataFrame, entries: Sequence[int]) -> Figure:
     """The price of translation, spread minus packed, of one order; a frame of `claims.price`."""
     data = priced[["lines", "median", "low", "high", "coverage", "n_spread", "n_packed", "unstable"]].assign(
-        working_set_bytes=priced["lines"] * PAGE, series="spread - packed", n=priced["n_spread"])  # fmt: skip
+        working_set_bytes=priced["lines"] * PAGE, series="spread - packed", n=priced["n_spread"])
     colours = alt.Scale(domain=["spread - packed"], range=[PALETTE[0]])
     chart = _series(data, _working_set(), "ns per access for translation", _price_scale(data), _PRICES, colours, "series")
     if entries:
         chart += _marks([(n * PAGE, label) for n, label in _reaches(entries)], "working_set_bytes")
     alternative = (f"The difference between the two lines of the figure before, in nanoseconds per access: {data['median'].iloc[0]:.1f} "
-                   f"at {int(data['lines'].iloc[0])} pages, {data['median'].iloc[-1]:.0f} at {int(data['lines'].iloc[-1]):,} pages.")  # fmt: skip
+                   f"at {int(data['lines'].iloc[0])} pages, {data['median'].iloc[-1]:.0f} at {int(data['lines'].iloc[-1]):,} pages.")
     return Figure(chart, "price", alternative, data.drop(columns=["series", "n"]))
 
 
@@ -189,7 +189,7 @@ def zoom(priced: pd.DataFrame, entries: int, models: dict[str, pd.Series] | None
     every = pd.concat([data, *curves], ignore_index=True)
     order = ["measured", *(models or {})]
     axis = alt.Axis(title="Pages touched", values=[round(entries * 2**k) for k in (-0.75, -0.5, -0.25, 0, 0.25, 0.5, 0.75, 1)],
-                    format=",")  # fmt: skip
+                    format=",")
     x = alt.X("lines:Q", axis=axis, scale=log_scale(domain=(entries * 2**-0.8, entries * 2**1.03)))
     y = alt.Y("median:Q", axis=ns_axis("ns per access for translation"))
     legend = alt.Legend(title=None, symbolType="stroke", symbolSize=420, columns=2)
@@ -198,18 +198,18 @@ def zoom(priced: pd.DataFrame, entries: int, models: dict[str, pd.Series] | None
         domain=order, range=[[1, 0], [6, 3], [2, 3], [8, 3, 2, 3]][: len(order)]))
     lines = alt.Chart(every).mark_line(clip=True).encode(x=x, y=y, color=colour, strokeDash=dash)
     points = alt.Chart(data).mark_point(clip=True).encode(
-        x=x, y=y, color=colour, tooltip=[alt.Tooltip("lines:Q", format=","), alt.Tooltip("median:Q", format=".3~r", title="ns")])  # fmt: skip
+        x=x, y=y, color=colour, tooltip=[alt.Tooltip("lines:Q", format=","), alt.Tooltip("median:Q", format=".3~r", title="ns")])
     bars = alt.Chart(data).mark_rule(clip=True).encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour)
     first, last = data.iloc[0], data.iloc[-1]
     alternative = (f"The price of translation around {entries:,} pages: {first['median']:.1f} ns at {int(first['lines']):,} pages, "
-                   f"{last['median']:.1f} ns at {int(last['lines']):,}" + (f", beside {', '.join(models)}." if models else "."))  # fmt: skip
+                   f"{last['median']:.1f} ns at {int(last['lines']):,}" + (f", beside {', '.join(models)}." if models else "."))
     return Figure(lines + bars + points + _marks([(entries, f"{entries:,} entries by CPUID")], "lines"), name, alternative, every)
 
 
 def orders(priced: dict[str, pd.DataFrame], model: pd.Series | None) -> Figure:
     """The price of translation of each order of visits, and 1 - C/M fitted to the random one (ns by lines)."""
     data = pd.concat([p[["lines", "median", "low", "high"]].assign(order=order, n=p["n_spread"]) for order, p in priced.items()],
-                     ignore_index=True)  # fmt: skip
+                     ignore_index=True)
     x = alt.X("lines:Q", axis=lines_axis("Pages touched"), scale=log_scale())
     joined = ["cycle", "sequential"] if model is not None else None
     scale = _price_scale(data)
@@ -220,7 +220,7 @@ def orders(priced: dict[str, pd.DataFrame], model: pd.Series | None) -> Figure:
         data = pd.concat([data, fitted.assign(order="random, 1 - C/M fitted")], ignore_index=True)
     last = {order: p.iloc[-1] for order, p in priced.items()}
     alternative = "The price of translation by order of visits. " + " ".join(
-        f"{order.capitalize()}: {row['median']:.0f} ns at {int(row['lines']):,} pages." for order, row in last.items())  # fmt: skip
+        f"{order.capitalize()}: {row['median']:.0f} ns at {int(row['lines']):,} pages." for order, row in last.items())
     return Figure(chart, "orders", alternative, data)
 
 
@@ -235,5 +235,5 @@ def latency_and_throughput(chase: pd.DataFrame, gather: pd.DataFrame, published:
     chart = _series(data, _working_set(), "ns per access", _time_scale(data), _TIMES, colours, "series")
     both = chase.merge(gather, on="lines", suffixes=("_chase", "_gather")).iloc[-1]
     alternative = (f"Line chart on logarithmic axes. At {int(both['lines']):,} pages a dependent load takes {both['median_chase']:.0f} ns, "
-                   f"an independent one {both['median_gather']:.1f} ns, because the core overlaps them.")  # fmt: skip
+                   f"an independent one {both['median_gather']:.1f} ns, because the core overlaps them.")
     return Figure(chart, "latency_throughput", alternative, data)

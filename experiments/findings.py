@@ -55,14 +55,15 @@ def cache_bytes(host: Host, level: int) -> int | None:
 
 
 def pages(number: float) -> str:
-    """A number of pages as prose wants it: 72, 3,072, about 1.05 million."""
+    """A number of pages as prose wants it: 72, 3,072."""
     return f"{number:,.0f}"
 
 
 def machine(host: Host) -> Said:
     """The sentences that introduce a machine."""
     tlb = data_tlbs(host)
-    where = "bare metal" if host.hypervisor == "none" else f"a virtual machine under {host.hypervisor.upper()}"
+    where = {"none": "bare metal", "unknown": "bare metal or a guest, which could not be told"}.get(
+        host.hypervisor, f"a virtual machine under {host.hypervisor.upper()}")
     model_name = " ".join(host.cpu_model.split()) or "an unnamed CPU"
     said: Said = {
         "machine": f"{model_name} ({host.microarchitecture}), {len(host.usable_cpus)} CPUs, "
@@ -71,7 +72,7 @@ def machine(host: Host) -> Said:
         "where": where,
         "kernel_release": host.kernel_release,
         "levels": float(host.page_table_levels or 4),
-    }  # fmt: skip
+    }
     if host.hypervisor == "none":
         said["guest_note"] = Prose("It runs on bare metal: a translation is one walk of one page table, and what is measured is the "
                                    "processor's own.")
@@ -88,7 +89,7 @@ def machine(host: Host) -> Said:
         said["tlb"] = Prose("CPUID states no TLB geometry here: " + explain(host.tlb_reason or "no-geometry"))
     reason = host.pmu.reason
     said["counters"] = Prose("Hardware counters answer here, so walks are counted beside being timed." if reason is None else
-                        "Walks are timed, not counted: " + explain(reason))  # fmt: skip
+                        "Walks are timed, not counted: " + explain(reason))
     return said
 
 
@@ -149,23 +150,25 @@ def cliff(frame: pd.DataFrame, host: Host) -> Said:
         "unstable_points": float(spread["unstable"].sum() + packed["unstable"].sum()),
         "curve_points": float(len(spread) + len(packed)),
         "coverage": 100 * float(spread["coverage"].median()),
-    }  # fmt: skip
+    }
     said["lead"] = Prose(
         f"On this machine a load that finds its translation in the first-level TLB and its data in the first-level cache takes "
         f"{said['l1_ns']:.2f} ns. Spread the same loads over {size}, one line a page, and each takes "
         f"{said['spread_last_ns']:.0f} ns, of which {said['price_last_ns']:z.0f} ns, {said['price_last_share']:z.0f} %, is the price of "
         f"translation: what is left when the same number of lines, packed onto a 64th of the pages, has been paid for.")
     said["stable"] = Prose(_stability(said))
+    said["control"] = _control(frame, entries)
+    said["sequential"] = _sequential(frame)
     try:
         steps = claims.staircase(frame, entries)
     except Unavailable as why:
         return said | {"steps": Prose(f"The steps cannot be placed on this machine's data: {why}"), "step_shape": Prose(""),
-                       "random": Prose("")}  # fmt: skip
+                       "random": Prose("")}
     said |= {
         "hit_ns": steps.stlb_hit_ns, "hit_cycles": steps.stlb_hit_ns * ghz, "walk_ns": steps.walk_ns,
         "walk_cycles": steps.walk_ns * ghz, "first_step": steps.first_step, "second_step": steps.second_step,
         "second_begins": steps.second_begins, "second_ends": steps.second_ends,
-    }  # fmt: skip
+    }
     said["steps"] = Prose(
         f"The first step stands at {pages(steps.first_step)} pages; CPUID says {pages(entries[0])}. Past it every access misses the "
         f"first-level TLB, finds its translation in the second, and pays {steps.stlb_hit_ns:.2f} ns, {steps.stlb_hit_ns * ghz:.1f} "
@@ -177,12 +180,30 @@ def cliff(frame: pd.DataFrame, host: Host) -> Said:
     return said
 
 
+def _control(frame: pd.DataFrame, entries: Sequence[int]) -> Prose:
+    """What the packed control says of the second step: translation alone, or not."""
+    verdict = next(v for v in claims.cliff(frame, entries, None) if v.claim == claims.CAPACITY)
+    opening = {"holds": "Neither step is about the data.", "fails": "The data have a share in the second step."}
+    return Prose(f"{opening.get(verdict.verdict, 'Whether the second step is translation alone cannot be told here.')} "
+                 f"{verdict.evidence}")
+
+
+def _sequential(frame: pd.DataFrame) -> Prose:
+    """The price of a sequential visit beside a random one's, at the largest size that both have."""
+    prices = [claims.price(frame, order).set_index("lines")["median"].dropna() for order in ("sequential", "cycle")]
+    both = sorted(set(prices[0].index) & set(prices[1].index))
+    if not both:
+        return Prose("No size was measured in both orders here.")
+    n = both[-1]
+    return Prose(f"At {pages(n)} pages it pays {prices[0][n]:.1f} ns an access for translation, the random cycle {prices[1][n]:.1f}.")
+
+
 def _stability(said: Said) -> str:
     unstable, points = said["unstable_points"], said["curve_points"]
     if unstable == 0:
         return "Every point's spread over its fresh mappings is under 5 %."
     return (f"{unstable:.0f} of the {points:.0f} points of the two curves spread by more than 5 % over their fresh mappings; they are "
-            "marked unstable in the data and drawn with their interval, not left out.")  # fmt: skip
+            "marked unstable in the data and drawn with their interval, not left out.")
 
 
 def second_step_fits(priced: pd.DataFrame, tlb: Sequence[Tlb]) -> list[model.StepFit]:
@@ -219,7 +240,7 @@ _SHAPES = {
                                        "overflow early start the slope before the capacity is reached, and random replacement stretches "
                                        "it beyond: a page survives until the cycle comes round with a probability that falls with the "
                                        "misses in between.",
-}  # fmt: skip
+}
 
 
 def _shape(priced: pd.DataFrame, tlb: Sequence[Tlb], steps: claims.Staircase) -> str:
@@ -231,10 +252,10 @@ def _shape(priced: pd.DataFrame, tlb: Sequence[Tlb], steps: claims.Staircase) ->
     textbook = next(fit for fit in fits if fit.kind == "fully associative, LRU")
     width = steps.second_ends / steps.second_begins
     said = (f"A tenth of the rise is done at {pages(steps.second_begins)} pages and nine tenths at {pages(steps.second_ends)}, a factor "
-            f"of {width:.2f}. {_SHAPES[best.kind]}")  # fmt: skip
+            f"of {width:.2f}. {_SHAPES[best.kind]}")
     if best is not textbook:
         said += (f" It leaves {best.residual_ns:.2f} ns unexplained where a fully associative LRU table leaves {textbook.residual_ns:.2f}. "
-                 "So this step comes from capacity, but not from full associativity.")  # fmt: skip
+                 "So this step comes from capacity, but not from full associativity.")
     return said
 
 
@@ -281,7 +302,7 @@ def side_by_side(frame: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
         "pages": published["pages"].astype(int),
         "published, ns": published["ns_per_access"].astype(float),
         "published reach": published["reach"],
-    })  # fmt: skip
+    })
     table["gather here, ns"] = [float(gather.get(n, float("nan"))) for n in table["pages"]]
     table["chase here, ns"] = [float(chase.get(n, float("nan"))) for n in table["pages"]]
     table["chase / gather"] = table["chase here, ns"] / table["gather here, ns"]
@@ -296,7 +317,7 @@ def overlap(frame: pd.DataFrame) -> Prose:
     ratio = {n: chase[n] / gather[n] for n in both}
     n, most = both[-1], max(both, key=lambda one: ratio[one])
     return Prose(f"At {pages(n)} pages the chase takes {chase[n]:.0f} ns an access and the gather {gather[n]:.1f}: {ratio[n]:.0f} accesses "
-            f"overlap. The ratio is largest at {pages(most)} pages, {ratio[most]:.0f}.")  # fmt: skip
+            f"overlap. The ratio is largest at {pages(most)} pages, {ratio[most]:.0f}.")
 
 
 def walk_table(frame: pd.DataFrame) -> pd.DataFrame:
@@ -313,7 +334,7 @@ def walk_table(frame: pd.DataFrame) -> pd.DataFrame:
         per = chosen.groupby("lines")[["walk_per_access", "walk_cycles_per_access"]].median()
         table["walks per access"] = [float(per.loc[n, "walk_per_access"]) for n in shown]
         table["cycles per walk"] = [float(per.loc[n, "walk_cycles_per_access"] / per.loc[n, "walk_per_access"])
-                                    if per.loc[n, "walk_per_access"] > 0.01 else float("nan") for n in shown]  # fmt: skip
+                                    if per.loc[n, "walk_per_access"] > 0.01 else float("nan") for n in shown]
     table["cycles per walk from"] = "counters" if counted else "inferred from time"
     return table
 

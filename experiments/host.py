@@ -29,7 +29,7 @@ from experiments.units import page_name
 
 __all__ = [
     "Advice", "Host", "Platform", "advice", "describe", "inspect", "machine_id", "state", "usable_memory",
-]  # fmt: skip
+]
 
 
 class _Model(BaseModel):
@@ -259,13 +259,13 @@ def _caches(folder: Path) -> tuple[Cache, ...]:
         line_bytes, ways, sets = (procfs.number(index / name) for name in details)
         cpus = procfs.cpu_list(procfs.text(index / "shared_cpu_list"))
         found.append(Cache(level=level, kind=kind, size_bytes=size_bytes, line_bytes=line_bytes, ways=ways,
-                           sets=sets, shared_cpus=cpus))  # fmt: skip
+                           sets=sets, shared_cpus=cpus))
     return tuple(found)
 
 
 # Settings only: khugepaged's folder also has counters, and those change by themselves.
 _KHUGEPAGED = ("defrag", "max_ptes_none", "max_ptes_shared", "max_ptes_swap", "pages_to_scan",
-               "alloc_sleep_millisecs", "scan_sleep_millisecs")  # fmt: skip
+               "alloc_sleep_millisecs", "scan_sleep_millisecs")
 
 
 def _thp(folder: Path) -> Thp:

@@ -83,7 +83,7 @@ class _Version(NamedTuple):
 # usage with the children's, so the total_ lines belong to it.
 _V2 = _Version("cgroup v2", ("memory.max", "memory.high"), "memory.current", ("active_file", "inactive_file"))
 _V1 = _Version("cgroup v1", ("memory.limit_in_bytes",), "memory.usage_in_bytes",
-               ("total_active_file", "total_inactive_file"))  # fmt: skip
+               ("total_active_file", "total_inactive_file"))
 
 
 def _cgroup_rooms(root: Path) -> Iterator[tuple[int, str]]:

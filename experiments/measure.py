@@ -38,7 +38,7 @@ def seed_of(point: Point, repeat: int) -> int:
 
 
 def measure(point: Point, repeat: int = 0, *, state: str, usable_bytes: int, plan: perf.Plan = perf.NO_COUNTERS,
-            cpu: int | None = None) -> Record:  # fmt: skip
+            cpu: int | None = None) -> Record:
     """Run the point's kernel once and return its record.
 
     Raises Unavailable with the reason wherever there is no trustworthy number: no compiler, no memory (`usable_bytes`
@@ -50,7 +50,7 @@ def measure(point: Point, repeat: int = 0, *, state: str, usable_bytes: int, pla
         raise Unavailable("memory-short", f"{needed >> 20} MiB needed, {usable_bytes >> 20} MiB may be used")
     command = [*kernel.command, "--pages", point.pages, "--layout", point.layout, "--order", point.order,
                "--lines", str(point.lines), "--seed", str(seed_of(point, repeat)),
-               "--region-ms", str(point.region_ms)]  # fmt: skip
+               "--region-ms", str(point.region_ms)]
     if cpu is not None:
         command += ["--cpu", str(cpu)]
     timeout_s = HANG_S + HANG_S_PER_GIB * needed / 2**30
@@ -63,7 +63,7 @@ def measure(point: Point, repeat: int = 0, *, state: str, usable_bytes: int, pla
     wall_ns = float(time.monotonic_ns() - begin)
     report = _report(run, point)
     return Record(**report.model_dump(), repeat=repeat, region_ms=point.region_ms, counters=run.counters,
-                  wall_ns=wall_ns, started_at=started_at, state=state)  # fmt: skip
+                  wall_ns=wall_ns, started_at=started_at, state=state)
 
 
 def _signal_of(run: perf.Run, last: str) -> int:

@@ -185,7 +185,7 @@ class RandomFit:
         return two_level_cost(
             lines, self.l1_entries.value, self.l2_entries.value,
             0.0, self.stlb_cost_ns.value, self.walk_ns.value, "random",
-        )  # fmt: skip
+        )
 
 
 def fit_random_curve(
@@ -237,7 +237,7 @@ def fit_random_curve(
     best = least_squares(
         lambda p: weighted(p[2:]) @ p[:2] - y / sigma, [*costs, *knees], x_scale="jac",
         bounds=([0, 0] + [low] * len(free), [inf, inf] + [high] * len(free)),
-    )  # fmt: skip
+    )
     pairs = list(zip(best.x, _half_widths(best.jac, best.fun, confidence), strict=True))
     prices = [Interval(float(v), float(v - w), float(v + w), confidence) for v, w in pairs[:2]]
     entries = [Interval(c, c, c, 1.0) for c in knees_of(best.x[2:])]

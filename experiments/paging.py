@@ -140,7 +140,7 @@ def address_bits(host: Host) -> Figure:
         "bits": [c.level.bits for c in columns],
         "chooses_among": [2**c.level.bits for c in columns],
         "each_covers_bytes": [c.level.covers_bytes for c in columns],
-    })  # fmt: skip
+    })
     draw = _Pen(parts.bits)
     draw.hairlines(columns)
     for group, colour in ((walk, PALETTE[0]), ([page], PALETTE[1])):
@@ -206,9 +206,9 @@ class _Pen:
 
     def address(self, columns: list[_Column], colour: str) -> None:
         rows = [(c.left, c.right, *_BOX, c.level.name, c.level.range, 2**c.level.bits,
-                 format_size(c.level.covers_bytes)) for c in columns]  # fmt: skip
+                 format_size(c.level.covers_bytes)) for c in columns]
         told = [alt.Tooltip("level:N"), alt.Tooltip("bits:N"), alt.Tooltip("covers:N", title="each covers"),
-                alt.Tooltip("among:Q", title="chooses among", format=",")]  # fmt: skip
+                alt.Tooltip("among:Q", title="chooses among", format=",")]
         drawn = self._chart(rows, "x x2 y y2 level bits among covers").encode(x2="x2", y2="y2", tooltip=told)
         self.layers.append(drawn.mark_rect(fill=colour, fillOpacity=0.16, stroke=colour, strokeWidth=1.5))
 

@@ -134,7 +134,7 @@ def _probe(perf: str, event: Event) -> str | None:
     """None where the event counts, else the reason code."""
     try:
         done = subprocess.run([perf, "stat", "-j", "-e", event.event or "", "--", "true"], capture_output=True, text=True,
-                              timeout=_PROBE_S, env=_plain_locale(), stdin=subprocess.DEVNULL, errors="replace")  # fmt: skip
+                              timeout=_PROBE_S, env=_plain_locale(), stdin=subprocess.DEVNULL, errors="replace")
     except subprocess.TimeoutExpired:
         return "perf-failed"
     except OSError:
@@ -210,7 +210,7 @@ def run(command: Sequence[str], plan: Plan, timeout_s: float, cwd: Path | None =
             [plan.perf, "stat", "-j", "-o", output.name, "-e", ",".join(e.event or "" for e in plan.events),
              "--delay=-1", "--control", f"fd:{control_out},{ack_in}", "--",
              *command, "--perf-fds", f"{control_in},{ack_out}"],
-            timeout_s, cwd, pass_fds=tuple(pipes))  # fmt: skip
+            timeout_s, cwd, pass_fds=tuple(pipes))
         counted = parse(output.read(), plan.events)
     if not counted:
         counted = {e.quantity: Quantity(reason="perf-failed", event=e.event) for e in plan.events}
@@ -227,7 +227,7 @@ def _communicate(command: list[str], timeout_s: float, cwd: Path | None, pass_fd
     try:
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, cwd=cwd,
                                  env=_plain_locale(), text=True, errors="replace", pass_fds=pass_fds,
-                                 start_new_session=True)  # fmt: skip
+                                 start_new_session=True)
     except OSError as error:
         raise Unavailable("kernel-crashed", f"{command[0]} does not start: {error.strerror}") from None
     try:

@@ -7,7 +7,7 @@ import re
 
 import pandas as pd
 
-from experiments import geometry
+from experiments import reach
 from experiments.doctor import advice
 from experiments.findings import Prose, Said, cache_bytes, data_tlbs, escape_markdown, pages
 from experiments.host import Host
@@ -17,7 +17,7 @@ from experiments.units import format_size
 
 _ORDINALS = {1: "first", 2: "second", 3: "third"}
 _HYPERVISORS = {"kvm": "KVM", "xen": "Xen", "vmware": "VMware", "qemu": "QEMU", "hyper-v": "Hyper-V",
-                "virtualbox": "VirtualBox", "acrn": "ACRN"}  # fmt: skip
+                "virtualbox": "VirtualBox", "acrn": "ACRN"}
 
 
 def portrait(host: Host, cores: pd.DataFrame, faults: pd.DataFrame) -> Said:
@@ -28,7 +28,7 @@ def portrait(host: Host, cores: pd.DataFrame, faults: pd.DataFrame) -> Said:
     fault = faults[faults["benchmark"] == "lat_pagefault"].set_index("page_table_levels")["ns_per_fault"]
     return {
         **_tree(host),
-        **geometry.published(cores),
+        **reach.published(cores),
         "fault_4_ns": float(fault[4]),
         "fault_5_ns": float(fault[5]),
         "fault_more_percent": 100 * (float(fault[5]) / float(fault[4]) - 1),
@@ -135,7 +135,7 @@ def _index(host: Host) -> str:
 
 
 def _reach(host: Host) -> str:
-    rows = geometry.reaches(host)
+    rows = reach.reaches(host)
     if not rows:
         return "For example, 64 entries reach 256 KiB in pages of 4 KiB, and 2,048 reach 8 MiB."
     last = [row for row in rows if row.level == rows[-1].level]

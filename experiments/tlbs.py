@@ -157,7 +157,7 @@ def _leaf_18(read: Reader) -> Iterator[Tlb]:
 _AMD_WAYS: dict[int, int | tuple[int, int]] = {
     1: 1, 2: 2, 3: 3, 4: (4, 5), 5: (6, 7), 6: (8, 15), 8: (16, 31),
     10: (32, 47), 11: (48, 63), 12: (64, 95), 13: (96, 127), 15: 0,
-}  # fmt: skip
+}
 _NOTE_4M = "a 4 MiB page takes two entries, so half as many fit"  # APM, Fn8000_0005 and Fn8000_0006
 
 

@@ -56,7 +56,7 @@ _AMD: tuple[tuple[int, int, int, str], ...] = (
     (0x19, 0x00, 0x0F, "Zen 3"), (0x19, 0x20, 0x5F, "Zen 3"),
     (0x19, 0x10, 0x1F, "Zen 4"), (0x19, 0x60, 0xAF, "Zen 4"),
     (0x1A, 0x00, 0x2F, "Zen 5"), (0x1A, 0x40, 0x4F, "Zen 5"), (0x1A, 0x60, 0x7F, "Zen 5"),
-)  # fmt: skip
+)
 
 # arm64 by implementer and part of MIDR_EL1: Linux, arch/arm64/include/asm/cputype.h.
 _ARM: dict[tuple[int, int], str] = {
@@ -91,7 +91,7 @@ VENDORS = {"GenuineIntel": "intel", "AuthenticAMD": "amd", "HygonGenuine": "hygo
 IMPLEMENTERS = {
     0x41: "arm", 0x46: "fujitsu", 0x48: "hisilicon", 0x4E: "nvidia", 0x51: "qualcomm", 0x61: "apple",
     0x6D: "microsoft", 0xC0: "ampere",
-}  # fmt: skip
+}
 
 
 def x86_name(vendor: str, family: int | None, model: int | None, stepping: int | None) -> str:

@@ -207,7 +207,7 @@ def verify_backing(config: argparse.Namespace, arena: Arena) -> None:
     whole = arena.bytes >> 10
     if odd or mapped_kb < whole or thp_kb != (whole if config.pages == "thp" else 0):
         unavailable("backing-partial", f"asked for {whole} kB on {config.pages}; smaps shows {mapped_kb} kB resident, "
-                    f"{thp_kb} kB on THP, {odd} mappings of another size")  # fmt: skip
+                    f"{thp_kb} kB on THP, {odd} mappings of another size")
     if config.pages == "64k":
         got, fell_back = (after - before for after, before in zip(_mthp_faults(), arena.mthp_before, strict=True))
         if got < arena.bytes >> 16 or fell_back:
@@ -296,7 +296,7 @@ def _gate(config: argparse.Namespace, command: bytes) -> None:
 
 
 def measure(config: argparse.Namespace, arena: Arena, started_ns: int, work: Callable[[int], None],
-            accesses_a_round: int, checksum: int) -> None:  # fmt: skip
+            accesses_a_round: int, checksum: int) -> None:
     """Warm up by whole rounds, choose the batches, time them behind the gate, verify again, print the record."""
     core_ghz()  # compiled, or loaded from numba's cache
     begin, rounds, took = now_ns(), 0, 0
@@ -339,7 +339,7 @@ def measure(config: argparse.Namespace, arena: Arena, started_ns: int, work: Cal
         "voluntary_switches": after.ru_nvcsw - before.ru_nvcsw,
         "involuntary_switches": after.ru_nivcsw - before.ru_nivcsw,
         "migrations": sum(cpu != config.cpu for cpu in cpus), "checksum": f"{checksum:016x}",
-    }))  # fmt: skip
+    }))
 
 
 def start(config: argparse.Namespace) -> None:

@@ -23,7 +23,7 @@ def follow(p, hops):
     for _ in range(hops % uint64(16)):
         p = load(p)
     return p
-# [end]  # fmt: skip
+# [end]
 
 
 # [timed: random]
@@ -35,7 +35,7 @@ def follow_draws(base, draw, loaded):
         loaded = load(base + uint64(draw[i + 2]) * uint64(64) + loaded)
         loaded = load(base + uint64(draw[i + 3]) * uint64(64) + loaded)
     return loaded
-# [end]  # fmt: skip
+# [end]
 
 
 @njit(cache=True)

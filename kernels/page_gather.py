@@ -19,7 +19,7 @@ def gather(memory, index, rounds):
         for i in range(len(index)):
             total += uint64(memory[uint64(index[i])])
     return total
-# [end]  # fmt: skip
+# [end]
 
 
 @njit(cache=True)

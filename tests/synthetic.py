@@ -68,7 +68,7 @@ def frame(truth: Truth, points: list[Point] | None = None, repeats: int = 7, see
 
 def tlbs(entries: Iterable[int] = (64, 1536), ways: Iterable[int | None] = (0, 12)) -> tuple[Tlb, ...]:
     return tuple(Tlb(level=level, kind="data" if level == 1 else "unified", pages=("4k",), entries=n, ways=w, source="CPUID 0x18")
-                 for level, (n, w) in enumerate(zip(entries, ways, strict=True), 1))  # fmt: skip
+                 for level, (n, w) in enumerate(zip(entries, ways, strict=True), 1))
 
 
 @dataclass(frozen=True)
@@ -93,5 +93,5 @@ class Stated:
             "memory": {"total_bytes": 8 * GIB, "available_bytes": 7 * GIB, "usable_bytes": 7 * GIB, "limit_source": "MemAvailable"},
             "noise": {"governor": "performance", "smt": "off", "turbo": False, "load1": 0.1}, "kernel_release": "6.1.0",
             "os": "Linux", "arch": "x86_64", "c_compiler": "gcc: gcc 12.2.0", "installation": "",
-        }  # fmt: skip
+        }
         return Host.model_validate(words | self.changes)

@@ -123,7 +123,7 @@ def test_an_error_of_the_compiler_is_quoted_and_leaves_no_binary(kernels: Path):
 @pytest.mark.parametrize(("text", "detail"), [("exit 1", "no message"), ("kill -9 $$", "no message"),
                                               ("echo 'ld: error: no crt1.o' >&2; exit 1", "no crt1.o"),
                                               ("echo 'ld: cannot find crt1.o' >&2; exit 1", "find crt1.o"),
-                                              ('echo "error: in $LC_ALL" >&2; exit 1', "in C")])  # fmt: skip
+                                              ('echo "error: in $LC_ALL" >&2; exit 1', "in C")])
 def test_a_compiler_that_fails_in_any_way_leaves_no_binary(kernels: Path, tmp_path: Path, monkeypatch, text: str, detail: str):
     use_compiler(monkeypatch, script(tmp_path, text))
     assert why().code == "compile-failed" and detail in why().detail
@@ -140,7 +140,7 @@ def test_a_half_written_binary_never_has_the_final_name(kernels: Path, tmp_path:
 @pytest.mark.parametrize("engine", ["c", "numba"])
 @pytest.mark.parametrize(("name", "part", "word"), [
     ("page_chase", "cycle", "follow"), ("page_chase", "random", "follow_draws"), ("page_gather", "", "gather"),
-])  # fmt: skip
+])
 def test_the_timed_loop_is_shown_from_the_source_itself(name: str, part: str, word: str, engine: str):
     shown = build.timed_source(name, part, engine)
     source = (ROOT / "kernels" / f"{name}.{'c' if engine == 'c' else 'py'}").read_text()

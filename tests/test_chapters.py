@@ -77,7 +77,7 @@ BAD = [
     ("repeats", "3"), ("repeats", 3.0), ("repeats", True), ("engine", "x"), ("engine", ""), ("engine", "C"), ("engine", 1),
     ("profile", "x"), ("profile", "../profiles/quick"), ("profile", ""), ("machine", "../x"), ("machine", ""), ("machine", "a/b"),
     ("machine", "a" * 65), ("machine", "A"), ("machine", "x\n"), ("machine", 7), ("max_working_sise", "256MiB"), ("Machine", "this"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "value"), BAD, ids=[f"{name}-{str(value)[:20]}" for name, value in BAD])
@@ -188,7 +188,7 @@ def test_tlb_run_refuses_a_bad_parameter_before_it_starts_anything(data: Path, t
 @pytest.mark.parametrize(("given", "sentence"), [
     (["-p", "max_working_set", "12 bananas"], "'12 bananas' is not a size"),
     (["-p", "max_working_sise", "256MiB"], "has no parameter 'max_working_sise'"),
-])  # fmt: skip
+])
 def test_papermill_alone_ends_with_the_sentence(data: Path, tmp_path: Path, given: list[str], sentence: str):
     papermill = [sys.executable, "-m", "papermill", f"book/{CHAPTER}.ipynb", str(tmp_path / "out.ipynb"), "--cwd", "book", *given]
     done = subprocess.run(papermill, cwd=ROOT, capture_output=True, text=True, timeout=120)
@@ -210,7 +210,7 @@ def test_more_than_this_computers_memory_is_one_sentence_at_the_end_of_tlb_run(d
 
 SMOKE = {"machine": "this", "profile": "smoke", "max_working_set": "4MiB"}
 EXECUTE = "import json, sys; from pathlib import Path; from experiments import chapters; " \
-          "chapters.execute(sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3]))"  # fmt: skip
+          "chapters.execute(sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3]))"
 
 
 def tree(folder: Path) -> dict[str, bytes]:

@@ -90,7 +90,7 @@ def test_measure_stores_nothing(tmp_path: Path):
     ["measure", "page_chase", "--engine", "rust"], ["measure", "page_chase", "--region-ms", "0"],
     ["measure", "page_chase", "--order", "zigzag"], ["run"], ["run", "nope"], ["run", "stlb_cliff", "-p"],
     ["run", "stlb_cliff", "-p", "engine"], ["run", "stlb_cliff", "--parameter", "engine=x"], ["book", "--profile", "x"], ["inspect", "me"],
-], ids=" ".join)  # fmt: skip
+], ids=" ".join)
 def test_a_wrong_argument_is_one_line_on_stderr_and_exit_2(arguments: list[str], monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["tlb", *arguments])
     with pytest.raises(SystemExit) as ended:
@@ -141,7 +141,7 @@ def test_ctrl_c_ends_the_kernel_and_says_that_nothing_is_lost():
     with files.measuring_lock(wait=True):
         pass  # nobody else measures, most likely for the next seconds
     process = subprocess.Popen([*TLB, "measure", "page_chase", "--region-ms", "60000"], cwd=ROOT, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True)  # fmt: skip
+                               stderr=subprocess.PIPE, text=True)
     seen: list[psutil.Process] = []
     deadline = time.monotonic() + 60
     while process.poll() is None and time.monotonic() < deadline and not seen:
@@ -170,7 +170,7 @@ def test_ctrl_c_ends_the_kernel_and_says_that_nothing_is_lost():
     (["--parameter", "x=True"], {"x": True}),
     (["-p", "x"], {"x": ""}),
     (["-p"], {"": ""}),
-])  # fmt: skip
+])
 def test_a_pair_is_read_in_either_form_and_typed_as_papermill_types_it(given: list[str], read: dict):
     arguments = cli._pairs(["run", "stlb_cliff", *given])
     pairs = [after for option, after in zip(arguments, arguments[1:], strict=False) if option in ("-p", "--parameter")]

@@ -226,7 +226,7 @@ def amd_second_level(code: int, entries: int) -> list[Tlb]:
         (0xA, None, (32, 47)), (0xB, None, (48, 63)), (0xC, None, (64, 95)), (0xD, None, (96, 127)),
         (0xE, None, None), (0xF, 0, None),
     ],
-)  # fmt: skip
+)
 def test_each_associativity_code_of_amd_is_a_number_a_range_or_nothing(code, ways, between):
     (tlb,) = amd_second_level(code, 512)
     assert (tlb.entries, tlb.ways, tlb.ways_between) == (512, ways, between)

@@ -63,7 +63,7 @@ def on_linux(python: str, architecture: str) -> dict[str, str]:
         "python_version": python, "python_full_version": f"{python}.9", "platform_machine": architecture,
         "implementation_name": "cpython", "platform_python_implementation": "CPython",
         "os_name": "posix", "platform_system": "Linux", "sys_platform": "linux",
-    }  # fmt: skip
+    }
 
 
 def test_conda_and_pip_ask_for_the_same_packages_in_the_same_versions():

@@ -49,7 +49,7 @@ def test_octaves_lie_evenly_in_the_logarithm_and_never_beyond_the_end(low: int, 
 
 
 profiles = st.builds(Profile, max_working_set=st.integers(64 << 10, 2**33), repeats=st.just(1), region_ms=st.integers(1, 100),
-                     points_per_octave=st.integers(1, 4))  # fmt: skip
+                     points_per_octave=st.integers(1, 4))
 entry_lists = st.sampled_from([[], [64], [72, 3072], [64, 1536], [48, 1280], [96, 2048], [32, 64, 1536]])
 engines = st.sampled_from(["c", "numba"])
 
@@ -100,7 +100,7 @@ def test_the_gibibyte_and_its_half_are_measured_for_the_claim_about_them():
 def test_all_three_orders_and_the_gather_are_in_the_grid():
     points = stlb_cliff(experiment.profile("quick"), "c", [72, 3072])
     assert {(p.kernel, p.order) for p in points} == {
-        ("page_chase", "cycle"), ("page_chase", "random"), ("page_chase", "sequential"), ("page_gather", "cycle")}  # fmt: skip
+        ("page_chase", "cycle"), ("page_chase", "random"), ("page_chase", "sequential"), ("page_gather", "cycle")}
 
 
 # --- profiles
@@ -170,6 +170,21 @@ def test_each_point_is_measured_once_before_any_is_repeated(faked: FakeMeasure, 
     assert orders[0] != orders[1] != orders[2] and orders[0] != list(range(10))  # shuffled, each round anew
 
 
+def test_a_large_point_may_have_fewer_repeats(faked: FakeMeasure, store: Store):
+    large = POINTS[0]
+    assert go(store, repeats=lambda point: 1 if point == large else 3).measured == 28
+    assert Counter(p for p, _ in faked.asked)[large] == 1 and {p for p, _ in faked.asked[:10]} == set(POINTS)
+    assert go(store).measured == 2  # what was left out
+
+
+def test_a_profile_asks_fewer_processes_of_points_from_a_gibibyte_on():
+    quick, full = experiment.profile("quick"), experiment.profile("full")
+    small, large = (Point(kernel="page_chase", lines=lines) for lines in (2**17, 2**18))
+    assert (quick.repeats_of(small), quick.repeats_of(large)) == (quick.repeats, quick.large_repeats)
+    assert quick.large_repeats < quick.repeats
+    assert full.repeats_of(small) == full.repeats_of(large) == full.repeats
+
+
 def test_the_order_is_a_function_of_the_seed(faked: FakeMeasure, tmp_path: Path):
     orders = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
@@ -213,7 +228,7 @@ def test_an_interruption_loses_the_point_in_flight_and_nothing_else(faked: FakeM
     assert in_flight[0] in faked.asked and not done & set(faked.asked)
     frame = store.load(MACHINE, NAME)
     assert Counter(zip(frame["lines"], frame["layout"], frame["repeat"], strict=True)) == Counter(
-        (p.lines, p.layout, repeat) for p in POINTS for repeat in range(3))  # fmt: skip
+        (p.lines, p.layout, repeat) for p in POINTS for repeat in range(3))
 
 
 def test_an_unforeseen_error_comes_through_and_what_was_measured_stays(faked: FakeMeasure, store: Store):

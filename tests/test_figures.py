@@ -262,7 +262,7 @@ EYES = {
         [0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
     "without medium cones": [
         [0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
-}  # fmt: skip
+}
 
 
 def lab(rgb: np.ndarray) -> np.ndarray:
@@ -293,7 +293,7 @@ def test_a_verdict_table_escapes_and_has_a_twin_in_words():
     assert HOSTILE.replace("`", "") in "".join(seen.text).replace("`", "")
     assert seen.tags.count("tr") == 3 and "code" in seen.tags
     assert {value for name, value in seen.attributes if name == "class"} >= {
-        "tlb-verdict tlb-verdict-holds", "tlb-verdict tlb-verdict-unknown"}  # fmt: skip
+        "tlb-verdict tlb-verdict-holds", "tlb-verdict tlb-verdict-unknown"}
     assert table.text.splitlines()[0] == "HOLDS: flat < 8 MiB [slope `0.02`]"
     assert table._repr_mimebundle_()["text/plain"] == table.text
 

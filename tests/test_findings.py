@@ -101,7 +101,7 @@ def test_where_the_ways_are_unknown_no_kind_of_sets_is_claimed():
 
 @pytest.mark.parametrize(("name", "why"), [
     ("no cliff", "show no step"), ("CPUID silent", "CPUID"), ("one level stated", "CPUID"), ("tiny sizes", "too few"),
-    ("small sizes", "too few")])  # fmt: skip
+    ("small sizes", "too few")])
 def test_a_step_that_is_not_there_has_no_place_and_a_reason(name: str, why: str):
     truth, stated, points = MACHINES[name]
     said = findings.cliff(frame(truth, points), stated.host())
@@ -182,7 +182,7 @@ def test_only_tlbs_that_translate_loads_of_4_kib_count_and_parts_of_a_level_add_
 
 
 @pytest.mark.parametrize(("entries", "between", "ways"), [(3072, (8, 15), 12), (1536, (5, 7), 6), (512, (4, 5), 4), (3072, (2, 15), None),
-                                                          (7, (4, 5), None)])  # fmt: skip
+                                                          (7, (4, 5), None)])
 def test_a_range_of_ways_is_resolved_only_where_one_gives_a_power_of_two_of_sets(entries: int, between: tuple, ways: int | None):
     tlb = Tlb(level=2, kind="data", pages=("4k",), entries=entries, ways_between=between, source="test")
     assert findings.ways_of(tlb) == ways

@@ -124,7 +124,7 @@ def test_a_server_is_read_field_by_field(tmp_path):
     assert cache.model_dump() == {
         "level": 1, "kind": "data", "size_bytes": 49152, "line_bytes": 64, "ways": 12, "sets": 64,
         "shared_cpus": (2, 10),
-    }  # fmt: skip
+    }
     assert [(t.level, t.kind, t.pages, t.entries) for t in found.tlb][0] == (1, "data", ("4k",), 64)
     assert found.tlb_reason is None
     assert (found.page_table_levels, found.la57, found.gigabyte_pages) == (5, True, True)
@@ -139,7 +139,7 @@ def test_a_server_is_read_field_by_field(tmp_path):
     assert found.pmu.model_dump() == {"tier": "counters", "reason": None, "devices": ("cpu",), "paranoid": 2}
     assert (found.noise.governor, found.noise.smt, found.noise.turbo, found.noise.load1) == (
         "performance", "off", False, 0.05,
-    )  # fmt: skip
+    )
     assert (found.memory.total_bytes, found.memory.usable_bytes) == (31 * GIB, 16 * GIB)
 
 
@@ -251,7 +251,7 @@ def test_an_arm_hypervisor_is_named_only_where_the_firmware_tells(tmp_path, prod
     [(0x41, 0xD0C, "Neoverse N1"), (0x41, 0xD49, "Neoverse N2"), (0x41, 0xD4F, "Neoverse V2"),
      (0x41, 0xD84, "Neoverse V3"), (0x6D, 0xD49, "Neoverse N2"), (0x61, 0xD0C, "unknown"),
      (None, 1, "unknown")],
-)  # fmt: skip
+)
 def test_arm_parts_have_the_names_of_cputype_h(implementer, part, name):
     assert uarch.arm_name(implementer, part) == name
 
@@ -450,7 +450,7 @@ def test_without_perf_there_are_times_alone():
 
 def test_the_pmus_of_a_hybrid_cpu_are_both_named(tmp_path):
     root = plant(tmp_path, {f"sys/bus/event_source/devices/{name}/type": "8" for name in
-                            ("cpu_core", "cpu_atom", "power", "uncore_imc_0", "armv8_pmuv3_0")})  # fmt: skip
+                            ("cpu_core", "cpu_atom", "power", "uncore_imc_0", "armv8_pmuv3_0")})
     found = pmu.look(root, lambda: ("counters", None))
     assert found.devices == ("armv8_pmuv3_0", "cpu_atom", "cpu_core")
 
@@ -503,7 +503,7 @@ def test_the_state_follows_kernel_microcode_and_thp(tmp_path, files, release):
 def test_the_state_ignores_load_and_what_khugepaged_counts(tmp_path):
     before = host.state(inspect(tmp_path))
     files = {"proc/loadavg": "5.00 1 1 1/2 3",
-             "sys/kernel/mm/transparent_hugepage/khugepaged/full_scans": "78"}  # fmt: skip
+             "sys/kernel/mm/transparent_hugepage/khugepaged/full_scans": "78"}
     assert host.state(inspect(tmp_path, files)) == before
 
 
@@ -596,10 +596,10 @@ WORDS = [
     b"model\t: ", b"flags : la57", b"address sizes : 57 bits virtual", b"CPU part\t: 0x", b"MemAvailable: ",
     b"0::/", b"/../", b"kB", b" - cgroup2 x memory", b"[", b"]", b"\n", b"\n\n", b"-", b"9" * 40, b"\0", b",",
     b"\xff\xfe", "Größe: ١٢٣ 兆".encode(), b"0-99999", b"max", b"1e400", b"0x" + b"f" * 30,
-]  # fmt: skip
+]
 JUNK = st.one_of(st.binary(max_size=200), st.lists(st.sampled_from(WORDS), max_size=12).map(b"".join))
 DAMAGED = [*SERVER, "proc/self/cgroup", "proc/self/mountinfo", "sys/fs/cgroup/memory.max", "proc/config.gz",
-           "sys/fs/cgroup/memory.current", "sys/fs/cgroup/memory.stat"]  # fmt: skip
+           "sys/fs/cgroup/memory.current", "sys/fs/cgroup/memory.stat"]
 
 
 @settings(max_examples=150, deadline=None)
@@ -615,7 +615,7 @@ def test_files_of_any_bytes_give_a_host_and_a_proper_id(files, here):
 def test_cgroup_files_of_any_bytes_give_an_amount_of_memory(cgroup, mountinfo, value):
     with tempfile.TemporaryDirectory() as folder:
         files = {"proc/self/cgroup": b"0::/" + cgroup, "proc/self/mountinfo": V2_MOUNT.encode() + mountinfo,
-                 "sys/fs/cgroup/memory.max": value}  # fmt: skip
+                 "sys/fs/cgroup/memory.max": value}
         memory = limits.usable_memory(plant(Path(folder), MEMINFO | files), Rlimits())
         assert 0 <= memory.usable_bytes <= 16 * GIB
 

@@ -38,7 +38,7 @@ def test_the_folder_holds_the_ten_files_that_the_chapters_read():
         "tlb_pressure.csv", "hugepages_speedup.csv", "jmh_byte_array_touch.csv", "pretouch_4tb.csv",
         "graph_walk_quantiles.csv", "mitigations.csv", "dtlb_misses_per_hop.csv", "microarchitectures.csv",
         "stride_walk.csv", "page_fault_levels.csv",
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -98,7 +98,7 @@ def test_the_published_speedups_are_the_ratio_of_their_columns():
     frame = read("hugepages_speedup.csv")
     assert pairs(frame, "ns_per_access_4k", "ns_per_access_2m", "speedup_ratio") == [
         (58.6, 11.2, 5.23), (89.4, 12.8, 6.98), (127.1, 14.1, 9.01),
-    ]  # fmt: skip
+    ]
     ratio = frame["ns_per_access_4k"] / frame["ns_per_access_2m"]
     assert (ratio.round(2) == frame["speedup_ratio"]).all()
 
@@ -147,7 +147,7 @@ def test_the_published_graph_walk_quantiles_are_there_and_ordered():
     assert [(size >> 20, p50, p95) for size, p50, p95 in quantiles] == [
         (8, 8, 61), (16, 53, 64), (128, 66, 72), (256, 68, 113), (2048, 70, 127), (4096, 117, 164),
         (8192, 122, 229), (16384, 122, 242), (32768, 124, 256),
-    ]  # fmt: skip
+    ]
     large = frame[frame["pages"] != "4k"]
     assert pairs(large, "pages", "p50_ns_per_hop", "p95_ns_per_hop") == [("2m", 64, 72), ("1g", 58, 60)]
     assert (frame["p50_ns_per_hop"] < frame["p95_ns_per_hop"]).all()
@@ -160,7 +160,7 @@ def test_the_four_mitigations_stand_at_the_same_size():
     assert pairs(frame, "mitigation", "pages", "p50_ns_per_hop", "p95_ns_per_hop") == [
         ("none", "4k", 121, 242), ("huge pages", "2m", 62, 71),
         ("huge pages", "1g", 58, 60), ("TLB blocking", "4k", 68, 117),
-    ]  # fmt: skip
+    ]
 
 
 def test_the_published_misses_per_hop_are_marked_as_upper_bounds():
@@ -169,7 +169,7 @@ def test_the_published_misses_per_hop_are_marked_as_upper_bounds():
     rows = pairs(exact, "pages", "working_set_from_bytes", "misses_per_hop")
     assert [(pages, size >> 20, misses) for pages, size, misses in rows] == [
         ("4k", 8, 0.17), ("4k", 16, 0.42), ("2m", 4096, 0.17), ("2m", 32768, 0.57),
-    ]  # fmt: skip
+    ]
     assert (frame["working_set_from_bytes"] <= frame["working_set_to_bytes"]).all()
     assert frame["note"].str.contains("upper bound").all()
 
@@ -178,7 +178,7 @@ def test_the_stride_table_is_consistent_with_itself():
     frame = read("stride_walk.csv")
     assert pairs(frame, "stride_bytes", "ns_per_access") == [
         (8, 1.36), (64, 2.49), (512, 5.38), (4096, 12.51), (8192, 13.31),
-    ]  # fmt: skip
+    ]
     assert (frame["accesses_per_page_ratio"] * frame["stride_bytes"] == 4096).all()
     against_first = frame["ns_per_access"] / frame["ns_per_access"].iloc[0]
     assert (against_first.round(1) == frame["vs_sequential_ratio"]).all()

@@ -64,7 +64,7 @@ def test_the_data_to_download_is_compared_to_the_last_byte():
     ("-1.2345678901234e-05", "-1.2345678901239e-05", True), ("1.2345678901234e-05", "1.2345678901234e-06", False),
     ("19.753039", "19.753038", False), ("1.25", "1.26", False), ("10.0", "1.0", False), ("100", "10", False),
     ('{"ns":0.0012345678}', '{"ns":0.0012345679}', False), ("2.1234567890 ns", "2.1234567891 ns", False),
-])  # fmt: skip
+])
 def test_only_digits_beyond_any_measurement_are_left_out(one: str, other: str, same: bool):
     assert (sanitized(one) == sanitized(other)) is same
 
@@ -78,7 +78,7 @@ def test_nbval_passes_another_drawing_and_fails_another_number(tmp_path: Path):
         cells.append(cell)
     nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "two.ipynb")
     nbval = ["-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path / "two.ipynb"), "--nbval", "--nbval-current-env",
-             "--nbval-sanitize-with", str(CONFIG), "-c", "/dev/null", "--rootdir", str(tmp_path)]  # fmt: skip
+             "--nbval-sanitize-with", str(CONFIG), "-c", "/dev/null", "--rootdir", str(tmp_path)]
     done = subprocess.run([sys.executable, *nbval], capture_output=True, text=True, timeout=120, cwd=tmp_path)
     assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
     assert "FAILED two.ipynb::Cell 1" in done.stdout

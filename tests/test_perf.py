@@ -36,7 +36,7 @@ RECORDED = """# started on Fri Jan 31 12:00:00 2025
 
 def line(value: str, runtime: object = 5_000_000, running: object = 100.0, event: str = "x", unit: str = "") -> str:
     return json.dumps({"counter-value": value, "unit": unit, "event": event, "event-runtime": runtime,
-                       "pcnt-running": running, "metric-value": 0.0, "metric-unit": "(null)"}) + "\n"  # fmt: skip
+                       "pcnt-running": running, "metric-value": 0.0, "metric-unit": "(null)"}) + "\n"
 
 
 def one(text: str, event: Event = WALK) -> Quantity:
@@ -92,7 +92,7 @@ def test_what_no_counter_can_hold_is_not_a_value(value: str):
 
 @pytest.mark.parametrize("broken", [{"pcnt-running": float("nan")}, {"pcnt-running": "half"}, {"event-runtime": [1]},
                                     {"event-runtime": 10**400}, {"event-runtime": None}, {"event-runtime": -5},
-                                    {"event-runtime": float("nan")}, {"counter-value": None}, {"counter-value": True}])  # fmt: skip
+                                    {"event-runtime": float("nan")}, {"counter-value": None}, {"counter-value": True}])
 def test_a_field_of_the_wrong_kind_is_never_a_value(broken: dict):
     assert one(json.dumps(json.loads(line("7")) | broken)).value is None
 
@@ -100,7 +100,7 @@ def test_a_field_of_the_wrong_kind_is_never_a_value(broken: dict):
 def test_lines_that_only_hold_a_metric_are_passed_over():
     metric = '{"metric-value" : 12.3, "metric-unit" : "frontend bound"}\n'
     assert {n: q.value for n, q in parse(line("1") + metric + line("2") + metric, [WALK, MISSES]).items()} == {
-        "walk": 1, "l1_dtlb_miss": 2}  # fmt: skip
+        "walk": 1, "l1_dtlb_miss": 2}
 
 
 @pytest.mark.parametrize("text", [
@@ -108,7 +108,7 @@ def test_lines_that_only_hold_a_metric_are_passed_over():
     line("1"),  # an event is missing
     line("1") + line("2") + line("3"),  # hybrid CPUs answer for each kind of core
     line("1") + line("2")[:-20],  # the disk was full
-])  # fmt: skip
+])
 def test_lines_that_do_not_fit_the_events_give_nothing(text: str):
     assert parse(text, [WALK, MISSES]) == {}
 
@@ -118,9 +118,9 @@ def test_json_between_the_workloads_own_words_is_found():
 
 
 json_values = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8), lambda inner: (
-    st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)), max_leaves=6)  # fmt: skip
+    st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)), max_leaves=6)
 rows = st.fixed_dictionaries({"counter-value": json_values | st.floats().map(str) | st.integers().map(str)},
-                             optional={"event-runtime": json_values, "pcnt-running": json_values, "unit": json_values})  # fmt: skip
+                             optional={"event-runtime": json_values, "pcnt-running": json_values, "unit": json_values})
 
 
 def holds(counted: dict[str, Quantity], asked: list[Event]) -> bool:
@@ -174,7 +174,7 @@ def test_events_are_counted_in_user_mode():
     ("Ice Lake server", "cpu/event=0x08,umask=0x0e/u"), ("Sapphire Rapids", "cpu/event=0x12,umask=0x0e/u"),
     ("Zen 1", "cpu/event=0x45,umask=0xf0/u"), ("Zen 5", "cpu/event=0x45,umask=0xf0/u"),
     ("Neoverse V2", "armv8_pmuv3_0/event=0x34/u"), ("Haswell", None), ("unknown", None),
-])  # fmt: skip
+])
 def test_a_walk_is_counted_by_the_vendors_event(name: str, event: str | None):
     assert {one.quantity: one.event for one in perf.quantities(name)}["walk"] == event
 
@@ -214,11 +214,11 @@ def test_without_perf_every_quantity_says_so(monkeypatch):
     ("exit 0", "perf-failed"),
     ("echo 'segmentation fault' >&2; exit 0", "perf-failed"),
     ("kill -9 $$", "perf-failed"),
-])  # fmt: skip
+])
 def test_a_perf_that_counts_nothing_is_timing_only_with_its_reason(tmp_path: Path, said: str, reason: str):
     plan = perf.plan("Zen 4", script(tmp_path, said))
     assert (plan.perf, plan.events) == (None, ())
-    assert plan.lacking == {q: reason for q in plan.lacking} | {"walk_cycles": "no-walk-cycle-event"}
+    assert plan.lacking == dict.fromkeys(plan.lacking, reason) | {"walk_cycles": "no-walk-cycle-event"}
     run = perf.run(["true"], plan, 20)
     assert {name: quantity.reason for name, quantity in run.counters.items()} == plan.lacking
 
@@ -247,7 +247,7 @@ def test_without_a_pmu_software_events_count_and_hardware_is_asked_once(tmp_path
     assert [event.quantity for event in plan.events] == ["minor_faults", "task_clock_ns"]
     assert plan.lacking == {
         "core_cycles": "no-pmu", "instructions": "no-pmu", "walk": "no-pmu", "walk_cycles": "no-pmu",
-        "stlb_hit": "no-pmu", "l1_dtlb_miss": "event-unknown"}  # fmt: skip
+        "stlb_hit": "no-pmu", "l1_dtlb_miss": "event-unknown"}
     assert len((tmp_path / "log").read_text().splitlines()) == 3
 
 
@@ -255,7 +255,7 @@ def test_with_a_pmu_each_event_is_probed_and_the_unknown_one_left_out(tmp_path: 
     counting = f"case \"$*\" in *umask=0x20*) exit 129 ;; esac; echo '{line('12').strip()}' >&2"
     plan = perf.plan("Ice Lake server", script(tmp_path, counting))
     assert [event.quantity for event in plan.events] == [
-        "minor_faults", "task_clock_ns", "core_cycles", "instructions", "walk", "walk_cycles"]  # fmt: skip
+        "minor_faults", "task_clock_ns", "core_cycles", "instructions", "walk", "walk_cycles"]
     assert plan.lacking == {"stlb_hit": "event-unknown", "l1_dtlb_miss": "event-unknown"}
 
 
@@ -305,7 +305,7 @@ def test_a_perf_that_loses_its_counts_loses_the_counts_and_not_the_time(tmp_path
     record = measure(SMALL, state="0" * 12, usable_bytes=2**30, plan=fake(tmp_path, counts))
     assert record.ns_per_access > 0
     assert {name: q.reason for name, q in record.counters.items()} == {
-        "minor_faults": "perf-failed", "task_clock_ns": "perf-failed", "core_cycles": "no-pmu"}  # fmt: skip
+        "minor_faults": "perf-failed", "task_clock_ns": "perf-failed", "core_cycles": "no-pmu"}
 
 
 @pytest.mark.measures

@@ -22,7 +22,7 @@ from test_cpuid import ICE_LAKE, reader
 from test_figures import Elements
 from test_host import HERE, inspect
 
-from experiments import chapters, findings, geometry, overview, paging, portrait
+from experiments import chapters, findings, overview, paging, portrait, reach
 from experiments.doctor import advice
 from experiments.findings import Prose, escape_markdown
 from experiments.host import Host
@@ -73,7 +73,7 @@ KINDS = {
         "memory": {"total_bytes": 0, "available_bytes": 0, "usable_bytes": 0, "limit_source": "unknown"}
     },
     "not Linux": {"os": "Darwin", "pmu": {"tier": "timing", "reason": "not-linux"}},
-}  # fmt: skip
+}
 
 
 def said(of: Host) -> findings.Said:
@@ -81,8 +81,8 @@ def said(of: Host) -> findings.Said:
 
 
 def tables(of: Host) -> list[str]:
-    html = [geometry.reach_table, geometry.tlb_table, geometry.outgrow_table, portrait.advice_list]
-    return [show(of).markup for show in html] + [" ".join(one) for one in geometry.verdicts(of, CORES)]
+    html = [reach.reach_table, reach.tlb_table, reach.outgrow_table, portrait.advice_list]
+    return [show(of).markup for show in html] + [" ".join(one) for one in reach.verdicts(of, CORES)]
 
 
 # --- every kind of machine ---
@@ -187,8 +187,8 @@ def test_where_there_is_nothing_to_mend_that_is_said():
 def test_arm64_says_in_each_table_what_is_lacking():
     of = host(**ARM)
     lacking = REASONS["no-cpuid"].sentence
-    assert lacking in geometry.reach_table(of).text and lacking in geometry.tlb_table(of).text
-    assert [verdict for _, verdict, _ in geometry.verdicts(of, CORES)] == ["fails", "cannot tell", "fails"]
+    assert lacking in reach.reach_table(of).text and lacking in reach.tlb_table(of).text
+    assert [verdict for _, verdict, _ in reach.verdicts(of, CORES)] == ["fails", "cannot tell", "fails"]
 
 
 # --- the tree ---
@@ -234,7 +234,7 @@ def test_the_figure_names_each_level_with_its_bits_and_what_an_entry_covers():
     for words in (
         "57-bit", "five groups of 9 bits", "PML5, bits 56–48, 256 TiB", "PML4, bits 47–39, 512 GiB",
         "PDPT, bits 38–30, 1 GiB", "PD, bits 29–21, 2 MiB", "PT, bits 20–12, 4 KiB", "bits 11–0",
-    ):  # fmt: skip
+    ):
         assert words in figure.alt
     assert "1, 11, 11 and 11 bits" in paging.address_bits(host(**KINDS["arm64, 16 KiB"])).alt
 
@@ -263,24 +263,24 @@ def test_a_box_is_as_wide_as_it_has_bits(kind):
 
 def test_a_reach_is_entries_times_page_size_and_parts_of_a_level_add_up(tmp_path):
     of = inspect(tmp_path, here=replace(HERE, cpuid=reader(ICE_LAKE)))
-    reach = {(row.level, row.page_bytes): row.entries for row in geometry.reaches(of)}
+    entries = {(row.level, row.page_bytes): row.entries for row in reach.reaches(of)}
     small, large, largest = 2**12, 2**21, 2**30
     # The second level holds 4 KiB pages in two parts of 1,024; stores and instructions do not count.
-    assert reach == {
+    assert entries == {
         (1, small): 64, (1, large): 32, (1, largest): 8,
         (2, small): 2048, (2, large): 1024, (2, largest): 1024,
-    }  # fmt: skip
-    assert geometry.reaches(of)[3].reach_bytes == 8 * 2**20
-    assert "2\t4 KiB\t2048\t8 MiB" in geometry.reach_table(of).text
+    }
+    assert reach.reaches(of)[3].reach_bytes == 8 * 2**20
+    assert "2\t4 KiB\t2048\t8 MiB" in reach.reach_table(of).text
 
 
 def test_the_page_table_fills_a_cache_at_512_times_its_size():
-    rows = geometry.outgrow_table(host()).text.splitlines()[1:]
+    rows = reach.outgrow_table(host()).text.splitlines()[1:]
     assert rows == ["L1\t32 KiB\t16 MiB", "L2\t1 MiB\t512 MiB"]
 
 
 def test_the_published_hit_costs_are_differences_of_whole_loads():
-    table = geometry.hit_costs(CORES).set_index("core")
+    table = reach.hit_costs(CORES).set_index("core")
     assert list(table.loc["Golden Cove"]) == [5, 12, 7]
     assert table.loc["Neoverse V2", "difference"] == 5 and pd.isna(table.loc["Neoverse V2"].iloc[0])
     known = table.dropna()
@@ -288,7 +288,7 @@ def test_the_published_hit_costs_are_differences_of_whole_loads():
 
 
 def test_only_like_is_compared_where_vendors_and_measurements_disagree():
-    rows = set(geometry.disagreements(CORES).itertuples(index=False, name=None))
+    rows = set(reach.disagreements(CORES).itertuples(index=False, name=None))
     assert rows == {
         ("Golden Cove", "second level, entries", 2048, 1600),
         ("Gracemont", "first level, entries", 32, 48),
@@ -302,7 +302,7 @@ def test_only_like_is_compared_where_vendors_and_measurements_disagree():
     [((0, 12), "fails"), ((0, 0), "holds"), ((0, None), "cannot tell"), ((None, 4), "fails")],
 )
 def test_full_associativity_is_judged_by_what_each_level_states(ways, verdict):
-    claim = geometry.verdicts(host(tlb=tlbs(ways=ways)), CORES)[1]
+    claim = reach.verdicts(host(tlb=tlbs(ways=ways)), CORES)[1]
     assert "fully associative" in claim.claim and claim.verdict == verdict
 
 
@@ -343,7 +343,7 @@ def hostile() -> Host:
         "mthp": {HOSTILE: HOSTILE}, "thp": {"enabled": HOSTILE, "defrag": HOSTILE},
         "memory": calm["memory"] | {"limit_source": HOSTILE}, "noise": calm["noise"] | {"governor": HOSTILE},
         "tlb": [tlb | {"source": HOSTILE, "pages": ["4k", HOSTILE]} for tlb in calm["tlb"]],
-    })  # fmt: skip
+    })
 
 
 MARKUP = ("html_inline", "html_block", "link_open", "image", "math_inline", "table_open")
@@ -369,7 +369,7 @@ def test_no_table_or_figure_of_a_hostile_machine_holds_an_element_of_its_own():
         seen = Elements(text)
         assert seen.tags.count("script") <= 1 and "img" not in seen.tags
         assert not [name for name, _ in seen.attributes if name.startswith("on")]
-    assert "alert(1)" in "".join(Elements(geometry.tlb_table(hostile()).markup).text)
+    assert "alert(1)" in "".join(Elements(reach.tlb_table(hostile()).markup).text)
 
 
 # --- the first page ---

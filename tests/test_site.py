@@ -103,7 +103,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrom
         "headless=new", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run",
         "disable-background-networking", "disable-component-update", "disable-sync",
         f"user-data-dir={tmp_path_factory.mktemp('chromium')}",
-    ):  # fmt: skip
+    ):
         options.add_argument(f"--{flag}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(executable_path=programs["chromedriver"]))
@@ -447,7 +447,7 @@ def made_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The html folder of a book with hostile texts in all places, and a chart of two charts."""
     frame = pd.DataFrame({
         "working_set_bytes": [2**16, 2**20], "ns_per_access": [1.5, 17.25], "layout": [HOSTILE, "packed"],
-    })  # fmt: skip
+    })
     half = alt.Chart(frame, width=300).mark_point().encode(x="working_set_bytes:Q", y="ns_per_access:Q")
     folder = tmp_path_factory.mktemp("made")
     source = stage(

@@ -231,9 +231,9 @@ ALONE = FRAME[(FRAME["lines"] == 64) & (FRAME["layout"] == "spread")]
 def test_a_summary_has_a_row_for_each_group_in_the_groups_order() -> None:
     found = summarise(FRAME.sample(frac=1, random_state=1), ["lines", "layout"])
     assert found.columns.tolist() == ["lines", "layout", "median", "low", "high", "coverage", "n", "spread",
-                                      "unstable", "outliers"]  # fmt: skip
+                                      "unstable", "outliers"]
     assert found[["lines", "layout"]].values.tolist() == [
-        [64, "packed"], [64, "spread"], [128, "packed"], [128, "spread"], [256, "spread"]]  # fmt: skip
+        [64, "packed"], [64, "spread"], [128, "packed"], [128, "spread"], [256, "spread"]]
     noisy = found.iloc[3]
     assert (noisy["median"], noisy["low"], noisy["high"], noisy["n"]) == (8.05, 8.0, 30.0, 6)
     assert noisy["outliers"] == 1 and noisy["coverage"] == 0.96875
@@ -373,7 +373,7 @@ def test_a_doubling_ratio_is_the_one_of_the_two_medians() -> None:
 
 def test_a_doubling_ratio_takes_the_grids_rounding_and_no_other_point() -> None:
     same = {lines: (value,) * 3 for lines, value in
-            ((1449, 5.0), (2880, 70.0), (2896, 10.0), (2920, 80.0), (3444, 99.0))}  # fmt: skip
+            ((1449, 5.0), (2880, 70.0), (2896, 10.0), (2920, 80.0), (3444, 99.0))}
     rounded = curve(same)
     assert doubling_ratio(rounded, 1449).value == 2
     for at in (1024, 2896, 1500, 1650):

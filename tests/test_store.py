@@ -147,7 +147,7 @@ def test_a_key_can_be_computed_again_from_its_line(store: Store, path: Path) -> 
 def test_a_key_changes_with_each_thing_that_decides_a_measurement() -> None:
     point, state = make_record().point, "00112233aabb"
     changes = ({"lines": 4097}, {"pages": "2m"}, {"layout": "packed"}, {"order": "random"},
-               {"engine": "numba"}, {"kernel": "page_gather"}, {"region_ms": 61})  # fmt: skip
+               {"engine": "numba"}, {"kernel": "page_gather"}, {"region_ms": 61})
     keys = [record_key(point, 0, KERNEL, state)]
     keys += [record_key(point.model_copy(update=change), 0, KERNEL, state) for change in changes]
     for rest in ((1, KERNEL, state), (0, "0" * 16, state), (0, KERNEL, "00112233aabc")):
@@ -159,9 +159,9 @@ def test_a_key_changes_with_each_thing_that_decides_a_measurement() -> None:
 def test_a_key_is_the_same_in_every_version_of_the_code(store: Store) -> None:
     """A change of the key would orphan all data; this one is computed from the format's description."""
     point = {"engine": "c", "kernel": "page_chase", "layout": "spread", "lines": 4096, "order": "cycle",
-             "pages": "4k", "region_ms": 60}  # fmt: skip
+             "pages": "4k", "region_ms": 60}
     text = json.dumps({"kernel_digest": KERNEL, "point": point, "repeat": 0, "state": "00112233aabb"},
-                      separators=(",", ":"))  # fmt: skip
+                      separators=(",", ":"))
     key = store.append(MACHINE, EXPERIMENT, make_record(), KERNEL)
     assert key == hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -355,7 +355,7 @@ def resigned(field: str, value: object) -> bytes:
     st.builds(resigned, st.sampled_from(sorted(Record.model_fields)), json_values),
     st.builds(lambda field, value: sign(content_of(GOOD) | {field: value}),
               st.sampled_from(["key", "kernel_digest", "record"]), json_values),
-))  # fmt: skip
+))
 @example(b'{"digest": "' + b"\\ud800" * 3 + b'"}')
 @example(b'{"digest":"0","key":1e999,"kernel_digest":0,"record":0}')
 @settings(max_examples=1000, deadline=None)

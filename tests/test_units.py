@@ -43,7 +43,7 @@ def test_units_of_a_thousand_are_decimal_as_their_name_says(text, size_bytes):
     ["12 bananas", "-1", "", " ", "1e999", "nan", "inf", "0", "0.0M", "0.3B", "1.0001K", "MiB", "4 4K",
      "1,5G", "9223372036854775808", "9999999999T", "1" * 400, "٣K", "4 GiB\n4", "0x10", "1_000",
      "+1", "4GiBs"],
-)  # fmt: skip
+)
 def test_what_is_no_size_is_refused_in_one_sentence(text):
     with pytest.raises(ValueError) as caught:
         parse_size(text)
@@ -128,7 +128,7 @@ def test_a_printed_duration_is_within_half_a_percent_of_its_value(ns):
     ("seconds", "text"),
     [(0.42, "0.42 s"), (12.7, "12.7 s"), (59.96, "1 min 00 s"), (185, "3 min 05 s"), (3720, "1 h 02 min"),
      (3599.7, "1 h 00 min")],
-)  # fmt: skip
+)
 def test_waiting_times_are_printed_as_people_say_them(seconds, text):
     assert format_seconds(seconds) == text
 

@@ -1,4 +1,4 @@
-"""TLB geometry in tables: what a machine states of its own, what that reaches, and what others published."""
+"""TLB reach in tables: what a machine states of its own, what that reaches, and what others published."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def reach_table(host: Host) -> Html:
         "page": [format_size(row.page_bytes) for row in rows],
         "entries": [row.entries for row in rows],
         "reach": [format_size(row.reach_bytes) for row in rows],
-    }))  # fmt: skip
+    }))
 
 
 def tlb_table(host: Host) -> Html:
@@ -74,7 +74,7 @@ def tlb_table(host: Host) -> Html:
         "entries": [tlb.entries for tlb in host.tlb],
         "ways": [ways_text(tlb) for tlb in host.tlb],
         "stated by": [tlb.source for tlb in host.tlb],
-    }))  # fmt: skip
+    }))
 
 
 def _silent(host: Host) -> Html:
@@ -98,7 +98,7 @@ def outgrow_table(host: Host) -> Html:
         "cache": [f"L{cache.level}" for cache in caches],
         "size": [format_size(cache.size_bytes) for cache in caches],
         "filled at a working set of": [format_size(cache.size_bytes * each) for cache in caches],
-    }))  # fmt: skip
+    }))
 
 
 # --- what others published; `cores` is the literature's frame `microarchitectures` ---
@@ -166,7 +166,7 @@ def disagreements(cores: pd.DataFrame) -> pd.DataFrame:
         "what": [_WHAT[pair] for pair in zip(apart["structure"], apart["quantity"], strict=True)],
         "stated": apart["value_high_x"].astype(int),
         "measured": apart["value_high_y"].astype(int),
-    })  # fmt: skip
+    })
 
 
 # --- the claims that need no measurement ---
