@@ -77,8 +77,9 @@ def machine(host: Host) -> Said:
         said["guest_note"] = Prose("It runs on bare metal: a translation is one walk of one page table, and what is measured is the "
                                    "processor's own.")
     else:
+        guest = "Whether it is a guest could not be told. If it is, each" if host.hypervisor == "unknown" else "It is a guest. Each"
         said["guest_note"] = Prose(
-            "It is a guest. Each step of its page walk yields a guest-physical address that the host must translate in turn, so a "
+            f"{guest} step of its page walk yields a guest-physical address that the host must translate in turn, so a "
             "walk here has two dimensions, and the host decides on what page size. Costs past the STLB are higher than the same "
             "processor shows on bare metal, and they are what a tenant of such a machine pays.")
     if tlb:
@@ -195,7 +196,7 @@ def _sequential(frame: pd.DataFrame) -> Prose:
     if not both:
         return Prose("No size was measured in both orders here.")
     n = both[-1]
-    return Prose(f"At {pages(n)} pages it pays {prices[0][n]:.1f} ns an access for translation, the random cycle {prices[1][n]:.1f}.")
+    return Prose(f"At {pages(n)} pages it pays {prices[0][n]:z.1f} ns an access for translation, the random cycle {prices[1][n]:z.1f}.")
 
 
 def _stability(said: Said) -> str:
@@ -254,8 +255,9 @@ def _shape(priced: pd.DataFrame, tlb: Sequence[Tlb], steps: claims.Staircase) ->
     said = (f"A tenth of the rise is done at {pages(steps.second_begins)} pages and nine tenths at {pages(steps.second_ends)}, a factor "
             f"of {width:.2f}. {_SHAPES[best.kind]}")
     if best is not textbook:
+        why = "its width from sets and replacement" if best.kind.startswith("hashed") else "its width from replacement"
         said += (f" It leaves {best.residual_ns:.2f} ns unexplained where a fully associative LRU table leaves {textbook.residual_ns:.2f}. "
-                 "So this step comes from capacity, but not from full associativity.")
+                 f"So the place of this step comes from capacity, and {why}.")
     return said
 
 
@@ -316,8 +318,9 @@ def overlap(frame: pd.DataFrame) -> Prose:
     both = sorted(set(chase.index) & set(gather.index))
     ratio = {n: chase[n] / gather[n] for n in both}
     n, most = both[-1], max(both, key=lambda one: ratio[one])
-    return Prose(f"At {pages(n)} pages the chase takes {chase[n]:.0f} ns an access and the gather {gather[n]:.1f}: {ratio[n]:.0f} accesses "
-            f"overlap. The ratio is largest at {pages(most)} pages, {ratio[most]:.0f}.")
+    return Prose(f"At {pages(n)} pages the chase takes {chase[n]:.0f} ns an access and the gather {gather[n]:.1f}: as much as if "
+                 f"{ratio[n]:.0f} accesses were in flight at once. The ratio is largest at {pages(most)} pages, {ratio[most]:.0f}.")
+
 
 
 def walk_table(frame: pd.DataFrame) -> pd.DataFrame:

@@ -54,7 +54,7 @@ MACHINES = {
 
 
 @pytest.mark.parametrize("name", MACHINES)
-@pytest.mark.parametrize("repeats", [1, 2, 5])
+@pytest.mark.parametrize("repeats", [1, 5])
 def test_every_kind_of_machine_has_its_sentences(name: str, repeats: int):
     truth, stated, points = MACHINES[name]
     rows, host = frame(truth, points, repeats), stated.host()
@@ -91,7 +91,7 @@ def test_on_the_textbooks_machine_the_numbers_are_its_own():
 def test_a_smeared_step_is_laid_to_hashed_sets_and_denies_full_associativity():
     said = findings.cliff(frame(Truth(missed=hashed)), Stated().host())
     assert "Sets chosen by a hash, with random" in said["step_shape"]
-    assert "not from full associativity" in said["step_shape"]
+    assert "its width from sets and replacement" in said["step_shape"]
 
 
 def test_where_the_ways_are_unknown_no_kind_of_sets_is_claimed():
@@ -189,8 +189,9 @@ def test_a_range_of_ways_is_resolved_only_where_one_gives_a_power_of_two_of_sets
 
 
 @pytest.mark.parametrize(("hypervisor", "where", "note"), [("none", "bare metal", "one walk of one page table"),
-                                                           ("kvm", "under KVM", "two dimensions"), ("unknown", "under", "two dimensions")])
-def test_a_guest_is_told_that_it_is_one(hypervisor: str, where: str, note: str):
+                                                           ("kvm", "under KVM", "It is a guest."),
+                                                           ("unknown", "could not be told", "Whether it is a guest could not be told.")])
+def test_a_guest_is_told_that_it_is_one_and_a_doubt_is_said(hypervisor: str, where: str, note: str):
     said = readable(findings.machine(Stated(hypervisor=hypervisor).host()))
     assert where in said["where"] and note in said["guest_note"]
 
@@ -234,7 +235,7 @@ def test_the_published_sizes_stand_beside_the_same_sizes_here():
 
 
 def test_the_overlap_is_the_ratio_of_latency_to_throughput():
-    assert "5 accesses overlap" in findings.overlap(frame(Truth(noise=0.001)))
+    assert "as if 5 accesses were in flight" in findings.overlap(frame(Truth(noise=0.001)))
 
 
 def test_cycles_of_a_walk_are_inferred_without_counters_and_counted_with_them():
