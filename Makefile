@@ -35,6 +35,11 @@ help: ## print this list
 	@echo '  make book MAX_WORKING_SET=4GiB     stop the sweep at this size'
 	@echo '  make site PYTHON=/path/to/python3  make .venv with this Python (3.11 or newer)'
 
+# IPython warns of a folder that it would have to make itself.
+site book test bench: | _build/jupyter
+_build/jupyter:
+	@mkdir -p $@
+
 site: $(READY) ## build the book from the committed results: no measuring, any OS
 	$(TLB) site
 

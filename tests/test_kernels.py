@@ -501,7 +501,7 @@ def test_a_runner_killed_with_9_leaves_no_kernel_behind(engine: str, counted: st
     finally:
         runner.send_signal(signal.SIGKILL)
         runner.wait()
-        gone = wait_until(lambda: all(ended(process) for process in started))
+        gone = wait_until(lambda: all(ended(process) for process in started), seconds=5)  # alone it would chase for a minute
         for process in processes_with(seed):
             process.kill()
         runner.stderr.close()

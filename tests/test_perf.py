@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from conftest import ROOT, software_plan
 from hypothesis import given
@@ -320,8 +321,8 @@ def test_a_run_that_takes_too_long_is_killed_with_all_that_it_started(tmp_path: 
     plan = fake(tmp_path, RECORDED, "silent")
     with pytest.raises(subprocess.TimeoutExpired):
         perf.run(["sh", "-c", "sleep 61.25 & wait"], plan, 0.5)
-    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
-    assert "sleep 61.25" not in listed
+    left = [process for process in psutil.process_iter(["cmdline", "status"]) if process.info["cmdline"] == ["sleep", "61.25"]]
+    assert all(process.info["status"] == psutil.STATUS_ZOMBIE for process in left)
 
 
 def test_no_descriptor_is_left_open_by_a_run(tmp_path: Path):
