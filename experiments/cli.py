@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from experiments import build, experiment, host, perf
+from experiments.doctor import advice, describe
 from experiments.measure import measure as measure_point
 from experiments.reasons import Unavailable
 from experiments.record import Point
@@ -70,7 +71,7 @@ def inspect(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = 
         print(json.dumps(here.model_dump(mode="json"), indent=1))
         return
     table = Table(show_header=False, box=None, pad_edge=False)
-    for label, value in host.describe(here):
+    for label, value in describe(here):
         table.add_row(f"[bold]{escape(label)}[/bold]", escape(value))
     out.print(table)
 
@@ -78,9 +79,8 @@ def inspect(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = 
 @app.command()
 def doctor() -> None:
     """What keeps this computer from measuring well, each with its remedy."""
-    for advice in host.advice(host.inspect()):
-        heading = f"[bold]{escape(advice.topic)}[/bold]  {escape(advice.finding)}"
-        out.print(f"{heading}\n    {escape(advice.remedy)}", highlight=False)
+    for topic, finding, remedy in advice(host.inspect()):
+        out.print(f"[bold]{escape(topic)}[/bold]  {escape(finding)}\n    {escape(remedy)}", highlight=False)
 
 
 @app.command()

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from experiments.host import Host
 from experiments.reasons import REASONS, explain
+from experiments.tlbs import Tlb
 from experiments.units import format_size
-
-if TYPE_CHECKING:
-    from experiments.host import Host
-    from experiments.tlbs import Tlb
 
 
 class Advice(NamedTuple):

@@ -21,15 +21,12 @@ from pydantic import BaseModel, ConfigDict
 from experiments import cpuid, pmu, procfs, uarch
 from experiments.compiler import compiler
 from experiments.cpuid import Cache, Reader
-from experiments.doctor import Advice, advice, describe
 from experiments.limits import Memory, Rlimits, usable_memory
 from experiments.pmu import Pmu
 from experiments.tlbs import Tlb, tlbs
 from experiments.units import page_name
 
-__all__ = [
-    "Advice", "Host", "Platform", "advice", "describe", "inspect", "machine_id", "state", "usable_memory",
-]
+__all__ = ["Host", "Platform", "inspect", "machine_id", "state", "usable_memory"]
 
 
 class _Model(BaseModel):

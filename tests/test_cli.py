@@ -14,7 +14,7 @@ import psutil
 import pytest
 from conftest import ROOT, in_turn
 
-from experiments import cli, files, host
+from experiments import cli, doctor, files, host
 from experiments.host import Host
 from experiments.record import Record
 
@@ -49,7 +49,7 @@ def test_inspect_as_json_is_the_inspection_and_nothing_else():
 def test_inspect_for_a_person_has_a_line_for_everything():
     done = tlb("inspect", env=os.environ | {"COLUMNS": "300"})
     assert (done.returncode, done.stderr) == (0, "")
-    assert [label for label, _ in host.describe(host.inspect()) if label not in done.stdout] == []
+    assert [label for label, _ in doctor.describe(host.inspect()) if label not in done.stdout] == []
 
 
 def test_doctor_gives_each_finding_its_remedy():
@@ -59,7 +59,7 @@ def test_doctor_gives_each_finding_its_remedy():
     findings, remedies = lines[::2], lines[1::2]
     assert len(findings) == len(remedies) > 0
     assert all(not line.startswith(" ") for line in findings) and all(line.startswith("    ") for line in remedies)
-    topics = {advice.topic for advice in host.advice(host.inspect())} - {"load"}  # which comes and goes
+    topics = {advice.topic for advice in doctor.advice(host.inspect())} - {"load"}  # which comes and goes
     assert [topic for topic in topics if not any(line.startswith(topic) for line in findings)] == []
 
 

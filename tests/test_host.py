@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments import host, limits, pmu, procfs, uarch
+from experiments import doctor, host, limits, pmu, procfs, uarch
 from experiments.cpuid import Registers
 from experiments.limits import Rlimits
 
@@ -108,7 +108,7 @@ def inspect(root: Path, files: dict[str, str | bytes] | None = None, here: host.
 
 
 def topics(found: host.Host) -> set[str]:
-    return {advice.topic for advice in host.advice(found)}
+    return {advice.topic for advice in doctor.advice(found)}
 
 
 # --- what is read ------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ def test_a_silent_cpuid_is_a_reason_and_an_unknown_descriptor_is_named(tmp_path)
     assert inspect(tmp_path, here=replace(HERE, cpuid=silent)).tlb_reason == "no-geometry"
     found = inspect(tmp_path, here=replace(HERE, cpuid=strange))
     assert found.tlb_unknown_descriptors == ("0xc2",)
-    assert any("0xc2" in advice.finding for advice in host.advice(found))
+    assert any("0xc2" in advice.finding for advice in doctor.advice(found))
 
 
 # --- arm64 -------------------------------------------------------------------------------------------
@@ -510,7 +510,7 @@ def test_the_state_ignores_load_and_what_khugepaged_counts(tmp_path):
 def test_no_name_of_host_user_or_installation_leaves_the_computer(tmp_path):
     files = {"proc/self/cgroup": "0::/user.slice/alice\n", "proc/self/mountinfo": V2_MOUNT}
     found = inspect(tmp_path, files)
-    shown = found.model_dump_json() + host.machine_id(found) + repr(host.describe(found) + host.advice(found))
+    shown = found.model_dump_json() + host.machine_id(found) + repr(doctor.describe(found) + doctor.advice(found))
     for secret in ("secret-host", "alice", "0123456789abcdef", str(tmp_path)):
         assert secret not in shown
     assert re.fullmatch(r"[0-9a-f]{16}", found.installation)
@@ -520,7 +520,7 @@ def test_no_name_of_host_user_or_installation_leaves_the_computer(tmp_path):
 
 
 def test_a_quiet_server_needs_no_advice(tmp_path):
-    assert host.advice(inspect(tmp_path)) == []
+    assert doctor.advice(inspect(tmp_path)) == []
 
 
 @pytest.mark.parametrize(
@@ -543,7 +543,7 @@ def test_what_spoils_a_measurement_is_found_and_nothing_else(tmp_path, topic, fi
 
 @pytest.mark.parametrize("reason", ["no-perf", "perf-denied", "perf-failed", "no-pmu", "not-counted"])
 def test_missing_counters_are_explained(tmp_path, reason):
-    (advice,) = host.advice(inspect(tmp_path, here=replace(HERE, probe_pmu=lambda: ("timing", reason))))
+    (advice,) = doctor.advice(inspect(tmp_path, here=replace(HERE, probe_pmu=lambda: ("timing", reason))))
     assert advice.topic == "perf" and advice.remedy
 
 
@@ -555,19 +555,19 @@ def test_a_virtual_machine_without_counters_is_called_one(tmp_path):
         }.get(leaf) or cpuid_of_a_server(leaf, subleaf)
 
     here = replace(HERE, cpuid=guest, probe_pmu=lambda: ("software", "no-pmu"))
-    (advice,) = host.advice(inspect(tmp_path, here=here))
+    (advice,) = doctor.advice(inspect(tmp_path, here=here))
     assert advice.topic == "virtual machine" and "kvm" in advice.finding
 
 
 def test_without_a_compiler_the_other_engine_is_named(tmp_path):
-    (advice,) = host.advice(inspect(tmp_path, here=replace(HERE, find_compiler=lambda: None)))
+    (advice,) = doctor.advice(inspect(tmp_path, here=replace(HERE, find_compiler=lambda: None)))
     assert advice.topic == "compiler" and "numba" in advice.remedy
 
 
 def test_another_system_reads_and_does_not_measure(tmp_path):
     found = host.inspect(tmp_path, replace(HERE, os="Darwin"))
     assert (found.pmu.tier, found.pmu.reason) == ("timing", "not-linux")
-    assert [advice.topic for advice in host.advice(found)] == ["system"]
+    assert [advice.topic for advice in doctor.advice(found)] == ["system"]
 
 
 def well_formed(found: host.Host) -> None:
@@ -575,14 +575,14 @@ def well_formed(found: host.Host) -> None:
     assert re.fullmatch(r"[a-z0-9-]{1,64}", host.machine_id(found))
     assert re.fullmatch(r"[0-9a-f]{12}", host.state(found))
     assert host.Host.model_validate_json(found.model_dump_json()) == found
-    for texts in [*host.describe(found), *host.advice(found)]:
+    for texts in [*doctor.describe(found), *doctor.advice(found)]:
         assert all(text.strip() and text.isprintable() for text in texts)
 
 
 def test_every_line_of_the_description_has_a_label_and_a_value(tmp_path):
     found = inspect(tmp_path)
     well_formed(found)
-    values = dict(host.describe(found))
+    values = dict(doctor.describe(found))
     assert values["CPU"] == "Intel(R) Xeon(R) Platinum 8375C CPU @ 2.90GHz (Ice Lake server)"
     assert values["page table"] == "5 levels"
     assert values["pool 2m"] == "512 pages, 500 free, 3 reserved, 1 surplus"
