@@ -114,6 +114,8 @@ def ways_of(tlb: Tlb) -> int | None:
 
 def _ways(tlb: Tlb) -> str:
     ways = ways_of(tlb)
+    if tlb.ways is None and ways is not None and tlb.ways_between:  # inferred, so not to be put into CPUID's mouth
+        return f" ({tlb.ways_between[0]} to {tlb.ways_between[1]} ways, so {ways} if its sets are a power of two)"
     return "" if ways is None else " (fully associative)" if ways == 0 else f" ({ways}-way)"
 
 
@@ -174,7 +176,7 @@ def cliff(frame: pd.DataFrame, host: Host) -> Said:
         f"The first step stands at {pages(steps.first_step)} pages; CPUID says {pages(entries[0])}. Past it every access misses the "
         f"first-level TLB, finds its translation in the second, and pays {steps.stlb_hit_ns:.2f} ns, {steps.stlb_hit_ns * ghz:.1f} "
         f"cycles of this core's {ghz:.2f} GHz. The second step has done half of its rise at {pages(steps.second_step)} pages; CPUID "
-        f"says {pages(entries[-1])}. Past it the walker is asked each time, and a walk whose entries lie in the caches costs "
+        f"says {pages(entries[-1])}. From twice to four times CPUID's number translation costs "
         f"{steps.walk_ns:.1f} ns, {steps.walk_ns * ghz:.0f} cycles.")
     said["step_shape"] = Prose(_shape(priced, tlb, steps))
     said["random"] = Prose(_random(frame, entries))
@@ -258,6 +260,7 @@ def _shape(priced: pd.DataFrame, tlb: Sequence[Tlb], steps: claims.Staircase) ->
         why = "its width from sets and replacement" if best.kind.startswith("hashed") else "its width from replacement"
         said += (f" It leaves {best.residual_ns:.2f} ns unexplained where a fully associative LRU table leaves {textbook.residual_ns:.2f}. "
                  f"So the place of this step comes from capacity, and {why}.")
+    said += f" Of the kinds tried, the next best is {fits[1].kind}, with {fits[1].residual_ns:.2f} ns unexplained."
     return said
 
 
