@@ -6,6 +6,7 @@ another binary and, through the store's key, another measurement.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import importlib.metadata
 import os
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from experiments.compiler import Compiler, compiler
+from experiments.files import disk_errors
 from experiments.reasons import Unavailable
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -53,7 +55,8 @@ def engine_for(asked: str) -> Literal["c", "numba"]:
 def kernel(name: str, engine: Literal["c", "numba"] = "c") -> Kernel:
     """The kernel ready to run, compiled if it has to be.
 
-    Raises Unavailable: bad-parameter for an unknown name, no-compiler, compile-failed with the compiler's first line.
+    Raises Unavailable: bad-parameter for an unknown name, no-compiler, compile-failed with the compiler's first line,
+    disk-full and disk-read-only.
     """
     if name not in kernel_names():
         raise Unavailable("bad-parameter", f"there is no kernel '{name}'; there are {', '.join(kernel_names())}")
@@ -92,7 +95,8 @@ def timed_source(name: str, part: str = "", engine: str = "c") -> str:
 def build_folder() -> Path:
     """Where binaries go: $TLB_BUILD, else _build/kernels in the checkout."""
     folder = Path(os.environ.get("TLB_BUILD", ROOT / "_build")) / "kernels"
-    folder.mkdir(parents=True, exist_ok=True)
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
@@ -101,21 +105,34 @@ def _digest(*files: Path, words: list[str]) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
+# What a compiler says in the C locale when it cannot write, here or in its own temporary folder.
+_DISK_WORDS = {os.strerror(number): number
+               for number in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EROFS)}
+
+
 def _compile(cc: Compiler, source: Path, binary: Path) -> None:
     """Into a temporary name first: a compile that is killed leaves no half binary, two at once do no harm."""
-    fd, temporary = tempfile.mkstemp(dir=binary.parent, prefix=binary.name)
-    os.close(fd)
-    try:
-        done = subprocess.run([*cc.command, *FLAGS, "-o", temporary, str(source)],
-                              capture_output=True, text=True, timeout=120, errors="replace",
-                              env=os.environ | {"LC_ALL": "C"})
-        if done.returncode:
-            said = done.stderr.splitlines() or ["no message"]
-            first = next((line for line in said if "error: " in line), said[0])
-            raise Unavailable("compile-failed", f"{cc.command[0]}: {first.strip()}")
-        os.chmod(temporary, 0o755)
-        os.replace(temporary, binary)
-    except subprocess.TimeoutExpired:
-        raise Unavailable("compile-failed", f"{cc.command[0]} did not finish in 120 s") from None
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+    with disk_errors(binary.parent):
+        fd, temporary = tempfile.mkstemp(dir=binary.parent, prefix=binary.name)
+        os.close(fd)
+        try:
+            done = subprocess.run([*cc.command, *FLAGS, "-o", temporary, str(source)],
+                                  capture_output=True, text=True, timeout=120, errors="replace", stdin=subprocess.DEVNULL,
+                                  env=os.environ | {"LC_ALL": "C"})
+            if done.returncode:
+                raise _compile_error(cc, done.stderr)
+            os.chmod(temporary, 0o755)
+            os.replace(temporary, binary)
+        except subprocess.TimeoutExpired:
+            raise Unavailable("compile-failed", f"{cc.command[0]} did not finish in 120 s") from None
+        finally:
+            Path(temporary).unlink(missing_ok=True)
+
+
+def _compile_error(cc: Compiler, stderr: str) -> Exception:
+    for words, number in _DISK_WORDS.items():
+        if words in stderr:
+            return OSError(number, f"{cc.command[0]}: {words}")
+    said = stderr.splitlines() or ["no message"]
+    first = next((line for line in said if "error: " in line), said[0])
+    return Unavailable("compile-failed", f"{cc.command[0]}: {first.strip()}")

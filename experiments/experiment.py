@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -15,7 +16,7 @@ from tqdm import tqdm
 
 from experiments import build, measure, perf
 from experiments.reasons import Unavailable
-from experiments.record import Point
+from experiments.record import Point, Record
 from experiments.store import Store, measuring_lock, record_key
 from experiments.units import parse_size
 
@@ -28,6 +29,10 @@ RANDOM_UP_TO_LINES = (256 << 20) // BASE_PAGE  # 1 - C/M is within 5 % of 1 long
 # What an experiment may use of the memory that is free for us (design: half at most).
 MEMORY_SHARE = 0.5
 MOST_REPEATS = 100  # fresh processes a point; a dozen give an interval, a hundred are a day
+RETRIES = 3  # of a noisy process: a burst of noise passes, a computer that is noisy four times over stays so
+# Of an experiment's time, what second tries may add. Where everything is noisy, four tries each would take four times as
+# long and give nothing but marks.
+RETRY_SHARE = 0.25
 
 
 class Profile(BaseModel):
@@ -106,17 +111,49 @@ class Outcome:
     timed_s: float = 0.0
     elapsed_s: float = 0.0
     lacking: dict[Point, Unavailable] = field(default_factory=dict)
+    retries: int = 0  # processes thrown back because they were noisy
+    noisy: int = 0  # records stored with a mark, because their last try was noisy too
 
     def __str__(self) -> str:
         share = f", {self.timed_s / self.elapsed_s:.0%} of {self.elapsed_s:.0f} s inside timed regions" if self.measured else ""
         lacking = f", {len(self.lacking)} points could not be measured" if self.lacking else ""
-        return f"{self.measured} measured, {self.cached} already there{lacking}{share}"
+        noisy = f", {self.noisy} marked as noisy ({self.retries} tried again)" if self.noisy else ""
+        return f"{self.measured} measured, {self.cached} already there{noisy}{lacking}{share}"
 
 
 def expected_s(point: Point) -> float:
     """A guess at one process's seconds, for the progress bar alone: start, region, and the faulting in twice."""
     start = 1.2 if point.engine == "numba" else 0.04
     return start + 1.2 * point.region_ms / 1e3 + 1.4 * measure.arena_bytes(point) / 2**30
+
+
+@dataclass
+class _Spare:
+    """Time for second tries. It grows with the run, so that no part of it uses up what belongs to the rest."""
+
+    seconds: float
+
+    def covers(self, cost_s: float) -> bool:
+        self.seconds -= cost_s if (enough := self.seconds >= cost_s) else 0
+        return enough
+
+
+def _first_quiet(point: Point, repeat: int, spare: _Spare, *, cpu: int | None, **how: Any) -> Record:
+    """The first record without a mark, or the last. To choose by the time measured would be to pick cherries."""
+    record = None
+    for tries in range(1, RETRIES + 2):
+        try:
+            record = measure.measure(point, repeat, cpu=cpu, **how)
+        except Unavailable as why:
+            if record is not None:  # a noisy number is better than none
+                return record
+            if why.code != "cpu-gone" or cpu is not None or tries > RETRIES:  # unless one was named, the kernel takes another
+                raise
+            continue
+        record = record.model_copy(update={"tries": tries})
+        if not record.noisy or not spare.covers(expected_s(point)):
+            break
+    return record
 
 
 def run(name: str, points: Sequence[Point], repeats: int | Callable[[Point], int], *, machine: str, store: Store,
@@ -126,7 +163,8 @@ def run(name: str, points: Sequence[Point], repeats: int | Callable[[Point], int
 
     repeats: how many processes a point, or a function of the point.
 
-    A point that the machine cannot do is in `lacking` with its reason and is not tried again; the others go on.
+    A point that the machine cannot do is in `lacking` with its reason and is not tried again; the others go on. A noisy
+    process is thrown back at most RETRIES times and then kept with its mark.
     Ctrl-C loses the process in flight and nothing else. Raises Unavailable("measuring-already") and what the store raises.
     """
     outcome = Outcome()
@@ -144,19 +182,23 @@ def run(name: str, points: Sequence[Point], repeats: int | Callable[[Point], int
         todo += [(p, repeat) for p in fresh]
     if not todo:
         return outcome
+    spare = _Spare(RETRIES * max(expected_s(p) for p, _ in todo))
     total_s = sum(expected_s(p) for p, _ in todo) + 1e-3  # tqdm warns of a bar that a rounding error takes past its end
     with measuring_lock(), tqdm(total=total_s, desc=name, unit="s", file=sys.stderr,
                                 disable=quiet, mininterval=1, bar_format="{desc} {percentage:3.0f}% |{bar}| "
                                 "{elapsed} gone, {remaining} left{postfix}") as bar:
         for point, repeat in todo:
             if point not in outcome.lacking:
+                spare.seconds += RETRY_SHARE * expected_s(point)
                 try:
-                    record = measure.measure(point, repeat, state=state, usable_bytes=usable_bytes, plan=plan, cpu=cpu)
+                    record = _first_quiet(point, repeat, spare, state=state, usable_bytes=usable_bytes, plan=plan, cpu=cpu)
                 except Unavailable as why:
                     outcome.lacking[point] = why
                 else:
                     store.append(machine, name, record, digests[point.kernel, point.engine])
                     outcome.measured += 1
+                    outcome.retries += record.tries - 1
+                    outcome.noisy += bool(record.noisy)
                     outcome.timed_s += record.elapsed_ns / 1e9
             bar.update(expected_s(point))
             bar.set_postfix_str(f"{outcome.measured} of {len(todo)} points")

@@ -30,6 +30,10 @@ class Rlimits(NamedTuple):
         return cls(*(None if limit == resource.RLIM_INFINITY else limit for limit in soft))
 
 
+# Every kernel sets aside that much address space beside its arena, to align it (kernels/harness.h, reserve()).
+_ALIGNMENT_BYTES = 1 << 30
+
+
 class Memory(BaseModel):
     """What memory there is. A measurement takes half of `usable_bytes` at most, so nothing swaps or dies.
 
@@ -55,8 +59,10 @@ def usable_memory(root: Path = Path("/"), rlimits: Rlimits | None = None) -> Mem
         available, source = procfs.kib(meminfo.get("MemFree", "")), "MemFree"
     known = [(available, source)] if available is not None else []
     known += _cgroup_rooms(root)
-    limits = ((rlimits.address_space_bytes, "RLIMIT_AS"), (rlimits.data_bytes, "RLIMIT_DATA"))
-    known += [(limit, name) for limit, name in limits if limit is not None]
+    if rlimits.address_space_bytes is not None:
+        known.append((max(rlimits.address_space_bytes - _ALIGNMENT_BYTES, 0), "RLIMIT_AS"))
+    if rlimits.data_bytes is not None:
+        known.append((rlimits.data_bytes, "RLIMIT_DATA"))
     usable, limit_source = min(known, default=(0, "unknown"))
     return Memory(
         total_bytes=procfs.kib(meminfo.get("MemTotal", "")) or 0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import signal
 import subprocess
 import time
@@ -11,7 +12,7 @@ from datetime import UTC, datetime
 
 from pydantic import ValidationError
 
-from experiments import build, perf
+from experiments import build, noise, perf
 from experiments.reasons import REASONS, Unavailable
 from experiments.record import KernelReport, Point, Record
 
@@ -23,11 +24,25 @@ SIDE_BYTES_PER_LINE = 16
 # again; ten times more than expected is a hang.
 HANG_S, HANG_S_PER_GIB = 120.0, 100.0
 
+# Below this many core cycles an access, accesses were left out: a load that waits for another takes three at the least on
+# any core, and four that wait for nothing are the most that one core starts in a cycle.
+LEAST_CYCLES = {"page_chase": 1.0, "page_gather": 0.1}
+MOST_GHZ = 10.0  # for an engine that does not know its clock: no core comes near it
+
+# To tell a CPU that went away from one that never was ours.
+CPUS_AT_START = frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else frozenset()
+
 
 def arena_bytes(point: Point, base_page: int = 4096) -> int:
     """What a point's process maps at most, in bytes: arena rounded up to its page size, and the side arrays."""
-    working_set = point.lines * (64 if point.layout == "packed" else base_page)
     page = {"64k": 1 << 16, "thp": 1 << 21, "2m": 1 << 21, "1g": 1 << 30}.get(point.pages, base_page)
+    stride = base_page * point.stride_pages
+    if point.layout == "alias":  # eight pages or what makes 8192 mappings of them, the page table, 8 bytes a page, the visits
+        span = point.lines * stride
+        return 8 * page + 2 * span // 8192 + 8 * span // page + point.lines * SIDE_BYTES_PER_LINE
+    if point.layout == "spread" and stride > page:
+        return point.lines * (page + SIDE_BYTES_PER_LINE)
+    working_set = point.lines * (64 if point.layout == "packed" else stride)
     return -(-working_set // page) * page + point.lines * SIDE_BYTES_PER_LINE
 
 
@@ -43,6 +58,7 @@ def measure(point: Point, repeat: int = 0, *, state: str, usable_bytes: int, pla
 
     Raises Unavailable with the reason wherever there is no trustworthy number: no compiler, no memory (`usable_bytes`
     is all that may be used), another page size than asked for, a kernel that crashed, hung or printed garbage.
+    What disturbed a process that did give a number is in `noisy`.
     """
     kernel = build.kernel(point.kernel, point.engine)
     needed = arena_bytes(point)
@@ -51,19 +67,24 @@ def measure(point: Point, repeat: int = 0, *, state: str, usable_bytes: int, pla
     command = [*kernel.command, "--pages", point.pages, "--layout", point.layout, "--order", point.order,
                "--lines", str(point.lines), "--seed", str(seed_of(point, repeat)),
                "--region-ms", str(point.region_ms)]
+    if point.layout == "alias" or point.stride_pages > 1:
+        if point.engine == "numba":
+            raise Unavailable("engine-lacks", f"layout {point.layout}, stride_pages {point.stride_pages}")
+        command += ["--stride-pages", str(point.stride_pages)]
     if cpu is not None:
         command += ["--cpu", str(cpu)]
     timeout_s = HANG_S + HANG_S_PER_GIB * needed / 2**30
     started_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    begin = time.monotonic_ns()
+    stolen, begin = noise.stolen_ms(), time.monotonic_ns()
     try:
-        run = perf.run(command, plan, timeout_s, cwd=build.ROOT)
+        run = perf.run(command, plan, timeout_s, cwd=build.ROOT, repeat=repeat)
     except subprocess.TimeoutExpired:
         raise Unavailable("kernel-hung", f"{point.kernel} gave no answer in {timeout_s:.0f} s") from None
     wall_ns = float(time.monotonic_ns() - begin)
-    report = _report(run, point)
-    return Record(**report.model_dump(), repeat=repeat, region_ms=point.region_ms, counters=run.counters,
-                  wall_ns=wall_ns, started_at=started_at, state=state)
+    report = _report(run, point, cpu)
+    record = Record(**report.model_dump(), repeat=repeat, region_ms=point.region_ms, counters=run.counters, wall_ns=wall_ns,
+                    started_at=started_at, state=state, steal_ms=noise.between(stolen, noise.stolen_ms(), report.cpu))
+    return record.model_copy(update={"noisy": noise.disturbance(record)})
 
 
 def _signal_of(run: perf.Run, last: str) -> int:
@@ -74,18 +95,19 @@ def _signal_of(run: perf.Run, last: str) -> int:
     return named.get(last.rpartition(": ")[2].removesuffix(" (core dumped)"), 0) if not run.stdout.strip() else 0
 
 
-def _report(run: perf.Run, point: Point) -> KernelReport:
+def _report(run: perf.Run, point: Point, cpu: int | None) -> KernelReport:
     """The kernel's report, or the reason there is none. Under perf a killed kernel shows as empty output and status 0."""
     last = run.stderr.strip().splitlines()[-1] if run.stderr.strip() else ""
     if run.status == 3 or (not run.stdout.strip() and last.startswith("{")):
         try:
             said = json.loads(last)
             reason, detail = str(said["reason"]), str(said.get("detail", ""))
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             reason, detail = "kernel-garbage", last[:200]
         raise Unavailable(reason if reason in REASONS else "kernel-garbage", detail)
     if run.status == 2:
-        raise Unavailable("bad-parameter", last[:300])
+        gone = "not one this process may use" in last and (cpu is None or cpu in CPUS_AT_START)
+        raise Unavailable("cpu-gone" if gone else "bad-parameter", last[:300])
     killed = _signal_of(run, last)
     if killed == signal.SIGKILL:
         raise Unavailable("oom-killed", f"{point.kernel} with {arena_bytes(point) >> 20} MiB")
@@ -99,8 +121,11 @@ def _report(run: perf.Run, point: Point) -> KernelReport:
     except ValidationError as error:
         first = error.errors()[0]
         raise Unavailable("kernel-garbage", f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    asked = {name: getattr(point, name) for name in ("kernel", "engine", "pages", "layout", "order", "lines")}
+    asked = {name: getattr(point, name) for name in ("kernel", "engine", "pages", "layout", "order", "lines", "stride_pages")}
     got = {name: getattr(report, name) for name in asked}
     if got != asked:
         raise Unavailable("kernel-garbage", f"asked for {asked}, measured {got}")
+    cycles = report.ns_per_access * (report.core_ghz or MOST_GHZ)
+    if cycles < LEAST_CYCLES.get(report.kernel, 0.0):
+        raise Unavailable("kernel-garbage", f"{cycles:.2g} core cycles an access: the compiler left the accesses out")
     return report

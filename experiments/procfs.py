@@ -10,7 +10,8 @@ from pathlib import Path
 
 # /proc/cpuinfo, the longest file read here, has about 3 KiB a CPU, and its first block is what counts.
 _LIMIT_BYTES = 2**20
-_NUMBER = re.compile(r"\s*(-?[0-9]{1,19})\b")  # ASCII digits; 19 of them hold every 64-bit number
+_NUMBER = re.compile(r"\s*([0-9]{1,19})\b")  # ASCII digits; 19 of them hold every 64-bit number
+_SIGNED = re.compile(r"\s*(-?[0-9]{1,19})\b")
 _CHOSEN = re.compile(r"\[([a-z+_]{1,32})\]")
 _KIB = re.compile(r"\s*([0-9]{1,15})\s*(?:K|kB)\b")
 _LABEL_CHARS = 120
@@ -25,9 +26,10 @@ def text(path: Path) -> str:
         return ""
 
 
-def number(path: Path) -> int | None:
-    """The whole number that a file begins with, or None."""
-    return leading_number(text(path))
+def number(path: Path, signed: bool = False) -> int | None:
+    """The whole number that a file begins with, or None. Below zero only where the kernel has such settings: `signed`."""
+    match = (_SIGNED if signed else _NUMBER).match(text(path))
+    return int(match[1]) if match else None
 
 
 def leading_number(value: str) -> int | None:

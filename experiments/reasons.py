@@ -64,6 +64,26 @@ REASONS: dict[str, ReasonText] = {
         "This CPU has no event that counts the cycles of a page walk.",
         "Take the time of a walk from the price of translation, where it is labelled as inferred.",
     ),
+    "no-nested-walk-event": ReasonText(
+        "This CPU has no event that counts the second dimension of a guest's page walk.",
+        "Compare a guest with bare metal of the same CPU; Intel counted it from Haswell to Cooper Lake.",
+    ),
+    "no-clock": ReasonText(
+        "No core clock was measured here, so times cannot be told in cycles.",
+        "Measure with --engine c, which times a chain of additions beside each point.",
+    ),
+    "other-repeat": ReasonText(
+        "This quantity is counted in another repeat, because a CPU counts few events at once.",
+        "Measure two or more repeats: each counts the next group of events.",
+    ),
+    "counts-disagree": ReasonText(
+        "Two counts contradict each other: a part is larger than its whole.",
+        "Measure again with nothing else counting; where it stays so, an erratum of this CPU is likely.",
+    ),
+    "no-topdown": ReasonText(
+        "This CPU or this version of perf has no top-down metric for misses of the data TLB.",
+        "Use an Intel core from Haswell on and a perf that lists tma_dtlb_load; elsewhere compare walk cycles with cycles.",
+    ),
     "not-supported": ReasonText(
         "perf reports the event as not supported here.",
         "Use bare metal, or a machine type whose hypervisor passes this event on.",
@@ -125,6 +145,11 @@ REASONS: dict[str, ReasonText] = {
         "This computer has one memory node, so there is no remote memory to measure.",
         "Measure on a computer with two or more NUMA nodes.",
     ),
+    "cpu-gone": ReasonText(
+        "The CPU that was to measure is no longer there for this process.",
+        "Bring it back (`echo 1 | sudo tee /sys/devices/system/cpu/cpuN/online`, or a wider mask with taskset), "
+        "or name another with --cpu; then run the same command again.",
+    ),
     # --- the measuring process ----------------------------------------------------------------------------
     "kernel-crashed": ReasonText(
         "The measuring process crashed.",
@@ -137,6 +162,10 @@ REASONS: dict[str, ReasonText] = {
     "kernel-garbage": ReasonText(
         "The measuring process printed something that is not a record.",
         "Run the same point by hand with `tlb measure` and report what it prints.",
+    ),
+    "engine-lacks": ReasonText(
+        "The numba engine has neither the alias layout nor strides.",
+        "Install a C compiler (Debian, Ubuntu: apt install gcc libc6-dev) and measure with --engine c.",
     ),
     "interrupted": ReasonText(
         "The measurement was interrupted.",
@@ -159,6 +188,10 @@ REASONS: dict[str, ReasonText] = {
         "The data show no step where this statement looks for one.",
         "Compare with `tlb inspect`: this TLB may be larger than CPUID states, or the sweep may end before it.",
     ),
+    "out-of-reach": ReasonText(
+        "The chase would span more address space than its visits can name.",
+        "Measure it with smaller pages (--pages 4k): a page table is left by as many of them.",
+    ),
     "unstable": ReasonText(
         "The repeats differ by more than 5 percent.",
         "Let `tlb doctor` look for noise, quiet the computer, and measure again.",
@@ -168,12 +201,12 @@ REASONS: dict[str, ReasonText] = {
         "Correct it; `papermill --help-notebook` and `tlb --help` list what each one takes.",
     ),
     "disk-full": ReasonText(
-        "There is no room on the disk for the results.",
+        "There is no room on the disk for what is to be written.",
         "Free some space or raise the quota, then run the same command again: nothing measured is lost.",
     ),
     "disk-read-only": ReasonText(
-        "The folder for the results cannot be written.",
-        "Name a writable folder in TLB_DATA, then run the same command again.",
+        "The folder for what is to be written is read-only.",
+        "Name a writable folder in TLB_DATA (results) or TLB_BUILD (binaries), then run the same command again.",
     ),
 }
 

@@ -14,8 +14,10 @@ SCHEMA = 1
 
 Engine = Literal["c", "numba"]
 Pages = Literal["4k", "64k", "thp", "2m", "1g"]
-Layout = Literal["spread", "packed"]
+Layout = Literal["spread", "packed", "alias"]
 Order = Literal["cycle", "random", "sequential"]
+# What disturbed a process while it measured (experiments/noise.py); "" for nothing.
+Disturbance = Literal["", "migrated", "faulted", "stolen", "switched", "uneven"]
 
 # A machine id, a kernel's name: what may become part of a path under data/.
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,64}$")]
@@ -37,6 +39,7 @@ class Point(_Strict):
     layout: Layout = "spread"
     order: Order = "cycle"
     lines: Annotated[int, Field(ge=1, le=2**40)]
+    stride_pages: Annotated[int, Field(ge=1, le=2**20)] = 1  # spread and alias: from one line's page to the next line's
     # The least time inside timed regions. A kernel extends it to what its own preparation cost, so that most of an
     # experiment's time is measurement.
     region_ms: Annotated[int, Field(ge=1, le=60_000)] = 60
@@ -52,8 +55,9 @@ class KernelReport(_Strict):
     layout: Layout
     order: Order
     lines: Positive
-    stride_bytes: Positive  # distance between pages touched: 4096 on x86-64
-    working_set_bytes: Positive  # lines x stride for spread, lines x 64 for packed
+    stride_pages: Positive = 1
+    stride_bytes: Positive  # distance between pages touched: 4096 on x86-64, times stride_pages
+    working_set_bytes: Positive  # lines x stride for spread and alias, lines x 64 for packed
     arena_bytes: Positive  # what was mapped and faulted in
     seed: Count
     cpu: Count
@@ -103,6 +107,10 @@ class Record(KernelReport):
     wall_ns: PositiveNs  # the whole process, perf included
     started_at: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]  # UTC
     state: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]  # kernel release, microcode, THP: host.state()
+    # Rows from before there were these three have the defaults: one try, and nobody asked what disturbed it.
+    steal_ms: Annotated[FiniteFloat, Field(ge=0)] | None = None  # taken from `cpu` while the process lived; None: not stated
+    tries: Annotated[int, Field(ge=1, le=100)] = 1  # this is the first quiet one, or the last
+    noisy: Disturbance = ""
 
     @property
     def point(self) -> Point:

@@ -41,13 +41,14 @@
 
 struct config {
     const char *kernel, *pages, *layout, *order;
-    uint64_t lines, seed, region_ns, started_ns;
+    uint64_t lines, stride_pages, seed, region_ns, started_ns;
     int cpu, control_fd, ack_fd;   /* perf's gate; -1 when nothing counts */
 };
 
 struct arena {
     char *base;
-    uint64_t bytes, stride, working_set; /* stride: one base page of the machine, for every page size */
+    uint64_t bytes, resident, physical;  /* of address space; that smaps must show as resident in it; of memory */
+    uint64_t stride, working_set;        /* stride: stride_pages base pages of the machine, for every page size */
     uint64_t mthp_alloc, mthp_fallback;  /* the kernel's 64 kB fault counters before the first touch */
 };
 
@@ -99,14 +100,13 @@ static const char *one_of(const char *name, const char *text, const char *const 
     bad_argument("; not '%s'.", text);
 }
 
-static struct config parse_arguments(int argc, char **argv, const char *kernel, const char *const *orders)
+static struct config parse_arguments(int argc, char **argv, const char *kernel, const char *const *orders, const char *const *layouts)
 {
     static const char *const pages[] = {"4k", "64k", "thp", "2m", "1g", NULL};
-    static const char *const layouts[] = {"spread", "packed", NULL};
     static const struct option options[] = {
         {"pages", 1, 0, 'p'}, {"layout", 1, 0, 'l'}, {"order", 1, 0, 'o'},     {"lines", 1, 0, 'n'}, {"seed", 1, 0, 's'},
-        {"cpu", 1, 0, 'c'},   {"region-ms", 1, 0, 'r'}, {"perf-fds", 1, 0, 'f'}, {0, 0, 0, 0}};
-    struct config c = {kernel, "4k", "spread", orders[0], 4096, 1, 60000000ull, now_ns(), -1, -1, -1};
+        {"cpu", 1, 0, 'c'},   {"region-ms", 1, 0, 'r'}, {"perf-fds", 1, 0, 'f'}, {"stride-pages", 1, 0, 'd'}, {0, 0, 0, 0}};
+    struct config c = {kernel, "4k", "spread", orders[0], 4096, 1, 1, 60000000ull, now_ns(), -1, -1, -1};
     int option, end;
     opterr = 0; /* one sentence, ours */
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1)
@@ -115,6 +115,7 @@ static struct config parse_arguments(int argc, char **argv, const char *kernel, 
         case 'l': c.layout = one_of("layout", optarg, layouts); break;
         case 'o': c.order = one_of("order", optarg, orders); break;
         case 'n': c.lines = natural("lines", optarg, 1, 1ull << 32); break; /* next_random() draws 32 bits */
+        case 'd': c.stride_pages = natural("stride-pages", optarg, 1, 1 << 20); break;
         case 's': c.seed = natural("seed", optarg, 0, INT64_MAX); break;
         case 'c': c.cpu = (int)natural("cpu", optarg, 0, CPU_SETSIZE - 1); break;
         case 'r': c.region_ns = natural("region-ms", optarg, 1, 60000) * 1000000ull; break;
@@ -122,10 +123,12 @@ static struct config parse_arguments(int argc, char **argv, const char *kernel, 
             if (sscanf(optarg, "%d,%d%n", &c.control_fd, &c.ack_fd, &end) != 2 || optarg[end])
                 bad_argument("--perf-fds takes two file descriptors, CONTROL,ACK, not '%s'.", optarg);
             break;
-        default: bad_argument("Usage: %s --pages P --layout L --order O --lines N [--seed S] [--cpu C] [--region-ms R]", kernel);
+        default: bad_argument("Usage: %s --pages P --layout L --order O --lines N [--stride-pages D] [--seed S] [--cpu C] [--region-ms R]", kernel);
         }
     if (optind < argc)
         bad_argument("'%s' is not an option of %s.", argv[optind], kernel);
+    if (c.stride_pages > 1 && (c.layout[0] == 'p' || c.pages[0] == '6' || c.pages[0] == 't'))
+        bad_argument("--stride-pages above 1 takes --layout spread or alias and --pages 4k, 2m or 1g.");
     return c;
 }
 
@@ -134,6 +137,9 @@ static struct config parse_arguments(int argc, char **argv, const char *kernel, 
 static int pin(int cpu)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    struct pollfd reader = {.fd = STDOUT_FILENO};
+    if (poll(&reader, 1, 0) == 1 && reader.revents & POLLERR)
+        exit(1); /* the parent died before it could be asked for: nobody is left to read the record */
     cpu_set_t allowed, one;
     if (sched_getaffinity(0, sizeof allowed, &allowed))
         unavailable("kernel-crashed", "sched_getaffinity: %s", strerror(errno));
@@ -201,20 +207,25 @@ static void on_sigbus(int signal)
 
 #define MTHP_STATS THP "hugepages-64kB/stats/"
 
+static int mthp_on(int kb) /* "inherit" means what the setting for all sizes says */
+{
+    char path[128];
+    snprintf(path, sizeof path, THP "hugepages-%dkB/enabled", kb);
+    const char *decides = sysfs_selects(path, "inherit") ? THP "enabled" : path;
+    return sysfs_selects(decides, "always") || sysfs_selects(decides, "madvise");
+}
+
 /* A 64 kB page forms only where no larger size fits, so cut the range into mappings of 1 MiB: neighbours whose flags
  * differ (here: left out of core dumps, or not) are never merged. Sizes between 64 kB and 1 MiB must be off. */
 static void ask_for_64k(struct arena *a)
 {
     static const int between[] = {128, 256, 512, 1024};
-    char path[128];
     if (access(THP "hugepages-64kB/enabled", F_OK))
         unavailable("page-size-unsupported", "this kernel has no transparent pages of 64 kB");
-    for (unsigned i = 0; i < sizeof between / sizeof *between; i++) {
-        snprintf(path, sizeof path, THP "hugepages-%dkB/enabled", between[i]);
-        if (sysfs_selects(path, "always") || sysfs_selects(path, "madvise"))
+    for (unsigned i = 0; i < sizeof between / sizeof *between; i++)
+        if (mthp_on(between[i]))
             unavailable("mthp-off", "hugepages-%dkB is enabled too and would be taken first", between[i]);
-    }
-    if (!sysfs_selects(THP "hugepages-64kB/enabled", "always") && !sysfs_selects(THP "hugepages-64kB/enabled", "madvise"))
+    if (!mthp_on(64))
         unavailable("mthp-off", "hugepages-64kB/enabled selects neither always nor madvise");
     if (madvise(a->base, a->bytes, MADV_HUGEPAGE))
         unavailable("mthp-off", "madvise: %s", strerror(errno));
@@ -225,44 +236,67 @@ static void ask_for_64k(struct arena *a)
     a->mthp_fallback = sysfs_number(MTHP_STATS "anon_fault_fallback", 0);
 }
 
-/* Map room for `working_set` bytes, on the page size asked for, faulted in. The virtual base is aligned to 1 GiB whatever
- * the page size, so that no two runs differ in how they fall on the page table's levels or on a TLB's sets. */
-static struct arena map_arena(const struct config *c, uint64_t working_set)
+/* Address space for the arena, not yet memory. Its base is aligned to 1 GiB whatever the page size, so that no two runs
+ * differ in how they fall on the page table's levels or on a TLB's sets. */
+static struct arena reserve(const struct config *c, uint64_t page)
 {
-    struct arena a = {.stride = (uint64_t)sysconf(_SC_PAGESIZE), .working_set = working_set};
-    uint64_t page = page_bytes(c->pages, a.stride);
-    if (c->pages[0] == '4' && a.stride != 4096)
-        unavailable("page-size-unsupported", "the base page here is %" PRIu64 " bytes", a.stride);
-    a.bytes = round_up(working_set, page);
+    uint64_t base_page = (uint64_t)sysconf(_SC_PAGESIZE);
+    struct arena a = {.stride = base_page * c->stride_pages};
+    if (c->pages[0] == '4' && base_page != 4096)
+        unavailable("page-size-unsupported", "the base page here is %" PRIu64 " bytes", base_page);
+    a.working_set = c->lines * (c->layout[0] == 'p' ? LINE : a.stride);
+    a.bytes = round_up(a.working_set, page);
     char *room = mmap(NULL, a.bytes + GIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (room == MAP_FAILED)
         unavailable("memory-short", "no address space for %" PRIu64 " bytes: %s", a.bytes, strerror(errno));
     a.base = (char *)round_up((uint64_t)room, GIB);
-    int huge = c->pages[0] == '2' ? MAP_HUGETLB | 21 << MAP_HUGE_SHIFT : c->pages[0] == '1' ? MAP_HUGETLB | 30 << MAP_HUGE_SHIFT : 0;
     signal(SIGBUS, on_sigbus);
+    return a;
+}
+
+/* Pages that stand further apart than one page are faulted in one by one: the room between them stays empty. */
+static int fault_in(const struct config *c, const struct arena *a, uint64_t page)
+{
+    if (a->resident == a->bytes)
+        return madvise(a->base, a->bytes, MADV_POPULATE_WRITE);
+    for (uint64_t i = 0; i < c->lines; i++)
+        if (madvise(a->base + i * a->stride, page, MADV_POPULATE_WRITE))
+            return -1;
+    return 0;
+}
+
+/* Map room for all lines, on the page size asked for, faulted in. */
+static struct arena map_arena(const struct config *c)
+{
+    uint64_t base_page = (uint64_t)sysconf(_SC_PAGESIZE), page = page_bytes(c->pages, base_page);
+    struct arena a = reserve(c, page);
+    a.resident = a.physical = c->layout[0] == 's' && a.stride > page ? c->lines * page : a.bytes;
+    int huge = c->pages[0] == '2' ? MAP_HUGETLB | 21 << MAP_HUGE_SHIFT : c->pages[0] == '1' ? MAP_HUGETLB | 30 << MAP_HUGE_SHIFT : 0;
     if (huge) {
         pool_page = page;
         char path[128];
         uint64_t free_pages = sysfs_number(pool_path(page, "free_hugepages", path, sizeof path), UINT64_MAX);
         if (free_pages == UINT64_MAX)
             unavailable("page-size-unsupported", "the kernel has no pool of %s pages", c->pages);
+        if (a.resident < a.bytes)
+            huge |= MAP_NORESERVE; /* the pages between are never touched, so the pool need not hold them */
         if (mmap(a.base, a.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | huge, -1, 0) == MAP_FAILED)
-            unavailable("pool-empty", "%" PRIu64 " pages of %s needed, %" PRIu64 " free: %s", a.bytes / page, c->pages,
+            unavailable("pool-empty", "%" PRIu64 " pages of %s needed, %" PRIu64 " free: %s", a.resident / page, c->pages,
                         free_pages, strerror(errno));
     } else {
         if (mmap(a.base, a.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
             unavailable("memory-short", "%" PRIu64 " bytes could not be mapped: %s", a.bytes, strerror(errno));
         if (c->pages[0] == '6')
             ask_for_64k(&a);
-        else if (c->pages[0] == 't' && (sysfs_selects(THP "enabled", "never") || madvise(a.base, a.bytes, MADV_HUGEPAGE)))
+        else if (c->pages[0] == 't' && (prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1 || sysfs_selects(THP "enabled", "never") || madvise(a.base, a.bytes, MADV_HUGEPAGE)))
             unavailable("thp-never", "the kernel refuses MADV_HUGEPAGE");
         else if (c->pages[0] == '4')
             madvise(a.base, a.bytes, MADV_NOHUGEPAGE); /* fails only where no THP exists; verify_backing() has the last word */
     }
-    if (madvise(a.base, a.bytes, MADV_POPULATE_WRITE)) { /* older kernel: one write a page, never zero (KSM merges zeros) */
+    if (fault_in(c, &a, page)) { /* older kernel: one write a page, never zero (KSM merges zeros) */
         if (errno != EINVAL)
-            unavailable(huge ? "pool-empty" : "memory-short", "%" PRIu64 " bytes could not be faulted in: %s", a.bytes, strerror(errno));
-        for (uint64_t at = 0; at < a.bytes; at += a.stride)
+            unavailable(huge ? "pool-empty" : "memory-short", "%" PRIu64 " bytes could not be faulted in: %s", a.resident, strerror(errno));
+        for (uint64_t at = 0; at < a.bytes; at += a.resident < a.bytes ? a.stride : base_page)
             *(volatile char *)(a.base + at) = 1;
     }
     return a;
@@ -273,30 +307,42 @@ static struct arena map_arena(const struct config *c, uint64_t working_set)
  * kernel's allocation counter and none, of any process, in its fallback counter. */
 static void verify_backing(const struct config *c, const struct arena *a)
 {
-    char line[512];
-    unsigned long long from = 0, to = 0, kb, mapped = 0, thp = 0, odd = 0, expected = page_bytes(c->pages, a->stride) >> 10;
-    int inside = 0;
+    char line[512], field[32], digits[16];
+    uint64_t base_page = (uint64_t)sysconf(_SC_PAGESIZE);
+    unsigned long long from = 0, to = 0, kb, mapped = 0, thp = 0, odd = 0, expected = page_bytes(c->pages, base_page) >> 10;
+    enum { SIZE = 1, ON_THP = 2, ALL = 3 };
+    int inside = 0, end, stated = ALL; /* a mapping that does not state both proves nothing */
     FILE *f = fopen("/proc/self/smaps", "r");
     if (!f)
         unavailable("backing-partial", "/proc/self/smaps cannot be read: %s", strerror(errno));
     if (c->pages[0] == 't' || c->pages[0] == '6')
-        expected = a->stride >> 10;
+        expected = base_page >> 10;
     while (fgets(line, sizeof line, f)) {
-        if (sscanf(line, "%llx-%llx ", &from, &to) == 2 && !strstr(line, " kB"))
+        if (sscanf(line, "%llx-%llx ", &from, &to) == 2 && !strstr(line, " kB")) {
+            odd += stated != ALL;
             inside = from < (uint64_t)a->base + a->bytes && to > (uint64_t)a->base;
-        else if (inside && sscanf(line, "Rss: %llu", &kb) == 1)
+            stated = inside ? 0 : ALL;
+            continue;
+        }
+        end = 0; /* digits and not %llu, which takes "-8" for a very large number */
+        if (!inside || sscanf(line, "%31[^:]: %15[0-9] kB%n", field, digits, &end) != 2 || !end)
+            continue;
+        kb = strtoull(digits, NULL, 10);
+        if (!strcmp(field, "Rss") || !strcmp(field, "Private_Hugetlb") || !strcmp(field, "Shared_Hugetlb")) {
             mapped += kb;
-        else if (inside && (sscanf(line, "Private_Hugetlb: %llu", &kb) == 1 || sscanf(line, "Shared_Hugetlb: %llu", &kb) == 1))
-            mapped += kb;
-        else if (inside && sscanf(line, "KernelPageSize: %llu", &kb) == 1)
+        } else if (!strcmp(field, "KernelPageSize")) {
             odd += kb != expected;
-        else if (inside && sscanf(line, "AnonHugePages: %llu", &kb) == 1)
+            stated |= SIZE;
+        } else if (!strcmp(field, "AnonHugePages") || !strcmp(field, "ShmemPmdMapped")) {
             thp += kb;
+            stated |= field[0] == 'A' ? ON_THP : 0;
+        }
     }
+    odd += stated != ALL;
     fclose(f);
-    unsigned long long whole = a->bytes >> 10, want_thp = c->pages[0] == 't' ? whole : 0;
+    unsigned long long whole = a->resident >> 10, want_thp = c->pages[0] == 't' ? whole : 0;
     if (odd || mapped < whole || thp != want_thp)
-        unavailable("backing-partial", "asked for %llu kB on %s; smaps shows %llu kB resident, %llu kB on THP, %llu mappings of another size",
+        unavailable("backing-partial", "asked for %llu kB on %s; smaps shows %llu kB resident, %llu kB on THP, %llu mappings of another size or none",
                     whole, c->pages, mapped, thp, odd);
     if (c->pages[0] == '6') {
         uint64_t got = sysfs_number(MTHP_STATS "anon_fault_alloc", 0) - a->mthp_alloc;
@@ -379,39 +425,49 @@ static void gate(const struct config *c, const char *command)
 /* One whole pass, `rounds` times: `accesses` each. Must return a value that depends on every access. */
 typedef uint64_t (*round_fn)(void *kernel_state, uint64_t rounds);
 
+/* What every call of a round must return: where the chase began, the word that all lines hold. A compiler that left
+ * accesses out cannot know it. */
+static void must_be(uint64_t got, uint64_t expected)
+{
+    if (got != expected)
+        unavailable("kernel-garbage", "the accesses ended in %" PRIx64 " where %" PRIx64 " was due: not all were made", got, expected);
+}
+
 /* Warm up by whole rounds, choose the batches, time them behind the gate, verify again, print the record.
  * The region lasts at least region_ns and at least as long as it took to get here: time spent preparing (faulting
- * 4 GiB in takes seconds) buys measurement, not waiting. */
+ * 4 GiB in takes seconds) buys measurement, not waiting. Not so for alias, which surveys in half a minute. */
 static int measure(const struct config *c, const struct arena *a, round_fn round, void *state, uint64_t accesses_a_round,
-                   uint64_t checksum)
+                   uint64_t expected, uint64_t checksum)
 {
     double batch[MAX_BATCHES], ghz[16];
     struct rusage before, after;
-    uint64_t sink = 0, begin = now_ns(), rounds = 0, took;
+    uint64_t begin = now_ns(), rounds = 0, took;
     do { /* 5 ms: long enough for a core to leave its idle state and for the timing of a round to mean something */
         uint64_t more = rounds ? rounds : 1;
-        sink ^= round(state, more);
+        must_be(round(state, more), expected);
         rounds += more;
     } while ((took = now_ns() - begin) < 5000000);
     double round_ns = (double)took / (double)rounds;
     verify_backing(c, a);
     for (int i = 0; i < 8; i++)
         ghz[i] = core_ghz();
-    uint64_t prepare = now_ns() - c->started_ns, region = prepare > c->region_ns ? prepare : c->region_ns;
+    uint64_t prepare = now_ns() - c->started_ns;
+    uint64_t region = prepare > c->region_ns && c->layout[0] != 'a' ? prepare : c->region_ns;
     int batches = (int)((double)region / round_ns);
     batches = batches < MIN_BATCHES ? MIN_BATCHES : batches > 16 ? 16 : batches;
     uint64_t rounds_a_batch = (uint64_t)((double)region / round_ns / batches + 0.5);
     if (!rounds_a_batch)
         rounds_a_batch = 1;
     int migrations = 0, cpu = sched_getcpu();
-    sink ^= round(state, 1); /* what stood between (smaps, the clock's chain) is out of the caches again */
+    must_be(round(state, 1), expected); /* what stood between (smaps, the clock's chain) is out of the caches again */
     gate(c, "enable\n");
     getrusage(RUSAGE_SELF, &before);
     uint64_t elapsed = 0;
     for (int i = 0; i < batches; i++) {
         uint64_t t0 = now_ns();
-        sink ^= round(state, rounds_a_batch);
+        uint64_t end = round(state, rounds_a_batch);
         uint64_t ns = now_ns() - t0;
+        must_be(end, expected);
         elapsed += ns;
         batch[i] = (double)ns / ((double)rounds_a_batch * (double)accesses_a_round);
         migrations += sched_getcpu() != cpu;
@@ -421,11 +477,10 @@ static int measure(const struct config *c, const struct arena *a, round_fn round
     for (int i = 8; i < 16; i++)
         ghz[i] = core_ghz();
     verify_backing(c, a);
-    __asm__ volatile("" : : "r"(sink) : "memory"); /* the accesses happened, whatever the compiler thinks of their result */
     printf("{\"kernel\": \"%s\", \"engine\": \"c\", \"pages\": \"%s\", \"backing\": \"%s\", \"layout\": \"%s\", \"order\": \"%s\", "
-           "\"lines\": %" PRIu64 ", \"stride_bytes\": %" PRIu64 ", \"working_set_bytes\": %" PRIu64 ", \"arena_bytes\": %" PRIu64
+           "\"lines\": %" PRIu64 ", \"stride_pages\": %" PRIu64 ", \"stride_bytes\": %" PRIu64 ", \"working_set_bytes\": %" PRIu64 ", \"arena_bytes\": %" PRIu64
            ", \"seed\": %" PRIu64 ", \"cpu\": %d, \"accesses\": %" PRIu64 ", \"elapsed_ns\": %" PRIu64 ".0, \"ns_per_access\": %.9g, ",
-           c->kernel, c->pages, c->pages, c->layout, c->order, c->lines, a->stride, a->working_set, a->bytes, c->seed, cpu,
+           c->kernel, c->pages, c->pages, c->layout, c->order, c->lines, c->stride_pages, a->stride, a->working_set, a->physical, c->seed, cpu,
            accesses_a_round * rounds_a_batch * (uint64_t)batches, elapsed, median(batch, batches));
     printf("\"batch_ns_per_access\": [");
     for (int i = 0; i < batches; i++)

@@ -31,6 +31,7 @@ LINE, GIB, MIB = 64, 1 << 30, 1 << 20
 MIN_BATCHES, MAX_BATCHES = 5, 16
 MAP_NORESERVE, MAP_FIXED, MAP_HUGETLB, MAP_HUGE_SHIFT = 0x4000, 0x10, 0x40000, 26
 MADV_HUGEPAGE, MADV_NOHUGEPAGE, MADV_DONTDUMP, MADV_POPULATE_WRITE = 14, 15, 16, 23
+PR_GET_THP_DISABLE = 42
 THP = Path("/sys/kernel/mm/transparent_hugepage")
 
 binding.initialize_native_asmparser()  # numba does not, and sixteen_additions() is assembly
@@ -136,13 +137,19 @@ def _advise(base: int, size: int, advice: int) -> int:
     return ctypes.get_errno() if libc.madvise(base, size, advice) else 0
 
 
+def _mthp_on(kib: int) -> bool:
+    """"inherit" means what the setting for all sizes says."""
+    own = THP / f"hugepages-{kib}kB/enabled"
+    return _selects(THP / "enabled" if _selects(own, "inherit") else own, "always", "madvise")
+
+
 def _ask_for_64k(base: int, size: int) -> None:
     if not (THP / "hugepages-64kB/enabled").exists():
         unavailable("page-size-unsupported", "this kernel has no transparent pages of 64 kB")
     for between in (128, 256, 512, 1024):
-        if _selects(THP / f"hugepages-{between}kB/enabled", "always", "madvise"):
+        if _mthp_on(between):
             unavailable("mthp-off", f"hugepages-{between}kB is enabled too and would be taken first")
-    if not _selects(THP / "hugepages-64kB/enabled", "always", "madvise"):
+    if not _mthp_on(64):
         unavailable("mthp-off", "hugepages-64kB/enabled selects neither always nor madvise")
     if error := _advise(base, size, MADV_HUGEPAGE):
         unavailable("mthp-off", f"madvise: {os.strerror(error)}")
@@ -175,7 +182,8 @@ def map_arena(config: argparse.Namespace) -> Arena:
         unavailable("memory-short", f"{size} bytes could not be mapped")
     if config.pages == "64k":
         _ask_for_64k(base, size)
-    elif config.pages == "thp" and (_selects(THP / "enabled", "never") or _advise(base, size, MADV_HUGEPAGE)):
+    elif config.pages == "thp" and (libc.prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1 or _selects(THP / "enabled", "never")
+                                    or _advise(base, size, MADV_HUGEPAGE)):
         unavailable("thp-never", "the kernel refuses MADV_HUGEPAGE")
     elif config.pages == "4k":
         _advise(base, size, MADV_NOHUGEPAGE)
@@ -191,23 +199,29 @@ def map_arena(config: argparse.Namespace) -> Arena:
 def verify_backing(config: argparse.Namespace, arena: Arena) -> None:
     """Every byte of the arena on the page size asked for, by /proc/self/smaps, or exit 3."""
     thp_kb = mapped_kb = odd = 0
+    lacking: set[str] = set()  # what the mapping has not stated yet; without it, it proves nothing
     inside = False
     expected = arena.stride if config.pages in ("thp", "64k") else _page_bytes(config.pages, arena.stride)
     with open("/proc/self/smaps", errors="replace") as smaps:
         for line in smaps:
-            name, _, rest = line.partition(":")
             if span := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
+                odd += bool(lacking)
                 inside = int(span[1], 16) < arena.base + arena.bytes and int(span[2], 16) > arena.base
-            elif inside and name in ("Rss", "Private_Hugetlb", "Shared_Hugetlb"):
-                mapped_kb += int(rest.split()[0])
-            elif inside and name == "KernelPageSize":
-                odd += int(rest.split()[0]) != expected >> 10
-            elif inside and name == "AnonHugePages":
-                thp_kb += int(rest.split()[0])
+                lacking = {"KernelPageSize", "AnonHugePages"} if inside else set()
+            elif inside and (field := re.match(r"(\w+): *([0-9]{1,15}) kB$", line)):
+                name, kb = field[1], int(field[2])
+                lacking.discard(name)
+                if name in ("Rss", "Private_Hugetlb", "Shared_Hugetlb"):
+                    mapped_kb += kb
+                elif name == "KernelPageSize":
+                    odd += kb != expected >> 10
+                elif name in ("AnonHugePages", "ShmemPmdMapped"):
+                    thp_kb += kb
+    odd += bool(lacking)
     whole = arena.bytes >> 10
     if odd or mapped_kb < whole or thp_kb != (whole if config.pages == "thp" else 0):
         unavailable("backing-partial", f"asked for {whole} kB on {config.pages}; smaps shows {mapped_kb} kB resident, "
-                    f"{thp_kb} kB on THP, {odd} mappings of another size")
+                    f"{thp_kb} kB on THP, {odd} mappings of another size or none")
     if config.pages == "64k":
         got, fell_back = (after - before for after, before in zip(_mthp_faults(), arena.mthp_before, strict=True))
         if got < arena.bytes >> 16 or fell_back:
@@ -295,14 +309,19 @@ def _gate(config: argparse.Namespace, command: bytes) -> None:
         ack += part
 
 
-def measure(config: argparse.Namespace, arena: Arena, started_ns: int, work: Callable[[int], None],
-            accesses_a_round: int, checksum: int) -> None:
+def _must_be(got: int, expected: int) -> None:
+    if got != expected:
+        unavailable("kernel-garbage", f"the accesses ended in {got:x} where {expected:x} was due: not all were made")
+
+
+def measure(config: argparse.Namespace, arena: Arena, started_ns: int, work: Callable[[int], int],
+            accesses_a_round: int, expected: int, checksum: int) -> None:
     """Warm up by whole rounds, choose the batches, time them behind the gate, verify again, print the record."""
     core_ghz()  # compiled, or loaded from numba's cache
     begin, rounds, took = now_ns(), 0, 0
     while took < 5_000_000:
         more = max(rounds, 1)
-        work(more)
+        _must_be(work(more), expected)
         rounds += more
         took = now_ns() - begin
     round_ns = took / rounds
@@ -312,14 +331,15 @@ def measure(config: argparse.Namespace, arena: Arena, started_ns: int, work: Cal
     region_ns = max(prepare_ns, config.region_ms * 1e6)
     batches = min(max(int(region_ns / round_ns), MIN_BATCHES), MAX_BATCHES)
     rounds_a_batch = max(int(region_ns / round_ns / batches + 0.5), 1)
-    work(1)
+    _must_be(work(1), expected)
     elapsed, cpus = [], []
     _gate(config, b"enable\n")
     before = resource.getrusage(resource.RUSAGE_SELF)
     for _ in range(batches):
         t0 = now_ns()
-        work(rounds_a_batch)
+        end = work(rounds_a_batch)
         elapsed.append(now_ns() - t0)
+        _must_be(end, expected)
         cpus.append(libc.sched_getcpu())
     after = resource.getrusage(resource.RUSAGE_SELF)
     _gate(config, b"disable\n")
@@ -345,4 +365,11 @@ def measure(config: argparse.Namespace, arena: Arena, started_ns: int, work: Cal
 def start(config: argparse.Namespace) -> None:
     """Pin, and die with the parent (PR_SET_PDEATHSIG): a runner killed with -9 leaves no chase behind it."""
     libc.prctl(1, 9, 0, 0, 0)
-    os.sched_setaffinity(0, {config.cpu})
+    reader = select.poll()
+    reader.register(1, 0)
+    if any(event & select.POLLERR for _, event in reader.poll(0)):
+        raise SystemExit(1)  # the parent died before: nobody is left to read the record
+    try:
+        os.sched_setaffinity(0, {config.cpu})
+    except OSError:
+        bad_argument(f"CPU {config.cpu} is not one this process may use.")

@@ -40,7 +40,8 @@ def follow_draws(base, draw, loaded):
 
 @njit(cache=True)
 def place_cycle(words, base, lines, packed, stride, shuffled, seed):
-    """Link the lines into one cycle; (checksum of one walk, lines visited before the start came round again)."""
+    """Link the lines into one cycle; (checksum of one walk, lines visited until the start came round again, whether it did,
+    the line that links back to it)."""
     order = np.arange(lines, dtype=np.uint32) if shuffled else (np.arange(1, lines + 1) % lines).astype(np.uint32)
     if shuffled:
         state = uint64(seed)
@@ -51,20 +52,22 @@ def place_cycle(words, base, lines, packed, stride, shuffled, seed):
         words[line_offset(i, packed, stride) >> uint64(3)] = base + line_offset(order[i], packed, stride)
     checksum, visited = uint64(FNV), 0
     first = uint64(base + line_offset(0, packed, stride))
-    p = first
+    p = last = first
     while True:
         checksum = mix(checksum, (p - base) // uint64(64 if packed else stride))
+        last = p
         p = words[(p - base) >> uint64(3)]
         visited += 1
         if visited == lines or p == first:
             break
-    return checksum, visited, p == first
+    return checksum, visited, p == first, last
 
 
 @njit(cache=True)
 def place_draws(words, lines, packed, stride, seed, draw):
     for i in range(lines):
-        words[line_offset(i, packed, stride) >> uint64(3)] = uint64(STANDING)
+        at = line_offset(i, packed, stride) >> uint64(3)
+        words[at] = words[at + uint64(1)] = uint64(STANDING)
     state, checksum = uint64(seed), uint64(FNV)
     for i in range(len(draw)):
         state, line = next_random(state, lines)
@@ -94,22 +97,25 @@ def main() -> None:
         checksum = place_draws(words, lines, config.packed, stride, seed, draw)
         standing = np.uint64(STANDING)
 
-        def work(rounds: int) -> None:
+        def work(rounds: int) -> int:
+            loaded = standing
             for _ in range(rounds):
-                follow_draws(base - standing, draw, standing)
+                loaded = np.uint64(follow_draws(base - standing, draw, loaded + np.uint64(8)))
+            return int(loaded)
 
-        harness.measure(config, arena, started_ns, work, len(draw), int(checksum))
+        harness.measure(config, arena, started_ns, work, len(draw), STANDING, int(checksum))
         return
-    checksum, visited, closed = place_cycle(words, base, lines, config.packed, stride, config.order == "cycle", seed)
+    checksum, visited, closed, last = place_cycle(words, base, lines, config.packed, stride, config.order == "cycle", seed)
     if visited != lines or not closed:
         harness.unavailable("kernel-garbage", f"the chase is not one cycle: back after {visited} of {lines} lines")
-    at = base + np.uint64(line_offset(0, config.packed, arena.stride))
+    at, one = base + np.uint64(line_offset(0, config.packed, arena.stride)), np.uint64(1)
 
-    def work(rounds: int) -> None:
-        nonlocal at
-        at = np.uint64(follow(at, np.uint64(rounds * config.lines)))
+    def work(rounds: int) -> int:
+        end = np.uint64(follow(at, np.uint64(rounds * config.lines - 1)))
+        follow(end, one)  # the last hop
+        return int(end)
 
-    harness.measure(config, arena, started_ns, work, config.lines, int(checksum))
+    harness.measure(config, arena, started_ns, work, config.lines, int(last), int(checksum))
 
 
 if __name__ == "__main__":

@@ -377,11 +377,16 @@ def test_a_mount_point_with_a_space_is_found(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("rlimits", "source"),
-    [(Rlimits(GIB, None, None), "RLIMIT_AS"), (Rlimits(None, GIB, None), "RLIMIT_DATA")],
+    ("rlimits", "size", "source"),
+    [
+        (Rlimits(3 * GIB, None, None), 2 * GIB, "RLIMIT_AS"),  # less the address space that a kernel aligns its arena in
+        (Rlimits(GIB // 2, None, None), 0, "RLIMIT_AS"),
+        (Rlimits(None, GIB, None), GIB, "RLIMIT_DATA"),
+        (Rlimits(3 * GIB, GIB, None), GIB, "RLIMIT_DATA"),
+    ],
 )
-def test_resource_limits_bind(tmp_path, rlimits, source):
-    assert usable(tmp_path, {}, rlimits) == (GIB, source)
+def test_resource_limits_bind(tmp_path, rlimits, size, source):
+    assert usable(tmp_path, {}, rlimits) == (size, source)
 
 
 def test_the_limits_of_this_process_are_read():

@@ -150,8 +150,15 @@ def test_exit_3_with_anything_else_is_garbage(kernel, words: str):
 
 
 def test_exit_2_is_a_bad_parameter_with_the_kernels_sentence(kernel):
+    kernel(say("--layout takes spread, packed; not 'x'.", 2) + "\nexit 2")
+    assert (why().code, why().detail) == ("bad-parameter", "--layout takes spread, packed; not 'x'.")
+
+
+def test_a_cpu_that_never_was_ours_is_a_bad_parameter_and_one_that_was_is_gone(kernel):
     kernel(say("CPU 99 is not one this process may use.", 2) + "\nexit 2")
-    assert (why().code, why().detail) == ("bad-parameter", "CPU 99 is not one this process may use.")
+    never, once = max(measure.CPUS_AT_START) + 1, max(measure.CPUS_AT_START)
+    assert [why(cpu=cpu).code for cpu in (never, once, None)] == ["bad-parameter", "cpu-gone", "cpu-gone"]
+    assert why(cpu=once).detail == "CPU 99 is not one this process may use."
 
 
 def test_a_reason_beats_an_empty_output_under_a_wrapper_that_forgets_the_status(kernel):
@@ -183,7 +190,7 @@ def test_a_field_that_cannot_be_is_garbage_and_named(kernel, change: dict):
 
 
 def test_a_missing_field_is_garbage_and_named(kernel):
-    for name in REPORT:
+    for name in (name for name in REPORT if KernelReport.model_fields[name].is_required()):
         kernel(say(json.dumps({field: value for field, value in REPORT.items() if field != name})))
         assert (why().code, name in why().detail) == ("kernel-garbage", True)
 
@@ -193,6 +200,20 @@ def test_a_number_on_another_page_size_is_never_taken(kernel):
     assert why(POINT.model_copy(update={"pages": "2m"})).code == "kernel-garbage"
     kernel(say(json.dumps(REPORT | {"backing": "2m"})))
     assert why().code == "kernel-garbage"
+
+
+@pytest.mark.parametrize(("kernel_name", "core_ghz", "least_ns"), [
+    ("page_chase", 4.0, 0.25), ("page_gather", 4.0, 0.025), ("page_chase", 0.0, 0.1), ("page_gather", 0.0, 0.01),
+])
+def test_accesses_faster_than_any_core_makes_them_were_not_made(kernel, kernel_name: str, core_ghz: float, least_ns: float):
+    """An engine that does not know its clock is taken for the fastest core there could be."""
+    point = POINT.model_copy(update={"kernel": kernel_name})
+    for share, code in ((0.99, "kernel-garbage"), (1.01, "")):
+        kernel(say(json.dumps(REPORT | {"kernel": kernel_name, "core_ghz": core_ghz, "ns_per_access": share * least_ns})))
+        if code:
+            assert (why(point).code, "left the accesses out" in why(point).detail) == (code, True)
+        else:
+            assert measured(point).ns_per_access == share * least_ns
 
 
 @pytest.mark.parametrize("change", [{"lines": 4095}, {"layout": "packed"}, {"order": "random"}, {"engine": "numba"},
@@ -219,6 +240,15 @@ def test_what_a_point_needs_is_whole_pages_and_room_for_its_order(lines: int, pa
     page = {"4k": 2**12, "64k": 2**16, "thp": 2**21, "2m": 2**21, "1g": 2**30}[pages]
     arena = needed - 16 * lines
     assert arena % page == 0 and 0 <= arena - lines * (4096 if layout == "spread" else 64) < page
+
+
+# --- noise
+
+
+def test_a_report_of_a_disturbed_process_is_marked(kernel):
+    for change, mark in (({}, ""), ({"migrations": 1}, "migrated"), ({"batch_ns_per_access": [6.0, 6.5, 9.0]}, "uneven")):
+        kernel(say(json.dumps(REPORT | change)))
+        assert (measured().noisy, measured().tries) == (mark, 1)
 
 
 # --- seeds
