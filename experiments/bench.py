@@ -25,6 +25,7 @@ from experiments.store import Store, measuring_lock
 from experiments.units import format_size
 
 INDEPENDENT = build.ROOT / "tests" / "independent_chase.c"
+EMPTY_GATE = build.ROOT / "tests" / "empty_gate.c"
 # 256 KiB to 1 GiB spread, one line a page: inside the first TLB, between the two, past both, past the caches.
 SIZES = [64, 256, 1024, 2048, 8192, 32768, 131072, 262144]
 PAIRS = 7  # interleaved fresh processes of each program, at each size
@@ -37,15 +38,22 @@ def main() -> None:
         console.print(against_independent())
         console.print(first_level_cache())
         console.print(numba_against_c())
+        console.print(empty_gate())
+        console.print(top_down())
     console.print(whole_experiment())
 
 
 def _independent(folder: str) -> str:
+    return c_program(INDEPENDENT, folder)
+
+
+def c_program(source: Path, folder: str) -> str:
+    """A C program of tests/, compiled into `folder`; SystemExit without a compiler."""
     cc = build.compiler()
     if cc is None:
-        raise SystemExit("The independent chase needs a C compiler: apt install gcc libc6-dev.")
-    binary = f"{folder}/independent_chase"
-    subprocess.run([*cc.command, "-O2", "-std=gnu11", "-o", binary, str(INDEPENDENT)], check=True)
+        raise SystemExit(f"{source.name} needs a C compiler: apt install gcc libc6-dev.")
+    binary = f"{folder}/{source.stem}"
+    subprocess.run([*cc.command, "-O2", "-std=gnu11", "-o", binary, str(source)], check=True)
     return binary
 
 
@@ -139,6 +147,47 @@ for name in list(engines) * 31:
 pairs = list(zip(ns["numba"][1:], ns["c"][1:]))
 print(*(statistics.median(side) for side in zip(*pairs)), statistics.median(n / c for n, c in pairs))
 """
+
+
+def empty_gate() -> Table:
+    """What perf counts between an opened and a closed gate, against a point's counts: the gate's own share of them.
+
+    Each quantity is the median over the processes that counted it; without hardware counters the software events remain.
+    """
+    point = Point(kernel="page_chase", lines=32768, region_ms=100)
+    plan = perf.plan(host.inspect().microarchitecture)
+    if not plan.events:
+        return _table(f"Empty gate: nothing counts here ({next(iter(plan.lacking.values()))})", ["quantity"], [])
+    repeats = range(PAIRS * len(plan.groups()))
+    with tempfile.TemporaryDirectory() as folder:
+        binary = c_program(EMPTY_GATE, folder)
+        empty = [perf.run([binary], plan, 60, repeat=i).counters for i in repeats]
+        full = [measure(point, i, state="0" * 12, usable_bytes=2**63, plan=plan).counters for i in repeats]
+    rows = []
+    for quantity in [event.quantity for event in plan.events + plan.derived]:
+        gate, whole = (_median([counters[quantity].value for counters in side]) for side in (empty, full))
+        # A region that faults nothing, or a loop that never misses, leaves nothing to compare with but zero.
+        share = "–" if None in (gate, whole) else f"{gate / whole:.3%}" if whole else "none of none" if not gate else "all"
+        rows.append((quantity, *("–" if n is None else f"{n:,.0f}" for n in (gate, whole)), share))
+    return _table("Counts of an empty gated region (to reach: under 0.1 % of a point's)",
+                  ["quantity", "empty gate", f"{point.lines:,} pages, {point.region_ms} ms", "share"], rows)
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+def top_down() -> Table:
+    """The share of cycles that waits for the data TLB, by Intel's top-down metric, or why there is none."""
+    kernel, rows = build.kernel("page_chase"), []
+    for lines in (64, 1024, 32768):
+        command = [*kernel.command, "--lines", str(lines), "--region-ms", "100"]
+        found = perf.dtlb_bound(command, 60, cwd=build.ROOT)
+        rows.append((f"{lines:,}", found.reason or f"{found.value:.1f} %"))
+        if found.reason == "no-topdown":
+            break
+    return _table("DTLB-bound share of cycles (tma_dtlb_load)", ["pages", "share"], rows)
 
 
 def whole_experiment() -> Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import altair as alt
 import pandas as pd
@@ -74,6 +74,14 @@ def show_zoom(priced: pd.DataFrame, entries: int, models: dict[str, pd.Series] |
     """Show `zoom`, or in its place why there is none."""
     try:
         show(zoom(priced, entries, models, name=name))
+    except Unavailable as why:
+        show_lacking(name, why.code, why.detail)
+
+
+def show_counters(series: Mapping[str, pd.DataFrame], entries: Sequence[int], *, name: str, title: str, cycles: bool = False) -> None:
+    """Show `counters`, or in its place why there is none."""
+    try:
+        show(counters(series, entries, name=name, title=title, cycles=cycles))
     except Unavailable as why:
         show_lacking(name, why.code, why.detail)
 
@@ -237,3 +245,45 @@ def latency_and_throughput(chase: pd.DataFrame, gather: pd.DataFrame, published:
     alternative = (f"Line chart on logarithmic axes. At {int(both['lines']):,} pages a dependent load takes {both['median_chase']:.0f} ns, "
                    f"an independent one {both['median_gather']:.1f} ns, because the core overlaps them.")
     return Figure(chart, "latency_throughput", alternative, data)
+
+
+# Ticks of a count per access, and of cycles per access, on axes that begin at zero.
+_COUNTS = (0, 0.2, 0.4, 0.6, 0.8, 1)
+_CYCLES = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
+
+
+def counters(series: Mapping[str, pd.DataFrame], entries: Sequence[int], *, name: str, title: str, cycles: bool = False) -> Figure:
+    """Counts per access against the working set: label -> frame with lines and median, and where measured low, high and n.
+
+    A label says whether its numbers are counted, simulated, predicted, inferred or published; what a model predicts is a line
+    without points. Raises Unavailable without any series: no-clock where cycles are wanted, else no-data.
+    """
+    if not series:
+        raise Unavailable("no-clock" if cycles else "no-data")
+    data = pd.concat([one.reindex(columns=["lines", "median", "low", "high", "n"]).assign(series=label) for label, one in series.items()],
+                     ignore_index=True)
+    data["working_set_bytes"] = data["lines"] * PAGE
+    labels = list(series)
+    top = float(data[["median", "high"]].max().max())  # above it stand the labels of the capacities
+    if cycles:
+        scale = alt.Scale(type="symlog", constant=1, nice=False, domain=[min(0.0, data[["median", "low"]].min().min()), top * 2])
+        ticks = [tick for tick in _CYCLES if tick <= top]
+    else:
+        scale, ticks = alt.Scale(domain=[0, max(1.15, top * 1.15)], nice=False), [*_COUNTS]
+    legend = alt.Legend(title=None, symbolType="stroke", symbolSize=420, symbolOpacity=1, columns=1)
+    colour = alt.Color("series:N", sort=labels, legend=legend, scale=alt.Scale(domain=labels, range=list(PALETTE[: len(labels)])))
+    dash = alt.StrokeDash("series:N", sort=labels, legend=legend, scale=alt.Scale(
+        domain=labels, range=[[1, 0], [6, 3], [2, 3], [8, 3, 2, 3]][: len(labels)]))
+    base = alt.Chart(data).encode(x=_working_set(), color=colour,
+                                  y=alt.Y("median:Q", axis=ns_axis(title, ticks), scale=scale))
+    lines = base.mark_line().encode(strokeDash=dash)
+    points = base.transform_filter("!test(/predicted/, datum.series)").mark_point().encode(
+        tooltip=[alt.Tooltip("series:N"), alt.Tooltip("lines:Q", format=",", title="pages"), alt.Tooltip("median:Q", format=".3~r"),
+                 alt.Tooltip("n:Q", title="processes")])
+    chart = lines + points
+    if entries:
+        chart += _marks([(n * PAGE, label) for n, label in _reaches(entries)], "working_set_bytes")
+    last = {label: one.dropna(subset=["median"]).iloc[-1] for label, one in series.items()}
+    alternative = f"{title[0].upper()}{title[1:]} against the working set. " + " ".join(
+        f"{label[0].upper()}{label[1:]}: {row['median']:.3g} at {int(row['lines']):,} pages." for label, row in last.items())
+    return Figure(chart, name, alternative, data[["series", "lines", "working_set_bytes", "median", "low", "high", "n"]])

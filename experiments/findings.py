@@ -35,14 +35,14 @@ def escape_markdown(text: object) -> str:
     return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", " ".join(str(text).split()))
 
 
-def data_tlbs(host: Host) -> list[Tlb]:
-    """The TLB levels that translate loads of 4 KiB pages, as CPUID states them; one a level, empty where it is silent.
+def data_tlbs(host: Host, page: str = "4k") -> list[Tlb]:
+    """The TLB levels that translate loads of a page size, as CPUID states them; one a level, empty where it is silent.
 
     Two parts of one level that both hold 4 KiB pages (Ice Lake: one shares with 2 MiB, one with 1 GiB) are one capacity.
     """
     by_level: dict[int, Tlb] = {}
     for tlb in host.tlb:
-        if "4k" in tlb.pages and tlb.kind in ("data", "unified", "load") and tlb.entries:
+        if page in tlb.pages and tlb.kind in ("data", "unified", "load") and tlb.entries:
             if before := by_level.get(tlb.level):
                 tlb = tlb.model_copy(update={"entries": before.entries + tlb.entries, "ways": None, "ways_between": None})
             by_level[tlb.level] = tlb
@@ -59,8 +59,16 @@ def pages(number: float) -> str:
     return f"{number:,.0f}"
 
 
-def machine(host: Host) -> Said:
-    """The sentences that introduce a machine."""
+SIMULATED = "simulated-"  # how the id of a machine begins whose rows were computed; no computer's own id does
+
+
+def is_simulated(machine_id: str) -> bool:
+    """Whether the rows of this machine were computed, not measured: its id says so."""
+    return machine_id.startswith(SIMULATED)
+
+
+def machine(host: Host, machine_id: str = "") -> Said:
+    """The sentences that introduce a machine; `machine_id`, its name in data/, tells a simulated one."""
     tlb = data_tlbs(host)
     where = {"none": "bare metal", "unknown": "bare metal or a guest, which could not be told"}.get(
         host.hypervisor, f"a virtual machine under {host.hypervisor.upper()}")
@@ -91,6 +99,9 @@ def machine(host: Host) -> Said:
     reason = host.pmu.reason
     said["counters"] = Prose("Hardware counters answer here, so walks are counted beside being timed." if reason is None else
                         "Walks are timed, not counted: " + explain(reason))
+    if is_simulated(machine_id):
+        said["machine"], said["machine_short"] = f"simulated: {said['machine']}", f"simulated {said['machine_short']}"
+        said["counters"] = Prose("This machine is simulated: these counts were computed, not measured.")
     return said
 
 
@@ -323,28 +334,3 @@ def overlap(frame: pd.DataFrame) -> Prose:
     n, most = both[-1], max(both, key=lambda one: ratio[one])
     return Prose(f"At {pages(n)} pages the chase takes {chase[n]:.0f} ns an access and the gather {gather[n]:.1f}: as much as if "
                  f"{ratio[n]:.0f} accesses were in flight at once. The ratio is largest at {pages(most)} pages, {ratio[most]:.0f}.")
-
-
-
-def walk_table(frame: pd.DataFrame) -> pd.DataFrame:
-    """Walks and their cost per access where counters have both, else the price of translation in ns and core cycles, labelled."""
-    chosen = frame[(frame["kernel"] == "page_chase") & (frame["order"] == "cycle") & (frame["layout"] == "spread")]
-    priced = claims.price(frame).set_index("lines")
-    ghz = chosen.groupby("lines")["core_ghz"].median()
-    shown = [n for n in sorted(priced.index) if n in _octaves(priced.index)]
-    table = pd.DataFrame({"working set": [format_size(n * PAGE) for n in shown], "pages": shown})
-    table["price, ns"] = [float(priced.loc[n, "median"]) for n in shown]
-    table["price, cycles"] = [float(priced.loc[n, "median"] * ghz[n]) for n in shown]
-    counted = {"walk_per_access", "walk_cycles_per_access"} <= set(chosen.columns) and chosen["walk_cycles_per_access"].notna().any()
-    if counted:
-        per = chosen.groupby("lines")[["walk_per_access", "walk_cycles_per_access"]].median()
-        table["walks per access"] = [float(per.loc[n, "walk_per_access"]) for n in shown]
-        table["cycles per walk"] = [float(per.loc[n, "walk_cycles_per_access"] / per.loc[n, "walk_per_access"])
-                                    if per.loc[n, "walk_per_access"] > 0.01 else float("nan") for n in shown]
-    table["cycles per walk from"] = "counters" if counted else "inferred from time"
-    return table
-
-
-def _octaves(lines: Sequence[int]) -> set[int]:
-    """The sizes that are four times one another, from the largest power of two down: a table's worth of a sweep."""
-    return {n for n in lines if n & (n - 1) == 0 and n.bit_length() % 2 == 1}

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import GIB, MIB, Stated, Truth, frame, grid, tlbs
 
-from experiments import chapters, claims, findings, model
+from experiments import chapters, claims, counts, findings, model
 from experiments.findings import Prose
 from experiments.reasons import Unavailable
 from experiments.tlbs import Tlb
@@ -63,7 +63,7 @@ def test_every_kind_of_machine_has_its_sentences(name: str, repeats: int):
     assert every <= said.keys()
     assert said["lead"] and said["steps"]
     readable({"overlap": findings.overlap(rows)})
-    for table in (findings.walk_table(rows), findings.side_by_side(rows, chapters.literature("tlb_pressure"))):
+    for table in (counts.walk_table(rows), findings.side_by_side(rows, chapters.literature("tlb_pressure"))):
         assert len(table)
     assert all(isinstance(series, pd.Series) for series in models(rows, host).values())
 
@@ -240,11 +240,11 @@ def test_the_overlap_is_the_ratio_of_latency_to_throughput():
 
 def test_cycles_of_a_walk_are_inferred_without_counters_and_counted_with_them():
     rows = frame(Truth(), grid(64 * MIB))
-    inferred = findings.walk_table(rows)
+    inferred = counts.walk_table(rows)
     assert set(inferred["cycles per walk from"]) == {"inferred from time"}
     assert inferred["price, cycles"].to_numpy() == pytest.approx(inferred["price, ns"].to_numpy() * 3.2)
     past = (rows["layout"] == "spread") & (rows["lines"] > 1536)
-    counted = findings.walk_table(rows.assign(walk_per_access=past * 1.0, walk_cycles_per_access=past * 30.0))
+    counted = counts.walk_table(rows.assign(walk_per_access=past * 1.0, walk_cycles_per_access=past * 30.0))
     assert set(counted["cycles per walk from"]) == {"counters"}
     cycles = counted.set_index("pages")["cycles per walk"]
     assert (cycles[cycles.index > 1536] == 30).all() and cycles[cycles.index <= 1536].isna().all()

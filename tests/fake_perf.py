@@ -1,0 +1,178 @@
+"""A perf that counts what it is told: `install` puts it into a folder, and then it behaves as `perf stat -j` of 6.1 does.
+
+It runs the workload, speaks the protocol of `--delay=-1 --control fd:C,A` (commands a line each, answered by the five bytes
+"ack\\n" and NUL), and prints its rows in the order asked for. Traps make it misbehave the ways that perf does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+ACK = b"ack\n\0"
+# What perf 6.1 says where perf_event_open is refused (tools/perf/util/evsel.c, evsel__open_strerror).
+PARANOID = """Error:
+Access to performance monitoring and observability operations is limited.
+Consider adjusting /proc/sys/kernel/perf_event_paranoid setting to open
+access to performance monitoring and observability operations for processes
+without CAP_PERFMON, CAP_SYS_PTRACE or CAP_SYS_ADMIN Linux capability.
+perf_event_paranoid setting is {level}:
+  -1: Allow use of (almost) all events by all users
+>= 2: Disallow kernel profiling
+"""
+SECCOMP = PARANOID.format(level=2).replace("Error:\n", "Error:\nNo permission to enable minor-faults:u event.\n\n")
+
+
+def install(folder: Path, answers: dict[str, Any], **traps: Any) -> str:
+    """Writes the program; its path. answers: event -> a value, or the row's fields; an event that is not there is unknown.
+
+    traps: refuses=(status, stderr) for every perf, refuses_gated=(status, stderr) once there is a gate; hangs; silent (no ack);
+    loses (nothing in the output file); chatter (text among the rows); metric=(value, unit); wraps (rows as a JSON list).
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "perf.json").write_text(json.dumps({"answers": answers, **traps}))
+    path = folder / "perf"
+    path.write_text(f"#!{sys.executable} -SE\nimport sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+                    "import fake_perf\nsys.exit(fake_perf.main(sys.argv, __file__))\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def asked(folder: Path) -> list[list[str]]:
+    """The events of each perf that ran, in order."""
+    log = folder / "asked.jsonl"
+    return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def split(events: str) -> list[str]:
+    """The events of an -e list: commas between slashes belong to one."""
+    return re.findall(r"[^,/]+(?:/[^/]*/[a-z]*)?", events)
+
+
+def main(argv: list[str], program: str) -> int:
+    told = json.loads(Path(program).with_name("perf.json").read_text())
+    options, command = argv[: argv.index("--")], argv[argv.index("--") + 1:]
+
+    def option(name: str) -> str | None:
+        return options[options.index(name) + 1] if name in options else None
+
+    events = split(option("-e") or "")
+    with Path(program).with_name("asked.jsonl").open("a") as log:
+        log.write(json.dumps(events or [f"-M {option('-M')}"]) + "\n")
+    gated, output = option("--control"), option("-o")
+    if output:
+        Path(output).write_text("# started on Fri Jan 31 12:00:00 2025\n\n")
+    refusal = told.get("refuses") or (told.get("refuses_gated") if gated else None)
+    if refusal:
+        sys.stderr.write(refusal[1])
+        return int(refusal[0])
+    for event in events:
+        if event not in told["answers"]:
+            sys.stderr.write(f"event syntax error: '{event}'\n Run 'perf list' for a list of valid events\n")
+            return 129
+    if told.get("hangs"):
+        subprocess.run(["sleep", str(told["hangs"])])
+    enabled, status = run(command, gated, silent=bool(told.get("silent")))
+    if status < 0:
+        sys.stderr.write(f"{command[0]}: {signal.strsignal(-status)}\n")  # perf prints it and exits with 0
+    rows = [row(event, told["answers"][event], enabled or not gated) for event in events] + metric(option("-M"), told)
+    text = told.get("chatter", "") + "".join(f"{line}\n{told.get('chatter', '')}" for line in rows)
+    if told.get("wraps"):
+        text = "[\n" + ",\n".join(rows) + "\n]\n"
+    if not told.get("loses"):
+        if output:
+            with open(output, "a") as file:
+                file.write(text)
+        else:
+            sys.stderr.write(text)
+    return max(status, 0)
+
+
+def run(command: list[str], gated: str | None, silent: bool) -> tuple[bool, int]:
+    """Runs the workload; whether the gate was ever opened, and the exit status."""
+    child = subprocess.Popen(command, close_fds=False)
+    if gated is None:
+        return True, child.wait()
+    control, ack = (int(fd) for fd in gated.removeprefix("fd:").split(","))
+    enabled, heard = False, b""
+    while (status := child.poll()) is None:
+        if select.select([control], [], [], 0.005)[0]:
+            heard += os.read(control, 100)
+            *commands, heard = heard.split(b"\n")
+            for said in commands:
+                enabled = enabled or said == b"enable"
+                if said in (b"enable", b"disable") and not silent:  # perf passes over what it does not know in silence
+                    os.write(ack, ACK)
+    return enabled, status
+
+
+def row(event: str, answer: Any, enabled: bool) -> str:
+    fields = answer if isinstance(answer, dict) else {"value": answer}
+    value = fields["value"] if enabled else "<not counted>"
+    runtime = 0 if str(value).startswith("<") else fields.get("runtime", 60_000_000)
+    running = 0.0 if value == "<not counted>" else fields.get("running", 100.0)
+    said = value if isinstance(value, str) else f"{value:f}"
+    return json.dumps({"counter-value": said, "unit": fields.get("unit", ""), "event": fields.get("name", event),
+                       "event-runtime": runtime, "pcnt-running": running, **fields.get("more", {})})
+
+
+def metric(name: str | None, told: dict[str, Any]) -> list[str]:
+    """The rows of `-M NAME`; where perf does not know it, its default events and exit status 0."""
+    if name is None:
+        return []
+    if "metric" not in told:
+        sys.stderr.write(f"Cannot find metric or group `{name}'\n")
+        return [row("task-clock", 0.7, True), row("cycles", "<not supported>", True)]
+    value, unit = told["metric"]
+    if value == "<not supported>":
+        return [row("DTLB_LOAD_MISSES.STLB_HIT", value, True)]
+    return [json.dumps({"counter-value": "1000.000000", "unit": "", "event": "DTLB_LOAD_MISSES.STLB_HIT",
+                        "event-runtime": 60_000_000, "pcnt-running": 100.0, "metric-value": value, "metric-unit": unit}),
+            row("CPU_CLK_UNHALTED.THREAD", 5000, True)]
+
+
+# --- a workload that opens the gate as a kernel does: argv: SECONDS ... --perf-fds CONTROL,ACK
+
+GATED = """
+import os, sys, time
+control, ack = (int(fd) for fd in sys.argv[sys.argv.index("--perf-fds") + 1].split(","))
+for said in (b"enable\\n", b"disable\\n"):
+    os.write(control, said)
+    got = b""
+    while len(got) < 5:
+        got += os.read(ack, 5 - len(got))
+    assert got == b"ack\\n\\0", got
+    time.sleep(float(sys.argv[1]))
+print("done")
+"""
+
+
+def workload(code: str = GATED, seconds: float = 0.0) -> list[str]:
+    """A command that runs `code`; it takes a few hundredths of a second and needs no compiler."""
+    return [sys.executable, "-SEc", code, str(seconds)]
+
+
+def alive(marker: str, patience_s: float = 5.0) -> list[str]:
+    """The command lines of living processes that hold `marker`, once they have had time to die."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        left = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                state = (path.parent / "stat").read_text().rpartition(")")[2].split()[0]
+            except OSError:
+                continue
+            if marker in line and state != "Z" and int(path.parent.name) != os.getpid():
+                left.append(line)
+        if not left or time.monotonic() > deadline:
+            return left
+        time.sleep(0.05)
