@@ -8,7 +8,7 @@ from experiments.reasons import explain
 from experiments.store import Store
 from experiments.units import format_size
 
-_POINT = ["kernel", "engine", "pages", "layout", "order", "lines"]
+_POINT = ["kernel", "engine", "pages", "layout", "order", "stride_pages", "lines"]
 
 
 def card(store: Store, machine: str, host: Host, experiments: list[str]) -> str:

@@ -18,8 +18,9 @@ import yaml
 from IPython.display import Markdown
 from myst_nb import glue
 
-from experiments import build, experiment, findings, host, perf, stats
+from experiments import build, experiment, findings, geometry, host, perf, pmu, stats, survey
 from experiments import card as cards
+from experiments.files import disk_errors
 from experiments.reasons import Unavailable, explain
 from experiments.store import MACHINE, Store, data_root
 from experiments.units import format_size, parse_size
@@ -114,6 +115,8 @@ class Chapter:
         most = self.profile.max_working_set
         if self.is_this:
             self._measure_missing(name)
+        if name == survey.NAME:  # whose aliased pages span far more than they occupy
+            most = sys.maxsize
         frame = self.store.load(self.machine, name)
         if frame.empty:
             raise Unavailable("no-data", f"{name} on {self.machine}")
@@ -145,6 +148,11 @@ class Chapter:
         """4 KiB data entries of each TLB level as CPUID states them, ascending; empty where it is silent."""
         return [tlb.entries for tlb in findings.data_tlbs(self.host)]
 
+    def geometry(self) -> tuple[pd.DataFrame, geometry.Geometry]:
+        """The rows of the survey of 4 KiB pages and what they say. Raises Unavailable, as `measure` and `geometry.infer` do."""
+        frame = self.measure(survey.NAME)
+        return frame, geometry.infer(frame, self.tlb_entries(), survey.cache_bytes(self.host))
+
     def say(self, said: Mapping[str, float | str]) -> None:
         """Glue numbers (as Python floats: numpy's render empty under a format) and sentences for the text around."""
         for name, value in said.items():
@@ -157,21 +165,33 @@ class Chapter:
         engine = build.engine_for(self.parameters["engine"])
         if engine == "numba" and self.parameters["engine"] == "auto":
             self.notes.append("The numba engine serves: " + explain("no-compiler"))
-        plan = perf.plan(self.host.microarchitecture)
+        cpu = pmu.performance_cpu(self.host.usable_cpus, pmu.listed(Path("/")))
+        plan = perf.plan(self.host.microarchitecture, cpu=cpu)
         if reason := plan.lacking.get("core_cycles"):
             self.notes.append("Timing only, no hardware counters: " + explain(reason))
-        points = experiment.GRIDS[name](self.profile, engine, self.tlb_entries())
         self.store.write_machine(self.machine, self.host.model_dump(mode="json"))
         for note in self.notes:
             print(note, file=sys.stderr)
+        if name == survey.NAME:
+            before = len(self.store.keys(self.machine, name))
+            _, lacking = survey.here(self.host, "4k", self.store, self.machine, repeats=self.profile.repeats,
+                                     most_bytes=self.profile.max_working_set)
+            self._write_card(len(self.store.keys(self.machine, name)) - before)
+            self.notes += lacking
+            return
+        points = experiment.GRIDS[name](self.profile, engine, self.tlb_entries())
         outcome = experiment.run(
             name, points, self.profile.repeats_of, machine=self.machine, store=self.store, state=host.state(self.host), plan=plan,
-            usable_bytes=int(self.host.memory.usable_bytes * experiment.MEMORY_SHARE))
+            usable_bytes=int(self.host.memory.usable_bytes * experiment.MEMORY_SHARE), cpu=cpu)
         print(f"{name}: {outcome}.", file=sys.stderr)
-        if outcome.measured:
-            card = (self.store.root / self.machine / "README.md")
-            card.write_text(cards.card(self.store, self.machine, self.host, sorted(experiment.GRIDS)))
+        self._write_card(outcome.measured)
         self.notes += sorted({str(why) for why in outcome.lacking.values()})
+
+    def _write_card(self, measured: int) -> None:
+        if measured:
+            card = (self.store.root / self.machine / "README.md")
+            with disk_errors(card):
+                card.write_text(cards.card(self.store, self.machine, self.host, sorted([*experiment.GRIDS, survey.NAME])))
 
 
 def begin(chapter: str, namespace: Mapping[str, Any]) -> Chapter:
@@ -200,11 +220,12 @@ def execute(chapter: str, output: Path, parameters: Mapping[str, Any]) -> None:
     import papermill  # half a second, which `tlb inspect` need not pay
 
     check_parameters(chapter, parameters)
-    output.parent.mkdir(parents=True, exist_ok=True)
     try:
-        papermill.execute_notebook(BOOK / f"{chapter}.ipynb", output, dict(parameters), cwd=BOOK, progress_bar=False,
-                                   stderr_file=sys.stderr, kernel_name="python3",
-                                   extra_arguments=["--IPKernelApp.log_level=50"])
+        with disk_errors(output):
+            output.parent.mkdir(parents=True, exist_ok=True)
+            papermill.execute_notebook(BOOK / f"{chapter}.ipynb", output, dict(parameters), cwd=BOOK, progress_bar=False,
+                                       stderr_file=sys.stderr, kernel_name="python3",
+                                       extra_arguments=["--IPKernelApp.log_level=50"])
     except papermill.PapermillExecutionError as error:
         if error.ename == "Unavailable" and error.evalue:
             raise SystemExit(error.evalue) from None
@@ -220,10 +241,11 @@ def book(profile: str, parameters: Mapping[str, Any], machine: str = "this") -> 
         check_parameters(name, {"machine": machine, "profile": profile, **parameters})
     place = ROOT / "_build" / (machine if machine != "this" else host.machine_id(host.inspect()))
     source = place / "source"
-    shutil.rmtree(source, ignore_errors=True)
-    shutil.copytree(BOOK, source / "book", ignore=shutil.ignore_patterns("*.ipynb", ".ipynb_checkpoints", "__pycache__"))
-    for name in ("_config.yml", "_toc.yml"):
-        shutil.copy(ROOT / name, source / name)
+    with disk_errors(source):
+        shutil.rmtree(source, ignore_errors=True)
+        shutil.copytree(BOOK, source / "book", ignore=shutil.ignore_patterns("*.ipynb", ".ipynb_checkpoints", "__pycache__"))
+        for name in ("_config.yml", "_toc.yml"):
+            shutil.copy(ROOT / name, source / name)
     for name in chapters:
         execute(name, source / "book" / f"{name}.ipynb", {"machine": machine, "profile": profile, **parameters})
         _hide_injected(source / "book" / f"{name}.ipynb")

@@ -1,8 +1,9 @@
-"""`tlb`: inspect, doctor, measure, run, book, site, bench."""
+"""`tlb`: inspect, doctor, geometry, measure, run, book, site, bench."""
 
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,6 +30,7 @@ ParameterPairs = Annotated[list[str], typer.Option("-p", "--parameter", metavar=
 def main() -> None:
     """The `tlb` command. What cannot be done is one sentence on stderr and exit 1 (2 for a bad argument)."""
     arguments = _pairs(sys.argv[1:]) or ["--help"]
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was started is ended, in order
     try:
         status = app(args=arguments, standalone_mode=False)  # otherwise typer itself ends the process, in a box
     except Unavailable as why:
@@ -84,6 +86,40 @@ def doctor() -> None:
 
 
 @app.command()
+def geometry(
+    pages: Annotated[str, typer.Option(help="4k, or 2m, which takes a pool of huge pages.")] = "4k",
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Infer the TLB's entries, hit costs, ways and the price of walks from half a minute of measurement; nothing is stored."""
+    import tempfile
+
+    from experiments import geometry as inference
+    from experiments import staircase, survey
+    from experiments.findings import data_tlbs
+    from experiments.store import Store
+
+    if pages not in ("4k", "2m"):
+        raise Unavailable("bad-parameter", f"pages is 4k or 2m, not '{pages}'")
+    here = host.inspect()
+    with tempfile.TemporaryDirectory(prefix="tlb-geometry-") as folder:
+        frame, lacking = survey.here(here, pages, Store(folder), "geometry", quiet=not sys.stderr.isatty())
+    if frame.empty:
+        raise SystemExit("\n".join(lacking))
+    stated = [tlb.entries for tlb in data_tlbs(here, pages)]
+    found = inference.infer(frame, stated, survey.cache_bytes(here), lacking)
+    if as_json:
+        print(found.model_dump_json(indent=1))
+        return
+    for frame in (staircase.levels_table(found), staircase.walks_table(found)):
+        table = Table(*frame.columns, box=None, pad_edge=False)
+        for row in frame.itertuples(index=False):
+            table.add_row(*(escape(str(value)) for value in row))
+        out.print(table)
+    for sentence in staircase.sentences(found):
+        out.print(escape(sentence), highlight=False)
+
+
+@app.command()
 def measure(
     kernel: Annotated[str, typer.Argument(help="A kernel: " + ", ".join(build.kernel_names()))],
     pages: Annotated[str, typer.Option(help="4k, 64k, thp, 2m or 1g.")] = "4k",
@@ -106,7 +142,7 @@ def measure(
         raise Unavailable("bad-parameter", "; ".join(problems)) from None
     here = host.inspect()
     with measuring_lock():
-        record = measure_point(point, repeat, state=host.state(here), cpu=cpu, plan=perf.plan(here.microarchitecture),
+        record = measure_point(point, repeat, state=host.state(here), cpu=cpu, plan=perf.plan(here.microarchitecture, cpu=cpu),
                                usable_bytes=int(here.memory.usable_bytes * experiment.MEMORY_SHARE))
     print(record.model_dump_json())
 

@@ -1,0 +1,126 @@
+"""Which points to measure for the geometry, in stages: a coarse sweep, then finer where it bends, then what hangs on the knees.
+
+Each stage is a pure function of the rows so far, so a survey that is run again on stored rows asks for the same points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from experiments import experiment, geometry, measure, perf
+from experiments.compiler import compiler
+from experiments.experiment import octaves
+from experiments.host import Host, state
+from experiments.knees import Knee
+from experiments.pmu import listed, performance_cpu
+from experiments.reasons import Unavailable
+from experiments.record import Point
+from experiments.store import Store
+
+NAME = "geometry"  # of the experiment
+REPEATS = 3  # processes a point: a median that one disturbed process does not move
+REGION_MS = 8  # half a million chases of 16 ns; half a minute is what people wait for
+# alias pays the way predictor's price from 16 pages on, and no published TLB has over 4,096 entries. Three points have to
+# stand before a step, so a level of fewer than 25 entries is not seen.
+FROM_LINES, TO_LINES = geometry.ALIAS_FROM, 16384
+ONE_FROM_LINES = 1 << 19  # from here a process takes four seconds; its batches bound its cost
+
+
+def repeats_of(point: Point) -> int:
+    return REPEATS if point.lines < ONE_FROM_LINES else 1
+
+
+def cache_bytes(host: Host) -> dict[int, int]:
+    """Level -> bytes of the data caches that sysfs or CPUID state."""
+    return {c.level: c.size_bytes for c in host.caches if c.kind != "instruction"}
+
+
+def here(host: Host, pages: str, store: Store, machine: str, *, name: str = NAME, repeats: int = REPEATS,
+         most_bytes: int | None = None, quiet: bool = False) -> tuple[pd.DataFrame, list[str]]:
+    """Survey this computer into `store`, what is there already not again: (all rows, a sentence for each kind of lack).
+
+    repeats: at most so many processes a point. most_bytes: leaves out points that need more memory.
+    Raises Unavailable: engine-lacks without a C compiler, and what experiment.run raises.
+    """
+    if compiler() is None:
+        raise Unavailable("engine-lacks")
+    usable = int(host.memory.usable_bytes * experiment.MEMORY_SHARE)
+    lacking: dict[str, str] = {}
+
+    def run(points: list[Point]) -> pd.DataFrame:
+        fitting = [p for p in points if measure.arena_bytes(p) <= (most_bytes or usable)]
+        outcome = experiment.run(name, fitting, lambda p: min(repeats, repeats_of(p)), machine=machine, store=store, state=state(host),
+                                 plan=perf.NO_COUNTERS, usable_bytes=usable, quiet=quiet,
+                                 cpu=performance_cpu(host.usable_cpus, listed(Path("/"))))
+        lacking.update({f"{p.layout} {why.code}": f"{p.layout.capitalize()} chases: {why}" for p, why in outcome.lacking.items()})
+        return store.load(machine, name)
+
+    return survey(run, pages, cache_bytes(host)), sorted(lacking.values())
+
+
+def survey(run: Callable[[list[Point]], pd.DataFrame], pages: str = "4k", cache_bytes: Mapping[int, int] | None = None) -> pd.DataFrame:
+    """All rows of the geometry: `run` measures what it does not have yet and returns the rows of all so far."""
+    stride = geometry.base_stride(pages)
+    frame = run(coarse(pages))
+    if frame.empty:
+        return frame
+    frame = run([*refined(frame, pages)])
+    frame = run([p for p in refined(frame, pages) if p.layout == "alias"])  # at the knees as the first time has placed them
+    return run([*hanging(frame, pages, cache_bytes or {}, stride)])
+
+
+def _point(pages: str, layout: str, lines: int, stride_pages: int, order: str = "cycle") -> Point:
+    return Point(kernel="page_chase", pages=pages, layout=layout, order=order, lines=lines,
+                 stride_pages=1 if layout == "packed" else stride_pages, region_ms=REGION_MS)
+
+
+def coarse(pages: str) -> list[Point]:
+    """Three numbers of pages an octave, in all three layouts; 8 for what aliasing costs by itself."""
+    lines = [8, *octaves(FROM_LINES, TO_LINES, 3)]
+    return [_point(pages, layout, n, geometry.base_stride(pages)) for n in lines for layout in ("alias", "spread", "packed")
+            if not (n == 8 and layout != "alias")]
+
+
+def _knees(frame: pd.DataFrame, pages: str) -> Iterator[tuple[tuple[str, ...], Knee]]:
+    """(layouts to measure, knee) of both curves, two levels each."""
+    stride = geometry.base_stride(pages)
+    for layouts, points in ((("alias",), geometry.aliased(frame, stride)),
+                            (("spread", "packed"), geometry.priced(frame, stride))):
+        for knee in geometry.steps(points)[:2]:
+            yield layouts, knee
+
+
+def refined(frame: pd.DataFrame, pages: str) -> Iterator[Point]:
+    """Around each knee sixteen points an octave; between the two points of a sharp one, up to seven more."""
+    for layouts, knee in _knees(frame, pages):
+        around = octaves(knee.last_low / 2**0.3, knee.first_high * 2**0.3, 16 if knee.is_sharp else 6)
+        between = np.linspace(knee.last_low, knee.first_high, 9)[1:-1] if knee.is_sharp else []
+        for n in sorted({*around, *(round(x) for x in between)}):
+            for layout in layouts:
+                yield _point(pages, layout, n, geometry.base_stride(pages))
+
+
+def hanging(frame: pd.DataFrame, pages: str, cache_bytes: Mapping[int, int], stride: int) -> Iterator[Point]:
+    """What hangs on where the knees are: random draws across the second, and across the first if it is no step; colliding
+    pages for the first; dear walks."""
+    found = [knee for layouts, knee in _knees(frame, pages) if layouts == ("alias",)]
+    if not found:
+        return
+    for layout, knee in zip(("spread", "alias"), found, strict=False):
+        if layout == "alias" or not knee.is_sharp:
+            low, high = geometry.draw_window(knee)
+            yield from (_point(pages, layout, n, stride, "random") for n in octaves(low, high, 6))
+    most = round(found[0].first_high * 1.3)
+    colliding = {n for n in (*range(2, 10), 12, 13, 16, 17, 24, 32, 48, 64) if n < most} | {most}
+    yield from (_point(pages, "spread", n, stride * geometry.WAY_STRIDE) for n in sorted(colliding))
+    try:
+        entries = geometry.infer(frame).levels[-1].entries.value
+    except Unavailable:
+        return
+    for _, lines, apart in geometry.walk_points(entries, stride, cache_bytes):
+        if lines * apart <= geometry.MOST_PAGES:
+            yield _point(pages, "alias", lines, apart)

@@ -1,0 +1,114 @@
+"""Knees: found where a curve steps, on curves whose truth is known; none where it is flat or merely rises."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from experiments.knees import Knee, knees
+
+PAGES = np.unique(np.round(2 ** np.arange(4, 14.01, 1 / 16)))
+
+
+def disturbed(cost: np.ndarray, noise: float, rng: np.random.Generator) -> np.ndarray:
+    """Noise of one process, and 3 % of outliers up to three times as dear."""
+    measured = cost * np.exp(noise * rng.standard_normal(cost.size))
+    far = rng.random(cost.size) < 0.03
+    measured[far] *= rng.uniform(1.3, 3, far.sum())
+    return measured
+
+
+def stairs(rng: np.random.Generator) -> tuple[tuple[float, float], np.ndarray]:
+    """(where the two steps are, cost without noise): a first level of 30 to 150 entries, a second 6 to 40 times larger, each tread
+    higher than the one before by a fifth at least."""
+    first = rng.uniform(30, 150)
+    second = min(first * rng.uniform(6, 40), 6000)
+    low = rng.uniform(3, 30)
+    hit = low * rng.uniform(0.2, 2)
+    walk = (low + hit) * rng.uniform(0.3, 3)
+    past_first, past_second = PAGES > first, PAGES > second
+    return (first, second), low + hit * past_first + walk * past_second
+
+
+def test_of_the_knees_of_200_synthetic_curves_95_in_100_are_found_within_5_percent():
+    rng = np.random.default_rng(3)
+    within, beside = 0, 0
+    for _ in range(200):
+        truth, cost = stairs(rng)
+        found = [knee.pages for knee in knees(PAGES, disturbed(cost, rng.uniform(0.01, 0.05), rng))]
+        within += sum(any(abs(one / true - 1) < 0.05 for one in found) for true in truth)
+        beside += sum(all(abs(one / true - 1) > 0.25 for true in truth) for one in found)
+    assert within >= 0.95 * 400
+    assert beside <= 2  # a knee where there is none
+
+
+def test_on_200_curves_that_are_flat_or_merely_rise_there_is_no_knee():
+    rng = np.random.default_rng(4)
+    found = []
+    for k in range(200):
+        slope = rng.uniform(0, 0.8) if k % 2 else 0.0
+        found += knees(PAGES, disturbed((PAGES / 16) ** slope, rng.uniform(0.01, 0.05), rng))
+    assert found == []
+
+
+def test_without_noise_a_step_lies_between_its_two_points_and_its_heights_are_exact():
+    (knee,) = knees(PAGES, np.where(PAGES <= 512, 4.0, 11.0))
+    assert (knee.last_low, knee.first_high) == (512, PAGES[PAGES > 512][0])
+    assert (knee.before, knee.after) == pytest.approx((4, 11))
+    assert knee.is_sharp and knee.tenth <= knee.pages <= knee.nine_tenths
+
+
+def test_a_rise_over_octaves_is_one_knee_and_not_sharp():
+    """A table of random replacement: misses x = 1 - exp(-x M/C), by fixed-point iteration as an independent oracle."""
+    missed = np.ones(PAGES.size)
+    for _ in range(5000):
+        missed = 1 - np.exp(-missed * PAGES / 1024)
+    (knee,) = knees(PAGES, 30 + 40 * missed)
+    assert not knee.is_sharp
+    assert knee.pages == pytest.approx(1024 * 2 * np.log(2), rel=0.05)  # half of the rise is done at 2 ln 2
+    assert knee.tenth < 1.2 * 1024 and knee.nine_tenths > 2 * 1024
+
+
+@pytest.mark.parametrize("factor", [1e-3, 1.0, 1e6])
+def test_the_unit_of_the_cost_plays_no_part(factor: float):
+    cost = disturbed(np.where(PAGES <= 300, 5.0, 8.0), 0.02, np.random.default_rng(1))
+    assert [knee.pages for knee in knees(PAGES, factor * cost)] == [knee.pages for knee in knees(PAGES, cost)] != []
+
+
+def test_a_disturbed_stretch_that_passes_is_no_knee():
+    cost = np.full(PAGES.size, 10.0)
+    cost[60:75] = 30
+    assert knees(PAGES, cost) == []
+
+
+def test_a_step_down_is_no_knee():
+    assert knees(PAGES, np.where(PAGES <= 300, 8.0, 5.0)) == []
+
+
+def test_two_outliers_beside_each_other_are_no_knee():
+    cost = np.full(PAGES.size, 10.0)
+    cost[40:42] = 40
+    assert knees(PAGES, cost) == []
+
+
+def test_a_step_under_an_eighth_is_not_told_from_what_else_rises():
+    assert knees(PAGES, np.where(PAGES <= 300, 10.0, 10.9)) == []
+    assert len(knees(PAGES, np.where(PAGES <= 300, 10.0, 11.6))) == 1
+
+
+def test_few_points_have_no_knee():
+    assert knees(PAGES[:11], np.where(PAGES[:11] <= 20, 1.0, 9.0)) == []
+    assert knees([], []) == []
+
+
+@pytest.mark.parametrize(("pages", "cost"), [([1, 2, 3], [1, 2]), ([1, 3, 2], [1, 1, 1]), ([2, 2, 3], [1, 1, 1])])
+def test_pages_that_do_not_ascend_or_fit_the_costs_are_an_error(pages: list[int], cost: list[int]):
+    with pytest.raises(ValueError, match="ascend"):
+        knees(pages, cost)
+
+
+def test_a_sharp_knee_is_one_whose_rise_lies_between_two_points_however_far_apart_they_are():
+    assert Knee(4, 11, 64, 128, 70, 120).is_sharp
+    assert Knee(4, 11, 64, 65, 63.5, 65.5).is_sharp
+    assert not Knee(4, 11, 64, 66, 62, 70).is_sharp
+    assert not Knee(4, 11, 64, 66, 50, 90).is_sharp

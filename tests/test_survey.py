@@ -1,0 +1,104 @@
+"""The survey: what it asks to be measured, in which order, and that asking twice is asking for the same."""
+
+from __future__ import annotations
+
+import pytest
+from test_geometry import CACHES, SHARP, Made, lru
+
+from experiments import experiment, files, geometry, host, survey
+from experiments.measure import arena_bytes
+from experiments.reasons import Unavailable
+from experiments.record import Point
+from experiments.store import Store
+
+
+def asked(made: Made, pages: str = "4k") -> list[list[Point]]:
+    run, stages = made.run(), []
+
+    def watched(points: list[Point]):
+        stages.append(points)
+        return run(points)
+
+    survey.survey(watched, pages, CACHES)
+    return stages
+
+
+def test_the_coarse_sweep_holds_every_layout_at_every_size_and_its_control():
+    points = survey.coarse("4k")
+    sizes = {layout: {p.lines for p in points if p.layout == layout} for layout in ("alias", "spread", "packed")}
+    assert sizes["spread"] == sizes["packed"] == sizes["alias"] - {8}
+    assert min(sizes["spread"]) == survey.FROM_LINES and max(sizes["spread"]) == survey.TO_LINES
+
+
+def test_every_spread_point_around_a_knee_has_its_control_too():
+    for stage in asked(SHARP)[:2]:
+        lines = {layout: {p.lines for p in stage if p.layout == layout and p.stride_pages == 1} for layout in ("spread", "packed")}
+        assert lines["spread"] == lines["packed"]
+        assert lines["spread"]
+
+
+def test_the_second_stage_is_finer_where_the_first_one_bends():
+    first, second = asked(SHARP)[:2]
+    for knee in (64, 1536):
+        def near(stage: list[Point], knee: int = knee) -> set[int]:
+            return {p.lines for p in stage if p.layout == "alias" and abs(p.lines / knee - 1) < 0.2}
+        assert len(near(second)) > 2 * len(near(first))
+
+
+def test_the_same_rows_ask_for_the_same_points():
+    assert asked(SHARP) == asked(SHARP)
+
+
+def test_a_machine_without_a_knee_is_asked_for_no_more_than_the_coarse_sweep():
+    stages = asked(Made(lambda *_: 0.0, lambda *_: 0.0))
+    assert [len(stage) for stage in stages[1:]] == [0, 0, 0]
+
+
+def test_a_survey_is_half_a_minute_of_processes():
+    """By the runner's own guess of a process; quiet machines are faster, and no test may time one."""
+    points = {p for stage in asked(Made(lru(72), lru(3072))) for p in stage}
+    assert sum(survey.repeats_of(p) for p in points) < 1000
+    assert max(arena_bytes(p) for p in points) < 256 << 20
+
+
+def test_large_points_are_measured_once_and_others_often_enough_for_a_median():
+    small, large = (Point(kernel="page_chase", layout="alias", lines=n) for n in (1024, 1 << 20))
+    assert (survey.repeats_of(small), survey.repeats_of(large)) == (3, 1)
+
+
+def test_without_a_c_compiler_there_is_no_survey(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(survey, "compiler", lambda: None)
+    with pytest.raises(Unavailable) as why:
+        survey.here(host.inspect(), "4k", Store(tmp_path), "x")
+    assert why.value.code == "engine-lacks"
+
+
+@pytest.mark.measures
+@pytest.mark.needs("a C compiler")
+def test_a_survey_of_this_computer_is_stored_and_not_measured_again(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    """In small: one process a point, no more than 64 pages. What it finds there is this computer's own."""
+    monkeypatch.setattr(survey, "TO_LINES", 64)
+    monkeypatch.setattr(survey, "REGION_MS", 1)
+    monkeypatch.setattr(experiment, "measuring_lock", lambda: files.measuring_lock(path=tmp_path / "lock"))
+    store, here = Store(tmp_path), host.inspect()
+    frame, lacking = survey.here(here, "4k", store, "x", repeats=1, quiet=True)
+    assert lacking == [] and set(frame["layout"]) == {"alias", "spread", "packed"}
+    before = store.keys("x", survey.NAME)
+    again, _ = survey.here(here, "4k", store, "x", repeats=1, quiet=True)
+    assert store.keys("x", survey.NAME) == before and len(again) == len(frame)
+
+
+@pytest.mark.measures
+@pytest.mark.needs("a C compiler")
+def test_points_that_are_too_large_for_the_profile_are_left_out(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(survey, "REGION_MS", 1)
+    monkeypatch.setattr(experiment, "measuring_lock", lambda: files.measuring_lock(path=tmp_path / "lock"))
+    monkeypatch.setattr(survey, "coarse", lambda pages: [Point(kernel="page_chase", lines=n, region_ms=1) for n in (16, 4096)])
+    frame, lacking = survey.here(host.inspect(), "4k", Store(tmp_path), "x", repeats=1, most_bytes=1 << 20, quiet=True)
+    assert list(frame["lines"]) == [16] and lacking == []
+
+
+@pytest.mark.parametrize("pages", ["4k", "2m"])
+def test_no_point_spans_more_than_its_visits_can_name(pages: str):
+    for stage in asked(SHARP, pages):
+        assert all(p.lines * p.stride_pages <= geometry.MOST_PAGES for p in stage)
