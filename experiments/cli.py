@@ -105,8 +105,11 @@ def geometry(
         frame, lacking = survey.here(here, pages, Store(folder), "geometry", quiet=not sys.stderr.isatty())
     if frame.empty:
         raise SystemExit("\n".join(lacking))
-    stated = [tlb.entries for tlb in data_tlbs(here, pages)]
-    found = inference.infer(frame, stated, survey.cache_bytes(here), lacking)
+    try:
+        found = inference.infer(frame, [tlb.entries for tlb in data_tlbs(here, pages)], survey.cache_bytes(here), lacking)
+    except Unavailable:
+        print(*lacking, sep="\n", end="\n" if lacking else "", file=sys.stderr)  # they may be why there is no step
+        raise
     if as_json:
         print(found.model_dump_json(indent=1))
         return
@@ -114,7 +117,8 @@ def geometry(
         table = Table(*frame.columns, box=None, pad_edge=False)
         for row in frame.itertuples(index=False):
             table.add_row(*(escape(str(value)) for value in row))
-        out.print(table)
+        out.print(table, width=None if sys.stdout.isatty() else 120)  # a pipe is no screen to wrap for
+        out.print()
     for sentence in staircase.sentences(found):
         out.print(escape(sentence), highlight=False)
 
@@ -123,9 +127,10 @@ def geometry(
 def measure(
     kernel: Annotated[str, typer.Argument(help="A kernel: " + ", ".join(build.kernel_names()))],
     pages: Annotated[str, typer.Option(help="4k, 64k, thp, 2m or 1g.")] = "4k",
-    layout: Annotated[str, typer.Option(help="spread: one line a page; packed: its control.")] = "spread",
+    layout: Annotated[str, typer.Option(help="spread: one line a page; packed: its control; alias: one page again and again.")] = "spread",
     order: Annotated[str, typer.Option(help="cycle, random or sequential.")] = "cycle",
     lines: Annotated[int, typer.Option(help="How many cache lines are touched.")] = 4096,
+    stride_pages: Annotated[int, typer.Option(help="spread, alias: base pages from one line's page to the next's.")] = 1,
     engine: Annotated[str, typer.Option(help="auto, c or numba.")] = "auto",
     repeat: Annotated[int, typer.Option(help="Which repeat: its seed.")] = 0,
     region_ms: Annotated[int, typer.Option(help="The least time inside timed regions.")] = 60,
@@ -136,7 +141,7 @@ def measure(
         raise Unavailable("bad-parameter", f"engine is auto, c or numba, not '{engine}'")
     try:
         point = Point.model_validate({"kernel": kernel, "engine": build.engine_for(engine), "pages": pages, "layout": layout,
-                                      "order": order, "lines": lines, "region_ms": region_ms})
+                                      "order": order, "lines": lines, "stride_pages": stride_pages, "region_ms": region_ms})
     except ValidationError as error:
         problems = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise Unavailable("bad-parameter", "; ".join(problems)) from None

@@ -330,7 +330,7 @@ def _walks(frame: pd.DataFrame, levels: Sequence[Level], stride: int, cache_byte
         there = frame[(frame["layout"] == "alias") & (frame["order"] == "cycle") & (frame["lines"] == lines) &
                       (frame["stride_pages"] == apart)]
         if there.empty or tread.empty:
-            found.append(Walk(**said, cost=None, reason=explain("no-data")))
+            found.append(Walk(**said, cost=None, reason=explain("too-few-points", "this chase was left out")))
             continue
         difference = interval_of_difference(_between_processes_or_batches(there), median_interval(tread["cost"]))
         found.append(Walk(**said, cost=Estimate(value=difference.value, low=difference.low, high=difference.high,

@@ -19,6 +19,7 @@ from experiments.knees import Knee
 from experiments.pmu import listed, performance_cpu
 from experiments.reasons import Unavailable
 from experiments.record import Point
+from experiments.stats import newest
 from experiments.store import Store
 
 NAME = "geometry"  # of the experiment
@@ -57,20 +58,34 @@ def here(host: Host, pages: str, store: Store, machine: str, *, name: str = NAME
                                  plan=perf.NO_COUNTERS, usable_bytes=usable, quiet=quiet,
                                  cpu=performance_cpu(host.usable_cpus, listed(Path("/"))))
         lacking.update({f"{p.layout} {why.code}": f"{p.layout.capitalize()} chases: {why}" for p, why in outcome.lacking.items()})
-        return store.load(machine, name)
+        frame = store.load(machine, name)
+        return frame if frame.empty else newest(frame)
 
     return survey(run, pages, cache_bytes(host)), sorted(lacking.values())
 
 
 def survey(run: Callable[[list[Point]], pd.DataFrame], pages: str = "4k", cache_bytes: Mapping[int, int] | None = None) -> pd.DataFrame:
-    """All rows of the geometry: `run` measures what it does not have yet and returns the rows of all so far."""
-    stride = geometry.base_stride(pages)
-    frame = run(coarse(pages))
+    """All rows of the geometry. `run` measures what it does not have yet and returns the rows of all that it has.
+
+    A stage sees the rows of this survey's earlier stages alone, whatever else `run` returns: else rows that are there already
+    would make the first look finer than it was, and ask for other points.
+    """
+    asked: set[tuple] = set()
+
+    def rows(points: list[Point]) -> pd.DataFrame:
+        frame = run(points)
+        asked.update((p.layout, p.order, p.lines, p.stride_pages) for p in points)
+        if frame.empty:
+            return frame
+        mine = pd.MultiIndex.from_frame(frame[["layout", "order", "lines", "stride_pages"]]).isin(asked)
+        return frame[mine & (frame["pages"] == pages)].reset_index(drop=True)
+
+    frame = rows(coarse(pages))
     if frame.empty:
         return frame
-    frame = run([*refined(frame, pages)])
-    frame = run([p for p in refined(frame, pages) if p.layout == "alias"])  # at the knees as the first time has placed them
-    return run([*hanging(frame, pages, cache_bytes or {}, stride)])
+    frame = rows([*refined(frame, pages)])
+    frame = rows([p for p in refined(frame, pages) if p.layout == "alias"])  # at the knees as the first time has placed them
+    return rows([*hanging(frame, pages, cache_bytes or {}, geometry.base_stride(pages))])
 
 
 def _point(pages: str, layout: str, lines: int, stride_pages: int, order: str = "cycle") -> Point:

@@ -244,6 +244,9 @@ static struct arena reserve(const struct config *c, uint64_t page)
     struct arena a = {.stride = base_page * c->stride_pages};
     if (c->pages[0] == '4' && base_page != 4096)
         unavailable("page-size-unsupported", "the base page here is %" PRIu64 " bytes", base_page);
+    char path[128];
+    if ((c->pages[0] == '2' || c->pages[0] == '1') && access(pool_path(page, "free_hugepages", path, sizeof path), F_OK))
+        unavailable("page-size-unsupported", "the kernel has no pool of %s pages", c->pages);
     a.working_set = c->lines * (c->layout[0] == 'p' ? LINE : a.stride);
     a.bytes = round_up(a.working_set, page);
     char *room = mmap(NULL, a.bytes + GIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -275,16 +278,16 @@ static struct arena map_arena(const struct config *c)
     if (huge) {
         pool_page = page;
         char path[128];
-        uint64_t free_pages = sysfs_number(pool_path(page, "free_hugepages", path, sizeof path), UINT64_MAX);
-        if (free_pages == UINT64_MAX)
-            unavailable("page-size-unsupported", "the kernel has no pool of %s pages", c->pages);
+        uint64_t free_pages = sysfs_number(pool_path(page, "free_hugepages", path, sizeof path), 0);
         if (a.resident < a.bytes)
             huge |= MAP_NORESERVE; /* the pages between are never touched, so the pool need not hold them */
         if (mmap(a.base, a.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | huge, -1, 0) == MAP_FAILED)
             unavailable("pool-empty", "%" PRIu64 " pages of %s needed, %" PRIu64 " free: %s", a.resident / page, c->pages,
                         free_pages, strerror(errno));
     } else {
-        if (mmap(a.base, a.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+        /* Pages far apart span more than there is memory; what lies between them is never touched. */
+        int sparse = a.resident < a.bytes ? MAP_NORESERVE : 0;
+        if (mmap(a.base, a.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | sparse, -1, 0) == MAP_FAILED)
             unavailable("memory-short", "%" PRIu64 " bytes could not be mapped: %s", a.bytes, strerror(errno));
         if (c->pages[0] == '6')
             ask_for_64k(&a);

@@ -28,6 +28,7 @@ from numba import njit, types, uint64
 from numba.extending import intrinsic
 
 LINE, GIB, MIB = 64, 1 << 30, 1 << 20
+UINT64 = (1 << 64) - 1
 MIN_BATCHES, MAX_BATCHES = 5, 16
 MAP_NORESERVE, MAP_FIXED, MAP_HUGETLB, MAP_HUGE_SHIFT = 0x4000, 0x10, 0x40000, 26
 MADV_HUGEPAGE, MADV_NOHUGEPAGE, MADV_DONTDUMP, MADV_POPULATE_WRITE = 14, 15, 16, 23

@@ -231,10 +231,11 @@ def execute(chapter: str, output: Path, data: Path) -> str:
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data/ with what one chapter has measured on this computer."""
+    """A data/ with what the chapters that measure have measured on this computer."""
     folder = tmp_path_factory.mktemp("smoke")
     told = execute(CHAPTER, folder / "first.ipynb", folder / "data")
     assert re.search(r"stlb_cliff: \d+ measured, 0 already there", told)
+    execute("your_machine", folder / "second.ipynb", folder / "data")
     return folder / "data"
 
 
@@ -243,7 +244,7 @@ def test_what_a_chapter_measures_is_kept_under_this_machines_id_with_a_card(meas
     machine = host.machine_id(host.inspect())
     rows = Store(measured).load(machine, CHAPTER)
     assert (set(rows["repeat"]), rows["lines"].max(), set(rows["pages"])) == ({0, 1}, 1024, {"4k"})
-    assert {path.name for path in (measured / machine).iterdir()} == {"README.md", "machine.json", f"{CHAPTER}.jsonl"}
+    assert {path.name for path in (measured / machine).iterdir()} == {"README.md", "machine.json", f"{CHAPTER}.jsonl", "geometry.jsonl"}
     assert Store(measured).check(machine, CHAPTER) == (len(rows), 0, 0, 0)
 
 

@@ -9,14 +9,21 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import pandas as pd
 import psutil
 import pytest
-from conftest import ROOT, in_turn
+from conftest import ROOT, in_turn, make_record
+from rich.console import Console
+from synthetic import Stated, tlbs
 
-from experiments import cli, doctor, files, host
+from experiments import cli, doctor, files, host, survey
+from experiments.geometry import Geometry
 from experiments.host import Host
+from experiments.reasons import REASONS
 from experiments.record import Record
+from experiments.store import Store
 
 TLB = [sys.executable, "-c", "from experiments.cli import main; main()"]
 needs_c = pytest.mark.needs("a C compiler")
@@ -88,7 +95,9 @@ def test_measure_stores_nothing(tmp_path: Path):
     ["measure", "page_chase", "--lines", "x"], ["measure", "page_chase", "--lines", "0"], ["measure", "page_chase", "--lines", "-5"],
     ["measure", "page_chase", "--lines", str(10**30)], ["measure", "page_chase", "--pages", "9k"],
     ["measure", "page_chase", "--engine", "rust"], ["measure", "page_chase", "--region-ms", "0"],
-    ["measure", "page_chase", "--order", "zigzag"], ["run"], ["run", "nope"], ["run", "stlb_cliff", "-p"],
+    ["measure", "page_chase", "--order", "zigzag"], ["geometry", "--pages", "thp"], ["geometry", "--pages", "9k"],
+    ["geometry", "--pages", ""], ["geometry", "--pages"], ["geometry", "--frobnicate"], ["geometry", "all"],
+    ["run"], ["run", "nope"], ["run", "stlb_cliff", "-p"],
     ["run", "stlb_cliff", "-p", "engine"], ["run", "stlb_cliff", "--parameter", "engine=x"], ["book", "--profile", "x"], ["inspect", "me"],
 ], ids=" ".join)
 def test_a_wrong_argument_is_one_line_on_stderr_and_exit_2(arguments: list[str], monkeypatch, capsys):
@@ -131,6 +140,113 @@ def test_two_measurements_never_run_at_once():
     assert done.stderr.startswith(f"Another measurement is running on this computer (process {os.getpid()})")
 
 
+# --- the geometry
+
+
+def stairs(pages: str = "4k", steps: tuple[int, ...] = (64, 2048)) -> pd.DataFrame:
+    """The rows of a survey of a made-up machine: 4 cycles, and ten more past each step, which every chase but packed takes."""
+    rows = []
+    for point in survey.coarse(pages):
+        ns = (4 + 10 * sum(point.lines > n for n in steps if point.layout != "packed")) / 3.2
+        records = (make_record(**point.model_dump(), repeat=k, ns_per_access=ns, batch_ns_per_access=[ns]) for k in range(3))
+        rows += [record.model_dump(exclude={"counters"}) for record in records]
+    return pd.DataFrame(rows)
+
+
+@pytest.fixture
+def surveyed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
+    """A made-up machine: `frame` and `lacking` are what its survey gives, `asked` what it was asked for; nothing is measured."""
+    machine = SimpleNamespace(frame=stairs(), lacking=[], asked=[], root=None)
+
+    def fake(here: Host, pages: str, store: Store, name: str, **_: object) -> tuple[pd.DataFrame, list[str]]:
+        machine.asked.append(pages)
+        machine.root = store.root
+        return machine.frame, machine.lacking
+
+    monkeypatch.setattr(survey, "here", fake)
+    monkeypatch.setattr(host, "inspect", lambda *_: Stated(tlb=tlbs((64, 2048))).host())
+    monkeypatch.setattr(cli, "out", Console(soft_wrap=True, width=300))
+    monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
+    return machine
+
+
+def geometry(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["tlb", "geometry", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return ended.value.code
+
+
+def test_geometry_says_in_its_help_what_it_does_and_takes():
+    done = tlb("geometry", "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    for words in ("Infer", "--pages", "--json", "nothing is stored"):
+        assert words in " ".join(done.stdout.split())
+
+
+def test_geometry_prints_both_tables_and_what_they_mean(surveyed: SimpleNamespace, monkeypatch, capsys):
+    assert geometry(monkeypatch) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    cells = {" ".join(line.split()[:4]) for line in said.out.splitlines()}
+    assert "level entries by price" in cells and "page table in lines" in cells
+    lines = said.out.splitlines()
+    assert any(line.startswith("L1 dTLB ") and line.split().count("64") >= 2 for line in lines)
+    assert any(line.startswith("STLB ") and "2,048" in line for line in lines)
+    assert any(line.startswith("STLB: ") and "CPUID states 2,048 and agrees." in line for line in lines)
+    assert surveyed.asked == ["4k"]
+
+
+def test_geometry_as_json_is_the_geometry_and_nothing_else(surveyed: SimpleNamespace, monkeypatch, capsys):
+    surveyed.lacking = ["Alias chases: a \"note\"."]
+    assert geometry(monkeypatch, "--json") == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert json.loads(said.out).keys() == Geometry.model_fields.keys()
+    found = Geometry.model_validate_json(said.out)
+    assert [one.stated for one in found.levels] == [64, 2048]
+    assert [one.entries.low <= n <= one.entries.high for one, n in zip(found.levels, (64, 2048), strict=True)] == [True, True]
+    assert found.levels[1].hit_cost.value == pytest.approx(10) and found.unit == "cycles" and found.core_ghz == pytest.approx(3.2)
+    assert surveyed.lacking[0] in found.notes
+
+
+def test_geometry_of_pages_of_2_mib_asks_the_survey_for_those(surveyed: SimpleNamespace, monkeypatch, capsys):
+    surveyed.frame = stairs("2m")
+    assert geometry(monkeypatch, "--pages", "2m", "--json") == 0
+    found = Geometry.model_validate_json(capsys.readouterr().out)
+    assert surveyed.asked == ["2m"] and found.pages == "2m"
+    assert [one.stated for one in found.levels] == [None, None]  # this CPUID states nothing of 2 MiB
+
+
+def test_geometry_stores_nothing(surveyed: SimpleNamespace, monkeypatch, capsys, tmp_path: Path):
+    assert geometry(monkeypatch) == 0
+    assert surveyed.root is not None and not surveyed.root.exists() and not surveyed.root.is_relative_to(tmp_path / "data")
+    assert not (tmp_path / "data").exists()
+
+
+def test_geometry_of_a_flat_machine_is_one_line_and_exit_1(surveyed: SimpleNamespace, monkeypatch, capsys):
+    surveyed.frame = stairs(steps=())
+    assert geometry(monkeypatch) == 1
+    said = capsys.readouterr()
+    assert said.out == "" and len(said.err.splitlines()) == 1
+    assert said.err.startswith(REASONS["no-step"].sentence.removesuffix("."))
+
+
+def test_a_survey_that_could_measure_nothing_says_why_and_ends_with_1():
+    script = ("import pandas as pd\nfrom experiments import cli, host, survey\n"
+              "survey.here = lambda *_, **__: (pd.DataFrame(), ['Alias chases: none.', 'Spread chases: none.'])\ncli.main()")
+    done = subprocess.run([sys.executable, "-c", script, "geometry"], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "Alias chases: none.\nSpread chases: none.\n")
+
+
+def test_geometry_without_a_compiler_is_one_line_and_exit_1(monkeypatch, capsys):
+    monkeypatch.setattr(survey, "compiler", lambda: None)
+    assert geometry(monkeypatch) == 1
+    said = capsys.readouterr()
+    assert said.out == "" and len(said.err.splitlines()) == 1
+    assert said.err.startswith(REASONS["engine-lacks"].sentence.removesuffix("."))
+
+
 def running(process: psutil.Process) -> list[psutil.Process]:
     return [child for child in process.children(recursive=True) if child.status() != psutil.STATUS_ZOMBIE]
 
@@ -141,7 +257,8 @@ def test_ctrl_c_ends_the_kernel_and_says_that_nothing_is_lost():
     with files.measuring_lock(wait=True):
         pass  # nobody else measures, most likely for the next seconds
     process = subprocess.Popen([*TLB, "measure", "page_chase", "--region-ms", "60000"], cwd=ROOT, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True)
+                               stderr=subprocess.PIPE, text=True,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # a shell's & ignores it
     seen: list[psutil.Process] = []
     deadline = time.monotonic() + 60
     while process.poll() is None and time.monotonic() < deadline and not seen:

@@ -24,7 +24,9 @@ from hypothesis import strategies as st
 
 from experiments import build, measure
 from experiments.compiler import compiler
+from experiments.reasons import Unavailable
 from experiments.record import KernelReport, Point
+from kernels import harness
 from kernels.harness import line_offset
 
 ORDERS = {"page_chase": ("cycle", "random", "sequential"), "page_gather": ("cycle", "sequential")}
@@ -95,13 +97,13 @@ def shuffled(lines: int, seed: int, itself: bool) -> list[int]:
     return order
 
 
-def visits(kernel: str, order: str, lines: int, seed: int) -> list[int]:
+def visits(kernel: str, order: str, lines: int, seed: int, layout: str = "spread") -> list[int]:
     """The lines that a kernel visits in one round, in their order."""
     if order == "sequential":
         return list(range(lines))
     if order == "random":
         return draws(seed, [lines] * max(2**18, -(-4 * lines // 16) * 16))
-    if kernel == "page_gather":
+    if kernel == "page_gather" or layout == "alias":
         return shuffled(lines, seed, itself=True)
     successor, walk = shuffled(lines, seed, itself=False), [0]
     while len(walk) < lines:
@@ -119,6 +121,12 @@ def checksum(lines: list[int]) -> str:
 def test_the_oracle_draws_the_published_numbers_of_splitmix64():
     numbers = [number for number, _ in zip(splitmix64(1234567), range(5), strict=False)]
     assert numbers == [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431, 16408922859458223821]
+
+
+@given(st.integers(1, 3000), st.integers(0, 2**63 - 1))
+@settings(max_examples=50, deadline=None)
+def test_a_cycle_of_aliased_pages_visits_every_page_once(lines: int, seed: int):
+    assert sorted(visits("page_chase", "cycle", lines, seed, "alias")) == list(range(lines))
 
 
 @given(st.integers(1, 3000), st.integers(0, 2**63 - 1))
@@ -158,6 +166,21 @@ def test_c_prints_the_checksum_of_numba(twins, kernel: str, order: str, layout: 
         same = {"engine", "cpu", "accesses", "elapsed_ns", "ns_per_access", "batch_ns_per_access", "core_ghz", "prepare_ns",
                 "minor_faults", "major_faults", "voluntary_switches", "involuntary_switches", "migrations"}
         assert report.model_dump(exclude=same) == twin.model_dump(exclude=same)
+
+
+@needs_c
+@pytest.mark.parametrize("stride", [1, 2, 64])
+@pytest.mark.parametrize("layout", ["spread", "alias"])
+@pytest.mark.parametrize("order", ["cycle", "random"])
+def test_c_visits_far_and_aliased_pages_as_the_oracle_names_them(order: str, layout: str, stride: int):
+    for lines in (1, 8, 65, 1000):
+        done = run_c("page_chase", [*arguments(order, layout, lines), "--stride-pages", str(stride)])
+        assert (done.returncode, done.stderr) == (0, "")
+        report = KernelReport.model_validate_json(done.stdout)
+        assert report.checksum == checksum(visits("page_chase", order, lines, 7, layout)), lines
+        assert (report.layout, report.lines, report.stride_pages, report.stride_bytes) == (layout, lines, stride, 4096 * stride)
+        assert report.working_set_bytes == lines * stride * 4096
+        assert report.arena_bytes == 4096 * (8 if layout == "alias" else lines)
 
 
 @needs_c
@@ -251,6 +274,194 @@ def test_c_and_numba_put_a_line_in_the_same_place(tmp_path: Path):
     assert said.stdout.splitlines() == [f"{line_offset(i, False, 4096)} {line_offset(i, True, 4096)}" for i in lines]
 
 
+# --- aliased and far pages: which memory stands behind them
+
+
+@pytest.fixture(scope="module")
+def probe(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """What tests/probe_chase.c says of page_chase's arguments."""
+    binary = compiled(ROOT / "tests/probe_chase.c", tmp_path_factory.mktemp("probe") / "probe_chase")
+    return lambda *given: subprocess.run([binary, *map(str, given)], capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def compiled(source: Path, binary: Path) -> Path:
+    subprocess.run([*compiler().command, *build.FLAGS, "-o", binary, source], check=True)
+    return binary
+
+
+@needs_c
+@pytest.mark.parametrize(("lines", "stride", "physical_pages"), [
+    (1, 1, 8), (8, 1, 8), (1000, 1, 8), (2**16, 1, 8), (2**16 + 1, 1, 8), (2**16 + 8, 1, 16), (2**20, 1, 128), (1000, 8, 8),
+    (2**14, 64, 128)])
+def test_aliased_pages_are_few_pages_of_memory_in_at_most_8192_mappings_and_a_part(probe, lines: int, stride: int, physical_pages: int):
+    found = json.loads(probe("memory", "--layout", "alias", "--lines", lines, "--stride-pages", stride))
+    pages = lines * stride
+    assert (found["bytes"], found["physical"]) == (pages * 4096, physical_pages * 4096)
+    assert found["mappings"] == -(-pages // physical_pages) <= 8193
+    assert found["aliased"] == found["mappings"]  # each begins where the one little file begins
+    if not found["unknown_frames"]:  # root is told which frames stand behind the pages
+        assert found["frames"] == len({page * stride % physical_pages for page in range(lines)})
+
+
+@needs_c
+@pytest.mark.parametrize("stride", [1, 5, 64])
+@pytest.mark.parametrize("lines", [1, 7, 64, 1000])
+def test_page_i_is_visited_on_its_line_8_times_i_mod_8_once_a_cycle(probe, lines: int, stride: int):
+    played = [int(visit) for visit in probe("visits", "--layout", "alias", "--lines", lines, "--stride-pages", stride, "--seed", 7).split()]
+    cycle = visits("page_chase", "cycle", lines, 7, "alias")
+    times = len(played) // lines
+    assert times * lines == len(played) > 4096  # so many that a call costs nothing beside them
+    assert played == [page * stride * 64 + page % 8 * 8 for page in cycle] * times  # in lines of 64 bytes, 64 to a page
+
+
+@needs_c
+def test_random_draws_of_aliased_pages_stand_on_the_same_lines(probe):
+    played = [int(visit) for visit in probe("visits", "--layout", "alias", "--order", "random", "--lines", 300, "--seed", 7).split()]
+    assert played == [page * 64 + page % 8 * 8 for page in visits("page_chase", "random", 300, 7, "alias")]
+
+
+@needs_c
+@pytest.mark.parametrize("order", ["cycle", "random"])
+def test_of_pages_that_stand_apart_only_those_with_a_line_are_memory(probe, order: str):
+    found = json.loads(probe("memory", "--layout", "spread", "--order", order, "--lines", 1000, "--stride-pages", 64))
+    assert (found["bytes"], found["physical"]) == (1000 * 64 * 4096, 1000 * 4096)
+    assert (found["resident_pages"], found["resident_lines"]) == (1000, 1000)
+    if not found["unknown_frames"]:
+        assert found["frames"] == 1000  # each a page of its own
+
+
+@needs_c
+def test_aliased_pages_reach_256_gib_and_visits_do_not_wrap():
+    done = run_c("page_chase", [*arguments("cycle", "alias", 2**10), "--stride-pages", str(2**16)])
+    report = KernelReport.model_validate_json(done.stdout)
+    assert (report.working_set_bytes, report.arena_bytes) == (256 << 30, 32 << 20)
+    assert report.checksum == checksum(visits("page_chase", "cycle", 2**10, 7, "alias"))
+
+
+@needs_c
+def test_the_last_visit_of_256_gib_is_its_last_page(probe):
+    played = probe("visits", "--layout", "alias", "--lines", 2**10, "--stride-pages", 2**16).split()
+    assert max(map(int, played)) == (2**10 - 1) * 2**16 * 64 + 7 * 8 < 2**32
+
+
+@needs_c
+def test_aliased_pages_of_2_mib_take_a_pool():
+    done = run_c("page_chase", [*arguments("cycle", "alias", 40), "--pages", "2m", "--stride-pages", "512"])
+    pool = POOLS / "hugepages-2048kB/free_hugepages"
+    if pool.exists() and int(pool.read_text()) >= 8:
+        report = KernelReport.model_validate_json(done.stdout)
+        assert (report.backing, report.arena_bytes, report.stride_pages) == ("2m", 16 << 20, 512)
+        assert report.checksum == checksum(visits("page_chase", "cycle", 40, 7, "alias"))
+    else:
+        assert reason(done.returncode, done.stdout, done.stderr)[0] == ("pool-empty" if pool.exists() else "page-size-unsupported")
+
+
+@needs_c
+def test_pages_far_apart_may_span_more_than_there_is_memory():
+    """4 MiB of pages over 32 GiB of addresses, and over 1 TiB."""
+    for lines, stride in ((1024, 8192), (256, 2**20)):
+        done = run_c("page_chase", [*arguments("cycle", "spread", lines), "--stride-pages", str(stride)])
+        report = KernelReport.model_validate_json(done.stdout)
+        assert report.arena_bytes == lines * 4096 and report.working_set_bytes == lines * stride * 4096
+
+
+# --- accesses that are not made
+
+NOTHING = {  # a timed loop that hands back what it was given, as if all accesses had been left out
+    "follow": ("follow(void **p, uint64_t hops)\n{", "follow(void **p, uint64_t hops)\n{ hops = 0;"),
+    "follow_draws": ("uint64_t draws, uint64_t loaded)\n{", "uint64_t draws, uint64_t loaded)\n{ draws = 0;"),
+    "gather": ("uint64_t lines, uint64_t rounds)\n{", "uint64_t lines, uint64_t rounds)\n{ rounds = 0;"),
+}
+GONE = {  # a compiler that takes the loop's result for a constant
+    "follow_draws": ("    return loaded + i;\n", "    return 0;\n"),
+    "gather": ("    return sum;\n", "    return lines;\n"),
+}
+HALF = {  # every second access
+    "follow_draws": ("uint64_t draws, uint64_t loaded)\n{", "uint64_t draws, uint64_t loaded)\n{ draws /= 2;"),
+    "follow": ("follow(void **p, uint64_t hops)\n{", "follow(void **p, uint64_t hops)\n{ hops /= 2;"),
+    "gather": ("uint64_t lines, uint64_t rounds)\n{", "uint64_t lines, uint64_t rounds)\n{ if (rounds > 1) lines /= 2;"),
+}
+ONE_SHORT = {
+    "follow_draws": ("uint64_t draws, uint64_t loaded)\n{", "uint64_t draws, uint64_t loaded)\n{ draws -= 1;"),
+    "follow": ("follow(void **p, uint64_t hops)\n{", "follow(void **p, uint64_t hops)\n{ hops -= 1;"),
+    "gather": ("uint64_t lines, uint64_t rounds)\n{", "uint64_t lines, uint64_t rounds)\n{ if (rounds > 1) lines -= 1;"),
+}
+CHASES = {"follow": [("cycle", "spread"), ("cycle", "packed"), ("sequential", "spread")],
+          "follow_draws": [("random", "spread"), ("random", "packed"), ("cycle", "alias"), ("random", "alias")],
+          "gather": [("cycle", "spread"), ("sequential", "packed")]}
+FAULTY = [(name, loop) for name, faults in (("NOTHING", NOTHING), ("GONE", GONE), ("HALF", HALF), ("ONE_SHORT", ONE_SHORT))
+          for loop in faults]
+
+
+def broken(loop: str, change: tuple[str, str], folder: Path) -> Path:
+    """A kernel with one place of its timed loop changed, compiled."""
+    kernel = "page_gather" if loop == "gather" else "page_chase"
+    source = (build.KERNELS / f"{kernel}.c").read_text()
+    assert source.count(change[0]) == 1
+    (folder / f"{kernel}.c").write_text(source.replace(*change))
+    (folder / "harness.h").write_text((build.KERNELS / "harness.h").read_text())
+    return compiled(folder / f"{kernel}.c", folder / kernel)
+
+
+@needs_c
+@pytest.mark.parametrize(("fault", "loop"), FAULTY)
+def test_accesses_that_were_left_out_are_kernel_garbage(fault: str, loop: str, tmp_path: Path):
+    kernel = broken(loop, globals()[fault][loop], tmp_path)
+    for order, layout in CHASES[loop]:
+        done = subprocess.run([kernel, *arguments(order, layout, 1000)], capture_output=True, text=True, timeout=60)
+        code, detail = reason(done.returncode, done.stdout, done.stderr)
+        assert code == "kernel-garbage" and detail
+
+
+@needs_c
+@pytest.mark.parametrize("loop", CHASES)
+def test_a_kernel_that_is_compiled_anew_and_unchanged_finds_nothing_amiss(loop: str, tmp_path: Path):
+    kernel = broken(loop, NOTHING[loop][:1] * 2, tmp_path)
+    for order, layout in CHASES[loop]:
+        done = subprocess.run([kernel, *arguments(order, layout, 1000)], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+# What numba's timed loops are replaced with: nothing, or half of the accesses, or what they are.
+BROKEN_TWINS = """
+import contextlib, importlib, io, json, sys
+import numpy as np
+idle = {"follow": lambda p, hops: p, "follow_draws": lambda base, draw, loaded: loaded, "gather": lambda memory, index, rounds: 0}
+def half(real):
+    return {"follow": lambda p, hops: real(p, np.uint64(hops // 2)),
+            "follow_draws": lambda base, draw, loaded: real(base, draw[: len(draw) // 2], loaded),
+            "gather": lambda memory, index, rounds: real(memory, index, max(rounds // 2, 1))}
+for kernel, loop, fault, arguments in json.load(sys.stdin):
+    module = importlib.import_module(f"kernels.{kernel}")
+    real = getattr(module, loop)
+    setattr(module, loop, {"nothing": idle.get(loop), "half": half(real).get(loop), "none": real}[fault])
+    sys.argv, out, err, status = [kernel, *arguments], io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            module.main()
+        except SystemExit as stop:
+            status = stop.code
+    setattr(module, loop, real)
+    print(json.dumps([status, out.getvalue(), err.getvalue()]), flush=True)
+"""
+
+
+def test_numba_notices_accesses_that_were_left_out():
+    def job(loop: str, fault: str, order: str, layout: str) -> tuple[str, str, str, list[str]]:
+        return "page_gather" if loop == "gather" else "page_chase", loop, fault, arguments(order, layout, 1000)
+
+    chases = [(loop, *chase) for loop, chases in CHASES.items() for chase in chases if "alias" not in chase]
+    jobs = [job(loop, fault, *chase) for loop, *chase in chases for fault in ("nothing", "half", "none")]
+    done = subprocess.run([sys.executable, "-c", BROKEN_TWINS], input=json.dumps(jobs), capture_output=True, text=True, cwd=ROOT,
+                          timeout=250)
+    assert done.returncode == 0, done.stderr
+    for (_, loop, fault, _), said in zip(jobs, map(json.loads, done.stdout.splitlines()), strict=True):
+        if fault == "none":
+            assert (said[0], said[2]) == (0, ""), loop
+        else:
+            assert reason(*said)[0] == "kernel-garbage", (loop, fault)
+
+
 # --- arguments that cannot be
 
 BAD = [["--pages", "9k"], ["--pages", ""], ["--layout", "loose"], ["--order", "zigzag"], ["--lines", "0"], ["--lines", "-1"],
@@ -292,6 +503,66 @@ def test_random_draws_beyond_their_32_bits_are_refused_before_anything_is_mapped
     if compiler():
         done = run_c("page_chase", bad)
         assert_refused(bad, done.returncode, done.stdout, done.stderr)
+
+
+ONLY_SPREAD_AND_ALIAS_TAKE_STRIDES = [
+    ["--layout", "packed", "--stride-pages", "2"], ["--pages", "64k", "--stride-pages", "2"], ["--pages", "thp", "--stride-pages", "2"]]
+
+
+@needs_c
+@pytest.mark.parametrize(("bad", "words"), [
+    *((bad, "--stride-pages above 1 takes") for bad in ONLY_SPREAD_AND_ALIAS_TAKE_STRIDES),
+    (["--stride-pages", "0"], "from 1 to 1048576"), (["--stride-pages", "1048577"], "from 1 to 1048576"),
+    (["--stride-pages", "x"], "from 1 to 1048576"), (["--stride-pages"], "Usage:"),
+    (["--layout", "alias", "--order", "sequential"], "--layout alias takes"),
+    (["--layout", "alias", "--pages", "64k"], "--layout alias takes"), (["--layout", "alias", "--pages", "thp"], "--layout alias takes"),
+    (["--layout", "alias", "--pages", "1g"], "--layout alias takes"),
+], ids=lambda given: " ".join(given) if isinstance(given, list) else "")
+def test_a_stride_or_an_alias_that_cannot_be_is_one_sentence(bad: list[str], words: str):
+    done = run_c("page_chase", bad)
+    assert_refused(bad, done.returncode, done.stdout, done.stderr)
+    assert words in done.stderr
+
+
+@needs_c
+def test_a_gather_has_no_aliased_pages():
+    done = run_c("page_gather", ["--layout", "alias"])
+    assert_refused(["alias"], done.returncode, done.stdout, done.stderr)
+    assert "spread, packed" in done.stderr
+
+
+@needs_c
+@pytest.mark.parametrize("bad", [
+    ["--layout", "alias", "--lines", str(2**26 + 1)], ["--layout", "alias", "--lines", str(2**20 + 1), "--stride-pages", "64"],
+    ["--order", "random", "--lines", str(2**20 + 1), "--stride-pages", "64"],
+    ["--layout", "alias", "--lines", str(2**32), "--stride-pages", "1048576"],
+], ids=" ".join)
+def test_pages_beyond_the_32_bits_of_a_visit_are_refused_before_anything_is_mapped(bad: list[str]):
+    limit = (256 << 20, 256 << 20)  # room for the program, and for no arena
+    done = run_c("page_chase", bad, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, limit))
+    assert_refused(bad, done.returncode, done.stdout, done.stderr)
+    assert "256 GiB" in done.stderr
+
+
+@needs_c
+def test_a_span_that_overflows_64_bits_is_memory_short():
+    for lines in (2**32, 2**32 - 1, 2**31 + 1):
+        done = run_c("page_chase", ["--lines", str(lines), "--stride-pages", str(2**20)])
+        assert reason(done.returncode, done.stdout, done.stderr)[0] == "memory-short"
+
+
+def test_numba_has_neither_strides_nor_aliased_pages():
+    bad = [["--layout", "alias"], ["--stride-pages", "2"], ["--layout", "alias", "--stride-pages", "2"]]
+    for one, said in zip(bad, run_twins([("page_chase", one) for one in bad]), strict=True):
+        assert_refused(one, *said)
+
+
+@pytest.mark.parametrize("asked", [{"layout": "alias"}, {"stride_pages": 2}, {"layout": "alias", "stride_pages": 64}])
+def test_a_point_that_numba_cannot_measure_says_that_the_engine_lacks_it(asked: dict, monkeypatch):
+    monkeypatch.setattr(measure.perf, "run", lambda *_, **__: pytest.fail("a process was started"))
+    with pytest.raises(Unavailable, match=str(asked.get("layout", "spread"))) as why:
+        measure.measure(Point(kernel="page_chase", engine="numba", lines=64, **asked), state="0" * 12, usable_bytes=1 << 30)
+    assert why.value.code == "engine-lacks"
 
 
 # --- what the machine lacks
@@ -340,6 +611,48 @@ def test_pages_of_64_kib_are_refused_where_they_are_off():
         pytest.skip("64 KiB pages are on here")
     for said in in_both(["--pages", "64k"]):
         assert reason(*said)[0] == ("mthp-off" if enabled else "page-size-unsupported")
+
+
+MTHP_PROBE = """
+int main(int argc, char **argv)
+{
+    (void)argc;
+    return printf("%d\\n", mthp_on(atoi(argv[1]))) < 0;
+}
+"""
+# The setting of all sizes, that of 64 kB (None: no such file), and whether a page of 64 kB may form.
+MTHP = [("never", "inherit", False), ("madvise", "inherit", True), ("always", "inherit", True), ("never", "madvise", True),
+        ("never", "always", True), ("always", "never", False), ("always", None, False), (None, "inherit", False)]
+
+
+@pytest.mark.parametrize("engine", [pytest.param("c", marks=needs_c), "numba"])
+def test_a_size_that_inherits_is_on_where_transparent_huge_pages_are(engine: str, tmp_path: Path, monkeypatch):
+    if engine == "c":
+        text, path = (build.KERNELS / "harness.h").read_text(), '#define THP "/sys/kernel/mm/transparent_hugepage/"'
+        assert text.count(path) == 1
+        (tmp_path / "probe.c").write_text(text.replace(path, f'#define THP "{tmp_path}/"') + MTHP_PROBE)
+        probe = tmp_path / "probe"
+        subprocess.run([*compiler().command, "-std=gnu11", "-w", "-o", probe, tmp_path / "probe.c"], check=True)
+    monkeypatch.setattr(harness, "THP", tmp_path)
+    for size in (64, 2048):
+        (tmp_path / f"hugepages-{size}kB").mkdir()
+
+    def write(path: Path, selected: str | None) -> None:
+        words = ("always", "inherit", "madvise", "never")
+        path.unlink(missing_ok=True)
+        if selected:
+            path.write_text(" ".join(f"[{word}]" if word == selected else word for word in words) + "\n")
+
+    def is_on(size: int) -> bool:
+        if engine == "numba":
+            return harness._mthp_on(size)
+        return bool(int(subprocess.run([probe, str(size)], capture_output=True, text=True, check=True).stdout))
+
+    for of_all, own, on in MTHP:
+        write(tmp_path / "enabled", of_all)
+        write(tmp_path / "hugepages-64kB/enabled", own)
+        write(tmp_path / "hugepages-2048kB/enabled", "never" if on else "always")  # another size's, which decides nothing
+        assert is_on(64) == on, (of_all, own)
 
 
 def test_transparent_huge_pages_are_refused_where_they_are_off():
@@ -441,13 +754,13 @@ def arm64(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86-64 has to emulate arm64")
 @pytest.mark.needs("aarch64-linux-gnu-gcc", "qemu-aarch64-static")
-@pytest.mark.parametrize(("kernel", "order", "layout"), CASES)
+@pytest.mark.parametrize(("kernel", "order", "layout"), [*CASES, ("page_chase", "cycle", "alias"), ("page_chase", "random", "alias")])
 def test_the_arm64_build_visits_the_same_lines_under_emulation(arm64, kernel: str, order: str, layout: str):
     for lines in (1, 65, 1000):
         done = subprocess.run(["qemu-aarch64-static", arm64[kernel], *arguments(order, layout, lines)], capture_output=True,
                               text=True, timeout=60)
         assert done.returncode == 0, done.stderr
-        assert KernelReport.model_validate_json(done.stdout).checksum == checksum(visits(kernel, order, lines, 7))
+        assert KernelReport.model_validate_json(done.stdout).checksum == checksum(visits(kernel, order, lines, 7, layout))
 
 
 # --- a runner that dies

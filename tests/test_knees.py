@@ -26,7 +26,7 @@ def stairs(rng: np.random.Generator) -> tuple[tuple[float, float], np.ndarray]:
     low = rng.uniform(3, 30)
     hit = low * rng.uniform(0.2, 2)
     walk = (low + hit) * rng.uniform(0.3, 3)
-    past_first, past_second = PAGES > first, PAGES > second
+    past_first, past_second = np.greater(PAGES, first), np.greater(PAGES, second)
     return (first, second), low + hit * past_first + walk * past_second
 
 

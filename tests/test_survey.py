@@ -49,6 +49,19 @@ def test_the_same_rows_ask_for_the_same_points():
     assert asked(SHARP) == asked(SHARP)
 
 
+def test_rows_that_are_there_already_ask_for_the_same_points_again():
+    """What makes a second run measure nothing: the rows of all stages are there before the first."""
+    run, stages = SHARP.run(), []
+
+    def watched(points: list[Point]):
+        stages.append(points)
+        return run(points)
+
+    frames = [survey.survey(watched, "4k", CACHES) for _ in range(2)]
+    assert stages[:4] == stages[4:]
+    assert frames[0].equals(frames[1])
+
+
 def test_a_machine_without_a_knee_is_asked_for_no_more_than_the_coarse_sweep():
     stages = asked(Made(lambda *_: 0.0, lambda *_: 0.0))
     assert [len(stage) for stage in stages[1:]] == [0, 0, 0]
