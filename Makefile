@@ -17,7 +17,7 @@ TLB := $(VENV)/bin/tlb
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help site book test bench lint lock clean
+.PHONY: help site book test bench endurance mutation lint lock clean
 .DEFAULT_GOAL := help
 
 # Jupyter and IPython keep their state here and not in HOME, which may be read-only or hold settings of its own.
@@ -29,7 +29,7 @@ export IPYTHONDIR := $(CURDIR)/_build/jupyter/ipython
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s  %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s  %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo '  make book PROFILE=full             smoke (seconds), quick (minutes, the default) or full'
 	@echo '  make book MAX_WORKING_SET=4GiB     stop the sweep at this size'
@@ -56,6 +56,19 @@ test: $(READY) ## ruff, the tests, and every chapter against its committed outpu
 bench: $(READY) ## print the figures that the project has to reach, as ratios measured now
 	$(TLB) bench
 
+endurance: $(READY) ## kill, crowd and fuzz: the counts of which the tests take a sample (a quarter of an hour)
+	TLB_ENDURANCE=1 $(RUN) -m pytest tests/test_endurance.py tests/test_fuzz.py
+
+# mutmut is not locked: a maintainer's tool, which no test and no reader needs. Its own environment sees .venv's packages. It goes
+# on where it was stopped, and shows a survivor with `_build/mutation/bin/mutmut show NAME`.
+mutation: $(READY) ## break the code in a thousand small ways, each of which a test must notice (half an hour)
+	$(RUN) -m venv --clear _build/mutation
+	_build/mutation/bin/python -c 'import sys, sysconfig; print(sys.argv[1], file=open(sysconfig.get_path("purelib") + "/project.pth", "w"))' \
+	    "$$($(RUN) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+	_build/mutation/bin/python -m pip install --quiet mutmut==3.8.1
+	_build/mutation/bin/mutmut run
+	_build/mutation/bin/mutmut results
+
 lint: $(READY) ## ruff alone
 	$(RUN) -m ruff check .
 
@@ -68,7 +81,7 @@ lock: $(READY) ## resolve requirements.lock again from pyproject.toml, keeping w
 	    --generate-hashes --no-header --no-annotate --all-extras pyproject.toml - --output-file requirements.lock
 
 clean: ## remove what was built; keep .venv and data/
-	rm -rf _build .pytest_cache .ruff_cache .hypothesis *.egg-info out.ipynb
+	rm -rf _build mutants .pytest_cache .ruff_cache .hypothesis *.egg-info out.ipynb
 	find book experiments kernels tests -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # ---- The environment ---------------------------------------------------------------------------------------

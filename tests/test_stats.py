@@ -98,14 +98,14 @@ def test_an_interval_holds_its_median_and_knows_no_order(x: list[float], confide
 
 @pytest.mark.parametrize("confidence", [0, 1, -0.1, 95, math.nan])
 def test_a_confidence_that_is_no_probability_is_refused(confidence: float) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="between 0 and 1"):
         median_interval([1, 2], confidence)
 
 
 def test_no_value_gives_no_median() -> None:
     for nothing in ([], [math.nan], [math.inf]):
         found = median_interval(nothing)
-        assert math.isnan(found.value) and math.isnan(found.low) and found.coverage == 0
+        assert math.isnan(found.value) and math.isnan(found.low) and math.isnan(found.high) and found.coverage == 0
 
 
 # --- differences and ratios
@@ -156,12 +156,15 @@ def test_a_ratio_turned_over_has_its_bounds_turned_over(x: list[float], y: list[
 
 def test_a_ratio_is_open_where_a_bound_reaches_zero_and_absent_where_a_median_does() -> None:
     touching, clear = Interval(2.0, -1.0, 3.0, 0.95), Interval(4.0, 3.0, 5.0, 0.95)
-    assert interval_of_ratio(touching, clear).low == 0
-    assert interval_of_ratio(clear, touching).high == math.inf
+    for low in (touching, touching._replace(low=0.0)):
+        assert interval_of_ratio(low, clear).low == 0
+        assert interval_of_ratio(clear, low).high == math.inf
     for below in (0.0, -1.0, math.nan):
-        with pytest.raises(Unavailable) as refused:
-            interval_of_ratio(Interval(below, below, below, 0.5), clear)
-        assert refused.value.code == "unstable"
+        none = Interval(below, below, below, 0.5)
+        for a, b in ((none, clear), (clear, none)):
+            with pytest.raises(Unavailable, match=f"{below:g}") as refused:
+                interval_of_ratio(a, b)
+            assert refused.value.code == "unstable"
 
 
 # --- spread and outliers
@@ -179,7 +182,7 @@ def test_one_bad_run_of_seven_does_not_make_a_point_unstable_and_a_second_mode_d
 def test_spread_has_no_unit_and_is_at_most_the_range(x: list[float], scale: float) -> None:
     found = relative_spread(x)
     assert 0 <= found <= np.ptp(x) / np.median(x) * (1 + 1e-9)
-    assert relative_spread([scale * v for v in x]) == pytest.approx(found, abs=1e-9)
+    assert relative_spread([scale * v for v in x]) == pytest.approx(found, rel=1e-9, abs=1e-9)
 
 
 def test_the_spread_of_two_values_is_their_range_and_of_one_unknown() -> None:
@@ -207,6 +210,8 @@ def test_outliers_are_flagged_in_place_and_of_two_values_none_is_one() -> None:
     assert outliers([10.0, 10.0, 10.0, 10.4]).tolist() == [False] * 4  # many MADs away, and 4 %
     assert outliers([9.9, 9.9, 10.0, 10.0, 10.1, 10.1, 11.0])[-1]  # 6.7 times the noise
     assert not outliers([9.0, 9.5, 10.0, 10.0, 10.5, 11.0, 12.0]).any()  # 20 %, and 2.7 times the noise
+    assert not outliers([20.0, 20.0, 20.0, 21.0]).any()  # 5 % and not more
+    assert outliers([]).dtype == outliers([1.0, 2.0]).dtype == bool  # what a frame can be indexed with
 
 
 # --- frames
@@ -261,6 +266,26 @@ def test_a_summary_leaves_out_what_could_not_be_counted() -> None:
     assert math.isnan(two.median) and (two.n, two.coverage, two.outliers) == (0, 0, 0) and two.unstable
 
 
+def test_a_group_without_a_name_is_a_group() -> None:
+    found = summarise(pd.DataFrame({"cpu": [1.0, math.nan, math.nan], "ns_per_access": [4.0, 5.0, 6.0]}), ["cpu"])
+    assert found["median"].tolist() == [4.0, 5.5] and math.isnan(found["cpu"][1])
+
+
+def test_less_confidence_gives_summaries_and_prices_narrower_bounds() -> None:
+    frame = pd.DataFrame(rows(64, "spread", [4.0, 5.0, 6.0, 7.0, 8.0]) + rows(64, "packed", [1.0] * 5))
+    wide, narrow = (summarise(frame, ["layout"], confidence=c).iloc[1] for c in (0.9, 0.6))
+    assert (wide["low"], wide["high"], wide["coverage"]) == (4.0, 8.0, 0.9375)
+    assert (narrow["low"], narrow["high"], narrow["coverage"]) == (5.0, 7.0, 0.625)
+    wide, narrow = (price_of_translation(frame, c).iloc[0] for c in (0.9, 0.6))
+    assert (wide["low_ns"], wide["high_ns"]) == (3.0, 7.0)
+    assert (narrow["low_ns"], narrow["high_ns"], narrow["coverage"]) == (4.0, 6.0, 0.625)
+
+
+def test_a_spread_of_exactly_five_percent_is_stable() -> None:
+    row = summarise(pd.DataFrame({"lines": 1, "ns_per_access": [19.5, 20.5]}), ["lines"]).iloc[0]
+    assert row["spread"] == 0.05 and not row["unstable"]
+
+
 def test_no_rows_give_an_empty_summary_and_no_price() -> None:
     assert summarise(FRAME[:0], ["lines"]).shape == (0, 9)
     empty = price_of_translation(FRAME[:0])
@@ -274,6 +299,7 @@ def test_the_price_is_spread_minus_packed_at_the_same_point() -> None:
     assert found["price_ns"].tolist()[:2] == pytest.approx([0.1, 3.55])
     assert found.loc[0, ["low_ns", "high_ns"]].tolist() == pytest.approx([0.0, 0.2])
     assert found["n_spread"].tolist() == [6, 6, 1] and found["n_packed"].tolist() == [6, 6, 0]
+    assert found["n_spread"].dtype == found["n_packed"].dtype == int
     assert found["unstable"].tolist() == [False, True, True]
     assert found["coverage"].tolist() == [0.96875, 0.96875, 0]
 
@@ -310,7 +336,9 @@ def test_only_rows_of_the_newest_kernel_and_state_are_kept_for_each_kernel_and_e
         ("page_chase", "c", "new", "s2", 5),
     ]
     frame = pd.DataFrame(measured, columns=columns)
-    assert newest(frame)["repeat"].tolist() == [2, 3, 4, 5]
+    kept = newest(frame)
+    assert kept["repeat"].tolist() == [2, 3, 4, 5]
+    assert kept.index.tolist() == [0, 1, 2, 3] and kept.columns.tolist() == columns
     assert newest(frame[:0]).empty
 
 
@@ -342,11 +370,17 @@ def test_welch_covers_the_difference_of_two_means_of_unlike_noise() -> None:
     assert least_expected(trials, 0.95) <= hits <= most_expected(trials, 0.95)
 
 
+@pytest.mark.filterwarnings("error")
+def test_welch_takes_one_side_without_noise_in_silence() -> None:
+    found = difference([3.0, 3.0, 3.0], [1.0, 1.1, 0.9])
+    assert found.value == pytest.approx(2) and found.low < 2 < found.high
+
+
 def test_welch_without_noise_or_with_one_value_says_what_it_can() -> None:
     assert difference([3.0, 3.0], [1.0, 1.0]) == (2.0, 2.0, 2.0, 0.0)
     assert difference([1.0, 1.0], [1.0, 1.0, 1.0]) == (0.0, 0.0, 0.0, 1.0)
     for a, b in (([1.0], [1.0, 2.0]), ([1.0, 2.0], []), ([1.0, math.nan], [1.0, 2.0])):
-        with pytest.raises(Unavailable) as refused:
+        with pytest.raises(Unavailable, match=r"not \d and \d") as refused:
             difference(a, b)
         assert refused.value.code == "too-few-points"
 
@@ -377,7 +411,7 @@ def test_a_doubling_ratio_takes_the_grids_rounding_and_no_other_point() -> None:
     rounded = curve(same)
     assert doubling_ratio(rounded, 1449).value == 2
     for at in (1024, 2896, 1500, 1650):
-        with pytest.raises(Unavailable) as refused:
+        with pytest.raises(Unavailable, match=f"at ({at}|{2 * at}) lines") as refused:
             doubling_ratio(rounded, at)
         assert refused.value.code == "too-few-points"
 
@@ -396,9 +430,19 @@ def test_flatness_is_the_largest_over_the_smallest_and_blind_to_what_lies_beyond
     assert flatness(CLIFF.assign(coverage=[0.9, 0.5, 0.95, 0.95]), below=8192).coverage == 0.5
     assert flatness(CLIFF, below=8192).low > 4.5
     assert flatness(CLIFF, below=8192, above=4096).value == pytest.approx(1.25)
-    with pytest.raises(Unavailable) as refused:
+    with pytest.raises(Unavailable, match="between 0 and 1024 lines") as refused:
         flatness(CLIFF, below=1024)
     assert refused.value.code == "too-few-points"
+    assert flatness(CLIFF.assign(lines=[0.25, 0.5, 1.0, 2.0]), below=2).value == flatness(CLIFF, below=8192).value
+
+
+@pytest.mark.parametrize("low", [0.0, -0.5])
+def test_a_flatness_is_open_where_a_bound_reaches_zero(low: float) -> None:
+    assert flatness(curve({1: (5.0, low, 6.0), 2: (5.0, 4.0, 6.0)}), 2).high == math.inf
+
+
+def test_a_flatness_below_one_nanosecond_is_as_good_as_any() -> None:
+    assert flatness(curve({1: (0.5, 0.4, 0.6), 2: (0.5, 0.45, 0.55)}), 2).high == pytest.approx(1.5)
 
 
 def test_a_falling_curve_is_no_flatter_than_the_same_curve_rising() -> None:
@@ -439,10 +483,11 @@ def test_flatness_of_a_slope_covers_as_often_as_it_says() -> None:
 def test_points_without_a_value_do_not_count_and_medians_below_zero_cannot_be_compared() -> None:
     holed = pd.concat([CLIFF, curve({16384: (math.nan,) * 3})])
     assert flatness(holed, 16384) == flatness(CLIFF, 16384)
-    sunk = curve({1: (5.0, 4.0, 6.0), 2: (-0.1, -0.2, 0.0), 4: (5.0, 4.0, 6.0)})
-    with pytest.raises(Unavailable) as refused:
-        flatness(sunk, 4)
-    assert refused.value.code == "unstable"
+    for depth in (-0.1, 0.0):
+        sunk = curve({1: (5.0, 4.0, 6.0), 2: (depth, -0.2, 0.0), 4: (5.0, 4.0, 6.0)})
+        with pytest.raises(Unavailable, match=f"not {depth:g}") as refused:
+            flatness(sunk, 4)
+        assert refused.value.code == "unstable"
 
 
 @settings(max_examples=50)
