@@ -94,7 +94,7 @@ def geometry(
     import tempfile
 
     from experiments import geometry as inference
-    from experiments import staircase, survey
+    from experiments import survey, wording
     from experiments.findings import data_tlbs
     from experiments.store import Store
 
@@ -113,13 +113,13 @@ def geometry(
     if as_json:
         print(found.model_dump_json(indent=1))
         return
-    for frame in (staircase.levels_table(found), staircase.walks_table(found)):
+    for frame in (wording.levels_table(found), wording.walks_table(found)):
         table = Table(*frame.columns, box=None, pad_edge=False)
         for row in frame.itertuples(index=False):
             table.add_row(*(escape(str(value)) for value in row))
         out.print(table, width=None if sys.stdout.isatty() else 120)  # a pipe is no screen to wrap for
         out.print()
-    for sentence in staircase.sentences(found):
+    for sentence in wording.sentences(found):
         out.print(escape(sentence), highlight=False)
 
 

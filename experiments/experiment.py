@@ -158,13 +158,13 @@ def _first_quiet(point: Point, repeat: int, spare: _Spare, *, cpu: int | None, *
 
 def run(name: str, points: Sequence[Point], repeats: int | Callable[[Point], int], *, machine: str, store: Store,
         state: str, plan: perf.Plan, usable_bytes: int, cpu: int | None = None, quiet: bool = False,
-        seed: int = 0) -> Outcome:
+        seed: int = 0, retry_share: float = RETRY_SHARE) -> Outcome:
     """Measure what is not yet stored: all points once in a random order, then again, so that drift hits all alike.
 
     repeats: how many processes a point, or a function of the point.
 
     A point that the machine cannot do is in `lacking` with its reason and is not tried again; the others go on. A noisy
-    process is thrown back at most RETRIES times and then kept with its mark.
+    process is thrown back at most RETRIES times and then kept with its mark; with retry_share 0 at once.
     Ctrl-C loses the process in flight and nothing else. Raises Unavailable("measuring-already") and what the store raises.
     """
     outcome = Outcome()
@@ -182,14 +182,14 @@ def run(name: str, points: Sequence[Point], repeats: int | Callable[[Point], int
         todo += [(p, repeat) for p in fresh]
     if not todo:
         return outcome
-    spare = _Spare(RETRIES * max(expected_s(p) for p, _ in todo))
+    spare = _Spare(RETRIES * max(expected_s(p) for p, _ in todo) if retry_share else 0.0)
     total_s = sum(expected_s(p) for p, _ in todo) + 1e-3  # tqdm warns of a bar that a rounding error takes past its end
     with measuring_lock(), tqdm(total=total_s, desc=name, unit="s", file=sys.stderr,
                                 disable=quiet, mininterval=1, bar_format="{desc} {percentage:3.0f}% |{bar}| "
                                 "{elapsed} gone, {remaining} left{postfix}") as bar:
         for point, repeat in todo:
             if point not in outcome.lacking:
-                spare.seconds += RETRY_SHARE * expected_s(point)
+                spare.seconds += retry_share * expected_s(point)
                 try:
                     record = _first_quiet(point, repeat, spare, state=state, usable_bytes=usable_bytes, plan=plan, cpu=cpu)
                 except Unavailable as why:

@@ -26,7 +26,9 @@ from experiments.stats import Interval, interval_of_difference, median_interval
 
 TABLE_ENTRY_BYTES, LINE_BYTES = 8, 64
 WAY_STRIDE = 64  # pages that collide; no first level that is published has more than 32 sets
+STEP = 1.1  # a step between two points further apart places no number of entries
 SAME = 0.03  # two opinions nearer to each other than that agree: the grid around a knee is finer
+COLUMNS = ["lines", "cost", "low", "high", "n", "least"]
 ALIAS_FROM = 16  # pages, two to a line
 REPEATS_FOR_BOUNDS = 3
 NEVER = 1e9  # entries of a second level that is never missed
@@ -88,15 +90,19 @@ class Geometry(_Model):
 
 
 def curve(frame: pd.DataFrame, layout: str, order: str = "cycle", stride_pages: int = 1) -> pd.DataFrame:
-    """One row a number of pages, ascending: lines, cost (median over processes), low, high, n."""
+    """One row a number of pages, ascending: lines, cost (median over processes), low, high, n, least.
+
+    least: the least disturbed process. What disturbs a chase (an interrupt, a neighbour) only ever adds to it, so where a
+    level ends is read off the least, and what it costs off the median, which has an interval.
+    """
     kept = frame[(frame["layout"] == layout) & (frame["order"] == order)]
     if layout != "packed":  # whose lines have no stride
         kept = kept[kept["stride_pages"] == stride_pages]
     rows = []
     for lines, cost in kept.assign(cost=costs(kept)).groupby("lines")["cost"]:
         middle = median_interval(cost)
-        rows.append((lines, middle.value, middle.low, middle.high, len(cost)))
-    return pd.DataFrame(rows, columns=["lines", "cost", "low", "high", "n"])
+        rows.append((lines, middle.value, middle.low, middle.high, len(cost), cost.min()))
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def aliased(frame: pd.DataFrame, stride_pages: int = 1) -> pd.DataFrame:
@@ -124,21 +130,21 @@ def priced(frame: pd.DataFrame, stride_pages: int = 1) -> pd.DataFrame:
     spread, packed = curve(frame, "spread", stride_pages=stride_pages), curve(frame, "packed")
     both = spread.merge(packed, on="lines", suffixes=("", "_packed"))
     if both.empty:
-        return pd.DataFrame(columns=["lines", "cost", "low", "high", "n"])
+        return pd.DataFrame(columns=COLUMNS)
     floor = float(both["cost_packed"].iloc[0])
     rows = []
     for row in both.itertuples():
         difference = interval_of_difference(Interval(row.cost, row.low, row.high, 1.0),
                                             Interval(row.cost_packed, row.low_packed, row.high_packed, 1.0))
         # A control dearer than its chase is noise; a logarithm still has to be taken of what is left.
-        value, low, high = (max(x, -0.9 * floor) + floor for x in difference[:3])
-        rows.append((row.lines, value, low, high, row.n))
-    return pd.DataFrame(rows, columns=["lines", "cost", "low", "high", "n"])
+        value, low, high, least = (max(x, -0.9 * floor) + floor for x in (*difference[:3], row.least - row.least_packed))
+        rows.append((row.lines, value, low, high, row.n, least))
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def steps(points: pd.DataFrame) -> list[Knee]:
     """The knees of a curve of `curve` or `priced`."""
-    return knees(points["lines"], points["cost"]) if len(points) else []
+    return knees(points["lines"], points["least"]) if len(points) else []
 
 
 def infer(frame: pd.DataFrame, stated: Sequence[int] = (), cache_bytes: Mapping[int, int] | None = None,
@@ -166,7 +172,7 @@ def infer(frame: pd.DataFrame, stated: Sequence[int] = (), cache_bytes: Mapping[
         opinions = {name: _from_step(knee, name) for name, knee in (("price", from_price), ("alias", from_alias)) if knee}
         if drawn := _from_draws(frame, stride, levels, found):
             opinions["draws"] = drawn
-        entries = _believed(opinions, [knee for knee in (from_alias, from_price) if knee])
+        entries = _believed(opinions)
         ways, ways_reason = _ways(frame, entries, found, stride) if k == 0 else (None, None)
         states = _stated(stated, k, len(pairs), found)
         levels.append(Level(
@@ -212,7 +218,7 @@ def _stated(stated: Sequence[int], k: int, levels: int, knee: Knee) -> int | Non
 
 def _from_step(knee: Knee, name: str) -> Estimate:
     """LRU holds as many pages as still cost nothing, so a sharp step's last low point; of a smear the half."""
-    if knee.is_sharp:
+    if knee.is_sharp and knee.first_high <= knee.last_low * STEP:
         return Estimate(value=knee.last_low, low=knee.last_low, high=max(knee.last_low, knee.first_high - 1), method=f"{name}, step")
     return Estimate(value=knee.pages, low=knee.tenth, high=knee.nine_tenths, method=f"{name}, half of a smeared rise")
 
@@ -239,19 +245,20 @@ def _from_draws(frame: pd.DataFrame, stride: int, below: Sequence[Level], knee: 
         return None
     known = {"l1_entries": below[0].entries.value} if below else {"l2_entries": NEVER}
     try:
-        fit = model.fit_random_curve(drawn["lines"], drawn["cost"] - base["cost"].median(), **known)
+        fit = model.fit_random_curve(drawn["lines"], drawn["least"] - base["least"].median(), **known)
     except Unavailable:
         return None
     c = fit.l2_entries if below else fit.l1_entries
     return Estimate(value=c.value, low=c.low, high=c.high, method="draws, fit of 1 - C/M") if np.isfinite([c.low, c.high]).all() else None
 
 
-def _believed(opinions: Mapping[str, Estimate], found: Sequence[Knee]) -> Estimate:
-    """A sharp step is exact, alias before price, since no cache is in it; for a smear the draws, which hold for any
-    replacement; else half of the rise."""
-    if not found[0].is_sharp and "draws" in opinions:
-        return opinions["draws"]
-    return opinions.get("alias") or opinions["price"]
+def _believed(opinions: Mapping[str, Estimate]) -> Estimate:
+    """A sharp step is exact; of two the larger, since what disturbs a chase fills a level early. For a smear the draws, which
+    hold for any replacement; else half of the rise."""
+    stepped = [one for one in (opinions.get("alias"), opinions.get("price")) if one and one.method.endswith("step")]
+    if stepped:
+        return max(stepped, key=lambda one: one.value)
+    return opinions.get("draws") or opinions.get("alias") or opinions["price"]
 
 
 def _verdict(opinions: Mapping[str, Estimate], entries: Estimate, knee: Knee, stated: int | None) -> str:
@@ -265,12 +272,12 @@ def _verdict(opinions: Mapping[str, Estimate], entries: Estimate, knee: Knee, st
         said = (f"The cost does not step, it rises: a tenth of it at {round(knee.tenth):,} pages, nine tenths at "
                 f"{round(knee.nine_tenths):,}. Random draws miss as 1 - C/M under any replacement and give {number('draws')} "
                 f"({round(entries.low):,} to {round(entries.high):,}): believe those. ")
-    elif not knee.is_sharp:
+    elif not entries.method.endswith("step"):
         said = "The cost does not step, it rises, and no draws could be fitted: the number is where half of the rise is done. "
     elif {"price", "alias"} <= opinions.keys():
         said = (f"Price and alias agree on {number('alias')} pages. " if agree(opinions["alias"], opinions["price"].value) else
-                f"Price puts the step at {number('price')} pages, alias at {number('alias')}: believe alias, in which no data cache "
-                "takes part. ")
+                f"Price puts the step at {number('price')} pages, alias at {number('alias')}: believe {round(entries.value):,}, the "
+                "larger, since what disturbs a chase fills a level early and hardly anything makes it hold more. ")
     else:
         only = "price" if "price" in opinions else "alias"
         said = f"Only {only} shows this level, at {number(only)} pages: believe it with care. "
@@ -299,13 +306,13 @@ def _ways(frame: pd.DataFrame, entries: Estimate, knee: Knee, stride: int) -> tu
     """Ways of the first level from pages that collide: at a stride of as many pages as there are sets or more, only as
     many pages fit as a set has ways. 0 where the stride makes the level no smaller; None with a reason."""
     points = curve(frame, "spread", stride_pages=stride * WAY_STRIDE)
-    beyond = points["cost"][points["lines"] > entries.value]
+    beyond = points["least"][points["lines"] > entries.value]
     if len(points) < 6 or beyond.empty:
         return None, explain("too-few-points", f"a stride of {WAY_STRIDE} pages")
-    low = float(points["cost"].iloc[:2].median())
+    low = float(points["least"].iloc[:2].median())
     if float(beyond.median()) < low + (knee.after - knee.before) / 2:
         return None, explain("no-step", f"{round(entries.value * 1.2)} pages at a stride of {WAY_STRIDE} cost no more than two")
-    fit = int(points["lines"][points["cost"] < low + (knee.after - knee.before) / 2].max())
+    fit = int(points["lines"][points["least"] < low + (knee.after - knee.before) / 2].max())
     if fit >= entries.value * 0.85:
         return 0, None
     sets = entries.value / fit

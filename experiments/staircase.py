@@ -12,13 +12,12 @@ from myst_nb import glue
 from experiments import geometry
 from experiments.figures import Figure, lines_axis, log_scale, ns_axis, show
 from experiments.findings import Prose, Said, pages
-from experiments.geometry import Estimate, Geometry, Level
+from experiments.geometry import Geometry
 from experiments.reasons import Unavailable
 from experiments.render import INK, MUTED, PALETTE, Html, data_table, lacking_note
-from experiments.units import format_size
+from experiments.wording import level_name, levels_table, sentences, walks_table
 
 _SERIES = ("spread - packed", "alias")
-_NAMES = {1: "L1 dTLB", 2: "STLB"}
 _TICKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 _MOST_TIMES = 60  # a price so many times the first tread belongs to walks in memory, and would flatten the stairs
 
@@ -41,7 +40,7 @@ def figure(frame: pd.DataFrame, found: Geometry) -> Figure:
     tips = [alt.Tooltip("series:N"), alt.Tooltip("lines:Q", format=",", title="pages"),
             alt.Tooltip("cost:Q", format=".2f", title=found.unit), alt.Tooltip("n:Q", title="processes")]
     bars = base.mark_rule(clip=True).encode(y=alt.Y("low:Q", scale=scale), y2="high:Q")
-    marks = pd.DataFrame([{"lines": one.entries.value, "label": f"{_name(one)}: {pages(one.entries.value)}"} for one in found.levels])
+    marks = pd.DataFrame([{"lines": one.entries.value, "label": f"{level_name(one)}: {pages(one.entries.value)}"} for one in found.levels])
     rules = alt.Chart(marks).encode(x="lines:Q")
     chart = (base.mark_line(strokeWidth=1) + bars + base.mark_point(size=24).encode(shape=shape, tooltip=tips)
              + rules.mark_rule(strokeDash=[4, 4], color=MUTED)
@@ -54,14 +53,11 @@ def figure(frame: pd.DataFrame, found: Geometry) -> Figure:
                   data[["series", "lines", "cost", "low", "high", "n"]])
 
 
-def _name(one: Level) -> str:
-    return _NAMES.get(one.level, f"level {one.level}")
-
 
 def _treads(points: pd.DataFrame, found: Geometry) -> pd.DataFrame:
     """One row a tread: its label, and where it stands: under the lower of the curves."""
     ends = [float(points["lines"].min()), *(edge for one in found.levels for edge in one.rise), float(points["lines"].max())]
-    labels = ["hits in the L1 dTLB", *(f"hits in the {_name(one)}" for one in found.levels[1:]), "walks"]
+    labels = ["hits in the L1 dTLB", *(f"hits in the {level_name(one)}" for one in found.levels[1:]), "walks"]
     rows = []
     for k, label in enumerate(labels):
         start, end = ends[2 * k], ends[2 * k + 1]
@@ -72,61 +68,10 @@ def _treads(points: pd.DataFrame, found: Geometry) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["label", "lines", "cost", "start", "end"])
 
 
-def _text(one: Estimate | None, decimals: int = 1) -> str:
-    if one is None:
-        return "–"
-    bounds = f" ({one.low:,.{decimals}f} to {one.high:,.{decimals}f})" if one.high - one.low >= 10**-decimals / 2 else ""
-    return f"{one.value:,.{decimals}f}{bounds}"
 
 
-def _ways(one: Level) -> str:
-    if one.ways is None:
-        return "–"
-    return str(one.ways) if one.ways else "all"
 
 
-def levels_table(found: Geometry) -> pd.DataFrame:
-    """A row a level: entries by each opinion, CPUID's word, hit cost, ways."""
-    rows = []
-    for one in found.levels:
-        rows.append({
-            "level": _name(one), "entries": _text(one.entries, 0), "by": one.entries.method.partition(",")[0],
-            **{name: _text(one.opinions.get(name), 0) for name in ("price", "alias", "draws")},
-            "CPUID": "–" if one.stated is None else f"{one.stated:,}",
-            f"hit, {found.unit}": "0" if one.level == 1 else _text(one.hit_cost), "ways": _ways(one)})
-    return pd.DataFrame(rows)
-
-
-def walks_table(found: Geometry) -> pd.DataFrame:
-    """A row a place of the page table: how many pages, and what a walk adds to a hit in the last level."""
-    rows = []
-    for walk in found.walks:  # one page in: of `stride_pages` neighbours one is touched
-        cost = walk.cost
-        in_ns = None
-        if cost and found.core_ghz and found.unit == "cycles":
-            in_ns = cost.model_copy(update={k: getattr(cost, k) / found.core_ghz for k in ("value", "low", "high")})
-        rows.append({"page table in": walk.table_in, "lines of it": format_size(walk.table_bytes), "pages": f"{walk.pages:,}",
-                     "one in": str(walk.stride_pages), f"walk, {found.unit}": _text(cost, 0) if cost else walk.reason,
-                     **({"ns": _text(in_ns, 0)} if found.unit == "cycles" else {})})
-    return pd.DataFrame(rows, columns=list(rows[0]) if rows else ["page table in", "pages"])
-
-
-def sentences(found: Geometry) -> list[str]:
-    """What the opinions say of each level, of the ways, of the alias layout, and what was lacking."""
-    said = [f"{_name(one)}: {one.verdict}" for one in found.levels]
-    said += [f"{_name(one)}: all pages fit wherever they lie, up to {geometry.WAY_STRIDE} pages apart, so it has no sets."
-             for one in found.levels if one.ways == 0]
-    said += [f"Its ways are not known: {one.ways_reason}" for one in found.levels if one.ways_reason]
-    return said + penalty(found) + found.notes
-
-
-def penalty(found: Geometry) -> list[str]:
-    """What the alias layout pays for being aliased, where it pays."""
-    if found.alias_penalty is None or found.alias_penalty < 1:
-        return []
-    return [f"Reaching one line by another address than the last visit did adds {found.alias_penalty:.0f} {found.unit} here. AMD's "
-            "first-level cache predicts its way from a hash of the virtual address; every tread of alias pays for the wrong guess alike, "
-            "so its steps stand where they would without."]
 
 
 def tell(measured: Callable[[], tuple[pd.DataFrame, Geometry]]) -> tuple[Said, Html, Html]:

@@ -143,13 +143,13 @@ static uint64_t offset_of(const struct config *c, uint64_t line, uint64_t stride
     return c->layout[0] == 'a' ? alias_offset(line, stride) : line_offset(line, c->layout[0] == 'p', stride);
 }
 
-/* The visits of follow_draws(), in units of a line. random: at least 2^18 draws, and four a line, so that a repeated
- * sequence looks random to any TLB it is played to. cycle (alias only: its lines cannot hold links): one permutation of
+/* The visits of follow_draws(), in units of a line. random: at least 2^18 draws (2^16 for alias, whose data are in
+ * the first-level cache, so that they stay in the second), and four a line, so that a repeated sequence looks random. cycle (alias only: its lines cannot hold links): one permutation of
  * all pages, repeated until the call around it costs nothing. */
 static uint32_t *place_visits(const struct config *c, const struct arena *a, uint64_t *visits, uint64_t *checksum)
 {
     int randomly = c->order[0] == 'r';
-    uint64_t n = randomly ? round_up(c->lines * 4 > 1 << 18 ? c->lines * 4 : 1 << 18, 16) : c->lines;
+    uint64_t least = c->layout[0] == 'a' ? 1 << 16 : 1 << 18, n = randomly ? round_up(c->lines * 4 > least ? c->lines * 4 : least, 16) : c->lines;
     uint64_t times = randomly ? 1 : 4096 / n + 1, seed = c->seed;
     uint32_t *visit = malloc(n * times * sizeof *visit);
     if (!visit)

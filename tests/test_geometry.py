@@ -205,7 +205,18 @@ def test_a_level_more_in_cpuid_than_was_found_is_matched_by_size():
 def test_where_the_two_opinions_disagree_the_verdict_says_which_to_believe():
     first = found(Made(lru(64), lru(1536), misplaced=1.2)).levels[0]
     assert first.opinions["price"].value == 64 and first.opinions["alias"].value == pytest.approx(77, abs=1)
-    assert "Price puts the step at 64 pages, alias at 7" in first.verdict and "believe alias" in first.verdict
+    assert "Price puts the step at 64 pages, alias at 7" in first.verdict and "believe 7" in first.verdict
+    assert first.entries == first.opinions["alias"]
+    early = found(Made(lru(64), lru(1536), misplaced=0.8)).levels[0]  # as in a noisy minute
+    assert early.entries == early.opinions["price"] and early.entries.value == 64 and "believe 64" in early.verdict
+
+
+def test_a_process_that_is_disturbed_moves_no_level():
+    """A third of all processes is dearer, by up to double: the median of three falls for it, the least does not."""
+    frame = survey.survey(Made(lru(72), at_random(3072), noise=0.003).run(), "4k", CACHES)
+    rng = np.random.default_rng(3)
+    frame["ns_per_access"] *= np.where(rng.random(len(frame)) < 0.33, rng.uniform(1.1, 2, len(frame)), 1.0)
+    assert [one.entries.value for one in geometry.infer(frame).levels] == pytest.approx([72, 3072], rel=0.03)
 
 
 def test_without_pages_to_spread_alias_alone_decides_and_says_so():

@@ -102,7 +102,7 @@ def visits(kernel: str, order: str, lines: int, seed: int, layout: str = "spread
     if order == "sequential":
         return list(range(lines))
     if order == "random":
-        return draws(seed, [lines] * max(2**18, -(-4 * lines // 16) * 16))
+        return draws(seed, [lines] * max(2**16 if layout == "alias" else 2**18, -(-4 * lines // 16) * 16))
     if kernel == "page_gather" or layout == "alias":
         return shuffled(lines, seed, itself=True)
     successor, walk = shuffled(lines, seed, itself=False), [0]

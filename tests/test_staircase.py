@@ -11,7 +11,7 @@ import pytest
 from conftest import make_record
 from test_figures import Elements
 
-from experiments import figures, staircase
+from experiments import figures, staircase, wording
 from experiments.findings import Prose
 from experiments.geometry import Estimate, Geometry, Level, Walk
 from experiments.reasons import REASONS, Unavailable, explain
@@ -154,7 +154,7 @@ def test_a_frame_without_a_point_of_the_stairs_has_no_figure():
 
 
 def test_the_levels_table_has_each_opinion_with_its_bounds():
-    rows = staircase.levels_table(geometry(levels=[FIRST, SECOND.model_copy(update={
+    rows = wording.levels_table(geometry(levels=[FIRST, SECOND.model_copy(update={
         "opinions": {"price": about(1999.7), "draws": about(2050, 2000, 2100.4)}, "stated": 3072})])).to_dict("records")
     assert rows == [
         {"level": "L1 dTLB", "entries": "64 (64 to 65)", "by": "alias", "price": "64 (64 to 65)", "alias": "64 (64 to 65)", "draws": "–",
@@ -164,18 +164,18 @@ def test_the_levels_table_has_each_opinion_with_its_bounds():
 
 
 def test_a_level_of_which_little_is_known_has_dashes():
-    first, second = staircase.levels_table(MACHINES["next to nothing"][1]).to_dict("records")
+    first, second = wording.levels_table(MACHINES["next to nothing"][1]).to_dict("records")
     assert (first["CPUID"], first["ways"], first["hit, cycles"]) == ("–", "–", "0")
     assert (second["price"], second["alias"], second["draws"], second["CPUID"], second["hit, cycles"]) == ("–", "1,500", "–", "–", "–")
 
 
 @pytest.mark.parametrize(("ways", "shown"), [(0, "all"), (4, "4"), (None, "–")])
 def test_ways_are_a_number_or_all_or_a_dash(ways: int | None, shown: str):
-    assert staircase.levels_table(geometry(levels=[level(1, about(64), ways=ways)]))["ways"].item() == shown
+    assert wording.levels_table(geometry(levels=[level(1, about(64), ways=ways)]))["ways"].item() == shown
 
 
 def test_the_walks_table_has_cycles_and_ns_or_the_reason():
-    rows = staircase.walks_table(geometry()).to_dict("records")
+    rows = wording.walks_table(geometry()).to_dict("records")
     assert rows == [
         {"page table in": "L2", "lines of it": "128 KiB", "pages": "16,384", "one in": "1", "walk, cycles": "20", "ns": "10"},
         {"page table in": "L3", "lines of it": "4 MiB", "pages": "65,536", "one in": "8", "walk, cycles": explain("no-data"), "ns": "–"},
@@ -184,14 +184,14 @@ def test_the_walks_table_has_cycles_and_ns_or_the_reason():
 
 
 def test_without_a_clock_walks_are_in_ns_alone():
-    table = staircase.walks_table(geometry(**IN_NS))
+    table = wording.walks_table(geometry(**IN_NS))
     assert [*table.columns] == ["page table in", "lines of it", "pages", "one in", "walk, ns"]
     assert [*table["walk, ns"]] == ["20", explain("no-data"), "300 (250 to 410)"]
-    assert "hit, ns" in staircase.levels_table(geometry(**IN_NS)).columns
+    assert "hit, ns" in wording.levels_table(geometry(**IN_NS)).columns
 
 
 def test_where_no_walk_was_asked_for_the_table_is_empty_and_has_a_head():
-    table = staircase.walks_table(geometry(walks=[]))
+    table = wording.walks_table(geometry(walks=[]))
     assert len(table) == 0 and [*table.columns] == ["page table in", "pages"]
 
 
@@ -199,7 +199,7 @@ def test_where_no_walk_was_asked_for_the_table_is_empty_and_has_a_head():
 
 
 def test_the_sentences_are_the_verdicts_the_ways_the_penalty_and_the_notes():
-    levels, ways, penalty, note = (said := staircase.sentences(geometry()))[:2], said[2], said[3], said[4]
+    levels, ways, penalty, note = (said := wording.sentences(geometry()))[:2], said[2], said[3], said[4]
     assert len(said) == 5
     assert levels == ["L1 dTLB: Price and alias agree on 64 pages.", "STLB: Price and alias agree on 2,048 pages."]
     assert ways == "L1 dTLB: all pages fit wherever they lie, up to 64 pages apart, so it has no sets."
@@ -208,20 +208,20 @@ def test_the_sentences_are_the_verdicts_the_ways_the_penalty_and_the_notes():
 
 
 def test_ways_that_are_not_known_have_their_reason():
-    assert f"Its ways are not known: {UNKNOWN.ways_reason}" in staircase.sentences(geometry(levels=[UNKNOWN]))
+    assert f"Its ways are not known: {UNKNOWN.ways_reason}" in wording.sentences(geometry(levels=[UNKNOWN]))
     for known in (0, 4):
         levels = [level(1, about(64), ways=known)]
-        assert not [one for one in staircase.sentences(geometry(levels=levels)) if "not known" in one]
+        assert not [one for one in wording.sentences(geometry(levels=levels)) if "not known" in one]
 
 
 @pytest.mark.parametrize(("cost", "said"), [(None, False), (-3.0, False), (0.0, False), (0.99, False), (1.0, True), (9.4, True)])
 def test_the_way_predictor_is_named_only_where_aliasing_costs_a_cycle(cost: float | None, said: bool):
-    assert bool(staircase.penalty(geometry(alias_penalty=cost))) == said
-    assert any("way" in one and "virtual address" in one for one in staircase.sentences(geometry(alias_penalty=cost))) == said
+    assert bool(wording.penalty(geometry(alias_penalty=cost))) == said
+    assert any("way" in one and "virtual address" in one for one in wording.sentences(geometry(alias_penalty=cost))) == said
 
 
 def test_the_penalty_is_in_the_unit_of_the_rest():
-    assert "adds 9 ns here" in staircase.penalty(geometry(**IN_NS))[0]
+    assert "adds 9 ns here" in wording.penalty(geometry(**IN_NS))[0]
 
 
 # --- the chapter's section
@@ -245,7 +245,7 @@ def test_every_machine_has_every_sentence_and_both_tables(machine: str, glued: d
     for words in said.values():
         assert isinstance(words, Prose) and words.rstrip().endswith(".")
         assert not re.search(r"\b(None|nan|inf)\b|\{\w|  ", words)
-    assert said["geometry_verdicts"].splitlines() == [f"- {one}" for one in staircase.sentences(found)]
+    assert said["geometry_verdicts"].splitlines() == [f"- {one}" for one in wording.sentences(found)]
     for table, rows in ((levels, len(found.levels)), (walks, len(found.walks))):
         seen = Elements(table.markup)
         assert seen.tags.count("tr") == rows + 1

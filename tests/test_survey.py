@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from test_geometry import CACHES, SHARP, Made, lru
 
-from experiments import experiment, files, geometry, host, survey
+from experiments import experiment, files, geometry, host, noise, survey
 from experiments.measure import arena_bytes
 from experiments.reasons import Unavailable
 from experiments.record import Point
@@ -99,6 +99,18 @@ def test_a_survey_of_this_computer_is_stored_and_not_measured_again(tmp_path, mo
     before = store.keys("x", survey.NAME)
     again, _ = survey.here(here, "4k", store, "x", repeats=1, quiet=True)
     assert store.keys("x", survey.NAME) == before and len(again) == len(frame)
+
+
+@pytest.mark.measures
+@pytest.mark.needs("a C compiler")
+def test_a_survey_tries_nothing_twice(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    """It takes the least of several processes, and half a minute has no room for more; what was noisy keeps its mark."""
+    monkeypatch.setattr(survey, "REGION_MS", 1)
+    monkeypatch.setattr(experiment, "measuring_lock", lambda: files.measuring_lock(path=tmp_path / "lock"))
+    monkeypatch.setattr(noise, "disturbance", lambda record: "stolen")
+    monkeypatch.setattr(survey, "coarse", lambda pages: [Point(kernel="page_chase", lines=n, region_ms=1) for n in (16, 20)])
+    frame, _ = survey.here(host.inspect(), "4k", Store(tmp_path), "x", quiet=True)
+    assert set(frame["tries"]) == {1} and set(frame["noisy"]) == {"stolen"} and len(frame) == 2 * survey.REPEATS
 
 
 @pytest.mark.measures
