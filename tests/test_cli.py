@@ -146,7 +146,9 @@ def test_two_measurements_never_run_at_once():
 def stairs(pages: str = "4k", steps: tuple[int, ...] = (64, 2048)) -> pd.DataFrame:
     """The rows of a survey of a made-up machine: 4 cycles, and ten more past each step, which every chase but packed takes."""
     rows = []
-    for point in survey.coarse(pages):
+    near = [point.model_copy(update={"lines": n + k}) for point in survey.coarse(pages) if point.lines == survey.FROM_LINES
+            for n in steps for k in (-2, -1, 1, 2)]
+    for point in [*survey.coarse(pages), *near]:
         ns = (4 + 10 * sum(point.lines > n for n in steps if point.layout != "packed")) / 3.2
         records = (make_record(**point.model_dump(), repeat=k, ns_per_access=ns, batch_ns_per_access=[ns]) for k in range(3))
         rows += [record.model_dump(exclude={"counters"}) for record in records]
