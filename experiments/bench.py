@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from experiments import build, experiment, host, perf
+from experiments import build, experiment, host, perf, stats
 from experiments.chapters import BOOK, Chapter, check_parameters
 from experiments.measure import measure
 from experiments.record import Point
@@ -40,6 +40,7 @@ def main() -> None:
         console.print(numba_against_c())
         console.print(empty_gate())
         console.print(top_down())
+    console.print(repeatability())
     console.print(whole_experiment())
 
 
@@ -188,6 +189,31 @@ def top_down() -> Table:
         if found.reason == "no-topdown":
             break
     return _table("DTLB-bound share of cycles (tma_dtlb_load)", ["pages", "share"], rows)
+
+
+def repeatability() -> Table:
+    """The median of a point, five processes, in ten separate runs of an experiment."""
+    points = [Point(kernel="page_chase", layout=layout, lines=lines)
+              for layout, lines in (("spread", 64), ("packed", 64), ("spread", 256), ("spread", 1024), ("spread", 8192))]
+    here, frames = host.inspect(), []
+    for _ in range(10):
+        with tempfile.TemporaryDirectory() as folder:
+            store = Store(folder)
+            experiment.run("repeatability", points, 5, machine="this-computer", store=store, state=host.state(here),
+                           plan=perf.plan(here.microarchitecture), quiet=True,
+                           usable_bytes=int(here.memory.usable_bytes * experiment.MEMORY_SHARE))
+            frames.append(store.load("this-computer", "repeatability"))
+    rows = []
+    for point in points:
+        of_point = [frame[(frame["layout"] == point.layout) & (frame["lines"] == point.lines)] for frame in frames]
+        medians = [float(frame["ns_per_access"].median()) for frame in of_point]
+        middle = statistics.median(medians)
+        marked = sum(stats.relative_spread(frame["ns_per_access"]) > stats.UNSTABLE_SPREAD or (frame["noisy"] != "").any()
+                     for frame in of_point)
+        rows.append((f"{point.layout} {point.lines}", f"{middle:.3f}", f"{stats.relative_spread(medians):.2%}",
+                     f"{(max(medians) - min(medians)) / middle:.2%}", f"{marked} of {len(frames)}"))
+    return _table("A point's median over ten separate runs (to reach: spread 2 %, or marked)",
+                  ["point", "ns", "spread (IQR)", "range", "runs marked unstable or noisy"], rows)
 
 
 def whole_experiment() -> Table:
