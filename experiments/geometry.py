@@ -183,7 +183,8 @@ def infer(frame: pd.DataFrame, stated: Sequence[int] = (), cache_bytes: Mapping[
         pages=pages, unit="cycles" if has_clock(frame) else "ns", core_ghz=float(clock.median()) if len(clock) else None,
         first_tread=float(price["cost"].iloc[0] if len(price) else alias["cost"].iloc[0]), levels=levels,
         walks=_walks(frame, levels, stride, cache_bytes or {}), alias_penalty=_alias_penalty(frame, stride),
-        notes=[*lacking, *(f"Past the TLBs the cost rises again at {round(knee.pages):,} pages: {why}." for knee, why in others)])
+        notes=[*lacking, *_unseen(stated, levels, len(pairs)),
+               *(f"Past the TLBs the cost rises again at {round(knee.pages):,} pages: {why}." for knee, why in others)])
 
 
 def _tlb_steps(found: list[Knee], cache_bytes: Mapping[int, int]) -> tuple[list[Knee], list[tuple[Knee, str]]]:
@@ -214,6 +215,13 @@ def _stated(stated: Sequence[int], k: int, levels: int, knee: Knee) -> int | Non
         return stated[k]
     near = [n for n in stated if abs(np.log2(n / knee.pages)) < APART]
     return min(near, key=lambda n: abs(np.log2(n / knee.pages))) if near else None
+
+
+def _unseen(stated: Sequence[int], levels: Sequence[Level], found: int) -> list[str]:
+    """A sentence for each level that CPUID states and no chase shows."""
+    missing = sorted(set(stated) - {one.stated for one in levels}) if len(stated) > found else []
+    return [f"CPUID states a level of {n:,} entries that no chase shows. Where a hypervisor backs the pages with smaller ones, an entry "
+            "holds a part of a page, and lines one page apart then crowd a few of the sets." for n in missing]
 
 
 def _from_step(knee: Knee, name: str) -> Estimate:

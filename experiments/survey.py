@@ -23,6 +23,7 @@ from experiments.stats import newest
 from experiments.store import Store
 
 NAME = "geometry"  # of the experiment
+SPREAD_HUGE = 512  # pages of 2 MiB, 1 GiB of them: to clear more takes longer than the rest of a survey
 REPEATS = 3  # processes a point: a median that one disturbed process does not move
 DRAWN_REPEATS = 5  # the fit of a smeared level hangs on a dozen points; with three, one run in ten was 4 % off in a loud hour
 REGION_MS = 8  # half a million chases of 16 ns; half a minute is what people wait for
@@ -98,8 +99,9 @@ def _point(pages: str, layout: str, lines: int, stride_pages: int, order: str = 
 def coarse(pages: str) -> list[Point]:
     """Three numbers of pages an octave, in all three layouts; 8 for what aliasing costs by itself."""
     lines = [8, *octaves(FROM_LINES, TO_LINES, 3)]
+    most = TO_LINES if pages == "4k" else SPREAD_HUGE
     return [_point(pages, layout, n, geometry.base_stride(pages)) for n in lines for layout in ("alias", "spread", "packed")
-            if not (n == 8 and layout != "alias")]
+            if layout == "alias" or 8 < n <= most]
 
 
 def _knees(frame: pd.DataFrame, pages: str) -> Iterator[tuple[tuple[str, ...], Knee]]:

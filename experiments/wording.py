@@ -49,7 +49,7 @@ def walks_table(found: Geometry) -> pd.DataFrame:
         if cost and found.core_ghz and found.unit == "cycles":
             in_ns = cost.model_copy(update={k: getattr(cost, k) / found.core_ghz for k in ("value", "low", "high")})
         rows.append({"page table in": walk.table_in, "lines of it": format_size(walk.table_bytes), "pages": f"{walk.pages:,}",
-                     "one in": str(walk.stride_pages), f"walk, {found.unit}": _text(cost, 0) if cost else walk.reason,
+                     "one in": str(walk.stride_pages), f"walk, {found.unit}": _text(cost, 0),
                      **({"ns": _text(in_ns, 0)} if found.unit == "cycles" else {})})
     return pd.DataFrame(rows, columns=list(rows[0]) if rows else ["page table in", "pages"])
 
@@ -60,6 +60,9 @@ def sentences(found: Geometry) -> list[str]:
     said += [f"{level_name(one)}: all pages fit wherever they lie, up to {geometry.WAY_STRIDE} pages apart, so it has no sets."
              for one in found.levels if one.ways == 0]
     said += [f"Its ways are not known: {one.ways_reason}" for one in found.levels if one.ways_reason]
+    for reason in dict.fromkeys(walk.reason for walk in found.walks if walk.reason):
+        places = " and ".join(walk.table_in for walk in found.walks if walk.reason == reason)
+        said.append(f"Walks with the page table in {places} were not measured. {reason}")
     return said + penalty(found) + found.notes
 
 

@@ -219,6 +219,13 @@ def test_a_process_that_is_disturbed_moves_no_level():
     assert [one.entries.value for one in geometry.infer(frame).levels] == pytest.approx([72, 3072], rel=0.03)
 
 
+def test_a_level_that_cpuid_states_and_no_chase_shows_is_named():
+    made = found(Made(lru(72), lambda order, pages, stride: 0.0), stated=(72, 3072))
+    assert [one.stated for one in made.levels] == [72]
+    assert [note for note in made.notes if "CPUID states a level of 3,072 entries that no chase shows" in note]
+    assert found(SHARP, stated=(64, 1536)).notes == []
+
+
 def test_without_pages_to_spread_alias_alone_decides_and_says_so():
     first, second = found(Made(lru(64), lru(1536), spread=False)).levels
     assert (first.entries.value, second.entries.value) == (64, pytest.approx(1536, rel=0.01))

@@ -123,6 +123,12 @@ def test_points_that_are_too_large_for_the_profile_are_left_out(tmp_path, monkey
     assert list(frame["lines"]) == [16] and lacking == []
 
 
+def test_no_more_than_a_gibibyte_of_2_mib_pages_is_spread():
+    assert {p.lines for p in survey.coarse("2m") if p.layout == "spread"} == {p.lines for p in survey.coarse("4k") if p.layout == "spread"
+                                                                              and p.lines <= 512}
+    assert max(p.lines for p in survey.coarse("2m") if p.layout == "alias") == survey.TO_LINES
+
+
 @pytest.mark.parametrize("pages", ["4k", "2m"])
 def test_no_point_spans_more_than_its_visits_can_name(pages: str):
     for stage in asked(SHARP, pages):
