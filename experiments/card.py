@@ -21,21 +21,23 @@ def card(store: Store, machine: str, host: Host, experiments: list[str]) -> str:
         + ("bare metal." if metal else f"a guest under {host.hypervisor}."),
         f"Linux {host.kernel_release}, {host.arch}; compiler: {host.c_compiler or 'none'}; THP {host.thp.enabled}.",
         "",
-        "| file | records | points | repeats | unstable points | measured (UTC) |",
-        "|---|---|---|---|---|---|",
+        "| file | records | noisy | points | repeats | unstable points | measured (UTC) |",
+        "|---|---|---|---|---|---|---|",
     ]
     for name in experiments:
         frame = store.load(machine, name)
         if frame.empty:
             continue
         summary = stats.summarise(stats.newest(frame), _POINT)
-        lines.append(f"| {name}.jsonl | {len(frame)} | {len(summary)} | {summary['n'].min()} to {summary['n'].max()} | "
+        noisy = int((frame["noisy"] != "").sum())
+        lines.append(f"| {name}.jsonl | {len(frame)} | {noisy} | {len(summary)} | {summary['n'].min()} to {summary['n'].max()} | "
                      f"{int(summary['unstable'].sum())} | {frame['started_at'].min()} to {frame['started_at'].max()} |")
     lines += [
         "",
         "One JSON object a line: `key`, `digest`, `kernel_digest`, `record`; the record's fields and units are those of",
         "`experiments/record.py`. A record is one fresh process. An unstable point spreads by more than 5 % (interquartile range over",
-        "median) over its processes; it is kept. `machine.json` is what `tlb inspect --json` said.",
+        "median) over its processes; it is kept. A noisy record is of a process that something disturbed; its field `noisy` says what.",
+        "(Records from before that field have no mark.) `machine.json` is what `tlb inspect --json` said.",
         "",
         "What it must not be taken for:",
         "",

@@ -107,4 +107,5 @@ def _walks(found: Geometry) -> str:
         return "Walks in fewer than two places were measured here, so nothing compares them."
     first, last = known[0], known[-1]
     return (f"With its table in {first.table_in} a walk adds {first.cost.value:,.0f} {found.unit}, with its table in {last.table_in} "
-            f"{last.cost.value:,.0f}: {last.cost.value / first.cost.value:.1f} times as much. *The cost of a TLB miss* is all of that, on one machine.")
+            f"{last.cost.value:,.0f}: {last.cost.value / first.cost.value:.1f} times as much. *The cost of a TLB miss* is all of "
+            "that, on one machine.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,7 @@ CACHES = {1: 32 << 10, 2: 1 << 20, 3: 32 << 20}
 Missed = Callable[[str, int, int], float]  # order, pages, stride -> the share of visits that a level misses
 
 
+@cache
 def lru(entries: int, ways: int = 0) -> Missed:
     """LRU of contiguous sets; ways 0 is fully associative. By playing the chase, not by a formula."""
     def missed(order: str, pages: int, stride: int) -> float:
@@ -31,6 +33,7 @@ def lru(entries: int, ways: int = 0) -> Missed:
     return missed
 
 
+@cache
 def at_random(entries: int) -> Missed:
     """Any page is replaced: in a cycle the root of x = 1 - exp(-x M/C), by iteration."""
     def missed(order: str, pages: int, stride: int) -> float:
@@ -91,9 +94,13 @@ class Made:
         return run
 
 
+@cache
+def rows(made: Made, pages: str, seed: int) -> pd.DataFrame:
+    return survey.survey(made.run(seed), pages, CACHES)
+
+
 def found(made: Made, pages: str = "4k", stated: tuple[int, ...] = (), seed: int = 1) -> Geometry:
-    frame = survey.survey(made.run(seed), pages, CACHES)
-    return geometry.infer(frame, stated, CACHES)
+    return geometry.infer(rows(made, pages, seed), stated, CACHES)
 
 
 SHARP = Made(lru(64), lru(1536))
