@@ -166,6 +166,49 @@ def test_ways_that_do_not_divide_the_entries_into_a_power_of_two_of_sets_are_not
     assert level.ways is None and "power of two" in level.ways_reason
 
 
+def test_pages_that_never_collide_leave_the_ways_unknown_with_the_reason():
+    def apart_is_free(order: str, pages: int, stride: int) -> float:
+        return float(pages > 64 and stride < 64)
+
+    level = found(Made(apart_is_free, lru(1536))).levels[0]
+    assert level.ways is None
+    assert "no step" in level.ways_reason and "77 pages at a stride of 64 cost no more than two" in level.ways_reason
+
+
+def test_ways_are_asked_of_the_first_level_alone():
+    second = found(SHARP).levels[1]
+    assert (second.ways, second.ways_reason) == (None, None)
+
+
+def test_without_noise_walks_and_hits_are_exact():
+    """From 645 pages on the data of the spread chase are in another cache than those of 64: the tread of alias knows nothing of it."""
+    made = found(Made(lru(64), lru(1536), noise=0.0))
+    assert made.levels[1].hit_cost.value == pytest.approx(7)
+    assert [walk.cost.value for walk in made.walks] == pytest.approx([30, 90, 490])
+    assert made.first_tread == pytest.approx(4) and made.alias_penalty == pytest.approx(17)
+
+
+def test_a_walk_that_was_not_measured_keeps_its_place_with_a_reason():
+    frame = rows(SHARP, "4k", 1)
+    *others, memory = geometry.infer(frame[frame["lines"] < 2**19], (), CACHES).walks
+    assert all(walk.cost for walk in others)
+    assert (memory.table_in, memory.cost) == ("memory", None) and "this chase was left out" in memory.reason
+
+
+def test_where_price_alone_shows_a_level_the_verdict_says_so():
+    frame = rows(SHARP, "4k", 1)
+    first, second = geometry.infer(frame[frame["layout"] != "alias"]).levels
+    assert "Only price shows this level, at 64 pages" in first.verdict
+    assert first.opinions.keys() == {"price"} and first.entries == first.opinions["price"]
+
+
+def test_a_step_between_two_points_is_bounded_by_what_lies_between_them():
+    frame = rows(SHARP, "4k", 1)
+    near = geometry.infer(frame[~frame["lines"].isin([65, 66])]).levels[0].entries
+    assert (near.value, near.low) == (64, 64)
+    assert near.high == min(frame.loc[frame["lines"] > 66, "lines"]) - 1
+
+
 def test_walks_are_dearer_the_further_away_their_table_is():
     walks = {walk.table_in: walk for walk in found(SHARP).walks}
     assert list(walks) == ["L2", "L3", "memory"]
