@@ -491,7 +491,7 @@ def no_steal(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("mark", MARKS)
 def test_a_point_that_stays_noisy_is_tried_three_times_more_and_then_marked(befall, run, store, mark: str):
     folder = befall(f'echo >> "$HERE/tries"; {MARKS[mark]}')
-    outcome = run()
+    outcome = run(retry_share=100.0)  # whatever this computer's own noise costs the other two
     assert (outcome.measured, outcome.lacking) == (3, {})
     frame = rows(store).set_index("lines")
     assert (frame["noisy"][VICTIM.lines], frame["tries"][VICTIM.lines]) == (mark, 4)
@@ -504,7 +504,7 @@ def test_a_point_that_stays_noisy_is_tried_three_times_more_and_then_marked(befa
 def test_the_first_quiet_try_is_kept_and_has_no_mark(befall, run, store):
     befall('echo >> "$HERE/tries"; out=$("$REAL" "$@" | sed \'s/"batch_ns_per_access": [[][^]]*/"batch_ns_per_access": [1, 1/\')\n'
            'if [ $(wc -l < "$HERE/tries") -lt 3 ]; then echo "$out" | sed \'s/"migrations": 0/"migrations": 2/\'; else echo "$out"; fi')
-    run()
+    run(retry_share=100.0)
     frame = rows(store).set_index("lines")
     assert (frame["noisy"][VICTIM.lines], frame["tries"][VICTIM.lines]) == ("", 3)
 
