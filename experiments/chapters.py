@@ -165,7 +165,7 @@ class Chapter:
         engine = build.engine_for(self.parameters["engine"])
         if engine == "numba" and self.parameters["engine"] == "auto":
             self.notes.append("The numba engine serves: " + explain("no-compiler"))
-        cpu = pmu.performance_cpu(self.host.usable_cpus, pmu.listed(Path("/")))
+        cpu = pmu.performance_cpu(self.host.usable_cpus)
         plan = perf.plan(self.host.microarchitecture, cpu=cpu)
         if reason := plan.lacking.get("core_cycles"):
             self.notes.append("Timing only, no hardware counters: " + explain(reason))

@@ -68,7 +68,7 @@ class Level(_Model):
 class Walk(_Model):
     """The price of a walk, on top of a hit in the last level, with the page table in one place."""
 
-    table_in: Literal["L1", "L2", "L3", "memory"]
+    table_in: Literal["L2", "L3", "memory"]
     pages: int
     stride_pages: int
     table_bytes: int  # lines of page-table entries that the walks touch
@@ -167,6 +167,7 @@ def infer(frame: pd.DataFrame, stated: Sequence[int] = (), cache_bytes: Mapping[
         raise Unavailable("no-step", f"{len(alias)} aliased and {len(price)} priced numbers of pages")
     main = price if by_price else alias  # what a program pays, where its control was measured
     levels: list[Level] = []
+    before = None
     for k, (from_price, from_alias) in enumerate(pairs):
         found = from_alias or from_price
         opinions = {name: _from_step(knee, name) for name, knee in (("price", from_price), ("alias", from_alias)) if knee}
@@ -176,8 +177,9 @@ def infer(frame: pd.DataFrame, stated: Sequence[int] = (), cache_bytes: Mapping[
         ways, ways_reason = _ways(frame, entries, found, stride) if k == 0 else (None, None)
         states = _stated(stated, k, len(pairs), found)
         levels.append(Level(
-            level=k + 1, entries=entries, opinions=opinions, stated=states, hit_cost=_tread(main, pairs, k), ways=ways,
+            level=k + 1, entries=entries, opinions=opinions, stated=states, hit_cost=_tread(main, before, found), ways=ways,
             ways_reason=ways_reason, rise=(found.tenth, found.nine_tenths), verdict=_verdict(opinions, entries, found, states)))
+        before = found
     clock = frame.loc[frame["core_ghz"] > 0, "core_ghz"]
     return Geometry(
         pages=pages, unit="cycles" if has_clock(frame) else "ns", core_ghz=float(clock.median()) if len(clock) else None,
@@ -297,11 +299,10 @@ def _verdict(opinions: Mapping[str, Estimate], entries: Estimate, knee: Knee, st
                    "may be shared with other page sizes, taken by the system, or reached by a hash that fills its sets unevenly.")
 
 
-def _tread(points: pd.DataFrame, pairs: Sequence[tuple[Knee | None, Knee | None]], k: int) -> Estimate | None:
-    """What a hit in level k + 1 adds to one in level k: the height of one tread over the one before."""
-    if k == 0:
+def _tread(points: pd.DataFrame, before: Knee | None, knee: Knee) -> Estimate | None:
+    """What a hit in a level adds to one in the level `before`: the height of its tread over that one. None for the first."""
+    if before is None:
         return None
-    before, knee = (pair[1] or pair[0] for pair in (pairs[k - 1], pairs[k]))
     lower = points[points["lines"] <= before.tenth]["cost"]
     upper = points[points["lines"].between(before.nine_tenths, knee.tenth * 0.9)]["cost"]
     if lower.empty or upper.empty:
@@ -319,7 +320,7 @@ def _ways(frame: pd.DataFrame, entries: Estimate, knee: Knee, stride: int) -> tu
         return None, explain("too-few-points", f"a stride of {WAY_STRIDE} pages")
     low = float(points["least"].iloc[:2].median())
     if float(beyond.median()) < low + (knee.after - knee.before) / 2:
-        return None, explain("no-step", f"{round(entries.value * 1.2)} pages at a stride of {WAY_STRIDE} cost no more than two")
+        return None, explain("no-step", f"{int(points['lines'].max())} pages at a stride of {WAY_STRIDE} cost no more than two")
     fit = int(points["lines"][points["least"] < low + (knee.after - knee.before) / 2].max())
     if fit >= entries.value * 0.85:
         return 0, None
@@ -369,14 +370,13 @@ def walk_points(entries: float, stride: int, cache_bytes: Mapping[int, int]) -> 
     At a stride of eight pages each page has a line of entries of its own. At least five times the entries, so that nearly
     every access walks, under random replacement too. A place that no such chase has (a cache too small) is left out.
     """
-    level = sorted(cache_bytes)
-    sizes = [cache_bytes[k] for k in level]
+    sizes = [size for _, size in sorted(cache_bytes.items())]
     least = 5 * entries
     found = []
     if len(sizes) > 1 and sizes[0] < (n := 2 ** int(np.ceil(np.log2(least)))) * TABLE_ENTRY_BYTES <= sizes[1] / 2:
         found.append(("L2", n, stride))
     if len(sizes) > 2:
-        n = round(float(np.sqrt(2 * sizes[1] * sizes[2] / 2)) / LINE_BYTES)
+        n = round(float(np.sqrt(sizes[1] * sizes[2])) / LINE_BYTES)
         if n >= least and sizes[1] < n * LINE_BYTES < sizes[2]:
             found.append(("L3", n, 8 * stride))
     if sizes:

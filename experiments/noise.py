@@ -60,4 +60,3 @@ def unevenness(batches: list[float]) -> float:
     ascending, last = sorted(batches), len(batches) - 1
     low, middle, high = (ascending[round(last * share)] for share in (0.25, 0.5, 0.75))
     return (high - low) / middle
-

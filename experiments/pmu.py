@@ -61,9 +61,10 @@ def of_cpu(cpu: int, pmus: Mapping[str, tuple[int, ...]]) -> str | None:
     return own[0] if len(own) == 1 else None
 
 
-def performance_cpu(usable: Collection[int], pmus: Mapping[str, tuple[int, ...]]) -> int | None:
+def performance_cpu(usable: Collection[int], pmus: Mapping[str, tuple[int, ...]] | None = None) -> int | None:
     """The last usable CPU that is a performance core of a hybrid part: what a reader means by their CPU. None elsewhere, where
-    the kernels choose for themselves."""
+    the kernels choose for themselves. pmus: as `listed` gives them, by default this computer's."""
+    pmus = listed(Path("/")) if pmus is None else pmus
     return max((cpu for cpu in pmus.get("cpu_core", ()) if cpu in usable), default=None)
 
 

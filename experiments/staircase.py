@@ -27,7 +27,7 @@ def figure(frame: pd.DataFrame, found: Geometry) -> Figure:
     stride = geometry.base_stride(found.pages)
     curves = {_SERIES[0]: geometry.priced(frame, stride), _SERIES[1]: geometry.curve(frame, "alias", stride_pages=stride)}
     data = pd.concat([points.assign(series=name) for name, points in curves.items()], ignore_index=True)
-    data = data[(data["lines"] >= 16) & (data["cost"] <= _MOST_TIMES * found.first_tread)]
+    data = data[(data["lines"] >= geometry.ALIAS_FROM) & (data["cost"] <= _MOST_TIMES * found.first_tread)]
     if data.empty:
         raise Unavailable("too-few-points", "nothing was measured of the staircase")
     x = alt.X("lines:Q", axis=lines_axis("Pages touched"), scale=log_scale())

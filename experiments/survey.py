@@ -6,7 +6,6 @@ Each stage is a pure function of the rows so far, so a survey that is run again 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,7 +15,7 @@ from experiments.compiler import compiler
 from experiments.experiment import octaves
 from experiments.host import Host, state
 from experiments.knees import Knee
-from experiments.pmu import listed, performance_cpu
+from experiments.pmu import performance_cpu
 from experiments.reasons import Unavailable
 from experiments.record import Point
 from experiments.stats import newest
@@ -59,7 +58,7 @@ def here(host: Host, pages: str, store: Store, machine: str, *, name: str = NAME
         outcome = experiment.run(
             name, fitting, lambda p: min(repeats, repeats_of(p)), machine=machine, store=store, state=state(host),
             plan=perf.NO_COUNTERS, usable_bytes=usable, quiet=quiet, retry_share=0,  # the least of several leaves noise out
-            cpu=performance_cpu(host.usable_cpus, listed(Path("/"))))
+            cpu=performance_cpu(host.usable_cpus))
         lacking.update({f"{p.layout} {why.code}": f"{p.layout.capitalize()} chases: {why}" for p, why in outcome.lacking.items()})
         frame = store.load(machine, name)
         return frame if frame.empty else newest(frame)

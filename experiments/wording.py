@@ -71,5 +71,5 @@ def penalty(found: Geometry) -> list[str]:
     if found.alias_penalty is None or found.alias_penalty < 1:
         return []
     return [f"Reaching one line by another address than the last visit did adds {found.alias_penalty:.0f} {found.unit} here. AMD's "
-            "first-level cache predicts its way from a hash of the virtual address; every tread of alias pays for the wrong guess alike, "
-            "so its steps stand where they would without."]
+            "first-level caches predict their way from a hash of the virtual address and pay for a wrong guess; others may have a price "
+            "of their own. Every tread of alias pays it alike, so its steps stand where they would without."]

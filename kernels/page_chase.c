@@ -144,8 +144,8 @@ static uint64_t offset_of(const struct config *c, uint64_t line, uint64_t stride
 }
 
 /* The visits of follow_draws(), in units of a line. random: at least 2^18 draws (2^16 for alias, whose data are in
- * the first-level cache, so that they stay in the second), and four a line, so that a repeated sequence looks random. cycle (alias only: its lines cannot hold links): one permutation of
- * all pages, repeated until the call around it costs nothing. */
+ * the first-level cache, so that they stay in the second), and four a line, so that a repeated sequence looks random. cycle
+ * (alias only: its lines cannot hold links): one permutation of all pages, repeated until the call around it costs nothing. */
 static uint32_t *place_visits(const struct config *c, const struct arena *a, uint64_t *visits, uint64_t *checksum)
 {
     int randomly = c->order[0] == 'r';

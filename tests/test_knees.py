@@ -75,20 +75,15 @@ def test_the_unit_of_the_cost_plays_no_part(factor: float):
     assert [knee.pages for knee in knees(PAGES, factor * cost)] == [knee.pages for knee in knees(PAGES, cost)] != []
 
 
-def test_a_disturbed_stretch_that_passes_is_no_knee():
-    cost = np.full(PAGES.size, 10.0)
-    cost[60:75] = 30
-    assert knees(PAGES, cost) == []
+@pytest.mark.parametrize(("disturbed", "cost"), [(slice(60, 75), 30.0), (slice(40, 42), 40.0)], ids=["a minute", "two outliers"])
+def test_what_is_disturbed_for_a_while_is_no_knee(disturbed: slice, cost: float):
+    curve = np.full(PAGES.size, 10.0)
+    curve[disturbed] = cost
+    assert knees(PAGES, curve) == []
 
 
 def test_a_step_down_is_no_knee():
     assert knees(PAGES, np.where(PAGES <= 300, 8.0, 5.0)) == []
-
-
-def test_two_outliers_beside_each_other_are_no_knee():
-    cost = np.full(PAGES.size, 10.0)
-    cost[40:42] = 40
-    assert knees(PAGES, cost) == []
 
 
 def test_a_step_under_an_eighth_is_not_told_from_what_else_rises():
