@@ -253,7 +253,7 @@ def data_table(frame: pd.DataFrame, decimals: int = 1) -> Html:
     def text(value: Any) -> str:
         if pd.isna(value):
             return "–"
-        return f"{value:,.{decimals}f}" if isinstance(value, float) else str(value)
+        return f"{value:z,.{decimals}f}" if isinstance(value, float) else str(value)
 
     names = [str(name) for name in frame.columns]
     rows = [[text(value) for value in row] for row in frame.itertuples(index=False)]

@@ -321,3 +321,8 @@ def test_a_note_says_each_reason_in_a_paragraph():
     seen = Elements(note.markup)
     assert seen.tags.count("p") == 3 and seen.tags.count("code") == 1 and "script" not in seen.tags
     assert note.text.splitlines()[0] == "Not on this machine: No counters. Use `perf`."
+
+
+def test_a_number_that_rounds_to_zero_has_no_sign():
+    table = render.data_table(pd.DataFrame({"price": [-0.001, 0.0, -0.006]}), decimals=2)
+    assert "-0.00" not in str(table) and "-0.01" in str(table)
