@@ -133,11 +133,13 @@ def _series(frame: pd.DataFrame, x: alt.X, y_title: str, y_scale: alt.Scale, tic
 
 
 def _marks(places: Sequence[tuple[float, str]], x: str) -> alt.LayerChart:
-    """Dashed rules with a label at the top: where a capacity ends."""
+    """Dashed rules with a label at the top: where a capacity ends. Each label a line lower than the one before, so that they
+    do not touch where the page is narrow."""
     frame = pd.DataFrame(places, columns=[x, "label"])
-    base = alt.Chart(frame).encode(x=f"{x}:Q")
-    return base.mark_rule(strokeDash=[4, 4], color=MUTED) + base.mark_text(
-        align="left", dx=5, dy=2, baseline="top", color=MUTED).encode(text="label:N", y=alt.value(0))
+    rules = alt.Chart(frame).mark_rule(strokeDash=[4, 4], color=MUTED).encode(x=f"{x}:Q")
+    labels = [alt.Chart(frame.iloc[[k]]).mark_text(align="left", dx=5, dy=2 + 16 * k, baseline="top", color=MUTED).encode(
+        x=f"{x}:Q", text="label:N", y=alt.value(0)) for k in range(len(frame))]
+    return alt.layer(rules, *labels)
 
 
 def _reaches(entries: Sequence[int]) -> list[tuple[int, str]]:
