@@ -19,6 +19,7 @@ from rich.table import Table
 
 from experiments import build, experiment, host, perf, stats
 from experiments.chapters import BOOK, Chapter, check_parameters
+from experiments.grids import GRIDS
 from experiments.measure import measure
 from experiments.record import Point
 from experiments.store import Store, measuring_lock
@@ -218,13 +219,13 @@ def repeatability() -> Table:
 
 def whole_experiment() -> Table:
     """stlb_cliff, profile quick, from nothing: the share of timed regions, and what the runner itself holds in memory."""
-    chapters = sorted(path.stem for path in BOOK.glob("*.ipynb") if path.stem in experiment.GRIDS)
+    chapters = sorted(path.stem for path in BOOK.glob("*.ipynb") if path.stem in GRIDS)
     rows = []
     for name in chapters:
         with tempfile.TemporaryDirectory() as folder:
             parameters = check_parameters(name, {"machine": "this", "profile": "quick"})
             chapter = Chapter(name, parameters, Store(Path(folder)))
-            points = experiment.GRIDS[name](chapter.profile, build.engine_for("auto"), chapter.tlb_entries())
+            points = GRIDS[name](chapter.profile, build.engine_for("auto"), chapter.tlb_entries(), len(chapter.host.usable_cpus))
             outcome = experiment.run(
                 name, points, chapter.profile.repeats_of, machine=chapter.machine, store=chapter.store,
                 state=host.state(chapter.host), plan=perf.plan(chapter.host.microarchitecture),

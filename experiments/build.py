@@ -61,6 +61,8 @@ def kernel(name: str, engine: Literal["c", "numba"] = "c") -> Kernel:
     if name not in kernel_names():
         raise Unavailable("bad-parameter", f"there is no kernel '{name}'; there are {', '.join(kernel_names())}")
     if engine == "numba":
+        if not (KERNELS / f"{name}.py").exists():
+            raise Unavailable("engine-lacks", f"kernel {name}")
         versions = [f"{package} {importlib.metadata.version(package)}" for package in ("numba", "llvmlite")]
         digest = _digest(KERNELS / f"{name}.py", KERNELS / "harness.py", words=[platform.python_version(), *versions])
         return Kernel(name, engine, (sys.executable, "-m", f"kernels.{name}"), digest)

@@ -21,6 +21,7 @@ from myst_nb import glue
 from experiments import build, experiment, findings, geometry, host, perf, pmu, stats, survey
 from experiments import card as cards
 from experiments.files import disk_errors
+from experiments.grids import GRIDS
 from experiments.reasons import Unavailable, explain
 from experiments.store import MACHINE, Store, data_root
 from experiments.units import format_size, parse_size
@@ -121,7 +122,9 @@ class Chapter:
         if frame.empty:
             raise Unavailable("no-data", f"{name} on {self.machine}")
         frame = stats.newest(frame)
-        kept = frame[frame["lines"] * frame["stride_bytes"] <= most]
+        # A packed control belongs to its spread points; an array has its own size.
+        is_chase = frame["kernel"].isin(["page_chase", "page_gather"])
+        kept = frame[(frame["lines"] * frame["stride_bytes"]).where(is_chase, frame["working_set_bytes"]) <= most]
         return kept.reset_index(drop=True)
 
     @cached_property
@@ -179,7 +182,7 @@ class Chapter:
             self._write_card(len(self.store.keys(self.machine, name)) - before)
             self.notes += lacking
             return
-        points = experiment.GRIDS[name](self.profile, engine, self.tlb_entries())
+        points = GRIDS[name](self.profile, engine, self.tlb_entries(), len(self.host.usable_cpus))
         outcome = experiment.run(
             name, points, self.profile.repeats_of, machine=self.machine, store=self.store, state=host.state(self.host), plan=plan,
             usable_bytes=int(self.host.memory.usable_bytes * experiment.MEMORY_SHARE), cpu=cpu)
@@ -191,7 +194,7 @@ class Chapter:
         if measured:
             card = (self.store.root / self.machine / "README.md")
             with disk_errors(card):
-                card.write_text(cards.card(self.store, self.machine, self.host, sorted([*experiment.GRIDS, survey.NAME])))
+                card.write_text(cards.card(self.store, self.machine, self.host, sorted([*GRIDS, survey.NAME])))
 
 
 def begin(chapter: str, namespace: Mapping[str, Any]) -> Chapter:

@@ -23,9 +23,6 @@ from experiments.units import parse_size
 PROFILES = Path(__file__).with_name("profiles")
 BASE_PAGE = 4096
 SMALLEST_LINES = 16  # 64 KiB spread: one line a page, well inside any first-level TLB
-# Above this a point costs seconds to fault in, and curves there bend over octaves, not over points.
-DENSE_BELOW_LINES = (64 << 20) // BASE_PAGE
-RANDOM_UP_TO_LINES = (256 << 20) // BASE_PAGE  # 1 - C/M is within 5 % of 1 long before
 # What an experiment may use of the memory that is free for us (design: half at most).
 MEMORY_SHARE = 0.5
 MOST_REPEATS = 100  # fresh processes a point; a dozen give an interval, a hundred are a day
@@ -71,35 +68,6 @@ def octaves(low: float, high: float, per_octave: int) -> list[int]:
     steps = range(1000 * per_octave)
     numbers = (low * 2 ** (step / per_octave) for step in steps)
     return sorted({round(n) for n in numbers if n < high + 0.5 and round(n) <= high})
-
-
-def stlb_cliff(profile: Profile, engine: str, tlb_entries: Sequence[int]) -> list[Point]:
-    """The points of the first chapter. Every spread point has its packed control: the same number of lines.
-
-    tlb_entries: 4 KiB data entries of each TLB level as CPUID gives them; around each the grid is finer. Starting a
-    numba process takes a second, so that engine gets a coarser grid.
-    """
-    most = profile.max_working_set // BASE_PAGE
-    per_octave = 1 if engine == "numba" else profile.points_per_octave
-    dense = octaves(SMALLEST_LINES, min(most, DENSE_BELOW_LINES), per_octave)
-    sizes = dense + [n for n in octaves(DENSE_BELOW_LINES, most, max(per_octave // 2, 1)) if n > DENSE_BELOW_LINES]
-    # The zoom: an octave each side of a knee is half a decade of pages, at steps of 9 % (19 % under numba).
-    zoom = [n for entries in tlb_entries for n in octaves(entries / 2**0.75, entries * 2, 4 if engine == "numba" else 8)]
-    chase = sorted(set(sizes) | ({n for n in zoom if n <= most} if profile.points_per_octave > 1 else set()))
-    randomly = octaves(SMALLEST_LINES, min(most, RANDOM_UP_TO_LINES), per_octave)
-    coarse = octaves(SMALLEST_LINES, most, 1)
-    wanted = [("page_chase", "cycle", chase), ("page_chase", "random", randomly),
-              ("page_chase", "sequential", [n for n in coarse[::2] if n <= RANDOM_UP_TO_LINES]),
-              ("page_gather", "cycle", coarse)]
-    return [
-        Point(kernel=kernel, engine=engine, layout=layout, order=order, lines=lines, region_ms=profile.region_ms)
-        for kernel, order, numbers in wanted
-        for lines in numbers
-        for layout in ("spread", "packed")
-    ]
-
-
-GRIDS: dict[str, Callable[[Profile, str, Sequence[int]], list[Point]]] = {"stlb_cliff": stlb_cliff}
 
 
 @dataclass
@@ -156,6 +124,19 @@ def _first_quiet(point: Point, repeat: int, spare: _Spare, *, cpu: int | None, *
     return record
 
 
+def _buildable(points: Sequence[Point], outcome: Outcome) -> tuple[list[Point], dict[tuple[str, str], str]]:
+    """The points that their engine has a kernel for, and each kernel's digest; the others are lacking. Raises Unavailable."""
+    digests: dict[tuple[str, str], str] = {}
+    for kernel, engine in {(p.kernel, p.engine) for p in points}:
+        try:
+            digests[kernel, engine] = build.kernel(kernel, engine).digest
+        except Unavailable as why:
+            if why.code != "engine-lacks":
+                raise
+            outcome.lacking |= {p: why for p in points if (p.kernel, p.engine) == (kernel, engine)}
+    return [p for p in points if p not in outcome.lacking], digests
+
+
 def run(name: str, points: Sequence[Point], repeats: int | Callable[[Point], int], *, machine: str, store: Store,
         state: str, plan: perf.Plan, usable_bytes: int, cpu: int | None = None, quiet: bool = False,
         seed: int = 0, retry_share: float = RETRY_SHARE) -> Outcome:
@@ -170,7 +151,7 @@ def run(name: str, points: Sequence[Point], repeats: int | Callable[[Point], int
     outcome = Outcome()
     begin = time.monotonic()
     have = store.keys(machine, name)
-    digests = {(p.kernel, p.engine): build.kernel(p.kernel, p.engine).digest for p in points}
+    points, digests = _buildable(points, outcome)
     shuffle = random.Random(seed)
     todo: list[tuple[Point, int]] = []
     wanted = {p: repeats(p) if callable(repeats) else repeats for p in points}

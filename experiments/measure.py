@@ -71,6 +71,10 @@ def measure(point: Point, repeat: int = 0, *, state: str, usable_bytes: int, pla
         if point.engine == "numba":
             raise Unavailable("engine-lacks", f"layout {point.layout}, stride_pages {point.stride_pages}")
         command += ["--stride-pages", str(point.stride_pages)]
+    if point.mode:
+        command += ["--mode", point.mode]
+    for option in point.options:
+        command += [f"--{option.name}", str(option.value)]
     if cpu is not None:
         command += ["--cpu", str(cpu)]
     timeout_s = HANG_S + HANG_S_PER_GIB * needed / 2**30
@@ -121,7 +125,7 @@ def _report(run: perf.Run, point: Point, cpu: int | None) -> KernelReport:
     except ValidationError as error:
         first = error.errors()[0]
         raise Unavailable("kernel-garbage", f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    asked = {name: getattr(point, name) for name in ("kernel", "engine", "pages", "layout", "order", "lines", "stride_pages")}
+    asked = {name: getattr(point, name) for name in set(Point.model_fields) - {"region_ms"}}
     got = {name: getattr(report, name) for name in asked}
     if got != asked:
         raise Unavailable("kernel-garbage", f"asked for {asked}, measured {got}")

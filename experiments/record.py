@@ -6,9 +6,9 @@ A kernel prints a `KernelReport` (kernels/harness.h, kernels/harness.py); the ru
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, model_validator
 
 SCHEMA = 1
 
@@ -21,6 +21,8 @@ Disturbance = Literal["", "migrated", "faulted", "stolen", "switched", "uneven"]
 
 # A machine id, a kernel's name: what may become part of a path under data/.
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,64}$")]
+Variant = Annotated[str, Field(pattern=r"^[a-z0-9_-]{0,64}$")]
+Column = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Positive = Annotated[int, Field(ge=1, le=2**63 - 1)]
 PositiveNs = Annotated[FiniteFloat, Field(gt=0)]
@@ -28,6 +30,28 @@ PositiveNs = Annotated[FiniteFloat, Field(gt=0)]
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Option(NamedTuple):
+    """One of a kernel's own numbers, passed to it as `--name value`."""
+
+    name: Column
+    value: Annotated[int, Field(ge=0, le=2**53)]  # a column of a frame holds it as a float
+
+
+def _options(given: object) -> object:
+    """From JSON, where a pair is a list; by name, so that the same options are the same point."""
+    pairs = given.items() if isinstance(given, dict) else given
+    try:
+        found = tuple(sorted(Option(*pair) for pair in pairs))  # type: ignore[union-attr]
+    except TypeError:
+        return given
+    if len({option.name for option in found}) < len(found):
+        raise ValueError("an option is there twice")
+    return found
+
+
+Options = Annotated[tuple[Option, ...], BeforeValidator(_options)]
 
 
 class Point(_Strict):
@@ -40,6 +64,8 @@ class Point(_Strict):
     order: Order = "cycle"
     lines: Annotated[int, Field(ge=1, le=2**40)]
     stride_pages: Annotated[int, Field(ge=1, le=2**20)] = 1  # spread and alias: from one line's page to the next line's
+    mode: Variant = ""  # which of a kernel's variants, where it has any
+    options: Options = ()  # what this kernel alone takes
     # The least time inside timed regions. A kernel extends it to what its own preparation cost, so that most of an
     # experiment's time is measurement.
     region_ms: Annotated[int, Field(ge=1, le=60_000)] = 60
@@ -56,6 +82,8 @@ class KernelReport(_Strict):
     order: Order
     lines: Positive
     stride_pages: Positive = 1
+    mode: Variant = ""
+    options: Options = ()
     stride_bytes: Positive  # distance between pages touched: 4096 on x86-64, times stride_pages
     working_set_bytes: Positive  # lines x stride for spread and alias, lines x 64 for packed
     arena_bytes: Positive  # what was mapped and faulted in
@@ -74,6 +102,8 @@ class KernelReport(_Strict):
     involuntary_switches: Count
     migrations: Count
     checksum: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]  # of the lines visited, in their order
+    # What this kernel alone measures, its unit in the name: {"generator_ns_per_access": 1.9}.
+    also: dict[Column, FiniteFloat] = {}
 
     @model_validator(mode="after")
     def _never_another_page_size(self) -> KernelReport:

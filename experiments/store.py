@@ -32,6 +32,10 @@ RESERVED = {"this", "reference", "literature"}
 INT64_MAX = 2**63 - 1  # what a column can hold
 
 
+# Fields of a point that older rows lack, with what they have in their place.
+_LATER = {"stride_pages": 1, "mode": "", "options": ()}
+
+
 class Stored(NamedTuple):
     key: str
     kernel_digest: str
@@ -50,8 +54,9 @@ class Health(NamedTuple):
 def record_key(point: Point, repeat: int, kernel_digest: str, state: str) -> str:
     """What makes two measurements the same: 16 hex digits of the SHA-256 of its canonical JSON."""
     asked = point.model_dump()
-    if asked["stride_pages"] == 1:  # rows measured before there were strides keep their keys
-        del asked["stride_pages"]
+    for name, default in _LATER.items():  # rows measured before there were such fields keep their keys
+        if asked[name] == default:
+            del asked[name]
     what = {"point": asked, "repeat": repeat, "kernel_digest": kernel_digest, "state": state}
     return _sha16(what)
 
@@ -93,8 +98,8 @@ class Store:
         replaced.
 
         Columns: the fields of Record, with counters flattened to `<quantity>_per_access` (float, NaN for
-        none) and `<quantity>_reason` ("" where there is a value), then kernel_digest. Empty where nothing
-        was measured.
+        none) and `<quantity>_reason` ("" where there is a value), a column (float, NaN for none) for each of a
+        kernel's own options and own results, then kernel_digest. Empty where nothing was measured.
         """
         stored: dict[str, Stored] = {}
         for entry, _ in _read(self._path(machine, experiment, ".jsonl"))[0]:
@@ -144,9 +149,13 @@ class Store:
         return machine
 
     def write_machine(self, machine: str, host_json: dict[str, Any]) -> None:
-        """Writes machine.json in one step, and only if it changes. From Host.model_dump(mode="json")."""
-        path = self._folder(machine) / "machine.json"
-        text = json.dumps(host_json, indent=2, sort_keys=True, allow_nan=False).encode() + b"\n"
+        """Writes machine.json. From Host.model_dump(mode="json")."""
+        self.write_document(machine, "machine", host_json)
+
+    def write_document(self, machine: str, name: str, content: dict[str, Any]) -> None:
+        """Writes <name>.json in one step, and only if it changes: what is not rows."""
+        path = self._path(machine, name, ".json")
+        text = json.dumps(content, indent=2, sort_keys=True, allow_nan=False).encode() + b"\n"
         with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             folder = os.open(path.parent, os.O_RDONLY | OPEN_FLAGS)
@@ -159,13 +168,17 @@ class Store:
 
     def read_machine(self, machine: str) -> dict[str, Any]:
         """machine.json as `write_machine` was given it."""
+        return self.read_document(machine, "machine")
+
+    def read_document(self, machine: str, name: str) -> dict[str, Any]:
+        """<name>.json as `write_document` was given it. Raises Unavailable("no-data")."""
         try:
-            host_json = json.loads((self._folder(machine) / "machine.json").read_bytes())
+            content = json.loads(self._path(machine, name, ".json").read_bytes())
         except (OSError, ValueError, RecursionError):
-            host_json = None
-        if not isinstance(host_json, dict):
-            raise Unavailable("no-data", f"{machine} has no readable machine.json")
-        return host_json
+            content = None
+        if not isinstance(content, dict):
+            raise Unavailable("no-data", f"{machine} has no readable {name}.json")
+        return content
 
     def _folder(self, machine: str) -> Path:
         if not (isinstance(machine, str) and MACHINE.fullmatch(machine)):
@@ -263,7 +276,13 @@ def _check_columns(record: Record, kernel_digest: str) -> None:
     for name, value in record:
         if isinstance(value, int) and value > INT64_MAX:
             raise ValueError(f"{name} does not fit 64 bits")
+    own = [option.name for option in record.options] + list(record.also)
+    for name in own:
+        if name in {*Record.model_fields, "kernel_digest"} or own.count(name) > 1:
+            raise ValueError(f"an option or a result cannot be called {name!r}")
     for quantity, found in record.counters.items():
+        if f"{quantity}_per_access" in own or f"{quantity}_reason" in own:
+            raise ValueError(f"{quantity} has two values")
         if not NAME.fullmatch(quantity) or f"{quantity}_per_access" in Record.model_fields:
             raise ValueError(f"a counter cannot be called {quantity[:64]!r}")
         if found.reason == "":  # which is what the column says of a value
@@ -283,7 +302,7 @@ _DTYPES = {
     # A field that may be None has its type as the first of two, and None is NaN in its column.
     name: _JSON_DTYPES[schema.get("type") or schema["anyOf"][0]["type"]]
     for name, schema in Record.model_json_schema()["properties"].items()
-    if name != "counters"
+    if name not in ("counters", "options", "also")
 }
 # For a counter that other rows of the frame have and this one's run never asked for.
 _NOT_ASKED = Quantity(reason="no-data")
@@ -293,6 +312,9 @@ def _frame(stored: list[Stored]) -> pd.DataFrame:
     records = [entry.record for entry in stored]
     columns = {n: pd.Series([getattr(r, n) for r in records], dtype=dtype) for n, dtype in _DTYPES.items()}
     columns["kernel_digest"] = pd.Series([entry.kernel_digest for entry in stored], dtype="str")
+    own = [dict(record.options) | record.also for record in records]
+    for name in sorted({name for values in own for name in values}):
+        columns[name] = pd.Series([values.get(name, nan) for values in own], dtype="float64")
     for quantity in sorted({quantity for r in records for quantity in r.counters}):
         found = [r.counters.get(quantity, _NOT_ASKED) for r in records]
         pairs = zip(found, records, strict=True)

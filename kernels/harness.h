@@ -39,8 +39,17 @@
 #define MADV_POPULATE_WRITE 23     /* Linux 5.14 */
 #endif
 
+/* A number that one kernel alone takes: --name VALUE. An array of them ends with a name of NULL. The record holds those that
+ * were given. */
+struct own {
+    const char *name;
+    uint64_t value, least, most;
+    int given;
+};
+
 struct config {
-    const char *kernel, *pages, *layout, *order;
+    const char *kernel, *pages, *layout, *order, *mode;
+    struct own *own;
     uint64_t lines, stride_pages, seed, region_ns, started_ns;
     int cpu, control_fd, ack_fd;   /* perf's gate; -1 when nothing counts */
 };
@@ -100,20 +109,30 @@ static const char *one_of(const char *name, const char *text, const char *const 
     bad_argument("; not '%s'.", text);
 }
 
-static struct config parse_arguments(int argc, char **argv, const char *kernel, const char *const *orders, const char *const *layouts)
+/* orders, layouts, modes: what may be chosen, the first is the default. modes and own: NULL where a kernel has none. */
+static struct config parse_more(int argc, char **argv, const char *kernel, const char *const *orders, const char *const *layouts,
+                                const char *const *modes, struct own *own)
 {
     static const char *const pages[] = {"4k", "64k", "thp", "2m", "1g", NULL};
-    static const struct option options[] = {
+    enum { SHARED = 9, OWN = 256, MOST_OWN = 6 }; /* OWN: past every character, so that it is no shared option's letter */
+    static struct option options[SHARED + 1 + MOST_OWN + 1] = {
         {"pages", 1, 0, 'p'}, {"layout", 1, 0, 'l'}, {"order", 1, 0, 'o'},     {"lines", 1, 0, 'n'}, {"seed", 1, 0, 's'},
-        {"cpu", 1, 0, 'c'},   {"region-ms", 1, 0, 'r'}, {"perf-fds", 1, 0, 'f'}, {"stride-pages", 1, 0, 'd'}, {0, 0, 0, 0}};
-    struct config c = {kernel, "4k", "spread", orders[0], 4096, 1, 1, 60000000ull, now_ns(), -1, -1, -1};
-    int option, end;
+        {"cpu", 1, 0, 'c'},   {"region-ms", 1, 0, 'r'}, {"perf-fds", 1, 0, 'f'}, {"stride-pages", 1, 0, 'd'}};
+    static struct own none[1];
+    struct config c = {kernel, "4k", layouts[0], orders[0], modes ? modes[0] : "", own ? own : none, 4096, 1, 1, 60000000ull,
+                       now_ns(), -1, -1, -1};
+    int option, end, known = SHARED;
+    if (modes)
+        options[known++] = (struct option){"mode", 1, 0, 'm'};
+    for (int i = 0; c.own[i].name && i < MOST_OWN; i++)
+        options[known++] = (struct option){c.own[i].name, 1, 0, OWN + i};
     opterr = 0; /* one sentence, ours */
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1)
         switch (option) {
         case 'p': c.pages = one_of("pages", optarg, pages); break;
         case 'l': c.layout = one_of("layout", optarg, layouts); break;
         case 'o': c.order = one_of("order", optarg, orders); break;
+        case 'm': c.mode = one_of("mode", optarg, modes); break;
         case 'n': c.lines = natural("lines", optarg, 1, 1ull << 32); break; /* next_random() draws 32 bits */
         case 'd': c.stride_pages = natural("stride-pages", optarg, 1, 1 << 20); break;
         case 's': c.seed = natural("seed", optarg, 0, INT64_MAX); break;
@@ -123,13 +142,23 @@ static struct config parse_arguments(int argc, char **argv, const char *kernel, 
             if (sscanf(optarg, "%d,%d%n", &c.control_fd, &c.ack_fd, &end) != 2 || optarg[end])
                 bad_argument("--perf-fds takes two file descriptors, CONTROL,ACK, not '%s'.", optarg);
             break;
-        default: bad_argument("Usage: %s --pages P --layout L --order O --lines N [--stride-pages D] [--seed S] [--cpu C] [--region-ms R]", kernel);
+        default:
+            if (option < OWN)
+                bad_argument("Usage: %s --pages P --layout L --order O --lines N [--stride-pages D] [--seed S] [--cpu C] [--region-ms R]", kernel);
+            struct own *o = &c.own[option - OWN];
+            o->value = natural(o->name, optarg, o->least, o->most);
+            o->given = 1;
         }
     if (optind < argc)
         bad_argument("'%s' is not an option of %s.", argv[optind], kernel);
     if (c.stride_pages > 1 && (c.layout[0] == 'p' || c.pages[0] == '6' || c.pages[0] == 't'))
         bad_argument("--stride-pages above 1 takes --layout spread or alias and --pages 4k, 2m or 1g.");
     return c;
+}
+
+static struct config parse_arguments(int argc, char **argv, const char *kernel, const char *const *orders, const char *const *layouts)
+{
+    return parse_more(argc, argv, kernel, orders, layouts, NULL, NULL);
 }
 
 /* Pin to one allowed CPU: the one asked for, else the highest allowed (interrupts tend to favour the lowest); and die with
@@ -268,11 +297,10 @@ static int fault_in(const struct config *c, const struct arena *a, uint64_t page
     return 0;
 }
 
-/* Map room for all lines, on the page size asked for, faulted in. */
-static struct arena map_arena(const struct config *c)
+/* Map room for all lines, on the page size asked for, at `a` as reserve() gave it; nothing of it is touched yet. */
+static void lay_arena(const struct config *c, struct arena *at, uint64_t page)
 {
-    uint64_t base_page = (uint64_t)sysconf(_SC_PAGESIZE), page = page_bytes(c->pages, base_page);
-    struct arena a = reserve(c, page);
+    struct arena a = *at;
     a.resident = a.physical = c->layout[0] == 's' && a.stride > page ? c->lines * page : a.bytes;
     int huge = c->pages[0] == '2' ? MAP_HUGETLB | 21 << MAP_HUGE_SHIFT : c->pages[0] == '1' ? MAP_HUGETLB | 30 << MAP_HUGE_SHIFT : 0;
     if (huge) {
@@ -296,9 +324,18 @@ static struct arena map_arena(const struct config *c)
         else if (c->pages[0] == '4')
             madvise(a.base, a.bytes, MADV_NOHUGEPAGE); /* fails only where no THP exists; verify_backing() has the last word */
     }
+    *at = a;
+}
+
+/* The same, faulted in. */
+static struct arena map_arena(const struct config *c)
+{
+    uint64_t base_page = (uint64_t)sysconf(_SC_PAGESIZE), page = page_bytes(c->pages, base_page);
+    struct arena a = reserve(c, page);
+    lay_arena(c, &a, page);
     if (fault_in(c, &a, page)) { /* older kernel: one write a page, never zero (KSM merges zeros) */
         if (errno != EINVAL)
-            unavailable(huge ? "pool-empty" : "memory-short", "%" PRIu64 " bytes could not be faulted in: %s", a.resident, strerror(errno));
+            unavailable(pool_page ? "pool-empty" : "memory-short", "%" PRIu64 " bytes could not be faulted in: %s", a.resident, strerror(errno));
         for (uint64_t at = 0; at < a.bytes; at += a.resident < a.bytes ? a.stride : base_page)
             *(volatile char *)(a.base + at) = 1;
     }
@@ -436,14 +473,75 @@ static void must_be(uint64_t got, uint64_t expected)
         unavailable("kernel-garbage", "the accesses ended in %" PRIx64 " where %" PRIx64 " was due: not all were made", got, expected);
 }
 
+/* What was timed, to be reported: `batches` times of the same work, in ns per access. */
+struct region {
+    double batch[MAX_BATCHES], ghz[16];
+    uint64_t accesses, elapsed_ns, prepare_ns;
+    int batches, migrations, cpu;
+    struct rusage before, after;
+};
+
+static void open_region(const struct config *c, struct region *r)
+{
+    r->prepare_ns = now_ns() - c->started_ns;
+    r->cpu = sched_getcpu();
+    gate(c, "enable\n");
+    getrusage(RUSAGE_SELF, &r->before);
+}
+
+static void add_batch(struct region *r, uint64_t ns, uint64_t accesses)
+{
+    r->batch[r->batches++] = (double)ns / (double)accesses;
+    r->elapsed_ns += ns;
+    r->accesses += accesses;
+    r->migrations += sched_getcpu() != r->cpu;
+}
+
+static void close_region(const struct config *c, struct region *r)
+{
+    getrusage(RUSAGE_SELF, &r->after);
+    gate(c, "disable\n");
+}
+
+static char also_text[1024]; /* what one kernel alone measures: "name": value, ... */
+__attribute__((unused)) static void also(const char *name, double value)
+{
+    size_t used = strlen(also_text);
+    snprintf(also_text + used, sizeof also_text - used, "%s\"%s\": %.9g", used ? ", " : "", name, value);
+}
+
+/* The record, one line of JSON; the exit status. */
+static int report(const struct config *c, const struct arena *a, const struct region *r, uint64_t checksum)
+{
+    printf("{\"kernel\": \"%s\", \"engine\": \"c\", \"pages\": \"%s\", \"backing\": \"%s\", \"layout\": \"%s\", \"order\": \"%s\", "
+           "\"lines\": %" PRIu64 ", \"stride_pages\": %" PRIu64 ", \"mode\": \"%s\", \"options\": [",
+           c->kernel, c->pages, c->pages, c->layout, c->order, c->lines, c->stride_pages, c->mode);
+    const char *comma = "";
+    for (struct own *o = c->own; o->name; o++)
+        if (o->given) {
+            printf("%s[\"%s\", %" PRIu64 "]", comma, o->name, o->value);
+            comma = ", ";
+        }
+    printf("], \"also\": {%s}, \"stride_bytes\": %" PRIu64 ", \"working_set_bytes\": %" PRIu64 ", \"arena_bytes\": %" PRIu64
+           ", \"seed\": %" PRIu64 ", \"cpu\": %d, \"accesses\": %" PRIu64 ", \"elapsed_ns\": %" PRIu64 ".0, \"ns_per_access\": %.9g, ",
+           also_text, a->stride, a->working_set, a->physical, c->seed, r->cpu, r->accesses, r->elapsed_ns, median(r->batch, r->batches));
+    printf("\"batch_ns_per_access\": [");
+    for (int i = 0; i < r->batches; i++)
+        printf("%s%.6g", i ? ", " : "", r->batch[i]);
+    printf("], \"core_ghz\": %.6g, \"prepare_ns\": %" PRIu64 ".0, \"minor_faults\": %ld, \"major_faults\": %ld, "
+           "\"voluntary_switches\": %ld, \"involuntary_switches\": %ld, \"migrations\": %d, \"checksum\": \"%016" PRIx64 "\"}\n",
+           median(r->ghz, 16), r->prepare_ns, r->after.ru_minflt - r->before.ru_minflt, r->after.ru_majflt - r->before.ru_majflt,
+           r->after.ru_nvcsw - r->before.ru_nvcsw, r->after.ru_nivcsw - r->before.ru_nivcsw, r->migrations, checksum);
+    return fflush(stdout) ? 1 : 0;
+}
+
 /* Warm up by whole rounds, choose the batches, time them behind the gate, verify again, print the record.
  * The region lasts at least region_ns and at least as long as it took to get here: time spent preparing (faulting
  * 4 GiB in takes seconds) buys measurement, not waiting. Not so for alias, which surveys in half a minute. */
 static int measure(const struct config *c, const struct arena *a, round_fn round, void *state, uint64_t accesses_a_round,
                    uint64_t expected, uint64_t checksum)
 {
-    double batch[MAX_BATCHES], ghz[16];
-    struct rusage before, after;
+    struct region r = {0};
     uint64_t begin = now_ns(), rounds = 0, took;
     do { /* 5 ms: long enough for a core to leave its idle state and for the timing of a round to mean something */
         uint64_t more = rounds ? rounds : 1;
@@ -453,7 +551,7 @@ static int measure(const struct config *c, const struct arena *a, round_fn round
     double round_ns = (double)took / (double)rounds;
     verify_backing(c, a);
     for (int i = 0; i < 8; i++)
-        ghz[i] = core_ghz();
+        r.ghz[i] = core_ghz();
     uint64_t prepare = now_ns() - c->started_ns;
     uint64_t region = prepare > c->region_ns && c->layout[0] != 'a' ? prepare : c->region_ns;
     int batches = (int)((double)region / round_ns);
@@ -461,38 +559,20 @@ static int measure(const struct config *c, const struct arena *a, round_fn round
     uint64_t rounds_a_batch = (uint64_t)((double)region / round_ns / batches + 0.5);
     if (!rounds_a_batch)
         rounds_a_batch = 1;
-    int migrations = 0, cpu = sched_getcpu();
     must_be(round(state, 1), expected); /* what stood between (smaps, the clock's chain) is out of the caches again */
-    gate(c, "enable\n");
-    getrusage(RUSAGE_SELF, &before);
-    uint64_t elapsed = 0;
-    for (int i = 0; i < batches; i++) {
+    open_region(c, &r);
+    while (r.batches < batches) {
         uint64_t t0 = now_ns();
         uint64_t end = round(state, rounds_a_batch);
         uint64_t ns = now_ns() - t0;
         must_be(end, expected);
-        elapsed += ns;
-        batch[i] = (double)ns / ((double)rounds_a_batch * (double)accesses_a_round);
-        migrations += sched_getcpu() != cpu;
+        add_batch(&r, ns, rounds_a_batch * accesses_a_round);
     }
-    getrusage(RUSAGE_SELF, &after);
-    gate(c, "disable\n");
+    close_region(c, &r);
     for (int i = 8; i < 16; i++)
-        ghz[i] = core_ghz();
+        r.ghz[i] = core_ghz();
     verify_backing(c, a);
-    printf("{\"kernel\": \"%s\", \"engine\": \"c\", \"pages\": \"%s\", \"backing\": \"%s\", \"layout\": \"%s\", \"order\": \"%s\", "
-           "\"lines\": %" PRIu64 ", \"stride_pages\": %" PRIu64 ", \"stride_bytes\": %" PRIu64 ", \"working_set_bytes\": %" PRIu64 ", \"arena_bytes\": %" PRIu64
-           ", \"seed\": %" PRIu64 ", \"cpu\": %d, \"accesses\": %" PRIu64 ", \"elapsed_ns\": %" PRIu64 ".0, \"ns_per_access\": %.9g, ",
-           c->kernel, c->pages, c->pages, c->layout, c->order, c->lines, c->stride_pages, a->stride, a->working_set, a->physical, c->seed, cpu,
-           accesses_a_round * rounds_a_batch * (uint64_t)batches, elapsed, median(batch, batches));
-    printf("\"batch_ns_per_access\": [");
-    for (int i = 0; i < batches; i++)
-        printf("%s%.6g", i ? ", " : "", batch[i]);
-    printf("], \"core_ghz\": %.6g, \"prepare_ns\": %" PRIu64 ".0, \"minor_faults\": %ld, \"major_faults\": %ld, "
-           "\"voluntary_switches\": %ld, \"involuntary_switches\": %ld, \"migrations\": %d, \"checksum\": \"%016" PRIx64 "\"}\n",
-           median(ghz, 16), prepare, after.ru_minflt - before.ru_minflt, after.ru_majflt - before.ru_majflt,
-           after.ru_nvcsw - before.ru_nvcsw, after.ru_nivcsw - before.ru_nivcsw, migrations, checksum);
-    return fflush(stdout) ? 1 : 0;
+    return report(c, a, &r, checksum);
 }
 
 /* Where line i of a layout stands. Spread: one line a page; which of the page's lines, so that lines fall evenly on the

@@ -17,9 +17,10 @@ import select
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import NoReturn
 
 import numpy as np
@@ -64,7 +65,10 @@ def now_ns() -> int:
     return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
 
 
-def parse_arguments(kernel: str, orders: list[str]) -> argparse.Namespace:
+def parse_arguments(kernel: str, orders: list[str], layouts: Sequence[str] = ("spread", "packed"), modes: Sequence[str] = (),
+                    own: Mapping[str, tuple[int, int, int]] = MappingProxyType({})) -> argparse.Namespace:
+    """own: the numbers that one kernel alone takes, name -> (default, least, most). The first of orders, layouts, modes is the default."""
+
     def natural(least: int, most: int) -> Callable[[str], int]:
         def convert(text: str) -> int:
             if not re.fullmatch(r"\d{1,20}", text) or not least <= int(text) <= most:
@@ -75,14 +79,23 @@ def parse_arguments(kernel: str, orders: list[str]) -> argparse.Namespace:
 
     parser = _Parser(prog=kernel, allow_abbrev=False)
     parser.add_argument("--pages", default="4k", choices=["4k", "64k", "thp", "2m", "1g"])
-    parser.add_argument("--layout", default="spread", choices=["spread", "packed"])
+    parser.add_argument("--layout", default=layouts[0], choices=layouts)
     parser.add_argument("--order", default=orders[0], choices=orders)
     parser.add_argument("--lines", default=4096, type=natural(1, 1 << 32))
     parser.add_argument("--seed", default=1, type=natural(0, (1 << 63) - 1))
     parser.add_argument("--cpu", default=max(os.sched_getaffinity(0)), type=natural(0, 1 << 20))
     parser.add_argument("--region-ms", default=60, type=natural(1, 60_000))
     parser.add_argument("--perf-fds", default="-1,-1")
+    if modes:
+        parser.add_argument("--mode", default=modes[0], choices=modes)
+    for name, (_, least, most) in own.items():
+        parser.add_argument(f"--{name}", type=natural(least, most))
     config = parser.parse_args()
+    config.mode = config.mode if modes else ""
+    config.options = [[name, getattr(config, name)] for name in own if getattr(config, name) is not None]
+    for name, (default, _, _) in own.items():
+        if getattr(config, name) is None:
+            setattr(config, name, default)
     if not re.fullmatch(r"-?\d+,-?\d+", config.perf_fds):
         parser.error("--perf-fds takes two file descriptors, CONTROL,ACK.")
     if config.cpu not in os.sched_getaffinity(0):
@@ -316,8 +329,11 @@ def _must_be(got: int, expected: int) -> None:
 
 
 def measure(config: argparse.Namespace, arena: Arena, started_ns: int, work: Callable[[int], int],
-            accesses_a_round: int, expected: int, checksum: int) -> None:
-    """Warm up by whole rounds, choose the batches, time them behind the gate, verify again, print the record."""
+            accesses_a_round: int, expected: int, checksum: int, also: Mapping[str, float] = MappingProxyType({})) -> None:
+    """Warm up by whole rounds, choose the batches, time them behind the gate, verify again, print the record.
+
+    also: what this kernel alone measures, with its unit in the name.
+    """
     core_ghz()  # compiled, or loaded from numba's cache
     begin, rounds, took = now_ns(), 0, 0
     while took < 5_000_000:
@@ -350,7 +366,8 @@ def measure(config: argparse.Namespace, arena: Arena, started_ns: int, work: Cal
     batch_ns = [ns / accesses_a_batch for ns in elapsed]
     print(json.dumps({
         "kernel": config.kernel, "engine": "numba", "pages": config.pages, "backing": config.pages,
-        "layout": config.layout, "order": config.order, "lines": config.lines, "stride_bytes": arena.stride,
+        "layout": config.layout, "order": config.order, "lines": config.lines, "mode": config.mode,
+        "options": config.options, "also": dict(also), "stride_bytes": arena.stride,
         "working_set_bytes": arena.working_set, "arena_bytes": arena.bytes, "seed": config.seed, "cpu": config.cpu,
         "accesses": accesses_a_batch * batches, "elapsed_ns": float(sum(elapsed)),
         "ns_per_access": float(f"{statistics.median(batch_ns):.9g}"),

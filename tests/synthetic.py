@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from conftest import make_record
 
-from experiments import experiment
+from experiments import experiment, grids
 from experiments.host import Host
 from experiments.record import Point
 from experiments.tlbs import Tlb
@@ -51,7 +51,7 @@ def lru(order: str, lines: np.ndarray, entries: int) -> np.ndarray:
 def grid(max_working_set: int = 4 * GIB, entries: Iterable[int] = (64, 1536), per_octave: int = 2) -> list[Point]:
     """The points of the first chapter; per_octave 1 has no zoom, as the profile smoke has none."""
     profile = experiment.Profile(max_working_set=max_working_set, repeats=1, region_ms=1, points_per_octave=per_octave)
-    return experiment.stlb_cliff(profile, "c", list(entries))
+    return grids.stlb_cliff(profile, "c", list(entries))
 
 
 def frame(truth: Truth, points: list[Point] | None = None, repeats: int = 7, seed: int = 1) -> pd.DataFrame:

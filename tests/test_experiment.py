@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from experiments import experiment, perf
 from experiments.build import Kernel
-from experiments.experiment import Profile, octaves, run, stlb_cliff
+from experiments.experiment import Profile, octaves, run
+from experiments.grids import stlb_cliff
 from experiments.reasons import Unavailable
 from experiments.record import Point, Record
 from experiments.store import Store

@@ -101,6 +101,9 @@ def records(draw: st.DrawFn) -> Record:
         "core_ghz": st.floats(min_value=0, allow_infinity=False),
         "checksum": st.from_regex(r"[0-9a-f]{16}", fullmatch=True),
         "state": st.from_regex(r"[0-9a-f]{12}", fullmatch=True),
+        "mode": st.from_regex(r"[a-z0-9_-]{0,64}", fullmatch=True),
+        "options": st.dictionaries(st.sampled_from(["bytes", "threads", "x"]), st.integers(0, 2**53)),
+        "also": st.dictionaries(st.sampled_from(["free_ns_per_access", "y"]), finite),
         "counters": st.dictionaries(st.sampled_from(["walk", "walk_cycles", "stlb_hit", "n-s"]), quantities),
     }
     for names, strategy in (
@@ -126,9 +129,12 @@ def test_any_record_comes_back_as_it_went_in(made: list[Record]) -> None:
             first.setdefault(key, record)
         frame = store.load(MACHINE, EXPERIMENT)
         assert store.keys(MACHINE, EXPERIMENT) == set(keys)
-        assert set(store.load(MACHINE, EXPERIMENT).columns) >= set(Record.model_fields) - {"counters"}
+        nested = {"counters", "options", "also"}
+        assert set(frame.columns) >= set(Record.model_fields) - nested
         for (_, row), record in zip(frame.iterrows(), first.values(), strict=True):
-            for name in set(Record.model_fields) - {"counters"}:
+            for name, value in [*record.options, *record.also.items()]:
+                assert row[name] == value
+            for name in set(Record.model_fields) - nested:
                 value = getattr(record, name)
                 assert row[name] == value if value is not None else math.isnan(row[name])
             for name, quantity in record.counters.items():
