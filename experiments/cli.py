@@ -1,7 +1,8 @@
-"""`tlb`: inspect, doctor, geometry, measure, run, book, site, bench."""
+"""`tlb`: inspect, doctor, geometry, measure, pool, run, book, site, bench."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import signal
 import sys
@@ -14,12 +15,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from experiments import build, experiment, host, perf
+from experiments import build, experiment, host, pages, perf
 from experiments.doctor import advice, describe
 from experiments.measure import measure as measure_point
 from experiments.reasons import Unavailable
 from experiments.record import Point
 from experiments.store import measuring_lock
+from experiments.units import format_size, parse_size
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False,
                   help="Measure what address translation costs on this computer.")
@@ -94,7 +96,7 @@ def geometry(
     import tempfile
 
     from experiments import geometry as inference
-    from experiments import survey, wording
+    from experiments import splinter, survey, wording
     from experiments.findings import data_tlbs
     from experiments.store import Store
 
@@ -102,14 +104,21 @@ def geometry(
         raise Unavailable("bad-parameter", f"pages is 4k or 2m, not '{pages}'")
     here = host.inspect()
     with tempfile.TemporaryDirectory(prefix="tlb-geometry-") as folder:
-        frame, lacking = survey.here(here, pages, Store(folder), "geometry", quiet=not sys.stderr.isatty())
+        quiet = not sys.stderr.isatty()
+        frame, lacking = survey.here(here, pages, Store(folder), "geometry", quiet=quiet)
+        backing = None
+        if pages != "4k" and not frame.empty:
+            backing = splinter.backing(survey.pieces(here, pages, Store(folder), "geometry", quiet=quiet), here.hypervisor)
     if frame.empty:
         raise SystemExit("\n".join(lacking))
     try:
         found = inference.infer(frame, [tlb.entries for tlb in data_tlbs(here, pages)], survey.cache_bytes(here), lacking)
     except Unavailable:
         print(*lacking, sep="\n", end="\n" if lacking else "", file=sys.stderr)  # they may be why there is no step
+        if backing:
+            print(backing.model_dump_json(indent=1) if as_json else wording.backing_sentence(backing))
         raise
+    found = found.model_copy(update={"backing": backing})
     if as_json:
         print(found.model_dump_json(indent=1))
         return
@@ -123,25 +132,39 @@ def geometry(
         out.print(escape(sentence), highlight=False)
 
 
-@app.command()
+def _own_options(words: list[str]) -> list[tuple[str, int]]:
+    """`--name value` pairs that no option of the command matches: a kernel's own numbers."""
+    pairs = [word for given in words for word in given.split("=", 1)]
+    names, values = pairs[::2], pairs[1::2]
+    for name, value in itertools.zip_longest(names, values, fillvalue=""):
+        if not name.startswith("--") or not value.isdecimal():
+            raise Unavailable("bad-parameter", f"'{' '.join(filter(None, (name, value)))}' is not an option with a whole number")
+    return [(name[2:], int(value)) for name, value in zip(names, values, strict=True)]
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def measure(
+    context: typer.Context,
     kernel: Annotated[str, typer.Argument(help="A kernel: " + ", ".join(build.kernel_names()))],
     pages: Annotated[str, typer.Option(help="4k, 64k, thp, 2m or 1g.")] = "4k",
     layout: Annotated[str, typer.Option(help="spread: one line a page; packed: its control; alias: one page again and again.")] = "spread",
     order: Annotated[str, typer.Option(help="cycle, random or sequential.")] = "cycle",
     lines: Annotated[int, typer.Option(help="How many cache lines are touched.")] = 4096,
+    mode: Annotated[str, typer.Option(help="Which of the kernel's variants, where it has any.")] = "",
     stride_pages: Annotated[int, typer.Option(help="spread, alias: base pages from one line's page to the next's.")] = 1,
     engine: Annotated[str, typer.Option(help="auto, c or numba.")] = "auto",
     repeat: Annotated[int, typer.Option(help="Which repeat: its seed.")] = 0,
     region_ms: Annotated[int, typer.Option(help="The least time inside timed regions.")] = 60,
     cpu: Annotated[int | None, typer.Option(help="Pin to this CPU.")] = None,
 ) -> None:
-    """Measure one point in one process and print its record as JSON; nothing is stored."""
+    """Measure one point in one process and print its record as JSON; nothing is stored. What a kernel alone takes follows its
+    name: tlb measure random_touch --bytes 1000000."""
     if engine not in ("auto", "c", "numba"):
         raise Unavailable("bad-parameter", f"engine is auto, c or numba, not '{engine}'")
     try:
-        point = Point.model_validate({"kernel": kernel, "engine": build.engine_for(engine), "pages": pages, "layout": layout,
-                                      "order": order, "lines": lines, "stride_pages": stride_pages, "region_ms": region_ms})
+        point = Point.model_validate({
+            "kernel": kernel, "engine": build.engine_for(engine), "pages": pages, "layout": layout, "order": order, "lines": lines,
+            "stride_pages": stride_pages, "mode": mode, "options": _own_options(context.args), "region_ms": region_ms})
     except ValidationError as error:
         problems = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise Unavailable("bad-parameter", "; ".join(problems)) from None
@@ -150,6 +173,58 @@ def measure(
         record = measure_point(point, repeat, state=host.state(here), cpu=cpu, plan=perf.plan(here.microarchitecture, cpu=cpu),
                                usable_bytes=int(here.memory.usable_bytes * experiment.MEMORY_SHARE))
     print(record.model_dump_json())
+
+
+pool = typer.Typer(invoke_without_command=True)
+app.add_typer(pool, name="pool")
+
+
+@pool.callback()
+def pools(context: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+    """The pools of huge pages and what was changed in them; `reserve` lets one grow, `restore` puts it back."""
+    if context.invoked_subcommand:
+        return
+    found, changed = pages.look(), pages.changes()
+    if as_json:
+        rows = [{**one.model_dump(), "bytes": one.total * parse_size(one.page)} for one in found.values()]
+        print(json.dumps({"pools": rows, "changed": {page: change.model_dump() for page, change in changed.items()}}, indent=1))
+        return
+    if not found:
+        print("This kernel has no pools of huge pages.")
+    for page, one in found.items():
+        print(f"{page}: {one.total} pages ({format_size(one.total * parse_size(page))}), "
+              f"{one.free} free, {one.reserved} reserved, {one.surplus} surplus")
+    for page, change in changed.items():
+        got = "a change to" if change.got is None else f"{change.got} given of"
+        print(f"{page}: {change.before} pages before, {got} {change.asked} asked; `tlb pool restore` puts them back")
+
+
+@pool.command()
+def reserve(
+    page: Annotated[str, typer.Option("--pages", help="2m, 1g, or another size that `tlb pool` lists.")],
+    size: Annotated[str, typer.Option(help="How much of it is to be free, such as 4GiB.")],
+) -> None:
+    """Let a pool grow until that much is free (root); the kernel may give less, which is then said, with exit 1."""
+    try:
+        size_bytes = parse_size(size)
+    except ValueError as wrong:
+        raise Unavailable("bad-parameter", str(wrong).removesuffix(".")) from None
+    got = pages.reserve(page, size_bytes)
+    print(f"{page}: {got.free} of {got.wanted} pages asked are free; {got.added} were added, the pool has {got.total}.")
+    if got.why:
+        raise SystemExit(got.why)
+
+
+@pool.command()
+def restore() -> None:
+    """Put every pool back that `reserve` changed, also after a crash, where its size is still ours (root)."""
+    done = pages.restore()
+    for one in done:
+        print(f"{one.page}: from {one.found} pages to {one.total}.")
+    if not done:
+        print("No pool was changed, so there is nothing to put back.")
+    if whys := [one.why for one in done if one.why]:
+        raise SystemExit("\n".join(whys))
 
 
 @app.command()

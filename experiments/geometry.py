@@ -76,6 +76,13 @@ class Walk(_Model):
     reason: str | None = None
 
 
+class Backing(_Model):
+    """Whether an entry of the TLB spans a large page (experiments/splinter.py)."""
+
+    verdict: Literal["not splintered", "splintered by the host", "cannot tell"]
+    evidence: str
+
+
 class Geometry(_Model):
     """What `tlb geometry` found."""
 
@@ -87,6 +94,7 @@ class Geometry(_Model):
     walks: list[Walk]
     alias_penalty: float | None  # what reaching one line by another address than last time adds: AMD's way predictor
     notes: list[str]
+    backing: Backing | None = None  # of large pages only
 
 
 def curve(frame: pd.DataFrame, layout: str, order: str = "cycle", stride_pages: int = 1) -> pd.DataFrame:

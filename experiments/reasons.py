@@ -28,6 +28,15 @@ REASONS: dict[str, ReasonText] = {
         "Install the C library's headers (Debian, Ubuntu: apt install libc6-dev), "
         "or measure with --engine numba.",
     ),
+    "no-toolchain": ReasonText(
+        "A toolchain that this program needs is not installed.",
+        "Install what the brackets name; the rest is measured without it.",
+    ),
+    "maven-failed": ReasonText(
+        "Maven could not build the JVM benchmark.",
+        "Run `mvn -f kernels/jmh/pom.xml package` by hand and mend what it says; "
+        "it takes a JDK of 17 or later and, for the first time, a repository that Maven reaches.",
+    ),
     # --- perf and the counters ----------------------------------------------------------------------------
     "no-perf": ReasonText(
         "The perf program for this Linux kernel is not installed.",
@@ -91,8 +100,30 @@ REASONS: dict[str, ReasonText] = {
     # --- page sizes ---------------------------------------------------------------------------------------
     "pool-empty": ReasonText(
         "The pool of huge pages is empty or too small.",
-        "Reserve pages: `sudo sysctl vm.nr_hugepages=512` gives 1 GiB of 2 MiB pages, and "
-        "`echo 4 | sudo tee /sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages` four of 1 GiB.",
+        "Reserve pages of that size, such as 1 GiB of 2m pages with `tlb pool reserve --pages 2m --size 1GiB`; "
+        "`tlb pool restore` gives them back.",
+    ),
+    "pool-denied": ReasonText(
+        "Only root may change the pools of huge pages.",
+        "Run the command in brackets; from a container whose /sys is read-only, run it on the host.",
+    ),
+    "pool-short": ReasonText(
+        "The kernel cannot give all the huge pages.",
+        "Ask for less, or free memory (end programs, `echo 1 | sudo tee /proc/sys/vm/compact_memory`) and ask again; "
+        "1g pages are there for certain only at boot (hugepagesz=1G hugepages=4).",
+    ),
+    "pool-changed": ReasonText(
+        "The pool was changed by somebody else since, so it stays as it is, and what we had changed is forgotten.",
+        "Write the number that it should have to nr_hugepages in its folder under /sys/kernel/mm/hugepages.",
+    ),
+    "pool-held": ReasonText(
+        "The pool's old size is set, but programs still hold pages beyond it.",
+        "They go back as those programs end; `tlb pool restore` then says so.",
+    ),
+    "pool-journal": ReasonText(
+        "The journal of what was changed in the pools cannot be read or written.",
+        "Compare nr_hugepages in the folders of /sys/kernel/mm/hugepages with what you want, mend it by hand, "
+        "remove the journal if there is one, and see that root can write its folder.",
     ),
     "thp-never": ReasonText(
         "Transparent huge pages are switched off.",
@@ -110,6 +141,10 @@ REASONS: dict[str, ReasonText] = {
     "backing-partial": ReasonText(
         "The kernel gave only part of the memory in the page size asked for.",
         "Free or defragment memory (`echo 1 | sudo tee /proc/sys/vm/compact_memory`) and measure again.",
+    ),
+    "no-populate": ReasonText(
+        "This kernel does not fault memory in on request (MADV_POPULATE_WRITE).",
+        "Use Linux 5.14 or newer, or measure with --mode touch and --mode memset.",
     ),
     # --- memory -------------------------------------------------------------------------------------------
     "memory-short": ReasonText(
@@ -164,7 +199,7 @@ REASONS: dict[str, ReasonText] = {
         "Run the same point by hand with `tlb measure` and report what it prints.",
     ),
     "engine-lacks": ReasonText(
-        "The numba engine has neither the alias layout nor strides.",
+        "The numba engine has not all that the C engine has: some kernels, the alias layout and strides are in C alone.",
         "Install a C compiler (Debian, Ubuntu: apt install gcc libc6-dev) and measure with --engine c.",
     ),
     "interrupted": ReasonText(

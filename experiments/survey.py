@@ -55,15 +55,36 @@ def here(host: Host, pages: str, store: Store, machine: str, *, name: str = NAME
 
     def run(points: list[Point]) -> pd.DataFrame:
         fitting = [p for p in points if measure.arena_bytes(p) <= (most_bytes or usable)]
-        outcome = experiment.run(
-            name, fitting, lambda p: min(repeats, repeats_of(p)), machine=machine, store=store, state=state(host),
-            plan=perf.NO_COUNTERS, usable_bytes=usable, quiet=quiet, retry_share=0,  # the least of several leaves noise out
-            cpu=performance_cpu(host.usable_cpus))
-        lacking.update({f"{p.layout} {why.code}": f"{p.layout.capitalize()} chases: {why}" for p, why in outcome.lacking.items()})
-        frame = store.load(machine, name)
-        return frame if frame.empty else newest(frame)
+        frame, missing = _run(fitting, host, store, machine, name, repeats, quiet)
+        lacking.update(missing)
+        return frame
 
     return survey(run, pages, cache_bytes(host)), sorted(lacking.values())
+
+
+def pieces(host: Host, pages: str, store: Store, machine: str, *, quiet: bool = False) -> pd.DataFrame:
+    """The rows that splinter.judge() takes: one line to each 4 KiB, on base pages and on `pages`. A few seconds.
+
+    Raises as `here`.
+    """
+    if compiler() is None:
+        raise Unavailable("engine-lacks")
+    points = [Point(kernel="page_chase", pages=kind, layout=layout, lines=n, region_ms=REGION_MS)
+              for kind in ("4k", pages) for layout in ("spread", "packed") for n in octaves(FROM_LINES, TO_LINES, 2)]
+    return _run(points, host, store, machine, "pieces", REPEATS, quiet)[0]
+
+
+def _run(points: list[Point], host: Host, store: Store, machine: str, name: str, repeats: int,
+         quiet: bool) -> tuple[pd.DataFrame, dict[str, str]]:
+    """(all rows that there are now, what was lacking: a sentence for each layout and reason)."""
+    outcome = experiment.run(
+        name, points, lambda p: min(repeats, repeats_of(p)), machine=machine, store=store, state=state(host), plan=perf.NO_COUNTERS,
+        usable_bytes=int(host.memory.usable_bytes * experiment.MEMORY_SHARE), quiet=quiet,
+        retry_share=0,  # the least of several leaves noise out
+        cpu=performance_cpu(host.usable_cpus))
+    frame = store.load(machine, name)
+    lacking = {f"{p.layout} {why.code}": f"{p.layout.capitalize()} chases: {why}" for p, why in outcome.lacking.items()}
+    return frame if frame.empty else newest(frame), lacking
 
 
 def survey(run: Callable[[list[Point]], pd.DataFrame], pages: str = "4k", cache_bytes: Mapping[int, int] | None = None) -> pd.DataFrame:

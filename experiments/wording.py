@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from experiments import geometry
-from experiments.geometry import Estimate, Geometry, Level
+from experiments.geometry import Backing, Estimate, Geometry, Level
 from experiments.units import format_size
 
 _NAMES = {1: "L1 dTLB", 2: "STLB"}
@@ -63,7 +63,11 @@ def sentences(found: Geometry) -> list[str]:
     for reason in dict.fromkeys(walk.reason for walk in found.walks if walk.reason):
         places = " and ".join(walk.table_in for walk in found.walks if walk.reason == reason)
         said.append(f"Walks with the page table in {places} were not measured. {reason}")
-    return said + penalty(found) + found.notes
+    return said + penalty(found) + found.notes + ([backing_sentence(found.backing)] if found.backing else [])
+
+
+def backing_sentence(backing: Backing) -> str:
+    return f"Large pages: {backing.verdict}. {backing.evidence}"
 
 
 def penalty(found: Geometry) -> list[str]:

@@ -62,7 +62,7 @@ def test_a_reason_is_one_line_of_two_sentences(code):
     ("code", "name"),
     [
         ("perf-denied", "kernel.perf_event_paranoid"),
-        ("pool-empty", "vm.nr_hugepages"),
+        ("pool-empty", "tlb pool reserve --pages 2m"),
         ("mthp-off", "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled"),
         ("thp-never", "/sys/kernel/mm/transparent_hugepage/enabled"),
         ("memlock", "ulimit -l"),
