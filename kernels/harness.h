@@ -156,7 +156,7 @@ static struct config parse_more(int argc, char **argv, const char *kernel, const
     return c;
 }
 
-static struct config parse_arguments(int argc, char **argv, const char *kernel, const char *const *orders, const char *const *layouts)
+static inline struct config parse_arguments(int argc, char **argv, const char *kernel, const char *const *orders, const char *const *layouts)
 {
     return parse_more(argc, argv, kernel, orders, layouts, NULL, NULL);
 }
@@ -328,7 +328,7 @@ static void lay_arena(const struct config *c, struct arena *at, uint64_t page)
 }
 
 /* The same, faulted in. */
-static struct arena map_arena(const struct config *c)
+static inline struct arena map_arena(const struct config *c)
 {
     uint64_t base_page = (uint64_t)sysconf(_SC_PAGESIZE), page = page_bytes(c->pages, base_page);
     struct arena a = reserve(c, page);
@@ -344,8 +344,8 @@ static struct arena map_arena(const struct config *c)
 
 /* The page size that the arena is on, from /proc/self/smaps: every byte of it, or no measurement. Linux reports hugetlb in
  * KernelPageSize and THP in AnonHugePages; a 64 kB page shows in neither, so for it every one of our faults must be in the
- * kernel's allocation counter and none, of any process, in its fallback counter. */
-static void verify_backing(const struct config *c, const struct arena *a)
+ * kernel's allocation counter and none, of any process, in its fallback counter. Returns the bytes that are resident. */
+static uint64_t verify_backing(const struct config *c, const struct arena *a)
 {
     char line[512], field[32], digits[16];
     uint64_t base_page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -391,13 +391,14 @@ static void verify_backing(const struct config *c, const struct arena *a)
             unavailable("backing-partial", "%" PRIu64 " of %" PRIu64 " 64 kB pages allocated, %" PRIu64 " fell back", got,
                         a->bytes >> 16, fell_back);
     }
+    return mapped << 10;
 }
 
 /* ---- numbers --------------------------------------------------------------------------------------------- */
 
 /* splitmix64 (Steele, Lea, Flood, OOPSLA 2014); its high half scaled to [0, below). The numba twins use the same, so that
  * equal seeds give equal orders and equal checksums. */
-static uint64_t next_random(uint64_t *state, uint64_t below)
+static inline uint64_t next_random(uint64_t *state, uint64_t below)
 {
     uint64_t z = (*state += 0x9E3779B97F4A7C15ull);
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
@@ -504,10 +505,10 @@ static void close_region(const struct config *c, struct region *r)
 }
 
 static char also_text[1024]; /* what one kernel alone measures: "name": value, ... */
-__attribute__((unused)) static void also(const char *name, double value)
+static inline void also(const char *name, double value)
 {
     size_t used = strlen(also_text);
-    snprintf(also_text + used, sizeof also_text - used, "%s\"%s\": %.9g", used ? ", " : "", name, value);
+    snprintf(also_text + used, sizeof also_text - used, "%s\"%s\": %.12g", used ? ", " : "", name, value);
 }
 
 /* The record, one line of JSON; the exit status. */
@@ -538,7 +539,7 @@ static int report(const struct config *c, const struct arena *a, const struct re
 /* Warm up by whole rounds, choose the batches, time them behind the gate, verify again, print the record.
  * The region lasts at least region_ns and at least as long as it took to get here: time spent preparing (faulting
  * 4 GiB in takes seconds) buys measurement, not waiting. Not so for alias, which surveys in half a minute. */
-static int measure(const struct config *c, const struct arena *a, round_fn round, void *state, uint64_t accesses_a_round,
+static inline int measure(const struct config *c, const struct arena *a, round_fn round, void *state, uint64_t accesses_a_round,
                    uint64_t expected, uint64_t checksum)
 {
     struct region r = {0};
@@ -579,7 +580,7 @@ static int measure(const struct config *c, const struct arena *a, round_fn round
  * cache sets? Page number mod 64 is even in L1 but, on physically contiguous huge pages, puts all lines on 64 sets of a
  * larger cache (bits 12 and up repeat bits 6 to 11), and set conflicts would pass for TLB misses. So each block of 64 pages
  * takes all 64 lines once, turned by a multiplicative (golden ratio) hash of the block. */
-static uint64_t line_offset(uint64_t line, int packed, uint64_t stride)
+static inline uint64_t line_offset(uint64_t line, int packed, uint64_t stride)
 {
     uint64_t turned = line + ((line >> 6) * 0x9E3779B97F4A7C15ull >> 58);
     return packed ? line * LINE : line * stride + turned % 64 * LINE;

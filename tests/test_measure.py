@@ -204,6 +204,7 @@ def test_a_number_on_another_page_size_is_never_taken(kernel):
 
 @pytest.mark.parametrize(("kernel_name", "core_ghz", "least_ns"), [
     ("page_chase", 4.0, 0.25), ("page_gather", 4.0, 0.025), ("page_chase", 0.0, 0.1), ("page_gather", 0.0, 0.01),
+    ("random_touch", 4.0, 0.125),
 ])
 def test_accesses_faster_than_any_core_makes_them_were_not_made(kernel, kernel_name: str, core_ghz: float, least_ns: float):
     """An engine that does not know its clock is taken for the fastest core there could be."""

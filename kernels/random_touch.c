@@ -1,0 +1,100 @@
+/* random_touch: random single-byte reads over an array of --bytes N bytes, each address drawn just before its load.
+ *
+ *   random_touch --layout packed --order random --lines 16 --bytes 1000
+ *
+ * The loop of the published JMH benchmark, bytes[ThreadLocalRandom.current().nextInt(size)], with its very generator. No
+ * load's address comes from memory, so the core keeps many loads, and their page walks, in flight: no latency.
+ *
+ * Elsewhere in this book no draw is timed. Here it is, for indices drawn beforehand would be an array of their own, four
+ * times the size of this one, with its own share of caches and TLB. So what the draws alone cost is timed first, in the same
+ * process: "generator_ns_per_access". (The two overlap: their difference is what the loads add, not what one load costs.) */
+#include "harness.h"
+
+/* A round: enough draws to leave 63 % of the lines of a 64 MiB cache as random reads leave them and not as writing the array
+ * did, so that the one round of warm-up that measure() makes at the least is a warm-up. */
+#define DRAWS (1ull << 20)
+
+struct touch {
+    const unsigned char *base;
+    uint64_t state;
+    uint32_t bound;
+};
+
+/* java.util.concurrent.ThreadLocalRandom.nextInt(bound) of OpenJDK 8: nextSeed(), mix32() (MurmurHash3's finaliser, cut to 32
+ * bits), nextInt(). Those of 17 and 25 differ in two things, neither of them work: for a bound that is a power of two they
+ * take a draw's high bits, not its low ones, and to the constant they add twice the thread's number. */
+/* [timed] */
+static inline uint32_t draw(uint64_t *state, uint32_t bound)
+{
+    for (;;) {
+        uint64_t z = *state += 0x9E3779B97F4A7C15ull;
+        z = (z ^ z >> 33) * 0xFF51AFD7ED558CCDull;
+        uint32_t r = (uint32_t)((z ^ z >> 33) * 0xC4CEB9FE1A85EC53ull >> 32);
+        __asm__ volatile("" : "+r"(r)); /* one draw at a time, as in the JVM: a compiler would draw a power of two in vectors */
+        if (!(bound & (bound - 1)))
+            return r & (bound - 1);
+        uint32_t u = r >> 1, rest = u % bound;
+        if (!((u - rest + (bound - 1)) >> 31)) /* else u is in the last, incomplete run of bound numbers below 2^31 */
+            return rest;
+    }
+}
+
+__attribute__((noinline)) static uint64_t touch(const unsigned char *base, uint64_t *state, uint32_t bound, uint64_t draws)
+{
+    uint64_t sum = 0, s = *state;
+    for (; draws; draws--)
+        sum += base[draw(&s, bound)];
+    *state = s;
+    return sum;
+}
+/* [end] */
+
+__attribute__((noinline)) static uint64_t generate(uint64_t *state, uint32_t bound, uint64_t draws)
+{
+    uint64_t sum = 0, s = *state;
+    for (; draws; draws--)
+        sum += draw(&s, bound);
+    *state = s;
+    return sum;
+}
+
+static uint64_t touch_rounds(void *state, uint64_t rounds)
+{
+    struct touch *t = state;
+    return touch(t->base, &t->state, t->bound, rounds * DRAWS) - rounds * DRAWS; /* every byte is 1 */
+}
+
+/* What the draws alone cost, in ns each: the median of as many rounds as measure() times at the most, for these are short. */
+static double generator_ns(uint64_t seed, uint32_t bound)
+{
+    enum { ROUNDS = 16 };
+    double ns[ROUNDS];
+    uint64_t sum = generate(&seed, bound, DRAWS); /* warm */
+    for (int i = 0; i < ROUNDS; i++) {
+        uint64_t t0 = now_ns();
+        sum += generate(&seed, bound, DRAWS);
+        ns[i] = (double)(now_ns() - t0) / DRAWS;
+    }
+    if (sum > (ROUNDS + 1) * DRAWS * (bound - 1ull)) /* the sum is used: no draw may be left out */
+        unavailable("kernel-garbage", "the draws are not below %" PRIu32, bound);
+    return median(ns, ROUNDS);
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const orders[] = {"random", NULL}, *const layouts[] = {"packed", NULL};
+    struct own own[] = {{.name = "bytes", .least = 1, .most = INT32_MAX}, {.name = NULL}}; /* a draw is a Java int */
+    struct config c = parse_more(argc, argv, "random_touch", orders, layouts, NULL, own);
+    uint64_t bytes = own[0].given ? own[0].value : c.lines * LINE, lines = round_up(bytes, LINE) / LINE;
+    if (lines != c.lines || bytes > INT32_MAX)
+        bad_argument("--bytes %" PRIu64 " takes --lines %" PRIu64 ", its lines of 64 bytes, and is below 2^31.", bytes, lines);
+    c.cpu = pin(c.cpu);
+    struct arena a = map_arena(&c);
+    memset(a.base, 1, a.bytes);
+    uint64_t seed = c.seed, checksum = 0xCBF29CE484222325ull;
+    for (int i = 0; i < 4096; i++)
+        checksum = mix(checksum, draw(&seed, (uint32_t)bytes));
+    also("generator_ns_per_access", generator_ns(c.seed, (uint32_t)bytes));
+    struct touch t = {(const unsigned char *)a.base, c.seed, (uint32_t)bytes};
+    return measure(&c, &a, touch_rounds, &t, DRAWS, 0, checksum);
+}
