@@ -6,7 +6,7 @@ import ast
 import json
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ import yaml
 from IPython.display import Markdown
 from myst_nb import glue
 
-from experiments import build, experiment, findings, geometry, host, perf, pmu, stats, survey
+from experiments import build, experiment, findings, geometry, host, jmh, measure, perf, pmu, runtimes, stats, survey
 from experiments import card as cards
 from experiments.files import disk_errors
 from experiments.grids import GRIDS
@@ -30,6 +30,19 @@ ROOT = build.ROOT
 BOOK = ROOT / "book"
 TYPES: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
 _KINDS = {str: "a text", int: "a whole number", float: "a number with a decimal point", bool: "True or False"}
+
+
+def _runtimes(profile: str) -> dict[str, Any]:
+    small = profile == "smoke"
+    return runtimes.survey((16 if small else 256) << 20, repeats=1 if small else 3).model_dump(mode="json")
+
+
+def _jmh(profile: str) -> dict[str, Any]:
+    return jmh.survey(jmh.SIZES[:1] if profile == "smoke" else jmh.SIZES, quick=profile != "full").model_dump(mode="json")
+
+
+# What data/ holds beside rows: how each is made, by profile.
+DOCUMENTS: dict[str, Callable[[str], dict[str, Any]]] = {"runtimes": _runtimes, "jmh": _jmh}
 
 
 def table_of_contents() -> list[str]:
@@ -156,6 +169,22 @@ class Chapter:
         frame = self.measure(survey.NAME)
         return frame, geometry.infer(frame, self.tlb_entries(), survey.cache_bytes(self.host))
 
+    def document(self, name: str) -> dict[str, Any]:
+        """data/<machine>/<name>.json: `runtimes` or `jmh`. With `machine` "this" it is made first where there is none, or one
+        of another state of the machine. Raises Unavailable, no-data where there is nothing."""
+        if self.is_this:
+            now = host.state(self.host)
+            try:
+                known = self.store.read_document(self.machine, name)
+            except Unavailable:
+                known = {}
+            if known.get("state") != now:
+                if self.host.os != "Linux":
+                    raise Unavailable("not-linux")
+                print(f"{name}: building and running; this takes a minute or two.", file=sys.stderr)
+                self.store.write_document(self.machine, name, DOCUMENTS[name](self.parameters["profile"]))
+        return self.store.read_document(self.machine, name)
+
     def say(self, said: Mapping[str, float | str]) -> None:
         """Glue numbers (as Python floats: numpy's render empty under a format) and sentences for the text around."""
         for name, value in said.items():
@@ -188,7 +217,10 @@ class Chapter:
             usable_bytes=int(self.host.memory.usable_bytes * experiment.MEMORY_SHARE), cpu=cpu)
         print(f"{name}: {outcome}.", file=sys.stderr)
         self._write_card(outcome.measured)
-        self.notes += sorted({str(why) for why in outcome.lacking.values()})
+        # Of all the points that lack the same on the same pages, the largest says what to ask for.
+        largest = {(point.pages, why.code): why for point, why in
+                   sorted(outcome.lacking.items(), key=lambda item: measure.arena_bytes(item[0]))}
+        self.notes += sorted({str(why) for why in largest.values()})
 
     def _write_card(self, measured: int) -> None:
         if measured:

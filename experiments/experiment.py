@@ -182,6 +182,6 @@ def run(name: str, points: Sequence[Point], repeats: int | Callable[[Point], int
                     outcome.noisy += bool(record.noisy)
                     outcome.timed_s += record.elapsed_ns / 1e9
             bar.update(expected_s(point))
-            bar.set_postfix_str(f"{outcome.measured} of {len(todo)} points")
+            bar.set_postfix_str(f"{outcome.measured} of {len(todo)} points", refresh=False)  # the bar draws itself once a second
     outcome.elapsed_s = time.monotonic() - begin
     return outcome

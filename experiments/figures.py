@@ -98,8 +98,8 @@ PAGE = 4096  # lines of a spread layout lie this far apart, bytes
 
 
 # Ticks of a price that starts at zero, and of a time per access on a logarithmic axis.
-_PRICES = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
-_TIMES = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000)
+PRICES = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
+TIMES = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000)
 
 
 def _interval_tooltip(series: str) -> list[alt.Tooltip]:
@@ -108,12 +108,12 @@ def _interval_tooltip(series: str) -> list[alt.Tooltip]:
             alt.Tooltip("high:Q", format=".3~r"), alt.Tooltip("n:Q", title="processes")]
 
 
-def _price_scale(frame: pd.DataFrame) -> alt.Scale:
+def price_scale(frame: pd.DataFrame) -> alt.Scale:
     """Linear up to 1 ns, so that treads at zero and at a few cycles show beside walks of hundreds of ns."""
     return alt.Scale(type="symlog", constant=1, nice=False, domain=[min(0.0, frame["low"].min()), frame["high"].max() * 1.1])
 
 
-def _series(frame: pd.DataFrame, x: alt.X, y_title: str, y_scale: alt.Scale, ticks: Sequence[float], colours: alt.Scale,
+def series_chart(frame: pd.DataFrame, x: alt.X, y_title: str, y_scale: alt.Scale, ticks: Sequence[float], colours: alt.Scale,
             series: str, joined: Sequence[str] | None = None) -> alt.LayerChart:
     """Median, interval and points of `summarise`d rows, a colour and a shape each series; lines through those `joined`.
 
@@ -132,7 +132,7 @@ def _series(frame: pd.DataFrame, x: alt.X, y_title: str, y_scale: alt.Scale, tic
     return alt.layer(*bands, drawn.mark_line(), points)
 
 
-def _marks(places: Sequence[tuple[float, str]], x: str) -> alt.LayerChart:
+def marks(places: Sequence[tuple[float, str]], x: str) -> alt.LayerChart:
     """Dashed rules with a label at the top: where a capacity ends. Each label a line lower than the one before, so that they
     do not touch where the page is narrow."""
     frame = pd.DataFrame(places, columns=[x, "label"])
@@ -142,17 +142,17 @@ def _marks(places: Sequence[tuple[float, str]], x: str) -> alt.LayerChart:
     return alt.layer(rules, *labels)
 
 
-def _reaches(entries: Sequence[int]) -> list[tuple[int, str]]:
+def reaches(entries: Sequence[int]) -> list[tuple[int, str]]:
     """The first and the last level's capacity, labelled."""
     ends = {"L1 dTLB": entries[0], "STLB": entries[-1]} if len(entries) > 1 else {"TLB": entries[0]} if entries else {}
     return [(n, f"{name}: {n:,} pages") for name, n in ends.items()]
 
 
-def _working_set() -> alt.X:
+def working_set() -> alt.X:
     return alt.X("working_set_bytes:Q", axis=bytes_axis("Pages touched × 4 KiB"), scale=log_scale())
 
 
-def _time_scale(frame: pd.DataFrame) -> alt.Scale:
+def time_scale(frame: pd.DataFrame) -> alt.Scale:
     return alt.Scale(type="log", nice=False, domain=[frame["median"].min() * 0.85, frame[["median", "high"]].max().max() * 1.3])
 
 
@@ -161,9 +161,9 @@ def cliff(spread: pd.DataFrame, packed: pd.DataFrame, entries: Sequence[int]) ->
     data = pd.concat([spread.assign(layout="spread"), packed.assign(layout="packed")], ignore_index=True)
     data["working_set_bytes"] = data["lines"] * PAGE
     data = data[["layout", "lines", "working_set_bytes", "median", "low", "high", "coverage", "n", "spread", "unstable", "outliers"]]
-    chart = _series(data, _working_set(), "ns per access", _time_scale(data), _TIMES, LAYOUTS, "layout")
+    chart = series_chart(data, working_set(), "ns per access", time_scale(data), TIMES, LAYOUTS, "layout")
     if entries:
-        chart += _marks([(n * PAGE, label) for n, label in _reaches(entries)], "working_set_bytes")
+        chart += marks([(n * PAGE, label) for n, label in reaches(entries)], "working_set_bytes")
     ends = spread.iloc[[0, -1]]
     alternative = (
         f"Line chart on logarithmic axes. One line per page: {format_ns(ends['median'].iloc[0])} an access at "
@@ -178,9 +178,9 @@ def price(priced: pd.DataFrame, entries: Sequence[int]) -> Figure:
     data = priced[["lines", "median", "low", "high", "coverage", "n_spread", "n_packed", "unstable"]].assign(
         working_set_bytes=priced["lines"] * PAGE, series="spread - packed", n=priced["n_spread"])
     colours = alt.Scale(domain=["spread - packed"], range=[PALETTE[0]])
-    chart = _series(data, _working_set(), "ns per access for translation", _price_scale(data), _PRICES, colours, "series")
+    chart = series_chart(data, working_set(), "ns per access for translation", price_scale(data), PRICES, colours, "series")
     if entries:
-        chart += _marks([(n * PAGE, label) for n, label in _reaches(entries)], "working_set_bytes")
+        chart += marks([(n * PAGE, label) for n, label in reaches(entries)], "working_set_bytes")
     alternative = (f"The difference between the two lines of the figure before, in nanoseconds per access: {data['median'].iloc[0]:.1f} "
                    f"at {int(data['lines'].iloc[0])} pages, {data['median'].iloc[-1]:.0f} at {int(data['lines'].iloc[-1]):,} pages.")
     return Figure(chart, "price", alternative, data.drop(columns=["series", "n"]))
@@ -213,7 +213,7 @@ def zoom(priced: pd.DataFrame, entries: int, models: dict[str, pd.Series] | None
     first, last = data.iloc[0], data.iloc[-1]
     alternative = (f"The price of translation around {entries:,} pages: {first['median']:.1f} ns at {int(first['lines']):,} pages, "
                    f"{last['median']:.1f} ns at {int(last['lines']):,}" + (f", beside {', '.join(models)}." if models else "."))
-    return Figure(lines + bars + points + _marks([(entries, f"{entries:,} entries by CPUID")], "lines"), name, alternative, every)
+    return Figure(lines + bars + points + marks([(entries, f"{entries:,} entries by CPUID")], "lines"), name, alternative, every)
 
 
 def orders(priced: dict[str, pd.DataFrame], model: pd.Series | None) -> Figure:
@@ -222,8 +222,8 @@ def orders(priced: dict[str, pd.DataFrame], model: pd.Series | None) -> Figure:
                      ignore_index=True)
     x = alt.X("lines:Q", axis=lines_axis("Pages touched"), scale=log_scale())
     joined = ["cycle", "sequential"] if model is not None else None
-    scale = _price_scale(data)
-    chart = _series(data, x, "ns per access for translation", scale, _PRICES, ORDERS, "order", joined)
+    scale = price_scale(data)
+    chart = series_chart(data, x, "ns per access for translation", scale, PRICES, ORDERS, "order", joined)
     if model is not None:
         fitted = pd.DataFrame({"lines": model.index, "median": model.to_numpy(), "order": "random"})
         chart += alt.Chart(fitted).mark_line(color=PALETTE[1]).encode(x=x, y=alt.Y("median:Q", scale=scale))
@@ -242,7 +242,7 @@ def latency_and_throughput(chase: pd.DataFrame, gather: pd.DataFrame, published:
     data = pd.concat([*ours, theirs], ignore_index=True)[["series", "lines", "median", "low", "high", "n"]]
     data["working_set_bytes"] = data["lines"] * PAGE
     colours = alt.Scale(domain=names, range=[PALETTE[0], PALETTE[1], PALETTE[3]])
-    chart = _series(data, _working_set(), "ns per access", _time_scale(data), _TIMES, colours, "series")
+    chart = series_chart(data, working_set(), "ns per access", time_scale(data), TIMES, colours, "series")
     both = chase.merge(gather, on="lines", suffixes=("_chase", "_gather")).iloc[-1]
     alternative = (f"Line chart on logarithmic axes. At {int(both['lines']):,} pages a dependent load takes {both['median_chase']:.0f} ns, "
                    f"an independent one {both['median_gather']:.1f} ns, because the core overlaps them.")
@@ -276,7 +276,7 @@ def counters(series: Mapping[str, pd.DataFrame], entries: Sequence[int], *, name
     colour = alt.Color("series:N", sort=labels, legend=legend, scale=alt.Scale(domain=labels, range=list(PALETTE[: len(labels)])))
     dash = alt.StrokeDash("series:N", sort=labels, legend=legend, scale=alt.Scale(
         domain=labels, range=[[1, 0], [6, 3], [2, 3], [8, 3, 2, 3]][: len(labels)]))
-    base = alt.Chart(data).encode(x=_working_set(), color=colour,
+    base = alt.Chart(data).encode(x=working_set(), color=colour,
                                   y=alt.Y("median:Q", axis=ns_axis(title, ticks), scale=scale))
     lines = base.mark_line().encode(strokeDash=dash)
     points = base.transform_filter("!test(/predicted/, datum.series)").mark_point().encode(
@@ -284,7 +284,7 @@ def counters(series: Mapping[str, pd.DataFrame], entries: Sequence[int], *, name
                  alt.Tooltip("n:Q", title="processes")])
     chart = lines + points
     if entries:
-        chart += _marks([(n * PAGE, label) for n, label in _reaches(entries)], "working_set_bytes")
+        chart += marks([(n * PAGE, label) for n, label in reaches(entries)], "working_set_bytes")
     last = {label: one.dropna(subset=["median"]).iloc[-1] for label, one in series.items()}
     alternative = f"{title[0].upper()}{title[1:]} against the working set. " + " ".join(
         f"{label[0].upper()}{label[1:]}: {row['median']:.3g} at {int(row['lines']):,} pages." for label, row in last.items())

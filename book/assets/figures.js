@@ -31,10 +31,25 @@
     tooltip: { disableDefaultStyle: true, formatTooltip: tooltipRows },
   };
 
+  function element(kind, className) {
+    const made = document.createElement(kind);
+    made.className = className;
+    return made;
+  }
+
+  // A chart that is asked something answers in words too: beside it, since the chart itself is one image to a screen reader.
+  function showAnswer(controls, view) {
+    const answer = element("output", "tlb-answer");
+    const write = (_, text) => { answer.textContent = text; };
+    write("", view.signal("readout"));
+    view.addSignalListener("readout", write);
+    controls.append(answer);
+  }
+
   async function hydrate(figure) {
     const chart = figure.querySelector(".tlb-chart");
-    const live = document.createElement("div");
-    live.className = "tlb-live";
+    const live = element("div", "tlb-live");
+    const controls = element("div", "tlb-controls");
     try {
       const spec = JSON.parse(figure.querySelector("script.tlb-spec").textContent);
       // A single chart is laid out anew where there is less width than it asks for; a composed one scrolls.
@@ -44,14 +59,18 @@
         live.classList.add("tlb-fluid");
       }
       chart.append(live);
+      chart.before(controls);
       const refused = [];
-      const { view } = await vegaEmbed(live, spec, { ...options, loader: noLoader(refused) });
+      const { view } = await vegaEmbed(live, spec, { ...options, bind: controls, loader: noLoader(refused) });
       await view.runAsync();
       if (refused.length) throw new Error(`it asks for ${refused}`);
       chart.replaceChildren(live);
+      if ((spec.params || []).some((param) => param.name === "readout")) showAnswer(controls, view);
+      if (!controls.hasChildNodes()) controls.remove();
       figure.dataset.state = "interactive";
     } catch (error) {
       live.remove();
+      controls.remove();
       figure.dataset.state = "static";
       console.error(`${figure.id} stays static:`, error);
     }

@@ -1,0 +1,115 @@
+"""What the articles say of page sizes, as predicates on the rows of experiment `hugepages`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from experiments import splinter, stats
+from experiments.claims import PAGE, Verdict, judge
+from experiments.huge import best_large, kinds, prefaults, speedup, touches
+from experiments.reasons import Unavailable
+from experiments.units import format_size
+
+# THP and the pool give the same hardware page; the published run found them within 1 % of each other.
+SAME = 0.05
+
+
+def verdicts(frame: pd.DataFrame, entries: Sequence[int], hypervisor: str) -> list[Verdict]:
+    """What the articles say of page sizes, and what this frame says of it. entries: 4 KiB data entries of each TLB level."""
+
+    def at(found: pd.DataFrame, size_bytes: int) -> pd.Series:
+        row = found[found["lines"] == size_bytes // PAGE]
+        if row.empty:
+            raise Unavailable("too-few-points", f"nothing was measured on both at {format_size(size_bytes)}")
+        return row.iloc[0]
+
+    def five() -> tuple[bool | None, str]:
+        large = best_large(frame)
+        found = speedup(frame, large)
+        said = [(size, at(found, size)) for size in (256 << 20, 1 << 30, 4 << 30) if (found["lines"] == size // PAGE).any()]
+        if not said:
+            raise Unavailable("too-few-points", "nothing was measured at 256 MiB or above")
+        text = ", ".join(f"{row['value']:.2f} ({row['low']:.2f} to {row['high']:.2f}) at {format_size(size)}" for size, row in said)
+        lows, highs = [row["low"] for _, row in said], [row["high"] for _, row in said]
+        return (True if min(lows) >= 5 else False if max(highs) < 5 else None), f"On {large}, the dependent chase speeds up by {text}."
+
+    def nothing() -> tuple[bool | None, str]:
+        if not entries:
+            raise Unavailable("no-geometry", "CPUID names no TLB level here")
+        large = best_large(frame)
+        found = speedup(frame, large)
+        parts = {"inside the first level": found[found["lines"] <= 0.9 * entries[0]]}
+        if len(entries) > 1:
+            parts["between the two"] = found[found["lines"].between(1.3 * entries[0], 0.6 * entries[-1])]
+        parts = {name: part for name, part in parts.items() if len(part)}
+        if not parts:
+            raise Unavailable("too-few-points", "nothing was measured on both below the reach")
+        said = "; ".join(f"{name}, {part['value'].median():.2f} ({part['low'].median():.2f} to {part['high'].median():.2f})"
+                         for name, part in parts.items())
+        off = [(part["low"].median(), part["high"].median()) for part in parts.values()]
+        truth = True if all(low > 1 - SAME and high < 1 + SAME for low, high in off) else (
+            False if any(low > 1 + SAME for low, _ in off) else None)
+        return truth, f"The speedup of {large} over 4k is, in the median over sizes: {said}."
+
+    def thp_like_pool() -> tuple[bool | None, str]:
+        found = speedup(frame, "2m", "thp")
+        far = found[found["lines"] >= (64 << 20) // PAGE]
+        if far.empty:
+            raise Unavailable("pool-empty" if "2m" not in kinds(frame) else "too-few-points", "both kinds of 2 MiB pages are needed")
+        low, middle, high = (float(far[name].median()) for name in ("low", "value", "high"))
+        truth = True if abs(middle - 1) <= SAME and low <= 1 <= high else False if low > 1 + SAME or high < 1 - SAME else None
+        return truth, (f"From 64 MiB on, the pool's pages are {middle:.2f} times as fast as transparent ones in the median over "
+                       f"{len(far)} sizes ({low:.2f} to {high:.2f}).")
+
+    def eighth() -> tuple[bool | None, str]:
+        found = touches(frame).set_index(["pages", "array_bytes"])
+        need = [("4k", 10**8), ("thp", 10**8)]
+        if not set(need) <= set(found.index):
+            raise Unavailable("too-few-points", "random touches of 100 MB were not measured on both")
+        slow, fast = (stats.Interval(*(float(found.loc[key, name]) for name in ("median", "low", "high")), 1.0) for key in need)
+        ratio = stats.interval_of_ratio(slow, fast)
+        inside = ratio.low > 1.05 and ratio.high < 1.25
+        truth = True if inside else False if ratio.low > 1.25 or ratio.high < 1.05 else None
+        return truth, (f"A random read of 100 MB takes {slow.value:.2f} ns on base pages and {fast.value:.2f} on THP, a factor of "
+                       f"{ratio.value:.2f} ({ratio.low:.2f} to {ratio.high:.2f}); published: 1.13.")
+
+    def six() -> tuple[bool | None, str]:
+        found = prefaults(frame)
+        touch = found[found["mode"] == "touch"]
+        many = touch[touch["threads"] == touch["threads"].max()].set_index("pages")
+        if not {"4k", "thp"} <= set(many.index):
+            raise Unavailable("thp-never" if "4k" in many.index else "too-few-points", "faulting in was not measured on both")
+        slow, fast = (stats.Interval(*(float(many.loc[key, name]) for name in ("median", "low", "high")), 1.0) for key in ("4k", "thp"))
+        ratio = stats.interval_of_ratio(slow, fast)
+        truth = True if ratio.low >= 4 and ratio.high <= 9 else False if ratio.high < 4 or ratio.low > 9 else None
+        return truth, (f"Touched by {int(many['threads'].iloc[0])} threads, memory is ready at {PAGE / slow.value:.2f} GB/s on base pages "
+                       f"and {PAGE / fast.value:.2f} on THP, a factor of {ratio.value:.1f} ({ratio.low:.1f} to {ratio.high:.1f}).")
+
+    def gigabytes() -> tuple[bool | None, str]:
+        if "1g" not in kinds(frame):
+            raise Unavailable("pool-empty", "no page of 1 GiB was to be had")
+        large = best_large(frame)
+        found = speedup(frame, "1g", large)
+        far = found[found["lines"] > 32 * 1024]
+        if far.empty:
+            raise Unavailable("too-few-points", "nothing was measured above 32 Ki lines on both")
+        row = far.iloc[-1]
+        truth = True if row["low"] > 1 + SAME else False if row["high"] < 1 + SAME else None
+        return truth, (f"At {format_size(int(row['lines']) * PAGE)}, 1 GiB pages are {row['value']:.2f} times as fast as {large} "
+                       f"({row['low']:.2f} to {row['high']:.2f}).")
+
+    def spans() -> tuple[bool | None, str]:
+        found = splinter.judge(frame, hypervisor)
+        return {"not splintered": True, "splintered by the host": False, "cannot tell": None}[found.verdict], found.evidence
+
+    return [
+        judge("2 MiB pages make random accesses five times as fast and more, from 256 MiB on.", five),
+        judge("Below the STLB's reach larger pages gain nothing.", nothing),
+        judge("A TLB entry for a 2 MiB page spans 2 MiB.", spans),
+        judge("THP is as good as the pool once it has the memory.", thp_like_pool),
+        judge("THP makes random reads of a 100 MB array an eighth faster.", eighth),
+        judge("With THP memory is faulted in about six times as fast.", six),
+        judge("Above 32 Ki pages, 1 GiB pages gain over 2 MiB.", gigabytes),
+    ]
