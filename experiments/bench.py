@@ -21,6 +21,7 @@ from experiments import build, experiment, host, perf, stats
 from experiments.chapters import BOOK, Chapter, check_parameters
 from experiments.grids import GRIDS
 from experiments.measure import measure
+from experiments.reasons import Unavailable
 from experiments.record import Point
 from experiments.store import Store, measuring_lock
 from experiments.units import format_size
@@ -39,6 +40,8 @@ def main() -> None:
         console.print(against_independent())
         console.print(first_level_cache())
         console.print(numba_against_c())
+        console.print(speedup_of_large_pages())
+        console.print(prefault_against_memset())
         console.print(empty_gate())
         console.print(top_down())
     console.print(repeatability())
@@ -59,8 +62,8 @@ def c_program(source: Path, folder: str) -> str:
     return binary
 
 
-def _ns(binary: str, argument: object, seed: int) -> float:
-    said = subprocess.run([binary, str(argument), str(seed + 1)], capture_output=True, text=True, check=True)
+def _ns(binary: str, argument: object, seed: int, *more: str) -> float:
+    said = subprocess.run([binary, str(argument), str(seed + 1), *more], capture_output=True, text=True, check=True)
     return float(said.stdout.split()[0])
 
 
@@ -91,6 +94,41 @@ def against_independent() -> Table:
     rows.append(("median of |difference|", "", "", f"{statistics.median(abs(r - 1) for r in ratios):.1%}"))
     return _table("Against an independent dependent chase (to reach: median 3 %, each 8 %)",
                   ["working set", "page_chase ns", "independent ns", "difference"], rows)
+
+
+def speedup_of_large_pages() -> Table:
+    """The chase over 1 GiB on 2 MiB pages against base pages, by page_chase and by tests/independent_chase.c, interleaved."""
+    lines, rows = 1 << 18, []
+    with tempfile.TemporaryDirectory() as folder:
+        binary = _independent(folder)
+        for pages in ("2m", "thp"):
+            both = (pages, "4k")
+            try:
+                times = [[_ours(Point(kernel="page_chase", pages=kind, lines=lines, region_ms=150), i) for kind in both]
+                         + [_ns(binary, lines, i, kind) for kind in both] for i in range(PAIRS)]
+            except Unavailable as why:
+                rows.append((pages, why.code, "", ""))
+                continue
+            large, base, large_too, base_too = (statistics.median(side) for side in zip(*times, strict=True))
+            ours, theirs = base / large, base_too / large_too
+            rows.append((pages, f"{ours:.3f}", f"{theirs:.3f}", f"{ours / theirs - 1:+.1%}"))
+    return _table("Speedup over base pages at 1 GiB (to reach: 5 % from an independent chase)",
+                  ["pages", "page_chase", "independent", "difference"], rows)
+
+
+def prefault_against_memset() -> Table:
+    """Making 256 MiB ready by touching a word a page, against memset of the same mapping, one thread, interleaved."""
+    rows = []
+    for pages in ("4k", "thp", "2m"):
+        try:
+            pairs = [[_ours(Point(kernel="prefault", pages=pages, order="sequential", lines=1 << 16, mode=mode,
+                                  options=(("threads", 1),), region_ms=100), i) for mode in ("touch", "memset")] for i in range(PAIRS)]
+        except Unavailable as why:
+            rows.append((pages, why.code, "", ""))
+            continue
+        touch, memset = (statistics.median(side) for side in zip(*pairs, strict=True))
+        rows.append((pages, f"{touch:.0f}", f"{memset:.0f}", f"{touch / memset:.2f}"))
+    return _table("Faulting in, ns per 4 KiB (to reach: touch at most memset)", ["pages", "touch", "memset", "ratio"], rows)
 
 
 def first_level_cache() -> Table:

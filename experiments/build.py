@@ -1,6 +1,6 @@
-"""Compile a kernel, or name its numba twin: the command line that runs it, and the digest of what that runs.
+"""Compile a kernel, or name its numba module: the command line that runs it, and the digest of what that runs.
 
-A binary is named after the digest of its source, harness.h, the flags and the compiler, so a change of any of them is
+A binary is named after the digest of its source, the headers here, the flags and the compiler, so a change of any of them is
 another binary and, through the store's key, another measurement.
 """
 
@@ -11,6 +11,7 @@ import hashlib
 import importlib.metadata
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -39,13 +40,17 @@ class Kernel:
 
 
 def kernel_names() -> list[str]:
-    """The kernels there are, by their C files."""
-    return sorted(path.stem for path in KERNELS.glob("*.c"))
+    """The kernels there are, by their files; most are in C and in numba, some in one alone."""
+    return sorted({path.stem for suffix in ("c", "py") for path in KERNELS.glob(f"*.{suffix}")} - {"harness", "__init__"})
 
 
-def engine_for(asked: str) -> Literal["c", "numba"]:
-    """`auto` is C where a compiler is found and numba elsewhere; `c` without a compiler is Unavailable("no-compiler")."""
-    if asked == "numba" or (asked == "auto" and compiler() is None):
+def engine_for(asked: str, name: str = "") -> Literal["c", "numba"]:
+    """`auto` is C where a compiler is found and the kernel, if named, has a C file, and numba elsewhere.
+
+    `c` without a compiler is Unavailable("no-compiler").
+    """
+    in_numba_alone = bool(name) and name in kernel_names() and not (KERNELS / f"{name}.c").exists()
+    if asked == "numba" or (asked == "auto" and (in_numba_alone or compiler() is None)):
         return "numba"
     if compiler() is None:
         raise Unavailable("no-compiler")
@@ -55,21 +60,21 @@ def engine_for(asked: str) -> Literal["c", "numba"]:
 def kernel(name: str, engine: Literal["c", "numba"] = "c") -> Kernel:
     """The kernel ready to run, compiled if it has to be.
 
-    Raises Unavailable: bad-parameter for an unknown name, no-compiler, compile-failed with the compiler's first line,
-    disk-full and disk-read-only.
+    Raises Unavailable: bad-parameter for an unknown name, engine-lacks for a kernel that the other engine alone has,
+    no-compiler, compile-failed with the compiler's first line, disk-full and disk-read-only.
     """
     if name not in kernel_names():
         raise Unavailable("bad-parameter", f"there is no kernel '{name}'; there are {', '.join(kernel_names())}")
+    if not (KERNELS / f"{name}.{'py' if engine == 'numba' else 'c'}").exists():
+        raise Unavailable("engine-lacks", f"kernel {name}")
     if engine == "numba":
-        if not (KERNELS / f"{name}.py").exists():
-            raise Unavailable("engine-lacks", f"kernel {name}")
         versions = [f"{package} {importlib.metadata.version(package)}" for package in ("numba", "llvmlite")]
         digest = _digest(KERNELS / f"{name}.py", KERNELS / "harness.py", words=[platform.python_version(), *versions])
         return Kernel(name, engine, (sys.executable, "-m", f"kernels.{name}"), digest)
     cc = compiler()
     if cc is None:
         raise Unavailable("no-compiler")
-    digest = _digest(KERNELS / f"{name}.c", KERNELS / "harness.h", words=[*FLAGS, *cc.command, cc.version])
+    digest = _digest(*_with_headers(KERNELS / f"{name}.c"), words=[*FLAGS, *cc.command, cc.version])
     binary = build_folder() / f"{name}-{digest}"
     if not binary.exists():
         _compile(cc, KERNELS / f"{name}.c", binary)
@@ -100,6 +105,15 @@ def build_folder() -> Path:
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def _with_headers(*sources: Path) -> tuple[Path, ...]:
+    """A source and the headers of its folder that it includes, and those that they include: each once, as first met."""
+    found = list(sources)
+    for path in found:  # which grows meanwhile
+        named = (path.parent / name for name in re.findall(r'^#include "(\w+\.h)"', path.read_text(), re.MULTILINE))
+        found += [header for header in named if header not in found]
+    return tuple(found)
 
 
 def _digest(*files: Path, words: list[str]) -> str:

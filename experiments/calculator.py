@@ -3,7 +3,8 @@
 A load of an independent random draw over M pages finds its translation in a level of C entries with probability C/M, whatever
 the replacement (experiments/model.py). So T = packed + (1 - C1/M) hit + (1 - C2/M) walk, where packed, hit and walk were
 measured here: walk is the price of translation of the same working set on the same pages, less the hit, and M counts pieces of
-the size that an entry spans, which on a splintered large page is the host's.
+the size that an entry spans, which on a splintered large page is the host's. Where an entry spans more than 4 KiB, the chase itself
+comes to each piece many times a cycle and in no order, as draws do: there its price is the answer as it was measured.
 """
 
 from __future__ import annotations
@@ -48,11 +49,13 @@ def model(frame: pd.DataFrame, tlb: Tlb, splintered: bool) -> pd.DataFrame:
         if far.empty:
             continue
         span = PAGE if splintered else huge.PAGE_BYTES[pages]
-        for log2_bytes in range(int(np.log2(PAGE * priced["lines"].min())), int(np.log2(PAGE * priced["lines"].max())) + 1):
+        least, most = np.log2(PAGE * priced["lines"].min()), np.log2(PAGE * priced["lines"].max())
+        for log2_bytes in range(int(np.ceil(least)), int(most) + 1):
             lines = 2**log2_bytes / PAGE
             first, last = (max(0.0, 1 - entries * span / 2**log2_bytes) for entries in (tlb.first, tlb.last))
             walk = max(_at(far, max(lines, float(far["lines"].min()))) - tlb.hit_ns, 0.0)
-            rows.append((pages, log2_bytes, span, tlb.last * span, last, _at(packed, lines) + first * tlb.hit_ns + last * walk))
+            price = _at(priced, lines) if span > PAGE else first * tlb.hit_ns + last * walk
+            rows.append((pages, log2_bytes, span, tlb.last * span, last, _at(packed, lines) + price))
     if not rows:
         raise Unavailable("too-few-points", f"nothing was measured past {PAST * tlb.last:,.0f} lines")
     return pd.DataFrame(rows, columns=["pages", "log2_bytes", "span_bytes", "reach_bytes", "walks_per_access", "ns"])
@@ -74,7 +77,8 @@ def figure(rows: pd.DataFrame) -> Figure:
     """Expected ns of a random access against the working set, a line a page size, with a size and a page size to choose."""
     order = list(dict.fromkeys(rows["pages"]))
     sizes = sorted(set(rows["log2_bytes"]))
-    asked = {"pages": ASKED_PAGES if ASKED_PAGES in order else order[-1], "size": min(ASKED_BYTES, sizes[-1])}
+    first = ASKED_PAGES if ASKED_PAGES in order else order[-1]
+    asked = {"pages": first, "size": min(ASKED_BYTES, int(rows.loc[rows["pages"] == first, "log2_bytes"].max()))}
     texts = {pages: {str(int(row["log2_bytes"])): answer(row) for _, row in part.iterrows()} for pages, part in rows.groupby("pages")}
     nothing = "This size was not measured on these pages."
     data = rows.assign(working_set_bytes=2.0 ** rows["log2_bytes"], median=rows["ns"], low=rows["ns"], high=rows["ns"])

@@ -171,19 +171,25 @@ class Chapter:
 
     def document(self, name: str) -> dict[str, Any]:
         """data/<machine>/<name>.json: `runtimes` or `jmh`. With `machine` "this" it is made first where there is none, or one
-        of another state of the machine. Raises Unavailable, no-data where there is nothing."""
+        of another state of the machine or of other means. Raises Unavailable, no-data where there is nothing."""
         if self.is_this:
-            now = host.state(self.host)
+            now, means = host.state(self.host), self._means()
             try:
                 known = self.store.read_document(self.machine, name)
             except Unavailable:
                 known = {}
-            if known.get("state") != now:
+            if (known.get("state"), known.get("means")) != (now, means):
                 if self.host.os != "Linux":
                     raise Unavailable("not-linux")
                 print(f"{name}: building and running; this takes a minute or two.", file=sys.stderr)
-                self.store.write_document(self.machine, name, DOCUMENTS[name](self.parameters["profile"]))
-        return self.store.read_document(self.machine, name)
+                made = DOCUMENTS[name](self.parameters["profile"])
+                self.store.write_document(self.machine, name, made | {"means": means})
+        return {key: value for key, value in self.store.read_document(self.machine, name).items() if key != "means"}
+
+    def _means(self) -> list[str]:
+        """What a document may lack today and have tomorrow: pools with pages in them, programs."""
+        pools = [pool.page for pool in self.host.pools if pool.total]
+        return sorted([*pools, *(tool for tool in ("cc", "go", "java", "javac", "mvn", "rustc") if shutil.which(tool))])
 
     def say(self, said: Mapping[str, float | str]) -> None:
         """Glue numbers (as Python floats: numpy's render empty under a format) and sentences for the text around."""

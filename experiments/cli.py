@@ -18,6 +18,7 @@ from rich.table import Table
 from experiments import build, experiment, host, pages, perf
 from experiments.doctor import advice, describe
 from experiments.measure import measure as measure_point
+from experiments.measure import shape
 from experiments.reasons import Unavailable
 from experiments.record import Point
 from experiments.store import measuring_lock
@@ -137,8 +138,10 @@ def _own_options(words: list[str]) -> list[tuple[str, int]]:
     pairs = [word for given in words for word in given.split("=", 1)]
     names, values = pairs[::2], pairs[1::2]
     for name, value in itertools.zip_longest(names, values, fillvalue=""):
-        if not name.startswith("--") or not value.isdecimal():
+        if not name.startswith("--") or not value.isdecimal() or len(value) > 19:  # more digits than 64 bits have
             raise Unavailable("bad-parameter", f"'{' '.join(filter(None, (name, value)))}' is not an option with a whole number")
+    if "--seed" in names:
+        raise Unavailable("bad-parameter", "a seed follows from the point and its repeat: choose another --repeat")
     return [(name[2:], int(value)) for name, value in zip(names, values, strict=True)]
 
 
@@ -147,9 +150,11 @@ def measure(
     context: typer.Context,
     kernel: Annotated[str, typer.Argument(help="A kernel: " + ", ".join(build.kernel_names()))],
     pages: Annotated[str, typer.Option(help="4k, 64k, thp, 2m or 1g.")] = "4k",
-    layout: Annotated[str, typer.Option(help="spread: one line a page; packed: its control; alias: one page again and again.")] = "spread",
-    order: Annotated[str, typer.Option(help="cycle, random or sequential.")] = "cycle",
-    lines: Annotated[int, typer.Option(help="How many cache lines are touched.")] = 4096,
+    layout: Annotated[str | None, typer.Option(
+        help="spread: one line a page; packed: its control; alias: one page again and again. Default: the kernel's first.")] = None,
+    order: Annotated[str | None, typer.Option(help="cycle, random or sequential. Default: the kernel's first.")] = None,
+    lines: Annotated[int | None, typer.Option(
+        help="How many cache lines are touched. Default: as the kernel's own options say, or 4096.")] = None,
     mode: Annotated[str, typer.Option(help="Which of the kernel's variants, where it has any.")] = "",
     stride_pages: Annotated[int, typer.Option(help="spread, alias: base pages from one line's page to the next's.")] = 1,
     engine: Annotated[str, typer.Option(help="auto, c or numba.")] = "auto",
@@ -162,9 +167,11 @@ def measure(
     if engine not in ("auto", "c", "numba"):
         raise Unavailable("bad-parameter", f"engine is auto, c or numba, not '{engine}'")
     try:
+        own = _own_options(context.args)
+        chosen = {name: value for name, value in (("layout", layout), ("order", order), ("lines", lines)) if value is not None}
         point = Point.model_validate({
-            "kernel": kernel, "engine": build.engine_for(engine), "pages": pages, "layout": layout, "order": order, "lines": lines,
-            "stride_pages": stride_pages, "mode": mode, "options": _own_options(context.args), "region_ms": region_ms})
+            "kernel": kernel, "engine": build.engine_for(engine, kernel), "pages": pages, **shape(kernel, dict(own)), **chosen,
+            "stride_pages": stride_pages, "mode": mode, "options": own, "region_ms": region_ms})
     except ValidationError as error:
         problems = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise Unavailable("bad-parameter", "; ".join(problems)) from None

@@ -11,7 +11,8 @@ from experiments.record import Point
 DENSE_BELOW_LINES = (64 << 20) // BASE_PAGE
 RANDOM_UP_TO_LINES = (256 << 20) // BASE_PAGE  # 1 - C/M is within 5 % of 1 long before
 
-PAGE_SIZES = ("4k", "64k", "thp", "2m", "1g")
+PAGE_LINES = {"4k": 1, "64k": 16, "thp": 512, "2m": 512, "1g": 1 << 18}  # page size -> base pages in one
+PAGE_SIZES = tuple(PAGE_LINES)
 # The published benchmark's sizes (data/literature/jmh_byte_array_touch.csv), and one past them.
 TOUCH_BYTES = (1_000, 10_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
 TOUCH_PAGES = ("4k", "thp", "2m")
@@ -44,9 +45,6 @@ def stlb_cliff(profile: Profile, engine: str, tlb_entries: Sequence[int], cpus: 
     ]
 
 
-GRIDS: dict[str, Callable[[Profile, str, Sequence[int]], list[Point]]] = {"stlb_cliff": stlb_cliff}
-
-
 def hugepages(profile: Profile, engine: str, tlb_entries: Sequence[int], cpus: int = 1) -> list[Point]:
     """The points of the chapter about page sizes: the same chase on each of them, random touches, and faulting in.
 
@@ -60,13 +58,60 @@ def hugepages(profile: Profile, engine: str, tlb_entries: Sequence[int], cpus: i
              for pages in PAGE_SIZES for lines in sorted({*sizes, *(fine if pages in ("4k", "2m") else ())})
              for layout in ("spread", "packed")]
     touch = [Point(kernel="random_touch", engine=engine, pages=pages, layout="packed", order="random", lines=-(-size // 64),
-                   options=(("bytes", size),), region_ms=profile.region_ms)
-             for pages in TOUCH_PAGES for size in TOUCH_BYTES if size <= profile.max_working_set]
+                   options=(("bytes", size), *spare), region_ms=profile.region_ms)
+             for pages in TOUCH_PAGES for size in TOUCH_BYTES if size <= profile.max_working_set
+             for spare in ((), (("spare_draws", 1),)) if not spare or size <= TOUCH_BYTES[-2]]
     ways = [("touch", 1), ("populate", 1), ("memset", 1), *([("touch", cpus), ("populate", cpus)] if cpus > 1 else [])]
     prefault = [Point(kernel="prefault", engine=engine, pages=pages, order="sequential", lines=min(PREFAULT_LINES, most), mode=mode,
                       options=(("threads", threads),), region_ms=profile.region_ms)
-                for pages in PAGE_SIZES for mode, threads in ways]
+                for pages in PAGE_SIZES for mode, threads in ways
+                if threads == 1 or threads * PAGE_LINES[pages] <= min(PREFAULT_LINES, most)]  # a page cannot be shared out
     return chase + touch + prefault
 
 
-GRIDS: dict[str, Callable[[Profile, str, Sequence[int], int], list[Point]]] = {"stlb_cliff": stlb_cliff, "hugepages": hugepages}
+LARGE_PAGES = ("4k", "thp", "2m", "1g")
+WALKERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+MANY_VERTICES = 1 << 24  # 1 GiB: past every cache, and a graph of it is ready in a second or two
+BLOCK_STEPS = (1 << 10, 1 << 14, 1 << 18)  # hops in a block: fewer than it has pages, some to a page, many
+DISTANCES = (0, 1, 2, 4, 8, 16, 32, 64)
+FAN_OUT_BITS = (2, 4, 5, 6, 7, 8, 10, 12)
+JOIN_BITS = (4, 6, 8, 10)
+
+
+def _walk(profile: Profile, engine: str, pages: str, vertices: int, mode: str = "plain", **own: int) -> Point:
+    return Point(kernel="graph_walk", engine=engine, pages=pages, layout="packed", order="random", lines=vertices, mode=mode,
+                 options={"vertices": vertices, **own}, region_ms=profile.region_ms)
+
+
+def _most_vertices(profile: Profile) -> int:
+    return 1 << (profile.max_working_set // 64).bit_length() - 1
+
+
+def graph_walk(profile: Profile, engine: str, tlb_entries: Sequence[int], cpus: int = 1) -> list[Point]:
+    """The points of the chapter about the graph: each size on each page size, timed per hop and per batch; and many walks at once."""
+    most = _most_vertices(profile)
+    sizes = [2**k for k in range(12, most.bit_length())]  # from 256 KiB
+    both = [_walk(profile, engine, pages, n, **clock) for pages in LARGE_PAGES for n in sizes for clock in ({"per_hop": 1}, {})]
+    many = [_walk(profile, engine, pages, min(most, MANY_VERTICES), walkers=k) for pages in LARGE_PAGES[:3] for k in WALKERS]
+    return both + many
+
+
+def tlb_blocking(profile: Profile, engine: str, tlb_entries: Sequence[int], cpus: int = 1) -> list[Point]:
+    """The points of the chapter about blocking: walks in blocks and prefetched ones, the remedies side by side, and a join."""
+    most, many = _most_vertices(profile), min(_most_vertices(profile), MANY_VERTICES)
+    blocks = [2**k for k in range(11, many.bit_length() - 1, 2)]  # from 128 KiB, half of what 64 entries reach
+    walks = [_walk(profile, engine, "4k", many)]
+    walks += [_walk(profile, engine, "4k", many, "blocked", block_vertices=b, block_steps=steps) for b in blocks for steps in BLOCK_STEPS]
+    walks += [_walk(profile, engine, pages, many, "prefetch", distance=d) for pages in ("4k", "thp", "2m") for d in DISTANCES]
+    walks += [_walk(profile, engine, pages, most, per_hop=1) for pages in LARGE_PAGES]
+    walks += [_walk(profile, engine, "4k", most, "blocked", block_vertices=b, block_steps=BLOCK_STEPS[1], per_hop=1)
+              for b in blocks[1:6] if b < most]
+    rows = max(1 << 10, min(1 << 22, profile.max_working_set // 2048))  # 4 GiB: 32 MiB a table of rows, 192 MiB in all
+    modes = [("partition", {"bits": b}) for b in FAN_OUT_BITS] + [("naive", {})] + [("partitioned", {"bits": b}) for b in JOIN_BITS]
+    join = [Point(kernel="radix_partition", engine="numba", pages=pages, layout="packed", order="random", lines=rows * 6 // 4, mode=mode,
+                  options={"tuples": rows, **own}, region_ms=profile.region_ms) for pages in ("4k", "thp", "2m") for mode, own in modes]
+    return walks + join
+
+
+GRIDS: dict[str, Callable[[Profile, str, Sequence[int], int], list[Point]]] = {
+    "stlb_cliff": stlb_cliff, "hugepages": hugepages, "graph_walk": graph_walk, "tlb_blocking": tlb_blocking}

@@ -21,16 +21,20 @@ def kinds(frame: pd.DataFrame, kernel: str = "page_chase") -> list[str]:
 
 
 def curves(frame: pd.DataFrame, layout: str = "spread") -> pd.DataFrame:
-    """`claims.curve` of the chase for each page size: column pages, then as `stats.summarise`."""
+    """`claims.curve` of the chase for each page size: column pages, then as `stats.summarise`. Raises Unavailable without any."""
     found = [claims.curve(frame[frame["pages"] == pages], layout).assign(pages=pages) for pages in kinds(frame)]
+    if not found:
+        raise Unavailable("too-few-points", "no chase was measured")
     return pd.concat(found, ignore_index=True)
 
 
 def prices(frame: pd.DataFrame) -> pd.DataFrame:
-    """`claims.price` for each page size: column pages, then lines, median, low, high (ns per access)."""
+    """`claims.price` for each page size: column pages, then lines, median, low, high (ns per access). Raises Unavailable without any."""
     found = [claims.price(frame[frame["pages"] == pages]).assign(pages=pages) for pages in kinds(frame)]
-    priced = pd.concat(found, ignore_index=True)
-    return priced[priced["median"].notna()].reset_index(drop=True)
+    priced = [one[one["median"].notna()] for one in found]
+    if not any(map(len, priced)):
+        raise Unavailable("too-few-points", "no chase was measured with its packed control")
+    return pd.concat(priced, ignore_index=True)
 
 
 def speedup(frame: pd.DataFrame, pages: str, over: str = "4k", layout: str = "spread") -> pd.DataFrame:
@@ -41,6 +45,14 @@ def speedup(frame: pd.DataFrame, pages: str, over: str = "4k", layout: str = "sp
         slow, fast = (stats.Interval(*(float(side.loc[lines, name]) for name in ("median", "low", "high", "coverage"))) for side in sides)
         rows.append((lines, *stats.interval_of_ratio(slow, fast)))
     return pd.DataFrame(rows, columns=["lines", "value", "low", "high", "coverage"])
+
+
+def typical(found: pd.DataFrame) -> stats.Interval:
+    """The speedup over a range of sizes where one number should hold for all: the median over sizes of a frame of `speedup`, with its
+    exact interval, since each size was measured by itself. Fewer than five sizes have no interval of their own worth the name:
+    then the bounds are the medians of theirs."""
+    value, low, high = (float(found[name].median()) for name in ("value", "low", "high"))
+    return stats.median_interval(found["value"]) if len(found) >= 5 else stats.Interval(value, low, high, float(found["coverage"].min()))
 
 
 def best_large(frame: pd.DataFrame, kernel: str = "page_chase") -> str:
@@ -63,7 +75,7 @@ def side_by_side(frame: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
     nothing = float("nan")
     for pages, medians in ours.items():
         table[f"{pages} here, ns"] = [float(medians.get(n, nothing)) for n in lines]
-    for pages in (one for one in ours if one != "4k"):
+    for pages in (one for one in ours if one != "4k" and "4k" in ours):
         table[f"{pages} speedup"] = table["4k here, ns"] / table[f"{pages} here, ns"]
     return table
 
@@ -71,21 +83,30 @@ def side_by_side(frame: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
 # --- random touches ---
 
 
-def touches(frame: pd.DataFrame) -> pd.DataFrame:
+def touches(frame: pd.DataFrame, spare_draws: int = 0) -> pd.DataFrame:
     """A row a page size and array: pages, array_bytes, median, low, high, n, generator_ns (ns per read; the last is the median
-    cost of drawing alone, part of each read)."""
-    rows = frame[frame["kernel"] == _TOUCH]
+    cost of drawing alone, part of each read). spare_draws: of the loop that throws so many draws away before each read."""
+    thrown = frame["spare_draws"].fillna(0) if "spare_draws" in frame else 0
+    rows = frame[(frame["kernel"] == _TOUCH) & (thrown == spare_draws)]
     if rows.empty:
         return pd.DataFrame(columns=["pages", "array_bytes", "median", "low", "high", "n", "generator_ns"])
     found = stats.summarise(rows, ["pages", "bytes"])
     drawn = rows.groupby(["pages", "bytes"])["generator_ns_per_access"].median()
     found["generator_ns"] = [float(drawn[key]) for key in zip(found["pages"], found["bytes"], strict=True)]
+    found = found.sort_values(["pages", "bytes"], key=lambda x: x.map(PAGES.index) if x.name == "pages" else x, ignore_index=True)
     return found.rename(columns={"bytes": "array_bytes"}).astype({"array_bytes": "int64"})
 
 
 def published_times(published: pd.DataFrame) -> pd.DataFrame:
     """The published times without those that were taken under a profiler."""
     return published[(published["quantity"] == "time") & published["where"].str.startswith("first table")]
+
+
+def reads_apart(frame: pd.DataFrame) -> pd.DataFrame:
+    """The loop in C with and without a spare draw before each read: pages, array_bytes, median, median_spare."""
+    plain, spare = touches(frame), touches(frame, 1)
+    keys = ["pages", "array_bytes"]
+    return plain[[*keys, "median"]].merge(spare[[*keys, "median"]], on=keys, suffixes=("", "_spare"))
 
 
 def touch_table(frame: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
@@ -99,7 +120,7 @@ def touch_table(frame: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
         table[f"{pages} here, ns"] = [float(medians.get(size, float("nan"))) for size in sizes]
     if len(ours):
         table["draw alone, ns"] = float(ours["generator_ns"].median())
-    for pages in theirs.columns:
+    for pages in (one for one in PAGES if one in theirs):
         table[f"{pages} published, ns"] = [float(theirs[pages].get(size, float("nan"))) for size in sizes]
     return table
 

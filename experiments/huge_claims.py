@@ -8,7 +8,7 @@ import pandas as pd
 
 from experiments import splinter, stats
 from experiments.claims import PAGE, Verdict, judge
-from experiments.huge import best_large, kinds, prefaults, speedup, touches
+from experiments.huge import best_large, kinds, prefaults, speedup, touches, typical
 from experiments.reasons import Unavailable
 from experiments.units import format_size
 
@@ -33,7 +33,7 @@ def verdicts(frame: pd.DataFrame, entries: Sequence[int], hypervisor: str) -> li
             raise Unavailable("too-few-points", "nothing was measured at 256 MiB or above")
         text = ", ".join(f"{row['value']:.2f} ({row['low']:.2f} to {row['high']:.2f}) at {format_size(size)}" for size, row in said)
         lows, highs = [row["low"] for _, row in said], [row["high"] for _, row in said]
-        return (True if min(lows) >= 5 else False if max(highs) < 5 else None), f"On {large}, the dependent chase speeds up by {text}."
+        return (True if min(lows) >= 5 else False if min(highs) < 5 else None), f"On {large}, the dependent chase speeds up by {text}."
 
     def nothing() -> tuple[bool | None, str]:
         if not entries:
@@ -46,11 +46,10 @@ def verdicts(frame: pd.DataFrame, entries: Sequence[int], hypervisor: str) -> li
         parts = {name: part for name, part in parts.items() if len(part)}
         if not parts:
             raise Unavailable("too-few-points", "nothing was measured on both below the reach")
-        said = "; ".join(f"{name}, {part['value'].median():.2f} ({part['low'].median():.2f} to {part['high'].median():.2f})"
-                         for name, part in parts.items())
-        off = [(part["low"].median(), part["high"].median()) for part in parts.values()]
-        truth = True if all(low > 1 - SAME and high < 1 + SAME for low, high in off) else (
-            False if any(low > 1 + SAME for low, _ in off) else None)
+        over = {name: typical(part) for name, part in parts.items()}
+        said = "; ".join(f"{name}, {one.value:.2f} ({one.low:.2f} to {one.high:.2f})" for name, one in over.items())
+        truth = True if all(one.low > 1 - SAME and one.high < 1 + SAME for one in over.values()) else (
+            False if any(one.low > 1 + SAME for one in over.values()) else None)
         return truth, f"The speedup of {large} over 4k is, in the median over sizes: {said}."
 
     def thp_like_pool() -> tuple[bool | None, str]:
@@ -58,8 +57,8 @@ def verdicts(frame: pd.DataFrame, entries: Sequence[int], hypervisor: str) -> li
         far = found[found["lines"] >= (64 << 20) // PAGE]
         if far.empty:
             raise Unavailable("pool-empty" if "2m" not in kinds(frame) else "too-few-points", "both kinds of 2 MiB pages are needed")
-        low, middle, high = (float(far[name].median()) for name in ("low", "value", "high"))
-        truth = True if abs(middle - 1) <= SAME and low <= 1 <= high else False if low > 1 + SAME or high < 1 - SAME else None
+        middle, low, high, _ = typical(far)
+        truth = True if low > 1 - SAME and high < 1 + SAME else False if low > 1 + SAME or high < 1 - SAME else None
         return truth, (f"From 64 MiB on, the pool's pages are {middle:.2f} times as fast as transparent ones in the median over "
                        f"{len(far)} sizes ({low:.2f} to {high:.2f}).")
 
@@ -78,14 +77,17 @@ def verdicts(frame: pd.DataFrame, entries: Sequence[int], hypervisor: str) -> li
     def six() -> tuple[bool | None, str]:
         found = prefaults(frame)
         touch = found[found["mode"] == "touch"]
-        many = touch[touch["threads"] == touch["threads"].max()].set_index("pages")
-        if not {"4k", "thp"} <= set(many.index):
-            raise Unavailable("thp-never" if "4k" in many.index else "too-few-points", "faulting in was not measured on both")
+        by_both = set(touch.loc[touch["pages"] == "4k", "threads"]) & set(touch.loc[touch["pages"] == "thp", "threads"])
+        if not by_both:
+            raise Unavailable("too-few-points", "faulting in was not measured on both by as many threads")
+        many = touch[touch["threads"] == max(by_both)].set_index("pages")
         slow, fast = (stats.Interval(*(float(many.loc[key, name]) for name in ("median", "low", "high")), 1.0) for key in ("4k", "thp"))
         ratio = stats.interval_of_ratio(slow, fast)
         truth = True if ratio.low >= 4 and ratio.high <= 9 else False if ratio.high < 4 or ratio.low > 9 else None
-        return truth, (f"Touched by {int(many['threads'].iloc[0])} threads, memory is ready at {PAGE / slow.value:.2f} GB/s on base pages "
-                       f"and {PAGE / fast.value:.2f} on THP, a factor of {ratio.value:.1f} ({ratio.low:.1f} to {ratio.high:.1f}).")
+        threads = int(many["threads"].iloc[0])
+        by = "one thread" if threads == 1 else f"{threads} threads"
+        return truth, (f"Touched by {by}, memory is ready at {PAGE / slow.value:.2f} GB/s on base pages and "
+                       f"{PAGE / fast.value:.2f} on THP, a factor of {ratio.value:.1f} ({ratio.low:.1f} to {ratio.high:.1f}).")
 
     def gigabytes() -> tuple[bool | None, str]:
         if "1g" not in kinds(frame):

@@ -50,7 +50,7 @@ def page_sizes(curves: pd.DataFrame, entries: Sequence[int]) -> Figure:
         chart += marks([(n * PAGE, label) for n, label in reaches(entries)], "working_set_bytes")
     ends = data.sort_values("lines").groupby("pages").tail(1).set_index("pages")
     told = ", ".join(f"{ends.loc[one, 'median']:.0f} ns on {one} at {format_size(int(ends.loc[one, 'lines']) * PAGE)}" for one in kinds)
-    return Figure(chart, "page_sizes", f"Line chart on logarithmic axes, a line a page size. All start together and end apart: {told}.",
+    return Figure(chart, "page_sizes", f"Line chart on logarithmic axes, a line a page size. They end at {told}.",
                   data[["pages", "lines", "working_set_bytes", "median", "low", "high", "coverage", "n", "spread", "unstable"]])
 
 
@@ -62,7 +62,7 @@ def page_prices(prices: pd.DataFrame, entries: Sequence[int]) -> Figure:
     if entries:
         chart += marks([(n * PAGE, label) for n, label in reaches(entries)], "working_set_bytes")
     ends = data.sort_values("lines").groupby("pages").tail(1).set_index("pages")
-    told = ", ".join(f"{one} {ends.loc[one, 'median']:.1f} ns" for one in kinds)
+    told = ", ".join(f"{one} {ends.loc[one, 'median']:z.1f} ns" for one in kinds)
     return Figure(chart, "page_prices", f"The price of translation by page size, at the largest size of each: {told}.",
                   data[["pages", "lines", "working_set_bytes", "median", "low", "high", "n", "unstable"]])
 
@@ -80,7 +80,7 @@ def splinter(prices: pd.DataFrame, large: str, entries: Sequence[int], most_line
     if entries:
         chart += marks(reaches(entries), "lines")
     at = data.sort_values("lines").groupby("series").tail(1).set_index("series")["median"]
-    told = ", ".join(f"{name} {at[name]:.1f} ns" for name in names if name in at)
+    told = ", ".join(f"{name} {at[name]:z.1f} ns" for name in names if name in at)
     return Figure(chart, "splinter", f"The price of translation on base pages and on large ones over the same lines. At the right: {told}.",
                   data[["series", "lines", "median", "low", "high", "n"]])
 
@@ -131,7 +131,7 @@ def prefault(rates: pd.DataFrame) -> Figure:
         tooltip=[alt.Tooltip("pages:N"), alt.Tooltip("way:N"), alt.Tooltip("gb_per_s:Q", format=".3~r"),
                  alt.Tooltip("n:Q", title="processes")])
     bars = base.mark_rule().encode(y=alt.Y("slow:Q"), y2="fast:Q", color=colour)
-    best = data.loc[data.groupby("pages")["gb_per_s"].idxmax()]
-    told = ", ".join(f"{row.pages} {row.gb_per_s:.1f} GB/s" for row in best[["pages", "gb_per_s"]].itertuples(index=False))
+    best = data.groupby("pages")["gb_per_s"].max()
+    told = ", ".join(f"{pages} {best[pages]:.1f} GB/s" for pages in _ordered(data))
     return Figure(bars + points, "prefault", f"Rates at which memory is made ready, by page size. The fastest way of each: {told}.",
                   data[["pages", "mode", "threads", "gb_per_s", "slow", "fast", "free_ns", "one_byte_bytes", "n"]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pandas as pd
 
@@ -11,7 +12,7 @@ from experiments.claims import PAGE
 from experiments.findings import Prose, Said
 from experiments.host import Host
 from experiments.paging import listed
-from experiments.reasons import Unavailable
+from experiments.reasons import REASONS, Unavailable
 from experiments.units import format_size
 
 NAMES = {"4k": "base pages", "64k": "64 KiB pages", "thp": "transparent 2 MiB pages", "2m": "2 MiB pages of the pool", "1g": "1 GiB pages"}
@@ -30,26 +31,32 @@ def offered(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["pages", "what they are", "asked for by", "processes verified on them", "largest chase"])
 
 
+_PAGE_REASONS = ("pool-empty", "thp-never", "mthp-off", "page-size-unsupported", "backing-partial", "memory-short")
+
+
 def lacking(frame: pd.DataFrame, notes: Sequence[str]) -> Prose:
     """Why a page size has no rows: the reasons of this run, or that the data hold none."""
     missing = [NAMES[pages] for pages in huge.PAGES if pages not in huge.kinds(frame)]
     if not missing:
         return Prose("This machine gave all five.")
-    why = "\n".join(f"- {note}" for note in dict.fromkeys(notes))
+    about_pages = tuple(REASONS[code].sentence.removesuffix(".") for code in _PAGE_REASONS)
+    why = "\n".join(f"- {note}" for note in dict.fromkeys(notes) if note.startswith(about_pages))
     return Prose(f"No rows lie on {listed(missing)}." + (f"\n\n{why}" if why else ""))
 
 
 def say(frame: pd.DataFrame, host: Host, entries: Sequence[int], notes: Sequence[str] = ()) -> Said:
     """Every sentence of the chapter that hangs on the data; each that cannot be said gives its reason in its place."""
-    parts = {"lead": lambda: _lead(frame), "levers": lambda: _levers(frame), "below": lambda: _below(frame, entries),
+    parts = {"lead": lambda: lead(frame), "levers": lambda: _levers(frame), "below": lambda: _below(frame, entries),
              "splinter_verdict": lambda: _splinter(frame, host), "thp_pool": lambda: _same(frame), "touch_said": lambda: _touch(frame),
              "prefault_said": lambda: _prefault(frame), "waste_said": lambda: _waste(frame)}
     said: Said = {"lacking": lacking(frame, notes)}
+    told: set[str] = set()
     for name, make in parts.items():
         try:
             said[name] = Prose(make())
-        except Unavailable as why:
-            said[name] = Prose(str(why))
+        except Unavailable as why:  # the same reason again and again would read badly
+            said[name] = Prose(str(why) if str(why) not in told else "Nothing can be said of this here, for the reason above.")
+            told.add(str(why))
     return said
 
 
@@ -63,13 +70,14 @@ def _largest(frame: pd.DataFrame, *kinds: str) -> tuple[int, dict[str, float]]:
     return both[-1], {pages: float(side[both[-1]]) for pages, side in sides.items()}
 
 
-def _lead(frame: pd.DataFrame) -> str:
+def lead(frame: pd.DataFrame) -> str:
+    """The result in brief: the chase at the largest size on base pages and on large ones. Raises Unavailable."""
     large = huge.best_large(frame)
     lines, ns = _largest(frame, "4k", large)
     found = huge.speedup(frame, large).set_index("lines").loc[lines]
     said = (f"One line to each 4 KiB of {format_size(lines * PAGE)}: a dependent load takes {ns['4k']:.0f} ns on base pages and "
             f"{ns[large]:.0f} ns on {NAMES[large]}, {found['value']:.2f} times as fast ({found['low']:.2f} to {found['high']:.2f}).")
-    if "1g" in huge.kinds(frame):
+    with suppress(Unavailable):  # no size was measured on all three
         lines, ns = _largest(frame, "4k", large, "1g")
         said += (f" At {format_size(lines * PAGE)}, the most that was to be had on 1 GiB pages, the three take {ns['4k']:.0f}, "
                  f"{ns[large]:.0f} and {ns['1g']:.0f} ns.")
@@ -88,6 +96,8 @@ def _levers(frame: pd.DataFrame) -> str:
         row = at.loc[pages]
         told.append(f"{row['median']:z.0f} ns on {NAMES[pages]} ({row['low']:z.0f} to {row['high']:z.0f}; the table's last level takes "
                     f"{table})")
+    if not told:
+        raise Unavailable("too-few-points", "no chase there has its packed control")
     return f"At {format_size(lines * PAGE)} the price of translation is {listed(told)}."
 
 
@@ -99,14 +109,17 @@ def _below(frame: pd.DataFrame, entries: Sequence[int]) -> str:
     inside = found[found["lines"] <= 0.9 * entries[0]]
     if inside.empty:
         raise Unavailable("too-few-points", "nothing was measured below the first level's reach")
-    said = (f"Up to {int(inside['lines'].max()):,} pages, which the first level holds, {NAMES[large]} are {inside['value'].median():.2f} "
-            f"times as fast as base pages ({inside['low'].median():.2f} to {inside['high'].median():.2f}): nothing to gain.")
+    value, low, high, _ = huge.typical(inside)
+    said = (f"Up to {int(inside['lines'].max()):,} pages, which the first level holds, {NAMES[large]} are {value:.2f} times as fast as "
+            f"base pages ({low:.2f} to {high:.2f})")
+    said += (": nothing to gain." if low > 0.95 and high < 1.05 else ". No miss of the TLB explains that." if low > 1.05 or high < 0.95
+             else ". Noise leaves it open.")
     between = found[found["lines"].between(1.3 * entries[0], 0.6 * entries[-1])] if len(entries) > 1 else found[:0]
     if len(between):
-        value = float(between["value"].median())
-        said += (f" Between the two levels' reaches it is {value:.2f} ({between['low'].median():.2f} to {between['high'].median():.2f}). ")
-        said += ("Base pages pay a hit in the second level there, which large ones spare." if between["low"].median() > 1.05 else
-                 "Both pay the second level's hit." if between["high"].median() < 1.2 else "Noise leaves it open.")
+        value, low, high, _ = huge.typical(between)
+        said += f" Between the two levels' reaches it is {value:.2f} ({low:.2f} to {high:.2f}). "
+        said += ("Base pages pay a hit in the second level there, which large ones spare." if low > 1.05 else
+                 "Both pay the second level's hit." if high < 1.2 else "Noise leaves it open.")
     return said
 
 
@@ -132,11 +145,13 @@ def _splinter(frame: pd.DataFrame, host: Host) -> str:
 
 def _same(frame: pd.DataFrame) -> str:
     if not {"2m", "thp"} <= set(huge.kinds(frame)):
-        raise Unavailable("pool-empty" if "2m" not in huge.kinds(frame) else "thp-never", "the two kinds of 2 MiB pages cannot be compared")
+        raise Unavailable("pool-empty" if "2m" not in huge.kinds(frame) else "no-data", "the two kinds of 2 MiB pages cannot be compared")
     found = huge.speedup(frame, "2m", "thp")
-    return (f"Over all sizes, the pool's pages are between {found['value'].min():.2f} and {found['value'].max():.2f} times as fast as "
-            f"transparent ones, {found['value'].median():.2f} in the median. The hardware page is the same; what differs is how you come "
-            "by it.")
+    if found.empty:
+        raise Unavailable("too-few-points", "no size was measured on both kinds of 2 MiB pages")
+    value, low, high, _ = huge.typical(found)
+    return (f"In the median over {len(found)} sizes the pool's pages are {value:.2f} times as fast as transparent ones ({low:.2f} to "
+            f"{high:.2f}). The hardware page is the same; what differs is how you come by it.")
 
 
 def _touch(frame: pd.DataFrame) -> str:

@@ -248,12 +248,16 @@ def heap_of(smaps: str, log: str) -> Heap:
     return Heap(size, total["Rss"] + hugetlb, total["AnonHugePages"], hugetlb, frozenset(page_sizes))
 
 
-def refuse(heap: Heap, pages: Pages) -> None:
-    """Raises Unavailable unless the whole heap lies on `pages`: pool-empty where a JVM fell back, else backing-partial."""
+def refuse(heap: Heap, pages: Pages, array_bytes: int = 1) -> None:
+    """Raises Unavailable unless the whole heap lies on `pages`: pool-empty where a JVM fell back, else backing-partial.
+
+    Of a heap in the pool the array must be resident and no more: the JVM does not touch such memory beforehand, and what it
+    touches later can come from nowhere else.
+    """
     whole = _WHOLE * heap.size
     fits = {"4k": heap.page_sizes == {BASE_PAGE} and heap.thp == heap.hugetlb == 0 and heap.resident >= whole,
             "thp": heap.page_sizes == {BASE_PAGE} and heap.hugetlb == 0 and heap.thp >= whole,
-            "2m": heap.page_sizes == {_HUGE} and heap.hugetlb >= whole}
+            "2m": heap.page_sizes == {_HUGE} and heap.resident == heap.hugetlb >= array_bytes}
     if not fits[pages]:
         seen = ", ".join(f"{size >> 10} kB" for size in sorted(heap.page_sizes)) or "none"
         fell_back = pages == "2m" and heap.hugetlb == 0
@@ -270,7 +274,7 @@ def verify(folder: Path, pages: Pages, sizes: Sequence[int], forks: int) -> None
             if len(saved) != forks:
                 raise Unavailable("kernel-garbage", f"{len(saved)} of {forks} JVMs show their pages {when} {size} bytes are read")
             for path in saved:
-                refuse(heap_of(procfs.text(path), procfs.text(folder / f"heap-{path.name.split('-')[1]}.log")), pages)
+                refuse(heap_of(procfs.text(path), procfs.text(folder / f"heap-{path.name.split('-')[1]}.log")), pages, size)
 
 
 class _Metric(BaseModel):

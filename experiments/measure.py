@@ -8,7 +8,9 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -20,6 +22,9 @@ from experiments.record import KernelReport, Point, Record
 # place_draws() 16, page_gather's index 8.
 SIDE_BYTES_PER_LINE = 16
 
+# graph_walk has none but, to prefetch, a path of at most 19.4 million vertices of 4 bytes (hops_for() of 2^22), which numba copies.
+PATH_BYTES = 160 << 20
+
 # Faulting in costs up to 3 s a GiB where a hypervisor has to find the memory first, and the region takes as long
 # again; ten times more than expected is a hang.
 HANG_S, HANG_S_PER_GIB = 120.0, 100.0
@@ -27,8 +32,10 @@ HANG_S, HANG_S_PER_GIB = 120.0, 100.0
 # Below this many core cycles an access, accesses were left out: a load that waits for another takes three at the least on
 # any core, and four that wait for nothing are the most that one core starts in a cycle. A random touch multiplies twice to
 # draw its address, and no core starts four multiplications in a cycle. prefault has no such bound: a kernel may have pages
-# zeroed beforehand.
-LEAST_CYCLES = {"page_chase": 1.0, "page_gather": 0.1, "random_touch": 0.5}
+# zeroed beforehand. A row that is partitioned or joined is stored, and counted or probed for: two stores at the least, and no
+# core completes more than two in a cycle. A hop of a graph walk waits for the last hop of its own walker alone, and no core starts
+# more than four loads in a cycle.
+LEAST_CYCLES = {"page_chase": 1.0, "page_gather": 0.1, "random_touch": 0.5, "radix_partition": 1.0, "graph_walk": 0.25}
 MOST_GHZ = 10.0  # for an engine that does not know its clock: no core comes near it
 
 # To tell a CPU that went away from one that never was ours.
@@ -45,7 +52,23 @@ def arena_bytes(point: Point, base_page: int = 4096) -> int:
     if point.layout == "spread" and stride > page:
         return point.lines * (page + SIDE_BYTES_PER_LINE)
     working_set = point.lines * (64 if point.layout == "packed" else stride)
-    return -(-working_set // page) * page + point.lines * SIDE_BYTES_PER_LINE
+    side = PATH_BYTES * (point.mode == "prefetch") if point.kernel == "graph_walk" else point.lines * SIDE_BYTES_PER_LINE
+    return -(-working_set // page) * page + side
+
+
+# Kernels that take one layout and one order, and of their own options the one that says how many lines there are.
+SHAPES: dict[str, tuple[str, str, str, Callable[[int], int]]] = {
+    "random_touch": ("packed", "random", "bytes", lambda n: -(-n // 64)),
+    "prefault": ("spread", "sequential", "", int),
+    "graph_walk": ("packed", "random", "vertices", int),
+    "radix_partition": ("packed", "random", "tuples", lambda n: 6 * -(-n // 4)),  # six arrays of rows of 16 bytes
+}
+
+
+def shape(kernel: str, options: Mapping[str, int]) -> dict[str, Any]:
+    """What a point of the kernel has where nothing else is said: layout, order, lines."""
+    layout, order, size, lines = SHAPES.get(kernel, ("spread", "cycle", "", int))
+    return {"layout": layout, "order": order, "lines": lines(options[size]) if size in options else 4096}
 
 
 def seed_of(point: Point, repeat: int) -> int:

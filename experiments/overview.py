@@ -9,7 +9,7 @@ from math import isfinite
 import pandas as pd
 from myst_nb import glue
 
-from experiments import claims, figures, findings, stats
+from experiments import claims, figures, findings, huge_words, stats
 from experiments.findings import Prose, Said, pages
 from experiments.host import Host
 from experiments.reasons import Unavailable
@@ -30,10 +30,11 @@ def attempt(measure: Callable[[str], pd.DataFrame], experiment: str) -> tuple[pd
         return None, str(why)
 
 
-def overview(host: Host, frame: pd.DataFrame | None, lacking: str, machine: str, profile: str) -> Said:
+def overview(host: Host, frame: pd.DataFrame | None, lacking: str, machine: str, profile: str,
+             large: pd.DataFrame | None = None) -> Said:
     """The page's sentences.
 
-    frame, lacking: what `attempt` gave; machine, profile: the chapter's parameters.
+    frame, lacking: what `attempt` gave; machine, profile: the chapter's parameters; large: the rows of `hugepages`.
     """
     if frame is None:
         return {
@@ -45,7 +46,7 @@ def overview(host: Host, frame: pd.DataFrame | None, lacking: str, machine: str,
     said = findings.cliff(frame, host)
     return {
         "scope": Prose(_scope(frame, machine, profile)),
-        "results": Prose("\n".join(f"- {item}" for item in _results(host, frame, said))),
+        "results": Prose("\n".join(f"- {item}" for item in _results(host, frame, said) + _larger(large))),
         "stable": Prose(said["stable"]),
         "cliff_caption": Prose(
             "Time per access against the memory that the touched pages span: one cache line on each page "
@@ -86,6 +87,16 @@ def _results(host: Host, frame: pd.DataFrame, said: Said) -> list[str]:
             f"in flight. {findings.overlap(frame)} Both numbers are right; they answer different questions."
         )
     return items
+
+
+def _larger(large: pd.DataFrame | None) -> list[str]:
+    """What larger pages buy here; nothing where none were to be had."""
+    if large is None:
+        return []
+    try:
+        return [f"**What larger pages buy.** {huge_words.lead(large)}"]
+    except Unavailable:
+        return []
 
 
 def _sharpness(host: Host, frame: pd.DataFrame, said: Said) -> str:

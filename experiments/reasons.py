@@ -199,8 +199,10 @@ REASONS: dict[str, ReasonText] = {
         "Run the same point by hand with `tlb measure` and report what it prints.",
     ),
     "engine-lacks": ReasonText(
-        "The numba engine has not all that the C engine has: some kernels, the alias layout and strides are in C alone.",
-        "Install a C compiler (Debian, Ubuntu: apt install gcc libc6-dev) and measure with --engine c.",
+        "The engine has not all that the other one has: prefault, the alias layout and strides are in C alone, "
+        "radix_partition in numba alone.",
+        "Measure with the other one: --engine numba, "
+        "or --engine c, which takes a C compiler (Debian, Ubuntu: apt install gcc libc6-dev).",
     ),
     "interrupted": ReasonText(
         "The measurement was interrupted.",

@@ -6,6 +6,7 @@ A kernel prints a `KernelReport` (kernels/harness.h, kernels/harness.py); the ru
 
 from __future__ import annotations
 
+import itertools
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, model_validator
@@ -52,6 +53,28 @@ def _options(given: object) -> object:
 
 
 Options = Annotated[tuple[Option, ...], BeforeValidator(_options)]
+
+
+class Bin(NamedTuple):
+    """Some of a histogram's readings: from `least_ns` up to the next bin's."""
+
+    least_ns: FiniteFloat
+    hops: Positive
+
+
+def _bins(given: object) -> object:
+    """From JSON, where a pair is a list."""
+    try:
+        found = [Bin(*pair) for pair in given]  # type: ignore[union-attr]
+        ascending = all(a.least_ns < b.least_ns for a, b in itertools.pairwise(found))
+    except TypeError:
+        return given
+    if not ascending:
+        raise ValueError("the bins of a histogram do not ascend")
+    return found
+
+
+Histogram = Annotated[list[Bin], BeforeValidator(_bins)]
 
 
 class Point(_Strict):
@@ -104,6 +127,8 @@ class KernelReport(_Strict):
     checksum: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]  # of the lines visited, in their order
     # What this kernel alone measures, its unit in the name: {"generator_ns_per_access": 1.9}.
     also: dict[Column, FiniteFloat] = {}
+    # Of a kernel that times single accesses: its clock's readings as they are, the clock's own cost included; no empty bins.
+    histogram: Histogram = []
 
     @model_validator(mode="after")
     def _never_another_page_size(self) -> KernelReport:

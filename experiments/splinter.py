@@ -21,6 +21,8 @@ from experiments.stats import Interval, interval_of_ratio
 LARGE = ("2m", "thp")  # 2 MiB both, as far as a TLB is concerned; the pool's are the surer
 # Half of what base pages pay: a splintered page pays all of it, a whole one nothing.
 HALF = 0.5
+# 128 MiB are 64 pages of 2 MiB: what a published first level cannot hold of them (Haswell to Golden Cove: 32), any second level does.
+MOST_LINES = 1 << 15
 
 
 def backing(frame: pd.DataFrame, hypervisor: str) -> Backing:
@@ -70,7 +72,8 @@ def judge(frame: pd.DataFrame, hypervisor: str) -> Splinter:
     hypervisor: "none" on bare metal. Raises Unavailable: pool-empty without large pages, no-step where base pages show no step
     that large ones could lack, too-few-points.
     """
-    chase = frame[(frame["kernel"] == "page_chase") & (frame["order"] == "cycle") & (frame["stride_pages"] == 1)]
+    chase = frame[(frame["kernel"] == "page_chase") & (frame["order"] == "cycle") & (frame["stride_pages"] == 1)
+                  & (frame["lines"] <= MOST_LINES)]
     large = large_pages(chase)
     base, huge = (geometry.priced(chase[chase["pages"] == pages]) for pages in ("4k", large))
     knees = geometry.steps(base)[:2] if len(base) else []
@@ -120,4 +123,5 @@ def _decide(first: Interval, walk: Interval | None, hypervisor: str) -> tuple[st
                                           "piece: the host backs this guest with smaller pages.")
     if first.high < HALF and (walk is None or walk.high < HALF):
         return "not splintered", "An entry spans a large page."
-    return "cannot tell", explain("unstable", f"large over base is {first.value:.2f}, {first.low:.2f} to {first.high:.2f}")
+    doubtful = first if walk is None or first.high >= HALF else walk
+    return "cannot tell", explain("unstable", f"large over base is {doubtful.value:.2f}, {doubtful.low:.2f} to {doubtful.high:.2f}")

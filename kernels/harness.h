@@ -223,11 +223,11 @@ static const char *pool_path(uint64_t page, const char *file, char *path, size_t
 }
 
 static uint64_t pool_page; /* for the signal handler: a hugetlb page that was promised but is gone, or over a cgroup's limit */
+#define GONE "; the pool was emptied meanwhile, or the cgroup's hugetlb limit"
 static void on_sigbus(int signal)
 {
     (void)signal;
-    static const char text[] = "{\"reason\": \"pool-empty\", \"detail\": \"a huge page could not be faulted in (SIGBUS): "
-                               "pool emptied meanwhile, or the cgroup's hugetlb limit\"}\n";
+    static const char text[] = "{\"reason\": \"pool-empty\", \"detail\": \"a huge page could not be faulted in: SIGBUS" GONE "\"}\n";
     static const char other[] = "{\"reason\": \"memory-short\", \"detail\": \"a page could not be faulted in (SIGBUS)\"}\n";
     ssize_t ignored = pool_page ? write(2, text, sizeof text - 1) : write(2, other, sizeof other - 1);
     (void)ignored;
@@ -297,6 +297,18 @@ static int fault_in(const struct config *c, const struct arena *a, uint64_t page
     return 0;
 }
 
+/* Pages that another mapping has reserved count as free and are not. With enough of them, it is a cgroup that refuses. */
+__attribute__((noreturn)) static void pool_refuses(uint64_t needed, const char *pages, uint64_t page)
+{
+    char path[128];
+    const char *why = strerror(errno);
+    uint64_t have = sysfs_number(pool_path(page, "free_hugepages", path, sizeof path), 0);
+    uint64_t reserved = sysfs_number(pool_path(page, "resv_hugepages", path, sizeof path), 0);
+    uint64_t left = have > reserved ? have - reserved : 0;
+    unavailable("pool-empty", "%" PRIu64 " pages of %s needed, %" PRIu64 " free: %s%s", needed, pages, left, why,
+                left < needed ? "" : GONE);
+}
+
 /* Map room for all lines, on the page size asked for, at `a` as reserve() gave it; nothing of it is touched yet. */
 static void lay_arena(const struct config *c, struct arena *at, uint64_t page)
 {
@@ -305,13 +317,10 @@ static void lay_arena(const struct config *c, struct arena *at, uint64_t page)
     int huge = c->pages[0] == '2' ? MAP_HUGETLB | 21 << MAP_HUGE_SHIFT : c->pages[0] == '1' ? MAP_HUGETLB | 30 << MAP_HUGE_SHIFT : 0;
     if (huge) {
         pool_page = page;
-        char path[128];
-        uint64_t free_pages = sysfs_number(pool_path(page, "free_hugepages", path, sizeof path), 0);
         if (a.resident < a.bytes)
             huge |= MAP_NORESERVE; /* the pages between are never touched, so the pool need not hold them */
         if (mmap(a.base, a.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | huge, -1, 0) == MAP_FAILED)
-            unavailable("pool-empty", "%" PRIu64 " pages of %s needed, %" PRIu64 " free: %s", a.resident / page, c->pages,
-                        free_pages, strerror(errno));
+            pool_refuses(a.resident / page, c->pages, page);
     } else {
         /* Pages far apart span more than there is memory; what lies between them is never touched. */
         int sparse = a.resident < a.bytes ? MAP_NORESERVE : 0;
@@ -335,7 +344,8 @@ static inline struct arena map_arena(const struct config *c)
     lay_arena(c, &a, page);
     if (fault_in(c, &a, page)) { /* older kernel: one write a page, never zero (KSM merges zeros) */
         if (errno != EINVAL)
-            unavailable(pool_page ? "pool-empty" : "memory-short", "%" PRIu64 " bytes could not be faulted in: %s", a.resident, strerror(errno));
+            unavailable(pool_page ? "pool-empty" : "memory-short", "%" PRIu64 " bytes could not be faulted in: %s%s", a.resident,
+                        strerror(errno), pool_page ? GONE : "");
         for (uint64_t at = 0; at < a.bytes; at += a.resident < a.bytes ? a.stride : base_page)
             *(volatile char *)(a.base + at) = 1;
     }

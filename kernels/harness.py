@@ -35,6 +35,7 @@ MAP_NORESERVE, MAP_FIXED, MAP_HUGETLB, MAP_HUGE_SHIFT = 0x4000, 0x10, 0x40000, 2
 MADV_HUGEPAGE, MADV_NOHUGEPAGE, MADV_DONTDUMP, MADV_POPULATE_WRITE = 14, 15, 16, 23
 PR_GET_THP_DISABLE = 42
 THP = Path("/sys/kernel/mm/transparent_hugepage")
+GONE = "; the pool was emptied meanwhile, or the cgroup's hugetlb limit"
 
 binding.initialize_native_asmparser()  # numba does not, and sixteen_additions() is assembly
 
@@ -172,8 +173,11 @@ def _ask_for_64k(base: int, size: int) -> None:
             unavailable("memory-short", f"too many mappings for 64 kB pages: {os.strerror(error)}")
 
 
-def map_arena(config: argparse.Namespace) -> Arena:
-    """Map, advise and fault in room for `config.lines` lines on `config.pages`, at a virtual base aligned to 1 GiB."""
+def map_arena(config: argparse.Namespace, fault_in: Callable[[int, int, int], int] = _advise) -> Arena:
+    """Map, advise and fault in room for `config.lines` lines on `config.pages`, at a virtual base aligned to 1 GiB.
+
+    fault_in: called with base, bytes and MADV_POPULATE_WRITE; returns 0 or the errno.
+    """
     stride = mmap.PAGESIZE
     if config.pages == "4k" and stride != 4096:
         unavailable("page-size-unsupported", f"the base page here is {stride} bytes")
@@ -192,7 +196,11 @@ def map_arena(config: argparse.Namespace) -> Arena:
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_FIXED | huge
     if libc.mmap(base, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0) == failed:
         if huge:
-            unavailable("pool-empty", f"{size // page} pages of {config.pages} needed, {pool} free")
+            why = os.strerror(ctypes.get_errno())
+            folder = Path(f"/sys/kernel/mm/hugepages/hugepages-{page >> 10}kB")
+            left = max(0, _number(folder / "free_hugepages", 0) - _number(folder / "resv_hugepages", 0))
+            gone = GONE if left >= size // page else ""
+            unavailable("pool-empty", f"{size // page} pages of {config.pages} needed, {left} free: {why}{gone}")
         unavailable("memory-short", f"{size} bytes could not be mapped")
     if config.pages == "64k":
         _ask_for_64k(base, size)
@@ -202,10 +210,10 @@ def map_arena(config: argparse.Namespace) -> Arena:
     elif config.pages == "4k":
         _advise(base, size, MADV_NOHUGEPAGE)
     arena = Arena(base, size, stride, working_set, _mthp_faults())
-    if error := _advise(base, size, MADV_POPULATE_WRITE):
+    if error := fault_in(base, size, MADV_POPULATE_WRITE):
         if error != 22:  # EINVAL: a kernel before 5.14
             reason = "pool-empty" if huge else "memory-short"
-            unavailable(reason, f"{size} bytes could not be faulted in: {os.strerror(error)}")
+            unavailable(reason, f"{size} bytes could not be faulted in: {os.strerror(error)}{GONE if huge else ''}")
         arena.words()[:: stride // 8] = 1
     return arena
 

@@ -88,7 +88,8 @@ static uint64_t time_all(const struct config *c, const struct arena *a, uint64_t
         if (part[i].error == EINVAL)
             unavailable("no-populate", "MADV_POPULATE_WRITE: %s", strerror(EINVAL));
         if (part[i].error)
-            unavailable(pool_page ? "pool-empty" : "memory-short", "%" PRIu64 " bytes could not be faulted in: %s", part[i].bytes, strerror(part[i].error));
+            unavailable(pool_page ? "pool-empty" : "memory-short", "%" PRIu64 " bytes could not be faulted in: %s%s", part[i].bytes,
+                        strerror(part[i].error), pool_page ? GONE : "");
         from = part[i].began_ns < from ? part[i].began_ns : from;
         to = part[i].ended_ns > to ? part[i].ended_ns : to;
     }
@@ -146,7 +147,6 @@ int main(int argc, char **argv)
     struct arena a = reserve(&c, page);
     if (a.bytes / page < threads)
         bad_argument("--threads %" PRIu64 " takes as many pages of %s; there are %" PRIu64 ".", threads, c.pages, a.bytes / page);
-    also("one_byte_resident_bytes", (double)one_byte_resident(&c, &a, page));
 
     struct region r = {0};
     struct config ungated = c; /* the first batch is not perf's */
@@ -180,5 +180,6 @@ int main(int argc, char **argv)
     for (int i = 8; i < 16; i++)
         r.ghz[i] = core_ghz();
     also("free_ns_per_access", median(freed, r.batches));
+    also("one_byte_resident_bytes", (double)one_byte_resident(&c, &a, page)); /* last: a pool that is too small is to say what all takes */
     return report(&c, &a, &r, checksum);
 }

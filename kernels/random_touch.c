@@ -7,7 +7,10 @@
  *
  * Elsewhere in this book no draw is timed. Here it is, for indices drawn beforehand would be an array of their own, four
  * times the size of this one, with its own share of caches and TLB. So what the draws alone cost is timed first, in the same
- * process: "generator_ns_per_access". (The two overlap: their difference is what the loads add, not what one load costs.) */
+ * process: "generator_ns_per_access". (The two overlap: their difference is what the loads add, not what one load costs.)
+ *
+ * --spare_draws K throws K more draws away before each read. A core looks a few hundred instructions ahead: the more of them
+ * stand between two reads, the fewer reads are in flight. So a loop that does more, as a JVM's does, pays more for each miss. */
 #include "harness.h"
 
 /* A round: enough draws to leave 63 % of the lines of a 64 MiB cache as random reads leave them and not as writing the array
@@ -16,7 +19,7 @@
 
 struct touch {
     const unsigned char *base;
-    uint64_t state;
+    uint64_t state, spare;
     uint32_t bound;
 };
 
@@ -49,6 +52,19 @@ __attribute__((noinline)) static uint64_t touch(const unsigned char *base, uint6
 }
 /* [end] */
 
+__attribute__((noinline)) static uint64_t touch_after(const unsigned char *base, uint64_t *state, uint32_t bound, uint64_t draws, uint64_t spare)
+{
+    uint64_t sum = 0, s = *state, thrown = 0;
+    for (; draws; draws--) {
+        for (uint64_t i = spare; i; i--)
+            thrown += draw(&s, bound);
+        sum += base[draw(&s, bound)];
+    }
+    __asm__ volatile("" ::"r"(thrown));
+    *state = s;
+    return sum;
+}
+
 __attribute__((noinline)) static uint64_t generate(uint64_t *state, uint32_t bound, uint64_t draws)
 {
     uint64_t sum = 0, s = *state;
@@ -61,7 +77,9 @@ __attribute__((noinline)) static uint64_t generate(uint64_t *state, uint32_t bou
 static uint64_t touch_rounds(void *state, uint64_t rounds)
 {
     struct touch *t = state;
-    return touch(t->base, &t->state, t->bound, rounds * DRAWS) - rounds * DRAWS; /* every byte is 1 */
+    uint64_t reads = rounds * DRAWS, sum = t->spare ? touch_after(t->base, &t->state, t->bound, reads, t->spare)
+                                                    : touch(t->base, &t->state, t->bound, reads);
+    return sum - reads; /* every byte is 1 */
 }
 
 /* What the draws alone cost, in ns each: the median of as many rounds as measure() times at the most, for these are short. */
@@ -83,7 +101,7 @@ static double generator_ns(uint64_t seed, uint32_t bound)
 int main(int argc, char **argv)
 {
     static const char *const orders[] = {"random", NULL}, *const layouts[] = {"packed", NULL};
-    struct own own[] = {{.name = "bytes", .least = 1, .most = INT32_MAX}, {.name = NULL}}; /* a draw is a Java int */
+    struct own own[] = {{.name = "bytes", .least = 1, .most = INT32_MAX}, {.name = "spare_draws", .most = 16}, {.name = NULL}}; /* a draw is a Java int */
     struct config c = parse_more(argc, argv, "random_touch", orders, layouts, NULL, own);
     uint64_t bytes = own[0].given ? own[0].value : c.lines * LINE, lines = round_up(bytes, LINE) / LINE;
     if (lines != c.lines || bytes > INT32_MAX)
@@ -95,6 +113,6 @@ int main(int argc, char **argv)
     for (int i = 0; i < 4096; i++)
         checksum = mix(checksum, draw(&seed, (uint32_t)bytes));
     also("generator_ns_per_access", generator_ns(c.seed, (uint32_t)bytes));
-    struct touch t = {(const unsigned char *)a.base, c.seed, (uint32_t)bytes};
+    struct touch t = {(const unsigned char *)a.base, c.seed, own[1].value, (uint32_t)bytes};
     return measure(&c, &a, touch_rounds, &t, DRAWS, 0, checksum);
 }

@@ -1,6 +1,8 @@
 /* An independent dependent chase, for `make bench` and the tests: it shares nothing with kernels/ but the question.
  *
  *   independent_chase LINES      one line in each 4 KiB page, visited in one random cycle
+ *   independent_chase LINES SEED 4k|thp|2m    the same on these pages, a random line of each 4 KiB: on memory that is contiguous,
+ *                                             page number mod 64 would crowd a 64th of the larger caches' sets
  *   independent_chase self       one pointer that points at itself: the load-to-use latency, whatever the clock
  *
  * Prints ns per access: the median of seven passes of at least 20 ms each. */
@@ -51,14 +53,18 @@ int main(int argc, char **argv)
     srand48(argc > 2 ? atol(argv[2]) : time(NULL));
     long lines = argc > 1 && strcmp(argv[1], "self") ? atol(argv[1]) : 1;
     size_t bytes = (size_t)lines * 4096;
-    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const char *pages = argc > 3 ? argv[3] : "";
+    size_t room = (bytes + (4u << 20) - 1) >> 21 << 21; /* whole pages of 2 MiB, and one to align with */
+    int huge = !strcmp(pages, "2m") ? MAP_HUGETLB | 21 << 26 : 0;
+    char *memory = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | huge, -1, 0);
     if (memory == MAP_FAILED)
         return perror("mmap"), 1;
-    madvise(memory, bytes, MADV_NOHUGEPAGE);
+    memory = (char *)(((size_t)memory + (2u << 20) - 1) >> 21 << 21);
+    madvise(memory, bytes, !strcmp(pages, "thp") ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     memset(memory, 0xA5, bytes);
     struct node **order = malloc((size_t)lines * sizeof *order);
     for (long i = 0; i < lines; i++)
-        order[i] = (struct node *)(memory + i * 4096 + i % 64 * 64); /* every L1 set alike */
+        order[i] = (struct node *)(memory + i * 4096 + (*pages ? (long)(drand48() * 64) : i % 64) * 64); /* every L1 set alike */
     for (long i = lines - 1; i > 0; i--) { /* shuffle the visits, then link each to the one after it */
         long j = (long)(drand48() * (double)(i + 1));
         struct node *swap = order[i];

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -64,6 +65,69 @@ def frame(truth: Truth, points: list[Point] | None = None, repeats: int = 7, see
             record = make_record(**point.model_dump(), repeat=repeat, ns_per_access=ns, batch_ns_per_access=[ns])
             rows.append(record.model_dump(exclude={"counters"}) | {"kernel_digest": "a" * 16})
     return pd.DataFrame(rows)
+
+
+PAGE_BYTES = {"4k": 4096, "64k": 64 << 10, "thp": 2 * MIB, "2m": 2 * MIB, "1g": GIB}
+
+
+@dataclass(frozen=True)
+class Paged:
+    """A machine that gives several page sizes, whole or splintered by its host: two LRU levels, whose entries span a page or 4 KiB."""
+
+    pages: tuple[str, ...] = tuple(PAGE_BYTES)
+    splintered: bool = False
+    entries: tuple[int, int] = (64, 1536)
+    load_ns: float = 1.0
+    hit_ns: float = 2.0
+    walk_ns: float = 30.0
+    depth: float = 0.7  # of a base page's walk: what one on larger pages costs
+    ghz: float = 3.2
+    faults_ns: tuple[float, ...] = (800.0, 400.0, 130.0, 160.0, 120.0)  # of 4 KiB, by the page sizes of PAGE_BYTES
+    noise: float = 0.02
+
+    def misses(self, pages: str, size_bytes: float, entries: int, drawn: bool = False) -> float:
+        """A chase visits each base page once a cycle, and so each larger page many times in no order: as draws do."""
+        span = 4096 if self.splintered else PAGE_BYTES[pages]
+        order = "random" if drawn or span > 4096 else "cycle"
+        return float(lru(order, np.array([size_bytes / span]), entries)[0])
+
+    def price_ns(self, pages: str, size_bytes: float, drawn: bool = False) -> float:
+        walk = self.walk_ns * (1 if pages == "4k" else self.depth)
+        first, second = (self.misses(pages, size_bytes, n, drawn) for n in self.entries)
+        return first * self.hit_ns + second * walk
+
+    def time_ns(self, point: Point) -> float:
+        own = dict(point.options)
+        if point.kernel == "prefault":
+            alone = self.faults_ns[list(PAGE_BYTES).index(point.pages)] * (0.9 if point.mode == "populate" else 1.0)
+            return alone / own["threads"] ** 0.5
+        if point.kernel == "random_touch":
+            draws = 1 + own.get("spare_draws", 0)
+            return self.load_ns + self.DRAW_NS * draws + 0.3 * self.price_ns(point.pages, own["bytes"], drawn=True)
+        return self.load_ns + (self.price_ns(point.pages, 4096 * point.lines) if point.layout == "spread" else 0.0)
+
+    DRAW_NS: ClassVar[float] = 1.5
+    FREE_NS: ClassVar[float] = 50.0
+
+    def frame(self, points: list[Point], repeats: int = 5, seed: int = 1) -> pd.DataFrame:
+        """One row a process, with the columns that `Store.load` gives."""
+        noise, rows = np.random.default_rng(seed), []
+        for point in (one for one in points if one.pages in self.pages):
+            also = {"random_touch": {"generator_ns_per_access": self.DRAW_NS},
+                    "prefault": {"free_ns_per_access": self.FREE_NS, "one_byte_resident_bytes": float(PAGE_BYTES[point.pages])}}
+            for repeat in range(repeats):
+                ns = self.time_ns(point) * float(np.exp(self.noise * noise.normal()))
+                record = make_record(**point.model_dump(), repeat=repeat, ns_per_access=ns, batch_ns_per_access=[ns], core_ghz=self.ghz,
+                                     also=also.get(point.kernel, {}))
+                rows.append(record.model_dump(exclude={"counters", "options", "also"}) | dict(record.options) | record.also
+                            | {"kernel_digest": "a" * 16})
+        return pd.DataFrame(rows)
+
+
+def hugepages(max_working_set: int = 4 * GIB, cpus: int = 4, per_octave: int = 2, engine: str = "c") -> list[Point]:
+    """The points of the chapter about page sizes."""
+    profile = experiment.Profile(max_working_set=max_working_set, repeats=1, region_ms=1, points_per_octave=per_octave)
+    return grids.hugepages(profile, engine, [64, 1536], cpus)
 
 
 def tlbs(entries: Iterable[int] = (64, 1536), ways: Iterable[int | None] = (0, 12)) -> tuple[Tlb, ...]:

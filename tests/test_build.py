@@ -51,9 +51,22 @@ def why(name: str = "ask", engine: str = "c") -> Unavailable:
     return caught.value
 
 
-def test_the_kernels_are_the_c_files_and_all_but_prefault_have_a_twin():
-    assert build.kernel_names() == ["page_chase", "page_gather", "prefault", "random_touch"]
+def test_all_kernels_but_prefault_are_in_numba_and_all_but_radix_partition_in_c():
+    assert {"page_chase", "page_gather", "random_touch"} < set(build.kernel_names())
     assert [name for name in build.kernel_names() if not (build.KERNELS / f"{name}.py").exists()] == ["prefault"]
+    assert [name for name in build.kernel_names() if not (build.KERNELS / f"{name}.c").exists()] == ["radix_partition"]
+
+
+def test_a_kernel_of_one_engine_is_lacking_in_the_other_and_auto_takes_the_one_that_has_it(kernels: Path, monkeypatch):
+    (kernels / "ask.c").unlink()
+    use_compiler(monkeypatch, Compiler(("cc",), "cc 1.0"))
+    assert build.kernel_names() == ["ask"] and build.kernel("ask", "numba").command[-1] == "kernels.ask"
+    assert (why().code, why().detail) == ("engine-lacks", "kernel ask")
+    assert [build.engine_for(asked, "ask") for asked in ("auto", "c", "numba")] == ["numba", "c", "numba"]
+    (kernels / "ask.py").rename(kernels / "tell.py")
+    (kernels / "ask.c").touch()
+    assert build.kernel_names() == ["ask", "tell"] and why(engine="numba").code == "engine-lacks"
+    assert [build.engine_for("auto", name) for name in ("ask", "tell", "unknown", "")] == ["c", "numba", "c", "c"]
 
 
 @pytest.mark.needs("a C compiler")

@@ -18,6 +18,7 @@ from synthetic import Stated, Truth, frame, grid
 from experiments import chapters, experiment, host
 from experiments.chapters import begin, check_parameters, declared_parameters
 from experiments.reasons import Unavailable
+from experiments.record import Point
 from experiments.store import Store
 
 CHAPTERS = chapters.table_of_contents()
@@ -170,6 +171,102 @@ def test_only_linux_measures(data: Path, monkeypatch):
     assert why.value.code == "not-linux"
 
 
+# --- documents
+
+
+@pytest.fixture
+def making(data: Path, monkeypatch: pytest.MonkeyPatch) -> dict:
+    """A made-up computer: `host` is what it is, `made` the profiles that its document was made with, `trouble` what making raises."""
+    world: dict = {"host": Stated().host(), "made": [], "trouble": None}
+
+    def make(profile: str) -> dict:
+        if world["trouble"]:
+            raise world["trouble"]
+        world["made"].append(profile)
+        return {"state": host.state(world["host"]), "made": len(world["made"])}
+
+    monkeypatch.setattr(chapters.host, "inspect", lambda: world["host"])
+    monkeypatch.setitem(chapters.DOCUMENTS, "runtimes", make)
+    return world
+
+
+def this(**changes: object) -> chapters.Chapter:
+    return begin(CHAPTER, DEFAULTS | {"machine": "this"} | changes)
+
+
+def test_a_document_is_made_once_and_read_from_then_on(making: dict, capsys):
+    first = this(profile="smoke")
+    assert first.document("runtimes") == first.document("runtimes") == this().document("runtimes")
+    assert making["made"] == ["smoke"]
+    assert capsys.readouterr().err.count("runtimes: building and running") == 1
+    assert first.store.read_document(first.machine, "runtimes")["made"] == 1
+
+
+def test_a_document_of_another_state_of_the_machine_is_made_again(making: dict):
+    assert this().document("runtimes")["made"] == 1
+    making["host"] = Stated(changes={"kernel_release": "6.2.0"}).host()
+    assert host.machine_id(making["host"]) == host.machine_id(Stated().host())
+    assert [this().document("runtimes")["made"] for _ in range(2)] == [2, 2]
+
+
+def test_a_document_that_is_torn_is_made_again(making: dict):
+    first = this()
+    first.document("runtimes")
+    (first.store.root / first.machine / "runtimes.json").write_text("{")
+    assert this().document("runtimes")["made"] == 2
+
+
+def test_a_document_that_cannot_be_made_is_its_reason_and_leaves_the_one_before(making: dict):
+    before = this()
+    before.document("runtimes")
+    making["host"], making["trouble"] = Stated(changes={"kernel_release": "6.2.0"}).host(), Unavailable("no-toolchain", "none at all")
+    with pytest.raises(Unavailable) as why:
+        this().document("runtimes")
+    assert (why.value.code, why.value.detail) == ("no-toolchain", "none at all")
+    assert before.store.read_document(before.machine, "runtimes")["made"] == 1
+
+
+def test_only_linux_makes_a_document(making: dict):
+    making["host"] = Stated(changes={"os": "Darwin"}).host()
+    with pytest.raises(Unavailable) as why:
+        this().document("runtimes")
+    assert (why.value.code, making["made"]) == ("not-linux", [])
+
+
+@pytest.mark.parametrize("machine", ["reference", "made-up"])
+def test_a_document_of_committed_data_is_read_whatever_its_state_and_never_made(committed: Store, making: dict, machine: str):
+    chapter = begin(CHAPTER, DEFAULTS | {"machine": machine})
+    for name in chapters.DOCUMENTS:
+        with pytest.raises(Unavailable) as why:
+            chapter.document(name)
+        assert (why.value.code, f"{name}.json" in why.value.detail) == ("no-data", True)
+    committed.write_document("made-up", "runtimes", {"state": "of long ago"})
+    assert chapter.document("runtimes") == {"state": "of long ago"} and making["made"] == []
+
+
+def test_a_profile_decides_how_much_a_document_holds(monkeypatch):
+    asked: list[tuple] = []
+    monkeypatch.setattr(chapters.runtimes, "survey", lambda *given, **named: asked.append((*given, named)) or chapters.host.inspect())
+    monkeypatch.setattr(chapters.jmh, "survey", lambda *given, **named: asked.append((*given, named)) or chapters.host.inspect())
+    for profile in experiment.profile_names():
+        for make in chapters.DOCUMENTS.values():
+            assert json.dumps(make(profile))
+    assert sorted({size for size, *_ in asked if isinstance(size, int)}) == [16 << 20, 256 << 20]
+    assert [named["quick"] for _, named in asked if "quick" in named] == [name != "full" for name in experiment.profile_names()]
+
+
+def test_of_all_points_that_lack_the_same_the_largest_says_what_to_ask_for(data: Path, monkeypatch):
+    lacking = {Point(kernel="page_chase", pages=pages, lines=lines): Unavailable(code, f"{lines} lines")
+               for pages, code in (("2m", "pool-empty"), ("1g", "pool-empty"), ("64k", "mthp-off")) for lines in (512, 2**18, 64)}
+    monkeypatch.setattr(chapters.host, "inspect", lambda: Stated().host())
+    monkeypatch.setattr(chapters.experiment, "run", lambda *_, **__: experiment.Outcome(lacking=lacking))
+    chapter = begin("hugepages", DEFAULTS | {"machine": "this", "engine": "numba"})
+    with pytest.raises(Unavailable):
+        chapter.measure("hugepages")
+    told = [note for note in chapter.notes if "lines" in note]
+    assert len(told) == len(set(told)) == 2 and all("262144 lines" in note for note in told)  # the two pools want the same pages
+
+
 # --- from the command line
 
 
@@ -215,7 +312,7 @@ EXECUTE = "import json, sys; from pathlib import Path; from experiments import c
 
 def tree(folder: Path) -> dict[str, bytes]:
     """What measuring writes: not machine.json, which holds the load."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.jsonl")}
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.json*") if path.name != "machine.json"}
 
 
 def execute(chapter: str, output: Path, data: Path) -> str:
@@ -235,7 +332,8 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("smoke")
     told = execute(CHAPTER, folder / "first.ipynb", folder / "data")
     assert re.search(r"stlb_cliff: \d+ measured, 0 already there", told)
-    execute("your_machine", folder / "second.ipynb", folder / "data")
+    for chapter in ("your_machine", "hugepages"):
+        execute(chapter, folder / f"{chapter}.ipynb", folder / "data")
     return folder / "data"
 
 
@@ -244,7 +342,9 @@ def test_what_a_chapter_measures_is_kept_under_this_machines_id_with_a_card(meas
     machine = host.machine_id(host.inspect())
     rows = Store(measured).load(machine, CHAPTER)
     assert (set(rows["repeat"]), rows["lines"].max(), set(rows["pages"])) == ({0, 1}, 1024, {"4k"})
-    assert {path.name for path in (measured / machine).iterdir()} == {"README.md", "machine.json", f"{CHAPTER}.jsonl", "geometry.jsonl"}
+    toolchains = {f"{name}.json" for name in chapters.DOCUMENTS}  # where there are any
+    assert {path.name for path in (measured / machine).iterdir()} - toolchains == {
+        "README.md", "machine.json", f"{CHAPTER}.jsonl", "geometry.jsonl", "hugepages.jsonl"}
     assert Store(measured).check(machine, CHAPTER) == (len(rows), 0, 0, 0)
 
 
@@ -254,4 +354,4 @@ def test_a_chapter_runs_on_this_computer_and_measures_nothing_a_second_time(meas
     before = tree(measured)
     told = execute(chapter, tmp_path / "out.ipynb", measured)
     assert tree(measured) == before
-    assert "already there" not in told or "stlb_cliff: 0 measured" in told
+    assert set(re.findall(r": (\d+) measured", told)) <= {"0"}

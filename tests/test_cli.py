@@ -16,13 +16,14 @@ import psutil
 import pytest
 from conftest import ROOT, in_turn, make_record
 from rich.console import Console
-from synthetic import Stated, tlbs
+from synthetic import Paged, Stated, tlbs
+from test_splinter import rows as pieces
 
 from experiments import cli, doctor, files, host, survey
-from experiments.geometry import Geometry
+from experiments.geometry import Backing, Geometry
 from experiments.host import Host
 from experiments.reasons import REASONS
-from experiments.record import Record
+from experiments.record import Point, Record
 from experiments.store import Store
 
 TLB = [sys.executable, "-c", "from experiments.cli import main; main()"]
@@ -97,6 +98,11 @@ def test_measure_stores_nothing(tmp_path: Path):
     ["measure", "page_chase", "--engine", "rust"], ["measure", "page_chase", "--region-ms", "0"],
     ["measure", "page_chase", "--order", "zigzag"], ["geometry", "--pages", "thp"], ["geometry", "--pages", "9k"],
     ["geometry", "--pages", ""], ["geometry", "--pages"], ["geometry", "--frobnicate"], ["geometry", "all"],
+    ["measure", "prefault", "--threads"], ["measure", "prefault", "--threads", "x"], ["measure", "prefault", "--threads", "-1"],
+    ["measure", "prefault", "--threads=1.5"], ["measure", "prefault", "--threads", "1", "2"], ["measure", "prefault", "-t", "1"],
+    ["measure", "prefault", "threads=1"], ["measure", "prefault", "--threads", "1", "--threads", "2"], ["measure", "prefault", "--", "1"],
+    ["measure", "prefault", "--Threads", "1"], ["measure", "prefault", "--threads", str(2**53 + 1)],
+    ["measure", "prefault", "--threads", "7" * 30], ["measure", "prefault", "--threads", "²"], ["measure", "prefault", "--mode", "a b"],
     ["run"], ["run", "nope"], ["run", "stlb_cliff", "-p"],
     ["run", "stlb_cliff", "-p", "engine"], ["run", "stlb_cliff", "--parameter", "engine=x"], ["book", "--profile", "x"], ["inspect", "me"],
 ], ids=" ".join)
@@ -157,16 +163,22 @@ def stairs(pages: str = "4k", steps: tuple[int, ...] = (64, 2048)) -> pd.DataFra
 
 @pytest.fixture
 def surveyed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
-    """A made-up machine: `frame` and `lacking` are what its survey gives, `asked` what it was asked for; nothing is measured."""
-    machine = SimpleNamespace(frame=stairs(), lacking=[], asked=[], root=None)
+    """A made-up guest: `frame`, `lacking` and `pieces` are what its surveys give, `asked` and `torn` what they were asked for; nothing is
+    measured."""
+    machine = SimpleNamespace(frame=stairs(), lacking=[], asked=[], root=None, pieces=pieces(Paged()), torn=[])
 
     def fake(here: Host, pages: str, store: Store, name: str, **_: object) -> tuple[pd.DataFrame, list[str]]:
         machine.asked.append(pages)
         machine.root = store.root
         return machine.frame, machine.lacking
 
+    def fake_pieces(here: Host, pages: str, store: Store, name: str, **_: object) -> pd.DataFrame:
+        machine.torn.append(pages)
+        return machine.pieces
+
     monkeypatch.setattr(survey, "here", fake)
-    monkeypatch.setattr(host, "inspect", lambda *_: Stated(tlb=tlbs((64, 2048))).host())
+    monkeypatch.setattr(survey, "pieces", fake_pieces)
+    monkeypatch.setattr(host, "inspect", lambda *_: Stated(tlb=tlbs((64, 2048)), hypervisor="kvm").host())
     monkeypatch.setattr(cli, "out", Console(soft_wrap=True, width=300))
     monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
     return machine
@@ -196,7 +208,7 @@ def test_geometry_prints_both_tables_and_what_they_mean(surveyed: SimpleNamespac
     assert any(line.startswith("L1 dTLB ") and line.split().count("64") >= 2 for line in lines)
     assert any(line.startswith("STLB ") and "2,048" in line for line in lines)
     assert any(line.startswith("STLB: ") and "CPUID states 2,048 and agrees." in line for line in lines)
-    assert surveyed.asked == ["4k"]
+    assert (surveyed.asked, surveyed.torn) == (["4k"], []) and "Large pages" not in said.out
 
 
 def test_geometry_as_json_is_the_geometry_and_nothing_else(surveyed: SimpleNamespace, monkeypatch, capsys):
@@ -218,6 +230,36 @@ def test_geometry_of_pages_of_2_mib_asks_the_survey_for_those(surveyed: SimpleNa
     found = Geometry.model_validate_json(capsys.readouterr().out)
     assert surveyed.asked == ["2m"] and found.pages == "2m"
     assert [one.stated for one in found.levels] == [None, None]  # this CPUID states nothing of 2 MiB
+    assert surveyed.torn == ["2m"] and found.backing.verdict == "not splintered" and "An entry spans" in found.backing.evidence
+
+
+@pytest.mark.parametrize(("guest", "verdict"), [(Paged(), "not splintered"), (Paged(splintered=True), "splintered by the host"),
+                                                (Paged(pages=("4k",)), "cannot tell")])
+def test_geometry_of_pages_of_2_mib_ends_with_whether_they_reach_the_tlb(surveyed: SimpleNamespace, monkeypatch, capsys, guest: Paged,
+                                                                          verdict: str):
+    surveyed.frame, surveyed.pieces = stairs("2m"), pieces(guest)
+    assert geometry(monkeypatch, "--pages", "2m") == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith(f"Large pages: {verdict}. ") and last.endswith(".")
+    assert ("translation costs" in last) == (verdict != "cannot tell")
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_whether_they_reach_the_tlb_is_told_where_their_own_survey_shows_no_step(surveyed: SimpleNamespace, monkeypatch, capsys,
+                                                                                 as_json: bool):
+    surveyed.frame, surveyed.pieces = stairs("2m", steps=()), pieces(Paged(splintered=True))
+    assert geometry(monkeypatch, "--pages", "2m", *["--json"] * as_json) == 1
+    said = capsys.readouterr()
+    assert said.err.startswith(REASONS["no-step"].sentence.removesuffix(".")) and len(said.err.splitlines()) == 1
+    if as_json:
+        assert Backing.model_validate_json(said.out).verdict == "splintered by the host"
+    else:
+        assert said.out.startswith("Large pages: splintered by the host. ") and len(said.out.splitlines()) == 1
+
+
+def test_a_machine_without_pages_of_2_mib_is_not_asked_about_their_pieces(surveyed: SimpleNamespace, monkeypatch):
+    surveyed.frame, surveyed.lacking = pd.DataFrame(), [REASONS["pool-empty"].sentence]
+    assert geometry(monkeypatch, "--pages", "2m") == surveyed.lacking[0] and surveyed.torn == []
 
 
 def test_geometry_stores_nothing(surveyed: SimpleNamespace, monkeypatch, capsys, tmp_path: Path):
@@ -274,6 +316,44 @@ def test_ctrl_c_ends_the_kernel_and_says_that_nothing_is_lost():
     assert err == "Interrupted; what was finished is kept, and the same command goes on from there.\n"
     gone, alive = psutil.wait_procs(seen, timeout=20)
     assert not [child for child in alive if child.status() != psutil.STATUS_ZOMBIE]
+
+
+# --- a kernel's own options
+
+
+@pytest.mark.parametrize(("words", "options"), [
+    ([], []), (["--bytes", "1000"], [("bytes", 1000)]), (["--bytes=1000"], [("bytes", 1000)]),
+    (["--threads", "2", "--bytes=0"], [("threads", 2), ("bytes", 0)])])
+def test_a_kernels_own_options_follow_its_name_in_either_form(words: list[str], options: list[tuple[str, int]]):
+    assert cli._own_options(words) == options
+
+
+@pytest.mark.parametrize("arguments", [["--threads", "2", "--mode", "populate", "--pages", "4k"],
+                                       ["--pages", "4k", "--mode=populate", "--threads=2"]])
+def test_measure_hands_a_kernels_own_options_on_and_keeps_its_own(arguments: list[str], monkeypatch, capsys, own_lock: Path):
+    asked: list[Point] = []
+
+    def fake(point: Point, repeat: int, **_: object) -> Record:
+        asked.append(point)
+        return make_record(**point.model_dump(), repeat=repeat, also={"free_ns_per_access": 50.5})
+
+    monkeypatch.setattr(cli, "measure_point", fake)
+    monkeypatch.setattr(cli, "measuring_lock", lambda: files.measuring_lock(path=own_lock))
+    monkeypatch.setattr(sys, "argv", ["tlb", "measure", "prefault", "--engine", "numba", "--order", "sequential", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 0
+    assert asked == [Point(kernel="prefault", engine="numba", order="sequential", lines=4096, mode="populate", options=(("threads", 2),))]
+    told = json.loads(capsys.readouterr().out)
+    assert (told["options"], told["mode"], told["also"]) == ([["threads", 2]], "populate", {"free_ns_per_access": 50.5})
+
+
+def test_a_number_too_long_to_read_is_one_line_too(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["tlb", "measure", "prefault", "--threads", "9" * 5000])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    said = capsys.readouterr()
+    assert (ended.value.code, said.out, len(said.err.splitlines())) == (2, "", 1)
 
 
 # --- parameters as Papermill takes them

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from experiments import experiment, perf
 from experiments.build import Kernel
 from experiments.experiment import Profile, octaves, run
-from experiments.grids import stlb_cliff
+from experiments.grids import hugepages, stlb_cliff
 from experiments.reasons import Unavailable
 from experiments.record import Point, Record
 from experiments.store import Store
@@ -258,6 +258,19 @@ def test_a_point_that_the_machine_cannot_do_is_not_retried_and_the_others_go_on(
     assert Counter(p for p, _ in faked.asked) == {p: 1 if p == lacking else 3 for p in POINTS}
     assert "1 points could not be measured" in str(outcome)
     assert go(store).lacking.keys() == {lacking}  # a second run tries again: memory may be free by then
+
+
+def test_what_numba_has_no_kernel_for_is_lacking_and_the_rest_is_measured(monkeypatch, own_lock: Path, store: Store):
+    fake = FakeMeasure()
+    monkeypatch.setattr(experiment.measure, "measure", fake)
+    profile = Profile(max_working_set=64 << 10, repeats=1, region_ms=1, points_per_octave=1)
+    points = hugepages(profile, "numba", [64, 1536], 2)
+    without = {point for point in points if point.kernel == "prefault"}
+    outcome = go(store, points, 1)
+    assert without and outcome.lacking.keys() == without
+    assert {(why.code, why.detail) for why in outcome.lacking.values()} == {("engine-lacks", "kernel prefault")}
+    assert {point for point, _ in fake.asked} == set(points) - without and outcome.measured == len(points) - len(without)
+    assert {point.kernel for point, _ in fake.asked} == {"page_chase", "random_touch"}
 
 
 @pytest.mark.parametrize("changed", ["kernel", "state", "region_ms", "pages"])

@@ -33,7 +33,7 @@ from selenium.common.exceptions import JavascriptException, MoveTargetOutOfBound
 from selenium.webdriver import ActionChains
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
-from selenium.webdriver.support.ui import WebDriverWait
+from selenium.webdriver.support.ui import Select, WebDriverWait
 from test_figures import contrast, figure
 
 from experiments.figures import Figure, data_table, lacking_note, verdict_table
@@ -275,6 +275,22 @@ def test_figures_become_interactive_with_scripts(driver, site, address):
             assert len(drawn) == 1 and drawn[0].is_displayed() and drawn[0].size["height"] > 100, page
             told.append(tooltip(driver, found))
     assert any(told), "no figure shows a value under the pointer"
+
+
+def test_the_calculator_answers_in_words_what_it_is_asked(driver, site, address):
+    open_page(driver, address + "book/hugepages.html")
+    figure = driver.find_element(By.ID, "tlb-figure-calculator")
+    answer = figure.find_element(By.CSS_SELECTOR, "output.tlb-answer")
+    assert not figure.find_elements(By.CSS_SELECTOR, ".tlb-chart select, .tlb-chart output")  # what is in the image is not read out
+    spec = json.loads(figure.find_element(By.CSS_SELECTOR, "script.tlb-spec").get_attribute("textContent"))
+    answers = next(param["value"] for param in spec["params"] if param["name"] == "answers")
+    size, pages = (Select(found) for found in figure.find_elements(By.TAG_NAME, "select"))
+    assert len(pages.options) == len(answers) > 1
+    for name, known in answers.items():
+        pages.select_by_visible_text(name)
+        size.select_by_index(0)
+        WebDriverWait(driver, 10).until(lambda _, known=known: answer.text in known.values())
+        assert answer.text.startswith(f"{size.first_selected_option.text} on {name} pages: reach ")
 
 
 def tooltip(driver: webdriver.Chrome, found) -> str:

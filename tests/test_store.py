@@ -24,10 +24,11 @@ import pytest
 from conftest import make_record
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from experiments import files
 from experiments.reasons import Unavailable
-from experiments.record import Quantity, Record
+from experiments.record import Option, Point, Quantity, Record
 from experiments.store import Health, Store, data_root, measuring_lock, record_key
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -104,6 +105,7 @@ def records(draw: st.DrawFn) -> Record:
         "mode": st.from_regex(r"[a-z0-9_-]{0,64}", fullmatch=True),
         "options": st.dictionaries(st.sampled_from(["bytes", "threads", "x"]), st.integers(0, 2**53)),
         "also": st.dictionaries(st.sampled_from(["free_ns_per_access", "y"]), finite),
+        "histogram": st.lists(st.tuples(finite, st.integers(1, 2**63 - 1)), max_size=5, unique_by=lambda pair: pair[0]).map(sorted),
         "counters": st.dictionaries(st.sampled_from(["walk", "walk_cycles", "stlb_hit", "n-s"]), quantities),
     }
     for names, strategy in (
@@ -155,7 +157,9 @@ def test_a_key_can_be_computed_again_from_its_line(store: Store, path: Path) -> 
 def test_a_key_changes_with_each_thing_that_decides_a_measurement() -> None:
     point, state = make_record().point, "00112233aabb"
     changes = ({"lines": 4097}, {"pages": "2m"}, {"layout": "packed"}, {"order": "random"},
-               {"engine": "numba"}, {"kernel": "page_gather"}, {"region_ms": 61})
+               {"engine": "numba"}, {"kernel": "page_gather"}, {"region_ms": 61}, {"stride_pages": 2}, {"mode": "populate"},
+               {"options": (Option("bytes", 1),)}, {"options": (Option("bytes", 2),)}, {"options": (Option("threads", 1),)},
+               {"options": (Option("bytes", 1), Option("threads", 1))})
     keys = [record_key(point, 0, KERNEL, state)]
     keys += [record_key(point.model_copy(update=change), 0, KERNEL, state) for change in changes]
     for rest in ((1, KERNEL, state), (0, "0" * 16, state), (0, KERNEL, "00112233aabc")):
@@ -771,6 +775,92 @@ def test_a_machine_json_that_is_none_is_a_reason(store: Store, path: Path, text:
     with pytest.raises(Unavailable, match=f"{MACHINE} has no readable machine.json") as refused:
         store.read_machine(MACHINE)
     assert refused.value.code == "no-data"
+
+
+@pytest.mark.parametrize("bad", [[(1.0, 2), (1.0, 3)], [(2.0, 1), (1.0, 1)], [(1.0, 0)], [(math.nan, 1)], [(1.0,)], [(1.0, 2, 3)],
+                                 [(1.0, 2.5)], [("1", 2)], [1.0], 5])
+def test_a_histogram_is_pairs_of_ascending_ns_and_how_many(bad: object) -> None:
+    assert make_record(histogram=[[-1.5, 1], [0.0, 2]]).histogram == [(-1.5, 1), (0.0, 2)]
+    with pytest.raises(ValidationError):
+        make_record(histogram=bad)
+
+
+def test_documents_lie_beside_the_rows_each_under_its_name(store: Store, path: Path) -> None:
+    documents = {"runtimes": {"state": "00112233aabb", "reports": []}, "jmh": {"scores": [{"ns": 1.5}]}, "machine": {"cpu_model": "x"}}
+    for name, content in documents.items():
+        store.write_document(MACHINE, name, content)
+    assert {name: store.read_document(MACHINE, name) for name in documents} == documents
+    assert store.read_machine(MACHINE) == documents["machine"] and repeats(store) == [0, 1, 2]
+    assert {p.name for p in path.parent.iterdir()} == {path.name, "machine.json", "runtimes.json", "jmh.json"}
+    store.write_document(MACHINE, "jmh", {"scores": []})
+    assert store.read_document(MACHINE, "jmh") == {"scores": []}
+
+
+def test_a_document_that_is_not_there_or_none_is_no_data_and_names_itself(store: Store, path: Path) -> None:
+    for text in (None, b"", b"[1]", b"{", b"\xff"):
+        if text is not None:
+            (path.parent / "jmh.json").write_bytes(text)
+        with pytest.raises(Unavailable, match=f"{MACHINE} has no readable jmh.json") as refused:
+            store.read_document(MACHINE, "jmh")
+        assert refused.value.code == "no-data"
+
+
+@pytest.mark.parametrize("name", ["", "../jmh", "a/b", "A", "jmh.json", "x" * 65, "é"])
+def test_a_document_has_a_plain_name(store: Store, path: Path, name: str) -> None:
+    before = tree(store.root)
+    for call in (lambda: store.write_document(MACHINE, name, {}), lambda: store.read_document(MACHINE, name)):
+        with pytest.raises(Unavailable) as refused:
+            call()
+        assert refused.value.code == "bad-parameter"
+    assert tree(store.root) == before
+
+
+def test_a_document_is_never_written_through_a_symbolic_link(store: Store, path: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere.json").write_text("{}")
+    (path.parent / "jmh.json").symlink_to(tmp_path / "elsewhere.json")
+    with pytest.raises(Unavailable):
+        store.write_document(MACHINE, "jmh", {"scores": []})
+    assert (tmp_path / "elsewhere.json").read_text() == "{}"
+
+
+# --- what one kernel alone takes and gives
+
+
+@pytest.mark.parametrize("given", [(("bytes", 8), ("threads", 2)), (("threads", 2), ("bytes", 8)), [["threads", 2], ["bytes", 8]],
+                                   {"threads": 2, "bytes": 8}])
+def test_the_same_options_in_any_order_are_the_same_point(given: object) -> None:
+    point = Point(kernel="random_touch", lines=1, options=given)
+    assert point.options == (Option("bytes", 8), Option("threads", 2)) and point == Point.model_validate_json(point.model_dump_json())
+
+
+@pytest.mark.parametrize("given", [
+    (("bytes", 1), ("bytes", 2)), (("bytes", -1),), (("bytes", 2**53 + 1),), (("bytes", 1.5),), (("bytes", "1"),), (("bytes", True),),
+    (("Bytes", 1),), (("a b", 1),), (("", 1),), (("bytes",),), (("bytes", 1, 2),), "bytes", 7, None, ((1, 2),)])
+def test_what_is_no_list_of_names_with_whole_numbers_is_refused(given: object) -> None:
+    with pytest.raises(ValidationError):
+        Point(kernel="random_touch", lines=1, options=given)
+
+
+def test_a_kernels_own_numbers_are_columns_and_nan_where_another_kernel_has_none(store: Store) -> None:
+    touch = make_record(kernel="random_touch", options={"bytes": 1000}, also={"generator_ns_per_access": 1.5})
+    fault = make_record(kernel="prefault", mode="populate", options={"threads": 2}, also={"free_ns_per_access": 50.0})
+    for record in (touch, fault, make_record()):
+        store.append(MACHINE, EXPERIMENT, record, KERNEL)
+    frame = store.load(MACHINE, EXPERIMENT)
+    assert frame["mode"].tolist() == ["", "populate", ""]
+    for name, values in {"bytes": [1000, None, None], "generator_ns_per_access": [1.5, None, None], "threads": [None, 2, None],
+                         "free_ns_per_access": [None, 50.0, None]}.items():
+        assert frame[name].dtype == "float64" and [None if math.isnan(value) else value for value in frame[name]] == values
+
+
+@pytest.mark.parametrize("changes", [
+    {"options": {"lines": 1}}, {"also": {"repeat": 1.0}}, {"also": {"kernel_digest": 1.0}}, {"options": {"x": 1}, "also": {"x": 1.0}},
+    {"also": {"walk_per_access": 1.0}, "counters": {"walk": Quantity(value=1.0)}},
+    {"options": {"walk_reason": 1}, "counters": {"walk": Quantity(reason="no-pmu")}}])
+def test_an_own_number_that_would_hide_a_column_is_refused(store: Store, changes: dict) -> None:
+    with pytest.raises(ValueError):
+        store.append(MACHINE, EXPERIMENT, make_record(**changes), KERNEL)
+    assert store.load(MACHINE, EXPERIMENT).empty
 
 
 @pytest.mark.parametrize(("code", "reason"), REFUSALS)

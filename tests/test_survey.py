@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from test_geometry import CACHES, SHARP, Made, lru
 
-from experiments import experiment, files, geometry, host, noise, survey
+from experiments import experiment, files, geometry, host, noise, splinter, survey
 from experiments.measure import arena_bytes
 from experiments.reasons import Unavailable
 from experiments.record import Point
@@ -127,6 +127,43 @@ def test_no_more_than_a_gibibyte_of_2_mib_pages_is_spread():
     assert {p.lines for p in survey.coarse("2m") if p.layout == "spread"} == {p.lines for p in survey.coarse("4k") if p.layout == "spread"
                                                                               and p.lines <= 512}
     assert max(p.lines for p in survey.coarse("2m") if p.layout == "alias") == survey.TO_LINES
+
+
+# --- pieces of large pages
+
+
+@pytest.mark.parametrize("pages", ["2m", "thp"])
+def test_pieces_are_one_line_to_4_kib_on_both_page_sizes_with_their_control(tmp_path, monkeypatch: pytest.MonkeyPatch, pages: str):
+    asked: list[Point] = []
+    monkeypatch.setattr(survey, "compiler", lambda: "a compiler")
+    monkeypatch.setattr(survey, "_run", lambda points, *_: asked.extend(points) or ("the rows", {}))
+    assert survey.pieces(host.inspect(), pages, Store(tmp_path), "x") == "the rows"
+    by_kind = {(p.pages, p.layout): {q.lines for q in asked if (q.pages, q.layout) == (p.pages, p.layout)} for p in asked}
+    assert by_kind.keys() == {(kind, layout) for kind in ("4k", pages) for layout in ("spread", "packed")}
+    assert len({frozenset(lines) for lines in by_kind.values()}) == 1 and len(asked) == len(set(asked))
+    assert {(p.kernel, p.order, p.stride_pages) for p in asked} == {("page_chase", "cycle", 1)}
+    assert (min(p.lines for p in asked), max(p.lines for p in asked)) == (survey.FROM_LINES, survey.TO_LINES)
+    assert sum(survey.repeats_of(p) for p in asked) < 300 and max(map(arena_bytes, asked)) < 128 << 20  # a few seconds
+
+
+def test_without_a_c_compiler_there_are_no_pieces(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(survey, "compiler", lambda: None)
+    with pytest.raises(Unavailable) as why:
+        survey.pieces(host.inspect(), "2m", Store(tmp_path), "x")
+    assert why.value.code == "engine-lacks"
+
+
+@pytest.mark.measures
+@pytest.mark.needs("a C compiler")
+def test_pieces_of_this_computer_are_rows_that_can_be_judged_or_not(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    """Without THP or a pool the rows are of base pages alone, and the verdict says so."""
+    monkeypatch.setattr(survey, "REGION_MS", 1)
+    monkeypatch.setattr(survey, "TO_LINES", 1024)
+    monkeypatch.setattr(experiment, "measuring_lock", lambda: files.measuring_lock(path=tmp_path / "lock"))
+    frame = survey.pieces(host.inspect(), "thp", Store(tmp_path), "x", quiet=True)
+    assert {"4k"} <= set(frame["pages"]) <= {"4k", "thp"} and (frame["backing"] == frame["pages"]).all()
+    found = splinter.backing(frame, "kvm")
+    assert "thp" in set(frame["pages"]) or (found.verdict == "cannot tell" and "2 MiB pages" in found.evidence)
 
 
 @pytest.mark.parametrize("pages", ["4k", "2m"])

@@ -1,0 +1,121 @@
+/* hops.h: a clock for a single hop, and a histogram of its readings.
+ *
+ * Ticks are those of the time-stamp counter (x86-64) or the generic timer (arm64). Their rate is measured, never looked up. The
+ * counter need not advance by single ticks: on Zen 4 it does by 26 at once, every 10 ns, so that a hop of 4 ns reads as 0 or 10.
+ * "clock_step_ns" says so. The histogram holds the readings as they are; the quantiles are less "clock_ns", and within 0.4 %
+ * (half a bin) of those of the readings. */
+#ifndef HOPS_H
+#define HOPS_H
+#include "harness.h"
+
+#define SUB 128         /* bins an octave: the middle of a bin is within 0.4 % of all in it */
+#define BINS (26 * SUB) /* to 2^32 ticks, a second and more; what takes longer counts as that */
+
+struct tally { uint64_t bin[BINS], ticks, hops; double clock; }; /* clock: ticks between two readings around nothing */
+
+/* Read after all loads before it and before any load behind it. x86-64: RDTSCP waits for what is older and LFENCE holds back
+ * what is younger, as Intel's manual has it under RDTSCP. arm64: DSB waits for the loads, ISB for the counter's turn. */
+static inline uint64_t stamp(void)
+{
+#ifdef __x86_64__
+    uint32_t low, high;
+    __asm__ volatile("rdtscp\n\tlfence" : "=a"(low), "=d"(high) : : "rcx", "memory");
+    return (uint64_t)high << 32 | low;
+#else
+    uint64_t now;
+    __asm__ volatile("dsb ishld\n\tisb\n\tmrs %0, cntvct_el0\n\tisb" : "=r"(now) : : "memory");
+    return now;
+#endif
+}
+
+/* Up to 2 SUB ticks a bin each, then SUB bins an octave. */
+static inline uint64_t bin_of(uint64_t ticks)
+{
+    uint64_t shift = ticks < 2 * SUB ? 0 : 56 - (uint64_t)__builtin_clzll(ticks), bin = shift * SUB + (ticks >> shift);
+    return bin < BINS ? bin : BINS - 1;
+}
+
+static uint64_t least_of(uint64_t bin) { return bin < 2 * SUB ? bin : (bin % SUB + SUB) << (bin / SUB - 1); }
+
+static inline void count(struct tally *t, uint64_t ticks)
+{
+    t->ticks += ticks;
+    t->hops++;
+    t->bin[bin_of(ticks)]++;
+}
+
+/* The least ticks that a share q of the hops did not exceed, as the middle of their bin. */
+static double quantile(const struct tally *t, double q)
+{
+    uint64_t bin = 0, seen = t->bin[0];
+    while ((double)seen < q * (double)t->hops && bin < BINS - 1)
+        seen += t->bin[++bin];
+    return ((double)least_of(bin) + (double)least_of(bin + 1) - 1) / 2;
+}
+
+/* The least by which two hops' readings differ, among those whose bins are single ticks. */
+static double least_step(const struct tally *t)
+{
+    uint64_t step = 2 * SUB, before = 2 * SUB;
+    for (uint64_t bin = 0; bin < 2 * SUB; bin++)
+        if (t->bin[bin]) {
+            step = before < bin && bin - before < step ? bin - before : step;
+            before = bin;
+        }
+    return (double)step;
+}
+
+static void forget_hops(struct tally *t) { *t = (struct tally){.clock = t->clock}; }
+
+/* What the clock costs: the mean, for a median would be a whole number of steps; of the fastest 99 %, for an interrupt takes as
+ * long as thousands of readings. */
+static void start_tally(struct tally *t)
+{
+    double ticks = 0, readings = 0;
+    for (int i = 0; i < 1 << 16; i++) {
+        uint64_t begin = stamp();
+        count(t, stamp() - begin);
+    }
+    for (uint64_t bin = 0; readings < 0.99 * (double)t->hops; readings += (double)t->bin[bin++])
+        ticks += (double)t->bin[bin] * (double)least_of(bin);
+    t->clock = ticks / readings;
+    forget_hops(t);
+}
+
+/* "p5_ns": ... and the clock's own cost, as this kernel's own results. ghz: ticks per ns. */
+static void also_hops(const struct tally *t, double ghz)
+{
+    static const struct { const char *name; double q; } asked[] = {
+        {"p5_ns", 0.05}, {"p25_ns", 0.25}, {"p50_ns", 0.5}, {"p75_ns", 0.75}, {"p95_ns", 0.95}, {"p99_ns", 0.99}, {"p999_ns", 0.999}};
+    also("tsc_ghz", ghz);
+    also("clock_ns", t->clock / ghz);
+    also("clock_step_ns", least_step(t) / ghz);
+    also("mean_ns", ((double)t->ticks / (double)t->hops - t->clock) / ghz);
+    for (unsigned i = 0; i < sizeof asked / sizeof *asked; i++) {
+        double ticks = quantile(t, asked[i].q) - t->clock;
+        also(asked[i].name, ticks > 0 ? ticks / ghz : 0); /* less than nothing: within a step of nothing */
+    }
+}
+
+/* report(), with the histogram as one more field: [the least ns of a bin, how many hops], for each bin that has any. */
+static int report_hops(const struct config *c, const struct arena *a, const struct region *r, uint64_t checksum, const struct tally *t, double ghz)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = stdout;
+    if (!(stdout = open_memstream(&text, &bytes))) /* in glibc stdout is a variable */
+        unavailable("memory-short", "no room for the record");
+    int failed = report(c, a, r, checksum);
+    fclose(stdout);
+    stdout = out;
+    printf("%.*s, \"histogram\": [", (int)bytes - 2, text); /* less its brace and newline */
+    const char *comma = "";
+    for (uint64_t bin = 0; bin < BINS; bin++)
+        if (t->bin[bin]) {
+            printf("%s[%.7g, %" PRIu64 "]", comma, (double)least_of(bin) / ghz, t->bin[bin]);
+            comma = ", ";
+        }
+    puts("]}");
+    return failed || fflush(stdout);
+}
+#endif
