@@ -125,6 +125,21 @@ def touch_table(frame: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
+def touch_counts(frame: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
+    """Misses per read of the largest published array: walks as counted here (NaN where nothing counts), and JMH's dTLB-load-misses."""
+    rows = frame[(frame["kernel"] == _TOUCH)]
+    theirs = published[published["quantity"] == "dTLB-load-misses"].set_index("pages")
+    size = int(theirs["array_bytes"].iloc[0])
+    here = rows[rows["bytes"] == size] if len(rows) else rows
+    kinds_of = [pages for pages in PAGES if pages in set(here["pages"]) | set(theirs.index)]
+    nothing = float("nan")
+    counted = here.groupby("pages")["walk_per_access"].median() if "walk_per_access" in here else pd.Series(dtype=float)
+    return pd.DataFrame({
+        "pages": kinds_of, "walks per read here": [float(counted.get(pages, nothing)) for pages in kinds_of],
+        "published dTLB-load-misses per read": [float(theirs["score"].get(pages, nothing)) for pages in kinds_of],
+        "relation": [str(theirs["relation"].get(pages, "")) for pages in kinds_of]})
+
+
 # --- faulting in ---
 
 

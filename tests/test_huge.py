@@ -797,3 +797,11 @@ def test_no_more_threads_than_pages_fault_memory_in(profile: tuple):
 def test_a_point_of_the_grid_survives_json():
     for point in hugepages(64 * MIB):
         assert Point.model_validate_json(point.model_dump_json()) == point
+
+
+def test_walks_are_counted_beside_the_published_misses_and_missing_where_nothing_counts():
+    table = huge.touch_counts(rows(), TOUCHES).set_index("pages")
+    assert table["walks per read here"].isna().all() and table.loc["4k", "published dTLB-load-misses per read"] == 1.017
+    counted = rows().assign(walk_per_access=[0.5 if pages == "4k" else 0.1 for pages in rows()["pages"]])
+    here = huge.touch_counts(counted, TOUCHES).set_index("pages")["walks per read here"]
+    assert (here["4k"], here["thp"]) == (0.5, 0.1)
