@@ -57,7 +57,7 @@ bench: $(READY) ## print the figures that the project has to reach, as ratios me
 	$(TLB) bench
 
 endurance: $(READY) ## kill, crowd and fuzz: the counts of which the tests take a sample (a quarter of an hour)
-	TLB_ENDURANCE=1 $(RUN) -m pytest tests/test_endurance.py tests/test_fuzz.py
+	TLB_ENDURANCE=1 $(RUN) -m pytest tests/test_endurance.py tests/test_fuzz.py tests/test_cost.py
 
 # mutmut is not locked: a maintainer's tool, which no test and no reader needs. Its own environment sees .venv's packages. It goes
 # on where it was stopped, and shows a survivor with `_build/mutation/bin/mutmut show NAME`.

@@ -1,0 +1,380 @@
+"""simulator: every count against a plain simulator of ordered dictionaries and real addresses, and against closed forms."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from experiments.model import (
+    miss_probability_cycle_random_replacement,
+    miss_probability_random,
+    set_associative_miss_probability,
+)
+from experiments.simulator import Cache, Counts, Host, Machine, NestedTlb, Tlb, WalkCache, references_per_walk, simulate
+
+BITS = {"4k": 12, "2m": 21, "1g": 30}
+ALL_PAGES = tuple(BITS)
+LOWEST = {"4k": 1, "2m": 2, "1g": 3}  # the level of the table that maps such a page
+DIMENSIONS = list(product(ALL_PAGES, [None, *ALL_PAGES], (4, 5), (4, 5)))
+
+
+# --- the oracle: what the caches hold, as Python's own containers, and what a walk loads, by address
+
+
+class LruSet:
+    def __init__(self, ways: int) -> None:
+        self.ways, self.held = ways, OrderedDict()
+
+    def hits(self, number: int) -> bool:
+        if number in self.held:
+            self.held.move_to_end(number)
+            return True
+        if len(self.held) == self.ways:
+            self.held.popitem(last=False)
+        self.held[number] = True
+        return False
+
+
+class TreeSet:
+    """A half of the ways, a half of that half and so on, each with a word on which of its halves the next victim is in."""
+
+    def __init__(self, ways: int) -> None:
+        self.held: list[int | None] = [None] * ways
+        self.victim_is_above: dict[tuple[int, int], bool] = {}
+
+    def hits(self, number: int) -> bool:
+        held = number in self.held
+        way = self.held.index(number) if held else self.held.index(None) if None in self.held else self.victim()
+        self.held[way] = number
+        low, high = 0, len(self.held)
+        while high - low > 1:
+            middle = (low + high) // 2
+            self.victim_is_above[low, high] = way < middle
+            low, high = (low, middle) if way < middle else (middle, high)
+        return held
+
+    def victim(self) -> int:
+        low, high = 0, len(self.held)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.victim_is_above[low, high] else (low, middle)
+        return low
+
+
+class PlainCache:
+    def __init__(self, cache: Cache) -> None:
+        kind = {"lru": LruSet, "tree-plru": TreeSet}[cache.replacement]
+        self.count = cache.entries // cache.ways if cache.ways else 1
+        self.sets = [kind(cache.ways or cache.entries) for _ in range(self.count)]
+        self.by_xor = cache.placement == "xor"
+
+    def hits(self, number: int) -> bool:
+        return self.sets[(number ^ number // self.count if self.by_xor else number) % self.count].hits(number)
+
+
+def plain(machine: Machine, addresses: list[int], page: str, warm: int = 0) -> Counts:
+    host = machine.host
+    span = min(BITS[page], BITS[host.page]) if host else BITS[page]
+    tlbs = {tlb.level: PlainCache(tlb) for tlb in machine.tlbs if span in [BITS[name] for name in tlb.pages]}
+    uppers = {one.level: PlainCache(one) for one in machine.walk_caches}
+    nested = {one.level: PlainCache(one) for one in host.nested} if host else {}
+    l1_misses = walks = 0
+    by_level, host_by_level = [0] * machine.levels, [0] * (host.levels if host else 0)
+
+    def translate(guest_physical: int, table: int) -> None:
+        if not host or (table in nested and nested[table].hits(guest_physical >> BITS[host.page])):
+            return
+        for level in range(host.levels, LOWEST[host.page] - 1, -1):
+            host_by_level[level - 1] += 1
+
+    for i, address in enumerate([*addresses, 0]):
+        if i == warm:
+            l1_misses = walks = 0
+            by_level, host_by_level = [0] * len(by_level), [0] * len(host_by_level)
+        if i == len(addresses):
+            break
+        if 1 in tlbs and tlbs[1].hits(address >> span):
+            continue
+        l1_misses += 1
+        if 2 in tlbs and tlbs[2].hits(address >> span):
+            continue
+        walks += 1
+        level = LOWEST[page]
+        while level < machine.levels and not (level + 1 in uppers and uppers[level + 1].hits(address >> 12 + 9 * level)):
+            level += 1
+        for table in range(level, LOWEST[page] - 1, -1):
+            translate((address >> 12 + 9 * (table - 1)) * 8, table)
+            by_level[table - 1] += 1
+        translate(address, 0)
+    return Counts(len(addresses) - warm, l1_misses, walks, tuple(by_level), tuple(host_by_level))
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> dict:
+    replacement = draw(st.sampled_from(["lru", "tree-plru"]))
+    placement = draw(st.sampled_from(["modulo", "xor"]))
+    sets = draw(st.sampled_from([1, 2, 4] if placement == "xor" else [1, 2, 3, 5]))
+    ways = draw(st.sampled_from([1, 2, 4, 8] if replacement == "tree-plru" else [1, 2, 3, 4]))
+    return {"entries": sets * ways, "ways": 0 if sets == 1 and draw(st.booleans()) else ways, "replacement": replacement,
+            "placement": placement}
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> Machine:
+    levels = draw(st.sampled_from([4, 5]))
+    some = lambda kind, among: tuple(kind(level=n, **draw(shapes())) for n in among if draw(st.booleans()))  # noqa: E731
+    pages = st.sampled_from([ALL_PAGES, ("4k",), ("2m", "1g")])
+    host = draw(st.none() | st.builds(Host, levels=st.sampled_from([4, 5]), page=st.sampled_from(ALL_PAGES)))
+    if host:
+        host = Host(host.levels, host.page, some(NestedTlb, range(levels + 1)))
+    return Machine(tuple(Tlb(level=n, pages=draw(pages), **draw(shapes())) for n in (1, 2) if draw(st.booleans())),
+                   some(WalkCache, range(2, levels + 1)), levels, host)
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> list[int]:
+    """Up to 120 addresses of a few indices at each level: near each other, far apart, or both."""
+    digits = [draw(st.sampled_from([(0,), (0, 1), (3, 511), (0, 1, 2, 3, 4)])) for _ in range(4)]
+    pages = [sum(d << 9 * i for i, d in enumerate(chosen)) for chosen in product(*digits)]
+    return [page << 12 | draw(st.integers(0, 4095)) for page in draw(st.lists(st.sampled_from(pages), max_size=120))]
+
+
+@given(machines(), streams(), st.sampled_from(ALL_PAGES), st.integers(0, 120))
+@settings(deadline=None, max_examples=400)
+def test_every_count_is_that_of_the_plain_simulator(machine: Machine, addresses: list[int], page: str, warm: int):
+    warm = min(warm, len(addresses))
+    found = simulate(machine, np.array(addresses, dtype=np.uint64), page, warm=warm)
+    assert found == plain(machine, addresses, page, warm)
+
+
+@pytest.mark.parametrize("host", [None, Host(4, "4k", tuple(NestedTlb(level=n, entries=16) for n in range(5)))])
+def test_a_long_stream_through_a_whole_machine_counts_as_in_the_plain_simulator(host: Host | None):
+    machine = Machine(
+        (Tlb(level=1, entries=64), Tlb(level=2, entries=1536, ways=12)),
+        (WalkCache(level=2, entries=32, ways=4), WalkCache(level=3, entries=4), WalkCache(level=4, entries=2)), host=host,
+    )
+    rng = np.random.default_rng(5)
+    addresses = rng.integers(0, rng.choice([1 << 21, 1 << 24, 1 << 31, 1 << 41], 40_000))
+    assert simulate(machine, addresses, "4k", warm=10_000) == plain(machine, addresses.tolist(), "4k", 10_000)
+
+
+# --- one level, against closed forms
+
+
+def one_level(entries: int, ways: int = 0, replacement: str = "lru", placement: str = "modulo") -> Machine:
+    return Machine((Tlb(level=1, entries=entries, ways=ways, replacement=replacement, placement=placement),))
+
+
+def missed(machine: Machine, stream: np.ndarray, warm: int, seed: int = 1) -> float:
+    counts = simulate(machine, stream, unit_bytes=4096, warm=warm, seed=seed)
+    return counts.l1_misses / counts.accesses
+
+
+@given(st.integers(1, 200), st.integers(1, 100), st.integers(0, 2**32))
+@settings(deadline=None)
+def test_a_cycle_misses_nothing_up_to_the_capacity_and_everything_beyond(pages: int, entries: int, seed: int):
+    cycle = np.tile(np.random.default_rng(seed).permutation(pages), 3)
+    assert missed(one_level(entries), cycle, warm=pages) == (pages > entries)
+
+
+@pytest.mark.parametrize("ways", [1, 2, 4, 16])
+def test_a_cycle_of_a_power_of_two_that_fills_it_stays_in_a_tree_as_in_lru(ways: int):
+    cycle = np.tile(np.arange(64 * ways), 4)
+    assert missed(one_level(64 * ways, ways, "tree-plru"), cycle, warm=64 * ways) == 0
+
+
+@pytest.mark.parametrize("replacement", ["lru", "tree-plru", "random"])
+@pytest.mark.parametrize(("pages", "entries", "ways"), [(70, 64, 0), (100, 64, 4), (640, 64, 0), (4096, 1024, 8)])
+def test_random_draws_miss_with_one_less_the_share_of_pages_held(pages: int, entries: int, ways: int, replacement: str):
+    draws = np.random.default_rng(pages).integers(0, pages, 400_000)
+    expected = float(miss_probability_random(pages, entries))
+    # One page's residence makes hits depend on each other a little: six sigma of independent draws.
+    error = 6 * math.sqrt(expected * (1 - expected) / 360_000)
+    # Sets of unlike sizes, all past their ways, have this rate in the mean; 100 pages over 16 sets are such.
+    assert missed(one_level(entries, ways, replacement), draws, warm=40_000) == pytest.approx(expected, abs=error)
+
+
+@pytest.mark.parametrize(("pages", "entries"), [(100, 128), (140, 128), (177, 128), (256, 128), (400, 64), (3000, 1536)])
+def test_random_replacement_misses_a_cycle_as_its_closed_form_says(pages: int, entries: int):
+    rate = missed(one_level(entries, 0, "random"), np.tile(np.random.default_rng(pages).permutation(pages), 400), warm=200 * pages)
+    # The formula's exponential differs from a set of C slots by the order of 1/C.
+    assert rate == pytest.approx(float(miss_probability_cycle_random_replacement(pages, entries)), abs=0.01 + 1 / entries)
+
+
+@pytest.mark.parametrize("replacement", ["lru", "tree-plru"])
+@pytest.mark.parametrize(("sets", "ways"), [(8, 4), (5, 8), (3, 16)])
+def test_sets_are_fully_associative_caches_side_by_side(sets: int, ways: int, replacement: str):
+    stream = np.random.default_rng(sets).zipf(1.2, 20_000) % 400
+    whole = simulate(one_level(sets * ways, ways, replacement), stream, unit_bytes=4096)
+    parts = [simulate(one_level(ways, 0, replacement), stream[stream % sets == i], unit_bytes=4096) for i in range(sets)]
+    assert whole.l1_misses == sum(part.l1_misses for part in parts)
+
+
+@pytest.mark.parametrize("pages", [700, 1536, 2500])
+def test_hashed_sets_miss_as_the_mean_over_placements_says(pages: int):
+    sets, ways = 128, 12
+    rates = [missed(one_level(sets * ways, ways, placement="hashed"), np.tile(start + np.arange(pages), 3), warm=pages)
+             for start in range(0, 40_000_000, 1_000_000)]
+    expected = float(set_associative_miss_probability(pages, sets, ways, "cycle", "hashed"))
+    assert np.mean(rates) == pytest.approx(expected, abs=4 * np.std(rates, ddof=1) / math.sqrt(len(rates)) + 1e-3)
+
+
+def test_a_stride_of_the_sets_fills_one_set_by_modulo_and_all_by_xor():
+    stride = np.tile(np.arange(64) * 16, 3)
+    assert missed(one_level(64, 4), stride, warm=64) == 1
+    assert missed(one_level(64, 4, placement="xor"), stride, warm=64) == 0
+
+
+def test_the_same_seed_counts_the_same_and_another_seed_does_not():
+    cycle = np.tile(np.arange(200), 20)
+    machine = one_level(128, 0, "random")
+    first, again, other = (simulate(machine, cycle, unit_bytes=4096, seed=seed) for seed in (7, 7, 8))
+    assert first == again and first.l1_misses != other.l1_misses
+
+
+# --- walks, against closed forms
+
+
+@pytest.mark.parametrize(("page", "host_page", "levels", "host_levels"), DIMENSIONS)
+def test_a_cold_walk_makes_the_references_of_the_formula(page: str, host_page: str | None, levels: int, host_levels: int):
+    g = levels - LOWEST[page] + 1
+    expected = g if host_page is None else (g + 1) * (host_levels - LOWEST[host_page] + 2) - 1
+    machine = Machine(levels=levels, host=Host(host_levels, host_page) if host_page else None)
+    found = simulate(machine, np.array([0x7F12_3456_7ABC]), page)
+    assert references_per_walk(page, host_page, levels, host_levels) == expected == found.references
+
+
+def test_cold_references_are_the_published_ones():
+    assert [references_per_walk(page) for page in ALL_PAGES] == [4, 3, 2]
+    assert [references_per_walk(page, levels=5) for page in ALL_PAGES] == [5, 4, 3]
+    assert references_per_walk("4k", "4k") == 24
+    assert references_per_walk("4k", "4k", 5, 5) == 35
+
+
+@pytest.mark.parametrize("levels", [4, 5])
+@pytest.mark.parametrize("page", ALL_PAGES)
+def test_a_walk_with_warm_caches_loads_the_last_entry_alone(page: str, levels: int):
+    machine = Machine((), tuple(WalkCache(level=n, entries=4) for n in range(2, levels + 1)), levels)
+    found = simulate(machine, np.full(11, 1 << 40), page, warm=1)
+    assert (found.walks, found.references, found.references_by_level[LOWEST[page] - 1]) == (10, 10, 10)
+
+
+@pytest.mark.parametrize(("page", "host_page"), list(product(ALL_PAGES, ALL_PAGES)))
+def test_a_nested_walk_with_warm_caches_loads_the_guests_last_entry_alone(page: str, host_page: str):
+    nested = tuple(NestedTlb(level=n, entries=4) for n in range(5))
+    machine = Machine((), tuple(WalkCache(level=n, entries=4) for n in (2, 3, 4)), 4, Host(4, host_page, nested))
+    found = simulate(machine, np.full(11, 1 << 40), page, warm=1)
+    assert (found.references, sum(found.host_references_by_level)) == (10, 0)
+
+
+def test_a_walk_cache_of_one_level_saves_what_lies_above_it():
+    stream = np.arange(5) << 21  # the first 2 MiB page of each is another, the first GiB is one
+    loads = {level: simulate(Machine((), (WalkCache(level=level, entries=2),)), stream).references_by_level for level in (2, 3, 4)}
+    assert loads == {2: (5, 5, 5, 5), 3: (5, 5, 1, 1), 4: (5, 5, 5, 1)}
+
+
+def test_references_in_a_sweep_are_one_a_page_and_one_a_table_above():
+    caches = tuple(WalkCache(level=n, entries=1) for n in (2, 3, 4))
+    found = simulate(Machine((), caches), np.arange(1 << 19), unit_bytes=4096)  # 2 GiB
+    assert found.references_by_level == (1 << 19, 1 << 10, 2, 1)
+
+
+@pytest.mark.parametrize(("page", "host_page"), list(product(ALL_PAGES, ALL_PAGES)))
+def test_an_entry_spans_the_smaller_of_two_pages(page: str, host_page: str):
+    smaller = min(page, host_page, key=BITS.__getitem__)
+    stream = np.random.default_rng(3).integers(0, 1 << 33, 3000)
+    tlbs = (Tlb(level=1, entries=16, pages=ALL_PAGES), Tlb(level=2, entries=256, ways=8, pages=ALL_PAGES))
+    both = simulate(Machine(tlbs, host=Host(4, host_page)), stream, page)
+    alone = simulate(Machine(tlbs), stream, smaller)
+    assert (both.l1_misses, both.walks) == (alone.l1_misses, alone.walks)
+
+
+def test_a_level_without_the_page_size_misses_each_access():
+    machine = Machine((Tlb(level=1, entries=64), Tlb(level=2, entries=1024, ways=8, pages=("4k", "2m"))))
+    found = {page: simulate(machine, np.zeros(10, dtype=int), page) for page in ALL_PAGES}
+    assert [(counts.l1_misses, counts.walks) for counts in found.values()] == [(1, 1), (10, 1), (10, 10)]
+
+
+# --- what goes in and what comes out
+
+
+@pytest.mark.parametrize("dtype", [np.uint64, np.int64, np.uint32, np.int32])
+def test_units_and_types_of_addresses_make_no_difference(dtype: type):
+    pages = np.random.default_rng(1).integers(0, 3000, 5000)
+    machine = Machine((Tlb(level=1, entries=64), Tlb(level=2, entries=1024, ways=8)), (WalkCache(level=2, entries=4),))
+    expected = plain(machine, (pages << 12).tolist(), "4k")
+    assert simulate(machine, pages.astype(dtype), unit_bytes=4096) == expected
+    assert simulate(machine, (pages << 6).astype(dtype), unit_bytes=64) == expected
+    large = simulate(machine, pages.astype(dtype), "4k", unit_bytes=2 << 20)
+    assert large == simulate(machine, pages << 21) == plain(machine, (pages << 21).tolist(), "4k")
+
+
+def test_the_stream_is_left_as_it_was():
+    stream = np.array([5, 3, 5], dtype=np.uint64)
+    simulate(one_level(2), stream, unit_bytes=2 << 20)
+    assert stream.tolist() == [5, 3, 5]
+
+
+def test_no_accesses_cost_nothing():
+    found = simulate(Machine(host=Host()), [])
+    assert found == Counts(0, 0, 0, (0,) * 4, (0,) * 4) and found.references == 0
+
+
+def test_a_row_has_each_level_in_a_column_of_its_own():
+    found = simulate(Machine(host=Host(5)), np.zeros(2, dtype=int))
+    row = pd.DataFrame([found.row()]).iloc[0]
+    assert row[["accesses", "l1_misses", "walks", "references"]].tolist() == [2, 2, 2, 2 * 29]
+    assert [row[f"references_level_{n}"] for n in (1, 2, 3, 4)] == [2] * 4
+    assert [row[f"host_references_level_{n}"] for n in (1, 2, 3, 4, 5)] == [10] * 5
+
+
+@pytest.mark.parametrize(("make", "says"), [
+    (lambda: Tlb(level=1, entries=10, ways=4), "multiple of the ways"),
+    (lambda: Tlb(level=1, entries=0), "multiple of the ways"),
+    (lambda: Tlb(level=3, entries=8), "level is 1 or 2"),
+    (lambda: Tlb(level=1, entries=8, pages=("64k",)), "one of 4k, 2m, 1g, not '64k'"),
+    (lambda: Tlb(level=1, entries=8, replacement="fifo"), "one of lru, tree-plru, random"),
+    (lambda: Tlb(level=1, entries=8, placement="skewed"), "one of modulo, xor, hashed"),
+    (lambda: Tlb(level=1, entries=12, replacement="tree-plru"), "a power of two of ways"),
+    (lambda: Tlb(level=1, entries=128, replacement="tree-plru"), "at most 64"),
+    (lambda: Tlb(level=1, entries=12, ways=4, placement="xor"), "a power of two of sets"),
+    (lambda: Machine((Tlb(level=1, entries=8), Tlb(level=1, entries=4, pages=ALL_PAGES))), "two TLBs"),
+    (lambda: Machine(walk_caches=(WalkCache(level=5, entries=4),)), "levels 2 to 4, not 5"),
+    (lambda: Machine(walk_caches=(WalkCache(level=1, entries=4),)), "levels 2 to 4, not 1"),
+    (lambda: Machine(walk_caches=(WalkCache(level=2, entries=4),) * 2), "two page-walk caches"),
+    (lambda: Machine(host=Host(nested=(NestedTlb(level=5, entries=4),))), "levels 0 to 4, not 5"),
+    (lambda: Machine(levels=3), "4 or 5 levels, not 3"),
+    (lambda: Host(6), "4 or 5 levels, not 6"),
+    (lambda: Host(page="thp"), "not 'thp'"),
+    (lambda: references_per_walk("4k", "8k"), "not '8k'"),
+    (lambda: simulate(Machine(), np.array([1 << 48])), "or five levels"),
+    (lambda: simulate(Machine(), np.array([1 << 36]), unit_bytes=4096), "or five levels"),
+    (lambda: simulate(Machine(), np.array([2**64 - 4096], dtype=np.uint64)), "addresses of user space"),
+    (lambda: simulate(Machine(), np.array([-1])), "from 0 to"),
+    (lambda: simulate(Machine(), np.array([1.5])), "whole numbers"),
+    (lambda: simulate(Machine(), np.array([1]), "16k"), "not '16k'"),
+    (lambda: simulate(Machine(), np.array([1]), unit_bytes=3000), "power of two"),
+    (lambda: simulate(Machine(), np.array([1]), warm=2), "from 0 to the 1 accesses"),
+])
+def test_what_cannot_be_built_or_translated_is_refused_in_a_sentence(make, says: str):
+    with pytest.raises(ValueError, match=says):
+        make()
+
+
+def test_more_pages_than_rows_can_be_numbered_are_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("experiments.walker.MOST_PLACES", 4000)
+    simulate(Machine(), np.arange(500), unit_bytes=4096)
+    with pytest.raises(ValueError, match="too many pages"):
+        simulate(Machine(), np.arange(1 << 20), unit_bytes=4096)
+
+
+def test_five_levels_translate_what_four_do_not():
+    found = simulate(Machine(levels=5), np.array([(1 << 57) - 1], dtype=np.uint64))
+    assert found.references_by_level == (1,) * 5
