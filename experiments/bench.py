@@ -11,9 +11,11 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
@@ -23,10 +25,12 @@ from experiments.grids import GRIDS
 from experiments.measure import measure
 from experiments.reasons import Unavailable
 from experiments.record import Point
+from experiments.simulator import Machine, Tlb, WalkCache, simulate
 from experiments.store import Store, measuring_lock
 from experiments.units import format_size
 
 INDEPENDENT = build.ROOT / "tests" / "independent_chase.c"
+NAIVE_GRAPH = build.ROOT / "tests" / "naive_graph.c"
 EMPTY_GATE = build.ROOT / "tests" / "empty_gate.c"
 # 256 KiB to 1 GiB spread, one line a page: inside the first TLB, between the two, past both, past the caches.
 SIZES = [64, 256, 1024, 2048, 8192, 32768, 131072, 262144]
@@ -34,7 +38,7 @@ PAIRS = 7  # interleaved fresh processes of each program, at each size
 
 
 def main() -> None:
-    """Print every table. Takes about ten minutes; run it with nothing else running."""
+    """Print every table. Takes a quarter of an hour; run it with nothing else running."""
     console = Console()
     with measuring_lock():
         console.print(against_independent())
@@ -42,6 +46,8 @@ def main() -> None:
         console.print(numba_against_c())
         console.print(speedup_of_large_pages())
         console.print(prefault_against_memset())
+        console.print(graph_ready())
+        console.print(simulator_rate())
         console.print(empty_gate())
         console.print(top_down())
     console.print(repeatability())
@@ -187,6 +193,43 @@ for name in list(engines) * 31:
 pairs = list(zip(ns["numba"][1:], ns["c"][1:]))
 print(*(statistics.median(side) for side in zip(*pairs)), statistics.median(n / c for n, c in pairs))
 """
+
+
+def graph_ready() -> Table:
+    """Seconds until a graph of 4 GiB is ready: graph_walk on all CPUs, and tests/naive_graph.c (memset, xorshift, r % n) on one."""
+    vertices = 1 << 26
+    point = Point(kernel="graph_walk", layout="packed", order="random", lines=vertices, mode="plain", options={"vertices": vertices},
+                  region_ms=1)
+    with tempfile.TemporaryDirectory() as folder:
+        binary = c_program(NAIVE_GRAPH, folder)
+        pairs = []
+        for i in range(3):
+            ours = measure(point, i, state="0" * 12, usable_bytes=2**63).also["prepare_graph_ns"] / 1e9
+            said = subprocess.run([binary, str(vertices), "1000"], capture_output=True, text=True, check=True).stdout
+            pairs.append((ours, float(said.split()[0])))
+    ours, theirs = (statistics.median(side) for side in zip(*pairs, strict=True))
+    return _table("A graph of 4 GiB, ready (to reach: 4 times as fast)", ["graph_walk s", "naive s", "ratio"],
+                  [(f"{ours:.2f}", f"{theirs:.2f}", f"{theirs / ours:.2f}")])
+
+
+def simulator_rate() -> Table:
+    """Accesses a second of the simulator on one core, over 1 GiB of 4 KiB pages, nearly every one a walk: best of PAIRS."""
+    caches = tuple(WalkCache(level=n, entries=entries) for n, entries in ((2, 32), (3, 8), (4, 4)))
+    machines = {f"64 / {ways or 'all'} + {entries} / {last}": Machine((
+        Tlb(level=1, entries=64, ways=ways), Tlb(level=2, entries=entries, ways=last)), caches)
+        for ways, entries, last in ((0, 2048, 16), (4, 1536, 12))}
+    rng, n, rows = np.random.default_rng(1), 20_000_000, []
+    streams = {"random": rng.integers(0, 1 << 18, n), "cycle": np.resize(rng.permutation(1 << 18), n)}
+    for name, machine in machines.items():
+        simulate(machine, streams["random"][:1000], unit_bytes=4096)  # compiled, or loaded from numba's cache
+        for order, stream in streams.items():
+            times = []
+            for _ in range(PAIRS):
+                begin = time.process_time()
+                counts = simulate(machine, stream, unit_bytes=4096)
+                times.append(time.process_time() - begin)
+            rows.append((name, order, f"{n / min(times) / 1e6:.0f}", f"{counts.references / n:.2f}"))
+    return _table("Simulator, one core (to reach: 50 M accesses/s)", ["TLBs, entries / ways", "order", "M accesses/s", "references"], rows)
 
 
 def empty_gate() -> Table:

@@ -127,13 +127,18 @@ def test_no_page_size_passes_for_another(asked: jvm.Pages, got: jvm.Pages):
         assert code_of(jvm.refuse, jvm.heap_of(SMAPS[got] + ELSEWHERE, LOG), asked) == expected
 
 
+def test_of_a_heap_in_the_pool_the_array_must_be_there_and_what_no_one_touched_need_not():
+    heap = jvm.heap_of(mapping(LOW, 192, hugetlb=116, page_kb=2048), LOG)
+    jvm.refuse(heap, "2m", 100 * MIB)
+    assert code_of(jvm.refuse, heap, "2m", 150 * MIB) == "backing-partial"
+
+
 @pytest.mark.parametrize(("asked", "smaps"), [
     ("thp", mapping(LOW, 192, rss=192, thp=116)),  # 60 %
     ("thp", mapping(LOW, 192, rss=116, thp=116)),  # all of what is there, and the rest comes while the time runs
     ("4k", mapping(LOW, 192, rss=192, thp=2)),
     ("4k", mapping(LOW, 192, rss=116)),
     ("2m", mapping(LOW, 116, hugetlb=116, page_kb=2048) + mapping(LOW + 116 * MIB, 76, rss=76)),
-    ("2m", mapping(LOW, 192, hugetlb=116, page_kb=2048)),
     ("2m", mapping(LOW, 192, hugetlb=192, page_kb=1 << 20)),  # gigabyte pages, where they are the system's own size
     ("4k", mapping(LOW, 192, rss=192, page_kb=16)),
     ("4k", ELSEWHERE), ("thp", ELSEWHERE), ("4k", ""),

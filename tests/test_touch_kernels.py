@@ -171,15 +171,16 @@ def changed(kernel: str, changes: dict[str, str], folder: Path) -> Path:
     return compiled(folder / f"{kernel}.c", folder / kernel)
 
 
+READ = "draws--)\n        sum += base[draw(&s, bound)];"  # of touch(), without spare draws
 TOUCH = "touch(const unsigned char *base, uint64_t *state, uint32_t bound, uint64_t draws)\n{"
 
 
 @needs_c
 @pytest.mark.parametrize("changes", [
     {TOUCH: TOUCH + " draws = 0;"}, {TOUCH: TOUCH + " draws /= 2;"}, {TOUCH: TOUCH + " draws -= 1;"},
-    {"sum += base[draw(&s, bound)];": "sum += 0 * base[draw(&s, bound)];"},
-    {"sum += base[draw(&s, bound)];": "sum += base[draw(&s, bound) + bound];"},  # beyond the array: not 1 there
-    {"memset(a.base, 1, a.bytes);": "memset(a.base, 1, bytes);", "base[draw(&s, bound)]": "base[draw(&s, bound + 1)]"},
+    {READ: READ.replace("base", "0 * base")},
+    {READ: READ.replace(")]", ") + bound]")},  # beyond the array: not 1 there
+    {"memset(a.base, 1, a.bytes);": "memset(a.base, 1, bytes);", READ: READ.replace("bound", "bound + 1")},
 ], ids=["none", "half", "one short", "no load", "beyond", "one beyond"])
 def test_reads_that_were_left_out_or_went_astray_are_kernel_garbage(changes: dict[str, str], tmp_path: Path):
     kernel = changed("random_touch", {"memset(a.base, 1, a.bytes);": "memset(a.base, 1, bytes);"} | changes, tmp_path)
@@ -485,3 +486,21 @@ def test_the_arm64_builds_draw_and_make_ready_the_same_under_emulation(arm64: Pa
     for mode in ("touch", "memset"):  # the emulator takes no notice of MADV_POPULATE_WRITE
         report = emulated(arm64 / "prefault", "--mode", mode, "--lines", 1000, "--threads", min(CPUS, 2), "--region-ms", 1)
         assert report.checksum == checksum(words(mode, 1000))
+
+
+@needs_c
+def test_spare_draws_are_thrown_away_and_every_read_is_still_made(tmp_path: Path):
+    done = run_c("random_touch", [*touching(1000), "--spare_draws", "2"])
+    report = KernelReport.model_validate_json(done.stdout)
+    assert report.options == (("bytes", 1000), ("spare_draws", 2)) and report.checksum == expected(1000)
+    last = "sum += base[draw(&s, bound)];\n    }"  # of touch_after()
+    kernel = changed("random_touch", {last: last.replace("base", "0 * base")}, tmp_path)
+    done = subprocess.run([kernel, *touching(1000), "--spare_draws", "2"], capture_output=True, text=True, timeout=60)
+    assert reason(done.returncode, done.stdout, done.stderr)[0] == "kernel-garbage"
+
+
+def test_numba_throws_spare_draws_away_too():
+    (status, out, err), = run_twins([("random_touch", [*touching(1000), "--spare_draws", "2"])])
+    assert status == 0, err
+    report = KernelReport.model_validate_json(out)
+    assert report.options == (("bytes", 1000), ("spare_draws", 2)) and report.checksum == expected(1000)
