@@ -10,7 +10,7 @@ import pandas as pd
 from experiments import blocking, stats
 from experiments.blocking import BLOCKED, LARGE, NONE, SAME, graph_size
 from experiments.claims import PAGE
-from experiments.findings import Prose, Said, cache_bytes
+from experiments.findings import Prose, Said, about_pages, cache_bytes, say_each
 from experiments.host import Host
 from experiments.huge_words import NAMES
 from experiments.paging import listed
@@ -23,19 +23,13 @@ NO_WALKS = 0.01  # one hop in a hundred: a walk of a hundred ns then costs one
 
 def say(frame: pd.DataFrame, host: Host, entries: Sequence[int], notes: Sequence[str] = ()) -> Said:
     """Every sentence of the chapter that hangs on the data; each that cannot be said gives its reason in its place. notes: what
-    this run could not measure, which the first of those adds."""
+    this run could not measure; those about page sizes stand behind the lead where one is missing."""
     parts = {"lead": lambda: lead(frame, entries), "blocks_said": lambda: _blocks(frame, host, entries),
              "prefetch_said": lambda: _prefetch(frame, entries), "mitigations_said": lambda: _mitigations(frame, entries),
              "fan_out_said": lambda: _fan_out(frame, entries), "join_said": lambda: _join(frame, entries)}
-    said: Said = {}
-    told: set[str] = set()
-    for name, make in parts.items():
-        try:
-            said[name] = Prose(make())
-        except Unavailable as why:  # the same reason again and again would read badly
-            more = "" if told or not notes else "\n\n" + "\n".join(f"- {note}" for note in dict.fromkeys(notes))
-            said[name] = Prose(str(why) + more if str(why) not in told else "Nothing can be said of this here, for the reason above.")
-            told.add(str(why))
+    said = say_each(parts)
+    if not set(LARGE) <= set(frame.get("pages", ())) and (why := about_pages(notes)):
+        said["lead"] = Prose(f"{said['lead']}\n\n{why}")
     return said
 
 

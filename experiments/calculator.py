@@ -19,6 +19,7 @@ from experiments import claims, huge
 from experiments.claims import PAGE
 from experiments.figures import Figure, bytes_axis, log_scale, ns_axis, time_scale
 from experiments.reasons import Unavailable
+from experiments.record import PAGE_BYTES
 from experiments.render import MUTED, PALETTE
 from experiments.units import format_size
 
@@ -48,7 +49,7 @@ def model(frame: pd.DataFrame, tlb: Tlb, splintered: bool) -> pd.DataFrame:
         far = priced[priced["lines"] >= PAST * tlb.last]
         if far.empty:
             continue
-        span = PAGE if splintered else huge.PAGE_BYTES[pages]
+        span = PAGE if splintered else PAGE_BYTES[pages]
         least, most = np.log2(PAGE * priced["lines"].min()), np.log2(PAGE * priced["lines"].max())
         for log2_bytes in range(int(np.ceil(least)), int(most) + 1):
             lines = 2**log2_bytes / PAGE

@@ -7,14 +7,14 @@ be measured, it says what and why.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pandas as pd
 
 from experiments import claims, model
 from experiments.doctor import describe
 from experiments.host import Host
-from experiments.reasons import Unavailable, explain
+from experiments.reasons import REASONS, Unavailable, explain
 from experiments.tlbs import Tlb
 from experiments.units import format_size
 
@@ -102,6 +102,29 @@ def machine(host: Host, machine_id: str = "") -> Said:
     if is_simulated(machine_id):
         said["machine"], said["machine_short"] = f"simulated: {said['machine']}", f"simulated {said['machine_short']}"
         said["counters"] = Prose("This machine is simulated: these counts were computed, not measured.")
+    return said
+
+
+# Why a page size may have no rows.
+_PAGE_REASONS = ("pool-empty", "thp-never", "mthp-off", "page-size-unsupported", "backing-partial", "memory-short")
+
+
+def about_pages(notes: Iterable[str]) -> str:
+    """Of a run's notes those that say why a page size was not to be had, each once, as a list in Markdown; "" for none."""
+    known = tuple(REASONS[code].sentence.removesuffix(".") for code in _PAGE_REASONS)
+    return "\n".join(f"- {note}" for note in dict.fromkeys(notes) if note.startswith(known))
+
+
+def say_each(parts: Mapping[str, Callable[[], str]]) -> Said:
+    """Each part's sentences, or the reason why they cannot be said: in full once, for again and again it would read badly."""
+    said: Said = {}
+    told: set[str] = set()
+    for name, make in parts.items():
+        try:
+            said[name] = Prose(make())
+        except Unavailable as why:
+            said[name] = Prose(str(why) if str(why) not in told else "Nothing can be said of this here, for the reason above.")
+            told.add(str(why))
     return said
 
 

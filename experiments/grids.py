@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from experiments.experiment import BASE_PAGE, SMALLEST_LINES, Profile, octaves
-from experiments.record import Point
+from experiments.measure import shape
+from experiments.record import PAGE_BYTES, Point
 
 # Above this a point costs seconds to fault in, and curves there bend over octaves, not over points.
 DENSE_BELOW_LINES = (64 << 20) // BASE_PAGE
 RANDOM_UP_TO_LINES = (256 << 20) // BASE_PAGE  # 1 - C/M is within 5 % of 1 long before
 
-PAGE_LINES = {"4k": 1, "64k": 16, "thp": 512, "2m": 512, "1g": 1 << 18}  # page size -> base pages in one
-PAGE_SIZES = tuple(PAGE_LINES)
 # The published benchmark's sizes (data/literature/jmh_byte_array_touch.csv), and one past them.
 TOUCH_BYTES = (1_000, 10_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
 TOUCH_PAGES = ("4k", "thp", "2m")
 PREFAULT_LINES = (256 << 20) // BASE_PAGE  # enough that the ends do not count, and a tenth of a second for base pages
+
+
+def _own(profile: Profile, kernel: str, engine: str, pages: str, mode: str = "", **own: int) -> Point:
+    """A point of a kernel whose own options say how many lines there are."""
+    return Point(kernel=kernel, engine=engine, pages=pages, **shape(kernel, own), mode=mode, options=own, region_ms=profile.region_ms)
 
 
 def stlb_cliff(profile: Profile, engine: str, tlb_entries: Sequence[int], cpus: int = 1) -> list[Point]:
@@ -55,17 +59,16 @@ def hugepages(profile: Profile, engine: str, tlb_entries: Sequence[int], cpus: i
     # Between octaves where base pages and 2 MiB pages are compared line by line: do entries span what was mapped?
     fine = octaves(SMALLEST_LINES, min(most, DENSE_BELOW_LINES), profile.points_per_octave if engine == "c" else 1)
     chase = [Point(kernel="page_chase", engine=engine, pages=pages, layout=layout, lines=lines, region_ms=profile.region_ms)
-             for pages in PAGE_SIZES for lines in sorted({*sizes, *(fine if pages in ("4k", "2m") else ())})
+             for pages in PAGE_BYTES for lines in sorted({*sizes, *(fine if pages in ("4k", "2m") else ())})
              for layout in ("spread", "packed")]
-    touch = [Point(kernel="random_touch", engine=engine, pages=pages, layout="packed", order="random", lines=-(-size // 64),
-                   options=(("bytes", size), *spare), region_ms=profile.region_ms)
+    touch = [_own(profile, "random_touch", engine, pages, bytes=size, **spare)
              for pages in TOUCH_PAGES for size in TOUCH_BYTES if size <= profile.max_working_set
-             for spare in ((), (("spare_draws", 1),)) if not spare or size <= TOUCH_BYTES[-2]]
+             for spare in ({}, {"spare_draws": 1}) if not spare or size <= TOUCH_BYTES[-2]]
     ways = [("touch", 1), ("populate", 1), ("memset", 1), *([("touch", cpus), ("populate", cpus)] if cpus > 1 else [])]
     prefault = [Point(kernel="prefault", engine=engine, pages=pages, order="sequential", lines=min(PREFAULT_LINES, most), mode=mode,
                       options=(("threads", threads),), region_ms=profile.region_ms)
-                for pages in PAGE_SIZES for mode, threads in ways
-                if threads == 1 or threads * PAGE_LINES[pages] <= min(PREFAULT_LINES, most)]  # a page cannot be shared out
+                for pages in PAGE_BYTES for mode, threads in ways
+                if threads == 1 or threads * PAGE_BYTES[pages] // BASE_PAGE <= min(PREFAULT_LINES, most)]  # a page cannot be shared out
     return chase + touch + prefault
 
 
@@ -79,8 +82,7 @@ JOIN_BITS = (4, 6, 8, 10)
 
 
 def _walk(profile: Profile, engine: str, pages: str, vertices: int, mode: str = "plain", **own: int) -> Point:
-    return Point(kernel="graph_walk", engine=engine, pages=pages, layout="packed", order="random", lines=vertices, mode=mode,
-                 options={"vertices": vertices, **own}, region_ms=profile.region_ms)
+    return _own(profile, "graph_walk", engine, pages, mode, vertices=vertices, **own)
 
 
 def _most_vertices(profile: Profile) -> int:
@@ -108,8 +110,8 @@ def tlb_blocking(profile: Profile, engine: str, tlb_entries: Sequence[int], cpus
               for b in blocks[1:6] if b < most]
     rows = max(1 << 10, min(1 << 22, profile.max_working_set // 2048))  # 4 GiB: 32 MiB a table of rows, 192 MiB in all
     modes = [("partition", {"bits": b}) for b in FAN_OUT_BITS] + [("naive", {})] + [("partitioned", {"bits": b}) for b in JOIN_BITS]
-    join = [Point(kernel="radix_partition", engine="numba", pages=pages, layout="packed", order="random", lines=rows * 6 // 4, mode=mode,
-                  options={"tuples": rows, **own}, region_ms=profile.region_ms) for pages in ("4k", "thp", "2m") for mode, own in modes]
+    join = [_own(profile, "radix_partition", "numba", pages, mode, tuples=rows, **own)
+            for pages in ("4k", "thp", "2m") for mode, own in modes]
     return walks + join
 
 

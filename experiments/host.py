@@ -281,11 +281,14 @@ def _mthp(folder: Path) -> dict[str, str]:
     return {page: setting for page, setting in settings.items() if setting != "absent"}
 
 
+# Pool's fields, and the beginnings of the names of the files that they are read from.
+POOL_FILES = {"total": "nr", "free": "free", "reserved": "resv", "surplus": "surplus"}
+
+
 def _pools(folder: Path) -> tuple[Pool, ...]:
     pools = []
     for kib, path in procfs.numbered(folder, r"hugepages-([0-9]{1,9})kB"):
-        files = {"total": "nr", "free": "free", "reserved": "resv", "surplus": "surplus"}
-        counts = {name: procfs.number(path / f"{file}_hugepages") or 0 for name, file in files.items()}
+        counts = {name: procfs.number(path / f"{file}_hugepages") or 0 for name, file in POOL_FILES.items()}
         pools.append(Pool(page=page_name(kib * 1024), **counts))
     return tuple(pools)
 

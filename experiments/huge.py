@@ -7,10 +7,10 @@ import pandas as pd
 from experiments import claims, splinter, stats
 from experiments.claims import PAGE
 from experiments.reasons import Unavailable
+from experiments.record import PAGE_BYTES
 from experiments.units import format_size
 
-PAGE_BYTES = {"4k": 4 << 10, "64k": 64 << 10, "thp": 2 << 20, "2m": 2 << 20, "1g": 1 << 30}
-PAGES = tuple(PAGE_BYTES)  # from small to large; of two alike, the one that takes no pool first
+PAGES = tuple(PAGE_BYTES)
 _TOUCH = "random_touch"
 
 
@@ -20,9 +20,9 @@ def kinds(frame: pd.DataFrame, kernel: str = "page_chase") -> list[str]:
     return [pages for pages in PAGES if pages in there]
 
 
-def curves(frame: pd.DataFrame, layout: str = "spread") -> pd.DataFrame:
-    """`claims.curve` of the chase for each page size: column pages, then as `stats.summarise`. Raises Unavailable without any."""
-    found = [claims.curve(frame[frame["pages"] == pages], layout).assign(pages=pages) for pages in kinds(frame)]
+def curves(frame: pd.DataFrame) -> pd.DataFrame:
+    """`claims.curve` of the spread chase for each page size: column pages, then as `stats.summarise`. Raises Unavailable without any."""
+    found = [claims.curve(frame[frame["pages"] == pages], "spread").assign(pages=pages) for pages in kinds(frame)]
     if not found:
         raise Unavailable("too-few-points", "no chase was measured")
     return pd.concat(found, ignore_index=True)
@@ -37,9 +37,9 @@ def prices(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(priced, ignore_index=True)
 
 
-def speedup(frame: pd.DataFrame, pages: str, over: str = "4k", layout: str = "spread") -> pd.DataFrame:
-    """How many times faster the chase is on `pages` than on `over`: lines, value, low, high, for the lines that both have."""
-    sides = [claims.curve(frame[frame["pages"] == one], layout).set_index("lines") for one in (over, pages)]
+def speedup(frame: pd.DataFrame, pages: str, over: str = "4k") -> pd.DataFrame:
+    """How many times faster the spread chase is on `pages` than on `over`: lines, value, low, high, for the lines that both have."""
+    sides = [claims.curve(frame[frame["pages"] == one], "spread").set_index("lines") for one in (over, pages)]
     rows = []
     for lines in sorted(set(sides[0].index) & set(sides[1].index)):
         slow, fast = (stats.Interval(*(float(side.loc[lines, name]) for name in ("median", "low", "high", "coverage"))) for side in sides)
@@ -56,11 +56,8 @@ def typical(found: pd.DataFrame) -> stats.Interval:
 
 
 def best_large(frame: pd.DataFrame, kernel: str = "page_chase") -> str:
-    """The pool's 2 MiB pages where there are any, else THP. Raises Unavailable("pool-empty")."""
-    for pages in splinter.LARGE:
-        if pages in kinds(frame, kernel):
-            return pages
-    raise Unavailable("pool-empty", "neither the pool nor THP gave 2 MiB pages")
+    """Which large pages a kernel was measured on. Raises Unavailable("pool-empty")."""
+    return splinter.large_pages(frame[frame["kernel"] == kernel])
 
 
 def side_by_side(frame: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
@@ -127,7 +124,7 @@ def touch_table(frame: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
 
 def touch_counts(frame: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
     """Misses per read of the largest published array: walks as counted here (NaN where nothing counts), and JMH's dTLB-load-misses."""
-    rows = frame[(frame["kernel"] == _TOUCH)]
+    rows = frame[frame["kernel"] == _TOUCH]
     theirs = published[published["quantity"] == "dTLB-load-misses"].set_index("pages")
     size = int(theirs["array_bytes"].iloc[0])
     here = rows[rows["bytes"] == size] if len(rows) else rows

@@ -25,6 +25,7 @@ from experiments.figures import (
 from experiments.huge import PAGES, published_times
 from experiments.reasons import Unavailable
 from experiments.render import PALETTE
+from experiments.splinter import MOST_LINES
 from experiments.units import format_size
 
 # A page size has the same colour in every figure.
@@ -41,15 +42,23 @@ def _ordered(frame: pd.DataFrame) -> list[str]:
     return [pages for pages in PAGES if (frame["pages"] == pages).any()]
 
 
+def _by_pages(data: pd.DataFrame, title: str, scale: alt.Scale, ticks: Sequence[float], entries: Sequence[int]) -> alt.LayerChart:
+    """A line a page size against the working set, with the reach of each TLB level."""
+    chart = series_chart(data, working_set(), title, scale, ticks, _scale(_ordered(data)), "pages")
+    return chart + marks([(n * PAGE, label) for n, label in reaches(entries)], "working_set_bytes") if entries else chart
+
+
+def _ends(data: pd.DataFrame) -> pd.DataFrame:
+    """The row of each page size at its largest size, from small pages to large."""
+    return data.sort_values("lines").groupby("pages").tail(1).set_index("pages").loc[_ordered(data)]
+
+
 def page_sizes(curves: pd.DataFrame, entries: Sequence[int]) -> Figure:
     """ns per access of the spread chase against working set, a line a page size; a frame of `huge.curves`."""
     data = curves.assign(working_set_bytes=curves["lines"] * PAGE)
-    kinds = _ordered(data)
-    chart = series_chart(data, working_set(), "ns per access", time_scale(data), TIMES, _scale(kinds), "pages")
-    if entries:
-        chart += marks([(n * PAGE, label) for n, label in reaches(entries)], "working_set_bytes")
-    ends = data.sort_values("lines").groupby("pages").tail(1).set_index("pages")
-    told = ", ".join(f"{ends.loc[one, 'median']:.0f} ns on {one} at {format_size(int(ends.loc[one, 'lines']) * PAGE)}" for one in kinds)
+    chart = _by_pages(data, "ns per access", time_scale(data), TIMES, entries)
+    told = ", ".join(f"{row['median']:.0f} ns on {one} at {format_size(int(row['working_set_bytes']))}"
+                     for one, row in _ends(data).iterrows())
     return Figure(chart, "page_sizes", f"Line chart on logarithmic axes, a line a page size. They end at {told}.",
                   data[["pages", "lines", "working_set_bytes", "median", "low", "high", "coverage", "n", "spread", "unstable"]])
 
@@ -57,19 +66,15 @@ def page_sizes(curves: pd.DataFrame, entries: Sequence[int]) -> Figure:
 def page_prices(prices: pd.DataFrame, entries: Sequence[int]) -> Figure:
     """The price of translation against working set, a line a page size; a frame of `huge.prices`."""
     data = prices.assign(working_set_bytes=prices["lines"] * PAGE, n=prices["n_spread"])
-    kinds = _ordered(data)
-    chart = series_chart(data, working_set(), "ns per access for translation", price_scale(data), PRICES, _scale(kinds), "pages")
-    if entries:
-        chart += marks([(n * PAGE, label) for n, label in reaches(entries)], "working_set_bytes")
-    ends = data.sort_values("lines").groupby("pages").tail(1).set_index("pages")
-    told = ", ".join(f"{one} {ends.loc[one, 'median']:z.1f} ns" for one in kinds)
+    chart = _by_pages(data, "ns per access for translation", price_scale(data), PRICES, entries)
+    told = ", ".join(f"{one} {row['median']:z.1f} ns" for one, row in _ends(data).iterrows())
     return Figure(chart, "page_prices", f"The price of translation by page size, at the largest size of each: {told}.",
                   data[["pages", "lines", "working_set_bytes", "median", "low", "high", "n", "unstable"]])
 
 
-def splinter(prices: pd.DataFrame, large: str, entries: Sequence[int], most_lines: int = 1 << 14) -> Figure:
+def splinter(prices: pd.DataFrame, large: str, entries: Sequence[int]) -> Figure:
     """The price of one line to each 4 KiB, on base pages and on `large` ones. Raises Unavailable("too-few-points")."""
-    near = prices[prices["pages"].isin(["4k", large]) & (prices["lines"] <= most_lines)]
+    near = prices[prices["pages"].isin(["4k", large]) & (prices["lines"] <= MOST_LINES)]
     if near.empty:
         raise Unavailable("too-few-points", "nothing was measured on both page sizes")
     data = near.assign(series=near["pages"].map(_SPLINTER), n=near["n_spread"])

@@ -9,7 +9,19 @@ from typing import NamedTuple, TypeVar
 import pandas as pd
 from pydantic import BaseModel, ValidationError
 
-from experiments import calculator, chapters, claims, figures, huge, huge_figures, jmh, runtimes, splinter, toolchains
+from experiments import (
+    calculator,
+    chapters,
+    claims,
+    figures,
+    huge,
+    huge_figures,
+    jmh,
+    runtime_words,
+    runtimes,
+    splinter,
+    toolchains,
+)
 from experiments.findings import Prose, Said
 from experiments.geometry import Geometry
 from experiments.reasons import Unavailable
@@ -100,8 +112,8 @@ def runtimes_section(chapter: chapters.Chapter) -> Section:
         found = _read(runtimes.Runtimes, chapter, "runtimes")
     except Unavailable as why:
         return Section(lacking_note(str(why)), {"runtimes_said": Prose("")})
-    said = "\n".join(f"- {sentence}" for sentence in runtimes.sentences(found))
-    table = runtimes.table(found).rename(columns={
+    said = "\n".join(f"- {sentence}" for sentence in runtime_words.sentences(found))
+    table = runtime_words.table(found).rename(columns={
         "on_huge_pages_percent": "on huge pages, %", "elsewhere_huge_bytes": "huge elsewhere, bytes", "ns_per_access": "ns per read",
         "speedup": "huge over plain"})
     return Section(data_table(table, decimals=2), {"runtimes_said": Prose(said)})

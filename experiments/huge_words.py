@@ -9,10 +9,11 @@ import pandas as pd
 
 from experiments import huge, splinter
 from experiments.claims import PAGE
-from experiments.findings import Prose, Said
+from experiments.findings import Prose, Said, about_pages, say_each
 from experiments.host import Host
 from experiments.paging import listed
-from experiments.reasons import REASONS, Unavailable
+from experiments.reasons import Unavailable
+from experiments.record import PAGE_BYTES
 from experiments.units import format_size
 
 NAMES = {"4k": "base pages", "64k": "64 KiB pages", "thp": "transparent 2 MiB pages", "2m": "2 MiB pages of the pool", "1g": "1 GiB pages"}
@@ -31,33 +32,21 @@ def offered(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["pages", "what they are", "asked for by", "processes verified on them", "largest chase"])
 
 
-_PAGE_REASONS = ("pool-empty", "thp-never", "mthp-off", "page-size-unsupported", "backing-partial", "memory-short")
-
-
 def lacking(frame: pd.DataFrame, notes: Sequence[str]) -> Prose:
     """Why a page size has no rows: the reasons of this run, or that the data hold none."""
     missing = [NAMES[pages] for pages in huge.PAGES if pages not in huge.kinds(frame)]
     if not missing:
         return Prose("This machine gave all five.")
-    about_pages = tuple(REASONS[code].sentence.removesuffix(".") for code in _PAGE_REASONS)
-    why = "\n".join(f"- {note}" for note in dict.fromkeys(notes) if note.startswith(about_pages))
+    why = about_pages(notes)
     return Prose(f"No rows lie on {listed(missing)}." + (f"\n\n{why}" if why else ""))
 
 
 def say(frame: pd.DataFrame, host: Host, entries: Sequence[int], notes: Sequence[str] = ()) -> Said:
     """Every sentence of the chapter that hangs on the data; each that cannot be said gives its reason in its place."""
-    parts = {"lead": lambda: lead(frame), "levers": lambda: _levers(frame), "below": lambda: _below(frame, entries),
-             "splinter_verdict": lambda: _splinter(frame, host), "thp_pool": lambda: _same(frame), "touch_said": lambda: _touch(frame),
-             "prefault_said": lambda: _prefault(frame), "waste_said": lambda: _waste(frame)}
-    said: Said = {"lacking": lacking(frame, notes)}
-    told: set[str] = set()
-    for name, make in parts.items():
-        try:
-            said[name] = Prose(make())
-        except Unavailable as why:  # the same reason again and again would read badly
-            said[name] = Prose(str(why) if str(why) not in told else "Nothing can be said of this here, for the reason above.")
-            told.add(str(why))
-    return said
+    return {"lacking": lacking(frame, notes)} | say_each({
+        "lead": lambda: lead(frame), "levers": lambda: _levers(frame), "below": lambda: _below(frame, entries),
+        "splinter_verdict": lambda: _splinter(frame, host), "thp_pool": lambda: _same(frame), "touch_said": lambda: _touch(frame),
+        "prefault_said": lambda: _prefault(frame), "waste_said": lambda: _waste(frame)})
 
 
 def _largest(frame: pd.DataFrame, *kinds: str) -> tuple[int, dict[str, float]]:
@@ -92,7 +81,7 @@ def _levers(frame: pd.DataFrame) -> str:
     at = prices[prices["lines"] == lines].set_index("pages")
     told = []
     for pages in (one for one in huge.PAGES if one in at.index):
-        table = format_size(max(lines * PAGE // huge.PAGE_BYTES[pages], 1) * 8)
+        table = format_size(max(lines * PAGE // PAGE_BYTES[pages], 1) * 8)
         row = at.loc[pages]
         told.append(f"{row['median']:z.0f} ns on {NAMES[pages]} ({row['low']:z.0f} to {row['high']:z.0f}; the table's last level takes "
                     f"{table})")
@@ -129,7 +118,7 @@ CONSEQUENCE = {
         "So the first lever is not in your hands. An entry spans the smaller of the guest's page and the host's, and no setting in the "
         "guest changes the host's. What is left is the second: the guest's own tree is a level shorter and its table 512 times smaller, "
         "so each miss costs less, and there are as many. If you rent such a machine, ask for one whose memory the host backs by huge "
-        "pages, or measure another; this section takes a minute to run."),
+        "pages, or measure another."),
     "cannot tell": "So what follows from the curves has to be read with both possibilities in mind.",
 }
 

@@ -28,6 +28,7 @@ from experiments.limits import usable_memory
 from experiments.processes import run_whole
 from experiments.reasons import Unavailable
 from experiments.record import Positive, PositiveNs
+from experiments.smaps import mappings
 
 PROJECT = kernels.KERNELS / "jmh"
 BUILD_S = 300.0  # of which a download of some 30 MB is most
@@ -223,29 +224,24 @@ def _failure(done: subprocess.CompletedProcess[str]) -> Unavailable:
     return Unavailable("memory-short" if any(word in done.stdout for word in memory) else "kernel-crashed", first[:200])
 
 
-_MAPPING = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) ")
 _HEAP_AT = re.compile(r"Heap address: 0x([0-9a-f]{1,16}), size: ([0-9]{1,9}) MB")
 
 
 def heap_of(smaps: str, log: str) -> Heap:
-    """The heap in a JVM's smaps, where its log (gc+heap+coops) says that it lies. Raises Unavailable("kernel-garbage")."""
+    """The heap in a JVM's smaps, where its log (gc+heap+coops) says that it lies.
+
+    Raises Unavailable: kernel-garbage for a log that does not say it, backing-partial for what is no smaps.
+    """
     at = _HEAP_AT.search(log)
     if at is None:
         raise Unavailable("kernel-garbage", "the JVM does not say where its heap lies")
     low, size = int(at[1], 16), int(at[2]) << 20
-    total = dict.fromkeys(("Rss", "AnonHugePages", "Private_Hugetlb", "Shared_Hugetlb"), 0)
-    page_sizes, inside = set(), False
-    for line in smaps.split("\n"):  # splitlines() would also split the name of a mapped file at a form feed
-        if mapping := _MAPPING.match(line):
-            inside = int(mapping[1], 16) < low + size and int(mapping[2], 16) > low
-        elif inside:
-            name, _, value = line.partition(":")
-            if name == "KernelPageSize":
-                page_sizes.add(procfs.kib(value) or 0)
-            elif name in total:
-                total[name] += procfs.kib(value) or 0
-    hugetlb = total["Private_Hugetlb"] + total["Shared_Hugetlb"]  # which Rss leaves out
-    return Heap(size, total["Rss"] + hugetlb, total["AnonHugePages"], hugetlb, frozenset(page_sizes))
+    try:
+        found = [one for one in mappings(smaps) if one.start < low + size and one.end > low]
+    except ValueError as error:
+        raise Unavailable("backing-partial", f"nothing is proved: smaps: {error}") from None
+    resident, thp, pool = (sum(getattr(one, name) for one in found) for name in ("resident_bytes", "thp_bytes", "pool_bytes"))
+    return Heap(size, resident, thp, pool, frozenset(one.page_bytes for one in found))
 
 
 def refuse(heap: Heap, pages: Pages, array_bytes: int = 1) -> None:

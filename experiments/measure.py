@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from experiments import build, noise, perf
 from experiments.reasons import REASONS, Unavailable
-from experiments.record import KernelReport, Point, Record
+from experiments.record import PAGE_BYTES, KernelReport, Point, Record
 
 # A kernel's side arrays (the order, the draws) beside its arena, per line: place_cycle() takes 4 bytes,
 # place_draws() 16, page_gather's index 8.
@@ -44,7 +44,7 @@ CPUS_AT_START = frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffi
 
 def arena_bytes(point: Point, base_page: int = 4096) -> int:
     """What a point's process maps at most, in bytes: arena rounded up to its page size, and the side arrays."""
-    page = {"64k": 1 << 16, "thp": 1 << 21, "2m": 1 << 21, "1g": 1 << 30}.get(point.pages, base_page)
+    page = base_page if point.pages == "4k" else PAGE_BYTES[point.pages]
     stride = base_page * point.stride_pages
     if point.layout == "alias":  # eight pages or what makes 8192 mappings of them, the page table, 8 bytes a page, the visits
         span = point.lines * stride

@@ -17,7 +17,7 @@ from typing import Annotated, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from experiments import files, procfs
-from experiments.host import Pool
+from experiments.host import POOL_FILES, Pool
 from experiments.reasons import Unavailable, explain
 from experiments.units import format_size, page_name, parse_size
 
@@ -75,9 +75,8 @@ class Restored(NamedTuple):
 def look(root: Path = Path("/")) -> dict[str, Pool]:
     """The pools by page size ("2m", "1g"), the smallest first. A count that cannot be read is Unavailable, for it decides a write."""
     found = procfs.numbered(root / _POOLS, r"hugepages-([0-9]{1,9})kB")
-    files_of = {"total": "nr", "free": "free", "reserved": "resv", "surplus": "surplus"}
     return {page_name(kib * 1024): Pool(page=page_name(kib * 1024), **{
-        name: _count(folder / f"{file}_hugepages") for name, file in files_of.items()}) for kib, folder in found}
+        name: _count(folder / f"{file}_hugepages") for name, file in POOL_FILES.items()}) for kib, folder in found}
 
 
 def changes(root: Path = Path("/")) -> dict[str, Change]:

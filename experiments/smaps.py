@@ -15,8 +15,14 @@ class Mapping(NamedTuple):
     start: int
     end: int
     private_anonymous: bool
+    page_bytes: int  # KernelPageSize, which is larger than a base page for those of a pool alone
     resident_bytes: int
-    huge_bytes: int
+    thp_bytes: int
+    pool_bytes: int
+
+    @property
+    def huge_bytes(self) -> int:
+        return self.thp_bytes + self.pool_bytes
 
 
 class Pages(NamedTuple):
@@ -31,7 +37,7 @@ class Pages(NamedTuple):
 _HEAD = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) ([r-][w-][x-][sp]) [0-9a-f]+ [0-9a-f]+:[0-9a-f]+ ([0-9]+)(?: .*)?")
 _SIZE = re.compile(r"(\w+): +([0-9]{1,12}) kB")
 _OTHER = re.compile(r"\w+: .*")
-_STATED = ("Rss", "AnonHugePages", "ShmemPmdMapped", "Private_Hugetlb", "Shared_Hugetlb")  # since Linux 4.8
+_STATED = ("KernelPageSize", "Rss", "AnonHugePages", "ShmemPmdMapped", "Private_Hugetlb", "Shared_Hugetlb")  # since Linux 4.8
 
 
 def mappings(smaps: str) -> list[Mapping]:
@@ -53,10 +59,11 @@ def mappings(smaps: str) -> list[Mapping]:
             raise ValueError(f"{missing[0]} is missing")
         start, end = int(head[1], 16), int(head[2], 16)
         pool = fields["Private_Hugetlb"] + fields["Shared_Hugetlb"]
-        resident, huge = fields["Rss"] + pool, fields["AnonHugePages"] + fields["ShmemPmdMapped"] + pool
-        if not (found[-1].end if found else 0) <= start < end or not huge <= resident <= end - start:
-            raise ValueError(f"{huge} of {resident} bytes are huge from {start:x} to {end:x}")
-        found.append(Mapping(start, end, head[3].startswith("rw") and head[3].endswith("p") and head[4] == "0", resident, huge))
+        resident, thp = fields["Rss"] + pool, fields["AnonHugePages"] + fields["ShmemPmdMapped"]
+        if not (found[-1].end if found else 0) <= start < end or not thp + pool <= resident <= end - start:
+            raise ValueError(f"{thp + pool} of {resident} bytes are huge from {start:x} to {end:x}")
+        private = head[3].startswith("rw") and head[3].endswith("p") and head[4] == "0"
+        found.append(Mapping(start, end, private, fields["KernelPageSize"], resident, thp, pool))
     if not found:
         raise ValueError("empty")
     return found

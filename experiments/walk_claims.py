@@ -23,9 +23,10 @@ BEFORE = 0.25
 SAME = 0.05  # THP that gains less than what the book calls unstable is useless
 
 
-def graph_walk(frame: pd.DataFrame, entries: Sequence[int], microarchitecture: str = "unknown",
+def graph_walk(frame: pd.DataFrame, entries: Sequence[int], cores: pd.DataFrame, microarchitecture: str = "unknown",
                splintered: Splinter | None = None) -> list[Verdict]:
-    """What the article says of the walk, and what this frame says of it. entries: 4 KiB data entries of each TLB level.
+    """What the article says of the walk, and what this frame says of it. entries: 4 KiB data entries of each TLB level; cores: the
+    literature's frame `microarchitectures`.
 
     splintered: what the chapter about page sizes found, which alone separates the number of misses from their price where no
     counter does.
@@ -96,7 +97,7 @@ def graph_walk(frame: pd.DataFrame, entries: Sequence[int], microarchitecture: s
         return None, splintered.evidence
 
     def walkers() -> tuple[bool | None, str]:
-        stated = page_walkers(microarchitecture)
+        stated = page_walkers(microarchitecture, cores)
         if stated is None:
             raise Unavailable("no-data", f"nobody says how many page walkers {microarchitecture} has")
         base, _, found = walks.walks_under_way(walks.by_walkers(frame))

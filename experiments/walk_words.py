@@ -8,48 +8,38 @@ import pandas as pd
 from scipy.signal import find_peaks
 
 from experiments import counts, stats, walks
-from experiments.chapters import literature
-from experiments.findings import Prose, Said
+from experiments.findings import Prose, Said, about_pages, say_each
 from experiments.host import Host
 from experiments.huge_words import NAMES
 from experiments.paging import listed
-from experiments.reasons import REASONS, Unavailable, explain
+from experiments.reasons import Unavailable, explain
 from experiments.units import format_size
 
 # Whose core is in it, by the names of data/literature/microarchitectures.csv (Linux, arch/x86/include/asm/intel-family.h).
 _CORES = {"Alder Lake": "Golden Cove", "Sapphire Rapids": "Golden Cove", "Skylake server": "Skylake client",
           "Cascade Lake": "Skylake client", "Cooper Lake": "Skylake client"}
-_PAGE_REASONS = ("pool-empty", "thp-never", "page-size-unsupported", "backing-partial", "memory-short")
 PROMINENT = 0.08  # of the highest mode: less is a ripple of the steps of the clock
 MODE_NS = 400  # points at which a density is looked at
 
 
-def page_walkers(microarchitecture: str) -> float | None:
-    """How many page walkers a core is said to have; None where nobody says."""
-    known = literature("microarchitectures")
-    known = known[(known["structure"] == "page_walker") & (known["quantity"] == "count")].set_index("microarchitecture")["value_low"]
+def page_walkers(microarchitecture: str, cores: pd.DataFrame) -> float | None:
+    """How many page walkers a core is said to have, by the literature's frame `microarchitectures`; None where nobody says."""
+    known = cores[(cores["structure"] == "page_walker") & (cores["quantity"] == "count")].set_index("microarchitecture")["value_low"]
     return known.get(_CORES.get(microarchitecture, microarchitecture))
 
 
-def say(frame: pd.DataFrame, host: Host, entries: Sequence[int], notes: Sequence[str] = ()) -> Said:
+def say(frame: pd.DataFrame, host: Host, entries: Sequence[int], cores: pd.DataFrame, notes: Sequence[str] = ()) -> Said:
     """Every sentence of the chapter that hangs on the data; each that cannot be said gives its reason in its place.
 
-    notes: why this run could not measure something; those about walks on some page size stand behind the lead.
+    cores: the literature's frame `microarchitectures`. notes: why this run could not measure something; those about page sizes
+    stand behind the lead.
     """
     parts = {"lead": lambda: lead(frame), "clock": lambda: clock(frame), "regimes": lambda: regimes(frame, entries),
-             "modes": lambda: modes(frame), "walkers_said": lambda: walkers(frame, host)}
-    said: Said = {"misses_are": misses_are(frame, host, entries)}
-    told: set[str] = set()
-    for name, make in parts.items():
-        try:
-            said[name] = Prose(make())
-        except Unavailable as why:  # the same reason again and again would read badly
-            said[name] = Prose(str(why) if str(why) not in told else "Nothing can be said of this here, for the reason above.")
-            told.add(str(why))
+             "modes": lambda: modes(frame), "walkers_said": lambda: walkers(frame, host, cores)}
+    said = {"misses_are": misses_are(frame, host, entries)} | say_each(parts)
     missing = [NAMES[one] for one in ("4k", "thp", "2m", "1g") if one not in walks.kinds(frame)]
     if missing:
-        about = tuple(REASONS[code].sentence.removesuffix(".") for code in _PAGE_REASONS)
-        why = "\n".join(f"- {note}" for note in dict.fromkeys(notes) if note.startswith(about))
+        why = about_pages(notes)
         said["lead"] = Prose(f"{said['lead']}\n\nNo walk lies on {listed(missing)}." + (f"\n\n{why}" if why else ""))
     return said
 
@@ -162,7 +152,7 @@ def _small(sentence: str) -> str:
     return sentence.rstrip(".") if sentence[:2].isupper() else sentence[0].lower() + sentence[1:].rstrip(".")
 
 
-def walkers(frame: pd.DataFrame, host: Host) -> str:
+def walkers(frame: pd.DataFrame, host: Host, cores: pd.DataFrame) -> str:
     """Where the gain of several walks ends, by page size, and how many page walks that means under way at once."""
     found = walks.by_walkers(frame)
     told = []
@@ -178,7 +168,7 @@ def walkers(frame: pd.DataFrame, host: Host) -> str:
     said += (f" What base pages cost more, {base.one_ns.value - large.one_ns.value:.0f} ns of walking a hop, over the time of a hop at its "
              f"best: at least {walks_there.value:.1f} page walks were under way at once on base pages ({walks_there.low:.1f} to "
              f"{walks_there.high:.1f}).")
-    stated = page_walkers(host.microarchitecture)
+    stated = page_walkers(host.microarchitecture, cores)
     if stated is None:
         return f"{said} How many page walkers this core has, nobody says."
     verdict = walkers_verdict(walks_there, stated)

@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike
 from experiments import model, stats
 from experiments.findings import data_tlbs
 from experiments.host import Host
-from experiments.huge import PAGE_BYTES, PAGES
+from experiments.huge import PAGES
 from experiments.reasons import Unavailable
+from experiments.record import PAGE_BYTES
 from experiments.stats import Interval
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999)

@@ -210,6 +210,15 @@ def jump(at, state, vertices, block):
 
 
 @njit(cache=True)
+def begin_segment(at, state, vertices, block, path, path_state):
+    """Where a stay ends: back to the beginning of the path that is followed, or on to another block; the new state."""
+    if len(path):
+        at[0] = path[0]
+        return path_state
+    return jump(at, state, vertices, block)
+
+
+@njit(cache=True)
 def walk(edges, at, state, left, segment, turns, vertices, block, path, path_state, distance, bins):
     """Moves `at` on; (state, left, ticks)."""
     ticks = uint64(0)
@@ -227,11 +236,7 @@ def walk(edges, at, state, left, segment, turns, vertices, block, path, path_sta
         turns -= now
         left -= now
         if left == 0:
-            left = segment
-            if len(path):
-                at[0], state = path[0], path_state
-            else:
-                state = jump(at, state, vertices, block)
+            left, state = segment, begin_segment(at, state, vertices, block, path, path_state)
     return state, left, ticks
 
 
@@ -249,11 +254,7 @@ def retrace(edges, at, state, left, segment, turns, vertices, block, path, path_
             at[k] = edges[uint64(16) * at[k] + (random >> uint64(2 * k)) % uint64(4)]
         left -= 1
         if left == 0:
-            left = segment
-            if len(path):
-                at[0], state = path[0], path_state
-            else:
-                state = jump(at, state, vertices, block)
+            left, state = segment, begin_segment(at, state, vertices, block, path, path_state)
     return state, left, checksum
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -11,8 +12,10 @@ import pandas as pd
 from conftest import make_record
 
 from experiments import experiment, grids
+from experiments.claims import Verdict
 from experiments.host import Host
 from experiments.record import Point
+from experiments.render import verdict_table
 from experiments.tlbs import Tlb
 
 MIB, GIB = 2**20, 2**30
@@ -159,3 +162,19 @@ class Stated:
             "os": "Linux", "arch": "x86_64", "c_compiler": "gcc: gcc 12.2.0", "installation": "",
         }
         return Host.model_validate(words | self.changes)
+
+
+# What no sentence may hold: a number that is none, a zero with a sign, a gap, a literal of Python, a plural of one.
+HOLE = re.compile(r"\b(nan|inf|None)\b|-0(\.0+)?(?![.\d])|\(\)|  |\{|\[|\b1 threads|\bopen ns", re.IGNORECASE)
+
+
+def fit_to_be_shown(found: list[Verdict], claims: int) -> list[Verdict]:
+    """The verdicts themselves: so many different claims, each of them and its evidence a sentence on one line."""
+    assert len(found) == claims and len({one.claim for one in found}) == claims
+    for claim, verdict, evidence in found:
+        assert verdict in ("holds", "fails", "cannot tell")
+        for text in (claim, evidence):
+            assert text == text.strip() and text.endswith(".") and re.match("[A-Z0-9]", text) and len(text.splitlines()) == 1
+            assert not HOLE.search(text), text
+    assert verdict_table(found).text
+    return found

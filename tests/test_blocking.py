@@ -16,21 +16,20 @@ import pytest
 from conftest import make_record
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic import GIB, MIB, PAGE_BYTES, Stated
+from synthetic import GIB, HOLE, MIB, PAGE_BYTES, Stated, fit_to_be_shown
 from test_figures import Elements
 
 from experiments import blocking, blocking_claims, blocking_figures, blocking_words, chapters, claims, experiment, grids
 from experiments.findings import Prose
 from experiments.reasons import REASONS, Unavailable
 from experiments.record import Point
-from experiments.render import Figure, verdict_table
+from experiments.render import Figure
 
 pytestmark = pytest.mark.filterwarnings("error")
 
 ENTRIES = [64, 1536]
 CLOCK_NS = 9.0
 PUBLISHED = chapters.literature("mitigations")
-HOLE = re.compile(r"\b(nan|inf|None)\b|-0(\.0+)?(?![.\d])|\(\)|  |\{|\[", re.IGNORECASE)
 H, F, C = "holds", "fails", "cannot tell"
 
 
@@ -313,15 +312,7 @@ VANISHES, USELESS, PREFETCH, ORDER, LIMIT, PAYS = range(6)
 
 def verdicts(frame: pd.DataFrame, entries: list[int] = ENTRIES) -> list[claims.Verdict]:
     """Of each claim, each a sentence with evidence fit to be shown."""
-    found = blocking_claims.tlb_blocking(frame, entries)
-    assert len(found) == 6 and len({one.claim for one in found}) == 6
-    for claim, verdict, evidence in found:
-        assert verdict in (H, F, C)
-        for text in (claim, evidence):
-            assert text == text.strip() and text.endswith(".") and re.match("[A-Z0-9]", text) and len(text.splitlines()) == 1
-            assert not HOLE.search(text), text
-    assert verdict_table(found).text
-    return found
+    return fit_to_be_shown(blocking_claims.tlb_blocking(frame, entries), 6)
 
 
 LOUD = Machine(noise=0.4)
@@ -480,9 +471,11 @@ def test_a_control_says_what_was_to_be_had_and_without_one_the_cache_is_named():
     assert "The last-level cache has 1 MiB." in said(rows())["blocks_said"]
 
 
-def test_notes_stand_once_with_the_first_reason():
-    told = blocking_words.say(NOTHING, Stated().host(), ENTRIES, ["No pool here.", "No pool here."])
-    assert sum(text.count("No pool here.") for text in told.values()) == 1
+def test_why_a_page_size_is_missing_stands_once_behind_the_lead():
+    why = str(Unavailable("pool-empty"))
+    told = blocking_words.say(NOTHING, Stated().host(), ENTRIES, [why, why, "Another note."])
+    assert told["lead"].count(why) == 1 and sum(text.count(why) for text in told.values()) == 1
+    assert not any("Another note." in text for text in told.values())
 
 
 def test_a_reason_is_told_once():

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from experiments import build, files, procfs, runtimes, smaps, toolchains
+from experiments import build, files, procfs, runtime_words, runtimes, smaps, toolchains
 from experiments.compiler import compiler
 from experiments.reasons import Unavailable
 from experiments.runtimes import Program, RuntimeReport, Runtimes
@@ -523,7 +523,7 @@ def test_a_variant_that_failed_is_not_tried_again_and_the_others_go_on(quick: Pa
     monkeypatch.setattr(runtimes, "measure", measured)
     found = runtimes.survey(SIZE, 4)
     assert (asked.count("plain"), asked.count("huge")) == (4, 2) and found.lacking == {"python huge": "kernel-hung"}
-    assert any("was not measured to the end" in text for text in runtimes.sentences(found))
+    assert any("was not measured to the end" in text for text in runtime_words.sentences(found))
 
 
 @pytest.mark.measures
@@ -533,7 +533,7 @@ def test_a_language_without_a_toolchain_is_lacking_and_the_others_are_measured(q
     found = runtimes.survey(SIZE, 1)
     assert found.lacking == dict.fromkeys(["c", "rust", "go", "java"], "no-toolchain")
     assert {r.language for r in found.reports} == {"python"}
-    assert sum("apt install" in text for text in runtimes.sentences(found)) == 4
+    assert sum("apt install" in text for text in runtime_words.sentences(found)) == 4
 
 
 @pytest.mark.measures
@@ -586,7 +586,7 @@ def test_a_document_that_cannot_be_is_no_document(change: dict):
 def test_the_table_has_medians_and_the_gain_of_each_language():
     doc = document(*(report("go", "plain", 0, ns, i) for i, ns in enumerate([19, 21, 90.0])),
                    *(report("go", "huge", WHOLE, ns, i, 4 * MIB) for i, ns in enumerate([7.0, 6, 5])), report("java", "huge", WHOLE))
-    table = runtimes.table(doc)
+    table = runtime_words.table(doc)
     assert list(table["language"]) == ["Go", "Go", "Java"] and list(table["on_huge_pages_percent"]) == [0, 100, 100]
     assert list(table["ns_per_access"]) == [21, 6, 10] and list(table["elsewhere_huge_bytes"]) == [0, 4 * MIB, 0]
     assert table["speedup"][1] == 21 / 6 and table["speedup"].isna().tolist() == [True, False, True]
@@ -594,28 +594,28 @@ def test_the_table_has_medians_and_the_gain_of_each_language():
 
 def test_an_empty_document_has_an_empty_table_and_its_reasons():
     doc = document(c="memory-short", go="no-toolchain")
-    assert runtimes.table(doc).empty and "speedup" in runtimes.table(doc)
-    assert [text.partition(" ")[0] for text in runtimes.sentences(doc)] == ["C", "Go"]
-    assert "apt install golang-go" in runtimes.sentences(doc)[1]
+    assert runtime_words.table(doc).empty and "speedup" in runtime_words.table(doc)
+    assert [text.partition(" ")[0] for text in runtime_words.sentences(doc)] == ["C", "Go"]
+    assert "apt install golang-go" in runtime_words.sentences(doc)[1]
 
 
 def test_the_languages_whose_plain_array_got_nothing_stand_in_one_sentence():
-    first = runtimes.sentences(document(report("c"), report("go"), report("java"), report("python", huge=WHOLE)))[0]
+    first = runtime_words.sentences(document(report("c"), report("go"), report("java"), report("python", huge=WHOLE)))[0]
     assert first == "Allocated plainly, 200 MiB get no huge pages in C, Go and Java."
-    assert runtimes.sentences(document(report("c")))[0].endswith("in C.")
+    assert runtime_words.sentences(document(report("c")))[0].endswith("in C.")
 
 
 @pytest.mark.parametrize(("language", "thp", "words"), [
     ("python", "madvise", "NumPy asks"), ("go", "madvise", "older versions of Go"), ("c", "madvise", "something asks"),
     ("c", "always", "because the setting is `always`"), ("c", "unknown", "on huge pages.")])
 def test_a_plain_array_on_huge_pages_is_explained_by_the_setting(language: str, thp: str, words: str):
-    said = runtimes.sentences(document(report(language, huge=WHOLE // 2), thp=thp))
+    said = runtime_words.sentences(document(report(language, huge=WHOLE // 2), thp=thp))
     assert len(said) == 1 and words in said[0] and "50 % of" in said[0]
 
 
 def test_a_gain_is_told_only_where_the_repeats_tell_the_two_apart():
     def said(plain: list[float], huge: list[float]) -> str:
-        return runtimes.sentences(document(*(report("c", "plain", 0, ns, i) for i, ns in enumerate(plain)),
+        return runtime_words.sentences(document(*(report("c", "plain", 0, ns, i) for i, ns in enumerate(plain)),
                                            *(report("c", "huge", WHOLE, ns, i) for i, ns in enumerate(huge))))[-1]
 
     assert "takes 5.0 ns instead of 10.0 ns" in said([9, 10, 11], [4, 5, 6.0])
@@ -626,6 +626,6 @@ def test_a_gain_is_told_only_where_the_repeats_tell_the_two_apart():
 
 
 def test_javas_sentence_says_that_the_flag_is_for_the_whole_heap():
-    said = runtimes.sentences(document(report("java", "huge", WHOLE, rest=6 * MIB)))[0]
+    said = runtime_words.sentences(document(report("java", "huge", WHOLE, rest=6 * MIB)))[0]
     assert "100 % of Java's whole heap (the flag knows no single array)" in said and "6 MiB elsewhere" in said
     assert runtimes.recipes()["java"].startswith("java -XX:")

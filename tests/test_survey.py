@@ -79,10 +79,11 @@ def test_large_points_are_measured_once_and_others_often_enough_for_a_median():
     assert (survey.repeats_of(small), survey.repeats_of(large)) == (3, 1)
 
 
-def test_without_a_c_compiler_there_is_no_survey(tmp_path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(("measured", "pages"), [(survey.here, "4k"), (survey.pieces, "2m")])
+def test_without_a_c_compiler_there_is_no_survey(tmp_path, monkeypatch: pytest.MonkeyPatch, measured, pages: str):
     monkeypatch.setattr(survey, "compiler", lambda: None)
     with pytest.raises(Unavailable) as why:
-        survey.here(host.inspect(), "4k", Store(tmp_path), "x")
+        measured(host.inspect(), pages, Store(tmp_path), "x")
     assert why.value.code == "engine-lacks"
 
 
@@ -144,13 +145,6 @@ def test_pieces_are_one_line_to_4_kib_on_both_page_sizes_with_their_control(tmp_
     assert {(p.kernel, p.order, p.stride_pages) for p in asked} == {("page_chase", "cycle", 1)}
     assert (min(p.lines for p in asked), max(p.lines for p in asked)) == (survey.FROM_LINES, survey.TO_LINES)
     assert sum(survey.repeats_of(p) for p in asked) < 300 and max(map(arena_bytes, asked)) < 128 << 20  # a few seconds
-
-
-def test_without_a_c_compiler_there_are_no_pieces(tmp_path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(survey, "compiler", lambda: None)
-    with pytest.raises(Unavailable) as why:
-        survey.pieces(host.inspect(), "2m", Store(tmp_path), "x")
-    assert why.value.code == "engine-lacks"
 
 
 @pytest.mark.measures
