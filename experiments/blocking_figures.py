@@ -124,13 +124,18 @@ def mitigations(ours: pd.DataFrame, published: pd.DataFrame) -> Figure:
 
 
 def fan_out(found: pd.DataFrame, entries: Sequence[int]) -> Figure:
-    """ns to partition one row against the partitions of one pass, a line a page size; a frame of `blocking.by_fan_out`."""
-    one = found[found["passes"] == 1]
-    if one.empty:
+    """ns to partition one row against the number of partitions, a line a page size in one pass, crosses in two; a frame of
+    `blocking.by_fan_out`."""
+    every = found.assign(lines=found["tuples"] * ROW_BYTES // PAGE)
+    data, twice = every[every["passes"] == 1], every[every["passes"] == 2]
+    if data.empty:
         raise Unavailable("too-few-points", "no partitioning in one pass was measured")
-    data = one.assign(lines=one["tuples"] * ROW_BYTES // PAGE)
     x = alt.X("partitions:Q", axis=lines_axis("Partitions"), scale=log_scale())
     chart = series_chart(data, x, "ns per row", time_scale(data), _PER_ROW, _pages_scale(data), "pages")
+    if len(twice):
+        chart += alt.Chart(twice).mark_point(shape="cross", size=90, strokeWidth=2).encode(
+            x=x, y=alt.Y("median:Q", scale=time_scale(data)), color=alt.Color("pages:N", scale=_pages_scale(data), sort=_pages_scale(data).domain),
+            tooltip=[alt.Tooltip("pages:N"), alt.Tooltip("passes:Q"), alt.Tooltip("median:Q", format=".3~r", title="ns")])
     if entries:
         chart += marks([(n, label.replace("pages", "entries")) for n, label in reaches(entries)], "partitions")
     told = []
@@ -139,7 +144,7 @@ def fan_out(found: pd.DataFrame, entries: Sequence[int]) -> Figure:
         told.append(f"{pages} from {ends['median'].iloc[0]:.1f} ns with {int(ends['partitions'].iloc[0]):,} partitions to "
                     f"{ends['median'].iloc[1]:.1f} with {int(ends['partitions'].iloc[1]):,}")
     return Figure(chart, "fan_out", f"Time to partition one row by the number of partitions: {'; '.join(told)}.",
-                  data[["pages", "partitions", "tuples", *_COLUMNS, "histogram_ns"]])
+                  every[["pages", "partitions", "passes", "tuples", *_COLUMNS, "histogram_ns"]])
 
 
 def join(found: pd.DataFrame) -> Figure:

@@ -203,10 +203,11 @@ def _fan_out(frame: pd.DataFrame, entries: Sequence[int]) -> str:
     for pages in dict.fromkeys(found["pages"]):
         with suppress(Unavailable):  # one page size with too few points is no reason to be silent of the others
             rises[pages], few, many = blocking.fan_out_rise(found, pages, entries[0])
-            told.append(f"{rises[pages].value:.2f} times as long on {NAMES[pages]} ({rises[pages].low:.2f} to {rises[pages].high:.2f})")
+            told.append(f"{rises[pages].value:.2f} times as long with {many:,} partitions as with {few:,} on {NAMES[pages]} "
+                        f"({rises[pages].low:.2f} to {rises[pages].high:.2f})")
     if not told:
         raise Unavailable("too-few-points", f"partitioning was not measured on both sides of {entries[0]:,} partitions")
-    said = f"With {many:,} partitions a row takes {listed(told)} as with {few:,}; the first level has {entries[0]:,} entries."
+    said = f"To scatter a row takes {listed(told)}; the first level has {entries[0]:,} entries."
     if "4k" in rises:
         said += (" On base pages the limit shows." if rises["4k"].low > 1 + SAME else
                  " On base pages nothing gives way there: while a translation comes from the second level, stores can wait in a buffer."
@@ -214,7 +215,21 @@ def _fan_out(frame: pd.DataFrame, entries: Sequence[int]) -> str:
     steep = steepest(found, "4k")
     if steep is not None:
         said += f" The steepest step on base pages lies between {steep[0]:,} and {steep[1]:,} partitions, a factor of {steep[2]:.2f}."
-    return said
+    return said + _in_two_passes(found)
+
+
+def _in_two_passes(found: pd.DataFrame) -> str:
+    """What it is worth to stay below the limit twice, at the most partitions that base pages saw in one pass and in two."""
+    one, two = (found[(found["pages"] == "4k") & (found["passes"] == n)].set_index("bits") for n in (1, 2))
+    both = sorted(set(one.index) & set(two.index))
+    if not both:
+        return ""
+    once, twice = one.loc[both[-1]], two.loc[both[-1]]
+    ratio = stats.interval_of_ratio(blocking.interval(once), blocking.interval(twice))
+    verdict = ("So two passes below the limit are faster than one past it." if ratio.low > 1 else
+               "So one pass past the limit is still faster than two below it." if ratio.high < 1 else
+               "Noise leaves open which is faster.")
+    return f" In two passes, {int(once['partitions']):,} partitions take {twice['median']:.1f} ns a row, in one {once['median']:.1f}. {verdict}"
 
 
 def steepest(found: pd.DataFrame, pages: str) -> tuple[int, int, float] | None:

@@ -17,8 +17,8 @@ from rich.table import Table
 
 from experiments import build, experiment, host, pages, perf
 from experiments.doctor import advice, describe
+from experiments.measure import FIRST_MODE, shape
 from experiments.measure import measure as measure_point
-from experiments.measure import shape
 from experiments.reasons import Unavailable
 from experiments.record import Point
 from experiments.store import measuring_lock
@@ -171,7 +171,7 @@ def measure(
         chosen = {name: value for name, value in (("layout", layout), ("order", order), ("lines", lines)) if value is not None}
         point = Point.model_validate({
             "kernel": kernel, "engine": build.engine_for(engine, kernel), "pages": pages, **shape(kernel, dict(own)), **chosen,
-            "stride_pages": stride_pages, "mode": mode, "options": own, "region_ms": region_ms})
+            "stride_pages": stride_pages, "mode": mode or FIRST_MODE.get(kernel, ""), "options": own, "region_ms": region_ms})
     except ValidationError as error:
         problems = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise Unavailable("bad-parameter", "; ".join(problems)) from None

@@ -74,11 +74,12 @@ def hugepages(profile: Profile, engine: str, tlb_entries: Sequence[int], cpus: i
 
 LARGE_PAGES = ("4k", "thp", "2m", "1g")
 WALKERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
-MANY_VERTICES = 1 << 24  # 1 GiB: past every cache, and a graph of it is ready in a second or two
+MANY_VERTICES = 1 << 24  # 1 GiB: past every cache, and a graph of it is ready in a second
 BLOCK_STEPS = (1 << 10, 1 << 14, 1 << 18)  # hops in a block: fewer than it has pages, some to a page, many
-DISTANCES = (0, 1, 2, 4, 8, 16, 32, 64)
+DISTANCES = (0, 1, 4, 16)
+MORE_DISTANCES = (2, 8, 32, 64)
 FAN_OUT_BITS = (2, 4, 5, 6, 7, 8, 10, 12)
-JOIN_BITS = (4, 6, 8, 10)
+JOIN_BITS = (6, 8, 10)
 
 
 def _walk(profile: Profile, engine: str, pages: str, vertices: int, mode: str = "plain", **own: int) -> Point:
@@ -90,28 +91,42 @@ def _most_vertices(profile: Profile) -> int:
 
 
 def graph_walk(profile: Profile, engine: str, tlb_entries: Sequence[int], cpus: int = 1) -> list[Point]:
-    """The points of the chapter about the graph: each size on each page size, timed per hop and per batch; and many walks at once."""
-    most = _most_vertices(profile)
-    sizes = [2**k for k in range(12, most.bit_length())]  # from 256 KiB
-    both = [_walk(profile, engine, pages, n, **clock) for pages in LARGE_PAGES for n in sizes for clock in ({"per_hop": 1}, {})]
-    many = [_walk(profile, engine, pages, min(most, MANY_VERTICES), walkers=k) for pages in LARGE_PAGES[:3] for k in WALKERS]
+    """The points of the chapter about the graph: each size on each page size, timed per hop and per batch; and many walks at once.
+
+    Past the caches a process takes seconds to visit four million lines, most of all at 256 MiB, of whose 4.2 million vertices that
+    takes 20 million hops. So a coarse profile goes from 64 MiB on in steps of four octaves and then two, and has means per batch
+    on page sizes that need no pool.
+    """
+    most, fine = _most_vertices(profile), profile.points_per_octave > 2
+    sizes = [2**k for k in range(12, most.bit_length()) if fine or 2**k == most or k <= 20 or k % 2 == 0 and k > 22]  # from 256 KiB
+    both = [_walk(profile, engine, pages, n, per_hop=1) for pages in LARGE_PAGES for n in sizes]
+    both += [_walk(profile, engine, pages, n) for pages in LARGE_PAGES[: 4 if fine else 2] for n in sizes]
+    many = [_walk(profile, engine, pages, min(most, MANY_VERTICES), walkers=k) for pages in LARGE_PAGES[: 3 if fine else 2]
+            for k in (WALKERS if fine else (1, 2, 4, 6, 8, 12, 16, 32))]
     return both + many
 
 
 def tlb_blocking(profile: Profile, engine: str, tlb_entries: Sequence[int], cpus: int = 1) -> list[Point]:
     """The points of the chapter about blocking: walks in blocks and prefetched ones, the remedies side by side, and a join."""
-    most, many = _most_vertices(profile), min(_most_vertices(profile), MANY_VERTICES)
-    blocks = [2**k for k in range(11, many.bit_length() - 1, 2)]  # from 128 KiB, half of what 64 entries reach
+    most, fine = _most_vertices(profile), profile.points_per_octave > 2
+    many = min(most, MANY_VERTICES if fine else MANY_VERTICES // 2)
+    blocks = [2**k for k in range(11, min(22, many.bit_length() - 1), 2)]  # 128 KiB, half of what 64 entries reach, to 128 MiB
     walks = [_walk(profile, engine, "4k", many)]
-    walks += [_walk(profile, engine, "4k", many, "blocked", block_vertices=b, block_steps=steps) for b in blocks for steps in BLOCK_STEPS]
-    walks += [_walk(profile, engine, pages, many, "prefetch", distance=d) for pages in ("4k", "thp", "2m") for d in DISTANCES]
+    walks += [_walk(profile, engine, "4k", many, "blocked", block_vertices=b, block_steps=steps)
+              for b in blocks for steps in BLOCK_STEPS[: 3 if fine else 2]]
+    walks += [_walk(profile, engine, pages, many, "prefetch", distance=d)
+              for pages in LARGE_PAGES[: 3 if fine else 2] for d in DISTANCES + MORE_DISTANCES * fine]
     walks += [_walk(profile, engine, pages, most, per_hop=1) for pages in LARGE_PAGES]
+    inside = 1 << (tlb_entries[-1] * BASE_PAGE // 64).bit_length() - 1 if tlb_entries else 0  # vertices that the last level reaches
     walks += [_walk(profile, engine, "4k", most, "blocked", block_vertices=b, block_steps=BLOCK_STEPS[1], per_hop=1)
-              for b in blocks[1:6] if b < most]
-    rows = max(1 << 10, min(1 << 22, profile.max_working_set // 2048))  # 4 GiB: 32 MiB a table of rows, 192 MiB in all
-    modes = [("partition", {"bits": b}) for b in FAN_OUT_BITS] + [("naive", {})] + [("partitioned", {"bits": b}) for b in JOIN_BITS]
+              for b in (inside, inside // 4) if 4 <= b < most]
+    rows = max(1 << 10, min(1 << 21, profile.max_working_set // 2048))  # 4 GiB: 32 MiB a table of rows, 192 MiB in all
+    # Starting numba takes a second a process, so a coarse profile has the numbers that are compared, on page sizes that need no pool.
+    modes = [("partition", {"bits": b}) for b in (FAN_OUT_BITS if fine else FAN_OUT_BITS[1::2])]
+    modes += [("partition", {"bits": b, "passes": 2}) for b in FAN_OUT_BITS[-2 if fine else -1:]]
+    modes += [("naive", {})] + [("partitioned", {"bits": b}) for b in JOIN_BITS]
     join = [_own(profile, "radix_partition", "numba", pages, mode, tuples=rows, **own)
-            for pages in ("4k", "thp", "2m") for mode, own in modes]
+            for pages in LARGE_PAGES[: 3 if fine else 2] for mode, own in modes]
     return walks + join
 
 

@@ -65,6 +65,10 @@ SHAPES: dict[str, tuple[str, str, str, Callable[[int], int]]] = {
 }
 
 
+# The first of a kernel's modes, where nothing is said.
+FIRST_MODE = {"graph_walk": "plain", "prefault": "touch", "radix_partition": "naive"}
+
+
 def shape(kernel: str, options: Mapping[str, int]) -> dict[str, Any]:
     """What a point of the kernel has where nothing else is said: layout, order, lines."""
     layout, order, size, lines = SHAPES.get(kernel, ("spread", "cycle", "", int))

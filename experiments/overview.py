@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import isfinite
 
 import pandas as pd
 from myst_nb import glue
 
-from experiments import claims, figures, findings, huge_words, stats
+from experiments import blocking_words, claims, figures, findings, huge_words, stats, walk_words
 from experiments.findings import Prose, Said, pages
 from experiments.host import Host
 from experiments.reasons import Unavailable
@@ -31,10 +32,10 @@ def attempt(measure: Callable[[str], pd.DataFrame], experiment: str) -> tuple[pd
 
 
 def overview(host: Host, frame: pd.DataFrame | None, lacking: str, machine: str, profile: str,
-             large: pd.DataFrame | None = None) -> Said:
+             others: Mapping[str, pd.DataFrame | None] | None = None) -> Said:
     """The page's sentences.
 
-    frame, lacking: what `attempt` gave; machine, profile: the chapter's parameters; large: the rows of `hugepages`.
+    frame, lacking: what `attempt` gave; machine, profile: the chapter's parameters; others: the rows of experiments in LEADS.
     """
     if frame is None:
         return {
@@ -46,7 +47,7 @@ def overview(host: Host, frame: pd.DataFrame | None, lacking: str, machine: str,
     said = findings.cliff(frame, host)
     return {
         "scope": Prose(_scope(frame, machine, profile)),
-        "results": Prose("\n".join(f"- {item}" for item in _results(host, frame, said) + _larger(large))),
+        "results": Prose("\n".join(f"- {item}" for item in _results(host, frame, said) + _more(host, others or {}))),
         "stable": Prose(said["stable"]),
         "cliff_caption": Prose(
             "Time per access against the memory that the touched pages span: one cache line on each page "
@@ -89,14 +90,22 @@ def _results(host: Host, frame: pd.DataFrame, said: Said) -> list[str]:
     return items
 
 
-def _larger(large: pd.DataFrame | None) -> list[str]:
-    """What larger pages buy here; nothing where none were to be had."""
-    if large is None:
-        return []
-    try:
-        return [f"**What larger pages buy.** {huge_words.lead(large)}"]
-    except Unavailable:
-        return []
+# Experiment -> what its chapter's lead is about, and the lead of its rows and the TLB's entries.
+LEADS: dict[str, tuple[str, Callable[[pd.DataFrame, Sequence[int]], str]]] = {
+    "hugepages": ("What larger pages buy.", lambda frame, _: huge_words.lead(frame)),
+    "graph_walk": ("What one hop takes, and the slowest in twenty.", lambda frame, _: walk_words.lead(frame)),
+    "tlb_blocking": ("What a program can do by itself.", blocking_words.lead),
+}
+
+
+def _more(host: Host, others: Mapping[str, pd.DataFrame | None]) -> list[str]:
+    """The leads of the other chapters; nothing of one without rows, or without what its lead compares."""
+    entries, told = [tlb.entries for tlb in findings.data_tlbs(host)], []
+    for name, (about, lead) in LEADS.items():
+        if (frame := others.get(name)) is not None:
+            with suppress(Unavailable):
+                told.append(f"**{about}** {lead(frame, entries)}")
+    return told
 
 
 def _sharpness(host: Host, frame: pd.DataFrame, said: Said) -> str:

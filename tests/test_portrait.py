@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
@@ -388,6 +389,19 @@ def test_the_results_in_brief_are_those_of_the_rows():
     assert re.search(r"From 1,536 pages to twice as many, a load slows by a factor of 4\.\d", page["results"])
     assert page["results"].count("\n- ") == 4
     assert "the reference machine, measured on 2025-01-31" in page["scope"]
+
+
+def test_the_other_chapters_leads_stand_below_and_only_those_that_their_rows_give(monkeypatch: pytest.MonkeyPatch):
+    def lead(rows: pd.DataFrame, entries: Sequence[int]) -> str:
+        if rows.empty:
+            raise Unavailable("too-few-points", "no row")
+        return f"{len(rows)} rows and {entries[-1]:,} entries."
+
+    monkeypatch.setattr(overview, "LEADS", {name: (f"About {name}.", lead) for name in ("a", "b", "c")})
+    rows = frame(Truth(), grid(GIB))
+    page = overview.overview(host(), rows, "", "reference", "full", {"a": rows.head(3), "b": rows.head(0), "c": None})
+    assert "- **About a.** 3 rows and 1,536 entries." in page["results"] and "About b" not in page["results"] + page["scope"]
+    assert page["results"].count("\n- ") == 5
 
 
 def test_without_geometry_the_results_keep_to_what_was_measured():

@@ -83,7 +83,7 @@ class Walk:
         return [(float(f"{b / GHZ:.7g}"), int(n)) for b, n in zip(bins, hops, strict=True)]
 
     def frame(self, most: int = 16 * GIB, repeats: int = 5, seed: int = 1) -> pd.DataFrame:
-        profile = experiment.Profile(max_working_set=most, repeats=1, region_ms=1, points_per_octave=1)
+        profile = experiment.Profile(max_working_set=most, repeats=1, region_ms=1, points_per_octave=4)
         draw, rows = np.random.default_rng(seed), []
         for point in grids.graph_walk(profile, "c", ENTRIES):
             own, size = dict(point.options), 64 * point.lines
