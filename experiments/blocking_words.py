@@ -229,7 +229,8 @@ def _in_two_passes(found: pd.DataFrame) -> str:
     verdict = ("So two passes below the limit are faster than one past it." if ratio.low > 1 else
                "So one pass past the limit is still faster than two below it." if ratio.high < 1 else
                "Noise leaves open which is faster.")
-    return f" In two passes, {int(once['partitions']):,} partitions take {twice['median']:.1f} ns a row, in one {once['median']:.1f}. {verdict}"
+    return (f" In two passes, {int(once['partitions']):,} partitions take {twice['median']:.1f} ns a row, in one {once['median']:.1f}. "
+            f"{verdict}")
 
 
 def steepest(found: pd.DataFrame, pages: str) -> tuple[int, int, float] | None:

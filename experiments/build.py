@@ -82,11 +82,13 @@ def kernel(name: str, engine: Literal["c", "numba"] = "c") -> Kernel:
 
 
 def timed_source(name: str, part: str = "", engine: str = "c") -> str:
-    """The timed loop as it stands in a kernel's source, between the marks [timed: part] and [end]."""
+    """The timed loop as it stands in a kernel's source or a header of it, between the marks [timed: part] and [end]."""
     comment, suffix = ("#", ".py") if engine == "numba" else ("/*", ".c")
     kept: list[str] = []
     inside = False
-    for line in (KERNELS / f"{name}{suffix}").read_text().splitlines():
+    source = KERNELS / f"{name}{suffix}"
+    files = _with_headers(source) if engine == "c" else (source,)
+    for line in (line for path in files for line in path.read_text().splitlines()):
         mark = line.strip().startswith(f"{comment} [")
         if mark and "[timed" in line and part in line:
             inside = True

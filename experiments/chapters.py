@@ -136,7 +136,7 @@ class Chapter:
             raise Unavailable("no-data", f"{name} on {self.machine}")
         frame = stats.newest(frame)
         # A packed control belongs to its spread points; an array has its own size.
-        is_chase = frame["kernel"].isin(["page_chase", "page_gather"])
+        is_chase = frame["kernel"].isin(["page_chase", "page_gather", "guest_chase", "numa_chase"])
         kept = frame[(frame["lines"] * frame["stride_bytes"]).where(is_chase, frame["working_set_bytes"]) <= most]
         return kept.reset_index(drop=True)
 

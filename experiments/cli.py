@@ -156,6 +156,8 @@ def measure(
     lines: Annotated[int | None, typer.Option(
         help="How many cache lines are touched. Default: as the kernel's own options say, or 4096.")] = None,
     mode: Annotated[str, typer.Option(help="Which of the kernel's variants, where it has any.")] = "",
+    guest_pages: Annotated[str, typer.Option(
+        help="guest_chase: 4k, 2m or 1g, the pages of the guest's own page tables; --pages are the host's.")] = "",
     stride_pages: Annotated[int, typer.Option(help="spread, alias: base pages from one line's page to the next's.")] = 1,
     engine: Annotated[str, typer.Option(help="auto, c or numba.")] = "auto",
     repeat: Annotated[int, typer.Option(help="Which repeat: its seed.")] = 0,
@@ -166,12 +168,15 @@ def measure(
     name: tlb measure random_touch --bytes 1000000."""
     if engine not in ("auto", "c", "numba"):
         raise Unavailable("bad-parameter", f"engine is auto, c or numba, not '{engine}'")
+    if guest_pages and (kernel != "guest_chase" or mode not in ("", guest_pages)):
+        raise Unavailable("bad-parameter", "--guest-pages is guest_chase's, and its --mode by another name")
     try:
         own = _own_options(context.args)
         chosen = {name: value for name, value in (("layout", layout), ("order", order), ("lines", lines)) if value is not None}
         point = Point.model_validate({
             "kernel": kernel, "engine": build.engine_for(engine, kernel), "pages": pages, **shape(kernel, dict(own)), **chosen,
-            "stride_pages": stride_pages, "mode": mode or FIRST_MODE.get(kernel, ""), "options": own, "region_ms": region_ms})
+            "stride_pages": stride_pages, "mode": mode or guest_pages or FIRST_MODE.get(kernel, ""), "options": own,
+            "region_ms": region_ms})
     except ValidationError as error:
         problems = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise Unavailable("bad-parameter", "; ".join(problems)) from None

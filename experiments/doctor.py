@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from experiments import kvm
 from experiments.host import Host
 from experiments.reasons import REASONS, explain
 from experiments.tlbs import Tlb
@@ -142,6 +143,7 @@ def describe(host: Host) -> list[tuple[str, str]]:
         ("microcode", host.microcode or unknown),
         ("CPUs", f"{len(host.usable_cpus)} usable of {host.logical_cpus}"),
         ("hypervisor", host.hypervisor),
+        *([("KVM", kvm.describe(host.kvm))] if host.kvm else []),
     ]
     rows += [
         (f"L{cache.level} {cache.kind}", f"{format_size(cache.size_bytes)}{_ways(cache.ways, None)}")

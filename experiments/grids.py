@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from experiments.experiment import BASE_PAGE, SMALLEST_LINES, Profile, octaves
 from experiments.measure import shape
-from experiments.record import PAGE_BYTES, Point
+from experiments.record import PAGE_BYTES, Option, Point
 
 # Above this a point costs seconds to fault in, and curves there bend over octaves, not over points.
 DENSE_BELOW_LINES = (64 << 20) // BASE_PAGE
@@ -121,14 +121,53 @@ def tlb_blocking(profile: Profile, engine: str, tlb_entries: Sequence[int], cpus
     walks += [_walk(profile, engine, "4k", most, "blocked", block_vertices=b, block_steps=BLOCK_STEPS[1], per_hop=1)
               for b in (inside, inside // 4) if 4 <= b < most]
     rows = max(1 << 10, min(1 << 21, profile.max_working_set // 2048))  # 4 GiB: 32 MiB a table of rows, 192 MiB in all
-    # Starting numba takes a second a process, so a coarse profile has the numbers that are compared, on page sizes that need no pool.
-    modes = [("partition", {"bits": b}) for b in (FAN_OUT_BITS if fine else FAN_OUT_BITS[1::2])]
+    # Starting numba takes a second a process, so a coarse profile has the numbers that are compared, on page sizes that need no pool,
+    # and the coarsest every other one of them.
+    each = 1 if profile.points_per_octave > 1 else 2
+    modes = [("partition", {"bits": b}) for b in (FAN_OUT_BITS if fine else FAN_OUT_BITS[1::2][::each])]
     modes += [("partition", {"bits": b, "passes": 2}) for b in FAN_OUT_BITS[-2 if fine else -1:]]
-    modes += [("naive", {})] + [("partitioned", {"bits": b}) for b in JOIN_BITS]
+    modes += [("naive", {})] + [("partitioned", {"bits": b}) for b in JOIN_BITS[::each]]
     join = [_own(profile, "radix_partition", "numba", pages, mode, tuples=rows, **own)
             for pages in LARGE_PAGES[: 3 if fine else 2] for mode, own in modes]
     return walks + join
 
 
+# Host pages under each of the guest's, and what a process of the host itself would have.
+GUEST_PAGES, HOST_PAGES = ("4k", "2m", "1g"), ("4k", "thp", "2m", "1g")
+# Where the steps are looked for, guest's page on host's: of 2 MiB pages the transparent kind, which takes no pool.
+STEPS_OF = (("4k", "4k"), ("4k", "thp"), ("2m", "4k"), ("2m", "thp"))
+MOST_QUICK_LINES = (1 << 30) // BASE_PAGE  # above, a process takes ten seconds, most of them a guest's first faults
+NODES = ("local-local", "remote-local", "local-remote", "remote-remote")  # memory, then page tables
+
+
+def virtualization(profile: Profile, engine: str, tlb_entries: Sequence[int], cpus: int = 1) -> list[Point]:
+    """The points of the chapter about guests: each guest page size on each host page size and the same chase outside, at sizes from
+    inside the STLB on; finer where the steps are; a guest with five levels; the chase in fresh namespaces; and on near and far memory.
+
+    Three times as many processes as in other chapters, so each times for half as long: more than half of its life all the same.
+    """
+    full = profile.points_per_octave > 2
+    most = profile.max_working_set // BASE_PAGE
+    top = most if full else min(most, MOST_QUICK_LINES)
+    inside = 1 << (max(tlb_entries[-1], 2 * SMALLEST_LINES) // 2).bit_length() - 1 if tlb_entries else DENSE_BELOW_LINES // SMALLEST_LINES
+    sizes = sorted({min(inside, top), *octaves(DENSE_BELOW_LINES, top, 1)[:: 2 if full else 4], top})
+    fine = octaves(SMALLEST_LINES, min(most, DENSE_BELOW_LINES), profile.points_per_octave) if engine == "c" else []
+
+    def chase(kernel: str, pages: str, mode: str, lines: int) -> list[Point]:
+        return [Point(kernel=kernel, engine=engine, pages=pages, mode=mode, layout=layout, lines=lines,
+                      region_ms=max(profile.region_ms // 2, 1)) for layout in ("spread", "packed")]
+
+    wanted = [("guest_chase", host, guest, sizes) for guest in GUEST_PAGES for host in HOST_PAGES]
+    wanted += [("page_chase", pages, "", sizes) for pages in HOST_PAGES]
+    wanted += [("guest_chase", host, guest, fine) for guest, host in STEPS_OF]
+    wanted += [("page_chase", pages, "", fine) for pages in dict.fromkeys(host for _, host in STEPS_OF)]
+    wanted += [("page_chase", "4k", "namespaces", sizes)]
+    wanted += [("numa_chase", "4k", mode, [min(top, RANDOM_UP_TO_LINES)]) for mode in NODES]
+    points = [point for kernel, pages, mode, numbers in wanted for lines in numbers for point in chase(kernel, pages, mode, lines)]
+    points += [point.model_copy(update={"options": (Option("levels", 5),)}) for point in chase("guest_chase", "4k", "4k", top)]
+    return list(dict.fromkeys(points))
+
+
 GRIDS: dict[str, Callable[[Profile, str, Sequence[int], int], list[Point]]] = {
-    "stlb_cliff": stlb_cliff, "hugepages": hugepages, "graph_walk": graph_walk, "tlb_blocking": tlb_blocking}
+    "stlb_cliff": stlb_cliff, "hugepages": hugepages, "graph_walk": graph_walk, "tlb_blocking": tlb_blocking,
+    "virtualization": virtualization}

@@ -21,6 +21,8 @@ from pydantic import BaseModel, ConfigDict
 from experiments import cpuid, pmu, procfs, uarch
 from experiments.compiler import compiler
 from experiments.cpuid import Cache, Reader
+from experiments.kvm import Kvm
+from experiments.kvm import look as look_at_kvm
 from experiments.limits import Memory, Rlimits, usable_memory
 from experiments.pmu import Pmu
 from experiments.tlbs import Tlb, tlbs
@@ -92,6 +94,7 @@ class Host(_Model):
     arch: str
     c_compiler: str | None
     installation: str  # keyed hash of /etc/machine-id; "" without one
+    kvm: Kvm | None = None  # None where an older version wrote the description
 
 
 def _base_page_bytes() -> int:
@@ -160,6 +163,7 @@ def inspect(root: Path = Path("/"), here: Platform | None = None) -> Host:
         arch=here.arch,
         c_compiler=here.find_compiler(),
         installation=_installation(root),
+        kvm=look_at_kvm(root, flags),
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from experiments import build, noise, perf
+from experiments import build, namespaces, noise, perf
 from experiments.reasons import REASONS, Unavailable
 from experiments.record import PAGE_BYTES, KernelReport, Point, Record
 
@@ -35,7 +35,8 @@ HANG_S, HANG_S_PER_GIB = 120.0, 100.0
 # zeroed beforehand. A row that is partitioned or joined is stored, and counted or probed for: two stores at the least, and no
 # core completes more than two in a cycle. A hop of a graph walk waits for the last hop of its own walker alone, and no core starts
 # more than four loads in a cycle.
-LEAST_CYCLES = {"page_chase": 1.0, "page_gather": 0.1, "random_touch": 0.5, "radix_partition": 1.0, "graph_walk": 0.25}
+LEAST_CYCLES = {"page_chase": 1.0, "page_gather": 0.1, "random_touch": 0.5, "radix_partition": 1.0, "graph_walk": 0.25,
+                "numa_chase": 1.0, "guest_chase": 1.0}
 MOST_GHZ = 10.0  # for an engine that does not know its clock: no core comes near it
 
 # To tell a CPU that went away from one that never was ours.
@@ -52,8 +53,17 @@ def arena_bytes(point: Point, base_page: int = 4096) -> int:
     if point.layout == "spread" and stride > page:
         return point.lines * (page + SIDE_BYTES_PER_LINE)
     working_set = point.lines * (64 if point.layout == "packed" else stride)
+    if point.kernel == "guest_chase":
+        working_set = _guest_bytes(working_set, point)
     side = PATH_BYTES * (point.mode == "prefetch") if point.kernel == "graph_walk" else point.lines * SIDE_BYTES_PER_LINE
     return -(-working_set // page) * page + side
+
+
+def _guest_bytes(lines_bytes: int, point: Point) -> int:
+    """guest_chase's lines and what stands behind them, in bytes: a page of program, one of talk, the tables (tables_for())."""
+    leaf, levels = {"2m": 2, "1g": 3}.get(point.mode, 1), min(dict(point.options).get("levels", 4), 5)
+    size = -(-lines_bytes // 4096) * 4096 + 2 * 4096
+    return size + 4096 * (1 + sum((size - 1 >> 12 + 9 * level) + 2 for level in range(leaf, levels)))
 
 
 # Kernels that take one layout and one order, and of their own options the one that says how many lines there are.
@@ -66,7 +76,7 @@ SHAPES: dict[str, tuple[str, str, str, Callable[[int], int]]] = {
 
 
 # The first of a kernel's modes, where nothing is said.
-FIRST_MODE = {"graph_walk": "plain", "prefault": "touch", "radix_partition": "naive"}
+FIRST_MODE = {"graph_walk": "plain", "prefault": "touch", "radix_partition": "naive", "numa_chase": "local-local", "guest_chase": "4k"}
 
 
 def shape(kernel: str, options: Mapping[str, int]) -> dict[str, Any]:
@@ -77,7 +87,8 @@ def shape(kernel: str, options: Mapping[str, int]) -> dict[str, Any]:
 
 def seed_of(point: Point, repeat: int) -> int:
     """The order's seed. Layout, pages and engine are left out: spread and packed, C and numba walk the same order."""
-    text = f"{point.kernel} {point.order} {point.lines} {repeat}"
+    kernel = "page_chase" if point.kernel in ("guest_chase", "numa_chase") else point.kernel  # its chase, elsewhere
+    text = f"{kernel} {point.order} {point.lines} {repeat}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1
 
 
@@ -100,7 +111,9 @@ def measure(point: Point, repeat: int = 0, *, state: str, usable_bytes: int, pla
         if point.engine == "numba":
             raise Unavailable("engine-lacks", f"layout {point.layout}, stride_pages {point.stride_pages}")
         command += ["--stride-pages", str(point.stride_pages)]
-    if point.mode:
+    if _in_namespaces(point):
+        command = [*namespaces.prefix(kernel.command[0]), *command]
+    elif point.mode:
         command += ["--mode", point.mode]
     for option in point.options:
         command += [f"--{option.name}", str(option.value)]
@@ -110,7 +123,7 @@ def measure(point: Point, repeat: int = 0, *, state: str, usable_bytes: int, pla
     started_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     stolen, begin = noise.stolen_ms(), time.monotonic_ns()
     try:
-        run = perf.run(command, plan, timeout_s, cwd=build.ROOT, repeat=repeat)
+        run = perf.run(command, plan.in_guest() if point.kernel == "guest_chase" else plan, timeout_s, cwd=build.ROOT, repeat=repeat)
     except subprocess.TimeoutExpired:
         raise Unavailable("kernel-hung", f"{point.kernel} gave no answer in {timeout_s:.0f} s") from None
     wall_ns = float(time.monotonic_ns() - begin)
@@ -120,10 +133,17 @@ def measure(point: Point, repeat: int = 0, *, state: str, usable_bytes: int, pla
     return record.model_copy(update={"noisy": noise.disturbance(record)})
 
 
+def _in_namespaces(point: Point) -> bool:
+    """Whether the mode is the runner's own and not the kernel's: page_chase has no variants, and runs as it is."""
+    return (point.kernel, point.mode) == ("page_chase", namespaces.MODE)
+
+
 def _signal_of(run: perf.Run, last: str) -> int:
     """The signal that ended the kernel, 0 for none. perf exits 0 and leaves its name as the last word on stderr."""
     if run.status < 0 or 128 < run.status < 128 + signal.NSIG:
         return -run.status if run.status < 0 else run.status - 128
+    if run.status == 1 and last.startswith(namespaces.KILLED):
+        return signal.SIGKILL
     named = {signal.strsignal(number): int(number) for number in signal.valid_signals()}
     return named.get(last.rpartition(": ")[2].removesuffix(" (core dumped)"), 0) if not run.stdout.strip() else 0
 
@@ -154,6 +174,8 @@ def _report(run: perf.Run, point: Point, cpu: int | None) -> KernelReport:
     except ValidationError as error:
         first = error.errors()[0]
         raise Unavailable("kernel-garbage", f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    if _in_namespaces(point) and not report.mode:
+        report = report.model_copy(update={"mode": point.mode})
     asked = {name: getattr(point, name) for name in set(Point.model_fields) - {"region_ms"}}
     got = {name: getattr(report, name) for name in asked}
     if got != asked:

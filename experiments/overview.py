@@ -10,7 +10,7 @@ from math import isfinite
 import pandas as pd
 from myst_nb import glue
 
-from experiments import blocking_words, claims, figures, findings, huge_words, stats, walk_words
+from experiments import blocking_words, claims, figures, findings, huge_words, stats, virtual_words, walk_words
 from experiments.findings import Prose, Said, pages
 from experiments.host import Host
 from experiments.reasons import Unavailable
@@ -95,6 +95,7 @@ LEADS: dict[str, tuple[str, Callable[[pd.DataFrame, Sequence[int]], str]]] = {
     "hugepages": ("What larger pages buy.", lambda frame, _: huge_words.lead(frame)),
     "graph_walk": ("What one hop takes, and the slowest in twenty.", lambda frame, _: walk_words.lead(frame)),
     "tlb_blocking": ("What a program can do by itself.", blocking_words.lead),
+    "virtualization": ("What a guest pays.", lambda frame, _: virtual_words.lead(frame)),
 }
 
 

@@ -13,7 +13,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from experiments import pmu
@@ -45,6 +45,12 @@ class Plan:
             else:
                 rotated.append(group)
         return tuple(always + group for group in rotated) or (always,)
+
+    def in_guest(self) -> Plan:
+        """The same hardware events, counted only while the CPU runs a guest: perf's modifier G (exclude_host of
+        perf_event_open(2)). Where a hypervisor cannot tell, they are `not-supported` or nothing was counted."""
+        return replace(self, events=tuple(event if event in SOFTWARE else replace(event, event=f"{event.event}G")
+                                          for event in self.events))
 
 
 NO_COUNTERS = Plan(None)

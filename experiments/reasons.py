@@ -146,6 +146,38 @@ REASONS: dict[str, ReasonText] = {
         "This kernel does not fault memory in on request (MADV_POPULATE_WRITE).",
         "Use Linux 5.14 or newer, or measure with --mode touch and --mode memset.",
     ),
+    # --- the guest ----------------------------------------------------------------------------------------
+    "not-x86": ReasonText(
+        "The guest that measures itself is written for x86-64.",
+        "Run it on an x86-64 computer, or read the reference machine's results.",
+    ),
+    "no-kvm": ReasonText(
+        "This computer offers no KVM, so no guest can run here.",
+        "Load the module (`sudo modprobe kvm_intel` or `kvm_amd`) and switch virtualization on in the firmware; in a virtual "
+        "machine use a type with nested virtualization, in a container pass the device on (docker: --device /dev/kvm).",
+    ),
+    "kvm-permission": ReasonText(
+        "This user may not open /dev/kvm.",
+        "Join the group in brackets (`sudo usermod -aG GROUP $USER`) and log in again; in a container, pass the device and the "
+        "group on (docker: --device /dev/kvm --group-add GROUP).",
+    ),
+    "kvm-refused": ReasonText(
+        "KVM refused a part of the virtual machine.",
+        "End other hypervisors and virtual machines, see that memory is free, and measure again; "
+        "`dmesg | grep -i kvm` may say more.",
+    ),
+    "no-la57": ReasonText(
+        "The CPU that KVM shows its guests has no page tables of five levels.",
+        "Measure with four: leave --levels out.",
+    ),
+    "guest-crashed": ReasonText(
+        "The guest ended otherwise than by saying that it is done.",
+        "Run the same point by hand with `tlb measure` and report what it prints; `dmesg | grep -i kvm` may say more.",
+    ),
+    "guest-emulated": ReasonText(
+        "KVM emulates the guest's instructions here, so a time inside would be the emulator's.",
+        "Use a computer whose CPU runs guests by itself (VMX or SVM, on bare metal or nested).",
+    ),
     # --- memory -------------------------------------------------------------------------------------------
     "memory-short": ReasonText(
         "There is not enough memory for this working set.",
@@ -180,6 +212,16 @@ REASONS: dict[str, ReasonText] = {
         "This computer has one memory node, so there is no remote memory to measure.",
         "Measure on a computer with two or more NUMA nodes.",
     ),
+    "node-refused": ReasonText(
+        "Memory could not be held on the NUMA node asked for.",
+        "Name a CPU of another node with --cpu, widen the cpuset (cpuset.mems), stop what moves pages between nodes; "
+        "in a container, allow the system calls mbind, set_mempolicy and move_pages (docker: --cap-add SYS_NICE).",
+    ),
+    "no-namespaces": ReasonText(
+        "A process cannot be put into fresh user, mount, pid and network namespaces here.",
+        "Install unshare (Debian, Ubuntu: apt install util-linux) and allow user namespaces "
+        "(`sudo sysctl user.max_user_namespaces=10000`); in a container, allow the system calls unshare and mount too.",
+    ),
     "cpu-gone": ReasonText(
         "The CPU that was to measure is no longer there for this process.",
         "Bring it back (`echo 1 | sudo tee /sys/devices/system/cpu/cpuN/online`, or a wider mask with taskset), "
@@ -199,8 +241,8 @@ REASONS: dict[str, ReasonText] = {
         "Run the same point by hand with `tlb measure` and report what it prints.",
     ),
     "engine-lacks": ReasonText(
-        "The engine has not all that the other one has: prefault, the alias layout and strides are in C alone, "
-        "radix_partition in numba alone.",
+        "The engine has not all that the other one has: prefault, guest_chase, numa_chase, the alias layout and "
+        "strides are in C alone, radix_partition in numba alone.",
         "Measure with the other one: --engine numba, "
         "or --engine c, which takes a C compiler (Debian, Ubuntu: apt install gcc libc6-dev).",
     ),

@@ -37,7 +37,7 @@ def test_the_folder_holds_the_ten_files_that_the_chapters_read():
     assert {path.name for path in FILES} == {
         "tlb_pressure.csv", "hugepages_speedup.csv", "jmh_byte_array_touch.csv", "pretouch_4tb.csv",
         "graph_walk_quantiles.csv", "mitigations.csv", "dtlb_misses_per_hop.csv", "microarchitectures.csv",
-        "stride_walk.csv", "page_fault_levels.csv",
+        "stride_walk.csv", "page_fault_levels.csv", "virtualization.csv",
     }
 
 

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from experiments import build, perf
 from experiments.compiler import compiler
-from experiments.events import Event
+from experiments.events import SOFTWARE, Event, quantities
 from experiments.measure import measure
 from experiments.perf import Plan, parse
-from experiments.reasons import REASONS
+from experiments.reasons import REASONS, Unavailable
 from experiments.record import Point, Quantity
 
 FAULTS, CLOCK = perf.SOFTWARE
@@ -322,3 +322,26 @@ def test_perf_counts_exactly_the_faults_between_the_gates(tmp_path_factory, page
 def test_the_timed_region_of_a_kernel_faults_nothing_as_perf_counts_it_too():
     runs = (measure(SMALL, repeat, state="0" * 12, usable_bytes=2**30, plan=software_plan()) for repeat in range(3))
     assert any(run.counters["minor_faults"].value == 0 for run in runs)  # NUMA balancing may unmap a page
+
+
+def test_what_a_guest_does_is_counted_while_it_runs_and_by_hardware_alone():
+    plan = Plan("perf", (*SOFTWARE, *(event for event in quantities("Zen 4", "cpu") if event.event)))
+    for event, guests in zip(plan.events, plan.in_guest().events, strict=True):
+        assert guests.quantity == event.quantity
+        assert guests.event == (event.event if event in SOFTWARE else f"{event.event[:-1]}uG")
+
+
+@pytest.mark.parametrize(("kernel", "mode", "asked"), [("guest_chase", "4k", "cycles:uG"), ("page_chase", "", "cycles:u")])
+def test_the_runner_counts_guests_as_guests(monkeypatch: pytest.MonkeyPatch, kernel: str, mode: str, asked: str):
+    seen: list[Plan] = []
+
+    def run(command: list[str], plan: Plan, *rest: object, **how: object) -> perf.Run:
+        seen.append(plan)
+        return perf.Run("", '{"reason": "no-kvm", "detail": "none"}', 3, {})
+
+    monkeypatch.setattr(perf, "run", run)
+    monkeypatch.setattr(build, "kernel", lambda *_: build.Kernel(kernel, "c", ("true",), "a" * 16))
+    with pytest.raises(Unavailable):
+        measure(Point(kernel=kernel, mode=mode, lines=64), state="0" * 12, usable_bytes=2**40,
+                plan=Plan("perf", (Event("core_cycles", "cycles:u"),)))
+    assert [event.event for event in seen[0].events] == [asked]
