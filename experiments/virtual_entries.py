@@ -5,32 +5,58 @@ An entry leads from the guest's virtual address to the host's physical one, so i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
+from scipy.ndimage import median_filter
 
-from experiments import geometry, knees, splinter
+from experiments import splinter, virtual
 from experiments.grids import STEPS_OF
 from experiments.reasons import Unavailable
 from experiments.stats import Interval
-from experiments.virtual import NATIVE, cell, cells, hardware, native, native_pages
+from experiments.virtual import NATIVE, cell, hardware, native
 
 _NOTHING = float("nan")
+LEAST_BETWEEN = 4  # prices that a level's own price is the median of: two octaves
 
 
-def steps(frame: pd.DataFrame) -> pd.DataFrame:
-    """Where the price of translation steps: a row a chase with points enough for `knees.knees`: guest ("" outside), host, first_low,
-    first_high, second_low, second_high (lines between which half of a rise is done; NaN for no step), points, most (lines)."""
-    chases = [("", pages, native(frame, pages)) for pages in native_pages(frame)]
-    chases += [(guest, host, cell(frame, guest, host)) for guest, host in cells(frame)]
+def steps(frame: pd.DataFrame, entries: Sequence[int]) -> pd.DataFrame:
+    """Where the price of translation leaves each TLB level: a row a chase with a line to a page: guest ("" outside), host, first_low,
+    first_high, second_low, second_high (neighbouring numbers of lines), most (lines). NaN where it never leaves it.
+
+    entries: of each level for base pages, as stated. Between them a process on base pages pays for a hit in the second level, and
+    by that price the others are told: half of it is past the first level, twice of it past the second, from there on in all larger
+    sizes. (A grid of two points an octave is too coarse for change points.) Raises Unavailable: no-geometry, too-few-points, no-step.
+    """
+    if len(entries) < 2:
+        raise Unavailable("no-geometry", "CPUID does not state two levels")
+    plain = virtual.outside(frame)
+    chases = {("", pages): side for pages, side in plain.groupby("pages", sort=False)}
+    with suppress(Unavailable):
+        chases |= {(guest, host): side for (guest, host), side in virtual.matrix(frame).groupby(["guest", "host"], sort=False)}
+    between = plain[(plain["pages"] == "4k") & plain["lines"].between(entries[0] * 1.25, entries[1] / 1.5)]["price"].dropna()
+    if len(between) < LEAST_BETWEEN:
+        raise Unavailable("too-few-points", "a process on base pages was not measured between the two levels")
+    if (hit := float(between.median())) <= 0:
+        raise Unavailable("no-step", f"between the two levels a process on base pages pays {hit:z.2f} ns")
     rows = []
-    for guest, host, mine in chases:
-        points = geometry.priced(mine[mine["lines"] <= splinter.MOST_LINES])
-        if len(points) < 4 * knees.SEGMENT:
-            continue
-        found = [(knee.last_low, knee.first_high) for knee in geometry.steps(points)[:2]] + [(_NOTHING, _NOTHING)] * 2
-        rows.append((guest, host, *found[0], *found[1], len(points), int(points["lines"].max())))
-    return pd.DataFrame(rows, columns=["guest", "host", "first_low", "first_high", "second_low", "second_high", "points", "most"])
+    for (guest, host), side in chases.items():
+        side = side[(side["lines"] <= splinter.MOST_LINES) & side["price"].notna()].sort_values("lines")
+        if len(side) >= 2 * LEAST_BETWEEN:  # those measured at the matrix's sizes alone have no steps to show
+            lines, price = side["lines"].to_numpy(), median_filter(side["price"].to_numpy(), size=3, mode="nearest")
+            rows.append((guest, host, *_left(lines, price, hit / 2), *_left(lines, price, 2 * hit), int(lines[-1])))
+    return pd.DataFrame(rows, columns=["guest", "host", "first_low", "first_high", "second_low", "second_high", "most"])
+
+
+def _left(lines: np.ndarray, price: np.ndarray, least: float) -> tuple[float, float]:
+    """The numbers of lines between which a price comes to `least` for good; NaN where it is below at the end, or never was."""
+    under = np.flatnonzero(price < least)
+    if not len(under) or under[-1] == len(lines) - 1:
+        return _NOTHING, _NOTHING
+    return float(lines[under[-1]]), float(lines[under[-1] + 1])
 
 
 class Share(NamedTuple):

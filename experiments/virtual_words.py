@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 
 from experiments import virtual, virtual_costs, virtual_counts, virtual_entries
 from experiments.claims import PAGE
-from experiments.findings import Said, say_each
+from experiments.findings import Said, data_tlbs, say_each
 from experiments.grids import GUEST_PAGES
 from experiments.host import Host
 from experiments.kvm import Tables
@@ -20,10 +22,11 @@ AGREE = 0.01  # by which two clocks may differ: a tick of the timer in a thousan
 def of_guests(frame: pd.DataFrame, host: Host) -> Said:
     """What the rows of guests say; `host` is the machine that they are from."""
     tables = host.kvm.tables if host.kvm else "unknown"
-    return say_each({"lead": lambda: lead(frame), "matrix_said": lambda: _matrix(frame),
-                     "references_said": lambda: _references(frame, host, tables), "steps_said": lambda: _steps(frame),
-                     "clocks_said": lambda: _clocks(frame), "touch_said": lambda: _touch(frame),
-                     "levels_said": lambda: _levels(frame)})
+    entries = [tlb.entries for tlb in data_tlbs(host)]
+    return say_each({
+        "lead": lambda: lead(frame), "matrix_said": lambda: _matrix(frame), "references_said": lambda: _references(frame, host, tables),
+        "steps_said": lambda: _steps(frame, entries), "clocks_said": lambda: _clocks(frame), "touch_said": lambda: _touch(frame),
+        "levels_said": lambda: _levels(frame)})
 
 
 def _named(row: pd.Series) -> str:
@@ -111,17 +114,15 @@ def _levels(frame: pd.DataFrame) -> str:
     return said + (" The fifth level's one entry is in a walk cache all the time." if ratio.low <= 1 <= ratio.high else "")
 
 
-def _steps(frame: pd.DataFrame) -> str:
-    found = virtual_entries.steps(frame)
-    if found.empty:
-        raise Unavailable("too-few-points", "no chase has points enough between its smallest and 128 MiB to find a step")
+def _steps(frame: pd.DataFrame, entries: Sequence[int]) -> str:
+    found = virtual_entries.steps(frame, entries)
     told = []
     for row in found.itertuples():
         name = f"in a guest, {virtual.cell_name(row.guest, row.host)}" if row.guest else f"outside, {row.host}"
-        ends = ((row.first_low, row.first_high), (row.second_low, row.second_high))
-        places = [f"between {low:,.0f} and {high:,.0f} lines" for low, high in ends if pd.notna(low)]
-        told.append(f"{name}: {' and '.join(places) if places else f'no step up to {row.most:,} lines'}")
-    said = f"The price of translation steps as follows: {'; '.join(told)}."
+        places = [f"between {low:,.0f} and {high:,.0f}" if pd.notna(low) else f"not up to {row.most:,}"
+                  for low, high in ((row.first_low, row.first_high), (row.second_low, row.second_high))]
+        told.append(f"{name}: {places[0]}" + (f", then {places[1]}" if places[1] != places[0] else ""))
+    said = f"At so many lines the price of translation leaves the first level of the TLB, and then the second: {'; '.join(told)}."
     try:
         return f"{said} {spans(virtual_entries.shares(frame))[1]}"
     except Unavailable:

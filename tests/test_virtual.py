@@ -202,7 +202,7 @@ def test_without_a_guest_there_is_no_matrix():
 
 
 def test_the_steps_of_small_entries_stand_at_the_machines_capacities():
-    found = virtual_entries.steps(rows()).set_index(["guest", "host"])
+    found = virtual_entries.steps(rows(), ENTRIES).set_index(["guest", "host"])
     for guest, host in (("", "4k"), ("4k", "4k"), ("4k", "thp"), ("2m", "4k")):
         row = found.loc[(guest, host)]
         assert row["first_low"] <= 64 < row["first_high"] and row["second_low"] <= 1536 < row["second_high"]
@@ -217,8 +217,23 @@ def test_large_pages_on_one_side_are_pieces_and_on_both_whole():
     assert set(nested.values()) == {"pieces"} and ("2m", "thp") in nested
 
 
-def test_a_chase_of_few_points_has_no_steps():
-    assert virtual_entries.steps(rows(most=64 << 10)).empty and virtual_entries.shares(rows(most=64 << 10)) == []
+@pytest.mark.parametrize(("guest", "host", "factor"), [("2m", "thp", 9.0), ("4k", "4k", 1 / 9)])
+def test_a_lone_loud_point_is_no_step_and_hides_none(guest: str, host: str, factor: float):
+    frame = rows().copy()
+    one = (frame["mode"] == guest) & (frame["pages"] == host) & (frame["lines"] == 362) & (frame["layout"] == "spread")
+    frame.loc[one, "ns_per_access"] *= factor
+    quiet, loud = (virtual_entries.steps(side, ENTRIES).set_index(["guest", "host"]).loc[(guest, host)] for side in (rows(), frame))
+    pd.testing.assert_series_equal(quiet, loud)
+
+
+@pytest.mark.parametrize(("make", "entries", "code"), [
+    (lambda: rows(most=64 << 10), ENTRIES, "too-few-points"), (lambda: rows(), [64], "no-geometry"), (lambda: rows(), [], "no-geometry"),
+    (lambda: rows(Guests(far=(), hit_ns=-0.1)), ENTRIES, "no-step")])
+def test_what_has_no_steps_says_why(make: Callable[[], pd.DataFrame], entries: list[int], code: str):
+    with pytest.raises(Unavailable) as why:
+        virtual_entries.steps(make(), entries)
+    assert why.value.code == code
+    assert virtual_entries.shares(rows(most=64 << 10)) == []
 
 
 # --- clocks, touches, containers, nodes
