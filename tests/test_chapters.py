@@ -17,6 +17,7 @@ from synthetic import Stated, Truth, frame, grid
 
 from experiments import chapters, experiment, host
 from experiments.chapters import begin, check_parameters, declared_parameters
+from experiments.grids import GRIDS
 from experiments.reasons import Unavailable
 from experiments.record import Point
 from experiments.store import Store
@@ -332,23 +333,25 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("smoke")
     told = execute(CHAPTER, folder / "first.ipynb", folder / "data")
     assert re.search(r"stlb_cliff: \d+ measured, 0 already there", told)
-    for chapter in ("your_machine", "hugepages"):
+    for chapter in CHAPTERS[1:]:  # the first page has no experiment of its own
         execute(chapter, folder / f"{chapter}.ipynb", folder / "data")
     return folder / "data"
 
 
 @pytest.mark.measures
+@pytest.mark.timeout(900)  # every experiment, one after the other
 def test_what_a_chapter_measures_is_kept_under_this_machines_id_with_a_card(measured: Path):
     machine = host.machine_id(host.inspect())
     rows = Store(measured).load(machine, CHAPTER)
     assert (set(rows["repeat"]), rows["lines"].max(), set(rows["pages"])) == ({0, 1}, 1024, {"4k"})
     toolchains = {f"{name}.json" for name in chapters.DOCUMENTS}  # where there are any
     assert {path.name for path in (measured / machine).iterdir()} - toolchains == {
-        "README.md", "machine.json", f"{CHAPTER}.jsonl", "geometry.jsonl", "hugepages.jsonl"}
+        "README.md", "machine.json", "geometry.jsonl", *(f"{name}.jsonl" for name in GRIDS)}
     assert Store(measured).check(machine, CHAPTER) == (len(rows), 0, 0, 0)
 
 
 @pytest.mark.measures
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_a_chapter_runs_on_this_computer_and_measures_nothing_a_second_time(measured: Path, tmp_path: Path, chapter: str):
     before = tree(measured)
