@@ -110,7 +110,8 @@ def tlb_blocking(profile: Profile, engine: str, tlb_entries: Sequence[int], cpus
     """The points of the chapter about blocking: walks in blocks and prefetched ones, the remedies side by side, and a join."""
     most, fine = _most_vertices(profile), profile.points_per_octave > 2
     many = min(most, MANY_VERTICES if fine else MANY_VERTICES // 2)
-    blocks = [2**k for k in range(11, min(22, many.bit_length() - 1), 2)]  # 128 KiB, half of what 64 entries reach, to 128 MiB
+    # From 128 KiB, half of what 64 entries reach, to 64 or 128 MiB.
+    blocks = [2**k for k in range(11, min(22, many.bit_length() - 1), 2 if fine else 3)]
     walks = [_walk(profile, engine, "4k", many)]
     walks += [_walk(profile, engine, "4k", many, "blocked", block_vertices=b, block_steps=steps)
               for b in blocks for steps in BLOCK_STEPS[: 3 if fine else 2]]
@@ -119,7 +120,7 @@ def tlb_blocking(profile: Profile, engine: str, tlb_entries: Sequence[int], cpus
     walks += [_walk(profile, engine, pages, most, per_hop=1) for pages in LARGE_PAGES]
     inside = 1 << (tlb_entries[-1] * BASE_PAGE // 64).bit_length() - 1 if tlb_entries else 0  # vertices that the last level reaches
     walks += [_walk(profile, engine, "4k", most, "blocked", block_vertices=b, block_steps=BLOCK_STEPS[1], per_hop=1)
-              for b in (inside, inside // 4) if 4 <= b < most]
+              for b in (inside, inside // 4)[: 2 if fine else 1] if 4 <= b < most]
     rows = max(1 << 10, min(1 << 21, profile.max_working_set // 2048))  # 4 GiB: 32 MiB a table of rows, 192 MiB in all
     # Starting numba takes a second a process, so a coarse profile has the numbers that are compared, on page sizes that need no pool,
     # and the coarsest every other one of them.
