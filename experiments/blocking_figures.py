@@ -131,11 +131,11 @@ def fan_out(found: pd.DataFrame, entries: Sequence[int]) -> Figure:
     if data.empty:
         raise Unavailable("too-few-points", "no partitioning in one pass was measured")
     x = alt.X("partitions:Q", axis=lines_axis("Partitions"), scale=log_scale())
-    chart = series_chart(data, x, "ns per row", time_scale(data), _PER_ROW, _pages_scale(data), "pages")
+    scale, colours = time_scale(every), _pages_scale(every)
+    chart = series_chart(data, x, "ns per row", scale, _PER_ROW, colours, "pages")
     if len(twice):
-        colours = _pages_scale(data)
         chart += alt.Chart(twice).mark_point(shape="cross", size=90, strokeWidth=2).encode(
-            x=x, y=alt.Y("median:Q", scale=time_scale(data)), color=alt.Color("pages:N", scale=colours, sort=colours.domain),
+            x=x, y=alt.Y("median:Q", scale=scale), color=alt.Color("pages:N", scale=colours, sort=colours.domain),
             tooltip=[alt.Tooltip("pages:N"), alt.Tooltip("passes:Q"), alt.Tooltip("median:Q", format=".3~r", title="ns")])
     if entries:
         chart += marks([(n, label.replace("pages", "entries")) for n, label in reaches(entries)], "partitions")

@@ -32,11 +32,14 @@ RETRIES = 3  # of a noisy process: a burst of noise passes, a computer that is n
 RETRY_SHARE = 0.25
 
 
+def _hops_many(point: Point) -> bool:
+    """A walk past the caches, which visits four million lines whatever its size."""
+    return point.kernel == "graph_walk" and point.lines >= 1 << 18
+
+
 def is_slow(point: Point) -> bool:
-    """From 1 GiB on a process may take ten seconds to have its memory found by a hypervisor. A walk past the caches visits four
-    million lines, and the partitioning of arrays is compiled anew in each process."""
-    many_hops = point.kernel == "graph_walk" and point.lines >= 1 << 18
-    return many_hops or point.kernel == "radix_partition" or measure.arena_bytes(point) >= 1 << 30
+    """From 1 GiB on a process may take ten seconds to have its memory found by a hypervisor; a partitioning starts numba."""
+    return _hops_many(point) or point.kernel == "radix_partition" or measure.arena_bytes(point) >= 1 << 30
 
 
 class Profile(BaseModel):
@@ -45,7 +48,7 @@ class Profile(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     max_working_set: int = Field(ge=SMALLEST_LINES * BASE_PAGE)  # bytes
     repeats: int = Field(ge=1, le=MOST_REPEATS)
-    # Of slow points (below).
+    # Of points that are slow.
     large_repeats: int = Field(default=MOST_REPEATS, ge=1, le=MOST_REPEATS)
     region_ms: int = Field(ge=1, le=60_000)
     points_per_octave: int = Field(ge=1, le=16)
@@ -98,7 +101,7 @@ class Outcome:
 
 def expected_s(point: Point) -> float:
     """A guess at one process's seconds, for the progress bar alone: start, region, and the faulting in twice."""
-    start = (1.2 if point.engine == "numba" else 0.04) + (point.kernel == "graph_walk" and point.lines >= 1 << 18)
+    start = (1.2 if point.engine == "numba" else 0.04) + _hops_many(point)
     return start + 1.2 * point.region_ms / 1e3 + 1.4 * measure.arena_bytes(point) / 2**30
 
 

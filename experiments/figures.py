@@ -114,20 +114,22 @@ def price_scale(frame: pd.DataFrame) -> alt.Scale:
 
 
 def series_chart(frame: pd.DataFrame, x: alt.X, y_title: str, y_scale: alt.Scale, ticks: Sequence[float], colours: alt.Scale,
-            series: str, joined: Sequence[str] | None = None) -> alt.LayerChart:
-    """Median, interval and points of `summarise`d rows, a colour and a shape each series; lines through those `joined`.
+            series: str, joined: Sequence[str] | None = None, columns: int | None = None) -> alt.LayerChart:
+    """Median, interval and points of `summarise`d rows, a colour and a shape each series; lines through those `joined`. columns: of
+    a legend that is too long for one row of a narrow page.
 
     The bands carry no colour encoding of their own: they would have a legend of their own too.
     """
     top, bottom = frame["high"].max() * 1.1, frame["low"].min()
     values = [tick for tick in ticks if bottom * 0.5 <= tick <= top]
+    legend = {"legend": alt.Legend(columns=columns)} if columns else {}
     base = alt.Chart(frame).encode(x=x, y=alt.Y("median:Q", axis=ns_axis(y_title, values), scale=y_scale), color=alt.Color(
-        f"{series}:N", scale=colours, sort=colours.domain))
+        f"{series}:N", scale=colours, sort=colours.domain, **legend))
     bands = [alt.Chart(frame[frame[series] == name]).mark_area(opacity=0.2, color=colour).encode(
         x=x, y=alt.Y("low:Q", scale=y_scale), y2="high:Q") for name, colour in zip(colours.domain, colours.range, strict=True)
         if (frame[series] == name).any() and frame.loc[frame[series] == name, "low"].notna().any()]
     drawn = base if joined is None else base.transform_filter(alt.FieldOneOfPredicate(field=series, oneOf=list(joined)))
-    points = base.mark_point().encode(shape=alt.Shape(f"{series}:N", sort=colours.domain, scale=alt.Scale(domain=colours.domain)),
+    points = base.mark_point().encode(shape=alt.Shape(f"{series}:N", sort=colours.domain, scale=alt.Scale(domain=colours.domain), **legend),
                                       tooltip=_interval_tooltip(series))
     return alt.layer(*bands, drawn.mark_line(), points)
 

@@ -54,6 +54,6 @@ def describe(found: Kvm) -> str:
     """One line for people: "kvm_amd with NPT"."""
     if not found.module:
         return "no module" + ("" if found.device else ", no /dev/kvm")
-    tables = {"shadow": "with shadow page tables", "unknown": "which does not say what translates", "none": ""}.get(
+    tables = {"shadow": "with shadow page tables", "unknown": "which does not say what translates"}.get(
         found.tables, f"with {found.tables}")
     return f"{found.module} {tables}" + ("" if found.device else ", but no /dev/kvm")

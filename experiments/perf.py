@@ -47,8 +47,8 @@ class Plan:
         return tuple(always + group for group in rotated) or (always,)
 
     def in_guest(self) -> Plan:
-        """The same hardware events, counted only while the CPU runs a guest: perf's modifier G (exclude_host of
-        perf_event_open(2)). Where a hypervisor cannot tell, they are `not-supported` or nothing was counted."""
+        """The same hardware events, counted only while the CPU runs a guest: perf's modifier G (exclude_host of perf_event_open(2))
+        behind the u that each ends with. Where a hypervisor cannot tell, they are `not-supported` or nothing was counted."""
         return replace(self, events=tuple(event if event in SOFTWARE else replace(event, event=f"{event.event}G")
                                           for event in self.events))
 

@@ -20,6 +20,7 @@ from experiments.stats import Interval
 from experiments.virtual import NATIVE, cell, hardware, native
 
 _NOTHING = float("nan")
+CLEAR = 1.25  # so far from a level's end that sets which fill unevenly no longer show
 LEAST_BETWEEN = 4  # prices that a level's own price is the median of: two octaves
 
 
@@ -37,7 +38,7 @@ def steps(frame: pd.DataFrame, entries: Sequence[int]) -> pd.DataFrame:
     chases = {("", pages): side for pages, side in plain.groupby("pages", sort=False)}
     with suppress(Unavailable):
         chases |= {(guest, host): side for (guest, host), side in virtual.matrix(frame).groupby(["guest", "host"], sort=False)}
-    between = plain[(plain["pages"] == "4k") & plain["lines"].between(entries[0] * 1.25, entries[1] / 1.5)]["price"].dropna()
+    between = plain[(plain["pages"] == "4k") & plain["lines"].between(entries[0] * CLEAR, entries[1] / CLEAR)]["price"].dropna()
     if len(between) < LEAST_BETWEEN:
         raise Unavailable("too-few-points", "a process on base pages was not measured between the two levels")
     if (hit := float(between.median())) <= 0:

@@ -105,7 +105,7 @@ def _last(data: pd.DataFrame) -> str:
 def lines(frame: pd.DataFrame, entries: Sequence[int]) -> Figure:
     """ns per access of the spread chase against working set: in the guest and outside."""
     data = _joined(frame, priced=False)
-    chart = series_chart(data, working_set(), "ns per access", time_scale(data), TIMES, _scale(data), "series")
+    chart = series_chart(data, working_set(), "ns per access", time_scale(data), TIMES, _scale(data), "series", columns=3)
     if entries:
         chart += marks([(n * PAGE, label) for n, label in reaches(entries)], "working_set_bytes")
     return Figure(chart, "guest_lines", f"Line chart on logarithmic axes, in a guest and outside. At the right: {_last(data)}.", data)
@@ -118,7 +118,7 @@ def steps(frame: pd.DataFrame, entries: Sequence[int]) -> Figure:
     if data.empty:
         raise Unavailable("too-few-points", f"nothing was measured up to {MOST_LINES:,} lines")
     x = alt.X("lines:Q", axis=lines_axis("Lines touched, one to each 4 KiB"), scale=log_scale())
-    chart = series_chart(data, x, "ns per access for translation", price_scale(data), PRICES, _scale(data), "series")
+    chart = series_chart(data, x, "ns per access for translation", price_scale(data), PRICES, _scale(data), "series", columns=3)
     if entries:
         chart += marks(reaches(entries), "lines")
     return Figure(chart, "guest_steps", f"The price of translation by guest's page on host's page. At the right: {_last(data)}.", data)

@@ -28,7 +28,6 @@ def say(frame: pd.DataFrame, host: Host, notes: Sequence[str] = (), backing: Bac
                 "containers_said": lambda: _containers(frame), "numa_said": lambda: _nodes(frame, notes)})
 
 
-
 def translates(host: Host) -> str:
     """What translates a guest's memory here, as the modules of KVM say."""
     if not is_x86(host):

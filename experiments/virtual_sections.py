@@ -10,13 +10,13 @@ import pandas as pd
 from experiments import chapters, findings, stats, virtual, virtual_claims, virtual_costs, virtual_counts, virtual_figures
 from experiments import virtual_host_words as host_words
 from experiments import virtual_words as words
-from experiments.figures import lacking_note
+from experiments.claims import PAGE
 from experiments.findings import Prose, Said, escape_markdown
 from experiments.geometry import Backing
 from experiments.host import Host
 from experiments.huge_sections import show
 from experiments.reasons import Unavailable
-from experiments.render import Html, data_table, verdict_table
+from experiments.render import Html, data_table, lacking_note, verdict_table
 from experiments.units import format_size
 from experiments.walk_sections import splintering
 
@@ -126,7 +126,7 @@ def containers_table(frame: pd.DataFrame) -> Html:
             raise Unavailable("too-few-points", "no chase was measured in fresh namespaces")
         return data_table(pd.DataFrame({
             "layout": found["layout"], "lines": [f"{n:,}" for n in found["lines"]], "working set": [
-                format_size(n * (4096 if layout == "spread" else 64)) for n, layout in zip(found["lines"], found["layout"], strict=True)],
+                format_size(n * (PAGE if layout == "spread" else 64)) for n, layout in zip(found["lines"], found["layout"], strict=True)],
             "plain, ns": found["plain"], "in namespaces, ns": found["inside"], "difference, ns": found["difference"], "low": found["low"],
             "high": found["high"]}), decimals=2)
 

@@ -124,8 +124,9 @@ def modes(frame: pd.DataFrame) -> str:
             f"{listed(f'{max(one, 0):.0f}' for one in peaks)} ns.")
     found = walks.regimes(frame)
     parts = walks.shares(frame, "4k", size, found.cut_ns)
-    return (f"{said} {parts[0]:.0%} of the hops take less than {found.cut_ns[0]:.0f} ns, a cache's time; {parts[1]:.0%} up to "
-            f"{found.cut_ns[1]:.0f} ns, that of a load from memory; {parts[2]:.0%} longer, that of a load whose walk went to memory too.")
+    cache, memory, walk = (f"{100 * part:.0f} %" for part in parts)
+    return (f"{said} {cache} of the hops take less than {found.cut_ns[0]:.0f} ns, a cache's time; {memory} up to {found.cut_ns[1]:.0f} ns, "
+            f"that of a load from memory; {walk} longer, that of a load whose walk went to memory too.")
 
 
 def peaks_of(spread: pd.DataFrame, step_ns: float) -> list[float]:

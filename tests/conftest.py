@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments import files, perf
+from experiments import build, files, perf
+from experiments.build import Kernel
 from experiments.compiler import compiler
 from experiments.record import Record
 
@@ -69,6 +71,30 @@ def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "measuring.lock"
     monkeypatch.setattr("experiments.experiment.measuring_lock", lambda: files.measuring_lock(path=path))
     return path
+
+
+def preloadable(name: str, factory: pytest.TempPathFactory) -> Path:
+    """A program of tests/ as a library that stands in for a part of the computer (LD_PRELOAD)."""
+    library = factory.mktemp(name) / f"{name}.so"
+    cc = compiler()
+    assert cc is not None
+    flags = ["-std=gnu11", "-O2", "-U_FORTIFY_SOURCE", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+    subprocess.run([*cc.command, *flags, "-o", library, ROOT / f"tests/{name}.c", "-ldl"], check=True)
+    return library
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Puts a shell script in the place of every kernel; its arguments are written to the file returned."""
+
+    def fake(text: str) -> Path:
+        script, log = tmp_path / "kernel", tmp_path / "arguments"
+        script.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {shlex.quote(str(log))}\n{text}\n')
+        script.chmod(0o755)
+        monkeypatch.setattr(build, "kernel", lambda name, engine="c": Kernel(name, engine, (str(script),), "0" * 16))
+        return log
+
+    return fake
 
 
 def make_record(**changes: object) -> Record:

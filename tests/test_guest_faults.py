@@ -15,11 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import preloadable
 from test_huge_faults import Machine, other_machine, put_before, why_not  # noqa: F401
 
 from experiments import build, experiment, measure, perf
-from experiments.compiler import compiler
 from experiments.reasons import Unavailable
 from experiments.record import Point
 from experiments.store import Store
@@ -40,12 +39,7 @@ def guest(mode: str = "4k", pages: str = "4k", lines: int = 300, **more: object)
 @pytest.fixture(scope="session")
 def other_kvm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """tests/other_kvm.c, compiled."""
-    library = tmp_path_factory.mktemp("kvm") / "other_kvm.so"
-    cc = compiler()
-    assert cc is not None
-    flags = ["-std=gnu11", "-O2", "-U_FORTIFY_SOURCE", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-    subprocess.run([*cc.command, *flags, "-o", library, ROOT / "tests/other_kvm.c", "-ldl"], check=True)
-    return library
+    return preloadable("other_kvm", tmp_path_factory)
 
 
 @pytest.fixture

@@ -22,11 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
+from conftest import preloadable
 from test_faults import in_a_child
 
 from experiments import build, experiment, measure, perf
-from experiments.compiler import compiler
 from experiments.grids import hugepages
 from experiments.reasons import REASONS, Unavailable
 from experiments.record import Point, Record
@@ -72,12 +71,7 @@ def needed(point: Point) -> int:
 @pytest.fixture(scope="session")
 def other_machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """tests/other_machine.c, compiled."""
-    library = tmp_path_factory.mktemp("other") / "other_machine.so"
-    cc = compiler()
-    assert cc is not None
-    flags = ["-std=gnu11", "-O2", "-U_FORTIFY_SOURCE", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-    subprocess.run([*cc.command, *flags, "-o", library, ROOT / "tests/other_machine.c", "-ldl"], check=True)
-    return library
+    return preloadable("other_machine", tmp_path_factory)
 
 
 class Machine:

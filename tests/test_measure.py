@@ -7,8 +7,6 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from conftest import make_record, software_plan
@@ -27,20 +25,6 @@ REPORT = make_record().model_dump(include=set(KernelReport.model_fields))
 
 def say(text: str, file: int = 1) -> str:
     return f"printf '%s\\n' {shlex.quote(text)} >&{file}"
-
-
-@pytest.fixture
-def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Puts a shell script in the place of every kernel; its arguments are written to the file returned."""
-
-    def fake(text: str) -> Path:
-        script, log = tmp_path / "kernel", tmp_path / "arguments"
-        script.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {shlex.quote(str(log))}\n{text}\n')
-        script.chmod(0o755)
-        monkeypatch.setattr(build, "kernel", lambda name, engine="c": Kernel(name, engine, (str(script),), "0" * 16))
-        return log
-
-    return fake
 
 
 def measured(point: Point = POINT, repeat: int = 0, **how: object) -> Record:

@@ -22,7 +22,6 @@ from fake_perf import alive, install
 from test_faults import in_a_child
 
 from experiments import build, experiment, measure, namespaces, perf
-from experiments.build import Kernel
 from experiments.events import SOFTWARE
 from experiments.reasons import REASONS, Unavailable
 from experiments.record import KernelReport, Point, Record
@@ -59,20 +58,6 @@ def why_not(point: Point = INSIDE, code: str = "no-namespaces") -> str:
     assert caught.value.code == code, caught.value
     assert str(caught.value).endswith(REASONS[code].remedy) and len(str(caught.value).splitlines()) == 1
     return caught.value.detail
-
-
-@pytest.fixture
-def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Puts a shell script in the place of every kernel; its arguments are written to the file returned."""
-
-    def fake(text: str) -> Path:
-        script, log = tmp_path / "kernel", tmp_path / "arguments"
-        script.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {shlex.quote(str(log))}\n{text}\n')
-        script.chmod(0o755)
-        monkeypatch.setattr(build, "kernel", lambda name, engine="c": Kernel(name, engine, (str(script),), "0" * 16))
-        return log
-
-    return fake
 
 
 @pytest.fixture

@@ -13,12 +13,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import preloadable
 from fake_perf import install
 from test_huge_faults import put_before
 
 from experiments import build, measure, perf
-from experiments.compiler import compiler
 from experiments.events import SOFTWARE
 from experiments.reasons import REASONS, Unavailable
 from experiments.record import Point, Record
@@ -31,12 +30,7 @@ MODES = ("local-local", "remote-local", "local-remote", "remote-remote")
 @pytest.fixture(scope="session")
 def other_nodes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """tests/other_nodes.c, compiled."""
-    library = tmp_path_factory.mktemp("nodes") / "other_nodes.so"
-    cc = compiler()
-    assert cc is not None
-    flags = ["-std=gnu11", "-O2", "-U_FORTIFY_SOURCE", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-    subprocess.run([*cc.command, *flags, "-o", library, ROOT / "tests/other_nodes.c", "-ldl"], check=True)
-    return library
+    return preloadable("other_nodes", tmp_path_factory)
 
 
 class Nodes:
