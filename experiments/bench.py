@@ -19,15 +19,18 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from experiments import build, experiment, host, perf, stats
-from experiments.chapters import BOOK, Chapter, check_parameters
-from experiments.grids import GRIDS
-from experiments.measure import measure, shape
-from experiments.reasons import Unavailable
-from experiments.record import Point
-from experiments.simulator import Machine, Tlb, WalkCache, simulate
-from experiments.store import Store, measuring_lock
-from experiments.units import format_size
+from experiments.article.chapter import BOOK, Chapter, check_parameters
+from experiments.inference import intervals as stats
+from experiments.inference.simulator import Machine, Tlb, WalkCache, simulate
+from experiments.lab import build, perf
+from experiments.lab import campaign as experiment
+from experiments.lab.grid import GRIDS
+from experiments.lab.measure import measure, shape
+from experiments.lab.record import Point
+from experiments.lab.store import Store, measuring_lock
+from experiments.machine import host
+from experiments.words.reasons import Unavailable
+from experiments.words.units import format_size
 
 INDEPENDENT = build.ROOT / "tests" / "independent_chase.c"
 NAIVE_GRAPH = build.ROOT / "tests" / "naive_graph.c"

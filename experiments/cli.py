@@ -15,14 +15,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from experiments import build, experiment, host, pages, perf
-from experiments.doctor import advice, describe
-from experiments.measure import FIRST_MODE, shape
-from experiments.measure import measure as measure_point
-from experiments.reasons import Unavailable
-from experiments.record import Point
-from experiments.store import measuring_lock
-from experiments.units import format_size, parse_size
+from experiments.lab import build, perf
+from experiments.lab import campaign as experiment
+from experiments.lab.measure import FIRST_MODE, shape
+from experiments.lab.measure import measure as measure_point
+from experiments.lab.record import Point
+from experiments.lab.store import measuring_lock
+from experiments.machine import host
+from experiments.machine import pools as pages
+from experiments.machine.doctor import advice, describe
+from experiments.words.reasons import Unavailable
+from experiments.words.units import format_size, parse_size
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False,
                   help="Measure what address translation costs on this computer.")
@@ -96,10 +99,12 @@ def geometry(
     """Infer the TLB's entries, hit costs, ways and the price of walks from half a minute of measurement; nothing is stored."""
     import tempfile
 
-    from experiments import geometry as inference
-    from experiments import splinter, survey, wording
-    from experiments.findings import data_tlbs
-    from experiments.store import Store
+    from experiments.article.machine_words import data_tlbs
+    from experiments.inference import geometry as inference
+    from experiments.inference import geometry_words as wording
+    from experiments.inference import splinter
+    from experiments.lab import survey
+    from experiments.lab.store import Store
 
     if pages not in ("4k", "2m"):
         raise Unavailable("bad-parameter", f"pages is 4k or 2m, not '{pages}'")
@@ -246,7 +251,7 @@ def run(
     output: Annotated[Path | None, typer.Option(help="The executed notebook.")] = None,
 ) -> None:
     """Execute one chapter about this computer, measuring what is missing: tlb run stlb_cliff -p max_working_set 256MiB."""
-    from experiments import chapters
+    from experiments.article import chapter as chapters
 
     target = output or build.ROOT / "_build" / "runs" / f"{chapter}.ipynb"
     chapters.execute(chapter, target, {"machine": "this", **_values(parameter)})
@@ -260,7 +265,7 @@ def book(
     machine: Annotated[str, typer.Option(help="this, reference, or any machine in data/.")] = "this",
 ) -> None:
     """Measure this computer, execute every chapter, and build the site about it."""
-    from experiments import chapters
+    from experiments.article import chapter as chapters
 
     print(chapters.book(profile, _values(parameter), machine))
 
@@ -268,7 +273,7 @@ def book(
 @app.command()
 def site(output: Annotated[Path | None, typer.Option(help="Where to; default _build/site.")] = None) -> None:
     """Build the site of the committed results, without measuring."""
-    from experiments.site import build_site
+    from experiments.article.publish import build_site
 
     print(build_site(build.ROOT, output or build.ROOT / "_build" / "site"))
 

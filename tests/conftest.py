@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments import build, files, perf
-from experiments.build import Kernel
-from experiments.compiler import compiler
-from experiments.record import Record
+from experiments.lab import build, perf
+from experiments.lab.build import Kernel
+from experiments.lab.record import Record
+from experiments.machine.compiler import compiler
+from experiments.system import files
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -69,7 +70,7 @@ def in_turn(command: list[str], **how: object) -> subprocess.CompletedProcess[st
 def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A measuring lock of the test's own: where kernels are faked, nothing is disturbed."""
     path = tmp_path / "measuring.lock"
-    monkeypatch.setattr("experiments.experiment.measuring_lock", lambda: files.measuring_lock(path=path))
+    monkeypatch.setattr("experiments.lab.campaign.measuring_lock", lambda: files.measuring_lock(path=path))
     return path
 
 

@@ -11,12 +11,13 @@ import numpy as np
 import pandas as pd
 from conftest import make_record
 
-from experiments import experiment, grids
-from experiments.claims import Verdict
-from experiments.host import Host
-from experiments.record import Point
-from experiments.render import verdict_table
-from experiments.tlbs import Tlb
+from experiments.article.render import verdict_table
+from experiments.inference.curves import Verdict
+from experiments.lab import campaign as experiment
+from experiments.lab import grid as grids
+from experiments.lab.record import Point
+from experiments.machine.host import Host
+from experiments.machine.tlb import Tlb
 
 MIB, GIB = 2**20, 2**30
 

@@ -19,11 +19,18 @@ from hypothesis import strategies as st
 from synthetic import GIB, HOLE, MIB, PAGE_BYTES, Stated, fit_to_be_shown
 from test_figures import Elements
 
-from experiments import blocking, blocking_claims, blocking_figures, blocking_words, chapters, claims, experiment, grids
-from experiments.findings import Prose
-from experiments.reasons import REASONS, Unavailable
-from experiments.record import Point
-from experiments.render import Figure
+from experiments.article import chapter as chapters
+from experiments.article.machine_words import Prose
+from experiments.article.render import Figure
+from experiments.chapters.tlb_blocking import analysis as blocking
+from experiments.chapters.tlb_blocking import claims as blocking_claims
+from experiments.chapters.tlb_blocking import figures as blocking_figures
+from experiments.chapters.tlb_blocking import prose as blocking_words
+from experiments.inference import curves as claims
+from experiments.lab import campaign as experiment
+from experiments.lab import grid as grids
+from experiments.lab.record import Point
+from experiments.words.reasons import REASONS, Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 

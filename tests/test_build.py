@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from experiments import build
-from experiments.compiler import Compiler
-from experiments.reasons import Unavailable
+from experiments.lab import build
+from experiments.machine.compiler import Compiler
+from experiments.words.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from synthetic import GIB, MIB, PAGE_BYTES, Paged, hugepages
 from test_figures import Elements
 
-from experiments import calculator
-from experiments.calculator import Tlb
-from experiments.reasons import Unavailable
-from experiments.units import format_size, parse_size
+from experiments.chapters.hugepages import calculator
+from experiments.chapters.hugepages.calculator import Tlb
+from experiments.words.reasons import Unavailable
+from experiments.words.units import format_size, parse_size
 
 pytestmark = pytest.mark.filterwarnings("error")
 

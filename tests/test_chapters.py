@@ -15,12 +15,14 @@ import pytest
 from conftest import ROOT, in_turn, make_record
 from synthetic import Stated, Truth, frame, grid
 
-from experiments import chapters, experiment, host
-from experiments.chapters import begin, check_parameters, declared_parameters
-from experiments.grids import GRIDS
-from experiments.reasons import Unavailable
-from experiments.record import Point
-from experiments.store import Store
+from experiments.article import chapter as chapters
+from experiments.article.chapter import begin, check_parameters, declared_parameters
+from experiments.lab import campaign as experiment
+from experiments.lab.grid import GRIDS
+from experiments.lab.record import Point
+from experiments.lab.store import Store
+from experiments.machine import host
+from experiments.words.reasons import Unavailable
 
 CHAPTERS = chapters.table_of_contents()
 CHAPTER = "stlb_cliff"
@@ -307,7 +309,7 @@ def test_more_than_this_computers_memory_is_one_sentence_at_the_end_of_tlb_run(d
 # --- every chapter, on this computer
 
 SMOKE = {"machine": "this", "profile": "smoke", "max_working_set": "4MiB"}
-EXECUTE = "import json, sys; from pathlib import Path; from experiments import chapters; " \
+EXECUTE = "import json, sys; from pathlib import Path; from experiments.article import chapter as chapters; " \
           "chapters.execute(sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3]))"
 
 

@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 from synthetic import GIB, MIB, Truth, frame, grid
 
-from experiments import claims, model
-from experiments.claims import Verdict, judge
-from experiments.reasons import Unavailable
+from experiments.inference import curves as claims
+from experiments.inference import misses as model
+from experiments.inference.curves import Verdict, judge
+from experiments.words.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 

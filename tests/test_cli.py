@@ -19,12 +19,15 @@ from rich.console import Console
 from synthetic import Paged, Stated, tlbs
 from test_splinter import rows as pieces
 
-from experiments import cli, doctor, files, host, survey
-from experiments.geometry import Backing, Geometry
-from experiments.host import Host
-from experiments.reasons import REASONS
-from experiments.record import Point, Record
-from experiments.store import Store
+from experiments import cli
+from experiments.inference.geometry import Backing, Geometry
+from experiments.lab import survey
+from experiments.lab.record import Point, Record
+from experiments.lab.store import Store
+from experiments.machine import doctor, host
+from experiments.machine.host import Host
+from experiments.system import files
+from experiments.words.reasons import REASONS
 
 TLB = [sys.executable, "-c", "from experiments.cli import main; main()"]
 needs_c = pytest.mark.needs("a C compiler")
@@ -277,7 +280,7 @@ def test_geometry_of_a_flat_machine_is_one_line_and_exit_1(surveyed: SimpleNames
 
 
 def test_a_survey_that_could_measure_nothing_says_why_and_ends_with_1():
-    script = ("import pandas as pd\nfrom experiments import cli, host, survey\n"
+    script = ("import pandas as pd\nfrom experiments import cli; from experiments.machine import host; from experiments.lab import survey\n"
               "survey.here = lambda *_, **__: (pd.DataFrame(), ['Alias chases: none.', 'Spread chases: none.'])\ncli.main()")
     done = subprocess.run([sys.executable, "-c", script, "geometry"], capture_output=True, text=True, cwd=ROOT, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "Alias chases: none.\nSpread chases: none.\n")

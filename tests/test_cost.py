@@ -17,12 +17,13 @@ import pytest
 from scipy.stats import binom
 from synthetic import Stated, Truth, frame, grid
 
-from experiments import cost, holdout, stats
-from experiments.cost import Machine, fit, machine_of, names, points, time_ns
-from experiments.host import Host
-from experiments.reasons import Unavailable
-from experiments.reuse import SHARING, Cache, Tlbs, places
-from experiments.store import Store
+from experiments.inference import cost, holdout
+from experiments.inference import intervals as stats
+from experiments.inference.cost import Machine, fit, machine_of, names, points, time_ns
+from experiments.inference.reuse import SHARING, Cache, Tlbs, places
+from experiments.lab.store import Store
+from experiments.machine.host import Host
+from experiments.words.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 

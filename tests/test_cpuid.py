@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments import cpuid
-from experiments.cpuid import Cache, Registers
-from experiments.tlbs import Tlb, tlbs
+from experiments.machine import cpuid
+from experiments.machine.cpuid import Cache, Registers
+from experiments.machine.tlb import Tlb, tlbs
 
 # Registers of real CPUs, "leaf.subleaf eax ebx ecx edx", as recorded in the raw dumps under tests/ of the
 # repository anrieff/libcpuid, each file named after its CPU.

@@ -12,7 +12,9 @@ import pytest
 import typer
 import yaml
 
-from experiments import chapters, cli, experiment
+from experiments import cli
+from experiments.article import chapter as chapters
+from experiments.lab import campaign as experiment
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -20,9 +20,11 @@ import pytest
 from conftest import make_record, software_plan
 from fuzzing import ENDURANCE, SEED
 
-from experiments import build, experiment, files, perf
-from experiments.record import Point
-from experiments.store import Store
+from experiments.lab import build, perf
+from experiments.lab import campaign as experiment
+from experiments.lab.record import Point
+from experiments.lab.store import Store
+from experiments.system import files
 
 fork = multiprocessing.get_context("fork")
 KERNEL, EXPERIMENT, MACHINE = "feedfeedfeedfeed", "stlb_cliff", "zen-3-00c0ffee"

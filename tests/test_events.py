@@ -9,11 +9,13 @@ from pathlib import Path
 import fake_perf
 import pytest
 
-from experiments import perf, pmu, uarch
-from experiments.events import CANONICAL, PROGRAMMABLE, SOFTWARE, TABLE, Event, quantities
-from experiments.perf import Plan, derive, parse
-from experiments.reasons import REASONS
-from experiments.record import Quantity
+from experiments.lab import perf
+from experiments.lab.events import CANONICAL, PROGRAMMABLE, SOFTWARE, TABLE, Event, quantities
+from experiments.lab.perf import Plan, derive, parse
+from experiments.lab.record import Quantity
+from experiments.machine import microarchitecture as uarch
+from experiments.machine import pmu
+from experiments.words.reasons import REASONS
 
 CPUS = [*TABLE, ("never heard of", "cpu"), ("", "cpu")]
 NAMES = [f"{name} {unit}".strip() or "nothing" for name, unit in CPUS]

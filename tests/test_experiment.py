@@ -16,13 +16,14 @@ from conftest import ROOT, make_record
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments import experiment, perf
-from experiments.build import Kernel
-from experiments.experiment import Profile, octaves, run
-from experiments.grids import hugepages, stlb_cliff
-from experiments.reasons import Unavailable
-from experiments.record import Point, Record
-from experiments.store import Store
+from experiments.lab import campaign as experiment
+from experiments.lab import perf
+from experiments.lab.build import Kernel
+from experiments.lab.campaign import Profile, octaves, run
+from experiments.lab.grid import hugepages, stlb_cliff
+from experiments.lab.record import Point, Record
+from experiments.lab.store import Store
+from experiments.words.reasons import Unavailable
 
 MACHINE, NAME, STATE = "test-machine", "stlb_cliff", "00112233aabb"
 MIB = 2**20
@@ -312,9 +313,10 @@ def test_a_guess_of_the_time_grows_with_the_work(engine: str, lines: int, region
 REAL_RUN = """
 import sys
 from pathlib import Path
-from experiments import experiment, files, perf
-from experiments.record import Point
-from experiments.store import Store
+from experiments.lab import campaign as experiment, perf
+from experiments.system import files
+from experiments.lab.record import Point
+from experiments.lab.store import Store
 experiment.measuring_lock = lambda: files.measuring_lock(path=Path(sys.argv[1]) / "lock")
 points = [Point(kernel="page_chase", lines=lines, layout=layout, region_ms=1) for lines in range(64, 84) for layout in ("spread", "packed")]
 print(experiment.run("stlb_cliff", points, 2, machine="test-machine", store=Store(sys.argv[1]), state="0" * 12,

@@ -33,13 +33,18 @@ import psutil
 import pytest
 from conftest import ROOT, lacking, make_record
 
-from experiments import build, chapters, doctor, experiment, host, limits, measure, noise, perf, pmu, procfs
-from experiments import compiler as compilers
-from experiments.build import Kernel
-from experiments.compiler import Compiler
-from experiments.reasons import REASONS, Unavailable, explain
-from experiments.record import Point, Record
-from experiments.store import Health, Store
+from experiments.article import chapter as chapters
+from experiments.lab import build, measure, noise, perf
+from experiments.lab import campaign as experiment
+from experiments.lab.build import Kernel
+from experiments.lab.record import Point, Record
+from experiments.lab.store import Health, Store
+from experiments.machine import compiler as compilers
+from experiments.machine import doctor, host, pmu
+from experiments.machine import memory as limits
+from experiments.machine.compiler import Compiler
+from experiments.system import procfs
+from experiments.words.reasons import REASONS, Unavailable, explain
 
 pytestmark = pytest.mark.measures
 needs_c = pytest.mark.needs("a C compiler")
@@ -564,9 +569,11 @@ def test_on_a_computer_that_is_always_noisy_second_tries_add_a_quarter_and_no_mo
 RUNNER = """
 import sys
 from pathlib import Path
-from experiments import cli, experiment, files, perf
-from experiments.record import Point
-from experiments.store import Store
+from experiments import cli
+from experiments.lab import campaign as experiment, perf
+from experiments.system import files
+from experiments.lab.record import Point
+from experiments.lab.store import Store
 root = sys.argv.pop()
 experiment.measuring_lock = lambda: files.measuring_lock(path=Path(root) / "lock")
 points = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in range(64, 94)]
@@ -750,7 +757,7 @@ def of_schema(line: bytes, version: int) -> bytes:
 
 
 def _signed(content: dict) -> bytes:
-    from experiments.store import _canonical, _sha16
+    from experiments.lab.store import _canonical, _sha16
 
     return _canonical({**content, "digest": _sha16(content)})
 

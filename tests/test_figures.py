@@ -17,8 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments import figures, render
-from experiments.render import Figure, data_table, escape_json, lacking_note, verdict_table
+from experiments.article import charts as figures
+from experiments.article import render
+from experiments.article.render import Figure, data_table, escape_json, lacking_note, verdict_table
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\u2028`"
 CSS = (Path(__file__).parents[1] / "book/assets/figures.css").read_text(encoding="utf-8")

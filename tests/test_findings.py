@@ -13,10 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import GIB, MIB, Stated, Truth, frame, grid, tlbs
 
-from experiments import chapters, claims, counts, findings, model
-from experiments.findings import Prose
-from experiments.reasons import Unavailable
-from experiments.tlbs import Tlb
+from experiments.article import chapter as chapters
+from experiments.article import machine_words as findings
+from experiments.article.machine_words import Prose
+from experiments.inference import counts
+from experiments.inference import curves as claims
+from experiments.inference import misses as model
+from experiments.machine.tlb import Tlb
+from experiments.words.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -24,11 +24,14 @@ from fuzzing import COUNT, NUMBERS, VALUES, fuzz, mutated, parts
 from test_host import HERE, SERVER, plant
 from test_store import sign
 
-from experiments import build, host, measure, perf, procfs, uarch
-from experiments.compiler import compiler
-from experiments.reasons import REASONS, Unavailable
-from experiments.record import KernelReport, Point, Quantity, Record
-from experiments.store import Store, record_key
+from experiments.lab import build, measure, perf
+from experiments.lab.record import KernelReport, Point, Quantity, Record
+from experiments.lab.store import Store, record_key
+from experiments.machine import host
+from experiments.machine import microarchitecture as uarch
+from experiments.machine.compiler import compiler
+from experiments.system import procfs
+from experiments.words.reasons import REASONS, Unavailable
 
 WORDS = {"engine": {"c", "numba"}, "pages": {"4k", "64k", "thp", "2m", "1g"}, "layout": {"spread", "packed", "alias"},
          "order": {"cycle", "random", "sequential"}}

@@ -11,10 +11,11 @@ import pandas as pd
 import pytest
 from conftest import make_record
 
-from experiments import geometry, survey
-from experiments.geometry import Geometry
-from experiments.reasons import Unavailable
-from experiments.record import Point
+from experiments.inference import geometry
+from experiments.inference.geometry import Geometry
+from experiments.lab import survey
+from experiments.lab.record import Point
+from experiments.words.reasons import Unavailable
 
 CACHES = {1: 32 << 10, 2: 1 << 20, 3: 32 << 20}
 Missed = Callable[[str, int, int], float]  # order, pages, stride -> the share of visits that a level misses

@@ -21,10 +21,10 @@ from numba import njit
 from test_kernels import NOT_IN_A_TIMED_LOOP, assert_refused, checksum, compiled, needs_c, reason, run_c, run_twins, splitmix64
 from test_touch_kernels import measured, needs_thp, unless_fragmented
 
-from experiments import build, measure
-from experiments.compiler import compiler
-from experiments.reasons import Unavailable
-from experiments.record import KernelReport, Point
+from experiments.lab import build, measure
+from experiments.lab.record import KernelReport, Point
+from experiments.machine.compiler import compiler
+from experiments.words.reasons import Unavailable
 from kernels import graph_walk
 
 GOLDEN = 0x9E3779B97F4A7C15

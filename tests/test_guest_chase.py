@@ -16,8 +16,10 @@ from test_guest_faults import guest, kvm, machine, measured, other_kvm, real  # 
 from test_huge_faults import other_machine  # noqa: F401
 from test_kernels import checksum, visits
 
-from experiments import build, cli, files, measure
-from experiments.record import PAGE_BYTES, KernelReport, Point, Record
+from experiments import cli
+from experiments.lab import build, measure
+from experiments.lab.record import PAGE_BYTES, KernelReport, Point, Record
+from experiments.system import files
 
 MIB = 2**20
 on_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the guest is one of x86-64")

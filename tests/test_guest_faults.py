@@ -18,10 +18,11 @@ import pytest
 from conftest import preloadable
 from test_huge_faults import Machine, other_machine, put_before, why_not  # noqa: F401
 
-from experiments import build, experiment, measure, perf
-from experiments.reasons import Unavailable
-from experiments.record import Point
-from experiments.store import Store
+from experiments.lab import build, measure, perf
+from experiments.lab import campaign as experiment
+from experiments.lab.record import Point
+from experiments.lab.store import Store
+from experiments.words.reasons import Unavailable
 
 pytestmark = [pytest.mark.measures, pytest.mark.needs("a C compiler"),
               pytest.mark.skipif(platform.machine() != "x86_64", reason="the guest is one of x86-64")]

@@ -12,8 +12,8 @@ from fuzzing import ENDURANCE
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from experiments import build
-from experiments.compiler import compiler
+from experiments.lab import build
+from experiments.machine.compiler import compiler
 
 pytestmark = pytest.mark.needs("a C compiler")
 KIB, MIB, GIB = 2**10, 2**20, 2**30

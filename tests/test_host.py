@@ -14,9 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments import doctor, host, limits, pmu, procfs, uarch
-from experiments.cpuid import Registers
-from experiments.limits import Rlimits
+from experiments.machine import doctor, host, pmu
+from experiments.machine import memory as limits
+from experiments.machine import microarchitecture as uarch
+from experiments.machine.cpuid import Registers
+from experiments.machine.memory import Rlimits
+from experiments.system import procfs
 
 GIB = 2**30
 ROOT = Path(__file__).parents[1]
@@ -392,7 +395,7 @@ def test_resource_limits_bind(tmp_path, rlimits, size, source):
 def test_the_limits_of_this_process_are_read():
     script = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_DATA, (2**30, 2**30));"
-        "from experiments.limits import usable_memory; m = usable_memory();"
+        "from experiments.machine.memory import usable_memory; m = usable_memory();"
         "print(m.usable_bytes, m.limit_source)"
     )
     if not Path("/proc/meminfo").exists():

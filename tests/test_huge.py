@@ -16,14 +16,22 @@ from hypothesis import strategies as st
 from synthetic import GIB, HOLE, MIB, PAGE_BYTES, Paged, Stated, fit_to_be_shown, hugepages
 from test_figures import Elements
 
-from experiments import chapters, claims, figures, huge, huge_claims, huge_figures, huge_sections, huge_words, jmh, runtimes
-from experiments.experiment import SMALLEST_LINES
-from experiments.findings import Prose
-from experiments.geometry import Estimate, Geometry, Level
-from experiments.jvm import Score
-from experiments.reasons import REASONS, Unavailable, explain
-from experiments.record import Point
-from experiments.render import Figure, Html
+from experiments.article import chapter as chapters
+from experiments.article import charts as figures
+from experiments.article.machine_words import Prose
+from experiments.article.render import Figure, Html
+from experiments.chapters.hugepages import analysis as huge
+from experiments.chapters.hugepages import claims as huge_claims
+from experiments.chapters.hugepages import figures as huge_figures
+from experiments.chapters.hugepages import prose as huge_words
+from experiments.chapters.hugepages import sections as huge_sections
+from experiments.chapters.hugepages.languages import jmh, runtimes
+from experiments.chapters.hugepages.languages.jvm import Score
+from experiments.inference import curves as claims
+from experiments.inference.geometry import Estimate, Geometry, Level
+from experiments.lab.campaign import SMALLEST_LINES
+from experiments.lab.record import Point
+from experiments.words.reasons import REASONS, Unavailable, explain
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -25,11 +25,12 @@ import pytest
 from conftest import preloadable
 from test_faults import in_a_child
 
-from experiments import build, experiment, measure, perf
-from experiments.grids import hugepages
-from experiments.reasons import REASONS, Unavailable
-from experiments.record import Point, Record
-from experiments.store import Store
+from experiments.lab import build, measure, perf
+from experiments.lab import campaign as experiment
+from experiments.lab.grid import hugepages
+from experiments.lab.record import Point, Record
+from experiments.lab.store import Store
+from experiments.words.reasons import REASONS, Unavailable
 
 pytestmark = [pytest.mark.measures, pytest.mark.needs("a C compiler")]
 STATE, MIB, CPUS = "00112233aabb", 2**20, len(os.sched_getaffinity(0))

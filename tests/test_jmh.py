@@ -20,10 +20,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t as student
 
-from experiments import files, jmh, jvm, procfs
-from experiments.jmh import Jmh, Lack
-from experiments.jvm import Score
-from experiments.reasons import Unavailable
+from experiments.chapters.hugepages.languages import jmh, jvm
+from experiments.chapters.hugepages.languages.jmh import Jmh, Lack
+from experiments.chapters.hugepages.languages.jvm import Score
+from experiments.system import files, procfs
+from experiments.words.reasons import Unavailable
 
 # JMH 1.37 under JDK 17 wrote this of two forks of two iterations; its white space and percentiles are left out.
 REAL = """[{"jmhVersion": "1.37", "benchmark": "tlb.ByteArrayTouch.draw", "mode": "avgt", "threads": 1, "forks": 2,

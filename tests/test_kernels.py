@@ -22,10 +22,10 @@ from conftest import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments import build, measure
-from experiments.compiler import compiler
-from experiments.reasons import Unavailable
-from experiments.record import KernelReport, Point
+from experiments.lab import build, measure
+from experiments.lab.record import KernelReport, Point
+from experiments.machine.compiler import compiler
+from experiments.words.reasons import Unavailable
 from kernels import harness
 from kernels.harness import line_offset
 
@@ -768,8 +768,8 @@ def test_the_arm64_build_visits_the_same_lines_under_emulation(arm64, kernel: st
 
 RUNNER = """
 import sys
-from experiments import measure, perf
-from experiments.record import Point
+from experiments.lab import measure, perf
+from experiments.lab.record import Point
 plan = perf.plan("no table has a row for this") if sys.argv[1] == "counted" else perf.NO_COUNTERS
 measure.measure(Point(kernel="page_chase", engine=sys.argv[2], lines=777, region_ms=60_000), int(sys.argv[3]), state="0" * 12,
                 usable_bytes=1 << 30, plan=plan)

@@ -13,10 +13,10 @@ from conftest import make_record, software_plan
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments import build, measure, perf
-from experiments.build import Kernel
-from experiments.reasons import Unavailable
-from experiments.record import KernelReport, Point, Record
+from experiments.lab import build, measure, perf
+from experiments.lab.build import Kernel
+from experiments.lab.record import KernelReport, Point, Record
+from experiments.words.reasons import Unavailable
 
 STATE = "00112233aabb"
 POINT = Point(kernel="page_chase", lines=4096, region_ms=60)
@@ -273,6 +273,6 @@ def test_a_cpu_that_is_not_ours_is_a_bad_parameter():
 
 def test_measuring_leaves_the_package_free_of_the_kernels_own_modules():
     """A runner that imported numba would hold 100 MB beside the kernel and share its caches."""
-    text = "import sys, experiments.measure; print('numba' in sys.modules)"
+    text = "import sys, experiments.lab.measure; print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", text], cwd=build.ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from experiments import model
-from experiments.model import (
+from experiments.inference import misses as model
+from experiments.inference.misses import (
     fit_random_curve,
     fit_step,
     miss_probability_cycle,
@@ -21,7 +21,7 @@ from experiments.model import (
     set_associative_miss_probability,
     two_level_cost,
 )
-from experiments.reasons import Unavailable
+from experiments.words.reasons import Unavailable
 
 
 class Lru:

@@ -21,11 +21,12 @@ from conftest import ROOT, lacking, make_record, software_plan
 from fake_perf import alive, install
 from test_faults import in_a_child
 
-from experiments import build, experiment, measure, namespaces, perf
-from experiments.events import SOFTWARE
-from experiments.reasons import REASONS, Unavailable
-from experiments.record import KernelReport, Point, Record
-from experiments.store import Store
+from experiments.lab import build, measure, namespaces, perf
+from experiments.lab import campaign as experiment
+from experiments.lab.events import SOFTWARE
+from experiments.lab.record import KernelReport, Point, Record
+from experiments.lab.store import Store
+from experiments.words.reasons import REASONS, Unavailable
 
 STATE = "00112233aabb"
 PLAIN = Point(kernel="page_chase", lines=300, region_ms=1)
@@ -317,7 +318,7 @@ def test_an_unshare_that_hangs_is_given_up_with_all_that_it_started(unshare, ker
 
 def test_a_limit_of_none_is_a_reason_that_names_it(fresh):
     """A real one: each user namespace has a limit of its own, so this computer's stays as it is."""
-    text = ("from pathlib import Path; from experiments import namespaces; from experiments.reasons import Unavailable\n"
+    text = ("from pathlib import Path; from experiments.lab import namespaces; from experiments.words.reasons import Unavailable\n"
             "Path('/proc/sys/user/max_user_namespaces').write_text('0')\n"
             "try: namespaces.prefix('/bin/sh')\nexcept Unavailable as why: print(why.code, why.detail)")
     before = Path("/proc/sys/user/max_user_namespaces").read_text()
@@ -365,7 +366,7 @@ def test_a_grid_keeps_the_two_apart_and_without_namespaces_has_one_of_them(fresh
     assert (outcome.measured, {point: why.code for point, why in outcome.lacking.items()}) == (2, {INSIDE: "no-namespaces"})
     monkeypatch.undo()
     kernel(say(REPORT))
-    monkeypatch.setattr("experiments.experiment.measuring_lock", contextlib.nullcontext)
+    monkeypatch.setattr("experiments.lab.campaign.measuring_lock", contextlib.nullcontext)
     outcome = go()
     assert (outcome.measured, outcome.cached, outcome.lacking) == (2, 2, {})
     assert sorted(store.load("here", "virtualization")["mode"]) == ["", "", "namespaces", "namespaces"]
@@ -391,7 +392,7 @@ def test_a_runner_that_is_killed_leaves_no_process(fresh, tmp_path: Path, counts
     """The kernel is perf's grandchild, and each of the three ends with its parent."""
     region_ms = 59_371 + counts
     plan = f"perf.Plan({install(tmp_path, {event.event: 1.0 for event in SOFTWARE})!r}, perf.SOFTWARE)" if counts else "perf.NO_COUNTERS"
-    text = ("from experiments import measure, perf; from experiments.record import Point\n"
+    text = ("from experiments.lab import measure; from experiments.lab import perf; from experiments.lab.record import Point\n"
             f"measure.measure(Point(kernel='page_chase', lines=300, mode='namespaces', region_ms={region_ms}), "
             f"state='{STATE}', usable_bytes=2**30, plan={plan})")
     marker, binary = f"--region-ms {region_ms}", Path(build.kernel("page_chase").command[0]).name

@@ -15,7 +15,7 @@ import pytest
 from conftest import ROOT
 from nbval.plugin import get_sanitize_patterns
 
-from experiments.render import Figure
+from experiments.article.render import Figure
 
 CONFIG = ROOT / "tests/nbval_sanitize.cfg"
 

@@ -10,9 +10,9 @@ from conftest import ROOT, make_record
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments import noise
-from experiments.record import Quantity, Record
-from experiments.store import Store, record_key
+from experiments.lab import noise
+from experiments.lab.record import Quantity, Record
+from experiments.lab.store import Store, record_key
 
 STAT = "cpu  9 0 9 9 0 0 0 70 0 0\ncpu0 4 0 4 4 0 0 0 30 0 0\ncpu1 5 0 5 5 0 0 0 40 0 0\nintr 12 0 3\nbtime 1\n"
 

@@ -17,10 +17,10 @@ from conftest import preloadable
 from fake_perf import install
 from test_huge_faults import put_before
 
-from experiments import build, measure, perf
-from experiments.events import SOFTWARE
-from experiments.reasons import REASONS, Unavailable
-from experiments.record import Point, Record
+from experiments.lab import build, measure, perf
+from experiments.lab.events import SOFTWARE
+from experiments.lab.record import Point, Record
+from experiments.words.reasons import REASONS, Unavailable
 
 pytestmark = [pytest.mark.measures, pytest.mark.needs("a C compiler")]
 STATE, CPU = "00112233aabb", max(getattr(os, "sched_getaffinity", lambda _: {0})(0))  # the one that kernels choose

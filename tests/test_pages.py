@@ -20,9 +20,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments import cli, files, pages
-from experiments.reasons import REASONS, Unavailable
-from experiments.units import parse_size
+from experiments import cli
+from experiments.machine import pools as pages
+from experiments.system import files
+from experiments.words.reasons import REASONS, Unavailable
+from experiments.words.units import parse_size
 
 MIB = 2**20
 JOURNAL = "run/every-load-pool.json"

@@ -14,13 +14,13 @@ from conftest import ROOT, software_plan
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments import build, perf
-from experiments.compiler import compiler
-from experiments.events import SOFTWARE, Event, quantities
-from experiments.measure import measure
-from experiments.perf import Plan, parse
-from experiments.reasons import REASONS, Unavailable
-from experiments.record import Point, Quantity
+from experiments.lab import build, perf
+from experiments.lab.events import SOFTWARE, Event, quantities
+from experiments.lab.measure import measure
+from experiments.lab.perf import Plan, parse
+from experiments.lab.record import Point, Quantity
+from experiments.machine.compiler import compiler
+from experiments.words.reasons import REASONS, Unavailable
 
 FAULTS, CLOCK = perf.SOFTWARE
 WALK = Event("walk", "cpu/event=0x45,umask=0xf0/u")

@@ -11,14 +11,15 @@ import pytest
 from conftest import ROOT, software_plan
 from fake_perf import GATED, alive, asked, install, workload
 
-from experiments import build, perf, pmu
 from experiments.bench import c_program
-from experiments.build import Kernel
-from experiments.events import SOFTWARE, quantities
-from experiments.measure import measure
-from experiments.perf import Plan
-from experiments.reasons import REASONS, Unavailable, explain
-from experiments.record import Point, Quantity
+from experiments.lab import build, perf
+from experiments.lab.build import Kernel
+from experiments.lab.events import SOFTWARE, quantities
+from experiments.lab.measure import measure
+from experiments.lab.perf import Plan
+from experiments.lab.record import Point, Quantity
+from experiments.machine import pmu
+from experiments.words.reasons import REASONS, Unavailable, explain
 
 NO_PMU = {"value": "<not supported>", "runtime": 0, "running": 100.0}
 VENDORS = {"Intel": "Ice Lake server", "AMD": "Zen 4", "Arm": "Neoverse N1"}

@@ -24,11 +24,17 @@ from test_cpuid import ICE_LAKE, reader
 from test_figures import Elements
 from test_host import HERE, inspect
 
-from experiments import chapters, findings, overview, paging, portrait, reach, staircase
-from experiments.doctor import advice
-from experiments.findings import Prose, escape_markdown
-from experiments.host import Host
-from experiments.reasons import REASONS, Unavailable
+from experiments.article import chapter as chapters
+from experiments.article import machine_words as findings
+from experiments.article.machine_words import Prose, escape_markdown
+from experiments.chapters.your_machine import address as paging
+from experiments.chapters.your_machine import figures as staircase
+from experiments.chapters.your_machine import prose as portrait
+from experiments.chapters.your_machine import tables as reach
+from experiments.front import index as overview
+from experiments.machine.doctor import advice
+from experiments.machine.host import Host
+from experiments.words.reasons import REASONS, Unavailable
 
 ROOT = Path(__file__).parents[1]
 CORES, FAULTS = chapters.literature("microarchitectures"), chapters.literature("page_fault_levels")

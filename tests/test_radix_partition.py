@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from test_kernels import assert_refused, checksum, reason, run_twins, splitmix64
 from test_touch_kernels import needs_thp, unless_fragmented
 
-from experiments import build, measure
-from experiments.reasons import Unavailable
-from experiments.record import KernelReport, Point, Record
+from experiments.lab import build, measure
+from experiments.lab.record import KernelReport, Point, Record
+from experiments.words.reasons import Unavailable
 from kernels import radix_partition as rp
 
 MODES = {"naive": [], "partitioned": ["--bits", "5"], "partition": ["--bits", "5"]}

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.reasons import REASONS, Unavailable, explain
+from experiments.words.reasons import REASONS, Unavailable, explain
 
 ROOT = Path(__file__).parents[1]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.model import (
+from experiments.inference.misses import (
     fit_step,
     hashed_random_replacement,
     miss_probability_cycle,

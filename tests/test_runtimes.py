@@ -16,10 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from experiments import build, files, procfs, runtime_words, runtimes, smaps, toolchains
-from experiments.compiler import compiler
-from experiments.reasons import Unavailable
-from experiments.runtimes import Program, RuntimeReport, Runtimes
+from experiments.chapters.hugepages.languages import runtime_words, runtimes, toolchains
+from experiments.chapters.hugepages.languages.runtimes import Program, RuntimeReport, Runtimes
+from experiments.lab import build
+from experiments.machine.compiler import compiler
+from experiments.system import files, procfs, smaps
+from experiments.words.reasons import Unavailable
 
 MIB = 1 << 20
 SIZE = 16 * MIB

@@ -14,12 +14,17 @@ import pytest
 from conftest import ROOT, make_record
 from synthetic import MIB, Stated, Truth, frame, grid, lru
 
-from experiments import chapters, counts, events, figures, findings, perf, uarch
-from experiments.host import machine_id
-from experiments.perf import Plan
-from experiments.record import Quantity
-from experiments.render import PALETTE
-from experiments.store import Store
+from experiments.article import chapter as chapters
+from experiments.article import charts as figures
+from experiments.article import machine_words as findings
+from experiments.article.render import PALETTE
+from experiments.inference import counts
+from experiments.lab import events, perf
+from experiments.lab.perf import Plan
+from experiments.lab.record import Quantity
+from experiments.lab.store import Store
+from experiments.machine import microarchitecture as uarch
+from experiments.machine.host import machine_id
 
 CHAPTER, MACHINE = "stlb_cliff", "simulated-ice-lake-server"
 CYCLES_PER_WALK, GHZ, REPEATS = 28.0, 3.2, 4
@@ -74,7 +79,7 @@ MISSES = chapters.literature("dtlb_misses_per_hop")
 
 def test_the_chapter_of_a_simulated_machine_shows_its_counters_and_says_that_they_are_computed(data: Path, tmp_path: Path):
     output = tmp_path / "out.ipynb"
-    run = "import json, sys; from pathlib import Path; from experiments import chapters; " \
+    run = "import json, sys; from pathlib import Path; from experiments.article import chapter as chapters; " \
           "chapters.execute(sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3]))"
     done = subprocess.run([sys.executable, "-c", run, CHAPTER, str(output), json.dumps({"machine": MACHINE})], cwd=ROOT,
                           env=os.environ | {"TLB_DATA": str(data)}, capture_output=True, text=True, timeout=280)

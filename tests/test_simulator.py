@@ -12,12 +12,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.model import (
+from experiments.inference.misses import (
     miss_probability_cycle_random_replacement,
     miss_probability_random,
     set_associative_miss_probability,
 )
-from experiments.simulator import Cache, Counts, Host, Machine, NestedTlb, Tlb, WalkCache, references_per_walk, simulate
+from experiments.inference.simulator import (
+    Cache,
+    Counts,
+    Host,
+    Machine,
+    NestedTlb,
+    Tlb,
+    WalkCache,
+    references_per_walk,
+    simulate,
+)
 
 BITS = {"4k": 12, "2m": 21, "1g": 30}
 ALL_PAGES = tuple(BITS)
@@ -369,7 +379,7 @@ def test_what_cannot_be_built_or_translated_is_refused_in_a_sentence(make, says:
 
 
 def test_more_pages_than_rows_can_be_numbered_are_refused(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("experiments.walker.MOST_PLACES", 4000)
+    monkeypatch.setattr("experiments.inference.walker.MOST_PLACES", 4000)
     simulate(Machine(), np.arange(500), unit_bytes=4096)
     with pytest.raises(ValueError, match="too many pages"):
         simulate(Machine(), np.arange(1 << 20), unit_bytes=4096)

@@ -36,8 +36,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select, WebDriverWait
 from test_figures import contrast, figure
 
-from experiments.figures import Figure, data_table, lacking_note, verdict_table
-from experiments.site import SiteError, build_site
+from experiments.article.charts import Figure, data_table, lacking_note, verdict_table
+from experiments.article.publish import SiteError, build_site
 
 ROOT = Path(__file__).parents[1]
 HOSTILE = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=1>"

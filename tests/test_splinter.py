@@ -9,11 +9,13 @@ import pandas as pd
 import pytest
 from synthetic import Paged
 
-from experiments import splinter, survey, wording
-from experiments.experiment import octaves
-from experiments.geometry import Backing
-from experiments.reasons import REASONS, Unavailable
-from experiments.record import Point
+from experiments.inference import geometry_words as wording
+from experiments.inference import splinter
+from experiments.inference.geometry import Backing
+from experiments.lab import survey
+from experiments.lab.campaign import octaves
+from experiments.lab.record import Point
+from experiments.words.reasons import REASONS, Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -11,11 +11,13 @@ import pytest
 from conftest import make_record
 from test_figures import Elements
 
-from experiments import figures, staircase, wording
-from experiments.findings import Prose
-from experiments.geometry import Estimate, Geometry, Level, Walk
-from experiments.reasons import REASONS, Unavailable, explain
-from experiments.render import Figure
+from experiments.article import charts as figures
+from experiments.article.machine_words import Prose
+from experiments.article.render import Figure
+from experiments.chapters.your_machine import figures as staircase
+from experiments.inference import geometry_words as wording
+from experiments.inference.geometry import Estimate, Geometry, Level, Walk
+from experiments.words.reasons import REASONS, Unavailable, explain
 
 GHZ = 2.0
 LINES = (8, *(2**k for k in range(4, 15)))

@@ -12,8 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from experiments.reasons import Unavailable
-from experiments.stats import (
+from experiments.inference.intervals import (
     Interval,
     difference,
     doubling_ratio,
@@ -27,6 +26,7 @@ from experiments.stats import (
     relative_spread,
     summarise,
 )
+from experiments.words.reasons import Unavailable
 
 values = st.floats(0.1, 1e6)
 samples = st.lists(values, min_size=1, max_size=15)

@@ -26,10 +26,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from experiments import files
-from experiments.reasons import Unavailable
-from experiments.record import Option, Point, Quantity, Record
-from experiments.store import Health, Store, data_root, measuring_lock, record_key
+from experiments.lab.record import Option, Point, Quantity, Record
+from experiments.lab.store import Health, Store, data_root, measuring_lock, record_key
+from experiments.system import files
+from experiments.words.reasons import Unavailable
 
 ROOT = Path(__file__).resolve().parents[1]
 KERNEL = "feedfeedfeedfeed"
@@ -598,8 +598,8 @@ def test_a_file_size_limit_stops_a_real_write_half_way_and_nothing_of_it_stays(s
         import resource, sys
         sys.path[:0] = sys.argv[2:]
         from conftest import make_record
-        from experiments.reasons import Unavailable
-        from experiments.store import Store
+        from experiments.words.reasons import Unavailable
+        from experiments.lab.store import Store
         resource.setrlimit(resource.RLIMIT_FSIZE, ({len(before) + 100}, {len(before) + 100}))
         try:
             Store(sys.argv[1]).append({MACHINE!r}, {EXPERIMENT!r}, make_record(repeat=3), {KERNEL!r})
@@ -886,7 +886,7 @@ HOLDER = """
 import sys, time
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
-from experiments.files import measuring_lock
+from experiments.system.files import measuring_lock
 with measuring_lock(path=Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
@@ -1064,7 +1064,7 @@ def test_a_lock_path_that_is_no_file_is_refused(lock_path: Path, tmp_path: Path,
 
 
 def test_the_lock_is_one_for_the_host_and_not_one_for_each_tmpdir() -> None:
-    program = "from experiments.files import MEASURING_LOCK; print(MEASURING_LOCK)"
+    program = "from experiments.system.files import MEASURING_LOCK; print(MEASURING_LOCK)"
     environment = os.environ | {"TMPDIR": "/var/tmp"}
     run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True)
     assert run.stdout.strip() == "/tmp/tlb-measuring.lock" == str(files.MEASURING_LOCK)

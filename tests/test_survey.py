@@ -5,11 +5,15 @@ from __future__ import annotations
 import pytest
 from test_geometry import CACHES, SHARP, Made, lru
 
-from experiments import experiment, files, geometry, host, noise, splinter, survey
-from experiments.measure import arena_bytes
-from experiments.reasons import Unavailable
-from experiments.record import Point
-from experiments.store import Store
+from experiments.inference import geometry, splinter
+from experiments.lab import campaign as experiment
+from experiments.lab import noise, survey
+from experiments.lab.measure import arena_bytes
+from experiments.lab.record import Point
+from experiments.lab.store import Store
+from experiments.machine import host
+from experiments.system import files
+from experiments.words.reasons import Unavailable
 
 
 def asked(made: Made, pages: str = "4k") -> list[list[Point]]:

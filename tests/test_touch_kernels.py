@@ -17,10 +17,10 @@ import pytest
 from conftest import ROOT, software_plan
 from test_kernels import POOLS, THP, assert_refused, checksum, compiled, needs_c, reason, run_c, run_twins, setting
 
-from experiments import build, measure
-from experiments.compiler import compiler
-from experiments.reasons import Unavailable
-from experiments.record import KernelReport, Point, Record
+from experiments.lab import build, measure
+from experiments.lab.record import KernelReport, Point, Record
+from experiments.machine.compiler import compiler
+from experiments.words.reasons import Unavailable
 from kernels.random_touch import draw
 
 BOUNDS = (1, 2, 3, 1000, 4096, 2**20, 10**6 + 3)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.units import format_ns, format_seconds, format_size, page_name, parse_size
+from experiments.words.units import format_ns, format_seconds, format_size, page_name, parse_size
 
 
 @pytest.mark.parametrize(

@@ -19,30 +19,28 @@ from hypothesis import strategies as st
 from synthetic import GIB, HOLE, MIB, PAGE_BYTES, Stated, fit_to_be_shown, lru, tlbs
 from test_figures import Elements
 
-from experiments import (
-    claims,
-    experiment,
-    figures,
-    grids,
-    kvm,
-    virtual,
-    virtual_claims,
-    virtual_costs,
-    virtual_counts,
-    virtual_entries,
-    virtual_figures,
-    virtual_host_words,
-    virtual_sections,
-    virtual_words,
-)
-from experiments.findings import Prose
-from experiments.geometry import Backing
-from experiments.kvm import Kvm
-from experiments.reasons import REASONS, Unavailable, explain
-from experiments.record import Point
-from experiments.render import Figure, Html
-from experiments.simulator import references_per_walk
-from experiments.stats import Interval
+from experiments.article import charts as figures
+from experiments.article.machine_words import Prose
+from experiments.article.render import Figure, Html
+from experiments.chapters.virtualization import analysis as virtual
+from experiments.chapters.virtualization import claims as virtual_claims
+from experiments.chapters.virtualization import costs as virtual_costs
+from experiments.chapters.virtualization import entries as virtual_entries
+from experiments.chapters.virtualization import figures as virtual_figures
+from experiments.chapters.virtualization import host_prose as virtual_host_words
+from experiments.chapters.virtualization import prose as virtual_words
+from experiments.chapters.virtualization import references as virtual_counts
+from experiments.chapters.virtualization import sections as virtual_sections
+from experiments.inference import curves as claims
+from experiments.inference.geometry import Backing
+from experiments.inference.intervals import Interval
+from experiments.inference.simulator import references_per_walk
+from experiments.lab import campaign as experiment
+from experiments.lab import grid as grids
+from experiments.lab.record import Point
+from experiments.machine import kvm
+from experiments.machine.kvm import Kvm
+from experiments.words.reasons import REASONS, Unavailable, explain
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -710,8 +708,8 @@ def test_without_the_device_it_is_said(tmp_path: Path):
 
 
 def test_kvm_is_no_part_of_a_machines_id_or_state():
-    from experiments import doctor
-    from experiments.host import machine_id, state
+    from experiments.machine import doctor
+    from experiments.machine.host import machine_id, state
 
     with_it, without = stated("npt"), stated("old")
     assert machine_id(with_it) == machine_id(without) and state(with_it) == state(without)
@@ -719,7 +717,7 @@ def test_kvm_is_no_part_of_a_machines_id_or_state():
 
 
 def test_a_description_from_before_this_question_still_validates():
-    from experiments.host import Host
+    from experiments.machine.host import Host
 
     old = {name: value for name, value in stated("old").model_dump(mode="json").items() if name != "kvm"}
     assert Host.model_validate(old).kvm is None

@@ -15,12 +15,20 @@ from scipy import stats as scipy_stats
 from synthetic import GIB, HOLE, MIB, Stated, Truth, fit_to_be_shown, tlbs
 from synthetic import frame as chases
 
-from experiments import chapters, cost, experiment, grids, walk_claims, walk_figures, walk_sections, walk_words, walks
-from experiments.findings import Prose
-from experiments.reasons import Unavailable
-from experiments.render import Figure
-from experiments.splinter import Compared, Splinter
-from experiments.stats import Interval
+from experiments.article import chapter as chapters
+from experiments.article.machine_words import Prose
+from experiments.article.render import Figure
+from experiments.chapters.graph_walk import claims as walk_claims
+from experiments.chapters.graph_walk import figures as walk_figures
+from experiments.chapters.graph_walk import prose as walk_words
+from experiments.chapters.graph_walk import sections as walk_sections
+from experiments.inference import cost
+from experiments.inference import hops as walks
+from experiments.inference.intervals import Interval
+from experiments.inference.splinter import Compared, Splinter
+from experiments.lab import campaign as experiment
+from experiments.lab import grid as grids
+from experiments.words.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -12,7 +12,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 
 FOLDER = Path(__file__).parent
-CHART_MARK = 'class="tlb-spec"'  # experiments/render.py writes it into every figure
+CHART_MARK = 'class="tlb-spec"'  # experiments/article/render.py writes it into every figure
 
 
 def bundle_name() -> str:

@@ -1,0 +1,314 @@
+"""JMH's benchmark in a JVM: built by Maven, run, and its page size proved from the smaps of every fork.
+
+A JVM that cannot have the pages it was asked for goes on with others and ends with status 0, so neither its flags nor its
+status prove anything: every fork saves its /proc/self/smaps, and the heap's own mappings are what counts.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
+
+from experiments.lab import build as kernels
+from experiments.lab.campaign import BASE_PAGE, MEMORY_SHARE
+from experiments.lab.record import Positive, PositiveNs
+from experiments.machine.memory import usable_memory
+from experiments.system import files, procfs
+from experiments.system.processes import run_whole
+from experiments.system.smaps import mappings
+from experiments.words.reasons import Unavailable
+
+PROJECT = kernels.KERNELS / "jmh"
+BUILD_S = 300.0  # of which a download of some 30 MB is most
+
+Pages = Literal["4k", "thp", "2m"]
+PAGES: tuple[Pages, ...] = ("4k", "thp", "2m")
+_FLAGS = {"4k": ("-XX:-UseTransparentHugePages", "-XX:-UseLargePages"),
+          "thp": ("-XX:+UseTransparentHugePages",),
+          "2m": ("-XX:+UseLargePages", "-XX:LargePageSizeInBytes=2m")}
+_HUGE = 2 << 20
+_YOUNG_MIB, _SPARE_MIB = 32, 32  # what JMH itself allocates beside the array; both whole large pages
+# The JVM takes its code from the pool before the heap, 240 MiB of it unless told; JMH's code fills a tenth of this.
+_CODE_MIB = 48
+_JVM_BYTES = 256 << 20  # of JMH's own process and a fork, beside the heap
+_LONGEST = 2**31 - 3  # elements of a Java array, less what HotSpot keeps for itself
+_WHOLE = 0.99  # of the heap: what has to lie on the pages asked for
+# JMH hangs where it takes a minute and three times as long as a fork's start (0.6 s on a guest of 3 GHz) and its iterations need.
+HANG_S, START_S = 60.0, 1.0
+_PR_SET_THP_DISABLE = 41  # linux/prctl.h
+
+
+class Score(BaseModel):
+    """What JMH gives for one array: the mean over `iterations_count` iterations in `forks` fresh JVMs.
+
+    `error_ns` is half of JMH's 99.9 % interval, None where one iteration gives none. A `draw` reads no array: it draws
+    below the largest size.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    pages: Pages
+    array_bytes: Positive
+    quantity: Literal["touch", "draw"]
+    ns_per_access: PositiveNs
+    error_ns: Annotated[FiniteFloat, Field(ge=0)] | None
+    iterations_count: Positive
+    forks: Positive
+
+
+class Heap(NamedTuple):
+    """What smaps says of the heap's mappings, in bytes; `page_sizes` are their KernelPageSizes."""
+
+    size: int
+    resident: int
+    thp: int
+    hugetlb: int
+    page_sizes: frozenset[int]
+
+
+def build() -> Path:
+    """The benchmark's jar, built where project, source or JDK changed: with what Maven has here, else from its repository.
+
+    Raises Unavailable: no-toolchain, maven-failed, disk-full and disk-read-only.
+    """
+    version = java_version()
+    missing = [name for name in ("mvn", "javac") if shutil.which(name) is None]
+    if missing:
+        raise Unavailable("no-toolchain", f"{' and '.join(missing)}; Debian, Ubuntu: apt install maven default-jdk-headless")
+    parts = [path.read_bytes() for path in (PROJECT / "pom.xml", PROJECT / "ByteArrayTouch.java")]
+    digest = hashlib.sha256(b"\0".join([*parts, version.encode()])).hexdigest()[:16]
+    folder = kernels.build_folder()
+    jar = folder / f"jmh-{digest}.jar"
+    if not jar.exists():
+        with files.disk_errors(folder), tempfile.TemporaryDirectory(dir=folder, prefix="jmh-") as made:
+            _maven(Path(made))
+            os.replace(Path(made) / "jmh-kernels.jar", jar)
+    return jar
+
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # Debian's Maven begins with a reset of colours that nobody asked for
+
+
+def _maven(target: Path) -> None:
+    deadline = time.monotonic() + BUILD_S
+    command = ["mvn", "-B", "-q", "-Dstyle.color=never", "-f", str(PROJECT / "pom.xml"), f"-DbuildDirectory={target}", "package"]
+    for offline in (["-o"], []):  # first without the network, which may be slow to say that it is not there
+        try:
+            done = run_whole([*command, *offline], timeout=deadline - time.monotonic())
+        except subprocess.TimeoutExpired:
+            raise Unavailable("maven-failed", f"not finished in {BUILD_S:.0f} s") from None
+        if done.returncode == 0 and (target / "jmh-kernels.jar").exists():
+            return
+        plain = _COLOUR.sub("", done.stdout).splitlines()
+        said = [line.removeprefix("[ERROR]").strip() for line in plain if line.startswith("[ERROR]")]
+        if not any("offline mode" in line for line in said):
+            break
+    first = next((line for line in said if not line.endswith(":")), f"exit status {done.returncode}")
+    # Not Maven's own sentence, which goes on with the addresses of repositories and mirrors: nobody else's business.
+    unreached = re.search(r" artifact (\S+) from/to ", first)
+    detail = f"no repository was reached for {unreached[1]}" if unreached else first.replace(f"{PROJECT}{os.sep}", "")
+    raise Unavailable("maven-failed", detail)
+
+
+def java_version() -> str:
+    """The first line of `java -version`. Raises Unavailable("no-toolchain") where there is no JVM that answers."""
+    try:
+        done = run_whole(["java", "-version"], timeout=60, env=_environment())
+    except (OSError, subprocess.TimeoutExpired):
+        done = None
+    if done is None or done.returncode or not done.stderr.strip():
+        raise Unavailable("no-toolchain", "java; Debian, Ubuntu: apt install maven default-jdk-headless")
+    return procfs.label(done.stderr.strip().splitlines()[0])
+
+
+def jmh_version() -> str:
+    found = re.search(r"<jmh\.version>([^<]+)<", (PROJECT / "pom.xml").read_text())
+    return found[1] if found else ""
+
+
+def _environment() -> dict[str, str]:
+    """Ours without what adds flags to every JVM: they could change the heap or its pages."""
+    return {k: v for k, v in os.environ.items() if k not in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")}
+
+
+def heap_mib(sizes: Sequence[int]) -> int:
+    """The heap that the largest array needs: whole large pages."""
+    return _YOUNG_MIB + _SPARE_MIB + -(-max(sizes) // _HUGE) * 2
+
+
+def check(pages: Pages, sizes: Sequence[int], root: Path = Path("/")) -> None:
+    """Raises Unavailable where the system that `root` shows cannot back the heap, before a JVM is started.
+
+    Codes: thp-never, page-size-unsupported, pool-empty, memory-short, and bad-parameter for what is no array's size.
+    """
+    if not sizes or not all(1 <= size <= _LONGEST for size in sizes):
+        raise Unavailable("bad-parameter", f"a Java array has 1 to {_LONGEST} bytes, not {list(sizes)}")
+    heap = heap_mib(sizes) << 20
+    if pages == "thp":
+        setting = procfs.chosen(root / "sys/kernel/mm/transparent_hugepage/enabled")
+        if setting not in ("always", "madvise"):
+            raise Unavailable("thp-never", f"transparent_hugepage/enabled: {setting}")
+        if procfs.fields(procfs.text(root / "proc/self/status")).get("THP_enabled") == "0":
+            raise Unavailable("thp-never", "switched off for this process by prctl")
+    if pages == "2m":
+        free = procfs.number(root / "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
+        if free is None:
+            raise Unavailable("page-size-unsupported", "no pool of 2 MiB pages")
+        # The card table and the table of block offsets take a 512th of the heap each, in large pages where they fill one.
+        needed = -(-(heap + heap // 256 + (_CODE_MIB << 20)) // _HUGE)
+        if free < needed:
+            raise Unavailable("pool-empty", f"{needed} pages of 2 MiB needed, {free} free")
+    usable = int(usable_memory(root).usable_bytes * MEMORY_SHARE)
+    needed = _JVM_BYTES + (heap if pages != "2m" else 0)
+    if needed > usable:
+        raise Unavailable("memory-short", f"{needed >> 20} MiB needed, {usable >> 20} MiB may be used")
+
+
+def run(jar: Path, pages: Pages, sizes: Sequence[int], *, warmup_s: float, measure_s: float, iterations: int,
+        forks: int, root: Path = Path("/")) -> list[Score]:
+    """JMH once on one page size: a score for each array, and one for the draw alone.
+
+    One warm-up of `warmup_s`, then `iterations` of `measure_s` in each of `forks` JVMs. Raises Unavailable: what check() raises,
+    backing-partial or pool-empty where the heap did not lie on `pages`, kernel-hung, kernel-crashed, kernel-garbage, oom-killed.
+    """
+    check(pages, sizes, root)
+    limit_s = HANG_S + 3 * (len(sizes) + 1) * forks * (START_S + warmup_s + iterations * measure_s)
+    flags = [*_FLAGS[pages],
+             # One contiguous heap and no collector's threads; nothing allocates while the time runs.
+             "-XX:+UseSerialGC", f"-Xms{heap_mib(sizes)}m", f"-Xmx{heap_mib(sizes)}m", f"-Xmn{_YOUNG_MIB}m",
+             "-XX:+AlwaysPreTouch", f"-XX:ReservedCodeCacheSize={_CODE_MIB}m",
+             "-XX:-UsePerfData",  # a file in /tmp that the JVM writes to meanwhile
+             "-Xlog:gc+heap+coops=debug:file=heap-%p.log"]  # where the heap lies
+    command = ["java", "-Djava.io.tmpdir=.", "-jar", str(jar), r"\.ByteArrayTouch\.",
+               "-p", f"size={','.join(map(str, sizes))}", "-p", f"bound={max(sizes)}",
+               "-f", str(forks), "-wi", "1", "-w", f"{warmup_s * 1e3:.0f}ms", "-i", str(iterations), "-r", f"{measure_s * 1e3:.0f}ms",
+               "-foe", "true", "-rf", "json", "-rff", "scores.json", "-jvmArgsAppend", " ".join(flags)]
+    how: dict[str, Any] = {"env": _environment()}
+    if pages == "4k" and sys.platform == "linux":
+        # Where THP is `always`, or 64 KiB pages are, a JVM without the flag has them too. Children inherit this.
+        libc = ctypes.CDLL(None)
+        how["preexec_fn"] = lambda: libc.prctl(_PR_SET_THP_DISABLE, 1, 0, 0, 0)
+    with tempfile.TemporaryDirectory(prefix="jmh-") as name:
+        folder = Path(name)
+        try:
+            done = run_whole(command, timeout=limit_s, cwd=folder, **how)
+        except subprocess.TimeoutExpired:
+            raise Unavailable("kernel-hung", f"JMH gave no answer in {limit_s:.0f} s") from None
+        except FileNotFoundError:
+            raise Unavailable("no-toolchain", "java") from None
+        if done.returncode:
+            raise _failure(done)
+        verify(folder, pages, sizes, forks)
+        return parse(procfs.text(folder / "scores.json"), pages, sizes)
+
+
+def _failure(done: subprocess.CompletedProcess[str]) -> Unavailable:
+    """JMH repeats what the fork printed after its last "# Fork:" line; its own stack traces say nothing."""
+    if done.returncode == -9 or "exit code 137" in done.stdout:
+        return Unavailable("oom-killed", "the JVM")
+    said = (done.stdout.rpartition("# Fork:")[2].partition("\n")[2] + "\n" + done.stderr).splitlines()
+    first = next((line.strip() for line in said if line.strip() and line[0] not in "#[<" and " warning: " not in line
+                  and not line.startswith(("Iteration", "Error occurred during init"))), f"exit status {done.returncode}")
+    memory = ("OutOfMemoryError", "Could not reserve enough space", "insufficient memory")
+    return Unavailable("memory-short" if any(word in done.stdout for word in memory) else "kernel-crashed", first[:200])
+
+
+_HEAP_AT = re.compile(r"Heap address: 0x([0-9a-f]{1,16}), size: ([0-9]{1,9}) MB")
+
+
+def heap_of(smaps: str, log: str) -> Heap:
+    """The heap in a JVM's smaps, where its log (gc+heap+coops) says that it lies.
+
+    Raises Unavailable: kernel-garbage for a log that does not say it, backing-partial for what is no smaps.
+    """
+    at = _HEAP_AT.search(log)
+    if at is None:
+        raise Unavailable("kernel-garbage", "the JVM does not say where its heap lies")
+    low, size = int(at[1], 16), int(at[2]) << 20
+    try:
+        found = [one for one in mappings(smaps) if one.start < low + size and one.end > low]
+    except ValueError as error:
+        raise Unavailable("backing-partial", f"nothing is proved: smaps: {error}") from None
+    resident, thp, pool = (sum(getattr(one, name) for one in found) for name in ("resident_bytes", "thp_bytes", "pool_bytes"))
+    return Heap(size, resident, thp, pool, frozenset(one.page_bytes for one in found))
+
+
+def refuse(heap: Heap, pages: Pages, array_bytes: int = 1) -> None:
+    """Raises Unavailable unless the whole heap lies on `pages`: pool-empty where a JVM fell back, else backing-partial.
+
+    Of a heap in the pool the array must be resident and no more: the JVM does not touch such memory beforehand, and what it
+    touches later can come from nowhere else.
+    """
+    whole = _WHOLE * heap.size
+    fits = {"4k": heap.page_sizes == {BASE_PAGE} and heap.thp == heap.hugetlb == 0 and heap.resident >= whole,
+            "thp": heap.page_sizes == {BASE_PAGE} and heap.hugetlb == 0 and heap.thp >= whole,
+            "2m": heap.page_sizes == {_HUGE} and heap.resident == heap.hugetlb >= array_bytes}
+    if not fits[pages]:
+        seen = ", ".join(f"{size >> 10} kB" for size in sorted(heap.page_sizes)) or "none"
+        fell_back = pages == "2m" and heap.hugetlb == 0
+        raise Unavailable("pool-empty" if fell_back else "backing-partial",
+                          f"asked for {heap.size >> 20} MiB of Java heap on {pages}; smaps shows {heap.resident >> 20} MiB resident, "
+                          f"{heap.thp >> 20} MiB on THP, {heap.hugetlb >> 20} MiB on hugetlbfs, page sizes {seen}")
+
+
+def verify(folder: Path, pages: Pages, sizes: Sequence[int], forks: int) -> None:
+    """refuse() for what every fork saved in `folder` before and after it measured; kernel-garbage where one saved nothing."""
+    for size in sizes:
+        for when in ("before", "after"):
+            saved = sorted(folder.glob(f"{size}-*-{when}.smaps"))
+            if len(saved) != forks:
+                raise Unavailable("kernel-garbage", f"{len(saved)} of {forks} JVMs show their pages {when} {size} bytes are read")
+            for path in saved:
+                refuse(heap_of(procfs.text(path), procfs.text(folder / f"heap-{path.name.split('-')[1]}.log")), pages, size)
+
+
+class _Metric(BaseModel):
+    score: float
+    scoreError: float  # "NaN" where JMH has too few iterations for one
+    scoreUnit: Literal["ns/op"]
+    rawData: list[list[float]]
+
+
+class _Result(BaseModel):
+    """What this module reads of one result in JMH's JSON."""
+
+    benchmark: str
+    mode: Literal["avgt"]
+    threads: Literal[1]
+    params: dict[str, str]
+    primaryMetric: _Metric
+
+
+_RESULTS = TypeAdapter(list[_Result])
+
+
+def parse(text: str, pages: Pages, sizes: Sequence[int]) -> list[Score]:
+    """The scores in JMH's JSON: those of `sizes` and of the draw, no other. Raises Unavailable("kernel-garbage")."""
+    try:
+        scores = []
+        for result in _RESULTS.validate_json(text):
+            metric, quantity = result.primaryMetric, result.benchmark.rpartition(".")[2]
+            error = metric.scoreError if abs(metric.scoreError) < float("inf") else None
+            scores.append(Score(
+                pages=pages, array_bytes=int(result.params["size" if quantity == "touch" else "bound"]), quantity=quantity,
+                ns_per_access=metric.score, error_ns=error, iterations_count=sum(map(len, metric.rawData)), forks=len(metric.rawData)))
+    except ValidationError as why:
+        first = why.errors()[0]
+        raise Unavailable("kernel-garbage", f"JMH's {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    except (KeyError, ValueError) as why:
+        raise Unavailable("kernel-garbage", f"JMH's params: {why}") from None
+    got = sorted((score.quantity, score.array_bytes) for score in scores)
+    if got != sorted([("draw", max(sizes)), *(("touch", size) for size in set(sizes))]):
+        raise Unavailable("kernel-garbage", f"JMH's scores are of other arrays than asked for: {got}")
+    return sorted(scores, key=lambda score: (score.quantity, score.array_bytes))

@@ -1,0 +1,263 @@
+"""One large array on huge pages in five languages: each program built, run, and its pages read from smaps by one verifier.
+
+A program (kernels/runtimes/) allocates the array as everybody does (`plain`) or by the recipe (`huge`), writes it, times
+random reads, prints one line and waits. What it waits for is this module, which reads its /proc/PID/smaps meanwhile: no
+language is trusted to say what pages it got.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import statistics
+import subprocess
+import tempfile
+import threading
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from experiments.chapters.hugepages.languages.toolchains import TOOLS, Program, Variant, build, environment
+from experiments.chapters.hugepages.languages.toolchains import recipes as recipes
+from experiments.lab.build import ROOT
+from experiments.lab.record import Count, Positive, PositiveNs
+from experiments.machine import host
+from experiments.system import procfs
+from experiments.system.files import measuring_lock
+from experiments.system.smaps import Pages, mappings, pages
+from experiments.words.reasons import REASONS, Unavailable
+
+HUGE_PAGE = 2 << 20
+LEAST_SHARE = 0.99  # of the array's whole huge pages: what a program that advises before its first write gets, or is refused
+MOST_BYTES = (1 << 31) - HUGE_PAGE  # a Java array's index is an int
+SPARE_BYTES = 256 << 20  # for a virtual machine, an interpreter and its compiler, beside the array and a heap twice its size
+TIME_LIMIT_S = 120.0  # a program takes a second or two; under load ten times more; beyond that it hangs
+LEAST_NS = 0.3  # three dependent shifts and exclusive-ors make an index, and no core comes near 10 GHz
+MOST_SMAPS_BYTES = 64 << 20  # a mapping has about 700; Linux allows 65,530 of them
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Answer(_Strict):
+    """What a program prints. Every byte of its array is 1, so the sum of what it read is the number of reads."""
+
+    language: str
+    variant: Variant
+    array_bytes: Positive
+    address: Positive | None  # None: the language does not tell
+    accesses: Positive  # a batch
+    sum: Count
+    batch_ns: Annotated[list[Positive], Field(min_length=3, max_length=1000)]
+
+
+class RuntimeReport(_Strict):
+    """One process. resident_bytes and huge_bytes are of the mappings that hold the array, rest_huge_bytes of all others.
+
+    huge_bytes are on transparent huge pages or from a pool. Where the language tells no address (Java), the mapping that
+    holds the array is taken to be the largest private anonymous one: the heap.
+    """
+
+    language: Annotated[str, Field(pattern="^(" + "|".join(TOOLS) + ")$")]
+    toolchain: Annotated[str, Field(min_length=1, max_length=120)]
+    variant: Variant
+    repeat: Count
+    array_bytes: Positive
+    resident_bytes: Positive
+    huge_bytes: Count
+    rest_huge_bytes: Count
+    ns_per_access: PositiveNs  # median over the batches
+
+    @property
+    def huge_share(self) -> float:
+        """Which part of the memory around the array is on huge pages, 0 to 1."""
+        return self.huge_bytes / self.resident_bytes
+
+    @model_validator(mode="after")
+    def _parts_of_wholes(self) -> RuntimeReport:
+        if not self.huge_bytes <= self.resident_bytes >= self.array_bytes:
+            raise ValueError("the array and its huge pages are parts of what is resident")
+        return self
+
+
+class Runtimes(_Strict):
+    """A survey. `lacking` holds a reason code for "go" (no program) or "go huge" (this variant was not measured to the end)."""
+
+    schema_version: Literal[1] = 1
+    measured_at: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]  # UTC
+    state: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]  # host.state()
+    thp: Annotated[str, Field(pattern=r"^[a-z+_]{1,32}$")]  # the setting: always, madvise, never, absent, unknown
+    array_bytes: Positive
+    reports: list[RuntimeReport]
+    lacking: dict[Annotated[str, Field(pattern="^(" + "|".join(TOOLS) + ")( plain| huge)?$")], str]
+
+    @field_validator("lacking")
+    @classmethod
+    def _known(cls, lacking: dict[str, str]) -> dict[str, str]:
+        if unknown := set(lacking.values()) - set(REASONS):
+            raise ValueError(f"no reason has the code {min(unknown)!r}")
+        return lacking
+
+
+# ---- what proves a recipe
+
+
+def huge_pages_on(root: Path = Path("/"), status: str = "") -> bool:
+    """Whether a mapping that asks gets transparent pages of 2 MiB: by the setting of that size (Linux 6.8) or the one of all
+    sizes, and by the process's own /proc/PID/status.
+    """
+    folder = root / "sys/kernel/mm/transparent_hugepage"
+    own = procfs.chosen(folder / "hugepages-2048kB/enabled")
+    chosen = own if own in ("always", "madvise", "never") else procfs.chosen(folder / "enabled")
+    return chosen in ("always", "madvise") and procfs.fields(status).get("THP_enabled") != "0"
+
+
+def verify(found: Pages, address: int | None, array_bytes: int, on: bool) -> None:
+    """At least LEAST_SHARE of the array's whole huge pages are huge, or Unavailable: backing-partial, or thp-never if not `on`."""
+    interior = array_bytes
+    if address is not None:
+        interior = max((address + array_bytes) // HUGE_PAGE - -(-address // HUGE_PAGE), 0) * HUGE_PAGE
+    if interior == 0 or found.sure_bytes < LEAST_SHARE * interior:
+        what = f"{found.sure_bytes >> 20} of {interior >> 20} MiB are on huge pages"
+        raise Unavailable("backing-partial" if on else "thp-never", what)
+
+
+# ---- running
+
+
+class _Ran(NamedTuple):
+    line: bytes
+    smaps: str
+    status: str
+
+
+def _run(command: Sequence[str], pass_fds: Sequence[int]) -> _Ran:
+    """Starts a program, reads its line, then its smaps while it waits, and lets it end. Nothing of it outlives the call."""
+    name = Path(command[0]).name
+    with tempfile.TemporaryFile() as stderr:
+        try:
+            child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, cwd=ROOT,
+                                     start_new_session=True, env=environment(), pass_fds=tuple(pass_fds))
+        except OSError as error:
+            raise Unavailable("kernel-crashed", f"{name}: {error.strerror}") from None
+        late = threading.Event()
+
+        def end() -> None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+
+        watchdog = threading.Timer(TIME_LIMIT_S, lambda: (late.set(), end()))
+        watchdog.start()
+        try:
+            line = child.stdout.readline(1 << 16)
+            smaps = status = ""
+            if line.endswith(b"\n"):
+                with contextlib.suppress(OSError):  # it has ended: its exit status says why
+                    with open(f"/proc/{child.pid}/smaps", errors="replace", newline="\n") as file:
+                        smaps = file.read(MOST_SMAPS_BYTES)
+                    status = procfs.text(Path(f"/proc/{child.pid}/status"))
+                with contextlib.suppress(OSError):
+                    child.stdin.write(b"\n")
+                    child.stdin.flush()
+            more = child.stdout.read(1)
+            code = child.wait() if not more else 0
+        finally:
+            watchdog.cancel()
+            end()
+            child.stdout.close()
+            with contextlib.suppress(OSError):  # nobody reads it any more
+                child.stdin.close()
+            child.wait()
+            watchdog.join()
+        stderr.seek(0)
+        last = next(reversed(stderr.read(1 << 16).decode(errors="replace").strip().splitlines()), "")[:200]
+    if late.is_set():
+        raise Unavailable("kernel-hung", f"{name} gave no answer in {TIME_LIMIT_S:.0f} s")
+    if more:
+        raise Unavailable("kernel-garbage", "more than one line")
+    if code == 3 and "huge" in command:
+        raise Unavailable("thp-never", "the kernel refuses MADV_HUGEPAGE")
+    if code == -signal.SIGKILL:
+        raise Unavailable("oom-killed", name)
+    if code or not line:
+        how = f"signal {-code}" if code < 0 else f"exit status {code}"
+        raise Unavailable("kernel-crashed", f"{how}; {last}" if last else how)
+    return _Ran(line, smaps, status)
+
+
+def measure(program: Program, variant: Variant, array_bytes: int, repeat: int = 0, *, pass_fds: Sequence[int] = ()) -> RuntimeReport:
+    """Run a program once and verify what its array got.
+
+    Raises Unavailable wherever there is no trustworthy number: a program that hangs, crashes or prints garbage, smaps that
+    cannot be read, and for `huge` less than LEAST_SHARE of the array on huge pages.
+    """
+    ran = _run(program.command(variant, array_bytes), pass_fds)
+    try:
+        answer = Answer.model_validate_json(ran.line)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise Unavailable("kernel-garbage", f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    if (answer.language, answer.variant, answer.array_bytes) != (program.language, variant, array_bytes):
+        raise Unavailable("kernel-garbage", f"asked for {program.language} {variant} {array_bytes}, got another")
+    if answer.sum != answer.accesses * len(answer.batch_ns):
+        raise Unavailable("kernel-garbage", f"{answer.sum} is not the sum of what was written")
+    ns_per_access = statistics.median(answer.batch_ns) / answer.accesses
+    if ns_per_access < LEAST_NS:
+        raise Unavailable("kernel-garbage", f"{ns_per_access:.2g} ns an access: the compiler left the accesses out")
+    try:
+        found = pages(mappings(ran.smaps), answer.address, array_bytes)
+    except ValueError as error:
+        raise Unavailable("backing-partial", f"nothing is proved: smaps: {error}") from None
+    if variant == "huge":
+        verify(found, answer.address, array_bytes, huge_pages_on(status=ran.status))
+    return RuntimeReport(language=program.language, toolchain=program.toolchain, variant=variant, repeat=repeat,
+                         array_bytes=array_bytes, resident_bytes=found.resident_bytes, huge_bytes=found.huge_bytes,
+                         rest_huge_bytes=found.rest_huge_bytes, ns_per_access=ns_per_access)
+
+
+def survey(array_bytes: int = 256 << 20, repeats: int = 3, seed: int = 0) -> Runtimes:
+    """Both variants in every language, `repeats` processes each, in a random order once and then again.
+
+    array_bytes: whole huge pages, from 4 MiB to MOST_BYTES; anything else is Unavailable("bad-parameter"). What a language
+    lacks is in `lacking`; a variant that failed once is not tried again. Raises Unavailable("measuring-already"), disk-full
+    and disk-read-only.
+    """
+    if array_bytes % HUGE_PAGE or not 2 * HUGE_PAGE <= array_bytes <= MOST_BYTES or repeats < 1:
+        raise Unavailable("bad-parameter", f"{repeats} repeats with an array of {array_bytes} bytes")
+    here = host.inspect()
+    reports: list[RuntimeReport] = []
+    lacking: dict[str, str] = {}
+    programs: dict[str, Program] = {}
+    unfit = ("not-linux" if here.os != "Linux" else "page-size-unsupported" if here.base_page_bytes != 4096 else
+             "memory-short" if 2 * array_bytes + SPARE_BYTES > here.memory.usable_bytes // 2 else "")
+    for language in TOOLS:
+        try:
+            if unfit:
+                raise Unavailable(unfit)
+            programs[language] = build(language)
+        except Unavailable as why:
+            if why.code.startswith("disk-"):
+                raise
+            lacking[language] = why.code
+    todo = [(program, variant) for program in programs.values() for variant in get_args(Variant)]
+    shuffle = random.Random(seed)
+    with measuring_lock() as held:
+        for repeat in range(repeats):
+            shuffle.shuffle(todo)
+            for program, variant in todo:
+                if (name := f"{program.language} {variant}") in lacking:
+                    continue
+                try:
+                    reports.append(measure(program, variant, array_bytes, repeat, pass_fds=[held]))
+                except Unavailable as why:
+                    lacking[name] = why.code
+    order = list(TOOLS)
+    return Runtimes(measured_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), state=host.state(here), thp=here.thp.enabled,
+                    array_bytes=array_bytes, lacking=lacking,
+                    reports=sorted(reports, key=lambda r: (order.index(r.language), r.variant != "plain", r.repeat)))

@@ -1,0 +1,244 @@
+"""How a machine's page table splits a virtual address into indices, and the figure that draws the walk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import altair as alt
+import pandas as pd
+
+from experiments.article.render import INK, MUTED, PALETTE, RULE, Figure
+from experiments.machine.host import Host
+from experiments.words.units import format_size
+
+ENTRY_BYTES = 8  # at every level of x86-64 (SDM volume 3A, 4.5) and of arm64 (Linux, arch/arm64/memory.rst)
+X86_NAMES = {1: "PT", 2: "PD", 3: "PDPT", 4: "PML4", 5: "PML5"}
+# An address of arm64 has 48 bits at most, short of the 52 that Linux uses where the boot finds them.
+ARM_BITS = 48
+WORDS = ("no", "one", "two", "three", "four", "five", "six")
+
+
+def is_x86(host: Host) -> bool:
+    return host.arch in ("x86_64", "AMD64")
+
+
+def is_arm(host: Host) -> bool:
+    return host.arch in ("aarch64", "arm64")
+
+
+class Level(NamedTuple):
+    """One level of the tree: what its vendor calls it, and which bits of an address index a node of it."""
+
+    name: str
+    high_bit: int
+    low_bit: int
+
+    @property
+    def bits(self) -> int:
+        return self.high_bit - self.low_bit + 1
+
+    @property
+    def covers_bytes(self) -> int:
+        """How much of the address space one entry stands for."""
+        return 2**self.low_bit
+
+    @property
+    def range(self) -> str:
+        return f"{self.high_bit}–{self.low_bit}" if self.bits > 1 else f"{self.high_bit}"
+
+
+class Split(NamedTuple):
+    """An address, from the root's index down to the offset in the page."""
+
+    levels: tuple[Level, ...]
+    offset: Level
+    stated: bool  # False: nothing says how many levels this kernel uses, so the usual number stands here
+
+    @property
+    def bits(self) -> int:
+        return self.levels[0].high_bit + 1
+
+    @property
+    def node_entries(self) -> int:
+        """Entries of a node that fills a page; the root may be smaller."""
+        return 2**self.offset.bits // ENTRY_BYTES
+
+
+def split(host: Host) -> Split:
+    """The levels that `host` walks, the root's first. A node fills a base page, whose size gives the bits."""
+    offset_bits = host.base_page_bytes.bit_length() - 1
+    index_bits = offset_bits - (ENTRY_BYTES.bit_length() - 1)
+    usual = -(-(ARM_BITS - offset_bits) // index_bits)
+    count = host.page_table_levels or usual
+    total = offset_bits + count * index_bits
+    if is_arm(host):
+        total = min(total, ARM_BITS)
+    lows = [offset_bits + index_bits * (n - 1) for n in range(count, 0, -1)]
+    highs = [total - 1] + [low - 1 for low in lows[:-1]]
+    levels = tuple(map(Level, [_name(host, n) for n in range(count, 0, -1)], highs, lows))
+    return Split(levels, Level("offset", offset_bits - 1, 0), host.page_table_levels is not None)
+
+
+def _name(host: Host, above_pages: int) -> str:
+    """What the manuals call a level; the lowest, whose entries are pages, is 1."""
+    if is_x86(host) and above_pages in X86_NAMES:
+        return X86_NAMES[above_pages]
+    return f"L{4 - above_pages}" if is_arm(host) else f"level {above_pages}"
+
+
+# --- the figure ---
+
+# Heights in pixels from the top. The width is the address, in bits, and stretches with the page.
+_RANGE, _NAME, _LOAD, _HEADING, _COVERS, _HEIGHT = 8, 211, 229, 257, 276, 285
+_BOX, _NODE, _ENTRY = (20, 50), (85, 193), (145, 157)
+_IN = 95  # where an arrow meets the node that it points at: at its start
+_MARGIN_BITS = 2  # left of the address, for the root
+_SIDES = (0.34, 0.94)  # a node in its column; the arrow into it takes the rest
+_LEAST_BITS = 7  # a column for a root of one bit still has room for its words
+
+
+class _Column(NamedTuple):
+    level: Level
+    left: float  # of the box in the address, in bits from the left end
+    right: float
+    node_left: float
+    node_right: float
+
+    @property
+    def middle(self) -> float:
+        return (self.node_left + self.node_right) / 2
+
+    @property
+    def foot(self) -> float:
+        """Where the line down to the entry leaves the box: above the entry, as far as the box reaches."""
+        margin = min(1.0, (self.right - self.left) / 2)
+        return min(max(self.middle, self.left + margin), self.right - margin)
+
+
+def _columns(parts: Split) -> list[_Column]:
+    """The address's boxes and a node under each, in a column as wide as the box unless that is too narrow."""
+    fields = [*parts.levels, parts.offset]
+    widths = [max(part.bits, _LEAST_BITS) for part in fields]
+    scale, start, columns = parts.bits / sum(widths), 0.0, []
+    for part, width in zip(fields, widths, strict=True):
+        sides = [start + side * width * scale for side in _SIDES]
+        columns.append(_Column(part, parts.bits - 1 - part.high_bit, parts.bits - part.low_bit, *sides))
+        start += width * scale
+    return columns
+
+
+def address_bits(host: Host) -> Figure:
+    """The address as boxes, each as wide as it has bits, and under each the node that it indexes."""
+    parts = split(host)
+    columns = _columns(parts)
+    *walk, page = columns
+    data = pd.DataFrame({
+        "level": [c.level.name for c in columns],
+        "high_bit": [c.level.high_bit for c in columns],
+        "low_bit": [c.level.low_bit for c in columns],
+        "bits": [c.level.bits for c in columns],
+        "chooses_among": [2**c.level.bits for c in columns],
+        "each_covers_bytes": [c.level.covers_bytes for c in columns],
+    })
+    draw = _Pen(parts.bits)
+    draw.hairlines(columns)
+    for group, colour in ((walk, PALETTE[0]), ([page], PALETTE[1])):
+        draw.boxes([(c.node_left, c.node_right, *_NODE) for c in group], stroke=MUTED, strokeWidth=1)
+        draw.address(group, colour)
+        draw.boxes([(c.node_left, c.node_right, *_ENTRY) for c in group], fill=colour, stroke=colour)
+        draw.rules([(c.foot, _BOX[1], c.middle, _ENTRY[0] - 5) for c in group], colour)
+        draw.heads([(c.middle, _ENTRY[0] - 5) for c in group], "triangle-down", colour)
+    draw.pointers(columns)
+    draw.words([((c.left + c.right) / 2, _RANGE, c.level.range) for c in columns], color=MUTED)
+    draw.words([((c.left + c.right) / 2, sum(_BOX) / 2, _width(c.level)) for c in columns])
+    names = [*(c.level.name for c in walk), "page"]
+    loads = [*(f"load {n + 1}" for n in range(len(walk))), "your load"]
+    draw.words([(c.middle, _NAME, name) for c, name in zip(columns, names, strict=True)], fontWeight="bold")
+    draw.words([(c.middle, _LOAD, load) for c, load in zip(columns, loads, strict=True)])
+    draw.words([(c.middle, _COVERS, format_size(c.level.covers_bytes)) for c in walk])
+    titles = [(-_MARGIN_BITS, _IN + 13, "root"), (-_MARGIN_BITS, _HEADING, "One entry covers")]
+    draw.words(titles, color=MUTED, align="left")
+    return Figure(draw.chart(), "address_bits", _alternative(parts), data)
+
+
+def _width(level: Level) -> str:
+    """The words in a box: one of four bits or fewer has room for the number alone."""
+    return f"{level.bits} bits" if level.bits > 4 else f"{level.bits}"
+
+
+def _alternative(parts: Split) -> str:
+    """The figure in words: the levels, their bits, what an entry covers."""
+    count, sizes = WORDS[len(parts.levels)], [str(level.bits) for level in parts.levels]
+    groups = f"{count} groups of {listed(sizes) if len(set(sizes)) > 1 else sizes[0]} bits"
+    steps = "; ".join(
+        f"{one.name}, bit{'s' if one.bits > 1 else ''} {one.range}, {format_size(one.covers_bytes)} an entry"
+        for one in parts.levels
+    )
+    return (
+        f"A {parts.bits}-bit virtual address as boxes. From the left, {groups} each index one level of the "
+        f"page table: {steps}. An arrow leads from the root to the first node, and from the entry chosen in "
+        f"each node to the next; the last leads to the page, where bits {parts.offset.range} choose a byte."
+    )
+
+
+def listed(items: Iterable[str]) -> str:
+    """A list of words as prose has it: "a", "a and b", "a, b and c"; "" for none."""
+    words = list(items)
+    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)
+
+
+class _Pen:
+    """Collects layers in the two units of the figure: bits across, pixels down."""
+
+    def __init__(self, bits: int) -> None:
+        self.across = alt.Scale(domain=[-_MARGIN_BITS, bits], nice=False, zero=False)
+        self.down = alt.Scale(domain=[_HEIGHT, 0], nice=False, zero=False)
+        self.layers: list[alt.Chart] = []
+
+    def _chart(self, rows: list[tuple], columns: str) -> alt.Chart:
+        x, y = alt.X("x:Q", scale=self.across, axis=None), alt.Y("y:Q", scale=self.down, axis=None)
+        return alt.Chart(pd.DataFrame(rows, columns=columns.split())).encode(x=x, y=y)
+
+    def boxes(self, places: list[tuple], fill: str = "transparent", **mark: object) -> None:
+        drawn = self._chart(places, "x x2 y y2").encode(x2="x2", y2="y2")
+        self.layers.append(drawn.mark_rect(fill=fill, **mark))
+
+    def address(self, columns: list[_Column], colour: str) -> None:
+        rows = [(c.left, c.right, *_BOX, c.level.name, c.level.range, 2**c.level.bits,
+                 format_size(c.level.covers_bytes)) for c in columns]
+        told = [alt.Tooltip("level:N"), alt.Tooltip("bits:N"), alt.Tooltip("covers:N", title="each covers"),
+                alt.Tooltip("among:Q", title="chooses among", format=",")]
+        drawn = self._chart(rows, "x x2 y y2 level bits among covers").encode(x2="x2", y2="y2", tooltip=told)
+        self.layers.append(drawn.mark_rect(fill=colour, fillOpacity=0.16, stroke=colour, strokeWidth=1.5))
+
+    def hairlines(self, columns: list[_Column]) -> None:
+        """What makes a node a table; not through the chosen entry, which has its edges."""
+        step = _ENTRY[1] - _ENTRY[0]
+        heights = [y for y in range(_NODE[0] + step, _NODE[1], step) if y not in _ENTRY]
+        self.rules([(c.node_left, y, c.node_right, y) for c in columns for y in heights], RULE, 1)
+
+    def pointers(self, columns: list[_Column]) -> None:
+        """From the root, and from each chosen entry, to the start of the next node."""
+        middle = sum(_ENTRY) / 2
+        lines = [(-_MARGIN_BITS, _IN, columns[0].node_left, _IN)]
+        for here, there in zip(columns, columns[1:], strict=False):
+            start, bend, end = here.node_right, (here.node_right + there.node_left) / 2, there.node_left
+            lines += [(start, middle, bend, middle), (bend, middle, bend, _IN), (bend, _IN, end, _IN)]
+        self.rules(lines, INK)
+        self.heads([(c.node_left, _IN) for c in columns], "triangle-right", INK, xOffset=-4)
+
+    def rules(self, lines: list[tuple], colour: str, width: float = 1.5) -> None:
+        drawn = self._chart(lines, "x y x2 y2").encode(x2="x2", y2="y2")
+        self.layers.append(drawn.mark_rule(color=colour, strokeWidth=width))
+
+    def heads(self, places: list[tuple], shape: str, colour: str, **mark: object) -> None:
+        drawn = self._chart(places, "x y")
+        self.layers.append(drawn.mark_point(shape=shape, color=colour, filled=True, size=70, **mark))
+
+    def words(self, places: list[tuple], **mark: object) -> None:
+        drawn = self._chart(places, "x y text").encode(text="text:N")
+        self.layers.append(drawn.mark_text(baseline="middle", **mark))
+
+    def chart(self) -> alt.LayerChart:
+        return alt.layer(*self.layers).properties(height=_HEIGHT)

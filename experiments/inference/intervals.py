@@ -1,0 +1,281 @@
+"""What repeats say about a point: medians with exact intervals, prices, ratios, unstable rows.
+
+A repeat is a fresh process, so the repeats of a point are independent draws; their median is what a figure
+shows. Nothing here is random: the same rows give the same numbers, in whatever order they were measured.
+
+Why no bootstrap: of n = 5 values, the resampled median is one of the same five values, and the smallest
+comes up in 5.8 % of resamples. A "95 %" percentile interval is then the full range, which covers the true
+median 93.75 % of the time. The order-statistic interval is the same range with its true coverage known, at
+every n, whatever the distribution. So each interval here carries its coverage instead of promising one.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from functools import lru_cache
+from math import comb, exp, hypot, inf, log, nan
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from scipy import stats as scipy_stats
+
+from experiments.words.reasons import Unavailable
+
+UNSTABLE_SPREAD = 0.05  # the design's line between a result and a warning
+OUTLIER_SCORE = 3.5  # Iglewicz & Hoaglin, How to Detect and Handle Outliers (1993)
+SAME_GRID_POINT = 0.01  # a grid in quarter octaves rounds to whole lines; its next point is 19 % away
+
+# The rows whose spread and packed layouts make one price.
+PRICE_KEYS = ["kernel", "engine", "pages", "order", "lines"]
+
+
+class Interval(NamedTuple):
+    """An estimate between its bounds. `coverage`: how often such bounds hold the truth, 0 to 1."""
+
+    value: float
+    low: float
+    high: float
+    coverage: float
+
+
+class Difference(NamedTuple):
+    """Mean of a minus mean of b, its bounds, and Welch's two-sided p."""
+
+    value: float
+    low: float
+    high: float
+    p: float
+
+
+@lru_cache(maxsize=256)
+def _rank(n: int, confidence: float) -> tuple[int, float]:
+    """The largest r with P(X(r) <= median <= X(n+1-r)) >= confidence, or r = 1 and what it covers."""
+
+    def coverage(r: int) -> float:
+        return 1 - 2 * sum(comb(n, k) for k in range(r)) / 2**n
+
+    r = 1
+    while coverage(r + 1) >= confidence:
+        r += 1
+    return r, coverage(r)
+
+
+def median_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
+    """The median and its exact order-statistic interval [X(r), X(n+1-r)].
+
+    The number of values below the true median is Binomial(n, 1/2), so the coverage is 1 - 2 P(B < r), free
+    of any assumption but independence (Thompson, Ann. Math. Stat. 7, 1936; Le Boudec, Performance
+    Evaluation of Computer and Communication Systems, 2010, chapter 2). From n = 6 on it reaches 95 %.
+    Below that it is the full range: 93.75, 87.5, 75 and 50 % for 5, 4, 3 and 2 values, and nothing (0) for
+    one. Ties only raise the coverage. NaN is left out; without any value every field is NaN and the
+    coverage 0.
+    """
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence is between 0 and 1, not {confidence}")
+    x = _finite(values)
+    if x.size == 0:
+        return Interval(nan, nan, nan, 0.0)
+    r, coverage = _rank(x.size, confidence)
+    return Interval(float(np.median(x)), float(x[r - 1]), float(x[x.size - r]), coverage)
+
+
+def interval_of_difference(a: Interval, b: Interval) -> Interval:
+    """a - b of independent estimates, by the method of variance estimates recovery (MOVER).
+
+    Each bound adds in quadrature the distances from which it comes (Zou & Donner, Statistics in Medicine
+    27, 2008). It assumes no common shape: where one sample is much noisier, as spread is beside packed, it
+    tends to that sample's exact interval. A Hodges-Lehmann shift with Moses' bounds does assume one, and at
+    10 and 10 values of scales 1 and 0.02 covers 89 % for a nominal 95. Coverage given: the lower of the
+    two, which simulations over six distributions, 2 to 15 values and scales 1 to 0.02 do not undercut
+    (tests/test_stats.py holds a part of it).
+    """
+    value = a.value - b.value
+    low = value - hypot(a.value - a.low, b.high - b.value)
+    high = value + hypot(a.high - a.value, b.value - b.low)
+    return Interval(value, low, high, min(a.coverage, b.coverage))
+
+
+def interval_of_ratio(a: Interval, b: Interval) -> Interval:
+    """a / b of independent positive estimates: `interval_of_difference` of the logarithms.
+
+    Order statistics keep their coverage under any increasing map, so the logarithm of a median's bounds
+    bounds the logarithm of the median. A bound at or below zero leaves the ratio open on its side; a median
+    there has no ratio: Unavailable("unstable").
+    """
+    if not (a.value > 0 and b.value > 0):
+        raise Unavailable("unstable", f"a ratio takes medians above zero: {a.value:g}, {b.value:g}")
+    logs = interval_of_difference(_log(a), _log(b))
+    return Interval(a.value / b.value, exp(logs.low), exp(logs.high), logs.coverage)
+
+
+def relative_spread(values: ArrayLike) -> float:
+    """Interquartile range over the median; NaN for fewer than two values.
+
+    Fresh mappings tend to come in two kinds (good and bad physical pages), so the measure must see a second
+    mode that holds a quarter of the runs: the MAD is blind to it up to a half. And one bad run of 15 must
+    not decide, as it does with the range. Quartiles are the median-unbiased ones (Hyndman & Fan, The
+    American Statistician 50, 1996, definition 8): with two values they are the range, and from seven on the
+    extremes no longer count.
+    """
+    x = _finite(values)
+    if x.size < 2:
+        return nan
+    low, high = np.quantile(x, [0.25, 0.75], method="median_unbiased")
+    middle = abs(float(np.median(x)))
+    if high == low:
+        return 0.0
+    return float(high - low) / middle if middle > 0 else inf
+
+
+def outliers(values: ArrayLike) -> np.ndarray:
+    """A flag per value: far from the median both by the noise and by what matters. Nothing is removed
+    anywhere.
+
+    By the noise: |x - median| > 3.5 x 1.4826 MAD (Iglewicz & Hoaglin 1993). By what matters: more than 5 %
+    of the median, without which the MAD of a quiet point would flag differences of a tenth of a percent.
+    """
+    x = np.asarray(values, dtype=float)
+    if not np.isfinite(x).any():
+        return np.zeros(x.shape, dtype=bool)
+    middle = np.nanmedian(x)
+    distance = np.abs(x - middle)
+    noise = scipy_stats.median_abs_deviation(x, scale="normal", nan_policy="omit")
+    return (distance > OUTLIER_SCORE * noise) & (distance > UNSTABLE_SPREAD * abs(middle))
+
+
+def summarise(
+    frame: pd.DataFrame, by: Sequence[str], value: str = "ns_per_access", confidence: float = 0.95
+) -> pd.DataFrame:
+    """One row a group, sorted by `by`: by + median, low, high, coverage, n, spread, unstable, outliers.
+
+    median, low and high are in the unit of `value`; spread is `relative_spread`, outliers a count.
+    unstable: the spread is over 5 %, or there are too few values to know it. Rows whose value is NaN do not
+    count in n.
+    """
+    rows = []
+    for key, group in frame.groupby(list(by), sort=True, dropna=False):
+        x = group[value].to_numpy(dtype=float)
+        median, low, high, coverage = median_interval(x, confidence)
+        spread = relative_spread(x)
+        unstable = not spread <= UNSTABLE_SPREAD
+        n = int(np.isfinite(x).sum())
+        rows.append((*key, median, low, high, coverage, n, spread, unstable, int(outliers(x).sum())))
+    columns = [*by, "median", "low", "high", "coverage", "n", "spread", "unstable", "outliers"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def price_of_translation(frame: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
+    """Spread minus packed, in ns per access, at each kernel, engine, pages, order and lines.
+
+    Columns: those five, price_ns, low_ns, high_ns, coverage (`interval_of_difference`), n_spread, n_packed
+    and unstable (either side is). A spread point without its packed control has no price: NaN, and n_packed
+    0.
+    """
+    halves = {}
+    for layout in ("spread", "packed"):
+        halves[layout] = summarise(frame[frame["layout"] == layout], PRICE_KEYS, confidence=confidence)
+    both = halves["spread"].merge(halves["packed"], "left", on=PRICE_KEYS, suffixes=("_spread", "_packed"))
+    prices = [
+        interval_of_difference(*(Interval(*row[[f"{f}_{half}" for f in _FIELDS]]) for half in halves))
+        for _, row in both.iterrows()
+    ]
+    priced = both[PRICE_KEYS].copy()
+    priced[["price_ns", "low_ns", "high_ns", "coverage"]] = np.array(prices, dtype=float).reshape(-1, 4)
+    priced.loc[priced["price_ns"].isna(), "coverage"] = 0.0
+    for half in halves:
+        priced[f"n_{half}"] = both[f"n_{half}"].fillna(0).astype(int)
+    priced["unstable"] = both["unstable_spread"].astype(bool) | both["unstable_packed"].ne(False)
+    return priced
+
+
+def difference(a: ArrayLike, b: ArrayLike, confidence: float = 0.95) -> Difference:
+    """Welch's comparison of two means (no equal variances assumed): mean(a) - mean(b), its interval and p."""
+    a, b = _finite(a), _finite(b)
+    if min(a.size, b.size) < 2:
+        raise Unavailable("too-few-points", f"two means take two values each, not {a.size} and {b.size}")
+    value = float(a.mean() - b.mean())
+    if np.ptp(a) == 0 and np.ptp(b) == 0:  # no noise to compare with, so nothing for a t-test to divide by
+        return Difference(value, value, value, 1.0 if value == 0 else 0.0)
+    with warnings.catch_warnings():  # of two samples one may well be constant: its variance of 0 is exact
+        warnings.filterwarnings("ignore", "Precision loss")
+        test = scipy_stats.ttest_ind(a, b, equal_var=False)
+    bounds = test.confidence_interval(confidence)
+    return Difference(value, float(bounds.low), float(bounds.high), float(test.pvalue))
+
+
+def doubling_ratio(summary: pd.DataFrame, at: float, x: str = "lines") -> Interval:
+    """The median at 2 `at` over the median at `at` (2 = twice as slow), for one curve of `summarise`.
+
+    `at` is in the unit of column `x`, and both points must be on the grid, to 1 %.
+    """
+    curve = _curve(summary, x)
+    return interval_of_ratio(_row_at(curve, x, 2 * at), _row_at(curve, x, at))
+
+
+def flatness(summary: pd.DataFrame, below: float, x: str = "lines", above: float = 0) -> Interval:
+    """The largest over the smallest median of one curve where above <= x <= below; 1 is perfectly flat.
+
+    Call it flat when `high` is near 1, not flat when `low` is not: between them it cannot tell. `high` is
+    the highest upper bound over the lowest lower one; it can miss only if the interval at the true maximum
+    or at the true minimum misses on its outer side, so looking at many points costs no coverage. `low`
+    compares the two ends alone, which were chosen before looking: a bump in the middle raises `value` and
+    `high`, not `low`.
+    """
+    curve = _curve(summary, x)
+    curve = curve[curve[x].between(above, below)]
+    if len(curve) < 2:
+        raise Unavailable("too-few-points", f"flatness takes two points between {above:g} and {below:g} {x}")
+    ends = interval_of_ratio(_interval(curve.iloc[-1]), _interval(curve.iloc[0]))
+    lowest, floor = float(curve["median"].min()), float(curve["low"].min())
+    if lowest <= 0:
+        raise Unavailable("unstable", f"flatness takes medians above zero, not {lowest:g}")
+    high = float(curve["high"].max()) / floor if floor > 0 else inf
+    value = float(curve["median"].max()) / lowest
+    return Interval(value, max(1.0, ends.low, 1 / ends.high), high, float(curve["coverage"].min()))
+
+
+def newest(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows measured as the last row of their kernel and engine was: same kernel digest, same machine
+    state.
+
+    A store keeps what an older kernel, compiler or THP setting gave. A median over both would be of
+    neither. `frame` is in the order of `Store.load`, that of appending, so a clock that steps back changes
+    nothing.
+    """
+    conditions = ["kernel_digest", "state"]
+    last = frame.groupby(["kernel", "engine"])[conditions].transform("last")
+    return frame[(frame[conditions] == last).all(axis=1)].reset_index(drop=True)
+
+
+_FIELDS = ("median", "low", "high", "coverage")
+
+
+def _finite(values: ArrayLike) -> np.ndarray:
+    x = np.sort(np.asarray(values, dtype=float).ravel())
+    return x[np.isfinite(x)]
+
+
+def _log(i: Interval) -> Interval:
+    return Interval(log(i.value), log(i.low) if i.low > 0 else -inf, log(i.high), i.coverage)
+
+
+def _interval(row: pd.Series) -> Interval:
+    return Interval(*(float(row[field]) for field in _FIELDS))
+
+
+def _curve(summary: pd.DataFrame, x: str) -> pd.DataFrame:
+    """`summary` sorted along x, without the points that have no value; one row for each x."""
+    curve = summary[np.isfinite(summary["median"])].sort_values(x)
+    if curve[x].duplicated().any():
+        raise ValueError(f"several rows share one {x}: choose one curve first")
+    return curve
+
+
+def _row_at(curve: pd.DataFrame, x: str, at: float) -> Interval:
+    close = curve[(curve[x] / at - 1).abs() <= SAME_GRID_POINT]
+    if close.empty:
+        raise Unavailable("too-few-points", f"nothing was measured at {at:g} {x}")
+    return _interval(close.loc[(close[x] - at).abs().idxmin()])

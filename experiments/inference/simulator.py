@@ -1,0 +1,268 @@
+"""Address translation, simulated: TLB misses, page walks and the loads of page-table entries that a stream of accesses makes.
+
+The tables are those of x86-64, 512 entries each, in four or five levels, walked in one dimension or, with a `Host`, in two.
+Counts only: no time, no access that the hardware speculates or prefetches, one stream on one page size.
+
+- A level of TLB is asked when the one before misses; a miss fills both. No level takes the other's victims.
+- A walk starts below the lowest page-walk cache that holds its upper entry, and fills those below that (Barr et al., 2010: a
+  paging-structure cache with an entry of each level in a structure of its own). The root is always known.
+- In two dimensions each guest table's address, and at last the data's, is translated by a walk of the host's tables, unless a
+  nested TLB holds it (Bhargava et al., 2008). Guest-physical memory is taken as contiguous: the data in the order of its
+  virtual addresses, and likewise the tables of each level, side by side.
+- A TLB entry spans the smaller of the guest's and the host's page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from experiments.inference import walker
+from experiments.inference.walker import INDEX_BITS, OFFSET_BITS, Plan, Shape
+
+PAGES = {"4k": 1, "2m": 2, "1g": 3}  # the level of the table whose entry maps such a page; level 1 is the lowest
+REPLACEMENTS = {"lru": walker.LRU, "tree-plru": walker.TREE_PLRU, "random": walker.RANDOM}
+PLACEMENTS = {"modulo": walker.MODULO, "xor": walker.XOR, "hashed": walker.HASHED}
+_LEVELS = (4, 5)  # Intel SDM, volume 3, 4.5: the fifth is LA57's
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cache:
+    """`entries` translations in sets of `ways` (0: one set, fully associative).
+
+    replacement: "lru"; "tree-plru", a binary tree of ways whose nodes point away from the last use (ways a power of two, 64
+    at most); or "random", splitmix64. Empty entries are filled first.
+
+    placement: what chooses the set of a page number n. "modulo": n mod sets; "xor": the same of n xor n / sets, sets a power
+    of two, as in Intel's STLBs (Tatar et al., TLB;DR, USENIX Security 2022); "hashed": any set, as if drawn at random.
+
+    Raises ValueError for a cache that cannot be built.
+    """
+
+    entries: int
+    ways: int = 0
+    replacement: str = "lru"
+    placement: str = "modulo"
+
+    def __post_init__(self) -> None:
+        if self.entries < 1 or self.ways < 0 or self.entries % (self.ways or self.entries):
+            raise ValueError(f"{self.entries} entries in sets of {self.ways}: give a multiple of the ways, or 0 ways for one set.")
+        if self.replacement not in REPLACEMENTS:
+            raise ValueError(f"replacement is one of {', '.join(REPLACEMENTS)}, not {self.replacement!r}.")
+        if self.placement not in PLACEMENTS:
+            raise ValueError(f"placement is one of {', '.join(PLACEMENTS)}, not {self.placement!r}.")
+        ways = self.entries // self.sets
+        if self.replacement == "tree-plru" and (ways & (ways - 1) or ways > walker.MOST_TREE_WAYS):
+            raise ValueError(f"tree-plru takes a power of two of ways, at most {walker.MOST_TREE_WAYS}, not {ways}.")
+        if self.placement == "xor" and self.sets & (self.sets - 1):
+            raise ValueError(f"placement by xor takes a power of two of sets, not {self.sets}.")
+
+    @property
+    def sets(self) -> int:
+        """How many sets the entries make."""
+        return self.entries // (self.ways or self.entries)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tlb(Cache):
+    """A data TLB, or the part of one that holds translations of `pages`; level 1 or 2."""
+
+    level: int
+    pages: tuple[str, ...] = ("4k",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.level not in (1, 2):
+            raise ValueError(f"a TLB's level is 1 or 2, not {self.level}.")
+        for page in self.pages:
+            _leaf(page)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WalkCache(Cache):
+    """A cache of page-table entries of one level that point to a table: 2 (to a page table), 3, 4, and 5 under five levels."""
+
+    level: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class NestedTlb(Cache):
+    """A cache of guest-physical to host-physical translations: of the guest's tables of one level, or of its data (0)."""
+
+    level: int
+
+
+@dataclass(frozen=True)
+class Host:
+    """The second dimension: the levels of the host's tables and its page size, and what caches their walks, if anything."""
+
+    levels: int = 4
+    page: str = "4k"
+    nested: tuple[NestedTlb, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_levels(self.levels)
+        _leaf(self.page)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What translates. A level without a TLB for a page size misses each access; a walk without a cache starts at the root.
+
+    Raises ValueError for two caches of one place, or of a level that the tables do not have.
+    """
+
+    tlbs: tuple[Tlb, ...] = ()
+    walk_caches: tuple[WalkCache, ...] = ()
+    levels: int = 4
+    host: Host | None = None
+
+    def __post_init__(self) -> None:
+        _check_levels(self.levels)
+        _check_places([(tlb.level, page) for tlb in self.tlbs for page in tlb.pages], "TLBs")
+        _check_cache_levels(self.walk_caches, 2, self.levels, "page-walk caches")
+        _check_cache_levels(self.host.nested if self.host else (), 0, self.levels, "nested TLBs")
+
+
+class Counts(NamedTuple):
+    """What a stream of accesses cost, in events; levels count from 1, the lowest table.
+
+    A reference is one load of an 8-byte page-table entry by the walker; which cache serves it is not said.
+    """
+
+    accesses: int
+    l1_misses: int  # accesses whose translation the first level of TLB lacked
+    walks: int  # and the second too
+    references_by_level: tuple[int, ...]  # to the process's tables, in two dimensions the guest's
+    host_references_by_level: tuple[int, ...]  # to the host's tables; empty in one dimension
+
+    @property
+    def references(self) -> int:
+        """All loads of page-table entries."""
+        return sum(self.references_by_level) + sum(self.host_references_by_level)
+
+    def row(self) -> dict[str, int]:
+        """The counts as columns of a frame: `pd.DataFrame([counts.row(), ...])`."""
+        levels = enumerate(self.references_by_level, 1)
+        host_levels = enumerate(self.host_references_by_level, 1)
+        return {"accesses": self.accesses, "l1_misses": self.l1_misses, "walks": self.walks, "references": self.references,
+                **{f"references_level_{i}": n for i, n in levels}, **{f"host_references_level_{i}": n for i, n in host_levels}}
+
+
+def references_per_walk(page: str, host_page: str | None = None, levels: int = 4, host_levels: int = 4) -> int:
+    """Loads of page-table entries in a walk that no cache shortens; `page` is the guest's where there is a host.
+
+    One dimension: g, the levels down to the one that maps the page: 4, 3 and 2 for 4k, 2m and 1g under four levels. Two: (g
+    + 1)(h + 1) - 1, as each of the g entries and the data take h loads to find, and the g are loaded too: 24 for 4k on 4k,
+    four levels on four (Bhargava et al., 2008), and 35 for five on five.
+    """
+    _check_levels(levels)
+    _check_levels(host_levels)
+    g = levels - _leaf(page) + 1
+    return g if host_page is None else (g + 1) * (host_levels - _leaf(host_page) + 2) - 1
+
+
+def simulate(machine: Machine, addresses: ArrayLike, page: str = "4k", *, unit_bytes: int = 1, warm: int = 0, seed: int = 1) -> Counts:
+    """The counts of a stream of loads from memory that is mapped, in a guest by the guest, on pages of one size.
+
+    addresses: whole numbers, one an access, in units of `unit_bytes`, a power of two: virtual addresses, or with unit_bytes =
+    4096 the numbers of 4 KiB pages. The caches start empty; `warm`: so many of the first accesses are made but not counted.
+    seed: of random replacement; the same seed gives the same counts.
+
+    Raises ValueError for an address that the levels cannot translate and for a page size that is none.
+    """
+    stream = np.ascontiguousarray(addresses).ravel()
+    if stream.size and stream.dtype.kind not in "iu":
+        raise ValueError(f"addresses are whole numbers, not {stream.dtype}: convert them first.")
+    if unit_bytes < 1 or unit_bytes & (unit_bytes - 1):
+        raise ValueError(f"unit_bytes is a power of two, such as 1 or 4096, not {unit_bytes}.")
+    if not 0 <= warm <= stream.size:
+        raise ValueError(f"warm is from 0 to the {stream.size} accesses, not {warm}.")
+    low, high = (int(stream.min()), int(stream.max())) if stream.size else (0, 0)
+    bits = OFFSET_BITS + INDEX_BITS * machine.levels
+    if low < 0 or high * unit_bytes >> bits:
+        raise ValueError(f"{machine.levels} levels of tables translate addresses from 0 to 2^{bits} - 1, not {low} to {high} in "
+                         f"units of {unit_bytes}: take addresses of user space, or five levels.")
+
+    leaf, host_leaf = _leaf(page), _leaf(machine.host.page) if machine.host else 0
+    span = min(leaf, host_leaf or leaf)
+    shift = OFFSET_BITS + INDEX_BITS * (span - 1) - unit_bytes.bit_length() + 1
+    stream = stream.view(np.uint64) if stream.dtype == np.int64 else stream.astype(np.uint64, copy=False)
+    if shift < 0:
+        stream, low, high, shift = stream << np.uint64(-shift), low << -shift, high << -shift, 0
+    first, last = low >> shift, high >> shift
+
+    # Each page has a row, and so has each page of the sizes above: a key from 0 says which. Where the accesses outnumber the
+    # pages between the first and the last, each of these has one.
+    if last - first < stream.size:
+        keys, key_shift, first_key, numbers = stream, shift, first, np.arange(first, last + 1)
+    else:
+        codes, numbers = pd.factorize((stream >> np.uint64(shift)).view(np.int64))
+        keys, key_shift, first_key = codes.astype(np.uint64), 0, 0
+    columns = dict.fromkeys(range(span, machine.levels + host_leaf + 1), 1)  # of a row at each level: the first leads upwards
+    shapes: list[Shape] = []
+
+    def caches(found: dict[int, tuple[Cache, int]]) -> np.ndarray:
+        """The number of the cache of each level, from 1, or 0; `found` has the caches, each with the level of its pages."""
+        at = np.zeros(machine.levels + 1, dtype=np.uint64)
+        for level, (cache, page_level) in found.items():
+            shapes.append(Shape(columns[page_level], cache.sets, cache.entries // cache.sets, REPLACEMENTS[cache.replacement],
+                                PLACEMENTS[cache.placement]))
+            columns[page_level] += 1
+            at[level] = len(shapes)
+        return at
+
+    tlbs = caches({tlb.level: (tlb, span) for tlb in machine.tlbs if any(_leaf(name) == span for name in tlb.pages)})
+    walk_caches = caches({one.level: (one, one.level) for one in machine.walk_caches if one.level > leaf})
+    nested = caches({one.level: (one, one.level + host_leaf) for one in (machine.host.nested if machine.host else ())
+                     if one.level == 0 or one.level >= leaf})
+    plan = Plan(shift, key_shift, first_key, columns[span], span, leaf, host_leaf, machine.levels, tlbs, walk_caches, nested)
+    state = walker.empty(shapes, _rows(numbers, list(columns.values())), seed)
+    walker.run(stream[:warm], keys[:warm], plan, state)
+    l1_misses, walks, host_walks, starts = walker.run(stream[warm:], keys[warm:], plan, state)
+    by_level = np.cumsum(starts[::-1])[::-1][1:] * (np.arange(1, machine.levels + 1) >= leaf)
+    host_levels = range(1, machine.host.levels + 1) if machine.host else ()
+    return Counts(stream.size - warm, l1_misses, walks, tuple(map(int, by_level)),
+                  tuple(host_walks * (level >= host_leaf) for level in host_levels))
+
+
+def _rows(numbers: np.ndarray, columns: list[int]) -> np.ndarray:
+    """The rows of the pages of these numbers, from place 1, and of the pages above them: State.places, with no page held."""
+    tables, first = [np.zeros(1, dtype=np.uint32)], 1
+    for width, width_above in zip(columns, [*columns[1:], 0], strict=True):
+        table = np.zeros((numbers.size, width), dtype=np.uint32)
+        first += table.size
+        above, numbers = pd.factorize(numbers >> INDEX_BITS)
+        if first + numbers.size * width_above > walker.MOST_PLACES:
+            raise ValueError(f"the stream visits too many pages for one simulation ({len(table)}): take fewer.")
+        table[:, 0] = first + above * width_above
+        tables.append(table.ravel())
+    return np.concatenate(tables)
+
+
+def _leaf(page: str) -> int:
+    if page not in PAGES:
+        raise ValueError(f"a page is one of {', '.join(PAGES)}, not {page!r}.")
+    return PAGES[page]
+
+
+def _check_levels(levels: int) -> None:
+    if levels not in _LEVELS:
+        raise ValueError(f"tables have 4 or 5 levels, not {levels}.")
+
+
+def _check_places(places: Sequence[Hashable], what: str) -> None:
+    if len(set(places)) < len(places):
+        raise ValueError(f"two {what} have the same place: give one a level and page size, among {places}.")
+
+
+def _check_cache_levels(caches: Sequence[WalkCache | NestedTlb], lowest: int, highest: int, what: str) -> None:
+    for cache in caches:
+        if not lowest <= cache.level <= highest:
+            raise ValueError(f"{what} have levels {lowest} to {highest}, not {cache.level}.")
+    _check_places([cache.level for cache in caches], what)

@@ -1,0 +1,157 @@
+"""Compile a kernel, or name its numba module: the command line that runs it, and the digest of what that runs.
+
+A binary is named after the digest of its source, the headers here, the flags and the compiler, so a change of any of them is
+another binary and, through the store's key, another measurement.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import importlib.metadata
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from experiments.machine.compiler import Compiler, compiler
+from experiments.system import files
+from experiments.system.files import disk_errors
+from experiments.words.reasons import Unavailable
+
+ROOT = files.ROOT
+KERNELS = ROOT / "kernels"
+# -O2 and no -march: what a distribution ships, and the same instructions on every machine of an architecture.
+FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """How to run a kernel: `command` takes its arguments; `digest` is 16 hex digits of all that decides what it does."""
+
+    name: str
+    engine: Literal["c", "numba"]
+    command: tuple[str, ...]
+    digest: str
+
+
+def kernel_names() -> list[str]:
+    """The kernels there are, by their files; most are in C and in numba, some in one alone."""
+    return sorted({path.stem for suffix in ("c", "py") for path in KERNELS.glob(f"*.{suffix}")} - {"harness", "__init__"})
+
+
+def engine_for(asked: str, name: str = "") -> Literal["c", "numba"]:
+    """`auto` is C where a compiler is found and the kernel, if named, has a C file, and numba elsewhere.
+
+    `c` without a compiler is Unavailable("no-compiler").
+    """
+    in_numba_alone = bool(name) and name in kernel_names() and not (KERNELS / f"{name}.c").exists()
+    if asked == "numba" or (asked == "auto" and (in_numba_alone or compiler() is None)):
+        return "numba"
+    if compiler() is None:
+        raise Unavailable("no-compiler")
+    return "c"
+
+
+def kernel(name: str, engine: Literal["c", "numba"] = "c") -> Kernel:
+    """The kernel ready to run, compiled if it has to be.
+
+    Raises Unavailable: bad-parameter for an unknown name, engine-lacks for a kernel that the other engine alone has,
+    no-compiler, compile-failed with the compiler's first line, disk-full and disk-read-only.
+    """
+    if name not in kernel_names():
+        raise Unavailable("bad-parameter", f"there is no kernel '{name}'; there are {', '.join(kernel_names())}")
+    if not (KERNELS / f"{name}.{'py' if engine == 'numba' else 'c'}").exists():
+        raise Unavailable("engine-lacks", f"kernel {name}")
+    if engine == "numba":
+        versions = [f"{package} {importlib.metadata.version(package)}" for package in ("numba", "llvmlite")]
+        digest = _digest(KERNELS / f"{name}.py", KERNELS / "harness.py", words=[platform.python_version(), *versions])
+        return Kernel(name, engine, (sys.executable, "-m", f"kernels.{name}"), digest)
+    cc = compiler()
+    if cc is None:
+        raise Unavailable("no-compiler")
+    digest = _digest(*_with_headers(KERNELS / f"{name}.c"), words=[*FLAGS, *cc.command, cc.version])
+    binary = build_folder() / f"{name}-{digest}"
+    if not binary.exists():
+        _compile(cc, KERNELS / f"{name}.c", binary)
+    return Kernel(name, engine, (str(binary),), digest)
+
+
+def timed_source(name: str, part: str = "", engine: str = "c") -> str:
+    """The timed loop as it stands in a kernel's source or a header of it, between the marks [timed: part] and [end]."""
+    comment, suffix = ("#", ".py") if engine == "numba" else ("/*", ".c")
+    kept: list[str] = []
+    inside = False
+    source = KERNELS / f"{name}{suffix}"
+    files = _with_headers(source) if engine == "c" else (source,)
+    for line in (line for path in files for line in path.read_text().splitlines()):
+        mark = line.strip().startswith(f"{comment} [")
+        if mark and "[timed" in line and part in line:
+            inside = True
+        elif mark and "[end]" in line:
+            inside = False
+        elif inside:
+            kept.append(line)
+    if not kept:
+        raise ValueError(f"{name}{suffix} has no timed part '{part}'")
+    return "\n".join(kept).strip()
+
+
+def build_folder() -> Path:
+    """Where binaries go: $TLB_BUILD, else _build/kernels in the checkout."""
+    folder = Path(os.environ.get("TLB_BUILD", ROOT / "_build")) / "kernels"
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _with_headers(*sources: Path) -> tuple[Path, ...]:
+    """A source and the headers of its folder that it includes, and those that they include: each once, as first met."""
+    found = list(sources)
+    for path in found:  # which grows meanwhile
+        named = (path.parent / name for name in re.findall(r'^#include "(\w+\.h)"', path.read_text(), re.MULTILINE))
+        found += [header for header in named if header not in found]
+    return tuple(found)
+
+
+def _digest(*files: Path, words: list[str]) -> str:
+    parts = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files] + words
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+# What a compiler says in the C locale when it cannot write, here or in its own temporary folder.
+_DISK_WORDS = {os.strerror(number): number
+               for number in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EROFS)}
+
+
+def _compile(cc: Compiler, source: Path, binary: Path) -> None:
+    """Into a temporary name first: a compile that is killed leaves no half binary, two at once do no harm."""
+    with disk_errors(binary.parent):
+        fd, temporary = tempfile.mkstemp(dir=binary.parent, prefix=binary.name)
+        os.close(fd)
+        try:
+            done = subprocess.run([*cc.command, *FLAGS, "-o", temporary, str(source)],
+                                  capture_output=True, text=True, timeout=120, errors="replace", stdin=subprocess.DEVNULL,
+                                  env=os.environ | {"LC_ALL": "C"})
+            if done.returncode:
+                raise _compile_error(cc, done.stderr)
+            os.chmod(temporary, 0o755)
+            os.replace(temporary, binary)
+        except subprocess.TimeoutExpired:
+            raise Unavailable("compile-failed", f"{cc.command[0]} did not finish in 120 s") from None
+        finally:
+            Path(temporary).unlink(missing_ok=True)
+
+
+def _compile_error(cc: Compiler, stderr: str) -> Exception:
+    for words, number in _DISK_WORDS.items():
+        if words in stderr:
+            return OSError(number, f"{cc.command[0]}: {words}")
+    said = stderr.splitlines() or ["no message"]
+    first = next((line for line in said if "error: " in line), said[0])
+    return Unavailable("compile-failed", f"{cc.command[0]}: {first.strip()}")

@@ -1,0 +1,174 @@
+"""What one kernel process measured: one row, checked field by field before it may enter data/.
+
+A kernel prints a `KernelReport` (kernels/harness.h, kernels/harness.py); the runner adds what only it knows
+(the repeat, the counters that perf read, the wall time) and so makes a `Record`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, model_validator
+
+SCHEMA = 1
+
+Engine = Literal["c", "numba"]
+Pages = Literal["4k", "64k", "thp", "2m", "1g"]
+# From small to large; of two alike, the one that takes no pool first. 4k stands for the machine's base page.
+PAGE_BYTES: dict[Pages, int] = {"4k": 4 << 10, "64k": 64 << 10, "thp": 2 << 20, "2m": 2 << 20, "1g": 1 << 30}
+Layout = Literal["spread", "packed", "alias"]
+Order = Literal["cycle", "random", "sequential"]
+# What disturbed a process while it measured (experiments/noise.py); "" for nothing.
+Disturbance = Literal["", "migrated", "faulted", "stolen", "switched", "uneven"]
+
+# A machine id, a kernel's name: what may become part of a path under data/.
+Slug = Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,64}$")]
+Variant = Annotated[str, Field(pattern=r"^[a-z0-9_-]{0,64}$")]
+Column = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Positive = Annotated[int, Field(ge=1, le=2**63 - 1)]
+PositiveNs = Annotated[FiniteFloat, Field(gt=0)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Option(NamedTuple):
+    """One of a kernel's own numbers, passed to it as `--name value`."""
+
+    name: Column
+    value: Annotated[int, Field(ge=0, le=2**53)]  # a column of a frame holds it as a float
+
+
+def _options(given: object) -> object:
+    """From JSON, where a pair is a list; by name, so that the same options are the same point."""
+    pairs = given.items() if isinstance(given, dict) else given
+    try:
+        found = tuple(sorted(Option(*pair) for pair in pairs))  # type: ignore[union-attr]
+    except TypeError:
+        return given
+    if len({option.name for option in found}) < len(found):
+        raise ValueError("an option is there twice")
+    return found
+
+
+Options = Annotated[tuple[Option, ...], BeforeValidator(_options)]
+
+
+class Bin(NamedTuple):
+    """Some of a histogram's readings: from `least_ns` up to the next bin's."""
+
+    least_ns: FiniteFloat
+    hops: Positive
+
+
+def _bins(given: object) -> object:
+    """From JSON, where a pair is a list."""
+    try:
+        found = [Bin(*pair) for pair in given]  # type: ignore[union-attr]
+        ascending = all(a.least_ns < b.least_ns for a, b in itertools.pairwise(found))
+    except TypeError:
+        return given
+    if not ascending:
+        raise ValueError("the bins of a histogram do not ascend")
+    return found
+
+
+Histogram = Annotated[list[Bin], BeforeValidator(_bins)]
+
+
+class Point(_Strict):
+    """One setting of a kernel's parameters; what the repeats of a point have in common."""
+
+    kernel: Slug
+    engine: Engine = "c"
+    pages: Pages = "4k"
+    layout: Layout = "spread"
+    order: Order = "cycle"
+    lines: Annotated[int, Field(ge=1, le=2**40)]
+    stride_pages: Annotated[int, Field(ge=1, le=2**20)] = 1  # spread and alias: from one line's page to the next line's
+    mode: Variant = ""  # which of a kernel's variants, where it has any
+    options: Options = ()  # what this kernel alone takes
+    # The least time inside timed regions. A kernel extends it to what its own preparation cost, so that most of an
+    # experiment's time is measurement.
+    region_ms: Annotated[int, Field(ge=1, le=60_000)] = 60
+
+
+class KernelReport(_Strict):
+    """The one JSON object that a kernel prints on stdout. Nanoseconds are of CLOCK_MONOTONIC_RAW or better."""
+
+    kernel: Slug
+    engine: Engine
+    pages: Pages  # asked for
+    backing: Pages  # verified from smaps before and after the timed region; equals `pages` or there is no report
+    layout: Layout
+    order: Order
+    lines: Positive
+    stride_pages: Positive = 1
+    mode: Variant = ""
+    options: Options = ()
+    stride_bytes: Positive  # distance between pages touched: 4096 on x86-64, times stride_pages
+    working_set_bytes: Positive  # lines x stride for spread and alias, lines x 64 for packed
+    arena_bytes: Positive  # what was mapped and faulted in
+    seed: Count
+    cpu: Count
+    accesses: Positive  # in the timed region
+    elapsed_ns: PositiveNs  # of the timed batches together
+    ns_per_access: PositiveNs  # median over the batches
+    batch_ns_per_access: Annotated[list[PositiveNs], Field(min_length=1)]
+    # Core clock beside the region, from a chain of dependent one-cycle additions; 0 where the engine has none.
+    core_ghz: Annotated[FiniteFloat, Field(ge=0)]
+    prepare_ns: PositiveNs  # map, fault in, place the chase, verify, warm up
+    minor_faults: Count  # in the timed region, from getrusage
+    major_faults: Count
+    voluntary_switches: Count
+    involuntary_switches: Count
+    migrations: Count
+    checksum: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]  # of the lines visited, in their order
+    # What this kernel alone measures, its unit in the name: {"generator_ns_per_access": 1.9}.
+    also: dict[Column, FiniteFloat] = {}
+    # Of a kernel that times single accesses: its clock's readings as they are, the clock's own cost included; no empty bins.
+    histogram: Histogram = []
+
+    @model_validator(mode="after")
+    def _never_another_page_size(self) -> KernelReport:
+        if self.backing != self.pages:
+            raise ValueError(f"asked for {self.pages} pages but the arena is on {self.backing}")
+        return self
+
+
+class Quantity(_Strict):
+    """One canonical counter quantity over the timed region: a value, or the reason there is none."""
+
+    value: FiniteFloat | None = None  # counts, already scaled by perf; not per access
+    reason: str | None = None  # a code from experiments.words.reasons
+    event: str | None = None  # the event that was asked for
+    running_percent: FiniteFloat | None = None  # under 100: perf multiplexed and scaled
+
+    @model_validator(mode="after")
+    def _value_or_reason(self) -> Quantity:
+        if (self.value is None) == (self.reason is None):
+            raise ValueError("a quantity has a value or a reason, not both and not neither")
+        return self
+
+
+class Record(KernelReport):
+    """One row of data/: a kernel's report with what the runner knows of it."""
+
+    schema_version: Literal[1] = SCHEMA
+    repeat: Count
+    region_ms: Annotated[int, Field(ge=1)]
+    counters: dict[str, Quantity] = {}
+    wall_ns: PositiveNs  # the whole process, perf included
+    started_at: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]  # UTC
+    state: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]  # kernel release, microcode, THP: host.state()
+    # Rows from before there were these three have the defaults: one try, and nobody asked what disturbed it.
+    steal_ms: Annotated[FiniteFloat, Field(ge=0)] | None = None  # taken from `cpu` while the process lived; None: not stated
+    tries: Annotated[int, Field(ge=1, le=100)] = 1  # this is the first quiet one, or the last
+    noisy: Disturbance = ""
+
+    @property
+    def point(self) -> Point:
+        return Point(**{name: getattr(self, name) for name in Point.model_fields})

@@ -1,0 +1,324 @@
+"""data/: appends each record so that nothing finished is lost, and reads back only what proves whole.
+
+`<root>/<machine>/<experiment>.jsonl` holds one canonical JSON object a line: key, digest, kernel_digest,
+record. Readers never write. A writer holds the file's lock; it cuts off a torn last line and moves lines
+that do not prove whole to `<experiment>.quarantine.jsonl`. Lines of another schema version stay where they
+are and are not loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import nan
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from experiments.lab.record import SCHEMA, Point, Quantity, Record
+from experiments.system.files import OPEN_FLAGS, ROOT, append_whole, disk_errors, is_at, lock, replace, sync_folder
+from experiments.system.files import measuring_lock as measuring_lock
+from experiments.words.reasons import Unavailable
+
+MACHINE = re.compile(r"[a-z0-9-]{1,64}")
+NAME = re.compile(r"[a-z0-9_-]{1,64}")  # an experiment, a counter's quantity
+# Names in data/ and words in a notebook that are no machine's id.
+RESERVED = {"this", "reference", "literature"}
+INT64_MAX = 2**63 - 1  # what a column can hold
+
+
+# Fields of a point that older rows lack, with what they have in their place.
+_LATER = {"stride_pages": 1, "mode": "", "options": ()}
+
+
+class Stored(NamedTuple):
+    key: str
+    kernel_digest: str
+    record: Record
+
+
+class Health(NamedTuple):
+    """How many lines of a file are whole, of another schema version, corrupt, and torn (0 or 1)."""
+
+    whole: int
+    other_schema: int
+    corrupt: int
+    torn: int
+
+
+def record_key(point: Point, repeat: int, kernel_digest: str, state: str) -> str:
+    """What makes two measurements the same: 16 hex digits of the SHA-256 of its canonical JSON."""
+    asked = point.model_dump()
+    for name, default in _LATER.items():  # rows measured before there were such fields keep their keys
+        if asked[name] == default:
+            del asked[name]
+    what = {"point": asked, "repeat": repeat, "kernel_digest": kernel_digest, "state": state}
+    return _sha16(what)
+
+
+def data_root() -> Path:
+    """TLB_DATA, or data/ of this checkout."""
+    return Path(os.environ.get("TLB_DATA") or ROOT / "data")
+
+
+class Store:
+    """The records under one root. Raises Unavailable: bad-parameter, no-data, disk-full, disk-read-only."""
+
+    def __init__(self, root: Path | str):
+        self.root = Path(root)
+        # What each file looked like after this store's last append. A file is checked again once it has
+        # changed.
+        self._known: dict[Path, tuple[int, int, int]] = {}
+
+    def append(self, machine: str, experiment: str, record: Record, kernel_digest: str) -> str:
+        """Adds one line, on disk when this returns; its key. ValueError for a record that fits no column."""
+        _check_columns(record, kernel_digest)
+        key = record_key(record.point, record.repeat, kernel_digest, record.state)
+        content = {"key": key, "kernel_digest": kernel_digest, "record": record.model_dump(exclude_none=True)}
+        line = _canonical({**content, "digest": _sha16(content)}) + b"\n"
+        path = self._path(machine, experiment, ".jsonl")
+        with disk_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with self._locked(path) as fd:
+                is_new = os.fstat(fd).st_size == 0
+                append_whole(fd, line)
+                self._known[path] = _look(fd)
+                if is_new:
+                    sync_folder(path.parent)
+                    sync_folder(self.root)
+        return key
+
+    def load(self, machine: str, experiment: str) -> pd.DataFrame:
+        """One row a record in the order of appending; of two with one key the first, so no result is
+        replaced.
+
+        Columns: the fields of Record, with counters flattened to `<quantity>_per_access` (float, NaN for
+        none) and `<quantity>_reason` ("" where there is a value), a column (float, NaN for none) for each of a
+        kernel's own options and own results, then kernel_digest. Empty where nothing was measured.
+        """
+        stored: dict[str, Stored] = {}
+        for entry, _ in _read(self._path(machine, experiment, ".jsonl"))[0]:
+            if isinstance(entry, Stored):
+                stored.setdefault(entry.key, entry)
+        return _frame(list(stored.values()))
+
+    def keys(self, machine: str, experiment: str) -> set[str]:
+        """The keys that `load` has a row for: what need not be measured again."""
+        entries, _ = _read(self._path(machine, experiment, ".jsonl"))
+        return {entry.key for entry, _ in entries if isinstance(entry, Stored)}
+
+    def check(self, machine: str, experiment: str) -> Health:
+        """What `load` would leave out, counted; changes nothing."""
+        entries, torn = _read(self._path(machine, experiment, ".jsonl"))
+        whole = sum(isinstance(entry, Stored) for entry, _ in entries)
+        corrupt = sum(isinstance(entry, ValueError) for entry, _ in entries)
+        return Health(whole, len(entries) - whole - corrupt, corrupt, int(bool(torn)))
+
+    def machines(self) -> list[str]:
+        """The ids that have a folder with a machine.json or records, sorted."""
+        if not self.root.is_dir():
+            return []
+        folders = (d for d in self.root.iterdir() if MACHINE.fullmatch(d.name) and d.name not in RESERVED)
+        real = (d for d in folders if d.is_dir() and not d.is_symlink())
+        return sorted(d.name for d in real if (d / "machine.json").is_file() or any(d.glob("*.jsonl")))
+
+    def reference(self) -> str:
+        """The id in data/reference: the machine whose results are committed."""
+        try:
+            machine = (self.root / "reference").read_text("ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            raise Unavailable("no-data", "data/reference names no machine") from None
+        if machine not in self.machines():
+            raise Unavailable("no-data", f"data/reference names {machine[:64]!r}, which is not in data/")
+        return machine
+
+    def resolve(self, machine: str, this: str = "this") -> str:
+        """The id that a notebook's `machine` means. "this" gives `this`, which need have no data yet."""
+        if machine == "this":
+            return this
+        if machine == "reference":
+            return self.reference()
+        self._folder(machine)
+        if machine not in self.machines():
+            raise Unavailable("no-data", f"no machine {machine!r} in data/")
+        return machine
+
+    def write_machine(self, machine: str, host_json: dict[str, Any]) -> None:
+        """Writes machine.json. From Host.model_dump(mode="json")."""
+        self.write_document(machine, "machine", host_json)
+
+    def write_document(self, machine: str, name: str, content: dict[str, Any]) -> None:
+        """Writes <name>.json in one step, and only if it changes: what is not rows."""
+        path = self._path(machine, name, ".json")
+        text = json.dumps(content, indent=2, sort_keys=True, allow_nan=False).encode() + b"\n"
+        with disk_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            folder = os.open(path.parent, os.O_RDONLY | OPEN_FLAGS)
+            try:
+                lock(folder)
+                if not path.is_file() or path.read_bytes() != text:
+                    replace(path, text)
+            finally:
+                os.close(folder)
+
+    def read_machine(self, machine: str) -> dict[str, Any]:
+        """machine.json as `write_machine` was given it."""
+        return self.read_document(machine, "machine")
+
+    def read_document(self, machine: str, name: str) -> dict[str, Any]:
+        """<name>.json as `write_document` was given it. Raises Unavailable("no-data")."""
+        try:
+            content = json.loads(self._path(machine, name, ".json").read_bytes())
+        except (OSError, ValueError, RecursionError):
+            content = None
+        if not isinstance(content, dict):
+            raise Unavailable("no-data", f"{machine} has no readable {name}.json")
+        return content
+
+    def _folder(self, machine: str) -> Path:
+        if not (isinstance(machine, str) and MACHINE.fullmatch(machine)):
+            raise Unavailable("bad-parameter", f"machine {str(machine)[:80]!r} is not 1 to 64 of a-z 0-9 -")
+        if machine in RESERVED:
+            raise Unavailable("bad-parameter", f"{machine!r} is a word for a machine, not the id of one")
+        return self._inside(self.root / machine)
+
+    def _path(self, machine: str, experiment: str, suffix: str) -> Path:
+        if not (isinstance(experiment, str) and NAME.fullmatch(experiment)):
+            what = f"experiment {str(experiment)[:80]!r} is not 1 to 64 of a-z 0-9 _ -"
+            raise Unavailable("bad-parameter", what)
+        return self._inside(self._folder(machine) / (experiment + suffix))
+
+    def _inside(self, path: Path) -> Path:
+        if os.path.realpath(path) != os.path.join(os.path.realpath(self.root), path.relative_to(self.root)):
+            raise Unavailable("bad-parameter", f"{path} is a symbolic link, and data/ may hold none")
+        return path
+
+    @contextmanager
+    def _locked(self, path: Path) -> Iterator[int]:
+        """A descriptor that appends to `path`, exclusively locked, all its lines whole."""
+        while True:
+            fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | OPEN_FLAGS, 0o644)
+            try:
+                lock(fd)
+                # Whoever held the lock before may have replaced the file; and so may the check, just now.
+                if is_at(fd, path) and (self._known.get(path) == _look(fd) or _mend(fd, path)):
+                    yield fd
+                    return
+            finally:
+                os.close(fd)
+
+
+def _look(fd: int) -> tuple[int, int, int]:
+    seen = os.fstat(fd)
+    return seen.st_ino, seen.st_size, seen.st_mtime_ns
+
+
+def _mend(fd: int, path: Path) -> bool:
+    """Cuts off a torn last line and quarantines corrupt ones. False: `path` is another file now."""
+    entries, torn = _read(path)
+    if torn:
+        os.ftruncate(fd, os.fstat(fd).st_size - len(torn))
+    corrupt = [line for entry, line in entries if isinstance(entry, ValueError)]
+    if not corrupt:
+        return True
+    quarantine = path.with_name(f"{path.stem}.quarantine.jsonl")
+    out = os.open(quarantine, os.O_RDWR | os.O_APPEND | os.O_CREAT | OPEN_FLAGS, 0o644)
+    try:
+        # A kill -9 before the replacement below brings the same lines here again: once is enough.
+        *there, torn = os.pread(out, os.fstat(out).st_size, 0).split(b"\n")
+        new = [b""] * bool(torn) + [line for line in corrupt if line not in there]
+        append_whole(out, b"".join(line + b"\n" for line in new))
+    finally:
+        os.close(out)
+    whole = [line for entry, line in entries if not isinstance(entry, ValueError)]
+    replace(path, b"".join(line + b"\n" for line in whole), like=os.fstat(fd))
+    return False
+
+
+def _read(path: Path) -> tuple[list[tuple[Stored | ValueError | None, bytes]], bytes]:
+    """Each line with what it holds (None: another schema version; ValueError: corrupt), and the torn one."""
+    try:
+        *lines, torn = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return [], b""
+    return [(_parse(line), line) for line in lines], torn
+
+
+def _parse(line: bytes) -> Stored | ValueError | None:
+    try:
+        signed = json.loads(line)
+        # To the byte: of a member that is there twice, JSON's readers take now the first and now the last.
+        if line.removesuffix(b"\r") != _canonical(signed):
+            return ValueError("the line is not written as append writes it")
+        content = {name: value for name, value in signed.items() if name != "digest"}
+        if content.keys() != {"key", "kernel_digest", "record"} or signed["digest"] != _sha16(content):
+            return ValueError("the digest is of another line")
+        if content["record"].get("schema_version") != SCHEMA:
+            return None
+        record, kernel_digest = Record.model_validate(content["record"]), content["kernel_digest"]
+        _check_columns(record, kernel_digest)
+        if content["key"] != record_key(record.point, record.repeat, kernel_digest, record.state):
+            return ValueError("the key is of another record")
+        return Stored(content["key"], kernel_digest, record)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
+        return ValueError(f"{type(e).__name__}: {e}")
+
+
+def _check_columns(record: Record, kernel_digest: str) -> None:
+    """ValueError for what a frame cannot show."""
+    if not NAME.fullmatch(kernel_digest):
+        raise ValueError(f"a kernel's digest cannot be {kernel_digest[:64]!r}")
+    for name, value in record:
+        if isinstance(value, int) and value > INT64_MAX:
+            raise ValueError(f"{name} does not fit 64 bits")
+    own = [option.name for option in record.options] + list(record.also)
+    for name in own:
+        if name in {*Record.model_fields, "kernel_digest"} or own.count(name) > 1:
+            raise ValueError(f"an option or a result cannot be called {name!r}")
+    for quantity, found in record.counters.items():
+        if f"{quantity}_per_access" in own or f"{quantity}_reason" in own:
+            raise ValueError(f"{quantity} has two values")
+        if not NAME.fullmatch(quantity) or f"{quantity}_per_access" in Record.model_fields:
+            raise ValueError(f"a counter cannot be called {quantity[:64]!r}")
+        if found.reason == "":  # which is what the column says of a value
+            raise ValueError(f"{quantity} has neither a value nor a reason")
+
+
+def _canonical(content: Any) -> bytes:
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def _sha16(content: Any) -> str:
+    return hashlib.sha256(_canonical(content)).hexdigest()[:16]
+
+
+_JSON_DTYPES = {"integer": "int64", "number": "float64", "string": "str", "array": "object"}
+_DTYPES = {
+    # A field that may be None has its type as the first of two, and None is NaN in its column.
+    name: _JSON_DTYPES[schema.get("type") or schema["anyOf"][0]["type"]]
+    for name, schema in Record.model_json_schema()["properties"].items()
+    if name not in ("counters", "options", "also")
+}
+# For a counter that other rows of the frame have and this one's run never asked for.
+_NOT_ASKED = Quantity(reason="no-data")
+
+
+def _frame(stored: list[Stored]) -> pd.DataFrame:
+    records = [entry.record for entry in stored]
+    columns = {n: pd.Series([getattr(r, n) for r in records], dtype=dtype) for n, dtype in _DTYPES.items()}
+    columns["kernel_digest"] = pd.Series([entry.kernel_digest for entry in stored], dtype="str")
+    own = [dict(record.options) | record.also for record in records]
+    for name in sorted({name for values in own for name in values}):
+        columns[name] = pd.Series([values.get(name, nan) for values in own], dtype="float64")
+    for quantity in sorted({quantity for r in records for quantity in r.counters}):
+        found = [r.counters.get(quantity, _NOT_ASKED) for r in records]
+        pairs = zip(found, records, strict=True)
+        values = [nan if q.value is None else q.value / r.accesses for q, r in pairs]
+        columns[f"{quantity}_per_access"] = pd.Series(values, dtype="float64")
+        columns[f"{quantity}_reason"] = pd.Series([q.reason or "" for q in found], dtype="str")
+    return pd.DataFrame(columns)

@@ -1,0 +1,167 @@
+"""Which points to measure for the geometry, in stages: a coarse sweep, then finer where it bends, then what hangs on the knees.
+
+Each stage is a pure function of the rows so far, so a survey that is run again on stored rows asks for the same points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+import pandas as pd
+
+from experiments.inference import geometry
+from experiments.inference.intervals import newest
+from experiments.inference.knees import Knee
+from experiments.lab import campaign as experiment
+from experiments.lab import measure, perf
+from experiments.lab.campaign import octaves
+from experiments.lab.record import Point
+from experiments.lab.store import Store
+from experiments.machine.compiler import compiler
+from experiments.machine.host import Host, state
+from experiments.machine.pmu import performance_cpu
+from experiments.words.reasons import Unavailable
+
+NAME = "geometry"  # of the experiment
+SPREAD_HUGE = 512  # pages of 2 MiB, 1 GiB of them: to clear more takes longer than the rest of a survey
+REPEATS = 3  # processes a point: a median that one disturbed process does not move
+DRAWN_REPEATS = 5  # the fit of a smeared level hangs on a dozen points; with three, one run in ten was 4 % off in a loud hour
+REGION_MS = 8  # half a million chases of 16 ns; half a minute is what people wait for
+# alias pays the way predictor's price from 16 pages on, and no published TLB has over 4,096 entries. Three points have to
+# stand before a step, so a level of fewer than 25 entries is not seen.
+FROM_LINES, TO_LINES = geometry.ALIAS_FROM, 16384
+ONE_FROM_LINES = 1 << 19  # from here a process takes four seconds; its batches bound its cost
+
+
+def repeats_of(point: Point) -> int:
+    return DRAWN_REPEATS if point.order == "random" else REPEATS if point.lines < ONE_FROM_LINES else 1
+
+
+def cache_bytes(host: Host) -> dict[int, int]:
+    """Level -> bytes of the data caches that sysfs or CPUID state."""
+    return {c.level: c.size_bytes for c in host.caches if c.kind != "instruction"}
+
+
+def here(host: Host, pages: str, store: Store, machine: str, *, name: str = NAME, repeats: int = REPEATS,
+         most_bytes: int | None = None, quiet: bool = False) -> tuple[pd.DataFrame, list[str]]:
+    """Survey this computer into `store`, what is there already not again: (all rows, a sentence for each kind of lack).
+
+    repeats: at most so many processes a point. most_bytes: leaves out points that need more memory.
+    Raises Unavailable: engine-lacks without a C compiler, and what experiment.run raises.
+    """
+    if compiler() is None:
+        raise Unavailable("engine-lacks")
+    usable = int(host.memory.usable_bytes * experiment.MEMORY_SHARE)
+    lacking: dict[str, str] = {}
+
+    def run(points: list[Point]) -> pd.DataFrame:
+        fitting = [p for p in points if measure.arena_bytes(p) <= (most_bytes or usable)]
+        frame, missing = _run(fitting, host, store, machine, name, repeats, quiet)
+        lacking.update(missing)
+        return frame
+
+    return survey(run, pages, cache_bytes(host)), sorted(lacking.values())
+
+
+def pieces(host: Host, pages: str, store: Store, machine: str, *, quiet: bool = False) -> pd.DataFrame:
+    """The rows that splinter.judge() takes: one line to each 4 KiB, on base pages and on `pages`. A few seconds.
+
+    Raises as `here`.
+    """
+    if compiler() is None:
+        raise Unavailable("engine-lacks")
+    points = [Point(kernel="page_chase", pages=kind, layout=layout, lines=n, region_ms=REGION_MS)
+              for kind in ("4k", pages) for layout in ("spread", "packed") for n in octaves(FROM_LINES, TO_LINES, 2)]
+    return _run(points, host, store, machine, "pieces", REPEATS, quiet)[0]
+
+
+def _run(points: list[Point], host: Host, store: Store, machine: str, name: str, repeats: int,
+         quiet: bool) -> tuple[pd.DataFrame, dict[str, str]]:
+    """(all rows that there are now, what was lacking: a sentence for each layout and reason)."""
+    outcome = experiment.run(
+        name, points, lambda p: min(repeats, repeats_of(p)), machine=machine, store=store, state=state(host), plan=perf.NO_COUNTERS,
+        usable_bytes=int(host.memory.usable_bytes * experiment.MEMORY_SHARE), quiet=quiet,
+        retry_share=0,  # the least of several leaves noise out
+        cpu=performance_cpu(host.usable_cpus))
+    frame = store.load(machine, name)
+    lacking = {f"{p.layout} {why.code}": f"{p.layout.capitalize()} chases: {why}" for p, why in outcome.lacking.items()}
+    return frame if frame.empty else newest(frame), lacking
+
+
+def survey(run: Callable[[list[Point]], pd.DataFrame], pages: str = "4k", cache_bytes: Mapping[int, int] | None = None) -> pd.DataFrame:
+    """All rows of the geometry. `run` measures what it does not have yet and returns the rows of all that it has.
+
+    A stage sees the rows of this survey's earlier stages alone, whatever else `run` returns: else rows that are there already
+    would make the first look finer than it was, and ask for other points.
+    """
+    asked: set[tuple] = set()
+
+    def rows(points: list[Point]) -> pd.DataFrame:
+        frame = run(points)
+        asked.update((p.layout, p.order, p.lines, p.stride_pages) for p in points)
+        if frame.empty:
+            return frame
+        mine = pd.MultiIndex.from_frame(frame[["layout", "order", "lines", "stride_pages"]]).isin(asked)
+        return frame[mine & (frame["pages"] == pages)].reset_index(drop=True)
+
+    frame = rows(coarse(pages))
+    if frame.empty:
+        return frame
+    frame = rows([*refined(frame, pages)])
+    frame = rows([p for p in refined(frame, pages) if p.layout == "alias"])  # at the knees as the first time has placed them
+    return rows([*hanging(frame, pages, cache_bytes or {}, geometry.base_stride(pages))])
+
+
+def _point(pages: str, layout: str, lines: int, stride_pages: int, order: str = "cycle") -> Point:
+    return Point(kernel="page_chase", pages=pages, layout=layout, order=order, lines=lines,
+                 stride_pages=1 if layout == "packed" else stride_pages, region_ms=REGION_MS)
+
+
+def coarse(pages: str) -> list[Point]:
+    """Three numbers of pages an octave, in all three layouts; 8 for what aliasing costs by itself."""
+    lines = [8, *octaves(FROM_LINES, TO_LINES, 3)]
+    most = TO_LINES if pages == "4k" else SPREAD_HUGE
+    return [_point(pages, layout, n, geometry.base_stride(pages)) for n in lines for layout in ("alias", "spread", "packed")
+            if layout == "alias" or 8 < n <= most]
+
+
+def _knees(frame: pd.DataFrame, pages: str) -> Iterator[tuple[tuple[str, ...], Knee]]:
+    """(layouts to measure, knee) of both curves, two levels each."""
+    stride = geometry.base_stride(pages)
+    for layouts, points in ((("alias",), geometry.aliased(frame, stride)),
+                            (("spread", "packed"), geometry.priced(frame, stride))):
+        for knee in geometry.steps(points)[:2]:
+            yield layouts, knee
+
+
+def refined(frame: pd.DataFrame, pages: str) -> Iterator[Point]:
+    """Around each knee twelve points an octave, six where it is no step; between the two points of a sharp one, up to seven more."""
+    for layouts, knee in _knees(frame, pages):
+        around = octaves(knee.last_low / 2**0.3, knee.first_high * 2**0.3, 12 if knee.is_sharp else 6)
+        between = np.linspace(knee.last_low, knee.first_high, 9)[1:-1] if knee.is_sharp else []
+        for n in sorted({*around, *(round(x) for x in between)}):
+            for layout in layouts:
+                yield _point(pages, layout, n, geometry.base_stride(pages))
+
+
+def hanging(frame: pd.DataFrame, pages: str, cache_bytes: Mapping[int, int], stride: int) -> Iterator[Point]:
+    """What hangs on where the knees are: random draws across the second, and across the first if it is no step; colliding
+    pages for the first; dear walks."""
+    found = [knee for layouts, knee in _knees(frame, pages) if layouts == ("alias",)]
+    if not found:
+        return
+    for layout, knee in zip(("spread", "alias"), found, strict=False):
+        if layout == "alias" or not knee.is_sharp:
+            low, high = geometry.draw_window(knee)
+            yield from (_point(pages, layout, n, stride, "random") for n in octaves(low, high, 6))
+    most = round(found[0].first_high * 1.3)
+    colliding = {n for n in (*range(2, 10), 12, 13, 16, 17, 24, 32, 48, 64) if n < most} | {most}
+    yield from (_point(pages, "spread", n, stride * geometry.WAY_STRIDE) for n in sorted(colliding))
+    try:
+        entries = geometry.infer(frame).levels[-1].entries.value
+    except Unavailable:
+        return
+    for _, lines, apart in geometry.walk_points(entries, stride, cache_bytes):
+        if lines * apart <= geometry.MOST_PAGES:
+            yield _point(pages, "alias", lines, apart)

@@ -1,0 +1,321 @@
+"""What computer this is: CPU, caches, TLB, paging, huge pages, hypervisor, counters, limits, noise; its id.
+
+Everything read from /proc and /sys lies under a root, and everything else comes from a `Platform`, so a test
+describes any computer. A field that is absent or unreadable is None, "absent" or "unknown": never an error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import platform
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from experiments.machine import cpuid, pmu
+from experiments.machine import microarchitecture as uarch
+from experiments.machine.compiler import compiler
+from experiments.machine.cpuid import Cache, Reader
+from experiments.machine.kvm import Kvm
+from experiments.machine.kvm import look as look_at_kvm
+from experiments.machine.memory import Memory, Rlimits, usable_memory
+from experiments.machine.pmu import Pmu
+from experiments.machine.tlb import Tlb, tlbs
+from experiments.system import procfs
+from experiments.words.units import page_name
+
+__all__ = ["Host", "Platform", "inspect", "machine_id", "state", "usable_memory"]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Thp(_Model):
+    """Transparent huge pages of the PMD size: the words in brackets, and khugepaged's settings."""
+
+    enabled: str  # always, madvise, never; absent where the kernel has none
+    defrag: str
+    khugepaged: dict[str, int] = {}
+
+
+class Pool(_Model):
+    """The pool of one huge page size, in pages."""
+
+    page: str
+    total: int
+    free: int
+    reserved: int
+    surplus: int
+
+
+class Noise(_Model):
+    """What may disturb a measurement. None is what the system does not state."""
+
+    governor: str | None
+    smt: str  # on, off, notsupported, ...: the kernel's words, or "unknown"
+    turbo: bool | None
+    load1: float | None
+
+
+class Host(_Model):
+    """A computer, as far as measurements of address translation depend on it. Holds no host or user name."""
+
+    cpu_model: str
+    vendor: str
+    family: int | None
+    model: int | None
+    stepping: int | None
+    microarchitecture: str
+    microcode: str | None
+    logical_cpus: int
+    usable_cpus: tuple[int, ...]
+    caches: tuple[Cache, ...]
+    tlb: tuple[Tlb, ...]
+    tlb_reason: str | None  # why `tlb` is empty
+    tlb_unknown_descriptors: tuple[str, ...]  # of CPUID leaf 2, such as "0xc2"
+    page_table_levels: int | None  # what a walk passes at most, as this kernel set it up
+    la57: bool | None  # whether the CPU could walk five
+    gigabyte_pages: bool | None
+    base_page_bytes: int
+    thp: Thp
+    mthp: dict[str, str]  # page size -> always, inherit, madvise, never; empty before Linux 6.8
+    pools: tuple[Pool, ...]
+    hypervisor: str
+    pmu: Pmu
+    memory: Memory
+    noise: Noise
+    kernel_release: str
+    os: str
+    arch: str
+    c_compiler: str | None
+    installation: str  # keyed hash of /etc/machine-id; "" without one
+    kvm: Kvm | None = None  # None where an older version wrote the description
+
+
+def _base_page_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+
+
+def _usable_cpus() -> tuple[int, ...]:
+    if hasattr(os, "sched_getaffinity"):
+        return tuple(sorted(os.sched_getaffinity(0)))
+    return tuple(range(os.cpu_count() or 1))
+
+
+def _compiler() -> str | None:
+    """The compiler as "gcc: gcc (Debian 12.2.0-14) 12.2.0": its name without the path, and its version line."""
+    found = compiler()
+    return procfs.label(f"{Path(found.command[0]).name}: {found.version}") if found else None
+
+
+@dataclass(frozen=True)
+class Platform:
+    """What is not read from files. The defaults are this process's own."""
+
+    os: str = field(default_factory=platform.system)
+    arch: str = field(default_factory=platform.machine)
+    kernel_release: str = field(default_factory=platform.release)
+    base_page_bytes: int = field(default_factory=_base_page_bytes)
+    usable_cpus: tuple[int, ...] = field(default_factory=_usable_cpus)
+    rlimits: Rlimits = field(default_factory=Rlimits.here)
+    cpuid: Reader | None = field(default_factory=lambda: cpuid.read if cpuid.available() else None)
+    probe_pmu: Callable[[], tuple[pmu.Tier, str | None]] = pmu.probe
+    find_compiler: Callable[[], str | None] = _compiler
+
+
+def inspect(root: Path = Path("/"), here: Platform | None = None) -> Host:
+    """The computer whose /proc and /sys lie under `root`. Takes a fraction of a second, most of it perf's."""
+    here = here or Platform()
+    arm = here.arch in ("aarch64", "arm64")
+    info = procfs.fields(procfs.text(root / "proc/cpuinfo"))
+    flags = frozenset(info.get("flags", "").split())
+    stated, unknown = tlbs(here.cpuid) if here.cpuid else ((), ())
+    system = root / "sys/devices/system/cpu"
+    cpu = system / f"cpu{min(here.usable_cpus, default=0)}"
+    present = procfs.cpu_list(procfs.text(system / "present"))
+    return Host(
+        **(_arm_identity(info) if arm else _x86_identity(info)),
+        microcode=procfs.label(info.get("microcode", "")) or None,
+        logical_cpus=len(present) or len(here.usable_cpus),
+        usable_cpus=here.usable_cpus,
+        caches=_caches(cpu / "cache") or (cpuid.caches(here.cpuid) if here.cpuid else ()),
+        tlb=stated,
+        tlb_reason=None if stated else "no-geometry" if here.cpuid else "no-cpuid",
+        tlb_unknown_descriptors=tuple(f"{code:#04x}" for code in unknown),
+        page_table_levels=_arm_levels(root, here) if arm else _x86_levels(info, flags),
+        la57=cpuid.has_la57(here.cpuid) if here.cpuid else None,
+        gigabyte_pages=None if arm or not flags else "pdpe1gb" in flags,
+        base_page_bytes=here.base_page_bytes,
+        thp=_thp(root / "sys/kernel/mm/transparent_hugepage"),
+        mthp=_mthp(root / "sys/kernel/mm/transparent_hugepage"),
+        pools=_pools(root / "sys/kernel/mm/hugepages"),
+        hypervisor=cpuid.hypervisor(here.cpuid) if here.cpuid else _hypervisor(root, flags),
+        pmu=pmu.look(root, here.probe_pmu) if here.os == "Linux" else Pmu(tier="timing", reason="not-linux"),
+        memory=usable_memory(root, here.rlimits),
+        noise=_noise(root, system, cpu),
+        kernel_release=procfs.label(here.kernel_release),
+        os=here.os,
+        arch=here.arch,
+        c_compiler=here.find_compiler(),
+        installation=_installation(root),
+        kvm=look_at_kvm(root, flags),
+    )
+
+
+# machine-id(5) asks programs to show a keyed hash of the id, never the id itself.
+_KEY = b"every load is two loads: machine"
+
+
+def _installation(root: Path) -> str:
+    identity = procfs.word(root / "etc/machine-id")
+    return hmac.new(_KEY, identity.encode(), hashlib.sha256).hexdigest()[:16] if identity else ""
+
+
+def machine_id(host: Host) -> str:
+    """An id such as "zen-4-1a2b3c4d" ([a-z0-9-]{1,64}): the microarchitecture, and a hash of what stays.
+
+    Kernel, microcode, limits and load are left out: they change on one computer. See `state`.
+    """
+    name = host.microarchitecture
+    if name == uarch.UNKNOWN:
+        makers = uarch.VENDORS | {maker: maker for maker in uarch.IMPLEMENTERS.values()}
+        name = makers.get(host.vendor, "cpu")
+    facts = [
+        host.cpu_model,
+        [host.family, host.model, host.stepping, host.logical_cpus, host.hypervisor, host.installation],
+        [[c.level, c.kind, c.size_bytes, c.line_bytes, c.ways, c.sets] for c in host.caches],
+        round(host.memory.total_bytes / 2**30),  # the kernel keeps some for itself, by version more or less
+    ]
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    return f"{slug}-{hmac.new(_KEY, json.dumps(facts).encode(), hashlib.sha256).hexdigest()[:8]}"
+
+
+def state(host: Host) -> str:
+    """12 hex digits of what changes on one computer, and its numbers with it: kernel, microcode, THP."""
+    facts = [host.kernel_release, host.microcode, host.thp.model_dump(), host.mthp]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _x86_identity(info: dict[str, str]) -> dict[str, object]:
+    vendor = procfs.label(info.get("vendor_id", "")) or uarch.UNKNOWN
+    numbers = [procfs.leading_number(info.get(key, "")) for key in ("cpu family", "model", "stepping")]
+    return {
+        "cpu_model": procfs.label(info.get("model name", "")) or uarch.UNKNOWN,
+        "vendor": vendor,
+        "microarchitecture": uarch.x86_name(vendor, *numbers),
+        **dict(zip(("family", "model", "stepping"), numbers, strict=True)),
+    }
+
+
+def _arm_identity(info: dict[str, str]) -> dict[str, object]:
+    """arm64's cpuinfo shows the fields of MIDR_EL1 of each core; the first core stands for all."""
+    implementer, part = _hex(info.get("CPU implementer")), _hex(info.get("CPU part"))
+    variant, revision = _hex(info.get("CPU variant")), procfs.leading_number(info.get("CPU revision", ""))
+    maker = uarch.IMPLEMENTERS.get(implementer, uarch.UNKNOWN)
+    name = uarch.arm_name(implementer, part)
+    core = f"part {part:#x}" if name == uarch.UNKNOWN and part is not None else name
+    return {
+        "cpu_model": f"{maker} {core} r{variant or 0}p{revision or 0}",
+        "vendor": maker,
+        "microarchitecture": name,
+        "family": None,
+        "model": part,
+        "stepping": None,
+    }
+
+
+def _hex(value: str | None) -> int | None:
+    match = re.fullmatch(r"0x([0-9a-fA-F]{1,8})", value or "")
+    return int(match[1], 16) if match else None
+
+
+def _x86_levels(info: dict[str, str], flags: frozenset[str]) -> int | None:
+    """Five where addresses have 57 bits and the kernel kept the flag la57: it clears it unless it uses it."""
+    bits = re.search(r"\b([0-9]{1,3}) bits virtual", info.get("address sizes", ""))
+    if bits is None:
+        return None
+    return 5 if int(bits[1]) == 57 and "la57" in flags else 4
+
+
+def _arm_levels(root: Path, here: Platform) -> int | None:
+    """As the kernel was built. With 52-bit addresses the boot decides, which no file shows: None."""
+    config = procfs.kernel_config(root, here.kernel_release)
+    levels = re.search(r"^CONFIG_PGTABLE_LEVELS=([2-5])$", config, re.MULTILINE)
+    return int(levels[1]) if levels and "CONFIG_ARM64_VA_BITS=52" not in config else None
+
+
+def _caches(folder: Path) -> tuple[Cache, ...]:
+    found = []
+    for _, index in procfs.numbered(folder, r"index([0-9]{1,3})"):
+        kind, level = procfs.word(index / "type").lower(), procfs.number(index / "level")
+        size_bytes = procfs.kib(procfs.text(index / "size"))
+        if kind not in ("data", "instruction", "unified") or level is None or size_bytes is None:
+            continue
+        details = ("coherency_line_size", "ways_of_associativity", "number_of_sets")
+        line_bytes, ways, sets = (procfs.number(index / name) for name in details)
+        cpus = procfs.cpu_list(procfs.text(index / "shared_cpu_list"))
+        found.append(Cache(level=level, kind=kind, size_bytes=size_bytes, line_bytes=line_bytes, ways=ways,
+                           sets=sets, shared_cpus=cpus))
+    return tuple(found)
+
+
+# Settings only: khugepaged's folder also has counters, and those change by themselves.
+_KHUGEPAGED = ("defrag", "max_ptes_none", "max_ptes_shared", "max_ptes_swap", "pages_to_scan",
+               "alloc_sleep_millisecs", "scan_sleep_millisecs")
+
+
+def _thp(folder: Path) -> Thp:
+    values = {name: procfs.number(folder / "khugepaged" / name) for name in _KHUGEPAGED}
+    return Thp(
+        enabled=procfs.chosen(folder / "enabled"),
+        defrag=procfs.chosen(folder / "defrag"),
+        khugepaged={name: value for name, value in values.items() if value is not None},
+    )
+
+
+def _mthp(folder: Path) -> dict[str, str]:
+    sizes = procfs.numbered(folder, r"hugepages-([0-9]{1,9})kB")
+    settings = {page_name(kib * 1024): procfs.chosen(path / "enabled") for kib, path in sizes}
+    # Sizes without the file are for shared memory only.
+    return {page: setting for page, setting in settings.items() if setting != "absent"}
+
+
+# Pool's fields, and the beginnings of the names of the files that they are read from.
+POOL_FILES = {"total": "nr", "free": "free", "reserved": "resv", "surplus": "surplus"}
+
+
+def _pools(folder: Path) -> tuple[Pool, ...]:
+    pools = []
+    for kib, path in procfs.numbered(folder, r"hugepages-([0-9]{1,9})kB"):
+        counts = {name: procfs.number(path / f"{file}_hugepages") or 0 for name, file in POOL_FILES.items()}
+        pools.append(Pool(page=page_name(kib * 1024), **counts))
+    return tuple(pools)
+
+
+def _noise(root: Path, system: Path, cpu: Path) -> Noise:
+    no_turbo = procfs.number(system / "intel_pstate/no_turbo")
+    boost = procfs.number(system / "cpufreq/boost")
+    load = re.match(r"[0-9]{1,6}\.[0-9]{1,2}\b", procfs.text(root / "proc/loadavg"))
+    return Noise(
+        governor=procfs.word(cpu / "cpufreq/scaling_governor") or None,
+        smt=procfs.word(system / "smt/control") or "unknown",
+        turbo=no_turbo == 0 if no_turbo is not None else boost == 1 if boost is not None else None,
+        load1=float(load[0]) if load else None,
+    )
+
+
+def _hypervisor(root: Path, flags: frozenset[str]) -> str:
+    """Without CPUID: the flag on x86-64; on arm64 the device tree or the firmware, where they tell."""
+    if flags:
+        return "unknown" if "hypervisor" in flags else "none"
+    tree = procfs.text(root / "proc/device-tree/hypervisor/compatible")
+    firmware = [procfs.text(root / "sys/class/dmi/id" / name) for name in ("product_name", "sys_vendor")]
+    said = " ".join([tree, *firmware]).lower()
+    return next((name for name in ("kvm", "xen", "qemu", "vmware") if name in said), "unknown")

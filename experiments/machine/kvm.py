@@ -1,0 +1,59 @@
+"""What translates the memory of a guest that this computer would run: KVM's module, and the tables that it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from experiments.system import procfs
+
+Tables = Literal["EPT", "NPT", "shadow", "unknown", "none"]
+
+# Module -> the flag of a CPU that it needs, the parameter that says whether the CPU walks two dimensions, and their name. A module
+# that is built in and has parameters has its folder on every CPU, so the folder alone proves nothing.
+_HARDWARE: dict[str, tuple[str, str, Tables]] = {"kvm_intel": ("vmx", "ept", "EPT"), "kvm_amd": ("svm", "npt", "NPT")}
+# Assumes no hardware virtualization, so it has no second dimension to use (Huang et al., SOSP 2023).
+_SHADOWING = "kvm_pvm"
+_YES, _NO = ("Y", "1"), ("N", "0")  # a bool; npt was an int in older kernels (arch/x86/kvm/svm.c)
+
+
+class Kvm(BaseModel):
+    """KVM here. tables: those of a second dimension that the CPU walks; "shadow", one dimension that KVM writes itself; "unknown" of
+    a module that does not say; "none" without a module."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    device: bool  # whether there is a /dev/kvm, whoever may open it
+    module: str  # kvm_intel, kvm_amd, kvm_pvm, ...; "" for none
+    tables: Tables
+
+
+def look(root: Path, flags: Collection[str]) -> Kvm:
+    """KVM of the system under `root`, on a CPU with these flags of cpuinfo."""
+    try:
+        found = sorted(path.name for path in (root / "sys/module").iterdir() if path.name.startswith("kvm_"))
+    except OSError:
+        found = []
+    serving = [name for name in found if name not in _HARDWARE or _HARDWARE[name][0] in flags]
+    module = procfs.label(serving[0]) if serving else ""
+    return Kvm(device=(root / "dev/kvm").exists(), module=module, tables=_tables(root, module))
+
+
+def _tables(root: Path, module: str) -> Tables:
+    if module not in _HARDWARE:
+        return "shadow" if module == _SHADOWING else "unknown" if module else "none"
+    _, parameter, name = _HARDWARE[module]
+    said = procfs.word(root / "sys/module" / module / "parameters" / parameter)
+    return name if said in _YES else "shadow" if said in _NO else "unknown"
+
+
+def describe(found: Kvm) -> str:
+    """One line for people: "kvm_amd with NPT"."""
+    if not found.module:
+        return "no module" + ("" if found.device else ", no /dev/kvm")
+    tables = {"shadow": "with shadow page tables", "unknown": "which does not say what translates"}.get(
+        found.tables, f"with {found.tables}")
+    return f"{found.module} {tables}" + ("" if found.device else ", but no /dev/kvm")

@@ -1,0 +1,111 @@
+"""Whether this computer can count: a look at sysfs, and one `perf stat -e cycles:u -- true`."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from experiments.system import procfs
+from experiments.system.processes import run_whole
+
+Tier = Literal["counters", "software", "timing"]
+
+# cpu; cpu_core, cpu_atom and cpu_lowpower of hybrid parts; armv8_pmuv3_0, armv8_cortex_a72 and the like.
+_CPU_PMU = re.compile(r"cpu(_core|_atom|_lowpower)?|armv[89]_\w{1,40}")
+_TIMEOUT_S = 20  # `true` under perf takes milliseconds; a machine so busy that it takes longer cannot measure
+
+
+class Pmu(BaseModel):
+    """What perf can count here. Tiers: hardware counters; software events alone; nothing, so times alone."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tier: Tier
+    reason: str | None = None  # a code of experiments.words.reasons, None for the tier "counters"
+    devices: tuple[str, ...] = ()  # the CPU's PMUs in sysfs; hybrid CPUs have two
+    paranoid: int | None = None  # kernel.perf_event_paranoid
+
+
+def look(root: Path, probe: Callable[[], tuple[Tier, str | None]]) -> Pmu:
+    """The PMU of the system under `root`, whose tier `probe` finds by trying."""
+    tier, reason = probe()
+    return Pmu(
+        tier=tier,
+        reason=reason,
+        devices=tuple(listed(root)),
+        paranoid=procfs.number(root / "proc/sys/kernel/perf_event_paranoid", signed=True),
+    )
+
+
+def listed(root: Path) -> dict[str, tuple[int, ...]]:
+    """The CPU's PMUs in the sysfs under `root`, sorted, each with its CPUs; none where it does not list them."""
+    folder = root / "sys/bus/event_source/devices"
+    try:
+        names = sorted(path.name for path in folder.iterdir())
+    except OSError:
+        return {}
+    return {name: procfs.cpu_list(procfs.text(folder / name / "cpus")) for name in names if _CPU_PMU.fullmatch(name)}
+
+
+def of_cpu(cpu: int, pmus: Mapping[str, tuple[int, ...]]) -> str | None:
+    """The name of the PMU that counts on `cpu`: of a hybrid part the one that lists it, else the one there is; None where
+    that leaves none or a choice."""
+    own = [name for name, cpus in pmus.items() if cpu in cpus] or [name for name, cpus in pmus.items() if not cpus]
+    return own[0] if len(own) == 1 else None
+
+
+def performance_cpu(usable: Collection[int], pmus: Mapping[str, tuple[int, ...]] | None = None) -> int | None:
+    """The last usable CPU that is a performance core of a hybrid part: what a reader means by their CPU. None elsewhere, where
+    the kernels choose for themselves. pmus: as `listed` gives them, by default this computer's."""
+    pmus = listed(Path("/")) if pmus is None else pmus
+    return max((cpu for cpu in pmus.get("cpu_core", ()) if cpu in usable), default=None)
+
+
+def probe(
+    run: Callable[..., subprocess.CompletedProcess[str]] = run_whole,
+    which: Callable[[str], str | None] = shutil.which,
+) -> tuple[Tier, str | None]:
+    """The tier and, below "counters", the reason code. A test gives its own `run` and `which`."""
+    perf, idle = which("perf"), which("true")
+    if perf is None or idle is None:
+        return "timing", "no-perf" if perf is None else "perf-failed"
+    try:
+        done = run(
+            [perf, "stat", "-x", ",", "-e", "cycles:u", "--", idle],
+            timeout=_TIMEOUT_S,
+            env=os.environ | {"LC_ALL": "C"},  # elsewhere perf translates, and prints decimal commas
+        )
+    except (OSError, subprocess.SubprocessError):
+        return "timing", "perf-failed"
+    return classify(done.returncode, done.stderr)
+
+
+def classify(status: int, stderr: str) -> tuple[Tier, str | None]:
+    """What the answer of `perf stat -x , -e cycles:u` means. Status 0 alone proves nothing."""
+    said = stderr.lower()
+    if "perf not found for kernel" in said:  # Ubuntu's wrapper, with the linux-tools of another kernel
+        return "timing", "no-perf"
+    if status != 0:
+        return "timing", "perf-denied" if denied(said) else "perf-failed"
+    if re.search(r"^([0-9]+),[^,]*,[^,]*cycles", said, re.MULTILINE):  # of a hybrid part, the line of the core that ran
+        return "counters", None
+    if "<not supported>" in said:
+        return "software", "no-pmu"
+    return ("software", "not-counted") if "<not counted>" in said else ("timing", "perf-failed")
+
+
+# What perf says where perf_event_open is refused: by kernel.perf_event_paranoid 3 and 4 (EACCES), by a container's seccomp
+# filter (EPERM, or ENOSYS under gVisor and old profiles); from tools/perf/util/evsel.c, evsel__open_strerror.
+_DENIED = re.compile(r"paranoid|permission|not permitted|access to performance monitoring|function not implemented", re.IGNORECASE)
+
+
+def denied(stderr: str) -> bool:
+    """Whether perf says that it may not count."""
+    return bool(_DENIED.search(stderr))
