@@ -1,0 +1,12 @@
+"""The package, in rooms; each imports only from those above it, chapters do not import each other, and `make lint` holds that.
+
+words      what everything says, with no computer in it: units, reasons, page sizes, prose
+system     talking to Linux without being hurt: files, processes, /proc, smaps
+machine    what this computer is and states of itself
+inference  what rows say: pure functions of plain frames
+lab        a point becomes a row in data/: the catalogue of kernels, records, perf, the store, grids, campaigns
+article    how rows are shown and published: charts, verdicts, the chapter that a notebook talks to, the site
+chapters   one folder a chapter: grid, analysis, figures, claims, prose
+front      what speaks of several chapters: the first page
+bench, cli
+"""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.inference import intervals as stats
+from experiments.inference.intervals import newest, summarise
 from experiments.lab.store import Store
 from experiments.machine.host import Host
 from experiments.words.reasons import explain
@@ -11,8 +11,8 @@ from experiments.words.units import format_size
 _POINT = ["kernel", "engine", "pages", "layout", "order", "stride_pages", "lines"]
 
 
-def card(store: Store, machine: str, host: Host, experiments: list[str]) -> str:
-    """Markdown for data/<machine>/README.md; experiments without rows are left out."""
+def card(store: Store, machine: str, host: Host) -> str:
+    """Markdown for data/<machine>/README.md; files without rows are left out."""
     metal = host.hypervisor == "none"
     lines = [
         f"# {machine}",
@@ -24,18 +24,18 @@ def card(store: Store, machine: str, host: Host, experiments: list[str]) -> str:
         "| file | records | noisy | points | repeats | unstable points | measured (UTC) |",
         "|---|---|---|---|---|---|---|",
     ]
-    for name in experiments:
+    for name in store.experiments(machine):
         frame = store.load(machine, name)
         if frame.empty:
             continue
-        summary = stats.summarise(stats.newest(frame), _POINT)
+        summary = summarise(newest(frame), _POINT)
         noisy = int((frame["noisy"] != "").sum())
         lines.append(f"| {name}.jsonl | {len(frame)} | {noisy} | {len(summary)} | {summary['n'].min()} to {summary['n'].max()} | "
                      f"{int(summary['unstable'].sum())} | {frame['started_at'].min()} to {frame['started_at'].max()} |")
     lines += [
         "",
         "One JSON object a line: `key`, `digest`, `kernel_digest`, `record`; the record's fields and units are those of",
-        "`experiments/record.py`. A record is one fresh process. An unstable point spreads by more than 5 % (interquartile range over",
+        "`experiments/lab/record.py`. A record is one fresh process. An unstable point spreads by more than 5 % (interquartile range over",
         "median) over its processes; it is kept. A noisy record is of a process that something disturbed; its field `noisy` says what.",
         "(Records from before that field have no mark.) `machine.json` is what `tlb inspect --json` said.",
         "",

@@ -1,21 +1,15 @@
-"""The charts of the chapters: one function a figure, from a tidy frame to a `Figure`. Also their axes."""
+"""What the charts of all chapters are made of: axes, scales, colours, a line with its interval, dashed rules at capacities."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import altair as alt
 import pandas as pd
-from myst_nb import glue
 
-from experiments.article.render import MUTED, PALETTE, Figure, Html, data_table, lacking_note, verdict_table
-from experiments.words.reasons import Unavailable, explain
-from experiments.words.units import format_ns, format_size
-
-__all__ = [
-    "Figure", "Html", "bytes_axis", "data_table", "lacking_note", "line_legend", "lines_axis",
-    "log_scale", "ns_axis", "verdict_table",
-]
+from experiments.article.render import MUTED, PALETTE
+from experiments.words.pages import PAGES, ordered
+from experiments.words.units import format_size
 
 _BINARY = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
 # About as many ticks as a chart of one text column has room to label.
@@ -65,36 +59,22 @@ def line_legend(title: str | None = None) -> alt.Legend:
 
 
 
-def show(figure: Figure) -> None:
-    """Show a figure where it is made and glue it under its name, for the text to place with a caption and a number."""
-    glue(figure.name, figure)
-
-
-def show_zoom(priced: pd.DataFrame, entries: int, models: dict[str, pd.Series] | None = None, *, name: str) -> None:
-    """Show `zoom`, or in its place why there is none."""
-    try:
-        show(zoom(priced, entries, models, name=name))
-    except Unavailable as why:
-        show_lacking(name, why.code, why.detail)
-
-
-def show_counters(series: Mapping[str, pd.DataFrame], entries: Sequence[int], *, name: str, title: str, cycles: bool = False) -> None:
-    """Show `counters`, or in its place why there is none."""
-    try:
-        show(counters(series, entries, name=name, title=title, cycles=cycles))
-    except Unavailable as why:
-        show_lacking(name, why.code, why.detail)
-
-
-def show_lacking(name: str, code: str, detail: str = "") -> None:
-    """In the place of a figure that this machine has no data for: its reason."""
-    glue(name, lacking_note(explain(code, detail)))
-
-
 # Colours by what a series is, the same in every chapter.
 LAYOUTS = alt.Scale(domain=["spread", "packed"], range=[PALETTE[0], PALETTE[1]])
 ORDERS = alt.Scale(domain=["cycle", "random", "sequential"], range=[PALETTE[0], PALETTE[1], PALETTE[2]])
-PAGE = 4096  # lines of a spread layout lie this far apart, bytes
+# A page size has the same colour in every figure.
+PAGE_COLOURS = dict(zip(PAGES, PALETTE, strict=False))
+
+
+def page_colours(kinds: Iterable[str]) -> alt.Scale:
+    """A scale of the page sizes that occur, from small to large."""
+    shown = ordered(kinds)
+    return alt.Scale(domain=shown, range=[PAGE_COLOURS[pages] for pages in shown])
+
+
+def colours(names: Sequence[str]) -> alt.Scale:
+    """A scale of series, in the palette's order."""
+    return alt.Scale(domain=list(names), range=list(PALETTE[: len(names)]))
 
 
 # Ticks of a price that starts at zero, and of a time per access on a logarithmic axis.
@@ -125,8 +105,9 @@ def series_chart(frame: pd.DataFrame, x: alt.X, y_title: str, y_scale: alt.Scale
     legend = {"legend": alt.Legend(columns=columns)} if columns else {}
     base = alt.Chart(frame).encode(x=x, y=alt.Y("median:Q", axis=ns_axis(y_title, values), scale=y_scale), color=alt.Color(
         f"{series}:N", scale=colours, sort=colours.domain, **legend))
-    bands = [alt.Chart(frame[frame[series] == name]).mark_area(opacity=0.2, color=colour).encode(
-        x=x, y=alt.Y("low:Q", scale=y_scale), y2="high:Q") for name, colour in zip(colours.domain, colours.range, strict=True)
+    # Filtered in the chart and not in the frame: the page then carries the data once.
+    bands = [alt.Chart(frame).mark_area(opacity=0.2, color=colour).encode(x=x, y=alt.Y("low:Q", scale=y_scale), y2="high:Q")
+        .transform_filter(alt.FieldEqualPredicate(field=series, equal=name)) for name, colour in zip(colours.domain, colours.range, strict=True)
         if (frame[series] == name).any() and frame.loc[frame[series] == name, "low"].notna().any()]
     drawn = base if joined is None else base.transform_filter(alt.FieldOneOfPredicate(field=series, oneOf=list(joined)))
     points = base.mark_point().encode(shape=alt.Shape(f"{series}:N", sort=colours.domain, scale=alt.Scale(domain=colours.domain), **legend),
@@ -150,144 +131,19 @@ def reaches(entries: Sequence[int]) -> list[tuple[int, str]]:
     return [(n, f"{name}: {n:,} pages") for name, n in ends.items()]
 
 
-def working_set() -> alt.X:
-    return alt.X("working_set_bytes:Q", axis=bytes_axis("Pages touched × 4 KiB"), scale=log_scale())
+def working_set(base_page_bytes: int) -> alt.X:
+    return alt.X("working_set_bytes:Q", axis=bytes_axis(f"Pages touched × {format_size(base_page_bytes)}"), scale=log_scale())
+
+
+def capacities(entries: Sequence[int], x: str = "working_set_bytes", base_page_bytes: int = 1) -> alt.LayerChart | None:
+    """`marks` at the capacities of the first and the last level, on an axis of pages or of bytes; None where nothing states them."""
+    return marks([(n * base_page_bytes, label) for n, label in reaches(entries)], x) if entries else None
+
+
+def layered(*layers: alt.LayerChart | alt.Chart | None) -> alt.LayerChart:
+    """The layers that there are."""
+    return alt.layer(*(layer for layer in layers if layer is not None))
 
 
 def time_scale(frame: pd.DataFrame) -> alt.Scale:
     return alt.Scale(type="log", nice=False, domain=[frame["median"].min() * 0.85, frame[["median", "high"]].max().max() * 1.3])
-
-
-def cliff(spread: pd.DataFrame, packed: pd.DataFrame, entries: Sequence[int]) -> Figure:
-    """ns per access against working set, spread and packed; frames of `claims.curve`."""
-    data = pd.concat([spread.assign(layout="spread"), packed.assign(layout="packed")], ignore_index=True)
-    data["working_set_bytes"] = data["lines"] * PAGE
-    data = data[["layout", "lines", "working_set_bytes", "median", "low", "high", "coverage", "n", "spread", "unstable", "outliers"]]
-    chart = series_chart(data, working_set(), "ns per access", time_scale(data), TIMES, LAYOUTS, "layout")
-    if entries:
-        chart += marks([(n * PAGE, label) for n, label in reaches(entries)], "working_set_bytes")
-    ends = spread.iloc[[0, -1]]
-    alternative = (
-        f"Line chart on logarithmic axes. One line per page: {format_ns(ends['median'].iloc[0])} an access at "
-        f"{format_size(int(ends['lines'].iloc[0]) * PAGE)}, rising in steps to {format_ns(ends['median'].iloc[1])} at "
-        f"{format_size(int(ends['lines'].iloc[1]) * PAGE)}. The same lines packed: {format_ns(packed['median'].iloc[0])}, "
-        f"rising to {format_ns(packed['median'].iloc[-1])}.")
-    return Figure(chart, "cliff", alternative, data)
-
-
-def price(priced: pd.DataFrame, entries: Sequence[int]) -> Figure:
-    """The price of translation, spread minus packed, of one order; a frame of `claims.price`."""
-    data = priced[["lines", "median", "low", "high", "coverage", "n_spread", "n_packed", "unstable"]].assign(
-        working_set_bytes=priced["lines"] * PAGE, series="spread - packed", n=priced["n_spread"])
-    colours = alt.Scale(domain=["spread - packed"], range=[PALETTE[0]])
-    chart = series_chart(data, working_set(), "ns per access for translation", price_scale(data), PRICES, colours, "series")
-    if entries:
-        chart += marks([(n * PAGE, label) for n, label in reaches(entries)], "working_set_bytes")
-    alternative = (f"The difference between the two lines of the figure before, in nanoseconds per access: {data['median'].iloc[0]:.1f} "
-                   f"at {int(data['lines'].iloc[0])} pages, {data['median'].iloc[-1]:.0f} at {int(data['lines'].iloc[-1]):,} pages.")
-    return Figure(chart, "price", alternative, data.drop(columns=["series", "n"]))
-
-
-def zoom(priced: pd.DataFrame, entries: int, models: dict[str, pd.Series] | None = None, *, name: str) -> Figure:
-    """The price of translation within an octave of one knee, with what models of that TLB predict.
-
-    models: name -> price in ns, indexed by lines. Raises Unavailable("too-few-points") where nothing was measured there.
-    """
-    near = priced[priced["lines"].between(entries * 2**-0.8, entries * 2**1.03) & priced["median"].notna()]
-    if near.empty:
-        raise Unavailable("too-few-points", f"nothing was measured within an octave of {entries:,} pages")
-    data = near[["lines", "median", "low", "high", "coverage", "n_spread", "n_packed", "unstable"]].assign(series="measured")
-    curves = [pd.DataFrame({"lines": s.index, "median": s.to_numpy(), "series": label}) for label, s in (models or {}).items()]
-    every = pd.concat([data, *curves], ignore_index=True)
-    order = ["measured", *(models or {})]
-    axis = alt.Axis(title="Pages touched", values=[round(entries * 2**k) for k in (-0.75, -0.5, -0.25, 0, 0.25, 0.5, 0.75, 1)],
-                    format=",")
-    x = alt.X("lines:Q", axis=axis, scale=log_scale(domain=(entries * 2**-0.8, entries * 2**1.03)))
-    y = alt.Y("median:Q", axis=ns_axis("ns per access for translation"))
-    legend = alt.Legend(title=None, symbolType="stroke", symbolSize=420, columns=2)
-    colour = alt.Color("series:N", sort=order, legend=legend, scale=alt.Scale(domain=order, range=list(PALETTE[: len(order)])))
-    dash = alt.StrokeDash("series:N", sort=order, legend=legend, scale=alt.Scale(
-        domain=order, range=[[1, 0], [6, 3], [2, 3], [8, 3, 2, 3]][: len(order)]))
-    lines = alt.Chart(every).mark_line(clip=True).encode(x=x, y=y, color=colour, strokeDash=dash)
-    points = alt.Chart(data).mark_point(clip=True).encode(
-        x=x, y=y, color=colour, tooltip=[alt.Tooltip("lines:Q", format=","), alt.Tooltip("median:Q", format=".3~r", title="ns")])
-    bars = alt.Chart(data).mark_rule(clip=True).encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour)
-    first, last = data.iloc[0], data.iloc[-1]
-    alternative = (f"The price of translation around {entries:,} pages: {first['median']:.1f} ns at {int(first['lines']):,} pages, "
-                   f"{last['median']:.1f} ns at {int(last['lines']):,}" + (f", beside {', '.join(models)}." if models else "."))
-    return Figure(lines + bars + points + marks([(entries, f"{entries:,} entries by CPUID")], "lines"), name, alternative, every)
-
-
-def orders(priced: dict[str, pd.DataFrame], model: pd.Series | None) -> Figure:
-    """The price of translation of each order of visits, and 1 - C/M fitted to the random one (ns by lines)."""
-    data = pd.concat([p[["lines", "median", "low", "high"]].assign(order=order, n=p["n_spread"]) for order, p in priced.items()],
-                     ignore_index=True)
-    x = alt.X("lines:Q", axis=lines_axis("Pages touched"), scale=log_scale())
-    joined = ["cycle", "sequential"] if model is not None else None
-    scale = price_scale(data)
-    chart = series_chart(data, x, "ns per access for translation", scale, PRICES, ORDERS, "order", joined)
-    if model is not None:
-        fitted = pd.DataFrame({"lines": model.index, "median": model.to_numpy(), "order": "random"})
-        chart += alt.Chart(fitted).mark_line(color=PALETTE[1]).encode(x=x, y=alt.Y("median:Q", scale=scale))
-        data = pd.concat([data, fitted.assign(order="random, 1 - C/M fitted")], ignore_index=True)
-    last = {order: p.iloc[-1] for order, p in priced.items()}
-    alternative = "The price of translation by order of visits. " + " ".join(
-        f"{order.capitalize()}: {row['median']:.0f} ns at {int(row['lines']):,} pages." for order, row in last.items())
-    return Figure(chart, "orders", alternative, data)
-
-
-def latency_and_throughput(chase: pd.DataFrame, gather: pd.DataFrame, published: pd.DataFrame) -> Figure:
-    """Dependent chase, independent gather, and the published run (columns working_set_bytes, ns_per_access)."""
-    names = ["dependent chase", "independent gather", "published gather"]
-    ours = [f.assign(series=label) for f, label in ((chase, names[0]), (gather, names[1]))]
-    theirs = published.rename(columns={"ns_per_access": "median"}).assign(series=names[2], lines=published["working_set_bytes"] // PAGE)
-    data = pd.concat([*ours, theirs], ignore_index=True)[["series", "lines", "median", "low", "high", "n"]]
-    data["working_set_bytes"] = data["lines"] * PAGE
-    colours = alt.Scale(domain=names, range=[PALETTE[0], PALETTE[1], PALETTE[3]])
-    chart = series_chart(data, working_set(), "ns per access", time_scale(data), TIMES, colours, "series")
-    both = chase.merge(gather, on="lines", suffixes=("_chase", "_gather")).iloc[-1]
-    alternative = (f"Line chart on logarithmic axes. At {int(both['lines']):,} pages a dependent load takes {both['median_chase']:.0f} ns, "
-                   f"an independent one {both['median_gather']:.1f} ns, because the core overlaps them.")
-    return Figure(chart, "latency_throughput", alternative, data)
-
-
-# Ticks of a count per access, and of cycles per access, on axes that begin at zero.
-_COUNTS = (0, 0.2, 0.4, 0.6, 0.8, 1)
-_CYCLES = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
-
-
-def counters(series: Mapping[str, pd.DataFrame], entries: Sequence[int], *, name: str, title: str, cycles: bool = False) -> Figure:
-    """Counts per access against the working set: label -> frame with lines and median, and where measured low, high and n.
-
-    A label says whether its numbers are counted, simulated, predicted, inferred or published; what a model predicts is a line
-    without points. Raises Unavailable without any series: no-clock where cycles are wanted, else no-data.
-    """
-    if not series:
-        raise Unavailable("no-clock" if cycles else "no-data")
-    data = pd.concat([one.reindex(columns=["lines", "median", "low", "high", "n"]).assign(series=label) for label, one in series.items()],
-                     ignore_index=True)
-    data["working_set_bytes"] = data["lines"] * PAGE
-    labels = list(series)
-    top = float(data[["median", "high"]].max().max())  # above it stand the labels of the capacities
-    if cycles:
-        scale = alt.Scale(type="symlog", constant=1, nice=False, domain=[min(0.0, data[["median", "low"]].min().min()), top * 2])
-        ticks = [tick for tick in _CYCLES if tick <= top]
-    else:
-        scale, ticks = alt.Scale(domain=[0, max(1.15, top * 1.15)], nice=False), [*_COUNTS]
-    legend = alt.Legend(title=None, symbolType="stroke", symbolSize=420, symbolOpacity=1, columns=1)
-    colour = alt.Color("series:N", sort=labels, legend=legend, scale=alt.Scale(domain=labels, range=list(PALETTE[: len(labels)])))
-    dash = alt.StrokeDash("series:N", sort=labels, legend=legend, scale=alt.Scale(
-        domain=labels, range=[[1, 0], [6, 3], [2, 3], [8, 3, 2, 3]][: len(labels)]))
-    base = alt.Chart(data).encode(x=working_set(), color=colour,
-                                  y=alt.Y("median:Q", axis=ns_axis(title, ticks), scale=scale))
-    lines = base.mark_line().encode(strokeDash=dash)
-    points = base.transform_filter("!test(/predicted/, datum.series)").mark_point().encode(
-        tooltip=[alt.Tooltip("series:N"), alt.Tooltip("lines:Q", format=",", title="pages"), alt.Tooltip("median:Q", format=".3~r"),
-                 alt.Tooltip("n:Q", title="processes")])
-    chart = lines + points
-    if entries:
-        chart += marks([(n * PAGE, label) for n, label in reaches(entries)], "working_set_bytes")
-    last = {label: one.dropna(subset=["median"]).iloc[-1] for label, one in series.items()}
-    alternative = f"{title[0].upper()}{title[1:]} against the working set. " + " ".join(
-        f"{label[0].upper()}{label[1:]}: {row['median']:.3g} at {int(row['lines']):,} pages." for label, row in last.items())
-    return Figure(chart, name, alternative, data[["series", "lines", "working_set_bytes", "median", "low", "high", "n"]])

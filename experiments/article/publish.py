@@ -1,4 +1,4 @@
-"""Build the site of one machine from a source tree: the checkout, or a staged copy with executed chapters."""
+"""Execute chapters by Papermill, and build the site of one machine: from the checkout, or from a staged copy."""
 
 from __future__ import annotations
 
@@ -6,12 +6,25 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import nbformat
+import papermill
+
+from experiments.article import parameters
+from experiments.article.parameters import BOOK
+from experiments.machine import host
+from experiments.system.files import ROOT, disk_errors
 
 # jupyter_book cannot be run by `-m`, and its script need not be on the PATH.
 _JUPYTER_BOOK = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()"]
 # Warnings are errors, a missing reference is a warning, and all of them are shown at once.
 _STRICT = ["-W", "-n", "--keep-going"]
+# What a site is built from, beside book/: its settings, and the sources that its listings show.
+_STAGED = ("_config.yml", "_toc.yml", "kernels", "experiments")
 
 
 class SiteError(RuntimeError):
@@ -35,3 +48,63 @@ def build_site(source: Path, output: Path) -> Path:
     if done.returncode or not index.exists():
         raise SiteError(f"the site did not build; Jupyter Book said:\n{done.stdout}{done.stderr}".rstrip())
     return index
+
+
+def execute(chapter: str, output: Path, given: Mapping[str, Any]) -> None:
+    """Run a chapter through Papermill in its own folder. Raises Unavailable for a bad parameter and SystemExit for what the chapter
+    itself raised; progress goes to stderr."""
+    parameters.check(chapter, given)
+    try:
+        with disk_errors(output):
+            output.parent.mkdir(parents=True, exist_ok=True)
+            papermill.execute_notebook(BOOK / f"{chapter}.ipynb", output, dict(given), cwd=BOOK, progress_bar=False,
+                                       stderr_file=sys.stderr, kernel_name="python3",
+                                       extra_arguments=["--IPKernelApp.log_level=50"])
+    except papermill.PapermillExecutionError as error:
+        if error.ename == "Unavailable" and error.evalue:
+            raise SystemExit(error.evalue) from None
+        raise
+
+
+def refresh(chapter: str) -> Path:
+    """Execute a chapter on the committed results and put its outputs into book/, as they are compared by the tests; its path."""
+    path = BOOK / f"{chapter}.ipynb"
+    with tempfile.TemporaryDirectory() as folder:
+        execute(chapter, done := Path(folder) / path.name, {})
+        notebook = nbformat.read(done, as_version=4)
+    for part in (notebook, *notebook.cells):  # when and for how long it ran
+        part.metadata.pop("papermill", None)
+        part.metadata.pop("execution", None)
+    with disk_errors(path):
+        nbformat.write(notebook, path)
+    return path
+
+
+def book(profile: str, given: Mapping[str, Any], machine: str = "this") -> Path:
+    """Execute every chapter about `machine` and build the site of it; the path of its first page."""
+    chapters = parameters.table_of_contents()
+    asked = {"machine": machine, "profile": profile, **given}
+    for name in chapters:  # all of them before the first minute is spent
+        parameters.check(name, asked)
+    place = ROOT / "_build" / (machine if machine != "this" else host.machine_id(host.inspect()))
+    source = place / "source"
+    with disk_errors(source):
+        shutil.rmtree(source, ignore_errors=True)
+        ignored = shutil.ignore_patterns("*.ipynb", ".ipynb_checkpoints", "__pycache__")
+        shutil.copytree(BOOK, source / "book", ignore=ignored)
+        for name in _STAGED:
+            path = ROOT / name
+            shutil.copytree(path, source / name, ignore=ignored) if path.is_dir() else shutil.copy(path, source / name)
+    for name in chapters:
+        execute(name, source / "book" / f"{name}.ipynb", asked)
+        _hide_injected(source / "book" / f"{name}.ipynb")
+    return build_site(source, place / "site")
+
+
+def _hide_injected(path: Path) -> None:
+    """The cell that Papermill adds is for whoever opens the notebook; the article does without it."""
+    notebook = nbformat.read(path, as_version=4)
+    for cell in notebook.cells:
+        if "injected-parameters" in cell.metadata.get("tags", []):
+            cell.metadata["tags"] += ["remove-cell"]
+    nbformat.write(notebook, path)

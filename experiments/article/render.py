@@ -15,13 +15,17 @@ import json
 import math
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import altair as alt
 import pandas as pd
 import vl_convert
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import get_lexer_by_name
 
 # book/assets/figures.css repaints each of these in dark mode; tests/test_figures.py holds the two together.
 INK = "#1f2933"  # what is read: labels, titles, annotations
@@ -147,16 +151,16 @@ _COMPOSED = {"concat", "hconcat", "vconcat", "facet", "repeat"}
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart with its name, its text alternative and its data, as Jupyter and the site show it.
+    """A chart with its text alternative and its data, as Jupyter and the site show it.
 
-    `name` becomes part of ids and file names; `alt` says in a sentence or two what the chart shows, the
-    finding included; `data` is what the reader downloads. Same chart and data, same bytes.
+    `alt` says in a sentence or two what the chart shows, the finding included; `data` is what the reader downloads. `name`, which
+    becomes part of ids and file names, is that of the function that draws it: Chapter.show gives it. Same chart and data, same bytes.
     """
 
     chart: alt.TopLevelMixin
-    name: str
     alt: str
     data: pd.DataFrame
+    name: str = "figure"
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9_-]+", self.name):
@@ -165,6 +169,9 @@ class Figure:
             raise ValueError(f"figure {self.name!r} has no text alternative; say what it shows")
         if self.data.empty:
             raise ValueError(f"figure {self.name!r} has no data; show the reason instead")
+
+    def named(self, name: str) -> Figure:
+        return replace(self, name=name)
 
     def spec(self) -> dict[str, Any]:
         """The Vega-Lite specification with the theme and the data in it, ready for JSON."""
@@ -177,12 +184,6 @@ class Figure:
     def svg(self) -> str:
         """The static chart as SVG text."""
         return _tidy_svg(vl_convert.vegalite_to_svg(self.spec(), allowed_base_urls=[]), self.name)
-
-    def png(self) -> bytes:
-        """The static chart on white, a pixel to one of the SVG: for LaTeX and for viewers without HTML. Twice the size would put
-        a megabyte of pixels into each committed chapter."""
-        spec = {**self.spec(), "background": "white"}
-        return vl_convert.vegalite_to_png(spec, scale=1, allowed_base_urls=[])
 
     def csv(self) -> str:
         """The data as CSV (RFC 4180): floats at 6 significant digits, whole ones exact, none empty."""
@@ -207,8 +208,7 @@ class Figure:
         )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        image = base64.b64encode(self.png()).decode()
-        return {"text/html": self.html(), "image/png": image, "text/plain": self.alt}
+        return {"text/html": self.html(), "text/plain": self.alt}
 
 
 @dataclass(frozen=True)
@@ -222,29 +222,19 @@ class Html:
         return {"text/html": self.markup, "text/plain": self.text}
 
 
-def _prose(text: str) -> str:
+_INLINE = MarkdownIt("zero").enable("backticks")
+# Without a <div> of its own: the page's stylesheet for code is that of Sphinx.
+_HTML = HtmlFormatter(nowrap=True)
+
+
+def inline(text: str) -> Markup:
     """Plain text as HTML, with `code` between backticks."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
+    return Markup(_INLINE.renderInline(text))
 
 
-_VERDICT_CLASS = {"holds": "holds", "fails": "fails", "cannot tell": "unknown"}
-
-
-def verdict_table(rows: Sequence[tuple[str, str, str]]) -> Html:
-    """A table of (claim, verdict, evidence), all plain text with `code` between backticks.
-
-    A verdict is "holds", "fails" or "cannot tell"; any other is a KeyError.
-    """
-    body = "".join(
-        f"<tr><td>{_prose(claim)}</td>"
-        f'<td><span class="tlb-verdict tlb-verdict-{_VERDICT_CLASS[verdict]}">{verdict}</span></td>'
-        f"<td>{_prose(evidence)}</td></tr>"
-        for claim, verdict, evidence in rows
-    )
-    head = '<th scope="col">Claim</th><th scope="col">Verdict</th><th scope="col">Evidence</th>'
-    table = f'<table class="tlb-verdicts"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-    text = "\n".join(f"{verdict.upper()}: {claim} [{evidence}]" for claim, verdict, evidence in rows)
-    return Html(f'<div class="tlb-table">{table}</div>', text)
+def highlighted(source: str, language: str = "python") -> Markup:
+    """Source text as the page's own code blocks show it."""
+    return Markup('<div class="highlight"><pre>{}</pre></div>').format(Markup(highlight(source, get_lexer_by_name(language), _HTML)))
 
 
 def data_table(frame: pd.DataFrame, decimals: int = 1) -> Html:
@@ -257,22 +247,20 @@ def data_table(frame: pd.DataFrame, decimals: int = 1) -> Html:
 
     names = [str(name) for name in frame.columns]
     rows = [[text(value) for value in row] for row in frame.itertuples(index=False)]
-    mark = [' class="tlb-number"' if pd.api.types.is_numeric_dtype(kind) else "" for kind in frame.dtypes]
+    marks = [Markup(' class="tlb-number"') if pd.api.types.is_numeric_dtype(kind) else "" for kind in frame.dtypes]
 
-    def line(start: str, cells: list[str], end: str) -> str:
-        pairs = zip(mark, cells, strict=True)
-        return "<tr>" + "".join(f"{start}{m}>{html.escape(cell)}{end}" for m, cell in pairs) + "</tr>"
+    def line(cell: Markup, values: list[str]) -> Markup:
+        return Markup("<tr>{}</tr>").format(Markup("").join(cell.format(*pair) for pair in zip(marks, values, strict=True)))
 
-    head = line('<th scope="col"', names, "</th>")
-    body = "".join(line("<td", row, "</td>") for row in rows)
-    table = f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
-    plain = "\n".join("\t".join(row) for row in [names, *rows])
-    return Html(f'<div class="tlb-table tlb-data">{table}</div>', plain)
+    head = line(Markup('<th scope="col"{}>{}</th>'), names)
+    body = Markup("").join(line(Markup("<td{}>{}</td>"), row) for row in rows)
+    table = Markup('<div class="tlb-table tlb-data"><table><thead>{}</thead><tbody>{}</tbody></table></div>').format(head, body)
+    return Html(str(table), "\n".join("\t".join(row) for row in [names, *rows]))
 
 
 def lacking_note(*reasons: str) -> Html:
     """What this machine lacks, one paragraph a reason with its remedy: `lacking_note(str(unavailable))`."""
     title = "Not on this machine"
-    body = "".join(f"<p>{_prose(reason)}</p>" for reason in reasons)
-    markup = f'<div class="tlb-lacking" role="note"><p class="tlb-lacking-title">{title}</p>{body}</div>'
-    return Html(markup, "\n".join(f"{title}: {reason}" for reason in reasons))
+    body = Markup("").join(Markup("<p>{}</p>").format(inline(reason)) for reason in reasons)
+    note = Markup('<div class="tlb-lacking" role="note"><p class="tlb-lacking-title">{}</p>{}</div>').format(title, body)
+    return Html(str(note), "\n".join(f"{title}: {reason}" for reason in reasons))

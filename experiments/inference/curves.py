@@ -1,187 +1,176 @@
-"""The literature's claims as predicates on data: each gives a verdict (holds, fails, cannot tell) with its evidence."""
+"""A quantity along a grid, as medians with intervals: curves, what lies between two of them, and where one passes a height."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 import pandas as pd
 
-from experiments.inference import intervals as stats
-from experiments.words.reasons import Unavailable, explain
-from experiments.words.units import format_size
+from experiments.inference.intervals import UNKNOWN, Interval, summarise
+from experiments.words.reasons import Unavailable
 
-# "Flat" in the published run is 4.2 to 4.8 ns, a rise of 14 %; twice that is still nothing beside a cliff.
-FLAT = 1.28
-# "4x": anything that rounds to a small whole number of that size.
-ABOUT_FOUR = (3.0, 5.0)
-# A rise of 5 % an octave is what this book calls unstable in a single point: less is not "climbing".
-CLIMBING = 1.05
-# "Capacity alone": the control, which differs in nothing but the pages, may share at most a tenth of the rise.
-SHARED_RISE = 0.10
-# A step of a fully associative LRU TLB has no width; a grid of 8 points an octave resolves 9 %.
-STEP_WIDTH = 1.25
+SAME_GRID_POINT = 0.01  # a grid in quarter octaves rounds to whole lines; its next point is 19 % away
+HALF_AN_OCTAVE = 2**0.5 - 1  # as far as a coarse grid's nearest point may lie
 
 
-PAGE = 4096  # lines of a spread layout lie this far apart, bytes; 64 of them packed fill one
+def select(frame: pd.DataFrame, **where: object) -> pd.DataFrame:
+    """The rows in which each named column has the value, or one of the values, given; none where a column is not there."""
+    for name, value in where.items():
+        if name not in frame:
+            return frame.iloc[:0]
+        wanted = value if isinstance(value, (list, tuple, set)) else [value]
+        frame = frame[frame[name].isin(list(wanted))]
+    return frame
 
 
-CAPACITY = "The step comes from TLB capacity alone."
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Medians of a quantity along `x`, each with its interval.
+
+    table: a row for each x, ascending, its columns those of `summarise`: x, median, low, high, coverage, n, unstable ...
+    """
+
+    table: pd.DataFrame
+    x: str = "lines"
+
+    @classmethod
+    def of(cls, frame: pd.DataFrame, x: str = "lines", value: str = "ns_per_access", **where: object) -> Curve:
+        """The curve of the rows that `select(frame, **where)` leaves; rows without a value do not count."""
+        summary = summarise(select(frame, **where), [x], value)
+        return cls(summary[summary["n"] > 0].reset_index(drop=True), x)
+
+    @classmethod
+    def by(cls, frame: pd.DataFrame, kinds: Iterable[str], column: str = "pages", **where: object) -> dict[str, Curve]:
+        """A curve for each of the kinds that was measured, in the order given."""
+        curves = {kind: cls.of(frame, **where, **{column: kind}) for kind in kinds}
+        return {kind: curve for kind, curve in curves.items() if len(curve)}
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __iter__(self) -> Iterator[tuple[float, Interval]]:
+        return zip(self.table[self.x], self.intervals, strict=True)
+
+    @property
+    def xs(self) -> list[int]:
+        return self.table[self.x].tolist()
+
+    @property
+    def medians(self) -> pd.Series:
+        """The medians, indexed by x."""
+        return self.table.set_index(self.x)["median"]
+
+    @property
+    def intervals(self) -> list[Interval]:
+        return [Interval.of(row) for row in self.table.to_dict("records")]
+
+    def at(self, x: float, within: float = SAME_GRID_POINT) -> Interval:
+        """The estimate at the grid point nearest to x, at most a share `within` away. Raises Unavailable("too-few-points")."""
+        return Interval.of(self.row(x, within))
+
+    def row(self, x: float, within: float = SAME_GRID_POINT) -> pd.Series:
+        """The row of the table that `at` reads."""
+        away = np.log(self.table[self.x].astype(float) / x).abs()
+        if not (away <= np.log1p(within) + 1e-12).any():
+            raise Unavailable("too-few-points", f"nothing was measured near {x:,.0f} {self.x}")
+        return self.table.loc[away.idxmin()]
+
+    def get(self, x: float) -> Interval:
+        """The estimate exactly at x, or UNKNOWN."""
+        rows = self.table[self.table[self.x] == x]
+        return Interval.of(rows.iloc[0]) if len(rows) else UNKNOWN
+
+    @property
+    def last(self) -> Interval:
+        """The estimate at the largest x. Raises Unavailable("too-few-points") on an empty curve."""
+        if not len(self):
+            raise Unavailable("too-few-points", "nothing was measured")
+        return Interval.of(self.table.iloc[-1])
+
+    def between(self, low: float, high: float) -> Curve:
+        """The part with low <= x <= high."""
+        return Curve(self.table[self.table[self.x].between(low, high)].reset_index(drop=True), self.x)
+
+    def __sub__(self, other: Curve) -> Curve:
+        """Differences at each x that both have."""
+        return self._with(other, lambda a, b: a - b)
+
+    def __truediv__(self, other: Curve) -> Curve:
+        """Ratios at each x that both have and where both medians are above zero."""
+        return self._with(other, lambda a, b: a / b if a.value > 0 and b.value > 0 else UNKNOWN)
+
+    def _with(self, other: Curve, combine) -> Curve:
+        """n and unstable are of the worse side; n_left and n_right of each."""
+        both = self.table.merge(other.table, on=self.x, suffixes=("_left", "_right")).to_dict("records")
+        rows = []
+        for row in both:
+            sides = [{name.removesuffix(end): value for name, value in row.items() if name.endswith(end)} for end in ("_left", "_right")]
+            found = combine(*map(Interval.of, sides))
+            rows.append((row[self.x], *found, min(side["n"] for side in sides), any(side["unstable"] for side in sides),
+                         *(side["n"] for side in sides)))
+        columns = [self.x, "median", "low", "high", "coverage", "n", "unstable", "n_left", "n_right"]
+        table = pd.DataFrame(rows, columns=columns)
+        return Curve(table[table["median"].notna()].reset_index(drop=True), self.x)
+
+    def level(self, low: float, high: float) -> float:
+        """The median over the points with low <= x <= high: the height of a tread. Raises Unavailable("too-few-points")."""
+        part = self.between(low, high)
+        if not len(part):
+            raise Unavailable("too-few-points", f"nothing was measured between {low:.0f} and {high:.0f} {self.x}")
+        return float(part.table["median"].median())
+
+    def crossing(self, height: float, low: float = 0, high: float = inf) -> float:
+        """Where the curve first passes a height for good, between two x, interpolated in log x.
+
+        Raises Unavailable: too-few-points, no-step where it does not pass it.
+        """
+        part = self.between(low, high).table
+        x, y = np.log2(part[self.x].to_numpy(float)), part["median"].to_numpy(float)
+        if len(y) < 2:
+            raise Unavailable("too-few-points", f"nothing was measured between {low:.0f} and {high:.0f} {self.x}")
+        under = np.flatnonzero(y < height)
+        if under.size == 0 or under[-1] == len(y) - 1:
+            raise Unavailable("no-step", f"the curve does not pass {height:.1f} between {low:.0f} and {high:.0f} {self.x}")
+        i = under[-1]
+        return float(2 ** np.interp(height, [y[i], y[i + 1]], [x[i], x[i + 1]]))
+
+    def doubling(self, at: float) -> Interval:
+        """The ratio of the estimate at twice an x to that at x: 2 is twice as slow."""
+        return self.at(2 * at) / self.at(at)
+
+    def flatness(self, low: float, high: float) -> Interval:
+        """The largest over the smallest median where low <= x <= high; 1 is perfectly flat.
+
+        Call it flat when `high` is near 1, not flat when `low` is not: between them it cannot tell. `high` is the highest upper
+        bound over the lowest lower one; it can miss only if the interval at the true maximum or at the true minimum misses on its
+        outer side, so looking at many points costs no coverage. `low` compares the two ends alone, which were chosen before
+        looking: a bump in the middle raises `value` and `high`, not `low`. Raises Unavailable: too-few-points, unstable.
+        """
+        part = self.between(low, high)
+        if len(part) < 2:
+            raise Unavailable("too-few-points", f"flatness takes two points between {low:g} and {high:g} {self.x}")
+        first, *_, last = part.intervals
+        ends, table = last / first, part.table
+        lowest, floor = float(table["median"].min()), float(table["low"].min())
+        if lowest <= 0:
+            raise Unavailable("unstable", f"flatness takes medians above zero, not {lowest:g}")
+        most = float(table["high"].max()) / floor if floor > 0 else inf
+        return Interval(float(table["median"].max()) / lowest, max(1.0, ends.low, 1 / ends.high), most, float(table["coverage"].min()))
 
 
-class Verdict(NamedTuple):
-    claim: str
-    verdict: str  # holds, fails, cannot tell
-    evidence: str
+def spread(frame: pd.DataFrame, kernel: str = "page_chase", order: str = "cycle", **where: object) -> Curve:
+    """ns per access of a chase over one line a page, by lines."""
+    return Curve.of(frame, kernel=kernel, layout="spread", order=order, **where)
 
 
-def judge(claim: str, decide: Callable[[], tuple[bool | None, str]]) -> Verdict:
-    """`decide` gives (truth, evidence), truth None where the interval spans the line; what it cannot measure it raises."""
-    try:
-        truth, evidence = decide()
-    except Unavailable as why:
-        return Verdict(claim, "cannot tell", explain(why.code, why.detail))
-    return Verdict(claim, "cannot tell" if truth is None else "holds" if truth else "fails", evidence)
+def packed(frame: pd.DataFrame, kernel: str = "page_chase", order: str = "cycle", **where: object) -> Curve:
+    """Its control: as many lines side by side."""
+    return Curve.of(frame, kernel=kernel, layout="packed", order=order, **where)
 
 
-def curve(frame: pd.DataFrame, layout: str, kernel: str = "page_chase", order: str = "cycle") -> pd.DataFrame:
-    """`stats.summarise` of one kernel, layout and order, a row for each number of lines."""
-    chosen = frame[(frame["kernel"] == kernel) & (frame["layout"] == layout) & (frame["order"] == order)]
-    return stats.summarise(chosen, ["lines"])
-
-
-def price(frame: pd.DataFrame, order: str = "cycle", kernel: str = "page_chase") -> pd.DataFrame:
-    """The price of translation of one order, ns per access, with columns as `stats.summarise` names them."""
-    chosen = frame[(frame["kernel"] == kernel) & (frame["order"] == order)]
-    priced = stats.price_of_translation(chosen).sort_values("lines").reset_index(drop=True)
-    return priced.rename(columns={"price_ns": "median", "low_ns": "low", "high_ns": "high"})
-
-
-def mean_price(priced: pd.DataFrame, above: float, below: float) -> float:
-    """The median price over the points with above <= lines <= below: the height of a tread, ns. Unavailable without any."""
-    tread = priced[priced["lines"].between(above, below) & priced["median"].notna()]["median"]
-    if tread.empty:
-        raise Unavailable("too-few-points", f"nothing was measured between {above:.0f} and {below:.0f} lines")
-    return float(tread.median())
-
-
-def crossing(priced: pd.DataFrame, height_ns: float, above: float, below: float) -> float:
-    """The number of lines at which the price first passes `height_ns` for good, between two sizes; interpolated in log lines."""
-    part = priced[priced["lines"].between(above, below) & priced["median"].notna()]
-    x, y = np.log2(part["lines"].to_numpy(float)), part["median"].to_numpy(float)
-    under = np.flatnonzero(y < height_ns)
-    if len(y) < 2:
-        raise Unavailable("too-few-points", f"nothing was measured between {above:.0f} and {below:.0f} lines")
-    if under.size == 0 or under[-1] == len(y) - 1:
-        raise Unavailable("no-step", f"the price does not pass {height_ns:.1f} ns between {above:.0f} and {below:.0f} lines")
-    i = under[-1]
-    return float(2 ** np.interp(height_ns, [y[i], y[i + 1]], [x[i], x[i + 1]]))
-
-
-def _nearest(side: pd.DataFrame, lines: float) -> pd.Series:
-    """The row nearest to a number of lines, at most half an octave away. Unavailable("too-few-points") without one."""
-    away = np.log2(side["lines"] / lines).abs()
-    if not (away <= 0.5).any():
-        raise Unavailable("too-few-points", f"nothing was measured near {lines:.0f} lines")
-    return side.loc[away.idxmin()]
-
-
-def _must_rise(priced: pd.DataFrame, below: tuple[float, float], past: tuple[float, float]) -> None:
-    """Unavailable("no-step") where the interval of the upper tread's price reaches down into that of the lower."""
-    before, after = mean_price(priced, *below), mean_price(priced, *past)
-    if priced[priced["lines"].between(*past)]["low"].median() <= priced[priced["lines"].between(*below)]["high"].median():
-        raise Unavailable("no-step", f"{before:z.2f} ns up to {below[1]:.0f} lines, {after:z.2f} ns from {past[0]:.0f} on")
-
-
-class Staircase(NamedTuple):
-    """The price of translation as treads (ns per access) and the places of its two steps (lines)."""
-
-    stlb_hit_ns: float  # past the first level, inside the second
-    walk_ns: float  # an octave and more past the second
-    first_step: float
-    second_step: float
-    second_begins: float  # a tenth of the second rise done
-    second_ends: float  # nine tenths
-
-
-def staircase(frame: pd.DataFrame, entries: Sequence[int]) -> Staircase:
-    """Treads and steps around the entries that CPUID names. Raises Unavailable: no-geometry without two levels,
-    too-few-points, no-step where the price does not rise."""
-    if len(entries) < 2:
-        raise Unavailable("no-geometry", "CPUID names no two TLB levels here")
-    first, second = entries[0], entries[-1]
-    priced = price(frame)
-    hit = mean_price(priced, 1.4 * first, 0.6 * second)
-    walk = mean_price(priced, 2 * second, 4 * second)
-    treads = [(1, 0.9 * first), (1.4 * first, 0.6 * second), (2 * second, 4 * second)]
-    for below, past in zip(treads, treads[1:], strict=False):
-        _must_rise(priced, below, past)
-    rise = walk - hit
-    place = [crossing(priced, hit + share * rise, 0.4 * second, 4 * second) for share in (0.1, 0.5, 0.9)]
-    return Staircase(hit, walk, crossing(priced, hit / 2, 0.4 * first, 4 * first), place[1], place[0], place[2])
-
-
-def cliff(frame: pd.DataFrame, entries: Sequence[int], l2_bytes: int | None) -> list[Verdict]:
-    """What tlb_pressure's article says of the cliff, and what this frame says of it."""
-    spread, packed, priced = curve(frame, "spread"), curve(frame, "packed"), price(frame)
-
-    def second() -> int:
-        if len(entries) < 2:
-            raise Unavailable("no-geometry", "CPUID names no two TLB levels here")
-        return entries[-1]
-
-    def flat(what: pd.DataFrame, name: str) -> tuple[bool | None, str]:
-        high, low = 0.6 * second(), 1.4 * entries[0]
-        over = stats.flatness(what, high, above=low)
-        said = f"{name} varies by a factor of {over.value:.2f} between {low:.0f} and {high:.0f} pages."
-        return (True if over.value <= FLAT else False if over.low > FLAT or over.value > FLAT * 1.2 else None), said
-
-    def four() -> tuple[bool | None, str]:
-        ratio = stats.doubling_ratio(spread, second())
-        said = (f"From {second()} to {2 * second()} pages the chase slows by a factor of {ratio.value:.2f} "
-                f"({ratio.low:.2f} to {ratio.high:.2f}).")
-        apart = ratio.high < ABOUT_FOUR[0] or ratio.low > ABOUT_FOUR[1]
-        inside = ABOUT_FOUR[0] <= ratio.low and ratio.high <= ABOUT_FOUR[1]
-        return (False if apart else True if inside else None), said
-
-    def climbing() -> tuple[bool | None, str]:
-        gib = 2**30 // PAGE
-        ratio = stats.doubling_ratio(priced, gib // 2)
-        table = format_size(gib * 8)
-        beside = f", the second-level cache {format_size(l2_bytes)}" if l2_bytes else ""
-        said = (f"From 512 MiB to 1 GiB the price grows by a factor of {ratio.value:.2f} ({ratio.low:.2f} to {ratio.high:.2f}); "
-                f"the last level of the page table is {table} there{beside}.")
-        return (True if ratio.low > CLIMBING else False if ratio.high < CLIMBING else None), said
-
-    def capacity() -> tuple[bool | None, str]:
-        ends = [second() * 2**-0.75, second() * 2]
-        rises = []
-        for side in (spread, packed):
-            at = [_nearest(side, end) for end in ends]
-            rises.append((at[1]["median"] - at[0]["median"], at[1]["high"] - at[0]["low"]))
-            if side is spread and at[1]["low"] <= at[0]["high"]:
-                raise Unavailable("no-step", f"the chase gains {rises[0][0]:z.1f} ns from {at[0]['lines']:,} to {at[1]['lines']:,} pages")
-        share, most = rises[1][0] / rises[0][0], rises[1][1] / rises[0][0]
-        said = (f"Across the step the chase gains {rises[0][0]:z.1f} ns; its packed control, the same lines on a 64th of the "
-                f"pages, gains {rises[1][0]:z.1f} ns.")
-        return (True if share <= SHARED_RISE else False if share > 2 * SHARED_RISE else None), said + (
-            "" if most <= 2 * SHARED_RISE else " The control is noisy there.")
-
-    def associative() -> tuple[bool | None, str]:
-        steps = staircase(frame, entries)
-        width = steps.second_ends / steps.second_begins
-        if width > STEP_WIDTH and not priced["lines"].between(steps.second_begins, steps.second_ends).any():
-            raise Unavailable("too-few-points", f"none between {steps.second_begins:.0f} and {steps.second_ends:.0f} pages")
-        said = (f"A fully associative LRU TLB would step at {second()} pages and nowhere else; here a tenth of the rise is done at "
-                f"{steps.second_begins:.0f} pages and nine tenths at {steps.second_ends:.0f}, a factor of {width:.2f}.")
-        return width <= STEP_WIDTH, said
-
-    return [
-        judge("Latency is flat below the STLB's reach.", lambda: flat(spread, "The chase's latency")),
-        judge("The price of translation is flat below the STLB's reach.", lambda: flat(priced, "The price")),
-        judge("Latency grows about fourfold within one doubling past it.", four),
-        judge("It still climbs at 1 GiB, where the page table itself has left the caches.", climbing),
-        judge(CAPACITY, capacity),
-        judge("The step is sharp because the TLB is fully associative.", associative),
-    ]
+def price(frame: pd.DataFrame, **where: object) -> Curve:
+    """The price of translation, ns per access: spread minus packed. The one definition of it; a chapter's page shows it."""
+    return spread(frame, **where) - packed(frame, **where)

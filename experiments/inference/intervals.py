@@ -12,7 +12,7 @@ every n, whatever the distribution. So each interval here carries its coverage i
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import comb, exp, hypot, inf, log, nan
 from typing import NamedTuple
@@ -26,19 +26,38 @@ from experiments.words.reasons import Unavailable
 
 UNSTABLE_SPREAD = 0.05  # the design's line between a result and a warning
 OUTLIER_SCORE = 3.5  # Iglewicz & Hoaglin, How to Detect and Handle Outliers (1993)
-SAME_GRID_POINT = 0.01  # a grid in quarter octaves rounds to whole lines; its next point is 19 % away
-
-# The rows whose spread and packed layouts make one price.
-PRICE_KEYS = ["kernel", "engine", "pages", "order", "lines"]
-
-
 class Interval(NamedTuple):
-    """An estimate between its bounds. `coverage`: how often such bounds hold the truth, 0 to 1."""
+    """An estimate between its bounds. `coverage`: how often such bounds hold the truth, 0 to 1.
+
+    `a - b` and `a / b` are of independent estimates: `interval_of_difference`, `interval_of_ratio`.
+    """
 
     value: float
     low: float
     high: float
-    coverage: float
+    coverage: float = 1.0
+
+    def __format__(self, spec: str) -> str:
+        """f"{i:.2f}" is "1.52 (1.40 to 1.60)"; no zero has a sign. Without a specification, a tuple's text."""
+        if not spec:
+            return str(self)
+        text = [format(bound, spec if "z" in spec or spec[-1] not in "eEfFgG%" else f"z{spec}") for bound in self[:3]]
+        return f"{text[0]} ({text[1]} to {text[2]})"
+
+    def __sub__(self, other: Interval) -> Interval:
+        return interval_of_difference(self, other)
+
+    def __truediv__(self, other: Interval) -> Interval:
+        return interval_of_ratio(self, other)
+
+    @classmethod
+    def of(cls, row: Mapping[str, float] | pd.Series, name: str = "") -> Interval:
+        """A row of `summarise`; or of columns <name>, <name>_low, <name>_high with the row's coverage, 1 where it has none."""
+        columns = (name, f"{name}_low", f"{name}_high") if name else ("median", "low", "high")
+        return cls(*(float(row[column]) for column in columns), float(row.get("coverage", 1.0)))
+
+
+UNKNOWN = Interval(nan, nan, nan, 0.0)  # what was not measured
 
 
 class Difference(NamedTuple):
@@ -167,30 +186,6 @@ def summarise(
     return pd.DataFrame(rows, columns=columns)
 
 
-def price_of_translation(frame: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
-    """Spread minus packed, in ns per access, at each kernel, engine, pages, order and lines.
-
-    Columns: those five, price_ns, low_ns, high_ns, coverage (`interval_of_difference`), n_spread, n_packed
-    and unstable (either side is). A spread point without its packed control has no price: NaN, and n_packed
-    0.
-    """
-    halves = {}
-    for layout in ("spread", "packed"):
-        halves[layout] = summarise(frame[frame["layout"] == layout], PRICE_KEYS, confidence=confidence)
-    both = halves["spread"].merge(halves["packed"], "left", on=PRICE_KEYS, suffixes=("_spread", "_packed"))
-    prices = [
-        interval_of_difference(*(Interval(*row[[f"{f}_{half}" for f in _FIELDS]]) for half in halves))
-        for _, row in both.iterrows()
-    ]
-    priced = both[PRICE_KEYS].copy()
-    priced[["price_ns", "low_ns", "high_ns", "coverage"]] = np.array(prices, dtype=float).reshape(-1, 4)
-    priced.loc[priced["price_ns"].isna(), "coverage"] = 0.0
-    for half in halves:
-        priced[f"n_{half}"] = both[f"n_{half}"].fillna(0).astype(int)
-    priced["unstable"] = both["unstable_spread"].astype(bool) | both["unstable_packed"].ne(False)
-    return priced
-
-
 def difference(a: ArrayLike, b: ArrayLike, confidence: float = 0.95) -> Difference:
     """Welch's comparison of two means (no equal variances assumed): mean(a) - mean(b), its interval and p."""
     a, b = _finite(a), _finite(b)
@@ -206,37 +201,6 @@ def difference(a: ArrayLike, b: ArrayLike, confidence: float = 0.95) -> Differen
     return Difference(value, float(bounds.low), float(bounds.high), float(test.pvalue))
 
 
-def doubling_ratio(summary: pd.DataFrame, at: float, x: str = "lines") -> Interval:
-    """The median at 2 `at` over the median at `at` (2 = twice as slow), for one curve of `summarise`.
-
-    `at` is in the unit of column `x`, and both points must be on the grid, to 1 %.
-    """
-    curve = _curve(summary, x)
-    return interval_of_ratio(_row_at(curve, x, 2 * at), _row_at(curve, x, at))
-
-
-def flatness(summary: pd.DataFrame, below: float, x: str = "lines", above: float = 0) -> Interval:
-    """The largest over the smallest median of one curve where above <= x <= below; 1 is perfectly flat.
-
-    Call it flat when `high` is near 1, not flat when `low` is not: between them it cannot tell. `high` is
-    the highest upper bound over the lowest lower one; it can miss only if the interval at the true maximum
-    or at the true minimum misses on its outer side, so looking at many points costs no coverage. `low`
-    compares the two ends alone, which were chosen before looking: a bump in the middle raises `value` and
-    `high`, not `low`.
-    """
-    curve = _curve(summary, x)
-    curve = curve[curve[x].between(above, below)]
-    if len(curve) < 2:
-        raise Unavailable("too-few-points", f"flatness takes two points between {above:g} and {below:g} {x}")
-    ends = interval_of_ratio(_interval(curve.iloc[-1]), _interval(curve.iloc[0]))
-    lowest, floor = float(curve["median"].min()), float(curve["low"].min())
-    if lowest <= 0:
-        raise Unavailable("unstable", f"flatness takes medians above zero, not {lowest:g}")
-    high = float(curve["high"].max()) / floor if floor > 0 else inf
-    value = float(curve["median"].max()) / lowest
-    return Interval(value, max(1.0, ends.low, 1 / ends.high), high, float(curve["coverage"].min()))
-
-
 def newest(frame: pd.DataFrame) -> pd.DataFrame:
     """The rows measured as the last row of their kernel and engine was: same kernel digest, same machine
     state.
@@ -250,9 +214,6 @@ def newest(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[(frame[conditions] == last).all(axis=1)].reset_index(drop=True)
 
 
-_FIELDS = ("median", "low", "high", "coverage")
-
-
 def _finite(values: ArrayLike) -> np.ndarray:
     x = np.sort(np.asarray(values, dtype=float).ravel())
     return x[np.isfinite(x)]
@@ -260,22 +221,3 @@ def _finite(values: ArrayLike) -> np.ndarray:
 
 def _log(i: Interval) -> Interval:
     return Interval(log(i.value), log(i.low) if i.low > 0 else -inf, log(i.high), i.coverage)
-
-
-def _interval(row: pd.Series) -> Interval:
-    return Interval(*(float(row[field]) for field in _FIELDS))
-
-
-def _curve(summary: pd.DataFrame, x: str) -> pd.DataFrame:
-    """`summary` sorted along x, without the points that have no value; one row for each x."""
-    curve = summary[np.isfinite(summary["median"])].sort_values(x)
-    if curve[x].duplicated().any():
-        raise ValueError(f"several rows share one {x}: choose one curve first")
-    return curve
-
-
-def _row_at(curve: pd.DataFrame, x: str, at: float) -> Interval:
-    close = curve[(curve[x] / at - 1).abs() <= SAME_GRID_POINT]
-    if close.empty:
-        raise Unavailable("too-few-points", f"nothing was measured at {at:g} {x}")
-    return _interval(close.loc[(close[x] - at).abs().idxmin()])

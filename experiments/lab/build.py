@@ -40,6 +40,26 @@ class Kernel:
     digest: str
 
 
+# Kernels that a reader has changed in this process, by name: the folder that holds their sources instead of kernels/.
+_PATCHED: dict[str, Path] = {}
+
+
+def patch(name: str, old: str, new: str) -> None:
+    """Put `new` in the place of `old` in a C kernel or its headers, for this process alone: its rows have a digest of their own.
+
+    The changed copy lies in the build folder; kernels/ stays as it is. Raises Unavailable("bad-parameter") where `old` does not stand
+    there exactly once.
+    """
+    sources = {path: path.read_text() for path in _with_headers(_PATCHED.get(name, KERNELS) / f"{name}.c")}
+    if sum(text.count(old) for text in sources.values()) != 1:
+        raise Unavailable("bad-parameter", f"the text to change does not stand exactly once in {name}.c and its headers: {old[:80]!r}")
+    with disk_errors(build_folder()):
+        folder = Path(tempfile.mkdtemp(dir=build_folder(), prefix=f"{name}-patched-"))
+        for path, text in sources.items():
+            (folder / path.name).write_text(text.replace(old, new))
+    _PATCHED[name] = folder
+
+
 def kernel_names() -> list[str]:
     """The kernels there are, by their files; most are in C and in numba, some in one alone."""
     return sorted({path.stem for suffix in ("c", "py") for path in KERNELS.glob(f"*.{suffix}")} - {"harness", "__init__"})
@@ -75,31 +95,12 @@ def kernel(name: str, engine: Literal["c", "numba"] = "c") -> Kernel:
     cc = compiler()
     if cc is None:
         raise Unavailable("no-compiler")
-    digest = _digest(*_with_headers(KERNELS / f"{name}.c"), words=[*FLAGS, *cc.command, cc.version])
+    source = _PATCHED.get(name, KERNELS) / f"{name}.c"
+    digest = _digest(*_with_headers(source), words=[*FLAGS, *cc.command, cc.version])
     binary = build_folder() / f"{name}-{digest}"
     if not binary.exists():
-        _compile(cc, KERNELS / f"{name}.c", binary)
+        _compile(cc, source, binary)
     return Kernel(name, engine, (str(binary),), digest)
-
-
-def timed_source(name: str, part: str = "", engine: str = "c") -> str:
-    """The timed loop as it stands in a kernel's source or a header of it, between the marks [timed: part] and [end]."""
-    comment, suffix = ("#", ".py") if engine == "numba" else ("/*", ".c")
-    kept: list[str] = []
-    inside = False
-    source = KERNELS / f"{name}{suffix}"
-    files = _with_headers(source) if engine == "c" else (source,)
-    for line in (line for path in files for line in path.read_text().splitlines()):
-        mark = line.strip().startswith(f"{comment} [")
-        if mark and "[timed" in line and part in line:
-            inside = True
-        elif mark and "[end]" in line:
-            inside = False
-        elif inside:
-            kept.append(line)
-    if not kept:
-        raise ValueError(f"{name}{suffix} has no timed part '{part}'")
-    return "\n".join(kept).strip()
 
 
 def build_folder() -> Path:

@@ -7,77 +7,19 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, field_validator
 from tqdm import tqdm
 
-from experiments.lab import build, measure, perf
+from experiments.lab import build, kernels
 from experiments.lab.record import Point, Record
-from experiments.lab.store import Store, measuring_lock, record_key
+from experiments.lab.rig import Rig
+from experiments.lab.store import measuring_lock, record_key
 from experiments.words.reasons import Unavailable
-from experiments.words.units import parse_size
 
-PROFILES = Path(__file__).with_name("profiles")
-BASE_PAGE = 4096
-SMALLEST_LINES = 16  # 64 KiB spread: one line a page, well inside any first-level TLB
-# What an experiment may use of the memory that is free for us (design: half at most).
-MEMORY_SHARE = 0.5
-MOST_REPEATS = 100  # fresh processes a point; a dozen give an interval, a hundred are a day
 RETRIES = 3  # of a noisy process: a burst of noise passes, a computer that is noisy four times over stays so
 # Of an experiment's time, what second tries may add. Where everything is noisy, four tries each would take four times as
 # long and give nothing but marks.
 RETRY_SHARE = 0.25
-
-
-def _hops_many(point: Point) -> bool:
-    """A walk past the caches, which visits four million lines whatever its size."""
-    return point.kernel == "graph_walk" and point.lines >= 1 << 18
-
-
-def is_slow(point: Point) -> bool:
-    """From 1 GiB on a process may take ten seconds to have its memory found by a hypervisor; a partitioning starts numba."""
-    return _hops_many(point) or point.kernel == "radix_partition" or measure.arena_bytes(point) >= 1 << 30
-
-
-class Profile(BaseModel):
-    """How much to measure: the contents of profiles/*.yaml. A point gets `repeats_of` it, fresh processes all."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    max_working_set: int = Field(ge=SMALLEST_LINES * BASE_PAGE)  # bytes
-    repeats: int = Field(ge=1, le=MOST_REPEATS)
-    # Of points that are slow.
-    large_repeats: int = Field(default=MOST_REPEATS, ge=1, le=MOST_REPEATS)
-    region_ms: int = Field(ge=1, le=60_000)
-    points_per_octave: int = Field(ge=1, le=16)
-
-    def repeats_of(self, point: Point) -> int:
-        return min(self.repeats, self.large_repeats) if is_slow(point) else self.repeats
-
-    @field_validator("max_working_set", mode="before")
-    @classmethod
-    def _bytes(cls, value: object) -> object:
-        return parse_size(value) if isinstance(value, str) else value
-
-
-def profile_names() -> list[str]:
-    return sorted(path.stem for path in PROFILES.glob("*.yaml"))
-
-
-def profile(name: str) -> Profile:
-    """A profile from profiles/NAME.yaml. Raises Unavailable("bad-parameter")."""
-    if name not in profile_names():
-        raise Unavailable("bad-parameter", f"profile '{name}' is not one of {', '.join(profile_names())}")
-    return Profile(**yaml.safe_load((PROFILES / f"{name}.yaml").read_text()))
-
-
-def octaves(low: float, high: float, per_octave: int) -> list[int]:
-    """Whole numbers from low to high, evenly spaced in the logarithm: octaves(16, 64, 2) == [16, 23, 32, 45, 64]."""
-    steps = range(1000 * per_octave)
-    numbers = (low * 2 ** (step / per_octave) for step in steps)
-    return sorted({round(n) for n in numbers if n < high + 0.5 and round(n) <= high})
 
 
 @dataclass
@@ -99,12 +41,6 @@ class Outcome:
         return f"{self.measured} measured, {self.cached} already there{noisy}{lacking}{share}"
 
 
-def expected_s(point: Point) -> float:
-    """A guess at one process's seconds, for the progress bar alone: start, region, and the faulting in twice."""
-    start = (1.2 if point.engine == "numba" else 0.04) + _hops_many(point)
-    return start + 1.2 * point.region_ms / 1e3 + 1.4 * measure.arena_bytes(point) / 2**30
-
-
 @dataclass
 class _Spare:
     """Time for second tries. It grows with the run, so that no part of it uses up what belongs to the rest."""
@@ -116,20 +52,20 @@ class _Spare:
         return enough
 
 
-def _first_quiet(point: Point, repeat: int, spare: _Spare, *, cpu: int | None, **how: Any) -> Record:
+def _first_quiet(rig: Rig, point: Point, repeat: int, spare: _Spare) -> Record:
     """The first record without a mark, or the last. To choose by the time measured would be to pick cherries."""
     record = None
     for tries in range(1, RETRIES + 2):
         try:
-            record = measure.measure(point, repeat, cpu=cpu, **how)
+            record = rig.take(point, repeat)
         except Unavailable as why:
             if record is not None:  # a noisy number is better than none
                 return record
-            if why.code != "cpu-gone" or cpu is not None or tries > RETRIES:  # unless one was named, the kernel takes another
+            if why.code != "cpu-gone" or rig.cpu is not None or tries > RETRIES:  # unless one was named, the kernel takes another
                 raise
             continue
         record = record.model_copy(update={"tries": tries})
-        if not record.noisy or not spare.covers(expected_s(point)):
+        if not record.noisy or not spare.covers(kernels.expected_s(point)):
             break
     return record
 
@@ -147,9 +83,8 @@ def _buildable(points: Sequence[Point], outcome: Outcome) -> tuple[list[Point], 
     return [p for p in points if p not in outcome.lacking], digests
 
 
-def run(name: str, points: Sequence[Point], repeats: int | Callable[[Point], int], *, machine: str, store: Store,
-        state: str, plan: perf.Plan, usable_bytes: int, cpu: int | None = None, quiet: bool = False,
-        seed: int = 0, retry_share: float = RETRY_SHARE) -> Outcome:
+def run(rig: Rig, name: str, points: Sequence[Point], repeats: int | Callable[[Point], int], *, quiet: bool = False, seed: int = 0,
+        retry_share: float = RETRY_SHARE) -> Outcome:
     """Measure what is not yet stored: all points once in a random order, then again, so that drift hits all alike.
 
     repeats: how many processes a point, or a function of the point.
@@ -160,38 +95,38 @@ def run(name: str, points: Sequence[Point], repeats: int | Callable[[Point], int
     """
     outcome = Outcome()
     begin = time.monotonic()
-    have = store.keys(machine, name)
+    have = rig.store.keys(rig.machine, name)
     points, digests = _buildable(points, outcome)
     shuffle = random.Random(seed)
     todo: list[tuple[Point, int]] = []
     wanted = {p: repeats(p) if callable(repeats) else repeats for p in points}
     for repeat in range(max(wanted.values(), default=0)):
         due = [p for p in points if repeat < wanted[p]]
-        fresh = [p for p in due if record_key(p, repeat, digests[p.kernel, p.engine], state) not in have]
+        fresh = [p for p in due if record_key(p, repeat, digests[p.kernel, p.engine], rig.state) not in have]
         outcome.cached += len(due) - len(fresh)
         shuffle.shuffle(fresh)
         todo += [(p, repeat) for p in fresh]
     if not todo:
         return outcome
-    spare = _Spare(RETRIES * max(expected_s(p) for p, _ in todo) if retry_share else 0.0)
-    total_s = sum(expected_s(p) for p, _ in todo) + 1e-3  # tqdm warns of a bar that a rounding error takes past its end
+    spare = _Spare(RETRIES * max(kernels.expected_s(p) for p, _ in todo) if retry_share else 0.0)
+    total_s = sum(kernels.expected_s(p) for p, _ in todo) + 1e-3  # tqdm warns of a bar that a rounding error takes past its end
     with measuring_lock(), tqdm(total=total_s, desc=name, unit="s", file=sys.stderr,
                                 disable=quiet, mininterval=1, bar_format="{desc} {percentage:3.0f}% |{bar}| "
                                 "{elapsed} gone, {remaining} left{postfix}") as bar:
         for point, repeat in todo:
             if point not in outcome.lacking:
-                spare.seconds += retry_share * expected_s(point)
+                spare.seconds += retry_share * kernels.expected_s(point)
                 try:
-                    record = _first_quiet(point, repeat, spare, state=state, usable_bytes=usable_bytes, plan=plan, cpu=cpu)
+                    record = _first_quiet(rig, point, repeat, spare)
                 except Unavailable as why:
                     outcome.lacking[point] = why
                 else:
-                    store.append(machine, name, record, digests[point.kernel, point.engine])
+                    rig.store.append(rig.machine, name, record, digests[point.kernel, point.engine])
                     outcome.measured += 1
                     outcome.retries += record.tries - 1
                     outcome.noisy += bool(record.noisy)
                     outcome.timed_s += record.elapsed_ns / 1e9
-            bar.update(expected_s(point))
+            bar.update(kernels.expected_s(point))
             bar.set_postfix_str(f"{outcome.measured} of {len(todo)} points", refresh=False)  # the bar draws itself once a second
     outcome.elapsed_s = time.monotonic() - begin
     return outcome

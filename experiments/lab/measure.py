@@ -8,87 +8,28 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 from pydantic import ValidationError
 
-from experiments.lab import build, namespaces, noise, perf
-from experiments.lab.record import PAGE_BYTES, KernelReport, Point, Record
+from experiments.lab import build, kernels, namespaces, noise, perf
+from experiments.lab.record import KernelReport, Point, Record
+from experiments.words.pages import PAGES
 from experiments.words.reasons import REASONS, Unavailable
-
-# A kernel's side arrays (the order, the draws) beside its arena, per line: place_cycle() takes 4 bytes,
-# place_draws() 16, page_gather's index 8.
-SIDE_BYTES_PER_LINE = 16
-
-# graph_walk has none but, to prefetch, a path of at most 19.4 million vertices of 4 bytes (hops_for() of 2^22), which numba copies.
-PATH_BYTES = 160 << 20
 
 # Faulting in costs up to 3 s a GiB where a hypervisor has to find the memory first, and the region takes as long
 # again; ten times more than expected is a hang.
 HANG_S, HANG_S_PER_GIB = 120.0, 100.0
 
-# Below this many core cycles an access, accesses were left out: a load that waits for another takes three at the least on
-# any core, and four that wait for nothing are the most that one core starts in a cycle. A random touch multiplies twice to
-# draw its address, and no core starts four multiplications in a cycle. prefault has no such bound: a kernel may have pages
-# zeroed beforehand. A row that is partitioned or joined is stored, and counted or probed for: two stores at the least, and no
-# core completes more than two in a cycle. A hop of a graph walk waits for the last hop of its own walker alone, and no core starts
-# more than four loads in a cycle.
-LEAST_CYCLES = {"page_chase": 1.0, "page_gather": 0.1, "random_touch": 0.5, "radix_partition": 1.0, "graph_walk": 0.25,
-                "numa_chase": 1.0, "guest_chase": 1.0}
 MOST_GHZ = 10.0  # for an engine that does not know its clock: no core comes near it
 
 # To tell a CPU that went away from one that never was ours.
 CPUS_AT_START = frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else frozenset()
 
 
-def arena_bytes(point: Point, base_page: int = 4096) -> int:
-    """What a point's process maps at most, in bytes: arena rounded up to its page size, and the side arrays."""
-    page = base_page if point.pages == "4k" else PAGE_BYTES[point.pages]
-    stride = base_page * point.stride_pages
-    if point.layout == "alias":  # eight pages or what makes 8192 mappings of them, the page table, 8 bytes a page, the visits
-        span = point.lines * stride
-        return 8 * page + 2 * span // 8192 + 8 * span // page + point.lines * SIDE_BYTES_PER_LINE
-    if point.layout == "spread" and stride > page:
-        return point.lines * (page + SIDE_BYTES_PER_LINE)
-    working_set = point.lines * (64 if point.layout == "packed" else stride)
-    if point.kernel == "guest_chase":
-        working_set = _guest_bytes(working_set, point)
-    side = PATH_BYTES * (point.mode == "prefetch") if point.kernel == "graph_walk" else point.lines * SIDE_BYTES_PER_LINE
-    return -(-working_set // page) * page + side
-
-
-def _guest_bytes(lines_bytes: int, point: Point) -> int:
-    """guest_chase's lines and what stands behind them, in bytes: a page of program, one of talk, the tables (tables_for())."""
-    leaf, levels = {"2m": 2, "1g": 3}.get(point.mode, 1), min(dict(point.options).get("levels", 4), 5)
-    size = -(-lines_bytes // 4096) * 4096 + 2 * 4096
-    return size + 4096 * (1 + sum((size - 1 >> 12 + 9 * level) + 2 for level in range(leaf, levels)))
-
-
-# Kernels that take one layout and one order, and of their own options the one that says how many lines there are.
-SHAPES: dict[str, tuple[str, str, str, Callable[[int], int]]] = {
-    "random_touch": ("packed", "random", "bytes", lambda n: -(-n // 64)),
-    "prefault": ("spread", "sequential", "", int),
-    "graph_walk": ("packed", "random", "vertices", int),
-    "radix_partition": ("packed", "random", "tuples", lambda n: 6 * -(-n // 4)),  # six arrays of rows of 16 bytes
-}
-
-
-# The first of a kernel's modes, where nothing is said.
-FIRST_MODE = {"graph_walk": "plain", "prefault": "touch", "radix_partition": "naive", "numa_chase": "local-local", "guest_chase": "4k"}
-
-
-def shape(kernel: str, options: Mapping[str, int]) -> dict[str, Any]:
-    """What a point of the kernel has where nothing else is said: layout, order, lines."""
-    layout, order, size, lines = SHAPES.get(kernel, ("spread", "cycle", "", int))
-    return {"layout": layout, "order": order, "lines": lines(options[size]) if size in options else 4096}
-
-
 def seed_of(point: Point, repeat: int) -> int:
     """The order's seed. Layout, pages and engine are left out: spread and packed, C and numba walk the same order."""
-    kernel = "page_chase" if point.kernel in ("guest_chase", "numa_chase") else point.kernel  # its chase, elsewhere
-    text = f"{kernel} {point.order} {point.lines} {repeat}"
+    text = f"{kernels.of(point.kernel).order_of or point.kernel} {point.order} {point.lines} {repeat}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1
 
 
@@ -101,7 +42,7 @@ def measure(point: Point, repeat: int = 0, *, state: str, usable_bytes: int, pla
     What disturbed a process that did give a number is in `noisy`.
     """
     kernel = build.kernel(point.kernel, point.engine)
-    needed = arena_bytes(point)
+    needed = kernels.arena_bytes(point)
     if needed > usable_bytes:
         raise Unavailable("memory-short", f"{needed >> 20} MiB needed, {usable_bytes >> 20} MiB may be used")
     command = [*kernel.command, "--pages", point.pages, "--layout", point.layout, "--order", point.order,
@@ -123,7 +64,7 @@ def measure(point: Point, repeat: int = 0, *, state: str, usable_bytes: int, pla
     started_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     stolen, begin = noise.stolen_ms(), time.monotonic_ns()
     try:
-        run = perf.run(command, plan.in_guest() if point.kernel == "guest_chase" else plan, timeout_s, cwd=build.ROOT, repeat=repeat)
+        run = perf.run(command, plan.in_guest() if kernels.of(point.kernel).in_guest else plan, timeout_s, cwd=build.ROOT, repeat=repeat)
     except subprocess.TimeoutExpired:
         raise Unavailable("kernel-hung", f"{point.kernel} gave no answer in {timeout_s:.0f} s") from None
     wall_ns = float(time.monotonic_ns() - begin)
@@ -163,9 +104,9 @@ def _report(run: perf.Run, point: Point, cpu: int | None) -> KernelReport:
         raise Unavailable("cpu-gone" if gone else "bad-parameter", last[:300])
     killed = _signal_of(run, last)
     if killed == signal.SIGKILL:
-        raise Unavailable("oom-killed", f"{point.kernel} with {arena_bytes(point) >> 20} MiB")
+        raise Unavailable("oom-killed", f"{point.kernel} with {kernels.arena_bytes(point) >> 20} MiB")
     if killed == signal.SIGBUS:
-        raise Unavailable("pool-empty" if point.pages in ("2m", "1g") else "memory-short", "SIGBUS while faulting in")
+        raise Unavailable("pool-empty" if PAGES[point.pages].source == "pool" else "memory-short", "SIGBUS while faulting in")
     if run.status or not run.stdout.strip():
         how = f"signal {signal.Signals(killed).name}" if killed in iter(signal.Signals) else f"exit status {run.status}"
         raise Unavailable("kernel-crashed", f"{how}; {last[:200]}" if last else how)
@@ -181,6 +122,6 @@ def _report(run: perf.Run, point: Point, cpu: int | None) -> KernelReport:
     if got != asked:
         raise Unavailable("kernel-garbage", f"asked for {asked}, measured {got}")
     cycles = report.ns_per_access * (report.core_ghz or MOST_GHZ)
-    if cycles < LEAST_CYCLES.get(report.kernel, 0.0):
+    if cycles < kernels.of(report.kernel).least_cycles:
         raise Unavailable("kernel-garbage", f"{cycles:.2g} core cycles an access: the compiler left the accesses out")
     return report

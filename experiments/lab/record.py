@@ -11,12 +11,11 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, model_validator
 
+from experiments.words.pages import Pages
+
 SCHEMA = 1
 
 Engine = Literal["c", "numba"]
-Pages = Literal["4k", "64k", "thp", "2m", "1g"]
-# From small to large; of two alike, the one that takes no pool first. 4k stands for the machine's base page.
-PAGE_BYTES: dict[Pages, int] = {"4k": 4 << 10, "64k": 64 << 10, "thp": 2 << 20, "2m": 2 << 20, "1g": 1 << 30}
 Layout = Literal["spread", "packed", "alias"]
 Order = Literal["cycle", "random", "sequential"]
 # What disturbed a process while it measured (experiments/noise.py); "" for nothing.

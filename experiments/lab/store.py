@@ -127,6 +127,10 @@ class Store:
         real = (d for d in folders if d.is_dir() and not d.is_symlink())
         return sorted(d.name for d in real if (d / "machine.json").is_file() or any(d.glob("*.jsonl")))
 
+    def experiments(self, machine: str) -> list[str]:
+        """The names of a machine's files of records, sorted."""
+        return sorted(path.stem for path in self._folder(machine).glob("*.jsonl") if NAME.fullmatch(path.stem))
+
     def reference(self) -> str:
         """The id in data/reference: the machine whose results are committed."""
         try:

@@ -6,6 +6,7 @@ Each stage is a pure function of the rows so far, so a survey that is run again 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -13,15 +14,14 @@ import pandas as pd
 from experiments.inference import geometry
 from experiments.inference.intervals import newest
 from experiments.inference.knees import Knee
-from experiments.lab import campaign as experiment
-from experiments.lab import measure, perf
-from experiments.lab.campaign import octaves
+from experiments.lab import campaign, kernels, perf
+from experiments.lab.grid import octaves
 from experiments.lab.record import Point
-from experiments.lab.store import Store
+from experiments.lab.rig import Rig
 from experiments.machine.compiler import compiler
-from experiments.machine.host import Host, state
-from experiments.machine.pmu import performance_cpu
-from experiments.words.reasons import Unavailable
+from experiments.machine.host import data_caches
+from experiments.words.pages import BASE
+from experiments.words.reasons import Note, Unavailable
 
 NAME = "geometry"  # of the experiment
 SPREAD_HUGE = 512  # pages of 2 MiB, 1 GiB of them: to clear more takes longer than the rest of a survey
@@ -38,54 +38,48 @@ def repeats_of(point: Point) -> int:
     return DRAWN_REPEATS if point.order == "random" else REPEATS if point.lines < ONE_FROM_LINES else 1
 
 
-def cache_bytes(host: Host) -> dict[int, int]:
-    """Level -> bytes of the data caches that sysfs or CPUID state."""
-    return {c.level: c.size_bytes for c in host.caches if c.kind != "instruction"}
-
-
-def here(host: Host, pages: str, store: Store, machine: str, *, name: str = NAME, repeats: int = REPEATS,
-         most_bytes: int | None = None, quiet: bool = False) -> tuple[pd.DataFrame, list[str]]:
-    """Survey this computer into `store`, what is there already not again: (all rows, a sentence for each kind of lack).
+def measured(rig: Rig, pages: str, *, name: str = NAME, repeats: int = REPEATS, most_bytes: int | None = None,
+             quiet: bool = False) -> tuple[pd.DataFrame, list[Note]]:
+    """Survey this computer into the rig's store, what is there already not again: (all rows, a note for each kind of lack).
 
     repeats: at most so many processes a point. most_bytes: leaves out points that need more memory.
-    Raises Unavailable: engine-lacks without a C compiler, and what experiment.run raises.
+    Raises Unavailable: engine-lacks without a C compiler, and what campaign.run raises.
     """
-    if compiler() is None:
-        raise Unavailable("engine-lacks")
-    usable = int(host.memory.usable_bytes * experiment.MEMORY_SHARE)
-    lacking: dict[str, str] = {}
+    _takes_c()
+    lacking: dict[str, Note] = {}
 
     def run(points: list[Point]) -> pd.DataFrame:
-        fitting = [p for p in points if measure.arena_bytes(p) <= (most_bytes or usable)]
-        frame, missing = _run(fitting, host, store, machine, name, repeats, quiet)
+        fitting = [p for p in points if kernels.arena_bytes(p) <= (most_bytes or rig.usable_bytes)]
+        frame, missing = _run(rig, fitting, name, repeats, quiet)
         lacking.update(missing)
         return frame
 
-    return survey(run, pages, cache_bytes(host)), sorted(lacking.values())
+    return survey(run, pages, data_caches(rig.host)), sorted(lacking.values())
 
 
-def pieces(host: Host, pages: str, store: Store, machine: str, *, quiet: bool = False) -> pd.DataFrame:
+def pieces(rig: Rig, pages: str, *, quiet: bool = False) -> pd.DataFrame:
     """The rows that splinter.judge() takes: one line to each 4 KiB, on base pages and on `pages`. A few seconds.
 
-    Raises as `here`.
+    Raises as `measured`.
     """
+    _takes_c()
+    points = [Point(kernel="page_chase", pages=kind, layout=layout, lines=n, region_ms=REGION_MS)
+              for kind in (BASE, pages) for layout in ("spread", "packed") for n in octaves(FROM_LINES, TO_LINES, 2)]
+    return _run(rig, points, "pieces", REPEATS, quiet)[0]
+
+
+def _takes_c() -> None:
     if compiler() is None:
         raise Unavailable("engine-lacks")
-    points = [Point(kernel="page_chase", pages=kind, layout=layout, lines=n, region_ms=REGION_MS)
-              for kind in ("4k", pages) for layout in ("spread", "packed") for n in octaves(FROM_LINES, TO_LINES, 2)]
-    return _run(points, host, store, machine, "pieces", REPEATS, quiet)[0]
 
 
-def _run(points: list[Point], host: Host, store: Store, machine: str, name: str, repeats: int,
-         quiet: bool) -> tuple[pd.DataFrame, dict[str, str]]:
-    """(all rows that there are now, what was lacking: a sentence for each layout and reason)."""
-    outcome = experiment.run(
-        name, points, lambda p: min(repeats, repeats_of(p)), machine=machine, store=store, state=state(host), plan=perf.NO_COUNTERS,
-        usable_bytes=int(host.memory.usable_bytes * experiment.MEMORY_SHARE), quiet=quiet,
-        retry_share=0,  # the least of several leaves noise out
-        cpu=performance_cpu(host.usable_cpus))
-    frame = store.load(machine, name)
-    lacking = {f"{p.layout} {why.code}": f"{p.layout.capitalize()} chases: {why}" for p, why in outcome.lacking.items()}
+def _run(rig: Rig, points: list[Point], name: str, repeats: int, quiet: bool) -> tuple[pd.DataFrame, dict[str, Note]]:
+    """(all rows that there are now, what was lacking: a note for each layout and reason). Nothing is counted, and nothing
+    tried again: the least of several leaves noise out."""
+    outcome = campaign.run(replace(rig, plan=perf.NO_COUNTERS), name, points, lambda p: min(repeats, repeats_of(p)), quiet=quiet,
+                           retry_share=0)
+    frame = rig.store.load(rig.machine, name)
+    lacking = {f"{p.layout} {why.code}": Note(f"{p.layout.capitalize()} chases: {why}", why.code) for p, why in outcome.lacking.items()}
     return frame if frame.empty else newest(frame), lacking
 
 

@@ -33,6 +33,9 @@ from experiments.words.units import page_name
 __all__ = ["Host", "Platform", "inspect", "machine_id", "state", "usable_memory"]
 
 
+LOADS = ("data", "unified", "load")  # the kinds of TLB that translate a load
+
+
 class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -99,7 +102,8 @@ class Host(_Model):
     kvm: Kvm | None = None  # None where an older version wrote the description
 
 
-def _base_page_bytes() -> int:
+def base_page_bytes() -> int:
+    """The page that this kernel maps where nothing larger is asked for."""
     return os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
@@ -122,7 +126,7 @@ class Platform:
     os: str = field(default_factory=platform.system)
     arch: str = field(default_factory=platform.machine)
     kernel_release: str = field(default_factory=platform.release)
-    base_page_bytes: int = field(default_factory=_base_page_bytes)
+    base_page_bytes: int = field(default_factory=base_page_bytes)
     usable_cpus: tuple[int, ...] = field(default_factory=_usable_cpus)
     rlimits: Rlimits = field(default_factory=Rlimits.here)
     cpuid: Reader | None = field(default_factory=lambda: cpuid.read if cpuid.available() else None)
@@ -319,3 +323,38 @@ def _hypervisor(root: Path, flags: frozenset[str]) -> str:
     firmware = [procfs.text(root / "sys/class/dmi/id" / name) for name in ("product_name", "sys_vendor")]
     said = " ".join([tree, *firmware]).lower()
     return next((name for name in ("kvm", "xen", "qemu", "vmware") if name in said), "unknown")
+
+
+# --- what others ask of a description
+
+
+def data_tlbs(host: Host, page: str = "4k") -> list[Tlb]:
+    """The TLB levels that translate loads of a page size, as CPUID states them; one a level, empty where it is silent.
+
+    Two parts of one level that both hold 4 KiB pages (Ice Lake: one shares with 2 MiB, one with 1 GiB) are one capacity.
+    """
+    by_level: dict[int, Tlb] = {}
+    for tlb in host.tlb:
+        if page in tlb.pages and tlb.kind in LOADS and tlb.entries:
+            if before := by_level.get(tlb.level):
+                tlb = tlb.model_copy(update={"entries": before.entries + tlb.entries, "ways": None, "ways_between": None})
+            by_level[tlb.level] = tlb
+    return [by_level[level] for level in sorted(by_level)]
+
+
+def tlb_entries(host: Host) -> list[int]:
+    """4 KiB data entries of each TLB level as CPUID states them, ascending; empty where it is silent."""
+    return [tlb.entries for tlb in data_tlbs(host)]
+
+
+def data_caches(host: Host) -> dict[int, int]:
+    """Level -> bytes of the data caches that sysfs or CPUID state; of two of a level the first."""
+    return {cache.level: cache.size_bytes for cache in reversed(host.caches) if cache.kind != "instruction"}
+
+
+def is_x86(host: Host) -> bool:
+    return host.arch in ("x86_64", "AMD64")
+
+
+def is_arm(host: Host) -> bool:
+    return host.arch in ("aarch64", "arm64")

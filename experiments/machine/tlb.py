@@ -200,3 +200,16 @@ def _amd_tlb(
     stated = {"ways_between": ways} if isinstance(ways, tuple) else {"ways": ways}
     note = _NOTE_4M if page == "2m" else ""
     return Tlb(level=level, kind=kind, pages=(page,), entries=entries, source=source, note=note, **stated)
+
+
+def ways_of(tlb: Tlb) -> int | None:
+    """The associativity: as stated, or the one in the stated range that makes the number of sets a power of two.
+
+    AMD's Fn8000_0006 codes 12 ways as "8 to 15". Sets are chosen by address bits or an exclusive-or of them, so their number is a
+    power of two. 0 is fully associative, None unknown.
+    """
+    if tlb.ways is not None or tlb.ways_between is None:
+        return tlb.ways
+    least, most = tlb.ways_between
+    fit = [w for w in range(least, most + 1) if tlb.entries % w == 0 and (tlb.entries // w).bit_count() == 1]
+    return fit[0] if len(fit) == 1 else None

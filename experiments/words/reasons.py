@@ -302,6 +302,17 @@ def explain(code: str, detail: str = "") -> str:
     return f"{sentence.removesuffix('.')} ({detail}). {remedy}" if detail else f"{sentence} {remedy}"
 
 
+# Why a page size may have no rows.
+PAGE_REASONS = frozenset({"pool-empty", "thp-never", "mthp-off", "page-size-unsupported", "backing-partial", "memory-short"})
+
+
+class Note(NamedTuple):
+    """What a run could not measure, in a sentence; and the reason's code, "" where it is none of REASONS."""
+
+    text: str
+    code: str = ""
+
+
 class Unavailable(Exception):
     """Something cannot be measured here. `code` is a key of REASONS; str() is one line with the remedy."""
 
@@ -313,6 +324,10 @@ class Unavailable(Exception):
 
     def __str__(self) -> str:
         return self.text
+
+    @property
+    def note(self) -> Note:
+        return Note(self.text, self.code)
 
     def _render_traceback_(self) -> list[str]:
         """What IPython prints in place of a traceback: the sentence is all that helps whoever reads it."""

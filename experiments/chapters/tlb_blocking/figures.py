@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import altair as alt
 import pandas as pd
 
+from experiments.article.chapter import literature
 from experiments.article.charts import (
-    Figure,
     bytes_axis,
+    capacities,
+    colours,
+    layered,
     lines_axis,
     log_scale,
     marks,
     ns_axis,
+    page_colours,
     reaches,
     series_chart,
     time_scale,
 )
-from experiments.article.render import MUTED, PALETTE
-from experiments.chapters.hugepages.analysis import PAGES
-from experiments.chapters.hugepages.figures import COLOURS
-from experiments.chapters.tlb_blocking.analysis import BLOCKED, ROW_BYTES, VERTEX_BYTES, graph_size
-from experiments.inference.curves import PAGE
+from experiments.article.render import MUTED, PALETTE, Figure
+from experiments.chapters.tlb_blocking.analysis import BLOCKED, VERTEX_BYTES, Analysis, graph_size
+from experiments.lab.kernels import ROW_BYTES
+from experiments.words.pages import BASE, words
 from experiments.words.reasons import Unavailable
 from experiments.words.units import format_size
 
@@ -32,11 +33,6 @@ _PER_ROW = (0.5, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500)
 _PER_HOP = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500)
 
 
-def _pages_scale(data: pd.DataFrame) -> alt.Scale:
-    kinds = [pages for pages in PAGES if (data["pages"] == pages).any()]
-    return alt.Scale(domain=kinds, range=[COLOURS[one] for one in kinds])
-
-
 def _level(ns: float, label: str, scale: alt.Scale) -> alt.LayerChart:
     """A thin line across the chart at a time, labelled at its left."""
     base = alt.Chart(pd.DataFrame({"median": [ns], "label": [label]})).encode(y=alt.Y("median:Q", scale=scale))
@@ -44,45 +40,44 @@ def _level(ns: float, label: str, scale: alt.Scale) -> alt.LayerChart:
         x=alt.value(0), text="label:N")
 
 
-def blocks(found: pd.DataFrame, entries: Sequence[int]) -> Figure:
+def blocks(a: Analysis) -> Figure:
     """ns per hop against the block's bytes, a line a number of steps, on base pages; where the same blocks were walked on larger
-    pages too, dashed. A frame of `blocking.by_block`. Raises Unavailable("too-few-points") without base pages."""
-    data = found.assign(steps=found["block_steps"].map(lambda n: f"{n:,} steps in a block"), lines=found["block_pages"])
-    base, others = data[data["pages"] == "4k"], data[data["pages"] != "4k"]
+    pages too, dashed."""
+    data = a.blocks.assign(steps=a.blocks["block_steps"].map(lambda n: f"{n:,} steps in a block"), lines=a.blocks["block_pages"])
+    base, others = data[data["pages"] == BASE], data[data["pages"] != BASE]
     if base.empty:
         raise Unavailable("too-few-points", "no walk in blocks was measured on base pages")
     names = list(dict.fromkeys(data.sort_values("block_steps")["steps"]))
-    colours = alt.Scale(domain=names, range=list(PALETTE[: len(names)]))
+    scheme = colours(names)
     plain = base["plain"].dropna()
     scale = time_scale(pd.concat([data, base.assign(median=base["plain"])]))
     x = alt.X("block_bytes:Q", axis=bytes_axis("Size of a block"), scale=log_scale())
-    chart = series_chart(base, x, "ns per hop", scale, _PER_HOP, colours, "steps")
+    chart = series_chart(base, x, "ns per hop", scale, _PER_HOP, scheme, "steps")
     for _, part in others.groupby("pages"):
         chart += alt.Chart(part).mark_line(strokeDash=[6, 3]).encode(
-            x=x, y=alt.Y("median:Q", scale=scale), color=alt.Color("steps:N", scale=colours, sort=names))
+            x=x, y=alt.Y("median:Q", scale=scale), color=alt.Color("steps:N", scale=scheme, sort=names))
     if len(plain):
         chart += _level(float(plain.iloc[0]), "without blocks", scale)
-    if entries:
-        chart += marks([(n * PAGE, label) for n, label in reaches(entries)], "block_bytes")
+    chart = layered(chart, capacities(a.entries, "block_bytes", a.base_page_bytes))
     best = base.loc[base["median"].idxmin()]
     before = f"Without blocks a hop takes {plain.iloc[0]:.1f} ns. " if len(plain) else ""
     told = (f"{before}The least is {best['median']:.1f} ns, with {best['steps']} of {format_size(int(best['block_bytes']))}.")
-    return Figure(chart, "blocks", f"Time per hop against the size of a block, a line for each number of steps. {told}",
+    return Figure(chart, f"Time per hop against the size of a block, a line for each number of steps. {told}",
                   data[["pages", "block_steps", "block_bytes", "block_pages", "visits", *_COLUMNS, "plain", *_GAIN]])
 
 
-def prefetch(found: pd.DataFrame) -> Figure:
-    """ns per hop against the distance of the prefetch, a line a page size; a frame of `blocking.by_distance`."""
-    data = found.assign(lines=found["vertices"] * VERTEX_BYTES // PAGE)
+def prefetch(a: Analysis) -> Figure:
+    """ns per hop against the distance of the prefetch, a line a page size."""
+    data = a.ahead.assign(lines=a.ahead["vertices"] * VERTEX_BYTES // a.base_page_bytes)
     ticks = sorted(set(data["distance"]))
     x = alt.X("distance:Q", scale=alt.Scale(type="symlog", constant=1, nice=False), axis=alt.Axis(
         title="Hops ahead (0: no prefetch)", values=ticks, format="d"))
-    chart = series_chart(data, x, "ns per hop", time_scale(data), _PER_HOP, _pages_scale(data), "pages")
+    chart = series_chart(data, x, "ns per hop", time_scale(data), _PER_HOP, page_colours(data["pages"]), "pages")
     told = []
     for pages, part in data.groupby("pages", sort=False):
         best = part.loc[part["median"].idxmin()]
-        told.append(f"{pages} {best['median']:.1f} ns at {int(best['distance'])}")
-    return Figure(chart, "prefetch", f"Time per hop against how many hops ahead the vertex is asked for. The least: {', '.join(told)}.",
+        told.append(f"{words(pages)} {best['median']:.1f} ns at {int(best['distance'])}")
+    return Figure(chart, f"Time per hop against how many hops ahead the vertex is asked for. The least: {', '.join(told)}.",
                   data[["pages", "distance", "vertices", *_COLUMNS, *_GAIN]])
 
 
@@ -90,9 +85,9 @@ def _label(remedy: str, pages: str) -> str:
     return f"{remedy}, {pages}" if remedy == BLOCKED else pages
 
 
-def mitigations(ours: pd.DataFrame, published: pd.DataFrame) -> Figure:
-    """P50 and P95 of a hop by remedy: bars, those of the published run pale (columns mitigation, pages,
-    p50_ns_per_hop, p95_ns_per_hop); ours is a frame of `blocking.mitigations`."""
+def mitigations(a: Analysis) -> Figure:
+    """P50 and P95 of a hop by remedy: bars, those of the published run pale."""
+    ours, published = a.remedies, literature("mitigations")
     names = {"p50": "median", "p95": "95th percentile"}
     here = pd.concat([pd.DataFrame({
         "where": "here", "remedy": ours["remedy"], "pages": ours["pages"], "quantile": name, "ns": ours[short],
@@ -119,51 +114,49 @@ def mitigations(ours: pd.DataFrame, published: pd.DataFrame) -> Figure:
     errors = base.transform_filter("datum.low != null").mark_rule(strokeWidth=2).encode(y=alt.Y("low:Q"), y2="high:Q")
     told = ", ".join(f"{_label(row.remedy, row.pages)} {row.p50:.0f} and {row.p95:.0f} ns" for row in ours.itertuples())
     size = graph_size(ours["vertices"].max())
-    return Figure(bars + errors, "mitigations", f"Median and 95th percentile of a hop over {size} by remedy: {told}.",
+    return Figure(bars + errors, f"Median and 95th percentile of a hop over {size} by remedy: {told}.",
                   data.drop(columns="slot"))
 
 
-def fan_out(found: pd.DataFrame, entries: Sequence[int]) -> Figure:
-    """ns to partition one row against the number of partitions, a line a page size in one pass, crosses in two; a frame of
-    `blocking.by_fan_out`."""
-    every = found.assign(lines=found["tuples"] * ROW_BYTES // PAGE)
+def fan_out(a: Analysis) -> Figure:
+    """ns to partition one row against the number of partitions, a line a page size in one pass, crosses in two."""
+    every = a.fan_out.assign(lines=a.fan_out["tuples"] * ROW_BYTES // a.base_page_bytes)
     data, twice = every[every["passes"] == 1], every[every["passes"] == 2]
     if data.empty:
         raise Unavailable("too-few-points", "no partitioning in one pass was measured")
     x = alt.X("partitions:Q", axis=lines_axis("Partitions"), scale=log_scale())
-    scale, colours = time_scale(every), _pages_scale(every)
-    chart = series_chart(data, x, "ns per row", scale, _PER_ROW, colours, "pages")
+    scale, scheme = time_scale(every), page_colours(every["pages"])
+    chart = series_chart(data, x, "ns per row", scale, _PER_ROW, scheme, "pages")
     if len(twice):
         chart += alt.Chart(twice).mark_point(shape="cross", size=90, strokeWidth=2).encode(
-            x=x, y=alt.Y("median:Q", scale=scale), color=alt.Color("pages:N", scale=colours, sort=colours.domain),
+            x=x, y=alt.Y("median:Q", scale=scale), color=alt.Color("pages:N", scale=scheme, sort=scheme.domain),
             tooltip=[alt.Tooltip("pages:N"), alt.Tooltip("passes:Q"), alt.Tooltip("median:Q", format=".3~r", title="ns")])
-    if entries:
-        chart += marks([(n, label.replace("pages", "entries")) for n, label in reaches(entries)], "partitions")
+    if a.entries:
+        chart += marks([(n, label.replace("pages", "entries")) for n, label in reaches(a.entries)], "partitions")
     told = []
     for pages, part in data.groupby("pages", sort=False):
         ends = part.sort_values("partitions").iloc[[0, -1]]
-        told.append(f"{pages} from {ends['median'].iloc[0]:.1f} ns with {int(ends['partitions'].iloc[0]):,} partitions to "
+        told.append(f"{words(pages)} from {ends['median'].iloc[0]:.1f} ns with {int(ends['partitions'].iloc[0]):,} partitions to "
                     f"{ends['median'].iloc[1]:.1f} with {int(ends['partitions'].iloc[1]):,}")
-    return Figure(chart, "fan_out", f"Time to partition one row by the number of partitions: {'; '.join(told)}.",
+    return Figure(chart, f"Time to partition one row by the number of partitions: {'; '.join(told)}.",
                   every[["pages", "partitions", "passes", "tuples", *_COLUMNS, "histogram_ns"]])
 
 
-def join(found: pd.DataFrame) -> Figure:
-    """ns per row of a whole join against the number of partitions, a line a page size, naive as a dashed line across; a frame of
-    `blocking.by_join`."""
-    data = found.assign(lines=found["tuples"] * 6 * ROW_BYTES // PAGE)
+def join(a: Analysis) -> Figure:
+    """ns per row of a whole join against the number of partitions, a line a page size, naive as a dashed line across."""
+    data = a.joins.assign(lines=a.joins["tuples"] * 6 * ROW_BYTES // a.base_page_bytes)
     parted, naive = data[(data["mode"] == "partitioned") & (data["passes"] == 1)], data[data["mode"] == "naive"]
     if parted.empty:
         raise Unavailable("too-few-points", "no partitioned join was measured")
-    colours, scale = _pages_scale(data), time_scale(data)
+    scheme, scale = page_colours(data["pages"]), time_scale(data)
     x = alt.X("partitions:Q", axis=lines_axis("Partitions"), scale=log_scale())
-    chart = series_chart(parted, x, "ns per row", scale, _PER_ROW, colours, "pages")
+    chart = series_chart(parted, x, "ns per row", scale, _PER_ROW, scheme, "pages")
     if len(naive):
         chart += alt.Chart(naive).mark_rule(strokeDash=[6, 4], strokeWidth=2).encode(
-            y=alt.Y("median:Q", scale=scale), color=alt.Color("pages:N", scale=colours, sort=colours.domain),
+            y=alt.Y("median:Q", scale=scale), color=alt.Color("pages:N", scale=scheme, sort=scheme.domain),
             tooltip=[alt.Tooltip("pages:N"), alt.Tooltip("mode:N"), alt.Tooltip("median:Q", format=".3~r", title="ns")])
-    told = [f"{row.pages} {row.median:.1f} ns naive" for row in naive.itertuples()]
+    told = [f"{words(row.pages)} {row.median:.1f} ns naive" for row in naive.itertuples()]
     best = parted.loc[parted.groupby("pages")["median"].idxmin()]
-    told += [f"{row.pages} {row.median:.1f} ns with {row.partitions:,} partitions" for row in best.itertuples()]
-    return Figure(chart, "join", f"Time per row of a join by the number of partitions; dashed, naive. {', '.join(told)}.",
+    told += [f"{words(row.pages)} {row.median:.1f} ns with {row.partitions:,} partitions" for row in best.itertuples()]
+    return Figure(chart, f"Time per row of a join by the number of partitions; dashed, naive. {', '.join(told)}.",
                   data[["pages", "mode", "partitions", "passes", "tuples", *_COLUMNS, *_GAIN]])

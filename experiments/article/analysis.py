@@ -1,0 +1,80 @@
+"""What every chapter's Analysis has: its rows, and the machine that they are from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import pandas as pd
+
+from experiments.inference import splinter
+from experiments.machine.host import Host, data_caches, tlb_entries
+from experiments.words.reasons import Note, Unavailable
+
+SIMULATED = "simulated-"  # how the id of a machine begins whose rows were computed; no computer's own id does
+
+
+class About(Protocol):
+    """What an Analysis asks of a chapter (article.chapter.Chapter): the machine, and what else is kept of it in data/."""
+
+    host: Host
+    machine: str  # its name in data/
+    notes: list[Note]  # what this run could not measure
+
+    def kept(self, name: str) -> pd.DataFrame:
+        """Rows that another chapter measured; none are measured for this one. Raises Unavailable("no-data")."""
+
+    def document(self, name: str, make: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+        """data/<machine>/<name>.json, made first where this computer has none. Raises Unavailable("no-data")."""
+
+
+class Analysis:
+    """The rows of a chapter, one a process; a chapter's own Analysis adds what it derives from them as cached properties.
+
+    Figures, claims and sentences take it and nothing else. What is assigned to a property stands in its place from then on, so a page
+    can define a quantity anew: `a.price = a.spread / a.packed`.
+    """
+
+    def __init__(self, frame: pd.DataFrame, about: About):
+        self.frame = frame
+        self.about = about
+
+    @property
+    def host(self) -> Host:
+        return self.about.host
+
+    @property
+    def notes(self) -> Sequence[Note]:
+        return self.about.notes
+
+    @property
+    def entries(self) -> list[int]:
+        """4 KiB data entries of each TLB level as CPUID states them, ascending; empty where it is silent."""
+        return tlb_entries(self.host)
+
+    @property
+    def base_page_bytes(self) -> int:
+        """Lines of a spread layout lie this far apart."""
+        return self.host.base_page_bytes
+
+    def cache_bytes(self, level: int) -> int | None:
+        """The size of the data cache of a level; None where nothing states it."""
+        return data_caches(self.host).get(level)
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether the rows of this machine were computed, not measured: its id says so."""
+        return self.about.machine.startswith(SIMULATED)
+
+    def two_levels(self) -> tuple[int, int]:
+        """The entries of the first and of the last level. Raises Unavailable("no-geometry") without two."""
+        if len(self.entries) < 2:
+            raise Unavailable("no-geometry", "CPUID names no two TLB levels here")
+        return self.entries[0], self.entries[-1]
+
+    def splintering(self) -> splinter.Splinter | None:
+        """What this machine's large pages are made of, where the chapter about page sizes was measured and could tell."""
+        try:
+            return splinter.judge(self.about.kept("hugepages"), self.host.hypervisor)
+        except Unavailable:
+            return None

@@ -1,0 +1,25 @@
+"""Which points the chapter about the graph measures: each size on each page size, hop by hop and per batch; and many walks at once."""
+
+from __future__ import annotations
+
+from experiments.lab.grid import Scope
+from experiments.lab.record import Point
+
+VERTEX_BYTES = 64  # kernels/graph.h
+LARGE_PAGES = ("4k", "thp", "2m", "1g")
+WALKERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+FEW_WALKERS = (1, 2, 4, 6, 8, 12, 16, 32)
+MANY_VERTICES = 1 << 24  # 1 GiB: past every cache, and a graph of it is ready in a second
+
+
+def points(scope: Scope) -> list[Point]:
+    """Past the caches a process takes seconds to visit four million lines, most of all at 256 MiB, of whose 4.2 million vertices that
+    takes 20 million hops. So a coarse profile goes from 64 MiB on in steps of four octaves and then two, and has means per batch
+    on page sizes that need no pool."""
+    most, fine = 1 << (scope.profile.max_working_set // VERTEX_BYTES).bit_length() - 1, scope.is_fine
+    sizes = [2**k for k in range(12, most.bit_length()) if fine or 2**k == most or k <= 20 or k % 2 == 0 and k > 22]  # from 256 KiB
+    clocked = [scope.point("graph_walk", pages, "plain", vertices=n, per_hop=1) for pages in LARGE_PAGES for n in sizes]
+    batched = [scope.point("graph_walk", pages, "plain", vertices=n) for pages in LARGE_PAGES[: 4 if fine else 2] for n in sizes]
+    return clocked + batched + [
+        scope.point("graph_walk", pages, "plain", vertices=min(most, MANY_VERTICES), walkers=walkers)
+        for pages in LARGE_PAGES[: 3 if fine else 2] for walkers in (WALKERS if fine else FEW_WALKERS)]

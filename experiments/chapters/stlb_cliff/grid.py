@@ -1,0 +1,28 @@
+"""Which points the chapter about the cliff measures. Every spread point has its packed control: the same number of lines."""
+
+from __future__ import annotations
+
+from experiments.lab.grid import DENSE_BELOW_BYTES, SMALLEST_LINES, Scope, octaves
+from experiments.lab.record import Point
+
+RANDOM_UP_TO_BYTES = 256 << 20  # 1 - C/M is within 5 % of 1 long before
+
+
+def points(scope: Scope) -> list[Point]:
+    """The chase in three orders and the gather. Starting a numba process takes a second, so that engine gets a coarser grid."""
+    per_octave = 1 if scope.engine == "numba" else scope.profile.points_per_octave
+    dense, most = scope.lines(DENSE_BELOW_BYTES), scope.most_lines
+    sizes = scope.dense(per_octave) + [n for n in octaves(dense, most, max(per_octave // 2, 1)) if n > dense]
+    zoom = knees(scope) if scope.profile.points_per_octave > 1 else []
+    random_most, coarse = min(most, scope.lines(RANDOM_UP_TO_BYTES)), octaves(SMALLEST_LINES, most, 1)
+    wanted = [("page_chase", "cycle", sorted({*sizes, *zoom})),
+              ("page_chase", "random", octaves(SMALLEST_LINES, random_most, per_octave)),
+              ("page_chase", "sequential", [n for n in coarse[::2] if n <= random_most]),
+              ("page_gather", "cycle", coarse)]
+    return [point for kernel, order, numbers in wanted for lines in numbers for point in scope.chase(kernel, "4k", lines, order=order)]
+
+
+def knees(scope: Scope) -> list[int]:
+    """An octave each side of each TLB level's entries, half a decade of pages, at steps of 9 % (19 % under numba)."""
+    steps = 4 if scope.engine == "numba" else 8
+    return [n for entries in scope.entries for n in octaves(entries / 2**0.75, entries * 2, steps) if n <= scope.most_lines]

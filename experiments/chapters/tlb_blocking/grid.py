@@ -1,0 +1,59 @@
+"""Which points the chapter about blocking measures."""
+
+from __future__ import annotations
+
+from experiments.chapters.tlb_blocking.analysis import VERTEX_BYTES
+from experiments.lab.grid import Scope
+from experiments.lab.record import Point
+
+LARGE_PAGES = ("4k", "thp", "2m", "1g")
+MANY_VERTICES = 1 << 24  # 1 GiB: past every cache, and a graph of it is ready in a second
+BLOCK_STEPS = (1 << 10, 1 << 14, 1 << 18)  # hops in a block: fewer than it has pages, some to a page, many
+DISTANCES = (0, 1, 4, 16)
+MORE_DISTANCES = (2, 8, 32, 64)
+FAN_OUT_BITS = (2, 4, 5, 6, 7, 8, 10, 12)
+JOIN_BITS = (6, 8, 10)
+
+
+def points(scope: Scope) -> list[Point]:
+    """Walks in blocks, walks that ask ahead, the remedies side by side, and a join."""
+    most = 1 << (scope.profile.max_working_set // VERTEX_BYTES).bit_length() - 1
+    many = min(most, MANY_VERTICES if scope.is_fine else MANY_VERTICES // 2)
+    return blocks(scope, many) + ahead(scope, many) + remedies(scope, most) + joins(scope)
+
+
+def blocks(scope: Scope, vertices: int) -> list[Point]:
+    """Blocks from 128 KiB, half of what 64 entries reach, to 64 or 128 MiB; and the walk without them."""
+    sizes = [2**k for k in range(11, min(22, vertices.bit_length() - 1), 2 if scope.is_fine else 3)]
+    return [scope.point("graph_walk", mode="plain", vertices=vertices)] + [
+        scope.point("graph_walk", mode="blocked", vertices=vertices, block_vertices=block, block_steps=steps)
+        for block in sizes for steps in BLOCK_STEPS[: 3 if scope.is_fine else 2]]
+
+
+def ahead(scope: Scope, vertices: int) -> list[Point]:
+    """Prefetches of the vertex some hops ahead, by page size."""
+    return [scope.point("graph_walk", pages, "prefetch", vertices=vertices, distance=distance)
+            for pages in LARGE_PAGES[: 3 if scope.is_fine else 2] for distance in DISTANCES + MORE_DISTANCES * scope.is_fine]
+
+
+def remedies(scope: Scope, vertices: int) -> list[Point]:
+    """Hop by hop at the largest size: each page size, and blocks inside the reach of the last TLB level."""
+    inside = 1 << (scope.entries[-1] * scope.base_page_bytes // VERTEX_BYTES).bit_length() - 1 if scope.entries else 0
+    return [scope.point("graph_walk", pages, "plain", vertices=vertices, per_hop=1) for pages in LARGE_PAGES] + [
+        scope.point("graph_walk", mode="blocked", vertices=vertices, block_vertices=block, block_steps=BLOCK_STEPS[1], per_hop=1)
+        for block in (inside, inside // 4)[: 2 if scope.is_fine else 1] if 4 <= block < vertices]
+
+
+def joins(scope: Scope) -> list[Point]:
+    """Partitioning by fan-out in one pass and two, and whole joins.
+
+    Starting numba takes a second a process, so a coarse profile has the numbers that are compared, on page sizes that need no pool, and
+    the coarsest every other one of them. 4 GiB: 32 MiB a table of rows, 192 MiB in all.
+    """
+    rows = max(1 << 10, min(1 << 21, scope.profile.max_working_set // 2048))
+    fine, each = scope.is_fine, 1 if scope.profile.points_per_octave > 1 else 2
+    modes = [("partition", {"bits": b}) for b in (FAN_OUT_BITS if fine else FAN_OUT_BITS[1::2][::each])]
+    modes += [("partition", {"bits": b, "passes": 2}) for b in FAN_OUT_BITS[-2 if fine else -1:]]
+    modes += [("naive", {})] + [("partitioned", {"bits": b}) for b in JOIN_BITS[::each]]
+    return [scope.point("radix_partition", pages, mode, engine="numba", tuples=rows, **own)
+            for pages in LARGE_PAGES[: 3 if fine else 2] for mode, own in modes]

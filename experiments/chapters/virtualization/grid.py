@@ -1,0 +1,38 @@
+"""Which points the chapter about guests measures: guests' pages on hosts' pages, and the same chase outside."""
+
+from __future__ import annotations
+
+from experiments.lab.grid import DENSE_BELOW_BYTES, SMALLEST_LINES, Scope, octaves
+from experiments.lab.namespaces import MODE
+from experiments.lab.record import Point
+
+# Host pages under each of the guest's, and what a process of the host itself would have.
+GUEST_PAGES, HOST_PAGES = ("4k", "2m", "1g"), ("4k", "thp", "2m", "1g")
+# Where the steps are looked for, guest's page on host's: of 2 MiB pages the transparent kind, which takes no pool.
+STEPS_OF = (("4k", "4k"), ("4k", "thp"), ("2m", "4k"), ("2m", "thp"))
+MOST_QUICK_BYTES = 1 << 30  # above, a process takes ten seconds, most of them a guest's first faults
+NUMA_BYTES = 256 << 20
+NODES = ("local-local", "remote-local", "local-remote", "remote-remote")  # memory, then page tables
+
+
+def points(scope: Scope) -> list[Point]:
+    """Each guest page size on each host page size and the same chase outside, at sizes from inside the STLB on; finer where the steps
+    are; a guest with five levels; the chase in fresh namespaces; and on near and far memory.
+
+    Three times as many processes as in other chapters, so each times for half as long: more than half of its life all the same.
+    """
+    top = scope.most_lines if scope.is_fine else min(scope.most_lines, scope.lines(MOST_QUICK_BYTES))
+    dense = scope.lines(DENSE_BELOW_BYTES)
+    inside = 1 << (max(scope.entries[-1], 2 * SMALLEST_LINES) // 2).bit_length() - 1 if scope.entries else dense // SMALLEST_LINES
+    sizes = sorted({min(inside, top), *octaves(dense, top, 1)[:: 2 if scope.is_fine else 4], top})
+    fine = scope.dense() if scope.engine == "c" else []
+    wanted = [("guest_chase", host, guest, sizes) for guest in GUEST_PAGES for host in HOST_PAGES]
+    wanted += [("page_chase", pages, "", sizes) for pages in HOST_PAGES]
+    wanted += [("guest_chase", host, guest, fine) for guest, host in STEPS_OF]
+    wanted += [("page_chase", pages, "", fine) for pages in dict.fromkeys(host for _, host in STEPS_OF)]
+    wanted += [("page_chase", "4k", MODE, sizes)]
+    wanted += [("numa_chase", "4k", mode, [min(top, scope.lines(NUMA_BYTES))]) for mode in NODES]
+    region_ms = max(scope.profile.region_ms // 2, 1)
+    chases = [point for kernel, pages, mode, numbers in wanted for lines in numbers
+              for point in scope.chase(kernel, pages, lines, mode, region_ms=region_ms)]
+    return list(dict.fromkeys(chases + scope.chase("guest_chase", "4k", top, "4k", region_ms=region_ms, levels=5)))

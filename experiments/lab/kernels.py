@@ -1,0 +1,147 @@
+"""The catalogue of kernels: one declaration a kernel, of all that Python knows of it and its own file does not say by itself.
+
+A new kernel is a C file, its numba twin where it has one, and a declaration here. tests/lab/test_kernels.py holds each declaration
+against its file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from experiments.lab import namespaces
+from experiments.lab.record import Point
+from experiments.machine.host import base_page_bytes
+from experiments.words.pages import page_bytes
+from experiments.words.reasons import Unavailable
+
+LINE_BYTES = 64
+ROW_BYTES = 16  # kernels/radix_partition.py
+# A kernel's side arrays (the order, the draws) beside its arena, per line: place_cycle() takes 4 bytes,
+# place_draws() 16, page_gather's index 8.
+SIDE_BYTES_PER_LINE = 16
+# graph_walk has none but, to prefetch, a path of at most 19.4 million vertices of 4 bytes (hops_for() of 2^22), which numba copies.
+PATH_BYTES = 160 << 20
+TABLE_BYTES = 4096  # a guest's page table and the pages of its program; guests are x86-64's alone
+MANY_HOPS_LINES = 1 << 18  # from here on a walk is past the caches, and visits four million lines whatever its size
+
+
+def _guest_bytes(lines_bytes: int, point: Point) -> int:
+    """guest_chase's lines and what stands behind them, in bytes: a page of program, one of talk, the tables (tables_for())."""
+    leaf, levels = {"2m": 2, "1g": 3}.get(point.mode, 1), min(dict(point.options).get("levels", 4), 5)
+    size = -(-lines_bytes // TABLE_BYTES) * TABLE_BYTES + 2 * TABLE_BYTES
+    return size + TABLE_BYTES * (1 + sum((size - 1 >> 12 + 9 * level) + 2 for level in range(leaf, levels)))
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What a kernel takes and needs."""
+
+    modes: tuple[str, ...] = ()  # its variants; the first where nothing is said
+    options: Mapping[str, int | None] = field(default_factory=dict)  # its own numbers, with what each is where nothing is said
+    layout: str = "spread"  # and order: where nothing is said
+    order: str = "cycle"
+    size: str = ""  # the option that says how many lines there are, by `lines`
+    lines: Callable[[int], int] = int
+    inside_bytes: Callable[[int, Point], int] = lambda working_set, point: working_set  # of the arena, before rounding to pages
+    side_bytes: Callable[[Point], int] = lambda point: point.lines * SIDE_BYTES_PER_LINE
+    # Below so many core cycles an access, accesses were left out: a load that waits for another takes three at the least on any core,
+    # and four that wait for nothing are the most that one core starts in a cycle.
+    least_cycles: float = 0.0
+    start_s: float = 0.04  # before a process measures anything, beside faulting in
+    is_slow: Callable[[Point], bool] = lambda point: False  # beyond what its memory says
+    in_guest: bool = False  # its accesses are made by a guest, and so are the events that count them
+    order_of: str = ""  # the kernel whose order its chase walks, and so its seed
+    is_chase: bool = True  # whether a packed point belongs to the spread point with as many lines
+
+
+CATALOGUE: dict[str, Declaration] = {
+    "page_chase": Declaration(modes=("", namespaces.MODE), least_cycles=1.0),
+    "page_gather": Declaration(least_cycles=0.1),
+    # A random touch multiplies twice to draw its address, and no core starts four multiplications in a cycle.
+    "random_touch": Declaration(options={"bytes": None, "spare_draws": 0}, layout="packed", order="random", size="bytes",
+                                lines=lambda n: -(-n // LINE_BYTES), least_cycles=0.5, is_chase=False),
+    # No bound: a kernel may have pages zeroed beforehand.
+    "prefault": Declaration(modes=("touch", "populate", "memset"), options={"threads": 1}, order="sequential", is_chase=False),
+    # A hop waits for the last hop of its own walker alone, and no core starts more than four loads in a cycle.
+    "graph_walk": Declaration(
+        modes=("plain", "blocked", "prefetch"), layout="packed", order="random", size="vertices", least_cycles=0.25, is_chase=False,
+        options={"vertices": None, "walkers": 1, "block_vertices": None, "block_steps": 1024, "distance": 8, "per_hop": 0},
+        side_bytes=lambda point: PATH_BYTES * (point.mode == "prefetch"), is_slow=lambda point: point.lines >= MANY_HOPS_LINES),
+    # A row is stored, and counted or probed for: two stores at the least, and no core completes more than two in a cycle. Its lines
+    # are those of six arrays of rows.
+    "radix_partition": Declaration(
+        modes=("naive", "partitioned", "partition"), layout="packed", order="random", size="tuples", least_cycles=1.0, is_chase=False,
+        options={"tuples": None, "bits": 6, "passes": 1}, lines=lambda n: 6 * -(-n * ROW_BYTES // LINE_BYTES),
+        is_slow=lambda point: True),
+    "guest_chase": Declaration(modes=("4k", "2m", "1g"), options={"levels": 4}, inside_bytes=_guest_bytes, least_cycles=1.0,
+                               in_guest=True, order_of="page_chase"),
+    "numa_chase": Declaration(modes=("local-local", "remote-local", "local-remote", "remote-remote"), least_cycles=1.0,
+                              order_of="page_chase"),
+}
+
+
+def of(name: str) -> Declaration:
+    """A kernel's declaration. Raises Unavailable("bad-parameter")."""
+    if name not in CATALOGUE:
+        raise Unavailable("bad-parameter", f"there is no kernel '{name}'; there are {', '.join(sorted(CATALOGUE))}")
+    return CATALOGUE[name]
+
+
+def shape(name: str, options: Mapping[str, int]) -> dict[str, Any]:
+    """What a point of the kernel has where nothing else is said: layout, order, lines."""
+    kernel = of(name)
+    return {"layout": kernel.layout, "order": kernel.order, "lines": kernel.lines(options[kernel.size]) if kernel.size in options else 4096}
+
+
+def first_mode(name: str) -> str:
+    """The mode of a kernel where none is named, "" for a kernel without."""
+    return next(iter(of(name).modes), "")
+
+
+def arena_bytes(point: Point, base: int | None = None) -> int:
+    """What a point's process maps at most, in bytes: its arena rounded up to its page size, and the side arrays.
+
+    base: the bytes of a base page, by default of this machine.
+    """
+    base = base or base_page_bytes()
+    kernel, page, stride = of(point.kernel), page_bytes(point.pages, base), base * point.stride_pages
+    if point.layout == "alias":  # eight pages or what makes 8192 mappings of them, the page table, 8 bytes a page, the visits
+        span = point.lines * stride
+        return 8 * page + 2 * span // 8192 + 8 * span // page + point.lines * SIDE_BYTES_PER_LINE
+    if point.layout == "spread" and stride > page:
+        return point.lines * (page + SIDE_BYTES_PER_LINE)
+    working_set = kernel.inside_bytes(point.lines * (LINE_BYTES if point.layout == "packed" else stride), point)
+    return -(-working_set // page) * page + kernel.side_bytes(point)
+
+
+def is_slow(point: Point) -> bool:
+    """From 1 GiB on a process may take ten seconds to have its memory found by a hypervisor."""
+    return of(point.kernel).is_slow(point) or arena_bytes(point) >= 1 << 30
+
+
+def expected_s(point: Point) -> float:
+    """A guess at one process's seconds, for the progress bar alone: start, region, and the faulting in twice."""
+    kernel = of(point.kernel)
+    start = (1.2 if point.engine == "numba" else kernel.start_s) + (point.engine == "c" and kernel.is_slow(point))
+    return start + 1.2 * point.region_ms / 1e3 + 1.4 * arena_bytes(point) / 2**30
+
+
+def with_defaults(frame: pd.DataFrame) -> pd.DataFrame:
+    """A frame of `Store.load` in which each kernel's own numbers say what they were where nothing was asked, and not NaN."""
+    said: dict[str, pd.Series] = {}
+    for name in frame["kernel"].unique():
+        for option, value in CATALOGUE[name].options.items() if name in CATALOGUE else ():
+            if value is not None:
+                column = said.get(option, frame[option] if option in frame else pd.Series(float("nan"), index=frame.index))
+                said[option] = column.mask((frame["kernel"] == name) & column.isna(), float(value))
+    return frame.assign(**said)
+
+
+def is_within(frame: pd.DataFrame, most_bytes: int) -> pd.Series:
+    """Which rows belong to a sweep up to a working set: a packed control belongs to its spread points, an array has its own size."""
+    chases = frame["kernel"].isin([name for name, kernel in CATALOGUE.items() if kernel.is_chase])
+    return (frame["lines"] * frame["stride_bytes"]).where(chases, frame["working_set_bytes"]) <= most_bytes

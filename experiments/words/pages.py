@@ -1,0 +1,62 @@
+"""The page sizes that a kernel can be asked for: one table of what each is called, how large it is and where it comes from.
+
+Whoever adds a page size adds a row here and teaches the kernels to ask for it; nothing else in Python tells page sizes apart by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal, NamedTuple
+
+Pages = Literal["4k", "64k", "thp", "2m", "1g"]
+BASE: Pages = "4k"  # stands for the machine's base page, which arm64 may have of 16 or 64 KiB
+
+
+class PageSize(NamedTuple):
+    """One row: its size (None: the machine's base page), words for a sentence, how it is asked for, where the kernel takes it from.
+
+    hardware: the page that an entry of the page table maps, as CPUID and guests call it.
+    """
+
+    size_bytes: int | None
+    words: str
+    asked: str
+    source: Literal["base", "mthp", "thp", "pool"]
+    hardware: str
+
+
+# From small to large; of two alike, the one that takes no pool first.
+PAGES: dict[str, PageSize] = {
+    "4k": PageSize(None, "base pages", "mmap, MADV_NOHUGEPAGE", "base", "4k"),
+    "64k": PageSize(64 << 10, "64 KiB pages", "mmap, MADV_HUGEPAGE, mTHP of 64 kB", "mthp", "4k"),
+    "thp": PageSize(2 << 20, "transparent 2 MiB pages", "mmap, MADV_HUGEPAGE", "thp", "2m"),
+    "2m": PageSize(2 << 20, "2 MiB pages of the pool", "mmap, MAP_HUGETLB of 2 MiB", "pool", "2m"),
+    "1g": PageSize(1 << 30, "1 GiB pages", "mmap, MAP_HUGETLB of 1 GiB", "pool", "1g"),
+}
+LARGE: tuple[str, ...] = ("2m", "thp")  # 2 MiB both, as far as a TLB is concerned; the pool's are the surer
+
+
+def words(pages: str) -> str:
+    """A page size as a sentence calls it: "2 MiB pages of the pool"."""
+    return PAGES[pages].words
+
+
+def page_bytes(pages: str, base_page_bytes: int) -> int:
+    """The bytes of one page. base_page_bytes: of the machine that the page is on."""
+    return PAGES[pages].size_bytes or base_page_bytes
+
+
+def hardware(pages: str) -> str:
+    """The page that a table's entry maps: a transparent huge page is one of 2 MiB."""
+    return PAGES[pages].hardware
+
+
+def ordered(kinds: Iterable[Any]) -> list[str]:
+    """Those page sizes that occur in `kinds`, each once, from small to large."""
+    occurring = set(kinds)
+    return [pages for pages in PAGES if pages in occurring]
+
+
+def rank(kinds: Any) -> Any:
+    """A series of page sizes as numbers that sort from small to large: `frame.sort_values("pages", key=rank)`."""
+    return kinds.map(list(PAGES).index) if kinds.name == "pages" else kinds

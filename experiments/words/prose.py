@@ -1,0 +1,57 @@
+"""Sentences: text to glue, lists in words, and a comparison that data make of an interval."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Literal, Protocol
+
+WORDS = ("no", "one", "two", "three", "four", "five", "six")
+
+
+class Prose(str):
+    """A sentence or more, in Markdown, glued as such; a plain str is a phrase for the middle of somebody else's sentence."""
+
+
+class Bounded(Protocol):
+    """What has bounds: an Interval."""
+
+    low: float
+    high: float
+
+
+Side = Literal["above", "below", "open"]
+
+
+def side(interval: Bounded, line: float = 1.0, slack: float = 0.0) -> Side:
+    """On which side of a line an interval lies: "above" it, "below" it, or "open" where it spans it.
+
+    slack: a part of the line by which an interval has to clear it.
+    """
+    if interval.low > line + slack * abs(line):
+        return "above"
+    return "below" if interval.high < line - slack * abs(line) else "open"
+
+
+def choose(interval: Bounded, table: Mapping[Side, str], line: float = 1.0, slack: float = 0.0) -> str:
+    """The sentence that a table of above, below and open has for an interval; "" where it has none."""
+    return table.get(side(interval, line, slack), "")
+
+
+def escape_markdown(text: object) -> str:
+    """A machine's own words (a CPU's name, a kernel's release) on one line, for a Prose: no markup, HTML or role in them.
+
+    CommonMark lets a backslash stand before any ASCII punctuation, and takes what follows for a letter.
+    """
+    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", " ".join(str(text).split()))
+
+
+def count(number: float) -> str:
+    """A number of things as prose wants it: 72, 3,072."""
+    return f"{number:,.0f}"
+
+
+def listed(items: Iterable[str], word: str = "and") -> str:
+    """A list of words as prose has it: "a", "a and b", "a, b and c"; "" for none."""
+    *first, last = [*items] or [""]
+    return f"{', '.join(first)} {word} {last}" if first else last

@@ -1,0 +1,544 @@
+"""The built site in a browser: offline, free of errors, readable without scripts, on any screen, by night.
+
+The site is built from the checkout; TLB_SITE names the html folder of one that is already built. Without
+Chromium these tests are skipped on a person's machine and fail where CI is "true".
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import functools
+import io
+import json
+import os
+import re
+import shutil
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+
+import altair as alt
+import nbformat
+import pandas as pd
+import pytest
+from bs4 import BeautifulSoup
+from selenium import webdriver
+from selenium.common.exceptions import JavascriptException, MoveTargetOutOfBoundsException
+from selenium.webdriver import ActionChains
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import Select, WebDriverWait
+from test_render import contrast, figure
+
+from experiments.article.charts import Figure, data_table, lacking_note, verdict_table
+from experiments.article.publish import SiteError, build_site
+from experiments.system import files
+
+ROOT = files.ROOT
+HOSTILE = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=1>"
+
+# --- what the tests run on ---
+
+
+class Handler(SimpleHTTPRequestHandler):
+    """Serves a folder as a host would: 404.html for what is missing, and no eval, no other origin."""
+
+    def end_headers(self) -> None:
+        self.send_header(
+            "Content-Security-Policy",
+            "default-src 'self' data:; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'",
+        )
+        super().end_headers()
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        body = (Path(self.directory) / "404.html").read_bytes()
+        self.send_response(code, message)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The folder on a free port of the loopback interface; gives its address, ending in a slash."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The html folder of the whole site."""
+    if built := os.environ.get("TLB_SITE"):
+        return Path(built).resolve()
+    return build_site(ROOT, tmp_path_factory.mktemp("site")).parent
+
+
+@pytest.fixture(scope="session")
+def address(site: Path) -> Iterator[str]:
+    with served(site) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+    programs = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
+    if missing := [name for name, path in programs.items() if path is None]:
+        say = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
+        say(f"no {' and no '.join(missing)} (Debian: apt install chromium chromium-driver)")
+    options = webdriver.ChromeOptions()
+    options.binary_location = programs["chromium"]
+    for flag in (
+        "headless=new", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run",
+        "disable-background-networking", "disable-component-update", "disable-sync",
+        f"user-data-dir={tmp_path_factory.mktemp('chromium')}",
+    ):
+        options.add_argument(f"--{flag}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(executable_path=programs["chromedriver"]))
+    resize(driver, 1280)
+    yield driver
+    driver.quit()
+
+
+def resize(driver: webdriver.Chrome, width_px: int) -> None:
+    screen = {"width": width_px, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+
+
+def open_page(driver: webdriver.Chrome, url: str) -> None:
+    """Open a page and wait until its figures have become what they become."""
+    driver.get_log("browser"), driver.get_log("performance")  # forget the pages before
+    driver.get(url)
+    settled = (
+        "return document.readyState === 'complete' && [...document.querySelectorAll('.tlb-figure')].every("
+        "figure => figure.dataset.state) && !(window.MathJax && !MathJax.startup?.promise)"
+    )
+    WebDriverWait(driver, 20, poll_frequency=0.05).until(lambda d: d.execute_script(settled))
+
+
+@contextmanager
+def scripts_off(driver: webdriver.Chrome) -> Iterator[None]:
+    driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        yield
+    finally:
+        driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+def errors(driver: webdriver.Chrome) -> list[str]:
+    """What the console complains about since the page was opened."""
+    return [entry["message"] for entry in driver.get_log("browser") if entry["level"] != "INFO"]
+
+
+def requests(driver: webdriver.Chrome) -> set[str]:
+    """The URLs that the page asked for, whether it got them or not."""
+    messages = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
+    sent = (message["params"] for message in messages if message["method"] == "Network.requestWillBeSent")
+    return {params["request"]["url"] for params in sent}
+
+
+def pages(site: Path) -> list[str]:
+    """All pages, as paths below the site's root."""
+    found = sorted(page.relative_to(site).as_posix() for page in site.rglob("*.html"))
+    return [page for page in found if not page.startswith("_static/")]  # templates that the theme left there
+
+
+def soup(page: Path) -> BeautifulSoup:
+    return BeautifulSoup(page.read_text(encoding="utf-8"), "html.parser")
+
+
+def pages_with_figures(site: Path) -> list[str]:
+    found = [page for page in pages(site) if soup(site / page).select(".tlb-figure")]
+    assert found, "the site has no figure at all"
+    return found
+
+
+# --- the files ---
+
+
+def test_every_link_and_anchor_inside_the_site_resolves(site):
+    broken = []
+    known = {page: soup(site / page) for page in pages(site)}
+    ids = {page: {tag.get("id") for tag in html.find_all(id=True)} for page, html in known.items()}
+    for page, html in known.items():
+        base = html.find("base")
+        start = urljoin("/" + page, base["href"] if base else "")
+        for tag in html.find_all(True):
+            for value in (tag.get(name) for name in ("href", "src", "action") if tag.name != "base"):
+                if not value or urlsplit(value).scheme in ("http", "https", "mailto", "data"):
+                    continue
+                path, anchor = urldefrag(urljoin(start, value))
+                target = unquote(urlsplit(path).path).lstrip("/")
+                if not (site / target).is_file() or (anchor and unquote(anchor) not in ids[target]):
+                    broken.append(f"{page}: {value}")
+    assert not broken
+
+
+def test_no_page_names_another_host_for_anything_but_a_link(site):
+    foreign = []
+    for page in pages(site):
+        for tag in soup(site / page).find_all(["link", "script", "img", "iframe", "source", "object"]):
+            values = (tag.get(name, "") for name in ("href", "src", "data"))
+            foreign += [f"{page}: {value}" for value in values if "//" in value]
+    assert not foreign
+
+
+def test_vega_is_loaded_where_there_is_a_chart_and_nowhere_else(site):
+    for page in pages(site):
+        html = soup(site / page)
+        scripts = {Path(urlsplit(tag["src"]).path).name for tag in html.find_all("script", src=True)}
+        charts = bool(html.select("script.tlb-spec"))
+        assert any(name.startswith("vega-") for name in scripts) == charts, page
+        assert ("figures.js" in scripts) == charts, page
+
+
+def test_every_figure_has_words_a_number_a_caption_and_its_data(site):
+    for page in pages_with_figures(site):
+        for found in soup(site / page).select(".tlb-figure"):
+            chart = found.select_one(".tlb-chart")
+            assert chart["role"] == "img" and len(chart["aria-label"].split()) > 3, page
+            caption = found.find_parent("figure").find("figcaption")
+            assert re.search(r"\d", caption.select_one(".caption-number").text), page
+            assert len(caption.select_one(".caption-text").text.split()) > 5, page
+            link = found.select_one(".tlb-figure-data a[download]")
+            kind, data = link["href"].split(",")
+            assert kind == "data:text/csv;base64" and link["download"].endswith(".csv")
+            head, *rows = csv.reader(io.StringIO(base64.b64decode(data).decode(), newline=""))
+            assert rows and all(len(row) == len(head) for row in rows), page
+
+
+def test_every_notebook_can_be_downloaded(site):
+    for notebook in (site / "_sources").rglob("*.ipynb"):
+        page = site / notebook.relative_to(site / "_sources").with_suffix(".html")
+        assert soup(page).select(f'a[href$="{notebook.name}"][title="Download source file"]')
+        nbformat.read(notebook, as_version=4)
+
+
+# --- in the browser ---
+
+
+def test_no_page_has_an_error_or_asks_another_host(driver, site, address):
+    for page in pages(site):
+        open_page(driver, address + page)
+        assert not errors(driver), page
+        elsewhere = {url for url in requests(driver) if not url.startswith((address, "data:", "blob:"))}
+        assert not elsewhere, page
+
+
+def test_a_page_opened_as_a_file_works_as_well(driver, site):
+    for page in pages(site):
+        open_page(driver, (site / page).as_uri())
+        assert not errors(driver), page
+        assert all(url.startswith((site.as_uri(), "data:", "blob:")) for url in requests(driver)), page
+
+
+@pytest.mark.parametrize("kind", ["served", "file"])
+def test_search_finds_a_page(driver, site, address, kind):
+    title = soup(site / pages_with_figures(site)[0]).find("h1").find(string=True, recursive=False)
+    word = max(re.findall(r"[a-z]+", title.lower()), key=len)
+    open_page(driver, f"{address if kind == 'served' else site.as_uri() + '/'}search.html?q={word}")
+    WebDriverWait(driver, 10).until(lambda d: d.find_elements(By.CSS_SELECTOR, "#search-results li a"))
+    assert not errors(driver)
+
+
+def test_figures_show_without_scripts(driver, site, address):
+    with scripts_off(driver):
+        for page in pages_with_figures(site):
+            driver.get(address + page)
+            for found in driver.find_elements(By.CSS_SELECTOR, ".tlb-figure"):
+                assert found.get_attribute("data-state") is None  # no script ran
+                drawn = found.find_element(By.CSS_SELECTOR, ".tlb-chart > svg")
+                assert drawn.is_displayed() and drawn.size["height"] > 100, page
+
+
+def test_figures_become_interactive_with_scripts(driver, site, address):
+    told = []
+    for page in pages_with_figures(site):
+        open_page(driver, address + page)
+        for found in driver.find_elements(By.CSS_SELECTOR, ".tlb-figure"):
+            assert found.get_attribute("data-state") == "interactive", page
+            chart = found.find_element(By.CSS_SELECTOR, ".tlb-chart")
+            assert chart.get_attribute("role") == "img" and chart.get_attribute("aria-label")
+            drawn = chart.find_elements(By.CSS_SELECTOR, "svg")
+            assert len(drawn) == 1 and drawn[0].is_displayed() and drawn[0].size["height"] > 100, page
+            told.append(tooltip(driver, found))
+    assert any(told), "no figure shows a value under the pointer"
+
+
+def test_the_calculator_answers_in_words_what_it_is_asked(driver, site, address):
+    open_page(driver, address + "book/hugepages.html")
+    figure = driver.find_element(By.ID, "tlb-figure-calculator")
+    answer = figure.find_element(By.CSS_SELECTOR, "output.tlb-answer")
+    assert not figure.find_elements(By.CSS_SELECTOR, ".tlb-chart select, .tlb-chart output")  # what is in the image is not read out
+    spec = json.loads(figure.find_element(By.CSS_SELECTOR, "script.tlb-spec").get_attribute("textContent"))
+    answers = next(param["value"] for param in spec["params"] if param["name"] == "answers")
+    size, pages = (Select(found) for found in figure.find_elements(By.TAG_NAME, "select"))
+    assert len(pages.options) == len(answers) > 1
+    for name, known in answers.items():
+        pages.select_by_visible_text(name)
+        size.select_by_index(0)
+        WebDriverWait(driver, 10).until(lambda _, known=known: answer.text in known.values())
+        assert answer.text.startswith(f"{size.first_selected_option.text} on {name} pages: reach ")
+
+
+def tooltip(driver: webdriver.Chrome, found) -> str:
+    """The HTML of the tooltip at the first mark that has one, or nothing."""
+    driver.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", found)
+    for mark in found.find_elements(By.CSS_SELECTOR, ".role-mark:is(.mark-symbol, .mark-rect) path")[:12]:
+        try:
+            ActionChains(driver, duration=0).move_to_element(mark).perform()
+        except (MoveTargetOutOfBoundsException, JavascriptException):
+            continue
+        shown = driver.find_elements(By.CSS_SELECTOR, "#vg-tooltip-element.visible")
+        if shown and shown[0].is_displayed():
+            return shown[0].get_attribute("innerHTML")
+    return ""
+
+
+# The boxes around the text that are wider inside than outside. (A visible overflow is a note in the margin.)
+OVERFLOW = """
+return [document.documentElement, document.body, ...document.querySelectorAll(".bd-article-container, main")]
+  .filter(box => box.scrollWidth > innerWidth ||
+    box.scrollWidth > box.clientWidth && getComputedStyle(box).overflowX !== "visible")
+  .map(box => `${box.tagName}.${box.className}: ${box.scrollWidth} > ${box.clientWidth}`)
+"""
+
+
+@pytest.mark.parametrize("width_px", [360, 390, 768, 1280])
+@pytest.mark.parametrize("scripts", ["on", "off"])
+def test_no_page_scrolls_sideways(driver, site, address, width_px, scripts):
+    resize(driver, width_px)
+    try:
+        for page in pages(site):
+            if scripts == "on":
+                open_page(driver, address + page)
+                assert not driver.execute_script(OVERFLOW), page
+            else:
+                with scripts_off(driver):
+                    driver.get(address + page)
+                    assert not driver.execute_script(OVERFLOW), page
+    finally:
+        resize(driver, 1280)
+
+
+def test_figures_follow_the_window(driver, site, address):
+    widths = "return [...document.querySelectorAll('.tlb-fluid svg')].map(svg => svg.clientWidth)"
+    followed = 0
+    for page in pages_with_figures(site):
+        open_page(driver, address + page)
+        wide = driver.execute_script(widths)
+        resize(driver, 390)
+        try:
+            WebDriverWait(driver, 5).until(lambda d: all(width < 390 for width in d.execute_script(widths)))
+            assert not driver.execute_script(OVERFLOW), page
+        finally:
+            resize(driver, 1280)
+        followed += sum(width >= 390 for width in wide)
+    assert followed
+
+
+# Text and the background behind it, as "rgb(…)" each, for all text that is drawn in a figure or a verdict.
+TEXT_COLOURS = """
+document.documentElement.dataset.theme = arguments[0];
+const behind = element => {
+  const colour = getComputedStyle(element).backgroundColor;
+  return /, 0\\)$|transparent/.test(colour) && element.parentElement ? behind(element.parentElement) : colour;
+};
+return [...document.querySelectorAll(".tlb-chart svg text, .tlb-verdict, .tlb-lacking p, figcaption span")]
+  .filter(element => element.textContent.trim())
+  .map(element => {
+    const style = getComputedStyle(element);
+    return [element.textContent, element.ownerSVGElement ? style.fill : style.color, behind(element)];
+  });
+"""
+
+
+def hexadecimal(colour: str) -> str:
+    """ "#rrggbb" of an opaque "rgb(r, g, b)"."""
+    assert re.fullmatch(r"rgb\(\d+, \d+, \d+\)", colour), f"{colour} is not opaque"
+    return "#" + "".join(f"{int(part):02x}" for part in re.findall(r"\d+", colour))
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("scripts", ["on", "off"])
+def test_text_in_figures_stands_out_from_the_page(driver, site, address, theme, scripts):
+    backgrounds = set()
+    for page in pages_with_figures(site):
+        if scripts == "on":
+            open_page(driver, address + page)
+            colours = driver.execute_script(TEXT_COLOURS, theme)
+        else:
+            with scripts_off(driver):
+                driver.get(address + page)
+                colours = driver.execute_script(TEXT_COLOURS, theme)
+        assert colours
+        for text, colour, behind in colours:
+            assert contrast(hexadecimal(colour), hexadecimal(behind)) >= 4.5, f"{page}: {text!r}"
+            backgrounds.add(hexadecimal(behind))
+    assert all((contrast(behind, "#ffffff") > 10) == (theme == "dark") for behind in backgrounds)
+
+
+def test_the_reader_can_choose_the_dark_page(driver, site, address):
+    open_page(driver, address + pages_with_figures(site)[0])
+    seen = set()
+    for _ in range(3):
+        driver.find_element(By.CSS_SELECTOR, ".theme-switch-button").click()
+        seen.add(driver.execute_script("return document.documentElement.dataset.theme"))
+    driver.execute_script("localStorage.clear()")
+    assert seen == {"light", "dark"}
+
+
+def test_paper_is_white_whatever_the_screen_is(driver, site, address):
+    open_page(driver, address + pages_with_figures(site)[0])
+    driver.execute_script("""
+        const root = document.documentElement;
+        root.dataset.theme = "dark";
+        addEventListener("beforeprint", () => { window.printed = root.dataset.theme; });""")
+    driver.execute_cdp_cmd("Page.printToPDF", {})
+    seen = driver.execute_script("return [printed, document.documentElement.dataset.theme]")
+    assert seen == ["light", "dark"]
+
+
+# --- the page for a wrong address ---
+
+
+def test_a_wrong_address_at_any_depth_leads_back(driver, site, address):
+    for wrong in ("nothing.html", "book/nothing.html", "a/b/c/nothing"):
+        with pytest.raises(urllib.error.HTTPError) as answer:
+            urllib.request.urlopen(address + wrong)
+        assert answer.value.code == 404
+        open_page(driver, address + wrong)
+        links = [link.get_attribute("href") for link in driver.find_elements(By.TAG_NAME, "a")]
+        assert len(links) >= 2 and any("search.html" in link for link in links)
+        for link in links:
+            assert urllib.request.urlopen(link).status == 200
+        driver.find_element(By.NAME, "q").send_keys("load")
+        driver.find_element(By.TAG_NAME, "button").click()
+        WebDriverWait(driver, 10).until(lambda d: "search.html?q=load" in d.current_url)
+
+
+# --- books made for a test ---
+
+
+def stage(folder: Path, *cells: nbformat.NotebookNode) -> Path:
+    """A staged copy of the book with a page of one's own, as `make book` stages a machine's chapters."""
+    for name in ("assets", "_ext"):
+        shutil.copytree(ROOT / "book" / name, folder / "book" / name)
+    shutil.copy(ROOT / "_config.yml", folder)
+    (folder / "_toc.yml").write_text("format: jb-book\nroot: book/index\n")
+    (folder / "book/references.bib").write_text("@misc{one, title={One}, author={A}, year={2000}}\n")
+    for number, cell in enumerate(cells):
+        cell["id"] = f"cell-{number}"
+    nbformat.write(nbformat.v4.new_notebook(cells=list(cells)), folder / "book/index.ipynb")
+    return folder
+
+
+def said(text: str) -> nbformat.NotebookNode:
+    return nbformat.v4.new_markdown_cell(text)
+
+
+def shown(thing: object, name: str | None = None) -> nbformat.NotebookNode:
+    """A cell that has shown `thing`; with a name, a cell that has only glued it."""
+    bundle = {"text/plain": repr(thing)} if isinstance(thing, str) else thing._repr_mimebundle_()
+    metadata = {"scrapbook": {"name": name, "mime_prefix": ""}} if name else {}
+    output = nbformat.v4.new_output("display_data", data=bundle, metadata=metadata)
+    tags = ["remove-cell" if name else "remove-input"]
+    return nbformat.v4.new_code_cell("…", outputs=[output], metadata={"tags": tags})
+
+
+@pytest.fixture(scope="session")
+def made_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The html folder of a book with hostile texts in all places, and a chart of two charts."""
+    frame = pd.DataFrame({
+        "working_set_bytes": [2**16, 2**20], "ns_per_access": [1.5, 17.25], "layout": [HOSTILE, "packed"],
+    })
+    half = alt.Chart(frame, width=300).mark_point().encode(x="working_set_bytes:Q", y="ns_per_access:Q")
+    folder = tmp_path_factory.mktemp("made")
+    source = stage(
+        folder / "source",
+        said("# A hostile book"),
+        shown(figure("hostile", frame, title=HOSTILE, alt_text=HOSTILE), "fig"),
+        shown(HOSTILE, "machine"),
+        said("```{glue:figure} fig\n:name: fig-hostile\n\nMeasured on {glue:text}`machine`, as said.\n```"),
+        shown(verdict_table([(HOSTILE, "holds", HOSTILE)])),
+        shown(lacking_note(HOSTILE)),
+        shown(data_table(pd.DataFrame({HOSTILE: [HOSTILE]}))),
+        shown(Figure(half | half, "two", "Two charts, one beside the other.", frame)),
+    )
+    return build_site(source, folder / "out").parent
+
+
+@pytest.fixture(scope="session")
+def made_book(made_site: Path) -> Iterator[str]:
+    """The address of that book's page."""
+    with served(made_site) as address:
+        yield address + "book/index.html"
+
+
+def test_hostile_names_titles_and_data_stay_text(driver, made_book):
+    open_page(driver, made_book)
+    assert not errors(driver)
+    page = driver.find_element(By.TAG_NAME, "main")
+    assert page.text.count("window.pwned=1</script>") >= 6  # the texts are there, as texts
+    hovered = tooltip(driver, driver.find_element(By.CSS_SELECTOR, "#fig-hostile .tlb-figure"))
+    assert "&lt;script&gt;" in hovered and "<script" not in hovered and "<img" not in hovered
+    assert not page.find_elements(By.CSS_SELECTOR, "img[src='x']")
+    assert driver.execute_script("return typeof window.pwned") == "undefined"
+
+
+def test_a_composed_chart_keeps_its_width_and_scrolls_in_its_frame(driver, made_book):
+    resize(driver, 390)
+    try:
+        open_page(driver, made_book)
+        chart = driver.find_element(By.CSS_SELECTOR, "#tlb-figure-two[data-state=interactive] .tlb-chart")
+        assert driver.execute_script("return arguments[0].scrollWidth > arguments[0].clientWidth", chart)
+        assert not driver.execute_script(OVERFLOW)
+    finally:
+        resize(driver, 1280)
+
+
+def test_a_chart_that_fails_leaves_the_static_one(driver, made_site, made_book):
+    page = (made_site / "book/index.html").read_text(encoding="utf-8")
+    away = '{"mark": "point", "data": {"url": "data.csv"}, "encoding": {"x": {"field": "x"}}}'
+    broken, count = re.subn(r'(class="tlb-spec">).*?(</script>)', rf"\1{away}\2", page)
+    assert count == 2
+    (made_site / "book/broken.html").write_text(broken, encoding="utf-8")
+    open_page(driver, made_book.replace("index", "broken"))
+    assert len(driver.find_elements(By.CSS_SELECTOR, "[data-state=static] .tlb-chart > svg:only-child")) == 2
+    assert sum("stays static" in error for error in errors(driver)) == 2
+    assert not [url for url in requests(driver) if "data.csv" in url]
+
+
+def test_a_warning_stops_the_build_and_is_told(tmp_path):
+    source = stage(tmp_path / "source", said("# A page\n\n[a chapter](missing_chapter.ipynb)"))
+    with pytest.raises(SiteError, match="missing_chapter"):
+        build_site(source, tmp_path / "out")
+
+
+def test_two_builds_are_the_same_bytes(tmp_path):
+    source = stage(tmp_path / "source", said("# A page\n\n$a^2$"), shown(figure()))
+    left_over = tmp_path / "two/_build/html/old.html"
+    left_over.parent.mkdir(parents=True)
+    left_over.write_text("a page of an older book")
+    first, second = (build_site(source, tmp_path / name).parent for name in ("one", "two"))
+    files = {path.relative_to(first) for path in first.rglob("*") if path.is_file()}
+    assert files == {path.relative_to(second) for path in second.rglob("*") if path.is_file()}
+    assert not [name for name in files if (first / name).read_bytes() != (second / name).read_bytes()]
+
+
+def test_a_folder_that_holds_no_book_is_an_error_of_one_line(tmp_path):
+    with pytest.raises(SiteError, match=r"^[^\n]*holds no _config\.yml[^\n]*$"):
+        build_site(tmp_path, tmp_path / "out")

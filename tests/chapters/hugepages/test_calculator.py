@@ -1,0 +1,175 @@
+"""The calculator: its model against the closed form on machines whose truth is known, and its figure's answers."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from functools import cache
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.synthetic import GIB, MIB, PAGE_BYTES, Paged, hugepages
+from test_render import Elements
+
+from experiments.chapters.hugepages import calculator
+from experiments.chapters.hugepages.calculator import Tlb
+from experiments.words.reasons import Unavailable
+from experiments.words.units import format_size, parse_size
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+TLB = Tlb(64, 1536, 2.0)
+QUIET = Paged(noise=0.0)
+
+
+@cache
+def rows(machine: Paged = QUIET, most: int = 4 * GIB) -> pd.DataFrame:
+    return machine.frame([point for point in hugepages(most) if point.kernel == "page_chase"], repeats=3)
+
+
+@cache
+def modelled(machine: Paged = QUIET, most: int = 4 * GIB) -> pd.DataFrame:
+    return calculator.model(rows(machine, most), TLB, machine.splintered)
+
+
+def closed_form(machine: Paged, pages: str, log2_bytes: int) -> tuple[float, float]:
+    """(walks per access, ns) of independent draws: 1 - C/M of each level, M pieces of what an entry spans."""
+    pieces = 2**log2_bytes / (4096 if machine.splintered else PAGE_BYTES[pages])
+    first, last = (1 - n / pieces if pieces > n else 0.0 for n in machine.entries)
+    walk = machine.walk_ns * (1.0 if pages == "4k" else machine.depth)
+    return last, machine.load_ns + first * machine.hit_ns + last * walk
+
+
+@pytest.mark.parametrize("machine", [QUIET, Paged(noise=0.0, splintered=True), Paged(noise=0.0, walk_ns=100.0, depth=0.3),
+                                     Paged(noise=0.0, hit_ns=0.0, walk_ns=5.0)])
+def test_the_model_is_the_closed_form_of_independent_draws(machine: Paged):
+    tlb = TLB._replace(hit_ns=machine.hit_ns)
+    found = calculator.model(rows(machine), tlb, machine.splintered)
+    assert set(found["pages"]) == set(PAGE_BYTES)
+    for row in found.itertuples():
+        walks, ns = closed_form(machine, row.pages, row.log2_bytes)
+        assert row.walks_per_access == pytest.approx(walks)
+        # Between two octaves of a chase on pages that a few entries hold, the curve is drawn straight.
+        assert row.ns == pytest.approx(ns, rel=0.02), row
+
+
+def test_in_noise_the_model_stays_near():
+    machine = Paged(splintered=True, noise=0.02)
+    for row in modelled(machine).itertuples():
+        assert row.ns == pytest.approx(closed_form(machine, row.pages, row.log2_bytes)[1], rel=0.1)
+
+
+def test_every_power_of_two_that_was_measured_has_its_row_on_each_page_size_and_no_other():
+    found = modelled(most=3 * GIB)
+    for _, part in found.groupby("pages"):
+        assert part["log2_bytes"].tolist() == list(range(16, 32))
+    late = rows().query("lines >= 23")  # 92 KiB: nothing is known of 64
+    assert calculator.model(late, TLB, False)["log2_bytes"].min() == 17
+
+
+@pytest.mark.parametrize("splintered", [False, True])
+def test_the_reach_is_the_entries_times_what_one_spans(splintered: bool):
+    found = modelled(Paged(noise=0.0, splintered=splintered)).drop_duplicates("pages").set_index("pages")
+    for pages, size in PAGE_BYTES.items():
+        span = 4096 if splintered else size
+        assert (found.loc[pages, "span_bytes"], found.loc[pages, "reach_bytes"]) == (span, 1536 * span)
+
+
+@pytest.mark.parametrize("machine", [QUIET, Paged(noise=0.0, splintered=True), Paged(noise=0.0, hit_ns=0.5, walk_ns=200.0)])
+def test_more_bytes_never_take_fewer_walks_or_less_time_and_larger_pages_never_more(machine: Paged):
+    found = modelled(machine)
+    for _, part in found.groupby("pages"):
+        assert part["walks_per_access"].is_monotonic_increasing
+        assert (part["ns"].diff().dropna() > -1e-9).all()
+    by_size = found.pivot(index="log2_bytes", columns="pages", values="ns")
+    assert (by_size["2m"] <= by_size["4k"] + 1e-9).all() and (by_size["1g"] <= by_size["2m"] + 1e-9).all()
+
+
+@given(st.floats(1, 200), st.floats(0, 10), st.floats(0.1, 1), st.booleans())
+@settings(max_examples=15, deadline=None)
+def test_no_answer_is_below_a_hit_everywhere(walk: float, hit: float, depth: float, splintered: bool):
+    machine = Paged(noise=0.0, walk_ns=walk, hit_ns=hit, depth=depth, splintered=splintered)
+    points = [p for p in hugepages(GIB) if p.kernel == "page_chase" and p.pages in ("4k", "thp") and math.log2(p.lines) % 1 == 0]
+    found = calculator.model(machine.frame(points, repeats=1), TLB._replace(hit_ns=hit), splintered)
+    assert (found["ns"] >= 1 - 1e-9).all() and found["walks_per_access"].between(0, 1).all()
+
+
+@pytest.mark.parametrize("frame", [rows(most=8 * MIB), rows().query("layout == 'spread'"), rows().query("pages == 'none'")],
+                         ids=["small", "no controls", "no rows"])
+def test_where_nothing_was_measured_past_twice_the_last_level_there_is_a_reason(frame: pd.DataFrame):
+    with pytest.raises(Unavailable) as why:
+        calculator.model(frame, TLB, False)
+    assert why.value.code == "too-few-points" and "3,072" in why.value.detail
+
+
+def test_a_page_size_that_ends_too_early_is_left_out_and_the_others_stay():
+    found = calculator.model(rows().query("pages != '64k' or lines < 3000"), TLB, False)
+    assert list(dict.fromkeys(found["pages"])) == ["4k", "thp", "2m", "1g"]
+
+
+# --- the figure
+
+
+def parameters(spec: dict) -> dict[str, dict]:
+    return {one["name"]: one for one in spec["params"]}
+
+
+def spec_of(found: pd.DataFrame) -> dict:
+    return json.loads(json.dumps(calculator.figure(found).spec(), allow_nan=False))
+
+
+def test_every_choice_has_its_answer_in_words():
+    given = parameters(spec_of(modelled()))
+    answers = given["answers"]["value"]
+    assert given["pages"]["bind"]["options"] == list(PAGE_BYTES) and set(answers) == set(PAGE_BYTES)
+    for pages in given["pages"]["bind"]["options"]:
+        for size, label in zip(given["size"]["bind"]["options"], given["size"]["bind"]["labels"], strict=True):
+            told = answers[pages][str(size)]
+            assert told.startswith(f"{label} on {pages} pages: reach ") and 2**size == parse_size(label)
+            row = modelled().query("pages == @pages and log2_bytes == @size").iloc[0]
+            reach, walks, ns = re.fullmatch(r".*: reach (.+), ([\d.]+) walks per access, about ([\d.,]+) ns\.", told).groups()
+            assert reach == format_size(int(row["reach_bytes"]))
+            assert float(walks) == pytest.approx(row["walks_per_access"], abs=0.006)
+            assert float(ns.replace(",", "")) == pytest.approx(row["ns"], abs=0.06)
+    assert given["readout"]["expr"].startswith("answers[pages][size] || '")
+
+
+SMALLER_POOL = rows().query("pages != '2m' or lines * 4096 <= 512 * 1024 * 1024")
+
+
+@pytest.mark.parametrize(("frame", "pages", "size"), [
+    (rows(), "2m", 30), (rows(most=256 * MIB), "2m", 28), (rows().query("pages != '2m'"), "1g", 30),
+    (rows().query("pages == '4k'"), "4k", 30), (SMALLER_POOL, "2m", 29)],
+    ids=["all", "small", "no pool", "base pages alone", "a smaller pool"])
+def test_the_static_figure_answers_the_choice_that_is_made_at_first(frame: pd.DataFrame, pages: str, size: int):
+    figure = calculator.figure(calculator.model(frame, TLB, False))
+    given = parameters(figure.spec())
+    assert (given["pages"]["value"], given["size"]["value"]) == (pages, size)
+    assert figure.alt.endswith(given["answers"]["value"][pages][str(size)])
+    assert size in given["size"]["bind"]["options"] and pages in given["pages"]["bind"]["options"]
+    assert figure.name == "calculator"
+
+
+def test_a_size_that_was_not_measured_on_a_page_size_has_no_number():
+    given = parameters(spec_of(calculator.model(SMALLER_POOL, TLB, False)))
+    assert "30" not in given["answers"]["value"]["2m"] and "30" in given["answers"]["value"]["4k"]
+    assert "This size was not measured on these pages." in given["readout"]["expr"]
+
+
+@pytest.mark.parametrize("machine", [QUIET, Paged(splintered=True), Paged(pages=("4k",)), Paged(hit_ns=0.0, walk_ns=0.0)])
+def test_the_figure_is_drawn_with_one_line_a_page_size_and_its_data(machine: Paged):
+    found = modelled(machine)
+    figure = calculator.figure(found)
+    drawn = Elements(figure.svg())
+    assert drawn.tags.count("svg") == 1 and set(machine.pages) <= set(drawn.text)
+    assert list(figure.data) == ["pages", "working_set_bytes", "reach_bytes", "walks_per_access", "ns"] and len(figure.data) == len(found)
+    assert not re.search(r"\b(nan|inf|None)\b|-0(\.0+)?(?![.\d])", figure.alt + json.dumps(parameters(spec_of(found))["answers"]))
+
+
+def test_the_chosen_point_alone_is_marked():
+    spec = spec_of(modelled())
+    (rule,) = (layer for layer in spec["layer"] if layer["mark"]["type"] == "rule")
+    assert rule["transform"] == [{"filter": "datum.pages == pages && datum.log2_bytes == size"}]

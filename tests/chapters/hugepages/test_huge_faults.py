@@ -1,0 +1,417 @@
+"""What can go wrong with huge pages, in the order of the issue's list: each fault gives its reason and no record.
+
+The kernels run as they are, on the huge pages of another machine that tests/support/other_machine.c shows them: its pools, its
+settings, its smaps. So each test is the same on a computer with a pool and on one without transparent huge pages. The first
+tests show that the other machine measures where it lacks nothing, and so that each fault is what stops it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import errno
+import mmap
+import os
+import re
+import resource
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.common import preloadable
+from test_faults import in_a_child
+
+from experiments.lab import build, measure, perf
+from experiments.lab import campaign as experiment
+from experiments.lab.grid import hugepages
+from experiments.lab.record import Point, Record
+from experiments.lab.store import Store
+from experiments.words.reasons import REASONS, Unavailable
+
+pytestmark = [pytest.mark.measures, pytest.mark.needs("a C compiler")]
+STATE, MIB, CPUS = "00112233aabb", 2**20, len(os.sched_getaffinity(0))
+PAGE = {"4k": 2**12, "64k": 2**16, "thp": 2**21, "2m": 2**21, "1g": 2**30}
+ARENA = 16 * MIB  # eight pages of 2 MiB, of which 60 % and all but one are different numbers
+
+CASES = {
+    "page_chase in C": Point(kernel="page_chase", lines=ARENA // 4096, region_ms=1),
+    "page_chase in numba": Point(kernel="page_chase", engine="numba", lines=ARENA // 4096, region_ms=1),
+    "random_touch in C": Point(kernel="random_touch", layout="packed", order="random", lines=ARENA // 64,
+                               options={"bytes": ARENA}, region_ms=1),
+    "random_touch in numba": Point(kernel="random_touch", engine="numba", layout="packed", order="random", lines=ARENA // 64,
+                                   options={"bytes": ARENA}, region_ms=1),
+    **{f"prefault by {mode}": Point(kernel="prefault", order="sequential", mode=mode, lines=ARENA // 4096, region_ms=1)
+       for mode in ("touch", "populate", "memset")},
+    **{f"prefault by {mode} in two threads": Point(kernel="prefault", order="sequential", mode=mode, lines=ARENA // 4096,
+                                                   options={"threads": 2}, region_ms=1) for mode in ("touch", "populate")},
+}
+every_kernel = pytest.mark.parametrize("case", CASES)
+
+
+def on(case: str, pages: str, size: int = ARENA) -> Point:
+    """The case on these pages; an arena of `size` bytes at the least, and a page for each thread."""
+    point = CASES[case]
+    if dict(point.options).get("threads", 1) > CPUS:
+        pytest.skip("one CPU")
+    size = max(size, PAGE[pages] * dict(point.options).get("threads", 1))
+    lines = size // (64 if point.layout == "packed" else 4096)
+    options = {"bytes": size} if point.kernel == "random_touch" else point.options
+    return Point(**point.model_dump(exclude={"lines", "options", "pages"}), pages=pages, lines=lines, options=options)
+
+
+def needed(point: Point) -> int:
+    """How many pages the point's arena takes."""
+    size = point.lines * (64 if point.layout == "packed" else 4096)
+    return -(-size // PAGE[point.pages])
+
+
+@pytest.fixture(scope="session")
+def other_machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """tests/support/other_machine.c, compiled."""
+    return preloadable("other_machine", tmp_path_factory)
+
+
+class Machine:
+    """The files of the other machine: `set` writes one, `lacks` takes one away or a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        settings = {"enabled": "always [madvise] never", "hpage_pmd_size": 2**21, "hugepages-64kB/enabled": "[madvise] never",
+                    "hugepages-64kB/stats/anon_fault_alloc": 0, "hugepages-64kB/stats/anon_fault_fallback": 0}
+        for path, text in settings.items():
+            self.set(f"mm/transparent_hugepage/{path}", text)
+        for pages in ("2m", "1g"):
+            self.pool(pages, 64)
+
+    def set(self, path: str, value: object) -> None:
+        (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.folder / path).write_text(f"{value}\n")
+
+    def lacks(self, path: str) -> None:
+        subprocess.run(["rm", "-r", self.folder / path], check=True)
+
+    def pool(self, pages: str, free: int) -> None:
+        for file, count in {"nr": 64, "free": free, "resv": 0}.items():
+            self.set(f"mm/hugepages/hugepages-{PAGE[pages] >> 10}kB/{file}_hugepages", count)
+
+
+def put_before(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
+    """Each kernel's command is run by these words."""
+    real = build.kernel
+
+    def put(name: str, engine: Any = "c") -> build.Kernel:
+        kernel = real(name, engine)
+        return dataclasses.replace(kernel, command=(*words, *kernel.command))
+
+    monkeypatch.setattr(build, "kernel", put)
+
+
+@pytest.fixture
+def machine(tmp_path: Path, other_machine: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """The other machine, which lacks nothing yet; every kernel runs on it."""
+    there = Machine(tmp_path / "other")
+    put_before(monkeypatch, "env", f"LD_PRELOAD={other_machine}", f"OTHER_MACHINE={there.folder}")
+    return there
+
+
+def measured(point: Point, usable_bytes: int = 2**60) -> Record:
+    return measure.measure(point, state=STATE, usable_bytes=usable_bytes)
+
+
+def why_not(point: Point, code: str, usable_bytes: int = 2**60) -> str:
+    """Nothing is measured, for this reason, said in one line that ends with its remedy; the detail."""
+    with pytest.raises(Unavailable) as caught:
+        measured(point, usable_bytes)
+    assert caught.value.code == code, caught.value
+    assert str(caught.value).endswith(REASONS[code].remedy) and len(str(caught.value).splitlines()) == 1
+    return caught.value.detail
+
+
+@pytest.mark.parametrize("pages", ["4k", "64k", "thp", "2m"])
+@every_kernel
+def test_a_machine_that_lacks_nothing_is_measured_on_the_pages_named(machine, case: str, pages: str):
+    point = on(case, pages)
+    record = measured(point)
+    assert record.point == point and (record.pages, record.backing) == (pages, pages)
+    assert record.arena_bytes == needed(point) * PAGE[pages]
+
+
+# --- the pool is empty, or holds a part
+
+
+@pytest.mark.parametrize("pages", ["2m", "1g"])
+@every_kernel
+def test_an_empty_pool_says_how_many_pages_are_needed(machine, case: str, pages: str):
+    machine.pool(pages, 0)
+    point = on(case, pages)
+    assert f"{needed(point)} pages of {pages} needed, 0 free" in why_not(point, "pool-empty")
+
+
+@every_kernel
+def test_a_pool_that_holds_all_but_one_says_how_many_are_there(machine, case: str):
+    machine.pool("2m", 7)
+    assert "8 pages of 2m needed, 7 free" in why_not(on(case, "2m"), "pool-empty")
+    machine.pool("2m", 8)
+    assert measured(on(case, "2m")).backing == "2m"
+
+
+@pytest.mark.parametrize("case", ["page_chase in C", "random_touch in numba", "prefault by touch"])
+def test_pages_that_others_have_reserved_are_not_there(machine, case: str):
+    machine.set("mm/hugepages/hugepages-2048kB/resv_hugepages", 60)
+    assert "8 pages of 2m needed, 4 free" in why_not(on(case, "2m"), "pool-empty")
+
+
+# --- the pool is emptied between the check and the mapping, or between the mapping and the first touch
+
+
+@every_kernel
+def test_a_pool_that_refuses_what_it_showed_as_free_is_empty(machine, case: str):
+    machine.set("refusal", errno.ENOMEM)
+    assert "pages of 2m needed" in why_not(on(case, "2m"), "pool-empty")
+
+
+@pytest.mark.parametrize("populates", [True, False], ids=["since Linux 5.14", "before Linux 5.14"])
+@pytest.mark.parametrize("pages", ["2m", "1g"])
+@every_kernel
+def test_pages_that_were_promised_and_are_gone_at_the_first_touch_are_no_crash(machine, case: str, pages: str, populates: bool):
+    point = on(case, pages)
+    if not populates:
+        if point.mode == "populate":
+            pytest.skip("its only way")
+        machine.set("unready", errno.EINVAL)  # the kernel has to write to the pages, and SIGBUS comes
+    machine.set("given", 7 if pages == "2m" else 0)
+    assert "could not be faulted in" in (detail := why_not(point, "pool-empty")) or detail == "SIGBUS while faulting in"
+
+
+@pytest.mark.parametrize("mode", ["touch", "memset"])
+def test_of_two_threads_the_one_that_meets_the_missing_page_says_so(machine, mode: str):
+    point = on("prefault by touch in two threads", "2m").model_copy(update={"mode": mode})
+    for given in (1, 5):  # of the first thread's pages, and of the second's
+        machine.set("given", given)
+        assert "SIGBUS; the pool was emptied meanwhile, or the cgroup's hugetlb limit" in why_not(point, "pool-empty")
+
+
+# --- the hugetlb limit of a cgroup: while pages are faulted in, or (rsvd) where they are reserved
+
+
+@pytest.mark.parametrize("limit", ["limit_in_bytes", "rsvd.limit_in_bytes"])
+@every_kernel
+def test_a_cgroups_limit_on_huge_pages_is_a_reason_although_the_pool_is_full(machine, case: str, limit: str):
+    machine.set(*(("refusal", errno.ENOMEM) if limit.startswith("rsvd") else ("given", 5)))
+    detail = why_not(on(case, "2m"), "pool-empty")
+    assert "the cgroup's hugetlb limit" in detail or detail == "SIGBUS while faulting in"
+    assert measured(on(case, "4k")).backing == "4k"
+
+
+# --- thp=never
+
+
+@every_kernel
+def test_thp_never_is_a_reason_and_the_other_sizes_are_there(machine, case: str):
+    machine.set("mm/transparent_hugepage/enabled", "always madvise [never]")
+    why_not(on(case, "thp"), "thp-never")
+    assert [measured(on(case, pages)).backing for pages in ("4k", "2m")] == ["4k", "2m"]
+
+
+@pytest.mark.parametrize("case", ["page_chase in C", "page_chase in numba", "prefault by touch"])
+def test_sizes_that_inherit_a_never_are_off_too(machine, case: str):
+    machine.set("mm/transparent_hugepage/enabled", "always madvise [never]")
+    machine.set("mm/transparent_hugepage/hugepages-64kB/enabled", "always [inherit] madvise never")
+    assert "hugepages-64kB/enabled" in why_not(on(case, "64k"), "mthp-off")
+
+
+@pytest.mark.parametrize("case", ["page_chase in C", "page_chase in numba", "prefault by touch"])
+def test_a_kernel_without_transparent_huge_pages_is_one_where_they_are_off(machine, case: str):
+    machine.lacks("mm/transparent_hugepage")
+    why_not(on(case, "thp"), "thp-never")
+    why_not(on(case, "64k"), "page-size-unsupported")
+
+
+# --- older kernels: no 64 KiB pages
+
+
+@every_kernel
+def test_a_kernel_without_pages_of_64_kib_does_not_offer_them(machine, case: str):
+    machine.lacks("mm/transparent_hugepage/hugepages-64kB")
+    assert "64 kB" in why_not(on(case, "64k"), "page-size-unsupported")
+    assert measured(on(case, "thp")).backing == "thp"
+
+
+@pytest.mark.parametrize("case", ["page_chase in C", "random_touch in numba", "prefault by touch"])
+def test_a_size_between_64_kib_and_1_mib_would_be_taken_first_and_is_named(machine, case: str):
+    machine.set("mm/transparent_hugepage/hugepages-256kB/enabled", "[always] madvise never")
+    assert "hugepages-256kB" in why_not(on(case, "64k"), "mthp-off")
+
+
+# --- no 1 GiB pages
+
+
+@pytest.mark.parametrize("pages", ["2m", "1g"])
+@every_kernel
+def test_a_page_size_without_a_pool_is_not_offered(machine, case: str, pages: str):
+    machine.lacks(f"mm/hugepages/hugepages-{PAGE[pages] >> 10}kB")
+    assert f"no pool of {pages}" in why_not(on(case, pages), "page-size-unsupported")
+
+
+# --- a limit on memory below the size
+
+
+@pytest.mark.parametrize("pages", PAGE)
+@every_kernel
+def test_memory_below_the_size_is_said_and_nothing_is_started(monkeypatch, case: str, pages: str):
+    point = on(case, pages)
+    monkeypatch.setattr(perf, "run", lambda *_, **__: pytest.fail("a kernel was started"))
+    usable = measure.arena_bytes(point) - 1
+    assert f"{usable >> 20} MiB may be used" in why_not(point, "memory-short", usable_bytes=usable)
+
+
+@pytest.mark.parametrize("pages", ["4k", "thp", "2m", "1g"])
+@pytest.mark.parametrize("case", [name for name in CASES if "random_touch" not in name])  # which reaches 2 GiB at the most
+def test_a_real_limit_of_address_space_below_the_size_is_memory_short(machine, monkeypatch, case: str, pages: str):
+    put_before(monkeypatch, "sh", "-c", f'ulimit -v {16 * 2**20} && exec "$0" "$@"')  # KiB, and some for numba
+    why_not(on(case, pages, 32 * 2**30), "memory-short")
+
+
+@pytest.mark.parametrize(("pages", "code"), [("4k", "memory-short"), ("thp", "memory-short"), ("2m", "pool-empty")])
+@pytest.mark.parametrize("case", [name for name, point in CASES.items() if point.mode not in ("touch", "memset")])
+def test_memory_that_is_not_there_when_it_is_asked_for_is_a_reason(machine, case: str, pages: str, code: str):
+    machine.set("unready", errno.ENOMEM)
+    assert os.strerror(errno.ENOMEM) in why_not(on(case, pages), code)
+
+
+@pytest.mark.parametrize("pages", ["4k", "thp", "2m"])
+@pytest.mark.parametrize("case", [name for name, point in CASES.items() if point.mode not in ("touch", "memset")])
+def test_a_process_that_a_cgroup_ends_while_it_faults_in_ran_out_of_memory(machine, case: str, pages: str):
+    machine.set("killed", int(signal.SIGKILL))
+    why_not(on(case, pages), "oom-killed")
+
+
+# --- RLIMIT_MEMLOCK is small
+
+
+@pytest.mark.parametrize("pages", ["4k", "64k", "thp", "2m"])
+@every_kernel
+def test_a_limit_on_locked_memory_takes_no_page_size_away(machine, monkeypatch, case: str, pages: str):
+    put_before(monkeypatch, "sh", "-c", 'ulimit -l 0 && exec "$0" "$@"')
+    assert measured(on(case, pages)).backing == pages
+
+
+@pytest.mark.parametrize("log2", [21, 30])
+def test_a_mapping_from_a_pool_does_not_count_as_locked_memory_here(log2: int):
+    """Linux asks for the right to lock memory in shmget(SHM_HUGETLB) alone, and before it looks at the pool."""
+
+    def answer() -> int:
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.mmap.restype = ctypes.c_void_p
+        libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+        got = libc.mmap(None, 1 << log2, mmap.PROT_READ, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000 | log2 << 26, -1, 0)
+        return ctypes.get_errno() if got == ctypes.c_void_p(-1).value else 0
+
+    def limited() -> int:
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
+        if os.geteuid() == 0:  # root may lock all it likes
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+        return answer()
+
+    assert in_a_child(limited) == in_a_child(answer) != errno.EPERM
+
+
+# --- none gives a row with another page size than the one named
+
+
+def shown(detail: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", detail.partition(" on ")[2].partition(";")[2])]
+
+
+@pytest.mark.parametrize("pages", ["4k", "64k", "thp", "2m"])
+@every_kernel
+def test_a_run_with_60_percent_of_its_pages_huge_is_refused(machine, case: str, pages: str):
+    machine.set("percent", 60)
+    detail = why_not(on(case, pages), "backing-partial")
+    if pages == "64k":
+        assert "154 of 256 64 kB pages allocated, 102 fell back" in detail
+    elif pages != "4k":
+        assert shown(detail)[pages == "thp"] == 5 * 2048  # kB: of eight pages, five
+
+
+@pytest.mark.parametrize("pages", ["4k", "thp", "2m"])
+@every_kernel
+def test_one_page_of_another_size_is_enough_to_refuse(machine, case: str, pages: str):
+    machine.set("percent", 87 if pages != "4k" else 1)  # seven of eight, or one
+    why_not(on(case, pages), "backing-partial")
+
+
+@pytest.mark.parametrize("case", ["page_chase in C", "random_touch in numba", "prefault by touch"])
+def test_a_64_kib_page_that_fell_back_may_have_been_ours(machine, case: str):
+    machine.set("fallen", 1)
+    assert " 64 kB pages allocated, 1 fell back" in why_not(on(case, "64k"), "backing-partial")
+
+
+@pytest.mark.parametrize("pages", ["4k", "thp", "2m"])
+@every_kernel
+def test_pages_that_are_joined_or_split_while_time_runs_are_refused_at_its_end(machine, case: str, pages: str):
+    """smaps is read before the timed region and after it; by prefault in each batch, and once for its single page."""
+    machine.set("percent", 60)
+    machine.set("whole", 1 if CASES[case].kernel != "prefault" else 3)
+    why_not(on(case, pages), "backing-partial")
+
+
+# --- a whole run
+
+
+@pytest.fixture
+def run(tmp_path: Path, own_lock: Path) -> Callable[..., tuple[experiment.Outcome, Store]]:
+    def go(points: list[Point], repeats: int = 1) -> tuple[experiment.Outcome, Store]:
+        store = Store(tmp_path / "data")
+        return experiment.run("hugepages", points, repeats, machine="other", store=store, state=STATE, plan=perf.NO_COUNTERS,
+                              usable_bytes=2**40, retry_share=0, quiet=True), store
+
+    return go
+
+
+def a_grid() -> list[Point]:
+    """The chapter's own points, as far as they are small."""
+    profile = experiment.Profile(max_working_set=ARENA, repeats=1, region_ms=1, points_per_octave=1)
+    return hugepages(profile, "c", [64], min(CPUS, 2))
+
+
+def test_a_grid_on_a_machine_without_a_pool_is_measured_on_the_sizes_that_there_are(machine, run):
+    machine.pool("2m", 0)
+    machine.lacks("mm/hugepages/hugepages-1048576kB")
+    points = a_grid()
+    outcome, store = run(points)
+    codes = {(point.pages, why.code) for point, why in outcome.lacking.items()}
+    assert codes == {("2m", "pool-empty"), ("1g", "page-size-unsupported")}
+    there = {point for point in points if point.pages in ("4k", "64k", "thp")}
+    assert set(outcome.lacking) == set(points) - there and outcome.measured == len(there)
+    frame = store.load("other", "hugepages")
+    assert Counter(frame["pages"]) == Counter(point.pages for point in there)
+    assert (frame["backing"] == frame["pages"]).all()
+
+
+def test_a_pool_that_is_emptied_in_the_middle_of_a_run_takes_its_points_and_no_others(machine, run, monkeypatch):
+    points = [on(case, pages, size) for case in ("page_chase in C", "random_touch in C", "prefault by touch")
+              for pages in ("4k", "thp", "2m") for size in (4 * MIB, ARENA)]
+    real, done = measure.measure, []
+
+    def emptied_after_twelve(point: Point, *rest: Any, **how: Any) -> Record:
+        if len(done) == 12:
+            machine.pool("2m", 0)
+        record = real(point, *rest, **how)
+        done.append(point)
+        return record
+
+    monkeypatch.setattr(measure, "measure", emptied_after_twelve)
+    outcome, store = run(points, repeats=2)
+    large = {point for point in points if point.pages == "2m"}
+    assert set(outcome.lacking) == large and {why.code for why in outcome.lacking.values()} == {"pool-empty"}
+    frame = store.load("other", "hugepages")
+    assert Counter(frame["pages"]) == Counter(point.pages for point in done)
+    assert (frame["pages"] == "4k").sum() == (frame["pages"] == "thp").sum() == 12  # six points, twice
+    assert (frame["backing"] == frame["pages"]).all() and 0 < (frame["pages"] == "2m").sum() < 12

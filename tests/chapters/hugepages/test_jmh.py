@@ -1,0 +1,551 @@
+"""The JVM benchmark: what JMH's JSON says, which pages its heap must prove, and every way in which there is no number."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shutil
+import statistics
+import sys
+import time
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import t as student
+from support.common import ROOT, lacking
+
+from experiments.chapters.hugepages.languages import jmh, jvm
+from experiments.chapters.hugepages.languages.jmh import Jmh, Lack
+from experiments.chapters.hugepages.languages.jvm import Score
+from experiments.system import files, procfs
+from experiments.words.reasons import Unavailable
+
+# JMH 1.37 under JDK 17 wrote this of two forks of two iterations; its white space and percentiles are left out.
+REAL = """[{"jmhVersion": "1.37", "benchmark": "tlb.ByteArrayTouch.draw", "mode": "avgt", "threads": 1, "forks": 2,
+"jvm": "java", "jvmArgs": ["-Djava.io.tmpdir=.", "-XX:+UseSerialGC"], "jdkVersion": "17.0.15",
+"vmName": "OpenJDK 64-Bit Server VM", "vmVersion": "17.0.15+6-Debian-1deb12u1", "warmupIterations": 1, "warmupTime": "200 ms",
+"warmupBatchSize": 1, "measurementIterations": 2, "measurementTime": "200 ms", "measurementBatchSize": 1,
+"params": {"bound": "1000"}, "primaryMetric": {"score": 9.388369422433158, "scoreError": 33.55426167042421,
+"scoreConfidence": [-24.165892247991053, 42.94263109285737], "scoreUnit": "ns/op",
+"rawData": [[17.075336067220668, 7.0784869747915815], [7.701446209658398, 5.69820843806198]]}, "secondaryMetrics": {}},
+{"jmhVersion": "1.37", "benchmark": "tlb.ByteArrayTouch.touch", "mode": "avgt", "threads": 1, "forks": 2,
+"jvm": "java", "jvmArgs": ["-Djava.io.tmpdir=.", "-XX:+UseSerialGC"], "jdkVersion": "17.0.15",
+"vmName": "OpenJDK 64-Bit Server VM", "vmVersion": "17.0.15+6-Debian-1deb12u1", "warmupIterations": 1, "warmupTime": "200 ms",
+"warmupBatchSize": 1, "measurementIterations": 2, "measurementTime": "200 ms", "measurementBatchSize": 1,
+"params": {"size": "1000"}, "primaryMetric": {"score": 5.4181514445277426, "scoreError": 14.088939325639577,
+"scoreConfidence": [-8.670787881111835, 19.50709077016732], "scoreUnit": "ns/op",
+"rawData": [[7.907758085529365, 6.587533814939271], [3.6126603957648755, 3.5646534818774573]]}, "secondaryMetrics": {}}]"""
+LOG = "[0.007s][debug][gc,heap,coops] Heap address: 0x00000000f4000000, size: 192 MB, Compressed Oops mode: 32-bit\n"
+LOW, MIB = 0xF4000000, 1 << 20
+FORKED = {"warmup_s": 0.01, "measure_s": 0.01, "iterations": 2, "forks": 2}
+
+
+def code_of(call, *args, **how) -> str:
+    with pytest.raises(Unavailable) as why:
+        call(*args, **how)
+    return why.value.code
+
+
+def mapping(low: int, size_mib: int, rss: int = 0, thp: int = 0, hugetlb: int = 0, page_kb: int = 4) -> str:
+    """One mapping as Linux 6 prints it in smaps; sizes in MiB, from an address."""
+    return (f"{low:08x}-{low + size_mib * MIB:08x} rw-p 00000000 00:00 0 \nSize: {size_mib << 10:15} kB\n"
+            f"KernelPageSize: {page_kb:8} kB\nMMUPageSize: {page_kb:11} kB\nRss: {rss << 10:16} kB\nAnonHugePages: {thp << 10:9} kB\n"
+            f"ShmemPmdMapped: {0:8} kB\nShared_Hugetlb: {0:8} kB\nPrivate_Hugetlb: {hugetlb << 10:7} kB\nVmFlags: rd wr mr mw me ac \n")
+
+
+ELSEWHERE = mapping(0x7F22_3000_0000, 64, rss=64, thp=64) + mapping(0x7F22_4000_0000, 48, hugetlb=48, page_kb=2048)
+SMAPS = {"4k": mapping(LOW, 192, rss=192), "thp": mapping(LOW, 192, rss=192, thp=192),
+         "2m": mapping(LOW, 192, hugetlb=192, page_kb=2048)}
+
+
+# --- what JMH wrote --------------------------------------------------------------------------------------
+
+
+def test_the_scores_are_the_means_of_what_jmh_measured():
+    for score, result in zip(jvm.parse(REAL, "4k", (1000,)), json.loads(REAL), strict=True):
+        values = sum(result["primaryMetric"]["rawData"], [])
+        assert score.ns_per_access == pytest.approx(statistics.mean(values))
+        assert (score.iterations_count, score.forks, score.array_bytes, score.pages) == (4, 2, 1000, "4k")
+
+
+def test_the_error_is_half_of_the_interval_that_holds_999_of_1000_means():
+    for score, result in zip(jvm.parse(REAL, "4k", (1000,)), json.loads(REAL), strict=True):
+        values = sum(result["primaryMetric"]["rawData"], [])
+        half = student.ppf(0.9995, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+        assert score.error_ns == pytest.approx(half)
+
+
+def test_one_iteration_has_a_score_and_no_error():
+    text = re.sub(r'"scoreError": [0-9.]+', '"scoreError": "NaN"', REAL)  # which is how JMH writes it
+    assert {score.error_ns for score in jvm.parse(text, "thp", (1000,))} == {None}
+
+
+@pytest.mark.parametrize(("old", "new"), [
+    ("ns/op", "us/op"), ('"avgt"', '"thrpt"'), ('"threads": 1', '"threads": 2'), ("ByteArrayTouch.touch", "ByteArrayTouch.other"),
+    ('"size": "1000"', '"size": "10"'), ('"size": "1000"', '"size": "many"'), ('"size": "1000"', '"bound": "1000"'),
+    ('"score": 5.4181514445277426', '"score": "NaN"'), ('"score": 5.4181514445277426', '"score": -1'), ("ByteArrayTouch.draw", "A.touch"),
+    ("[[7.907758085529365, 6.587533814939271], [3.6126603957648755, 3.5646534818774573]]", "[]"), ('"params"', '"parms"'), ("}]", "}"),
+])
+def test_json_that_is_not_of_this_benchmark_is_garbage(old: str, new: str):
+    assert old in REAL
+    assert code_of(jvm.parse, REAL.replace(old, new), "4k", (1000,)) == "kernel-garbage"
+
+
+def test_a_size_that_jmh_left_out_is_garbage():
+    assert code_of(jvm.parse, REAL, "4k", (1000, 10_000)) == "kernel-garbage"
+
+
+_JSON = st.recursive(st.none() | st.booleans() | st.floats() | st.text(), lambda inner: st.lists(inner)
+                     | st.dictionaries(st.sampled_from(["benchmark", "mode", "threads", "params", "primaryMetric", "score"]), inner))
+
+
+@given(st.text() | _JSON.map(json.dumps) | st.integers(0, len(REAL) - 1).map(lambda n: REAL[:n]))
+def test_no_garbage_gives_a_score_or_another_error(text: str):
+    assert code_of(jvm.parse, text, "4k", (1000,)) == "kernel-garbage"
+
+
+# --- which pages the heap lies on ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pages", jvm.PAGES)
+def test_a_heap_that_lies_on_the_pages_asked_for_is_accepted(pages: jvm.Pages):
+    heap = jvm.heap_of(SMAPS[pages] + ELSEWHERE, LOG)
+    assert heap.size == heap.resident == 192 * MIB
+    jvm.refuse(heap, pages)
+
+
+@pytest.mark.parametrize("asked", jvm.PAGES)
+@pytest.mark.parametrize("got", jvm.PAGES)
+def test_no_page_size_passes_for_another(asked: jvm.Pages, got: jvm.Pages):
+    if asked != got:
+        expected = "pool-empty" if asked == "2m" else "backing-partial"
+        assert code_of(jvm.refuse, jvm.heap_of(SMAPS[got] + ELSEWHERE, LOG), asked) == expected
+
+
+def test_of_a_heap_in_the_pool_the_array_must_be_there_and_what_no_one_touched_need_not():
+    heap = jvm.heap_of(mapping(LOW, 192, hugetlb=116, page_kb=2048), LOG)
+    jvm.refuse(heap, "2m", 100 * MIB)
+    assert code_of(jvm.refuse, heap, "2m", 150 * MIB) == "backing-partial"
+
+
+@pytest.mark.parametrize(("asked", "smaps"), [
+    ("thp", mapping(LOW, 192, rss=192, thp=116)),  # 60 %
+    ("thp", mapping(LOW, 192, rss=116, thp=116)),  # all of what is there, and the rest comes while the time runs
+    ("4k", mapping(LOW, 192, rss=192, thp=2)),
+    ("4k", mapping(LOW, 192, rss=116)),
+    ("2m", mapping(LOW, 116, hugetlb=116, page_kb=2048) + mapping(LOW + 116 * MIB, 76, rss=76)),
+    ("2m", mapping(LOW, 192, hugetlb=192, page_kb=1 << 20)),  # gigabyte pages, where they are the system's own size
+    ("4k", mapping(LOW, 192, rss=192, page_kb=16)),
+    ("4k", ELSEWHERE), ("thp", ELSEWHERE),
+])
+def test_a_heap_partly_on_other_pages_is_refused(asked: jvm.Pages, smaps: str):
+    assert code_of(jvm.refuse, jvm.heap_of(smaps, LOG), asked) == "backing-partial"
+
+
+@given(st.sets(st.integers(1, 191)), st.sampled_from(["4k", "thp", "2m"]))
+def test_it_does_not_matter_into_how_many_mappings_the_heap_is_split(cuts: set[int], pages: jvm.Pages):
+    edges = [0, *sorted(cuts), 192]
+    fields = {"4k": ("rss",), "thp": ("rss", "thp"), "2m": ("hugetlb",)}[pages]
+    split = "".join(mapping(LOW + a * MIB, b - a, page_kb=2048 if pages == "2m" else 4, **dict.fromkeys(fields, b - a))
+                    for a, b in zip(edges, edges[1:], strict=False))
+    assert jvm.heap_of(split + ELSEWHERE, LOG) == jvm.heap_of(SMAPS[pages], LOG)
+
+
+@given(st.text(), st.text())
+def test_no_text_in_the_place_of_smaps_or_of_the_log_is_a_proof(smaps: str, log: str):
+    assert code_of(jvm.heap_of, smaps, log) == "kernel-garbage"
+    assert code_of(jvm.heap_of, smaps, LOG) == "backing-partial"
+
+
+# --- before a JVM is started -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A Linux with 2 GiB of free memory that has all pages."""
+    for name, text in {"proc/meminfo": "MemTotal: 2097152 kB\nMemAvailable: 2097152 kB\n", "proc/self/status": "THP_enabled:\t1\n",
+                       "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
+                       "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "512\n"}.items():
+        path = tmp_path / "root" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path / "root"
+
+
+@pytest.mark.parametrize("pages", jvm.PAGES)
+def test_a_system_with_all_pages_passes(pages: jvm.Pages, root: Path):
+    jvm.check(pages, jmh.SIZES, root)
+
+
+@pytest.mark.parametrize(("pages", "file", "text", "code"), [
+    ("thp", "sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n", "thp-never"),
+    ("thp", "sys/kernel/mm/transparent_hugepage/enabled", None, "thp-never"),
+    ("thp", "proc/self/status", "THP_enabled:\t0\n", "thp-never"),
+    ("2m", "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "0\n", "pool-empty"),
+    ("2m", "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "80\n", "pool-empty"),  # the heap, and no code
+    ("2m", "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", None, "page-size-unsupported"),
+    ("4k", "proc/meminfo", "MemAvailable: 786432 kB\n", "memory-short"),  # of which half is too little
+    ("2m", "proc/meminfo", "MemAvailable: 262144 kB\n", "memory-short"),
+])
+def test_what_the_system_lacks_has_its_reason(pages: jvm.Pages, file: str, text: str | None, code: str, root: Path):
+    if text is None:
+        (root / file).unlink()
+    else:
+        (root / file).write_text(text)
+    assert code_of(jvm.check, pages, jmh.SIZES, root) == code
+
+
+def test_a_short_pool_says_how_many_pages_it_needs_and_has(root: Path):
+    (root / "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages").write_text("3\n")
+    with pytest.raises(Unavailable, match=r"([0-9]+) pages of 2 MiB needed, 3 free") as why:
+        jvm.check("2m", (100_000_000,), root)
+    assert int(why.value.detail.split()[0]) * 2 * MIB > jvm.heap_mib((100_000_000,)) * MIB
+
+
+@pytest.mark.parametrize("sizes", [(), (0,), (-1, 1000), (2**31 - 1,)])
+def test_what_is_no_length_of_a_java_array_is_refused(sizes: tuple[int, ...], root: Path):
+    assert code_of(jvm.check, "4k", sizes, root) == "bad-parameter"
+
+
+@given(st.lists(st.integers(1, 2**31 - 3), min_size=1, max_size=5))
+def test_the_heap_holds_the_largest_array_and_is_whole_large_pages(sizes: list[int]):
+    heap = jvm.heap_mib(sizes)
+    assert heap % 2 == 0 and max(sizes) + 32 * MIB <= (heap - 32) * MIB < max(sizes) + 34 * MIB
+
+
+# --- a JVM that is not one -------------------------------------------------------------------------------
+
+FAKE = """#!{python}
+import os, pathlib, subprocess, sys, time
+args = sys.argv[1:]
+if args == ["-version"]:
+    print('openjdk version "17.0.0" 2021-09-14', file=sys.stderr)
+    sys.exit()
+if {hang}:
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    pathlib.Path({seen!r}).write_text(str(child.pid))
+    time.sleep(600)
+status = pathlib.Path("/proc/self/status").read_text() if os.path.exists("/proc/self/status") else ""
+pathlib.Path({seen!r}).write_text("\\n".join([*args, *os.environ, status]))
+for pid in (101, 102):
+    pathlib.Path(f"heap-{{pid}}.log").write_text({log!r})
+    for when, smaps in {smaps!r}.items():
+        pathlib.Path(f"1000-{{pid}}-{{when}}.smaps").write_text(smaps)
+pathlib.Path("scores.json").write_text({scores!r})
+print({stdout!r})
+sys.exit({status})
+"""
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Puts a `java` on PATH, alone there, that writes what it is told and keeps its arguments in the file that is returned."""
+
+    def make(before: str = "", after: str | None = None, *, scores: str = REAL, stdout: str = "", status: int = 0, log: str = LOG,
+             hang: bool = False) -> Path:
+        folder, seen = tmp_path / "bin", tmp_path / "seen"
+        folder.mkdir(exist_ok=True)
+        smaps = {"before": before, "after": before if after is None else after} if before else {}
+        (folder / "java").write_text(FAKE.format(python=sys.executable, seen=str(seen), log=log, smaps=smaps, scores=scores, stdout=stdout,
+                                                 status=status, hang=hang))
+        (folder / "java").chmod(0o755)
+        monkeypatch.setenv("PATH", str(folder))
+        return seen
+
+    return make
+
+
+def run(pages: jvm.Pages, root: Path, sizes: tuple[int, ...] = (1000,)) -> list[Score]:
+    return jvm.run(Path("benchmark.jar"), pages, sizes, **FORKED, root=root)
+
+
+@pytest.mark.parametrize("pages", jvm.PAGES)
+def test_scores_of_forks_that_prove_their_pages_are_taken(pages: jvm.Pages, fake, root: Path):
+    fake(SMAPS[pages])
+    assert [score.quantity for score in run(pages, root)] == ["draw", "touch"]
+
+
+def test_a_jvm_that_fell_back_to_small_pages_without_a_word_is_refused(fake, root: Path):
+    """Status 0, and scores: what OpenJDK 17 does with -XX:+UseLargePages and no pool."""
+    fake(SMAPS["4k"])
+    assert code_of(run, "2m", root) == "pool-empty"
+
+
+def test_sixty_percent_of_huge_pages_are_refused(fake, root: Path):
+    fake(mapping(LOW, 192, rss=192, thp=116))
+    assert code_of(run, "thp", root) == "backing-partial"
+
+
+def test_pages_that_were_split_while_the_time_ran_are_refused(fake, root: Path):
+    fake(SMAPS["thp"], after=mapping(LOW, 192, rss=192, thp=116))
+    assert code_of(run, "thp", root) == "backing-partial"
+
+
+def test_a_fork_that_shows_no_pages_is_refused(fake, root: Path):
+    fake()
+    assert code_of(run, "4k", root) == "kernel-garbage"
+
+
+def test_a_jvm_that_hides_where_its_heap_lies_is_refused(fake, root: Path):
+    fake(SMAPS["4k"], log="")
+    assert code_of(run, "4k", root) == "kernel-garbage"
+
+
+def test_half_a_file_of_scores_is_refused(fake, root: Path):
+    fake(SMAPS["4k"], scores=REAL[:500])
+    assert code_of(run, "4k", root) == "kernel-garbage"
+
+
+@pytest.mark.parametrize(("stdout", "code", "detail"), [
+    # The three texts are JMH's and OpenJDK 17's own.
+    ("# Run progress: 0.00%\n# Fork: 1 of 1\nUnrecognized VM option 'NoSuch'\nError: Could not create the Java Virtual Machine.\n",
+     "kernel-crashed", "Unrecognized VM option 'NoSuch'"),
+    ("# Fork: 1 of 1\n# Warmup Iteration   1: <failure>\n\njava.lang.OutOfMemoryError: Java heap space\n\tat tlb.Byte",
+     "memory-short", "java.lang.OutOfMemoryError: Java heap space"),
+    ("# Fork: 1 of 1\nError occurred during initialization of VM\nCould not reserve enough space for 8388608KB object heap\n",
+     "memory-short", "Could not reserve enough space for 8388608KB object heap"),
+    ("# Fork: 1 of 1\n<forked VM failed with exit code 137>\n", "oom-killed", "the JVM"),
+    ("", "kernel-crashed", "exit status 1"),
+])
+def test_a_jvm_that_fails_says_why_in_its_own_words(stdout: str, code: str, detail: str, fake, root: Path):
+    fake(stdout=stdout, status=1)
+    with pytest.raises(Unavailable) as why:
+        run("4k", root)
+    assert (why.value.code, why.value.detail) == (code, detail)
+
+
+def test_a_jvm_that_hangs_is_ended_with_its_forks(fake, root: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(jvm, "HANG_S", 1.0)
+    monkeypatch.setattr(jvm, "START_S", 0.0)
+    seen = fake(hang=True)
+    assert code_of(run, "4k", root) == "kernel-hung"
+    fork = Path(f"/proc/{seen.read_text()}/stat")
+    for _ in range(100):  # a killed orphan is there until its new parent has read its status
+        if not fork.exists() or fork.read_text().rpartition(")")[2].split()[0] == "Z":
+            return
+        time.sleep(0.1)
+    pytest.fail("the fork outlived the runner")
+
+
+def test_without_java_there_is_a_reason_and_no_error(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert code_of(run, "4k", root) == code_of(jmh.survey) == "no-toolchain"
+
+
+@pytest.mark.parametrize(("pages", "flags"), [("4k", {"-XX:-UseTransparentHugePages", "-XX:-UseLargePages"}),
+                                              ("thp", {"-XX:+UseTransparentHugePages"}),
+                                              ("2m", {"-XX:+UseLargePages", "-XX:LargePageSizeInBytes=2m"})])
+def test_each_page_size_has_the_published_flag_and_a_fixed_heap(pages: jvm.Pages, flags: set[str], fake, root: Path):
+    seen = fake(SMAPS[pages])
+    run(pages, root)
+    said = set(seen.read_text().split())
+    assert {word for word in said if re.search(r"(LargePage|HugePage)", word)} == flags
+    assert {"size=1000", "bound=1000", "-Xms66m", "-Xmx66m", "-XX:+AlwaysPreTouch"} <= said
+
+
+@pytest.mark.skipif("THP_enabled" not in procfs.text(Path("/proc/self/status")), reason="Linux tells of THP here from 5.0 on")
+def test_the_forks_for_base_pages_may_have_no_huge_ones_even_where_all_programs_get_them(fake, root: Path):
+    """Nothing of the machine's changes: the setting is the process's own, and this one keeps what it had."""
+    before = procfs.fields(procfs.text(Path("/proc/self/status")))["THP_enabled"]
+    allowed = {}
+    for pages in ("4k", "thp"):
+        seen = fake(SMAPS[pages])
+        run(pages, root)
+        allowed[pages] = re.search(r"THP_enabled:\s*([01])", seen.read_text())[1]
+    assert allowed == {"4k": "0", "thp": before}
+    assert procfs.fields(procfs.text(Path("/proc/self/status")))["THP_enabled"] == before
+
+
+@pytest.mark.parametrize("name", ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"])
+def test_no_variable_adds_a_flag_of_its_own(name: str, fake, root: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(name, "-XX:+UseTransparentHugePages")
+    seen = fake(SMAPS["4k"])
+    run("4k", root)
+    assert "PATH" in seen.read_text().split() and name not in seen.read_text().split()
+
+
+# --- the build -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def maven(fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Puts an `mvn` beside the fake `java`; a line of `calls` is the arguments of one of its runs."""
+
+    def make(body: str) -> Path:
+        fake()
+        for name, text in {"javac": "#!/bin/sh\n", "mvn": f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\n{body}\n'}.items():
+            (tmp_path / "bin" / name).write_text(text)
+            (tmp_path / "bin" / name).chmod(0o755)
+        monkeypatch.setenv("TLB_BUILD", str(tmp_path / "build"))
+        return tmp_path / "calls"
+
+    return make
+
+
+# The reset of colours before the first line is Debian's Maven 3.8.7, whatever it is told.
+OFFLINE = "\x1b[0m[ERROR] Plugin x could not be resolved: Cannot access central in offline mode and it has not been downloaded. -> [Help 1]"
+WRITES_A_JAR = 'for word in "$@"; do case $word in -DbuildDirectory=*) : > "${word#*=}/jmh-kernels.jar";; esac; done'
+
+
+def test_a_jar_is_built_once_and_without_the_network_where_that_is_enough(maven):
+    calls = maven(WRITES_A_JAR)
+    jar = jvm.build()
+    assert jar.exists() and jvm.build() == jar
+    assert [line.split()[-1] for line in calls.read_text().splitlines()] == ["-o"]
+    assert list(jar.parent.iterdir()) == [jar]
+
+
+def test_what_maven_does_not_have_here_it_fetches(maven):
+    calls = maven(f'case "$*" in *" -o") echo "{OFFLINE}"; exit 1;; esac; {WRITES_A_JAR}')
+    assert jvm.build().exists()
+    assert [line.split()[-1] for line in calls.read_text().splitlines()] == ["-o", "package"]
+
+
+@pytest.mark.parametrize(("said", "detail", "tries"), [
+    (f"[ERROR] COMPILATION ERROR :\n[ERROR] {jvm.PROJECT}{os.sep}ByteArrayTouch.java:[64,57] cannot find symbol",
+     "ByteArrayTouch.java:[64,57] cannot find symbol", 1),
+    (OFFLINE, OFFLINE.partition("[ERROR] ")[2], 2),
+    ("\x1b[0m[ERROR] Could not transfer artifact a:b:pom:1 from/to x (https://mirror.example/repo): Connect to mirror.example failed",
+     "no repository was reached for a:b:pom:1", 1),
+    ("", "exit status 1", 1),
+])
+def test_a_build_that_fails_gives_mavens_own_reason_and_leaves_nothing(said: str, detail: str, tries: int, maven, tmp_path: Path):
+    calls = maven(f'echo "{said}"; exit 1')
+    with pytest.raises(Unavailable) as why:
+        jvm.build()
+    assert (why.value.code, why.value.detail) == ("maven-failed", detail)
+    assert len(calls.read_text().splitlines()) == tries
+    assert list((tmp_path / "build" / "kernels").iterdir()) == []
+
+
+def test_a_maven_that_hangs_is_ended(maven, monkeypatch: pytest.MonkeyPatch):
+    maven(f"exec {shutil.which('sleep')} 600")
+    monkeypatch.setattr(jvm, "BUILD_S", 0.5)
+    assert code_of(jvm.build) == "maven-failed"
+
+
+def test_a_jvm_without_a_compiler_and_maven_is_not_enough(fake, monkeypatch: pytest.MonkeyPatch):
+    fake()
+    with pytest.raises(Unavailable, match="mvn and javac.*apt install maven") as why:
+        jvm.build()
+    assert why.value.code == "no-toolchain"
+
+
+def test_the_project_names_a_version_of_all_that_it_takes_and_no_repository():
+    pom = ET.parse(jvm.PROJECT / "pom.xml").getroot()
+    taken = pom.findall(".//plugin") + pom.findall(".//dependency")
+    named = {plugin.findtext("artifactId"): plugin.findtext("version", "") for plugin in taken}
+    # Beside JMH, a plugin for each phase of the life cycle of a jar up to `package`.
+    assert set(named) == {"jmh-core", "jmh-generator-annprocess", *(f"maven-{name}-plugin" for name in (
+        "resources", "compiler", "surefire", "jar", "shade"))}
+    assert all(re.fullmatch(r"[0-9.]+|\$\{jmh\.version\}", version) for version in named.values())
+    assert re.fullmatch(r"[0-9.]+", jvm.jmh_version())
+    assert pom.findall(".//repository") + pom.findall(".//pluginRepository") == []
+    assert "://" not in (jvm.PROJECT / "pom.xml").read_text()  # not even for a namespace, which Maven does not ask for
+
+
+# --- the document and what is said of it -----------------------------------------------------------------
+
+
+def made(pages: str, ns: dict[int, float], error: float | None = 0.1, draw: float = 3.0) -> list[Score]:
+    common = {"pages": pages, "error_ns": error, "iterations_count": 15, "forks": 3}
+    return [Score(array_bytes=max(ns), quantity="draw", ns_per_access=draw, **common),
+            *(Score(array_bytes=size, quantity="touch", ns_per_access=value, **common) for size, value in ns.items())]
+
+
+def document(*scores: list[Score], **lack: Lack) -> Jmh:
+    have = {score.pages for score in sum(scores, [])}
+    none = {pages: Lack(code="interrupted") for pages in jvm.PAGES if pages not in have}
+    return Jmh(measured_at="2025-01-31T12:00:00Z", state="00112233aabb", jvm="openjdk 17", jmh="1.37", scores=sum(scores, []),
+               lacking=none | lack)
+
+
+@pytest.fixture(scope="module")
+def literature() -> pd.DataFrame:
+    return pd.read_csv(ROOT / "data" / "literature" / "jmh_byte_array_touch.csv")
+
+
+def test_a_survey_keeps_the_reason_of_each_page_size_that_it_could_not_have(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    def fake_run(jar: Path, pages: jvm.Pages, sizes: tuple[int, ...], **effort: object) -> list[Score]:
+        if pages == "2m":
+            raise Unavailable("pool-empty", "105 pages needed, 0 free")
+        return made(pages, dict.fromkeys(sizes, 4.0))
+
+    for name, value in {"build": lambda: Path("x"), "java_version": lambda: "openjdk 17", "run": fake_run}.items():
+        monkeypatch.setattr(jmh, name, value)
+    lock = tmp_path / "lock"
+    theirs = files.measuring_lock
+    monkeypatch.setattr(files, "measuring_lock", lambda: theirs(path=lock))
+    found = jmh.survey((1000,))
+    assert {score.pages for score in found.scores} == {"4k", "thp"}
+    assert found.lacking == {"2m": Lack(code="pool-empty", detail="105 pages needed, 0 free")}
+    assert Jmh.model_validate_json(found.model_dump_json()) == found
+    with theirs(path=lock):
+        assert code_of(jmh.survey, (1000,)) == "measuring-already"
+
+
+def test_the_table_sets_the_published_scores_beside_ours(literature: pd.DataFrame):
+    found = jmh.table(document(made("4k", {1000: 3.5, 50_000: 4.0}), made("thp", {1000: 3.4, 50_000: 3.9})), literature)
+    assert list(found["array_bytes"]) == [1000, 10_000, 50_000, 1_000_000, 10_000_000, 100_000_000]
+    assert list(found.columns) == ["array_bytes", "here_4k_ns", "here_thp_ns", "here_2m_ns", "published_4k_ns", "published_thp_ns",
+                                   "published_2m_ns"]
+    rows = found.set_index("array_bytes")
+    assert (rows.loc[1000, "here_4k_ns"], rows.loc[1000, "published_4k_ns"]) == (3.5, 8.109)
+    assert list(rows.loc[100_000_000].dropna()) == [32.538, 28.698, 28.697]  # and not 33.575, which a profiler slowed down
+    assert rows.loc[50_000].count() == 2 and rows["here_2m_ns"].isna().all()
+
+
+def test_a_document_without_scores_leaves_the_published_table(literature: pd.DataFrame):
+    found = jmh.table(document(), literature)
+    assert len(found) == 5 and found.filter(like="here").isna().all(axis=None)
+    assert jmh.against(document(), pd.DataFrame(columns=["pages", "array_bytes", "median", "generator_ns"])).empty
+
+
+def test_our_kernel_stands_beside_jmh_where_both_measured():
+    ours = pd.DataFrame({"pages": ["4k", "4k", "1g"], "array_bytes": [1000, 7, 1000], "median": [2.0, 1.0, 1.0], "generator_ns": 1.5})
+    found = jmh.against(document(made("4k", {1000: 5.0, 10_000: 6.0}, draw=3.0), made("thp", {1000: 4.0})), ours)
+    assert found.to_dict("records") == [{"pages": "4k", "array_bytes": 1000, "jmh_ns": 5.0, "ours_ns": 2.0, "ratio": 2.5,
+                                         "jmh_draw_ns": 3.0, "ours_draw_ns": 1.5}]
+
+
+def test_the_sentences_name_the_largest_array_whose_intervals_are_apart():
+    said = jmh.sentences(document(made("4k", {1000: 3.5, 10**6: 10.0, 10**8: 30.0}), made("thp", {1000: 3.5, 10**6: 8.0, 10**8: 20.0})))
+    assert said[:2] == [
+        "In the JVM a read of an array of 1 kB takes 3.5 ns, and drawing its index alone 3 ns: the rest, 0.5 ns, is the read.",
+        "On transparent huge pages a read of an array of 100 MB takes 20 ns, on base pages 30 ns: 1.50 times as long."]
+
+
+@pytest.mark.parametrize("error", [50.0, None])
+def test_what_lies_within_jmhs_own_error_is_no_difference(error: float | None):
+    said = jmh.sentences(document(made("4k", {1000: 3.5, 10**8: 30.0}, error), made("2m", {1000: 3.5, 10**8: 20.0}, error)))
+    assert said[0].endswith("3 ns: what the read adds lies within JMH's own errors.")
+    assert said[1] == "On hugetlbfs pages no array's reads differ from those on base pages by more than JMH's own errors."
+
+
+def test_a_document_without_base_pages_says_why_and_compares_nothing():
+    said = jmh.sentences(document(made("thp", {1000: 3.5}), **{"4k": Lack(code="memory-short", detail="416 MiB needed")}))
+    assert [line.partition(": ")[0] for line in said] == [f"JMH has no scores on {name} pages" for name in ("base", "hugetlbfs")]
+    assert "There is not enough memory for this working set (416 MiB needed)." in said[0]
+
+
+@pytest.mark.measures
+@pytest.mark.needs("mvn", "javac", "java")
+def test_the_benchmark_is_built_and_measures_on_base_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TLB_BUILD", str(tmp_path))
+    try:
+        jar = jvm.build()
+        with files.measuring_lock(wait=True):
+            scores = jvm.run(jar, "4k", (1000, 100_000), warmup_s=0.1, measure_s=0.1, iterations=2, forks=1)
+    except Unavailable as why:
+        if why.code in ("maven-failed", "memory-short"):
+            lacking(str(why))
+        raise
+    assert [(score.quantity, score.array_bytes) for score in scores] == [("draw", 100_000), ("touch", 1000), ("touch", 100_000)]
+    assert {(score.pages, score.iterations_count, score.forks) for score in scores} == {("4k", 2, 1)}
+    assert list((tmp_path / "kernels").iterdir()) == [jar] and not (jvm.PROJECT / "target").exists()

@@ -1,0 +1,205 @@
+"""guest_chase visits the lines that page_chase visits, through page tables of its own, and says what it took inside and outside."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_contract import checksum, visits
+from test_guest_faults import guest, kvm, machine, measured, other_kvm, real  # noqa: F401
+from test_huge_faults import other_machine  # noqa: F401
+
+from experiments import cli
+from experiments.lab import build, measure
+from experiments.lab.record import PAGE_BYTES, KernelReport, Point, Record
+from experiments.system import files
+
+MIB = 2**20
+on_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the guest is one of x86-64")
+pytestmark = [pytest.mark.measures]
+needs_c = pytest.mark.needs("a C compiler")
+GUESTS = [(mode, levels) for mode in ("4k", "2m", "1g") for levels in (4, 5)]
+
+
+def tables(record: Record) -> int:
+    """Tables for all that the record's guest has but them: its memory begins at a whole GiB, and ends in the same 512 GiB here."""
+    leaf, levels = {"4k": 1, "2m": 2, "1g": 3}[record.mode], int(record.also["guest_levels"])
+    size = -(-record.working_set_bytes // 4096) * 4096 + 2 * 4096
+    return 1 + sum(-(-size // 2 ** (12 + 9 * level)) for level in range(leaf, levels))
+
+
+# --- through a software walker (tests/support/other_kvm.c): every hop of it is translated by the guest's own tables
+
+
+@on_x86
+@needs_c
+@pytest.mark.parametrize("layout", ["spread", "packed"])
+@pytest.mark.parametrize(("mode", "levels"), GUESTS)
+@pytest.mark.parametrize("lines", [1, 2, 17, 64, 65, 1000, 5000])
+def test_a_guest_visits_every_line_in_the_order_of_page_chase(kvm, mode: str, levels: int, layout: str, lines: int):  # noqa: F811
+    point = guest(mode, lines=lines, layout=layout, options={"levels": levels})
+    record = measured(point)
+    assert record.point == point
+    assert record.checksum == checksum(visits("page_chase", "cycle", lines, measure.seed_of(point, 0)))
+    assert record.working_set_bytes == lines * (64 if layout == "packed" else 4096)
+    assert record.arena_bytes <= measure.arena_bytes(point) <= record.arena_bytes + lines * measure.SIDE_BYTES_PER_LINE
+    assert record.also["guest_table_bytes"] == 4096 * tables(record) and record.also["guest_levels"] == levels
+    assert record.accesses % lines == 0
+
+
+@on_x86
+@needs_c
+@pytest.mark.parametrize("pages", ["4k", "thp", "2m"])
+@pytest.mark.parametrize("mode", ["4k", "2m", "1g"])
+def test_every_guest_page_size_runs_on_every_host_page_size(machine, mode: str, pages: str):  # noqa: F811
+    record = measured(guest(mode, pages, 2000))
+    assert (record.backing, record.mode) == (pages, mode) and record.arena_bytes % PAGE_BYTES[pages] == 0
+    assert record.arena_bytes <= measure.arena_bytes(record.point)
+
+
+@on_x86
+@needs_c
+def test_the_record_has_the_time_outside_and_what_the_first_touch_cost(kvm):  # noqa: F811
+    record = measured(guest())
+    assert {"outside_ns_per_access", "tsc_ghz", "first_touch_ns_per_access", "guest_table_bytes", "guest_levels"} == set(record.also)
+    assert record.ns_per_access <= 1.01 * record.also["outside_ns_per_access"]
+    assert record.elapsed_ns == pytest.approx(sum(record.batch_ns_per_access) / len(record.batch_ns_per_access) * record.accesses, rel=1e-3)
+
+
+@on_x86
+@needs_c
+@pytest.mark.parametrize(("arguments", "word"), [(["--pages", "64k"], "thp, 2m or 1g"), (["--stride-pages", "2"], "--stride-pages 1"),
+                                                 (["--mode", "64k"], "--mode takes 4k, 2m, 1g"), (["--levels", "3"], "from 4 to 5"),
+                                                 (["--order", "random"], "--order takes cycle")])
+def test_a_bad_argument_is_one_sentence(arguments: list[str], word: str):
+    done = subprocess.run([*build.kernel("guest_chase").command, *arguments], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1) and word in done.stderr
+
+
+# --- in a real guest, where this computer runs one
+
+
+@on_x86
+@needs_c
+@pytest.mark.parametrize("layout", ["spread", "packed"])
+@pytest.mark.parametrize("pages", ["4k", "thp", "2m", "1g"])
+@pytest.mark.parametrize("mode", ["4k", "2m", "1g"])
+def test_a_real_guest_visits_them_too(mode: str, pages: str, layout: str):
+    point = guest(mode, pages, 3000, layout=layout)
+    record = real(point)
+    assert record.point == point and record.backing == pages
+    assert record.checksum == checksum(visits("page_chase", "cycle", 3000, measure.seed_of(point, 0)))
+    assert record.also["guest_table_bytes"] == 4096 * tables(record)
+    assert record.ns_per_access <= 1.01 * record.also["outside_ns_per_access"]
+    assert record.also.get("vcpu_exits", 0) >= 0 and record.also["first_touch_ns_per_access"] > 0
+
+
+@on_x86
+@needs_c
+def test_a_real_guest_with_five_levels_says_so():
+    assert real(guest(options={"levels": 5})).also["guest_levels"] == 5
+
+
+# --- the same chase as the native one
+
+
+@on_x86
+@needs_c
+def test_equal_seeds_are_equal_orders_in_a_guest_and_out_of_it(kvm):  # noqa: F811
+    for layout in ("spread", "packed"):
+        inside = guest("2m", lines=777, layout=layout)
+        native = Point(kernel="page_chase", lines=777, layout=layout, region_ms=1)
+        assert measured(inside).checksum == measured(native).checksum
+
+
+@given(st.integers(1, 2**30), st.integers(0, 100), st.sampled_from(["4k", "2m", "1g"]), st.sampled_from(["4k", "thp", "2m", "1g"]))
+def test_the_seed_is_page_chases_whatever_the_pages_of_either(lines: int, repeat: int, mode: str, pages: str):
+    native = measure.seed_of(Point(kernel="page_chase", lines=lines), repeat)
+    assert measure.seed_of(guest(mode, pages, lines), repeat) == native
+    assert measure.seed_of(Point(kernel="page_gather", lines=lines), repeat) != native
+
+
+@given(st.integers(1, 2**22), st.sampled_from(["4k", "2m", "1g"]), st.integers(4, 5), st.sampled_from(["4k", "thp", "2m", "1g"]),
+       st.sampled_from(["spread", "packed"]))
+@settings(max_examples=200)
+def test_the_memory_asked_for_covers_lines_and_all_that_the_guest_has(lines: int, mode: str, levels: int, pages: str, layout: str):
+    point = guest(mode, pages, lines, layout=layout, options={"levels": levels})
+    page, leaf = PAGE_BYTES[pages], {"4k": 1, "2m": 2, "1g": 3}[mode]  # type: ignore[index]
+    before_tables = -(-lines * (64 if layout == "packed" else 4096) // 4096) * 4096 + 2 * 4096
+    least = before_tables + 4096 * (1 + sum(-(-before_tables // 2 ** (12 + 9 * level)) for level in range(leaf, levels)))
+    asked = measure.arena_bytes(point) - lines * measure.SIDE_BYTES_PER_LINE
+    assert least <= asked <= -(-(least + levels * 4096) // page) * page
+
+
+# --- `tlb measure`
+
+
+@pytest.mark.parametrize(("arguments", "mode"), [([], "4k"), (["--guest-pages", "2m"], "2m"), (["--mode", "1g"], "1g"),
+                                                 (["--guest-pages", "1g", "--mode", "1g"], "1g")])
+def test_guest_pages_is_the_kernels_mode(arguments: list[str], mode: str, monkeypatch, capsys, own_lock: Path):
+    asked: list[Point] = []
+
+    def fake(point: Point, repeat: int, **_: object) -> Record:
+        asked.append(point)
+        raise SystemExit(0)
+
+    monkeypatch.setattr(cli, "measure_point", fake)
+    monkeypatch.setattr(build, "engine_for", lambda *_: "c")
+    monkeypatch.setattr(cli, "measuring_lock", lambda: files.measuring_lock(path=own_lock))
+    monkeypatch.setattr(sys, "argv", ["tlb", "measure", "guest_chase", "--pages", "thp", "--lines", "4096", "--levels", "5", *arguments])
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert asked == [Point(kernel="guest_chase", pages="thp", mode=mode, lines=4096, options={"levels": 5})]
+
+
+@pytest.mark.parametrize("arguments", [["page_chase", "--guest-pages", "4k"], ["guest_chase", "--guest-pages", "4k", "--mode", "2m"]])
+def test_guest_pages_of_another_kernel_or_two_sizes_at_once_are_refused(arguments: list[str], monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["tlb", "measure", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2 and "--guest-pages" in capsys.readouterr().err
+
+
+# --- the timed loop
+
+
+@on_x86
+@pytest.mark.needs("a C compiler", "objdump")
+def test_between_the_guests_two_clocks_are_loads_and_the_counting_of_them():
+    text = subprocess.run(["objdump", "-d", "--no-show-raw-insn", *build.kernel("guest_chase").command], capture_output=True, text=True,
+                          check=True).stdout
+    body = re.search(r"<guest_code>:\n(.*?)<guest_code_end>", text, re.DOTALL)[1]
+    code = [line.split("\t", 1)[1].strip() for line in body.splitlines() if "\t" in line]
+    first, last = (at for at, line in enumerate(code) if line.startswith("rdtsc"))
+    assert {code[first - 1], code[first + 1], code[last - 1]} == {"lfence"}  # so that no load is begun before, or ended after
+    between = [line for line in code[first + 1 : last] if not line.startswith(("nop", "xchg", "data16", "cs nop"))]
+    loads = [line for line in between if re.fullmatch(r"mov\s+\(%rdi\),%rdi", line)]
+    assert len(loads) == 16 + 1 + 1
+    others = {line.split()[0] for line in between if line not in loads}
+    assert others <= {"lfence", "mov", "test", "je", "dec", "jne", "jrcxz"}
+    written = [line for line in between if re.fullmatch(r"mov\s+%\w+,\w+\(%rbx\)", line)]
+    assert len(written) == 3  # the first clock's halves, and where the last hop starts: none is in the loop
+
+
+def test_the_loop_is_shown_from_the_header_that_has_it():
+    shown = build.timed_source("guest_chase", "guest")
+    assert ".rept 16" in shown and "[end]" not in shown and shown in (build.KERNELS / "guest.h").read_text()
+    assert "follow(" in build.timed_source("guest_chase", "cycle") == build.timed_source("page_chase", "cycle")
+
+
+@on_x86
+@needs_c
+def test_run_by_hand_it_prints_one_record_or_one_reason():
+    command = [*build.kernel("guest_chase").command, "--lines", "64", "--region-ms", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    if done.returncode == 3:
+        assert done.stdout == "" and set(json.loads(done.stderr)) == {"reason", "detail"}
+    else:
+        assert KernelReport.model_validate_json(done.stdout).mode == "4k"

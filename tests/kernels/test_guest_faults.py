@@ -1,0 +1,274 @@
+"""What can go wrong with a guest, in the order of the issue's list: each fault gives its reason and no record.
+
+guest_chase runs as it is, on the KVM of another machine that tests/support/other_kvm.c plays, so that each test is the same on a computer
+with KVM and on one without. Where /dev/kvm opens, faults that a program can make are made in a real guest too.
+"""
+
+from __future__ import annotations
+
+import errno
+import grp
+import os
+import platform
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.common import preloadable
+from test_huge_faults import Machine, other_machine, put_before, why_not  # noqa: F401
+
+from experiments.lab import build, measure, perf
+from experiments.lab import campaign as experiment
+from experiments.lab.record import Point
+from experiments.lab.store import Store
+from experiments.words.reasons import Unavailable
+
+pytestmark = [pytest.mark.measures, pytest.mark.needs("a C compiler"),
+              pytest.mark.skipif(platform.machine() != "x86_64", reason="the guest is one of x86-64")]
+STATE, MIB = "00112233aabb", 2**20
+EXIT = {"hlt": 5, "memory that it has not": 6, "a triple fault": 8, "entry refused": 9, "internal error": 17, "a breakpoint": 4}
+# Why a guest that is whole may not run on the computer that has these tests.
+ANY_MACHINES = ("no-kvm", "kvm-permission", "kvm-refused", "guest-emulated", "page-size-unsupported", "no-la57", "thp-never",
+                "pool-empty", "backing-partial")
+
+
+def guest(mode: str = "4k", pages: str = "4k", lines: int = 300, **more: object) -> Point:
+    return Point(kernel="guest_chase", mode=mode, pages=pages, lines=lines, region_ms=1, **more)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="session")
+def other_kvm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """tests/support/other_kvm.c, compiled."""
+    return preloadable("other_kvm", tmp_path_factory)
+
+
+@pytest.fixture
+def kvm(other_kvm: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Says what the other machine's KVM is like: kvm(exit=8). Every kernel runs on it, at first as on one that lacks nothing."""
+    put_before(monkeypatch, "env", f"LD_PRELOAD={other_kvm}")
+
+    def like(**words: int) -> None:
+        monkeypatch.setenv("OTHER_KVM", " ".join(f"{name}={number}" for name, number in words.items()))
+
+    like()
+    return like
+
+
+def measured(point: Point):
+    return measure.measure(point, state=STATE, usable_bytes=2**60)
+
+
+def real(point: Point):
+    """A record of this computer's own KVM, where it has one that runs the point."""
+    try:
+        return measured(point)
+    except Unavailable as why:
+        if why.code in ANY_MACHINES:
+            pytest.skip(str(why))
+        raise
+
+
+# --- no /dev/kvm, no permission, nothing behind the module
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.ENODEV, errno.ENXIO])
+def test_a_computer_without_the_device_has_no_kvm(kvm, number: int):
+    kvm(open=number)
+    assert why_not(guest(), "no-kvm") == f"/dev/kvm: {os.strerror(number)}"
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM])
+def test_a_user_without_permission_is_told_the_group_to_join(kvm, number: int):
+    group = grp.getgrall()[-1]
+    kvm(open=number, group=group.gr_gid)
+    assert why_not(guest(), "kvm-permission") == f"/dev/kvm: {os.strerror(number)}; its group is {group.gr_name}"
+    kvm(open=number, group=987654321)
+    assert why_not(guest(), "kvm-permission").endswith("its group is one without a name")
+
+
+def test_a_module_with_no_hypervisor_behind_it_is_no_kvm(kvm):
+    for number in (errno.ENODEV, errno.EOPNOTSUPP):
+        kvm(create_vm=number)
+        assert why_not(guest(), "no-kvm") == f"KVM_CREATE_VM: {os.strerror(number)}"
+    kvm(api=11)
+    assert "version 12" in why_not(guest(), "no-kvm")
+
+
+def test_nothing_is_faulted_in_where_no_guest_could_run(kvm, monkeypatch):
+    """1 TiB of lines, which this computer has not: what KVM lacks is said before."""
+    for words, code in (({"open": errno.ENOENT}, "no-kvm"), ({"pdpe1gb": 0}, "page-size-unsupported")):
+        kvm(**words)
+        why_not(guest("1g", lines=2**28), code)
+
+
+# --- another architecture
+
+
+@pytest.mark.needs("aarch64-linux-gnu-gcc", "qemu-aarch64-static")
+def test_an_arm64_computer_is_not_x86(tmp_path: Path):
+    program = tmp_path / "guest_chase"
+    subprocess.run(["aarch64-linux-gnu-gcc", "-static", *build.FLAGS, "-o", program, build.KERNELS / "guest_chase.c"], check=True)
+    done = subprocess.run(["qemu-aarch64-static", program, "--lines", "64"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == '{"reason": "not-x86", "detail": "this is arm64"}\n'
+
+
+# --- page sizes and levels that the CPU of guests has not
+
+
+@pytest.mark.parametrize("host", ["4k", "thp", "2m", "1g"])
+def test_guest_pages_of_1_gib_take_a_cpu_that_has_them(kvm, host: str):
+    kvm(pdpe1gb=0)
+    assert "pdpe1gb" in why_not(guest("1g", host), "page-size-unsupported")
+    assert measured(guest("2m")).mode == "2m"
+
+
+def test_five_levels_take_a_cpu_that_has_them(kvm):
+    kvm(la57=0)
+    assert "la57" in why_not(guest(options={"levels": 5}), "no-la57")
+    assert measured(guest(options={"levels": 4})).also["guest_levels"] == 4
+
+
+# --- a crash: the exit reason and rip in the error, no row
+
+
+@pytest.mark.parametrize("name", EXIT)
+@pytest.mark.parametrize("after", [0, 3, 6])
+def test_an_exit_that_nobody_asked_for_is_named_with_its_number_and_rip(kvm, name: str, after: int):
+    kvm(exit=EXIT[name], **{"from": after})
+    detail = why_not(guest(), "guest-crashed")
+    assert detail.startswith(f"it left: exit reason {EXIT[name]}, {name}, at rip 0x") and len(detail.rpartition("0x")[2]) >= 9
+
+
+def test_an_exit_without_a_name_and_another_port_are_told_apart_from_the_end(kvm):
+    kvm(exit=37)
+    assert "exit reason 37, an exit that nothing here asks for" in why_not(guest(), "guest-crashed")
+    kvm(port=17)
+    assert "exit reason 2, another port" in why_not(guest(), "guest-crashed")
+
+
+def test_an_entry_that_fails_says_how(kvm):
+    for number in (errno.EFAULT, errno.EINVAL, errno.ENOEXEC):
+        kvm(run=number)
+        assert why_not(guest(), "guest-crashed").startswith(os.strerror(number))
+
+
+def test_a_guest_that_leaves_out_a_hop_is_garbage(kvm):
+    kvm(hops=1)
+    assert "not all were made" in why_not(guest(), "kernel-garbage")
+
+
+def test_a_guest_whose_clock_counts_too_fast_is_garbage(kvm):
+    kvm(tsc=1000)
+    assert "its rate is not the host's" in why_not(guest(), "kernel-garbage")
+
+
+# --- what KVM refuses
+
+
+@pytest.mark.parametrize(("call", "number", "name"), [
+    ("slot", errno.EINVAL, "KVM_SET_USER_MEMORY_REGION"), ("slot", errno.ENOMEM, "KVM_SET_USER_MEMORY_REGION"),
+    ("create_vm", errno.EBUSY, "KVM_CREATE_VM"), ("create_vm", errno.ENOMEM, "KVM_CREATE_VM"), ("vcpu", errno.EMFILE, "KVM_CREATE_VCPU"),
+    ("tss", errno.EINVAL, "KVM_SET_TSS_ADDR"), ("cpuid", errno.E2BIG, "KVM_GET_SUPPORTED_CPUID"),
+    ("set_cpuid", errno.EINVAL, "KVM_SET_CPUID2"), ("sregs", errno.EINVAL, "KVM_SET_SREGS"),
+    ("regs", errno.EINVAL, "KVM_SET_REGS"), ("mmap", errno.ENOMEM, "the vCPU's page")])
+def test_a_refusal_names_the_call_and_what_it_said(kvm, call: str, number: int, name: str):
+    kvm(**{call: number})
+    detail = why_not(guest(), "kvm-refused")
+    assert detail.startswith(name) and detail.endswith(os.strerror(number))
+
+
+# --- a vCPU that never exits, one that is emulated
+
+
+@pytest.mark.parametrize("after", [0, 6])
+def test_a_vcpu_that_never_leaves_the_guest_is_ended_by_the_time_limit(kvm, after: int):
+    kvm(endless=1, **{"from": after})
+    assert why_not(guest(), "kernel-hung") == "the vCPU did not leave the guest in 60 s"
+
+
+def test_the_time_limit_grows_with_the_memory_and_is_below_the_runners_own(kvm, monkeypatch):
+    kvm(endless=1)
+    point = guest("2m", lines=2**18 // 2)  # half a GiB
+    limits: list[float] = []
+    run = perf.run
+
+    def noted(command, plan, timeout_s, **how):
+        limits.append(timeout_s)
+        return run(command, plan, timeout_s, **how)
+
+    monkeypatch.setattr(perf, "run", noted)
+    said = why_not(point, "kernel-hung")
+    assert said == "the vCPU did not leave the guest in 85 s" and limits[0] > 2 * 85 - 1
+
+
+def test_a_signal_of_somebody_else_does_not_end_the_guest(kvm):
+    kvm(run=errno.EINTR, times=3, **{"from": 4})
+    assert measured(guest()).mode == "4k"
+
+
+def test_a_guest_whose_hits_cost_thousands_of_cycles_is_emulated(kvm):
+    kvm(slow_ms=300)
+    assert "a hop in the first-level cache costs" in why_not(guest(), "guest-emulated")
+
+
+# --- the pool
+
+
+@pytest.fixture
+def machine(tmp_path: Path, other_machine: Path, other_kvm: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:  # noqa: F811
+    """The other machine's huge pages and its KVM."""
+    there = Machine(tmp_path / "other")
+    put_before(monkeypatch, "env", f"LD_PRELOAD={other_kvm}:{other_machine}", f"OTHER_MACHINE={there.folder}")
+    return there
+
+
+@pytest.mark.parametrize("mode", ["4k", "2m", "1g"])
+def test_the_guests_own_pages_are_of_the_pool_too(machine, mode: str):
+    point = guest(mode, "2m", 8 * 512)  # 16 MiB of lines, and program, talk and tables behind them
+    machine.pool("2m", 8)
+    assert "9 pages of 2m needed, 8 free" in why_not(point, "pool-empty")
+    machine.pool("2m", 9)
+    record = measured(point)
+    assert (record.backing, record.arena_bytes, record.working_set_bytes) == ("2m", 18 * MIB, 16 * MIB)
+    machine.set("percent", 87)
+    why_not(point, "backing-partial")
+    machine.set("whole", 1)  # split while time runs: smaps is read before the timed region and after it
+    why_not(point, "backing-partial")
+
+
+@pytest.mark.parametrize(("lines", "pages"), [(1, 1), (2**18 - 16, 1), (2**18, 2)])
+def test_of_pages_of_1_gib_one_is_enough_until_the_lines_fill_it(machine, lines: int, pages: int):
+    machine.pool("1g", 0)
+    assert f"{pages} pages of 1g needed, 0 free" in why_not(guest("2m", "1g", lines), "pool-empty")
+
+
+def test_thp_never_is_a_reason(machine):
+    machine.set("mm/transparent_hugepage/enabled", "always madvise [never]")
+    why_not(guest(pages="thp"), "thp-never")
+
+
+def test_no_fault_leaves_a_row(kvm, tmp_path: Path, own_lock: Path):
+    kvm(exit=8, **{"from": 6})
+    store = Store(tmp_path / "data")
+    outcome = experiment.run("virtualization", [guest(), guest("2m")], 2, machine="other", store=store, state=STATE,
+                             plan=perf.NO_COUNTERS, usable_bytes=2**40, retry_share=0, quiet=True)
+    assert {why.code for why in outcome.lacking.values()} == {"guest-crashed"} and outcome.measured == 0
+    assert store.load("other", "virtualization").empty
+
+
+# --- faults of a real guest
+
+
+@pytest.mark.parametrize(("code", "expected", "said"), [
+    (0x0B0F, "guest-crashed", "exit reason 8, a triple fault, at rip 0x"),  # ud2, and no handler
+    (0x00F4, "guest-crashed", "a triple fault, at rip 0x"),  # hlt, which CPL 3 may not
+    (0x11E6, "guest-crashed", "exit reason 2, another port, at rip 0x"),  # out %al, $17
+    (0xFEEB, "kernel-hung", "did not leave the guest in 60 s"),  # jmp to itself
+])
+def test_a_real_guest_with_another_program_ends_with_its_reason(kvm, code: int, expected: str, said: str):
+    kvm(real=1)
+    real(guest())
+    kvm(real=1, code=code, **{"endless": 1} if expected == "kernel-hung" else {})
+    assert said in why_not(guest(), expected)

@@ -1,0 +1,303 @@
+"""numa_chase: which node holds the memory and which the page tables, and that nothing is measured where that is not certain.
+
+The kernel runs as it is, on the nodes that tests/support/other_nodes.c shows it: one CPU and one memory node are enough, and a computer
+with many gives the same answers. Linux itself judges the arguments of each call.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.common import preloadable
+from support.fake_perf import install
+from test_huge_faults import put_before
+
+from experiments.lab import build, measure, perf
+from experiments.lab.events import SOFTWARE
+from experiments.lab.record import Point, Record
+from experiments.words.reasons import REASONS, Unavailable
+
+pytestmark = [pytest.mark.measures, pytest.mark.needs("a C compiler")]
+STATE, CPU = "00112233aabb", max(getattr(os, "sched_getaffinity", lambda _: {0})(0))  # the one that kernels choose
+MODES = ("local-local", "remote-local", "local-remote", "remote-remote")
+
+
+@pytest.fixture(scope="session")
+def other_nodes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """tests/support/other_nodes.c, compiled."""
+    return preloadable("other_nodes", tmp_path_factory)
+
+
+class Nodes:
+    """The files of the other computer. To begin with it has two nodes with 1 GiB free each, and our CPU is on node 0."""
+
+    def __init__(self, folder: Path, library: Path) -> None:
+        self.folder, self.library = folder, library
+        self.are({0: f"{CPU}", 1: f"{CPU + 1}"}, {0: "10 21", 1: "21 10"})
+
+    def set(self, path: str, value: object) -> None:
+        (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.folder / path).write_text(f"{value}\n")
+
+    def are(self, cpus: dict[int, str], distances: dict[int, str], normal: str | None = None) -> None:
+        """Node -> its CPUs, and its distances to all, itself among them; normal: those with memory for page tables."""
+        self.set("node/online", ",".join(map(str, cpus)))
+        self.set("node/has_normal_memory", ",".join(map(str, cpus)) if normal is None else normal)
+        for node, text in cpus.items():
+            self.set(f"node/node{node}/cpulist", text)
+            self.set(f"node/node{node}/distance", distances[node])
+            self.free(node, 1 << 20)
+
+    def free(self, node: int, kib: int, page_cache_kib: int = 0) -> None:
+        self.set(f"node/node{node}/meminfo", f"Node {node} MemTotal:  99999999 kB\nNode {node} MemFree:  {kib} kB\nNode {node} Active:  "
+                 f"99999999 kB\nNode {node} Active(file): {page_cache_kib} kB\nNode {node} Inactive(file):  0 kB\n")
+
+    def words(self) -> list[str]:
+        return ["env", f"LD_PRELOAD={self.library}", f"OTHER_NODES={self.folder}"]
+
+    def asked(self) -> list[list[object]]:
+        """The calls that the kernel made, in order: each its name and its numbers."""
+        lines = (self.folder / "log").read_text().splitlines()
+        return [[line.split()[0], *map(int, line.split()[1:])] for line in lines]
+
+
+@pytest.fixture
+def nodes(tmp_path: Path, other_nodes: Path, monkeypatch: pytest.MonkeyPatch) -> Nodes:
+    there = Nodes(tmp_path / "other", other_nodes)
+    put_before(monkeypatch, *there.words())
+    return there
+
+
+def on(mode: str = "local-remote", **changes: object) -> Point:
+    return Point(**{"kernel": "numa_chase", "mode": mode, "lines": 300, "region_ms": 1, **changes})  # type: ignore[arg-type]
+
+
+def measured(point: Point, plan: perf.Plan = perf.NO_COUNTERS) -> Record:
+    return measure.measure(point, state=STATE, usable_bytes=2**40, plan=plan)
+
+
+def why_not(point: Point, code: str = "node-refused") -> str:
+    """Nothing is measured, for this reason, said in one line that ends with its remedy; the detail."""
+    with pytest.raises(Unavailable) as caught:
+        measured(point)
+    assert caught.value.code == code, caught.value
+    assert str(caught.value).endswith(REASONS[code].remedy) and len(str(caught.value).splitlines()) == 1
+    return caught.value.detail
+
+
+def where(record: Record) -> tuple[float, float, float]:
+    return record.also["memory_node"], record.also["table_node"], record.also["remote_distance"]
+
+
+# --- where memory and page tables go
+
+
+@pytest.mark.parametrize(("mode", "memory", "tables"), [("local-local", 0, 0), ("remote-local", 1, 0), ("local-remote", 0, 1),
+                                                        ("remote-remote", 1, 1)])
+@pytest.mark.parametrize(("layout", "pages"), [("spread", 300), ("packed", 5)])
+def test_the_thread_is_bound_to_the_tables_node_while_it_makes_every_page_and_no_longer(nodes, mode: str, memory: int, tables: int,
+                                                                                      layout: str, pages: int):
+    """Linux makes a page table at a mapping's first touch, under the policy of the thread that touches."""
+    record = measured(on(mode, layout=layout))
+    assert nodes.asked() == [["mbind", memory, pages * 4096, 0], ["set_mempolicy", tables, 0], ["set_mempolicy", -1, pages],
+                             ["move_pages", pages], ["move_pages", pages]]
+    assert where(record) == (memory, tables, 21) and record.point == on(mode, layout=layout)
+
+
+def test_the_first_mode_is_all_local(nodes):
+    done = subprocess.run([*nodes.words(), *build.kernel("numa_chase").command[-1:], "--lines", "9", "--region-ms", "1"],
+                          capture_output=True, text=True)
+    assert json.loads(done.stdout)["mode"] == "local-local"
+
+
+@pytest.mark.parametrize("layout", ["spread", "packed"])
+def test_the_walk_is_page_chases_own(nodes, layout: str):
+    """The same seed is the same order, by the checksum of the lines in the order of the visits."""
+    arguments = ["--layout", layout, "--lines", "1000", "--seed", "77", "--region-ms", "1"]
+    said = [subprocess.run([*build.kernel(name).command, *arguments], capture_output=True, text=True)
+            for name in ("page_chase", "numa_chase")]
+    one, other = (json.loads(done.stdout) for done in said)
+    same = ("checksum", "seed", "backing", "lines", "stride_bytes", "working_set_bytes", "arena_bytes", "layout", "order")
+    assert {name: one[name] for name in same} == {name: other[name] for name in same}
+
+
+def test_a_mode_and_page_chase_share_their_orders():
+    plain = Point(kernel="page_chase", lines=300)
+    assert {measure.seed_of(on(mode, layout=layout), 3) for mode in MODES for layout in ("spread", "packed")} == {measure.seed_of(plain, 3)}
+
+
+def test_every_page_is_looked_at(nodes):
+    measured(on(lines=1300))
+    assert nodes.asked()[3:] == [["move_pages", 512], ["move_pages", 512], ["move_pages", 276]] * 2
+
+
+def test_of_pages_that_stand_apart_each_is_made_and_looked_at(nodes):
+    measured(on(lines=100, stride_pages=3))
+    assert nodes.asked() == [["mbind", 0, 300 * 4096, 0], ["set_mempolicy", 1, 0], ["set_mempolicy", -1, 100],
+                             ["move_pages", 100], ["move_pages", 100]]
+
+
+def test_a_huge_page_is_looked_at_once(nodes):
+    try:
+        measured(on(pages="thp", lines=8 << 9))
+    except Unavailable as why:
+        assert why.code in ("thp-never", "backing-partial", "page-size-unsupported")
+        pytest.skip(f"no transparent huge pages here ({why.code})")
+    assert nodes.asked()[3:] == [["move_pages", 8]] * 2
+
+
+def test_the_gate_of_perf_is_opened_while_the_record_is_held_back(nodes, tmp_path: Path):
+    program = install(tmp_path, {event.event: 100.0 + place for place, event in enumerate(SOFTWARE)})
+    record = measured(on(), perf.Plan(program, SOFTWARE))
+    assert [record.counters[event.quantity].value for event in SOFTWARE] == [100, 101]
+
+
+# --- which nodes they are
+
+
+def test_local_is_where_the_cpu_is(nodes):
+    nodes.are({0: f"{CPU + 1}", 1: f"{CPU}"}, {0: "10 21", 1: "21 10"})
+    assert where(measured(on("local-remote"))) == (1, 0, 21)
+
+
+@pytest.mark.parametrize(("distances", "farthest"), [("12 10 32 20", 5), ("20 10 12 32", 9), ("32 10 12 20", 0)])
+def test_remote_is_the_farthest_of_the_nodes_online_whatever_their_numbers(nodes, distances: str, farthest: int):
+    nodes.are({0: "", 3: f"{CPU}", 5: "", 9: ""}, {0: "", 3: distances, 5: "", 9: ""})
+    assert where(measured(on("remote-local"))) == (farthest, 3, 32)
+
+
+def test_a_remote_node_needs_no_cpu(nodes):
+    nodes.are({0: f"0-{CPU}", 1: ""}, {0: "10 17", 1: "17 10"})
+    assert where(measured(on("remote-remote"))) == (1, 1, 17)
+
+
+def test_a_node_whose_memory_takes_no_page_tables_is_passed_over(nodes):
+    nodes.are({0: f"{CPU}", 1: "", 2: ""}, {0: "10 40 20", 1: "40 10 40", 2: "20 40 10"}, normal="0,2")
+    assert where(measured(on("remote-remote"))) == (2, 2, 20)
+
+
+def test_a_node_outside_the_cpuset_is_passed_over(nodes):
+    nodes.are({0: f"{CPU}", 1: "", 2: ""}, {0: "10 40 20", 1: "40 10 40", 2: "20 40 10"})
+    nodes.set("allowed", 0b101)
+    assert where(measured(on("remote-remote"))) == (2, 2, 20)
+
+
+@pytest.mark.parametrize("listed", [f"{CPU}", f"0-{CPU}", f"{CPU + 2},{CPU}", f"0,{CPU}-{CPU + 2_000_000_000}",
+                                    f"{CPU + 3}-{CPU + 4},{CPU}-{CPU}"])
+def test_a_list_of_cpus_is_read_as_linux_writes_it(nodes, listed: str):
+    nodes.are({0: "", 1: listed}, {0: "10 21", 1: "21 10"})
+    assert where(measured(on("local-local"))) == (1, 1, 21)
+
+
+@pytest.mark.parametrize("listed", ["", f"{CPU + 1}-{CPU + 9}", "none", "-", ",,,", f"{CPU + 1}-0", "\0\0", "9" * 5000])
+def test_a_list_without_the_cpu_is_none_of_its_node(nodes, listed: str):
+    nodes.are({0: listed, 1: listed}, {0: "10 21", 1: "21 10"})
+    assert f"CPU {CPU} is on node -1" in why_not(on())
+
+
+# --- where there is but one
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_computer_with_one_node_has_no_remote_memory(nodes, mode: str):
+    nodes.are({0: f"0-{CPU}"}, {0: "10"})
+    assert why_not(on(mode), "single-node") == "nodes online: 1, with memory for page tables: 1"
+
+
+def test_a_node_without_memory_is_none(nodes):
+    nodes.are({0: f"{CPU}", 1: f"{CPU + 1}"}, {0: "10 21", 1: "21 10"}, normal="0")
+    assert why_not(on(), "single-node") == "nodes online: 2, with memory for page tables: 1"
+
+
+def test_a_linux_without_nodes_has_one(nodes):
+    subprocess.run(["rm", "-r", nodes.folder / "node"], check=True)
+    assert why_not(on(), "single-node") == "nodes online: 0, with memory for page tables: 0"
+
+
+def test_a_cpuset_of_one_node_is_another_reason(nodes):
+    nodes.set("allowed", 0b01)
+    assert why_not(on()) == "of 2 nodes with memory this process may use node 0 alone"
+
+
+def test_a_cpu_whose_own_node_gives_no_memory_has_no_local_memory(nodes):
+    nodes.set("allowed", 0b10)
+    assert why_not(on()) == f"CPU {CPU} is on node 0, on which this process may have no memory"
+
+
+def test_a_node_to_which_no_distance_is_stated_is_not_taken_for_the_farthest(nodes):
+    nodes.are({0: f"{CPU}", 1: ""}, {0: "10", 1: "21 10"})
+    assert "node 0 alone" in why_not(on())
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_this_computer_is_measured_or_has_its_reason(mode: str):
+    """Without a stand-in: on two nodes the four modes differ in what they say of themselves."""
+    try:
+        memory, tables, distance = where(measured(on(mode)))
+    except Unavailable as why:
+        assert why.code in ("single-node", "node-refused", "memory-short")
+    else:
+        assert (memory == tables) == (mode in ("local-local", "remote-remote")) and distance >= 10
+
+
+# --- refusals
+
+
+@pytest.mark.parametrize("call", ["get_mempolicy", "mbind", "set_mempolicy", "move_pages"])
+@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOSYS, errno.EINVAL])
+def test_a_call_that_is_refused_is_named(nodes, call: str, number: int):
+    nodes.set("refused", call)
+    nodes.set("refusal", number)
+    detail = why_not(on())
+    assert call in detail and detail.endswith(os.strerror(number))
+    assert "--cap-add SYS_NICE" in REASONS["node-refused"].remedy
+
+
+@pytest.mark.parametrize(("looks", "when"), [(0, "before"), (1, "after")])
+def test_one_page_elsewhere_before_or_after_the_timed_region_is_enough_to_refuse(nodes, looks: int, when: str):
+    nodes.set("strays", 1)
+    nodes.set("true_looks", looks)
+    assert why_not(on("remote-remote")) == "1 of 300 pages are not on node 1"
+    assert len(nodes.asked()) == 4 + looks, when
+
+
+def test_a_record_whose_pages_moved_while_time_ran_is_never_printed(nodes):
+    nodes.set("strays", 7)
+    nodes.set("true_looks", 1)
+    done = subprocess.run([*nodes.words(), *build.kernel("numa_chase").command[-1:], "--lines", "300", "--region-ms", "1"],
+                          capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert json.loads(done.stderr) == {"reason": "node-refused", "detail": "7 of 300 pages are not on node 0"}
+
+
+def test_a_node_with_too_little_memory_is_not_filled_to_the_brim(nodes):
+    """Half of it at most; what is free and what the page cache holds. The other node's does not count."""
+    needed = 300 * 4
+    nodes.free(1, 2 * needed - 1)
+    assert why_not(on("remote-local"), "memory-short") == "1 MiB needed on node 1, which has 2 MiB free"
+    assert measured(on("local-remote")).lines == 300
+    nodes.free(1, needed, page_cache_kib=needed)
+    assert measured(on("remote-local")).lines == 300
+    subprocess.run(["rm", nodes.folder / "node/node1/meminfo"], check=True)
+    assert "which has 0 MiB free" in why_not(on("remote-local"), "memory-short")
+
+
+@pytest.mark.parametrize("changes", [{"mode": "near-far"}, {"mode": "local"}, {"order": "random"}, {"order": "sequential"},
+                                     {"layout": "alias"}, {"options": {"levels": 5}}])
+def test_what_it_does_not_know_is_a_bad_parameter(nodes, changes: dict):
+    why_not(on(**changes), "bad-parameter")
+
+
+def test_it_is_in_c_alone(nodes):
+    assert "numa_chase" in why_not(on(engine="numba"), "engine-lacks")
+
+
+def test_a_chase_faster_than_a_load_can_follow_a_load_was_none(nodes, monkeypatch):
+    slow = measured(on())
+    monkeypatch.setitem(measure.LEAST_CYCLES, "numa_chase", slow.ns_per_access * measure.MOST_GHZ * 10)
+    assert "left the accesses out" in why_not(on(), "kernel-garbage")

@@ -1,0 +1,168 @@
+"""Building kernels: a binary is named by all that decides what it does, and what cannot be built says why."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.common import ROOT
+
+from experiments.lab import build
+from experiments.machine.compiler import Compiler
+from experiments.words.reasons import Unavailable
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+@pytest.fixture
+def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of small kernels in the place of the real one, and an empty place for binaries."""
+    folder = tmp_path / "kernels"
+    folder.mkdir()
+    (folder / "harness.h").write_text("#define ANSWER 42\n")
+    (folder / "harness.py").write_text("ANSWER = 42\n")
+    (folder / "ask.c").write_text('#include <stdio.h>\n#include "harness.h"\nint main(void) { printf("%d", ANSWER); return 0; }\n')
+    (folder / "ask.py").write_text("from harness import ANSWER\n")
+    monkeypatch.setattr(build, "KERNELS", folder)
+    monkeypatch.setenv("TLB_BUILD", str(tmp_path / "built here"))
+    return folder
+
+
+def use_compiler(monkeypatch: pytest.MonkeyPatch, found: Compiler | None) -> None:
+    monkeypatch.setattr(build, "compiler", lambda: found)
+
+
+def script(tmp_path: Path, text: str) -> Compiler:
+    """A shell script in the place of the compiler."""
+    path = tmp_path / "cc"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return Compiler((str(path),), "cc 1.0")
+
+
+def why(name: str = "ask", engine: str = "c") -> Unavailable:
+    with pytest.raises(Unavailable) as caught:
+        build.kernel(name, engine)
+    assert len(str(caught.value).splitlines()) == 1
+    return caught.value
+
+
+def test_what_takes_a_system_call_of_its_own_is_in_c_alone_and_radix_partition_in_numba_alone():
+    assert {"page_chase", "page_gather", "random_touch"} < set(build.kernel_names())
+    assert [name for name in build.kernel_names() if not (build.KERNELS / f"{name}.py").exists()] == [
+        "guest_chase", "numa_chase", "prefault"]
+    assert [name for name in build.kernel_names() if not (build.KERNELS / f"{name}.c").exists()] == ["radix_partition"]
+
+
+def test_a_kernel_of_one_engine_is_lacking_in_the_other_and_auto_takes_the_one_that_has_it(kernels: Path, monkeypatch):
+    (kernels / "ask.c").unlink()
+    use_compiler(monkeypatch, Compiler(("cc",), "cc 1.0"))
+    assert build.kernel_names() == ["ask"] and build.kernel("ask", "numba").command[-1] == "kernels.ask"
+    assert (why().code, why().detail) == ("engine-lacks", "kernel ask")
+    assert [build.engine_for(asked, "ask") for asked in ("auto", "c", "numba")] == ["numba", "c", "numba"]
+    (kernels / "ask.py").rename(kernels / "tell.py")
+    (kernels / "ask.c").touch()
+    assert build.kernel_names() == ["ask", "tell"] and why(engine="numba").code == "engine-lacks"
+    assert [build.engine_for("auto", name) for name in ("ask", "tell", "unknown", "")] == ["c", "numba", "c", "c"]
+
+
+@pytest.mark.needs("a C compiler")
+def test_a_kernel_is_compiled_once_and_runs(kernels: Path):
+    first = build.kernel("ask")
+    assert subprocess.run(first.command, capture_output=True, text=True).stdout == "42"
+    made = os.stat(first.command[0]).st_mtime_ns
+    assert build.kernel("ask") == first and os.stat(first.command[0]).st_mtime_ns == made
+    assert [path.name for path in build.build_folder().iterdir()] == [f"ask-{first.digest}"]
+
+
+@pytest.mark.needs("a C compiler")
+@pytest.mark.parametrize(("name", "more"), [("ask.c", "/* more */"), ("harness.h", "#define MORE\n")])
+def test_a_change_of_the_source_is_another_kernel(kernels: Path, name: str, more: str):
+    before = build.kernel("ask")
+    (kernels / name).write_text((kernels / name).read_text() + more)
+    after = build.kernel("ask")
+    assert after.digest != before.digest and after.command != before.command
+
+
+def test_flags_and_the_compilers_version_are_part_of_the_digest(kernels: Path, tmp_path: Path, monkeypatch):
+    compiler = script(tmp_path, 'while [ "$1" != -o ]; do shift; done; echo > "$2"')
+    digests = []
+    for cc, flags in [(compiler, ("-O2",)), (compiler, ("-O3",)), (Compiler(compiler.command, "cc 2.0"), ("-O2",))]:
+        use_compiler(monkeypatch, cc)
+        monkeypatch.setattr(build, "FLAGS", flags)
+        digests.append(build.kernel("ask").digest)
+    assert len(set(digests)) == 3
+    assert all(re.fullmatch("[0-9a-f]{16}", digest) for digest in digests)
+
+
+def test_numba_needs_no_compiler_and_its_digest_follows_its_own_source(kernels: Path, monkeypatch):
+    use_compiler(monkeypatch, None)
+    before = build.kernel("ask", "numba")
+    (kernels / "ask.c").write_text("nothing of numba's")
+    assert build.kernel("ask", "numba") == before
+    (kernels / "harness.py").write_text("ANSWER = 43\n")
+    assert build.kernel("ask", "numba").digest != before.digest
+
+
+def test_without_a_compiler_auto_is_numba_and_c_says_so(kernels: Path, monkeypatch):
+    use_compiler(monkeypatch, None)
+    assert (build.engine_for("auto"), build.engine_for("numba")) == ("numba", "numba")
+    with pytest.raises(Unavailable) as refused:
+        build.engine_for("c")
+    assert (refused.value.code, why().code) == ("no-compiler", "no-compiler")
+
+
+def test_with_a_compiler_auto_is_c(monkeypatch):
+    use_compiler(monkeypatch, Compiler(("cc",), "cc 1.0"))
+    assert [build.engine_for(asked) for asked in ("auto", "c", "numba")] == ["c", "c", "numba"]
+
+
+@pytest.mark.parametrize("name", ["", "nope", "harness", "../ask", "ask.c"])
+def test_an_unknown_kernel_is_refused_with_the_names_there_are(kernels: Path, name: str):
+    assert (why(name).code, why(name, "numba").code) == ("bad-parameter", "bad-parameter")
+    assert "there are ask" in why(name).detail
+
+
+@pytest.mark.needs("a C compiler")
+def test_an_error_of_the_compiler_is_quoted_and_leaves_no_binary(kernels: Path):
+    (kernels / "ask.c").write_text("int main(void) { return nonsense; }\n")
+    assert why().code == "compile-failed" and "nonsense" in why().detail
+    assert list(build.build_folder().iterdir()) == []
+
+
+@pytest.mark.parametrize(("text", "detail"), [("exit 1", "no message"), ("kill -9 $$", "no message"),
+                                              ("echo 'ld: error: no crt1.o' >&2; exit 1", "no crt1.o"),
+                                              ("echo 'ld: cannot find crt1.o' >&2; exit 1", "find crt1.o"),
+                                              ('echo "error: in $LC_ALL" >&2; exit 1', "in C")])
+def test_a_compiler_that_fails_in_any_way_leaves_no_binary(kernels: Path, tmp_path: Path, monkeypatch, text: str, detail: str):
+    use_compiler(monkeypatch, script(tmp_path, text))
+    assert why().code == "compile-failed" and detail in why().detail
+    assert list(build.build_folder().iterdir()) == []
+
+
+def test_a_half_written_binary_never_has_the_final_name(kernels: Path, tmp_path: Path, monkeypatch):
+    seen = tmp_path / "seen"
+    use_compiler(monkeypatch, script(tmp_path, f'while [ "$1" != -o ]; do shift; done; basename "$2" > {shlex.quote(str(seen))}; exit 1'))
+    why()
+    assert not re.fullmatch("ask-[0-9a-f]{16}", seen.read_text().strip())
+
+
+@pytest.mark.parametrize("engine", ["c", "numba"])
+@pytest.mark.parametrize(("name", "part", "word"), [
+    ("page_chase", "cycle", "follow"), ("page_chase", "random", "follow_draws"), ("page_gather", "", "gather"),
+    ("random_touch", "", "touch"),
+])
+def test_the_timed_loop_is_shown_from_the_source_itself(name: str, part: str, word: str, engine: str):
+    shown = build.timed_source(name, part, engine)
+    place = f"{name}.py" if engine == "numba" else "chase.h" if part == "cycle" else f"{name}.c"
+    assert shown in (ROOT / "kernels" / place).read_text()
+    assert f"{word}(" in shown and "[timed" not in shown and "[end]" not in shown
+
+
+def test_a_part_that_no_kernel_marks_is_an_error():
+    with pytest.raises(ValueError):
+        build.timed_source("page_chase", "no such part")

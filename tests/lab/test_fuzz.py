@@ -1,0 +1,467 @@
+"""Whatever perf, the kernel, /proc or a disk hands us: no exception but the ones announced, and never a number made up.
+
+A sample here; 100 000 inputs of each kind in `make endurance`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import math
+import random
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+from support.common import ROOT, make_record
+from support.fuzzing import COUNT, NUMBERS, VALUES, fuzz, mutated, parts
+from test_host import HERE, SERVER, plant
+from test_store import sign
+
+from experiments.lab import build, measure, perf
+from experiments.lab.record import KernelReport, Point, Quantity, Record
+from experiments.lab.store import Store, record_key
+from experiments.machine import host
+from experiments.machine import microarchitecture as uarch
+from experiments.machine.compiler import compiler
+from experiments.system import procfs
+from experiments.words.reasons import REASONS, Unavailable
+
+WORDS = {"engine": {"c", "numba"}, "pages": {"4k", "64k", "thp", "2m", "1g"}, "layout": {"spread", "packed", "alias"},
+         "order": {"cycle", "random", "sequential"}}
+
+
+def as_the_schema_says(report: KernelReport) -> None:
+    """Every field of a report again, by rules written here and not by pydantic."""
+    for name, value in report.model_dump().items():
+        if isinstance(value, float):
+            assert math.isfinite(value) and value >= 0, name
+        elif isinstance(value, int):
+            assert 0 <= value < 2**63, name
+    assert min(report.elapsed_ns, report.ns_per_access, report.prepare_ns, report.accesses, report.lines) > 0
+    assert report.batch_ns_per_access and all(0 < ns < math.inf for ns in report.batch_ns_per_access)
+    assert all(getattr(report, name) in words for name, words in WORDS.items())
+    assert re.fullmatch(r"[0-9a-f]{16}", report.checksum) and report.checksum.isascii()
+    assert re.fullmatch(r"[a-z0-9_-]{1,64}", report.kernel) and report.backing == report.pages
+
+
+def a_quantity(found: Quantity) -> str:
+    """A count of at least zero, or a reason that this book explains."""
+    if found.value is None:
+        assert found.reason in REASONS
+        return "reason"
+    assert found.reason is None and 0 <= found.value < math.inf
+    assert found.running_percent is None or 0 <= found.running_percent <= 100
+    return "value"
+
+
+# --- perf
+
+EVENTS = [*perf.SOFTWARE, perf.Event("walk", "cpu/event=0x85,umask=0x0e/u"), perf.Event("stlb_hit", "dTLB-load-misses:u")]
+# perf 6.1 with -j -o: a comment, a blank line, numbers as quoted strings; and the traps.
+HEAD = """# started on Fri Jan 31 12:00:00 2025
+
+{"counter-value" : "59.000000", "unit" : "", "event" : "minor-faults:u", "event-runtime" : 629996, "pcnt-running" : 100.00, \
+"metric-value" : 93.651388, "metric-unit" : "K/sec"}
+{"counter-value" : "0.629996", "unit" : "msec", "event" : "task-clock:u", "event-runtime" : 629996, "pcnt-running" : 100.00, \
+"metric-value" : 0.614001, "metric-unit" : "CPUs utilized"}
+{"counter-value" : "123456.000000", "unit" : "", "event" : "cpu/event=133,umask=14/u", "event-runtime" : 5000000, "pcnt-running" : 100.00}
+"""
+TAIL = '{"counter-value" : "%s", "unit" : "", "event" : "dTLB-load-misses", "event-runtime" : %d, "pcnt-running" : %.2f}\n'
+PERF = [(HEAD + TAIL % said).encode() for said in (("7.000000", 5_000_000, 100), ("1000.000000", 1_250_000, 25),
+                                                  ("<not supported>", 0, 100), ("<not counted>", 0, 0))]
+
+
+@parts
+def test_no_output_of_perf_breaks_its_reader_or_becomes_a_count_that_is_none(part: int) -> None:
+    def check(said: bytes) -> str:
+        counted = perf.parse(said.decode("utf-8", "replace"), EVENTS)
+        if not counted:
+            return "nothing"
+        assert list(counted) == [event.quantity for event in EVENTS]
+        return "values" if {a_quantity(found) for found in counted.values()} == {"value"} else "reasons"
+
+    answers = fuzz(part, lambda rng: mutated(rng, PERF), check)
+    assert min(answers[a] for a in ("nothing", "values", "reasons")) > COUNT / 50, answers
+
+
+# --- the kernel's record
+
+POINT = Point(kernel="page_chase", lines=4096)
+RUNNER_ONLY = set(Record.model_fields) - set(KernelReport.model_fields)
+REPORTS = [json.dumps(make_record(**more).model_dump(exclude=RUNNER_ONLY)).encode() + b"\n" for more in (
+    {}, {"minor_faults": 3, "core_ghz": 0.0}, {"ns_per_access": 1e-3, "batch_ns_per_access": [1e-3]}, {"layout": "packed"})]
+COMPLAINTS = [b'{"reason": "pool-empty", "detail": "512 pages of 2m needed, 0 free"}\n', b"page_chase: Killed\n",
+              b"page_chase: Segmentation fault (core dumped)\n", b"Traceback (most recent call last):\n", b""]
+
+
+@parts
+def test_no_output_of_a_kernel_breaks_the_runner_or_becomes_a_record_that_is_none(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "kernel", lambda name, engine: build.Kernel(name, engine, ("true",), KERNEL))
+
+    def make(rng: random.Random) -> perf.Run:
+        stdout, stderr, status = rng.choice(REPORTS), b"", 0
+        if rng.random() < 0.8:
+            stdout = mutated(rng, REPORTS)
+        else:
+            stdout = rng.choice([b"", b"", b"\n", stdout])
+            stderr, status = mutated(rng, COMPLAINTS), rng.choice([0, 0, 1, 2, 3, 3, 126, 127, 134, 137, 139, 255, -6, -7, -9, -11, -65])
+        texts = [said.decode("utf-8", "replace") for said in (stdout, stderr)]
+        return perf.Run(*texts, status, {})
+
+    def check(run: perf.Run) -> str:
+        monkeypatch.setattr(perf, "run", lambda *_, **__: run)
+        try:
+            report = measure.measure(POINT, state="0" * 12, usable_bytes=2**40)
+        except Unavailable as why:
+            assert why.code in REASONS and len(str(why).splitlines()) == 1
+            return why.code
+        as_the_schema_says(report)
+        assert (report.kernel, report.lines, report.layout, report.pages) == ("page_chase", 4096, "spread", "4k")
+        return "report"
+
+    answers = fuzz(part, make, check)
+    assert min(answers[a] for a in ("report", "kernel-garbage", "kernel-crashed", "bad-parameter", "pool-empty")) > COUNT / 500, answers
+
+
+# --- lines of the store
+
+KERNEL, EXPERIMENT, HOME = "feedfeedfeedfeed", "stlb_cliff", "zen-3-00c0ffee"
+COUNTED = {"walk": Quantity(value=5e6, event="x", running_percent=100.0), "walk_cycles": Quantity(reason="no-walk-cycle-event")}
+
+
+def appended(folder: Path) -> list[bytes]:
+    """Lines as `append` writes them."""
+    store = Store(folder)
+    for more in ({}, {"repeat": 1, "counters": COUNTED}, {"repeat": 2, "layout": "packed"}, {"repeat": 3, "ns_per_access": 1e-3}):
+        store.append(HOME, EXPERIMENT, make_record(**more), KERNEL)
+    return (folder / HOME / f"{EXPERIMENT}.jsonl").read_bytes().splitlines()
+
+
+BATCH = 200  # lines a file
+
+
+@parts
+def test_a_line_is_read_only_if_it_is_what_append_wrote_to_the_byte(part: int, tmp_path: Path) -> None:
+    """Broken lines among whole ones. Whole is what is equal to a seed and nothing else; the next writer keeps these alone."""
+    seeds = appended(tmp_path / "seeds")
+    good = Store(tmp_path / "seeds").load(HOME, EXPERIMENT).set_index("repeat")
+    file = tmp_path / "fuzzed" / HOME / f"{EXPERIMENT}.jsonl"
+    file.parent.mkdir(parents=True)
+    quarantine = file.with_name(f"{EXPERIMENT}.quarantine.jsonl")
+
+    def make(rng: random.Random) -> bytes:
+        lines = [mutated(rng, seeds) if rng.random() < 0.95 else rng.choice(seeds) for _ in range(BATCH)]
+        return b"\n".join(lines) + b"\n" * (rng.random() < 0.5)
+
+    def check(content: bytes) -> str:
+        file.write_bytes(content)
+        store = Store(tmp_path / "fuzzed")
+        *lines, torn = content.split(b"\n")
+        whole = [line for line in lines if line.removesuffix(b"\r") in seeds]
+        health = store.check(HOME, EXPERIMENT)
+        assert (health.whole, health.torn) == (len(whole), int(bool(torn)))
+        assert health.whole + health.other_schema + health.corrupt == len(lines)
+        frame = store.load(HOME, EXPERIMENT)
+        assert len(frame) == len({line.removesuffix(b"\r") for line in whole}) == len(store.keys(HOME, EXPERIMENT))
+        rows = frame.set_index("repeat")
+        pd.testing.assert_frame_equal(rows, good.loc[rows.index, rows.columns])
+        store.append(HOME, EXPERIMENT, make_record(repeat=9), KERNEL)
+        kept, gone = file.read_bytes().splitlines(), quarantine.read_bytes().split(b"\n") if quarantine.exists() else []
+        assert [line for line in kept if line.removesuffix(b"\r") in seeds] == whole
+        assert store.check(HOME, EXPERIMENT)[1:] == (health.other_schema, 0, 0)
+        assert set(lines) <= set(kept) | set(gone)
+        quarantine.unlink(missing_ok=True)
+        return "whole" if whole else "none"
+
+    fuzz(part, make, check, COUNT // BATCH)
+
+
+@parts
+def test_a_line_with_a_right_digest_is_a_record_only_if_each_field_is(part: int, tmp_path: Path) -> None:
+    """A program's fault, not a disk's: the content is wrong, its key and digest are right."""
+    seeds = [json.loads(line) for line in appended(tmp_path / "seeds")]
+    odd = [value for text in (*VALUES, *NUMBERS) if (value := loaded(text)) is not ...]
+    file = tmp_path / "fuzzed" / HOME / f"{EXPERIMENT}.jsonl"
+    file.parent.mkdir(parents=True)
+    store = Store(tmp_path / "fuzzed")
+
+    def make(rng: random.Random) -> dict:
+        content = json.loads(json.dumps(rng.choice(seeds)))
+        del content["digest"]
+        record = content["record"]
+        for _ in range(rng.choice([1, 1, 2])):
+            counters = record.get("counters")
+            quantities = [q for q in counters.values() if isinstance(q, dict)] if isinstance(counters, dict) else []
+            inside = rng.choice([record, record, record, content, *quantities, *([counters] if isinstance(counters, dict) else [])])
+            name = rng.choice([*inside, "walk_per_access", "user", "", "ns"])
+            if rng.random() < 0.15:
+                inside.pop(name, None)
+            else:
+                inside[name] = rng.choice([*odd, inside.get(name)])
+                if isinstance(inside[name], int | float) and rng.random() < 0.3:
+                    inside[name] = -inside[name]
+        return rekeyed(content)
+
+    read: list[Record] = []
+
+    def check(content: dict) -> str:
+        try:
+            file.write_bytes(sign(content))
+        except (ValueError, UnicodeEncodeError):  # JSON has no NaN
+            return "unwritable"
+        health = store.check(HOME, EXPERIMENT)
+        if not health.whole:
+            return "refused"
+        assert health == (1, 0, 0, 0)
+        record = Record.model_validate(content["record"])
+        as_the_schema_says(record)
+        for quantity in record.counters.values():
+            assert (quantity.value is None) != (quantity.reason is None)
+        read.append(record.model_copy(update={"repeat": len(read)}))
+        return "row"
+
+    answers = fuzz(part, make, check)
+    assert min(answers["row"], answers["refused"]) > COUNT / 50, answers
+    file.write_bytes(b"".join(sign(rekeyed(content(record))) for record in read))
+    frame = store.load(HOME, EXPERIMENT)
+    for name in ("repeat", "lines", "ns_per_access", "accesses", "batch_ns_per_access", "wall_ns"):
+        assert frame[name].tolist() == [getattr(record, name) for record in read], name
+    for name in (column for column in frame.columns if column.endswith("_per_access") and column.removesuffix("_per_access") in COUNTED):
+        assert not (frame[name].isna() & (frame[name.replace("per_access", "reason")] == "")).any()
+
+
+def content(record: Record) -> dict:
+    return {"key": "", "kernel_digest": KERNEL, "record": record.model_dump(exclude_none=True)}
+
+
+def loaded(text: bytes) -> object:
+    """The value of a piece of JSON; the ellipsis for what is none."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return ...
+
+
+def rekeyed(content: dict) -> dict:
+    """With the key that its record asks for, if it is one."""
+    try:
+        record = Record.model_validate(content["record"])
+        return content | {"key": record_key(record.point, record.repeat, content["kernel_digest"], record.state)}
+    except (ValueError, KeyError, TypeError):
+        return content
+
+
+# --- /proc and /sys
+
+AMD = """processor\t: 0
+vendor_id\t: AuthenticAMD
+cpu family\t: 25
+model\t\t: 1
+model name\t: AMD EPYC 7B13
+stepping\t: 0
+microcode\t: 0xffffffff
+flags\t\t: fpu pdpe1gb hypervisor
+address sizes\t: 48 bits physical, 48 bits virtual
+"""
+ARM = """processor\t: 0
+BogoMIPS\t: 243.75
+Features\t: fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics
+CPU implementer\t: 0x41
+CPU architecture: 8
+CPU variant\t: 0x1
+CPU part\t: 0xd40
+CPU revision\t: 1
+"""
+CGROUP = {
+    "proc/self/cgroup": "0::/user.slice/a\n4:memory:/b\n",
+    "proc/self/mountinfo": "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n31 1 0:27 / /sys/fs/v1 rw - cgroup cgroup rw,memory\n",
+    "sys/fs/cgroup/user.slice/a/memory.max": "8589934592\n",
+    "sys/fs/cgroup/user.slice/a/memory.current": "1073741824\n",
+    "sys/fs/cgroup/user.slice/a/memory.stat": "anon 1\nactive_file 4096\ninactive_file 8192\n",
+    "sys/fs/v1/b/memory.limit_in_bytes": "9223372036854771712\n",
+}
+
+
+@parts
+def test_no_file_of_proc_or_sys_breaks_the_portrait_or_makes_up_a_number(
+        part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mostly cpuinfo, of three makers; the other files in turn. Those that are whole are read once."""
+    whole = {name: text.encode() for name, text in (SERVER | CGROUP).items()}
+    seeds = [text.encode() for text in (AMD, ARM, SERVER["proc/cpuinfo"])]
+    names = sorted(set(whole) - {"proc/cpuinfo"})
+    plant(tmp_path, whole)
+    read = procfs.text
+    known: dict[Path, str] = {}
+
+    def text(path: Path) -> str:
+        if path not in known:
+            known[path] = read(path)
+        return known[path]
+
+    monkeypatch.setattr(procfs, "text", text)
+
+    def make(rng: random.Random) -> tuple[str, bytes, str]:
+        arch = rng.choice(["x86_64", "aarch64"])
+        if rng.random() < 0.8:
+            return "proc/cpuinfo", mutated(rng, seeds), arch
+        name = rng.choice(names)
+        return name, mutated(rng, [whole[name], *rng.sample(sorted(whole.values()), 2)]), arch
+
+    def check(case: tuple[str, bytes, str]) -> str:
+        name, content, arch = case
+        (tmp_path / name).write_bytes(content)
+        known.pop(tmp_path / name, None)
+        found = host.inspect(tmp_path, replace(HERE, arch=arch))
+        (tmp_path / name).write_bytes(whole[name])
+        known.pop(tmp_path / name, None)
+        dumped = found.model_dump(mode="json")
+        assert dumped["pmu"].pop("paranoid") is None or found.pmu.paranoid >= -(2**63)  # -1 is a setting of it
+        assert json.loads(json.dumps(dumped, allow_nan=False)) == dumped
+        for value in leaves(dumped):
+            if isinstance(value, str):
+                assert len(value) <= 120 and value.isprintable()
+            elif value is not None:
+                assert 0 <= value < 2**64
+        assert re.fullmatch(r"[a-z0-9-]{1,64}", host.machine_id(found)) and re.fullmatch(r"[0-9a-f]{12}", host.state(found))
+        return "unknown" if found.microarchitecture == uarch.UNKNOWN else "known"
+
+    answers = fuzz(part, make, check)
+    assert min(answers["known"], answers["unknown"]) > COUNT / 20, answers
+
+
+def leaves(value: object) -> Iterator[object]:
+    """What stands at the ends of nested lists and dictionaries."""
+    if isinstance(value, list | dict):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from leaves(inner)
+    else:
+        yield value
+
+
+# --- smaps
+
+BASE, ARENA_KB = 0x7F0000000000, 1 << 20
+
+
+def mapping(start: int, kb: int, name: str = "", page_kb: int = 4, rss: int | None = None, thp: int = 0, hugetlb: int = 0) -> str:
+    """One mapping as Linux 6.1 prints it."""
+    rss = kb if rss is None else rss
+    fields = {"Size": kb, "KernelPageSize": page_kb, "MMUPageSize": page_kb, "Rss": rss, "Pss": rss, "Private_Dirty": rss,
+              "Anonymous": rss, "AnonHugePages": thp, "ShmemPmdMapped": 0, "FilePmdMapped": 0, "Shared_Hugetlb": 0,
+              "Private_Hugetlb": hugetlb, "Swap": 0, "Locked": 0}
+    lines = [f"{field + ':':<16}{value:>8} kB" for field, value in fields.items()]
+    head = f"{start:x}-{start + (kb << 10):x} rw-p 00000000 00:00 0 {name}".rstrip()
+    return "\n".join([head, *lines, "THPeligible:           0", "VmFlags: rd wr mr mw me ac nh"]) + "\n"
+
+
+CODE, STACK = mapping(0x5604FDA3B000, 80, "/tmp/page_chase", rss=60), mapping(0x7FFC00000000, 132, "[stack]", rss=12)
+MIB4 = 4 << 10
+ARENAS = {
+    "4k": [mapping(BASE, ARENA_KB), mapping(BASE - (MIB4 << 10), ARENA_KB + MIB4),
+           mapping(BASE, MIB4) + mapping(BASE + (MIB4 << 10), ARENA_KB - MIB4), mapping(BASE, ARENA_KB, thp=2048)],
+    "thp": [mapping(BASE, ARENA_KB, thp=ARENA_KB), mapping(BASE, ARENA_KB, thp=ARENA_KB - 2048), mapping(BASE, ARENA_KB)],
+    "2m": [mapping(BASE, ARENA_KB, page_kb=2048, rss=0, hugetlb=ARENA_KB), mapping(BASE, ARENA_KB)],
+    "1g": [mapping(BASE, ARENA_KB, page_kb=1 << 20, rss=0, hugetlb=ARENA_KB),
+           mapping(BASE, ARENA_KB, page_kb=2048, rss=0, hugetlb=ARENA_KB)],
+}
+SMAPS = [(CODE + arena + STACK).encode() for arenas in ARENAS.values() for arena in arenas]
+
+
+# A line that opens a mapping; and as scanf reads it, which takes signs, 0x and what follows for granted. Of a head that is
+# broken, either reading may be right.
+HEADS = (re.compile(rb"()([0-9a-f]+)-()([0-9a-f]+) "),
+         re.compile(rb"(?!.* kB)\s*([-+]?)(?:0[xX])?([0-9a-fA-F]+)-\s*([-+]?)(?:0[xX])?([0-9a-fA-F]+)"))
+
+
+def address(sign: bytes, digits: bytes) -> int:
+    value = min(int(digits, 16), 2**64 - 1)
+    return -value % 2**64 if sign == b"-" else value
+
+
+def proves(pages: str, text: bytes, head: re.Pattern[bytes]) -> bool:
+    """Whether a text, read to the letter, says that each mapping of the arena is on this page size and all of it is there."""
+    want = {"4k": 4, "thp": 4, "2m": 2048, "1g": 1 << 20}[pages]
+    found: list[dict[bytes, list[int]]] = []
+    inside = False
+    for line in text.split(b"\n"):
+        if opens := head.match(line):
+            inside = address(*opens.group(1, 2)) < BASE + (ARENA_KB << 10) and address(*opens.group(3, 4)) > BASE
+            found += [{}] if inside else []
+        elif inside and (field := re.match(rb"(\w+):\s*([0-9]{1,15})\s*kB", line)):
+            found[-1].setdefault(field[1], []).append(int(field[2]))
+    resident = sum(sum(m.get(name, [])) for m in found for name in (b"Rss", b"Private_Hugetlb", b"Shared_Hugetlb"))
+    thp = sum(sum(m.get(name, [])) for m in found for name in (b"AnonHugePages", b"ShmemPmdMapped"))
+    stated = all(set(m.get(b"KernelPageSize", [])) == {want} and b"AnonHugePages" in m for m in found)
+    return stated and resident >= ARENA_KB and thp == (ARENA_KB if pages == "thp" else 0)
+
+
+def a_smaps(rng: random.Random) -> tuple[str, bytes]:
+    pages = rng.choice(list(ARENAS))
+    if rng.random() < 0.1:
+        return pages, (CODE + rng.choice(ARENAS[pages]) + STACK).encode()
+    return pages, mutated(rng, SMAPS if rng.random() < 0.3 else [(CODE + arena + STACK).encode() for arena in ARENAS[pages]])
+
+
+def judged(said: str, pages: str, text: bytes) -> str:
+    """What a kernel said of the text: accepted only what proves it, else one complaint with its reason."""
+    if said == "accepted":
+        assert any(proves(pages, text, head) for head in HEADS), "accepted without proof"
+        return said
+    complaint = json.loads(said)
+    assert complaint.keys() == {"reason", "detail"} and complaint["reason"] == "backing-partial"
+    return "refused"
+
+
+@pytest.fixture(scope="module")
+def smaps_reader(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """tests/support/fuzz_smaps.c around the C kernels' own reader, compiled."""
+    binary = str(tmp_path_factory.mktemp("smaps") / "fuzz_smaps")
+    cc = compiler()
+    assert cc is not None
+    flags = ["-std=gnu11", "-O1", "-Wall", "-Wno-unused-function"]
+    subprocess.run([*cc.command, *flags, "-o", binary, str(ROOT / "tests/support/fuzz_smaps.c")], check=True)
+    return [binary, hex(BASE), str(ARENA_KB << 10), str(ARENA_KB << 10)]
+
+
+@parts
+@pytest.mark.measures
+@pytest.mark.needs("a C compiler")
+def test_no_smaps_breaks_the_c_kernels_or_passes_for_a_page_size_that_it_does_not_state(part: int, smaps_reader: list[str]) -> None:
+    cases: list[tuple[str, bytes]] = []
+    fuzz(part, a_smaps, lambda case: cases.append(case) or "made")
+    asked = b"".join(b"%s %d\n%s" % (pages.encode(), len(text), text) for pages, text in cases)
+    done = subprocess.run(smaps_reader, input=asked, capture_output=True, timeout=280)
+    answers = iter(done.stdout.decode().splitlines())
+    assert (done.returncode, done.stderr, done.stdout.count(b"\n")) == (0, b"", len(cases))
+    answered = fuzz(part, a_smaps, lambda case: judged(next(answers), *case))
+    assert min(answered["accepted"], answered["refused"]) > COUNT / 50, answered
+
+
+@parts
+@pytest.mark.measures
+def test_no_smaps_breaks_the_numba_kernels_or_passes_for_a_page_size_that_it_does_not_state(
+        part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kernels import harness  # numba takes a second
+
+    arena = SimpleNamespace(base=BASE, bytes=ARENA_KB << 10, resident=ARENA_KB << 10, stride=4096, mthp_before=(0, 0))
+
+    def check(case: tuple[str, bytes]) -> str:
+        pages, text = case
+        monkeypatch.setattr(harness, "open", lambda *_, **__: io.StringIO(text.decode("utf-8", "replace")), raising=False)
+        with contextlib.redirect_stderr(io.StringIO()) as complaint:
+            try:
+                harness.verify_backing(SimpleNamespace(pages=pages), arena)
+            except SystemExit as end:
+                assert end.code == 3
+                return judged(complaint.getvalue(), pages, text)
+        return judged("accepted", pages, text)
+
+    answers = fuzz(part, a_smaps, check)
+    assert min(answers["accepted"], answers["refused"]) > COUNT / 50, answers

@@ -1,0 +1,278 @@
+"""One point, one process: every way in which it can fail to give a number has its reason, and no number is invented."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.common import make_record, software_plan
+
+from experiments.lab import build, measure, perf
+from experiments.lab.build import Kernel
+from experiments.lab.record import KernelReport, Point, Record
+from experiments.words.reasons import Unavailable
+
+STATE = "00112233aabb"
+POINT = Point(kernel="page_chase", lines=4096, region_ms=60)
+REPORT = make_record().model_dump(include=set(KernelReport.model_fields))
+
+
+def say(text: str, file: int = 1) -> str:
+    return f"printf '%s\\n' {shlex.quote(text)} >&{file}"
+
+
+def measured(point: Point = POINT, repeat: int = 0, **how: object) -> Record:
+    return measure.measure(point, repeat, **{"state": STATE, "usable_bytes": 2**40, **how})
+
+
+def why(point: Point = POINT, **how: object) -> Unavailable:
+    with pytest.raises(Unavailable) as caught:
+        measured(point, **how)
+    assert len(str(caught.value).splitlines()) == 1
+    return caught.value
+
+
+# --- what a good kernel gives
+
+
+def test_a_report_becomes_a_record_with_what_the_runner_knows(kernel):
+    kernel(say(json.dumps(REPORT)))
+    record = measured(repeat=3)
+    assert record.model_dump(include=set(REPORT)) == REPORT
+    assert (record.repeat, record.state, record.region_ms, record.point) == (3, STATE, 60, POINT)
+    assert record.wall_ns > 0 and record.counters == {}
+
+
+def test_a_kernel_gets_the_points_parameters_and_the_cpu_only_if_one_is_given(kernel):
+    log = kernel(say(json.dumps(REPORT)))
+    expected = ["--pages", "4k", "--layout", "spread", "--order", "cycle", "--lines", "4096",
+                "--seed", str(measure.seed_of(POINT, 2)), "--region-ms", "60"]
+    measured(repeat=2)
+    assert log.read_text().split() == expected
+    measured(repeat=2, cpu=5)
+    assert log.read_text().split() == [*expected, "--cpu", "5"]
+
+
+# --- a kernel that dies
+
+
+@pytest.mark.parametrize("number", ["SEGV", "ABRT", "ILL", "FPE", "TERM", "HUP", "INT", "XCPU", "SYS", "PIPE"])
+def test_a_crash_names_its_signal(kernel, number: str):
+    kernel(f"kill -{number} $$")
+    assert (why().code, why().detail) == ("kernel-crashed", f"signal SIG{number}")
+
+
+def test_a_crash_quotes_the_last_words(kernel):
+    kernel(say("first", 2) + "\n" + say("*** stack smashing detected ***", 2) + "\nkill -ABRT $$")
+    assert why().detail == "signal SIGABRT; *** stack smashing detected ***"
+
+
+def test_a_kill_9_is_taken_for_the_kernel_that_ran_out_of_memory(kernel):
+    kernel("kill -KILL $$")
+    assert (why().code, why().detail) == ("oom-killed", "page_chase with 16 MiB")
+
+
+@pytest.mark.parametrize(("pages", "code"), [("4k", "memory-short"), ("thp", "memory-short"), ("2m", "pool-empty"), ("1g", "pool-empty")])
+def test_a_sigbus_is_memory_that_was_promised_and_is_gone(kernel, pages: str, code: str):
+    kernel("kill -BUS $$")
+    assert why(POINT.model_copy(update={"pages": pages})).code == code
+
+
+@pytest.mark.needs("perf that counts faults")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, "oom-killed"), (signal.SIGBUS, "memory-short"),
+                                              (signal.SIGSEGV, "kernel-crashed")])
+def test_a_signal_is_recognised_although_perf_exits_0(kernel, number: signal.Signals, code: str):
+    kernel(f"kill -{int(number)} $$")
+    assert why(plan=software_plan()).code == code
+    assert code != "kernel-crashed" or why(plan=software_plan()).detail.startswith(f"signal {number.name}")
+
+
+@pytest.mark.parametrize("status", [1, 4, 127, 255])
+def test_another_exit_status_is_a_crash_even_with_a_report(kernel, status: int):
+    kernel(say(json.dumps(REPORT)) + f"\nexit {status}")
+    assert (why().code, why().detail) == ("kernel-crashed", f"exit status {status}")
+
+
+def test_a_kernel_that_cannot_start_is_a_crash(monkeypatch):
+    missing = Kernel("page_chase", "c", ("/nonexistent/kernel",), "0" * 16)
+    monkeypatch.setattr(build, "kernel", lambda name, engine: missing)
+    assert why().code == "kernel-crashed"
+
+
+def test_a_hang_is_ended_and_said(kernel, monkeypatch):
+    monkeypatch.setattr(measure, "HANG_S", 0.2)
+    monkeypatch.setattr(measure, "HANG_S_PER_GIB", 0.0)
+    kernel("sleep 61.5; :")
+    assert why().code == "kernel-hung"
+
+
+def test_silence_is_a_crash_and_no_record(kernel):
+    kernel("exit 0")
+    assert why().code == "kernel-crashed"
+
+
+# --- a kernel that says what is lacking
+
+
+@pytest.mark.parametrize("code", ["pool-empty", "thp-never", "mthp-off", "backing-partial", "memory-short", "page-size-unsupported"])
+def test_exit_3_gives_the_kernels_own_reason_and_detail(kernel, code: str):
+    kernel(say("a warning of the C library", 2) + "\n" + say(json.dumps({"reason": code, "detail": "8 needed, 0 free"}), 2) + "\nexit 3")
+    assert (why().code, why().detail) == (code, "8 needed, 0 free")
+
+
+@pytest.mark.parametrize("words", ["", "Killed", "{", "[]", '"pool-empty"', "null", '{"detail": "no reason"}',
+                                   '{"reason": "a code that nobody knows", "detail": "x"}', '{"reason": null}'])
+def test_exit_3_with_anything_else_is_garbage(kernel, words: str):
+    kernel(say(words, 2) + "\nexit 3")
+    assert why().code == "kernel-garbage"
+
+
+def test_exit_2_is_a_bad_parameter_with_the_kernels_sentence(kernel):
+    kernel(say("--layout takes spread, packed; not 'x'.", 2) + "\nexit 2")
+    assert (why().code, why().detail) == ("bad-parameter", "--layout takes spread, packed; not 'x'.")
+
+
+def test_a_cpu_that_never_was_ours_is_a_bad_parameter_and_one_that_was_is_gone(kernel):
+    kernel(say("CPU 99 is not one this process may use.", 2) + "\nexit 2")
+    never, once = max(measure.CPUS_AT_START) + 1, max(measure.CPUS_AT_START)
+    assert [why(cpu=cpu).code for cpu in (never, once, None)] == ["bad-parameter", "cpu-gone", "cpu-gone"]
+    assert why(cpu=once).detail == "CPU 99 is not one this process may use."
+
+
+def test_a_reason_beats_an_empty_output_under_a_wrapper_that_forgets_the_status(kernel):
+    kernel(say('{"reason": "pool-empty", "detail": "SIGBUS"}', 2) + "\nexit 0")
+    assert why().code == "pool-empty"
+
+
+# --- a kernel that prints something else than its report
+
+
+@pytest.mark.parametrize("text", ["hello", "{}", "[]", "null", "1", json.dumps(REPORT)[:-10], json.dumps(REPORT) * 2,
+                                  "\x01", "{" * 5000],
+                         ids=range(9))
+def test_anything_but_one_report_is_garbage(kernel, text: str):
+    kernel(say(text))
+    assert why().code == "kernel-garbage"
+
+
+@pytest.mark.parametrize("change", [
+    {"ns_per_access": float("nan")}, {"ns_per_access": float("inf")}, {"ns_per_access": -1.0}, {"ns_per_access": 0.0},
+    {"ns_per_access": "6.5"}, {"ns_per_access": None}, {"batch_ns_per_access": []}, {"batch_ns_per_access": [6.0, float("nan")]},
+    {"elapsed_ns": -1.0}, {"minor_faults": -1}, {"minor_faults": 0.5}, {"accesses": 0}, {"accesses": 10**30}, {"core_ghz": float("nan")},
+    {"checksum": "xyz"}, {"pages": "8k", "backing": "8k"}, {"surplus": 1}, {"seed": True}, {"lines": 4096.0},
+])
+def test_a_field_that_cannot_be_is_garbage_and_named(kernel, change: dict):
+    kernel(say(json.dumps(REPORT | change)))
+    assert why().code == "kernel-garbage"
+    assert why().detail.startswith(next(iter(change)))
+
+
+def test_a_missing_field_is_garbage_and_named(kernel):
+    for name in (name for name in REPORT if KernelReport.model_fields[name].is_required()):
+        kernel(say(json.dumps({field: value for field, value in REPORT.items() if field != name})))
+        assert (why().code, name in why().detail) == ("kernel-garbage", True)
+
+
+def test_a_number_on_another_page_size_is_never_taken(kernel):
+    kernel(say(json.dumps(REPORT | {"backing": "4k", "pages": "2m"})))
+    assert why(POINT.model_copy(update={"pages": "2m"})).code == "kernel-garbage"
+    kernel(say(json.dumps(REPORT | {"backing": "2m"})))
+    assert why().code == "kernel-garbage"
+
+
+@pytest.mark.parametrize(("kernel_name", "core_ghz", "least_ns"), [
+    ("page_chase", 4.0, 0.25), ("page_gather", 4.0, 0.025), ("page_chase", 0.0, 0.1), ("page_gather", 0.0, 0.01),
+    ("random_touch", 4.0, 0.125),
+])
+def test_accesses_faster_than_any_core_makes_them_were_not_made(kernel, kernel_name: str, core_ghz: float, least_ns: float):
+    """An engine that does not know its clock is taken for the fastest core there could be."""
+    point = POINT.model_copy(update={"kernel": kernel_name})
+    for share, code in ((0.99, "kernel-garbage"), (1.01, "")):
+        kernel(say(json.dumps(REPORT | {"kernel": kernel_name, "core_ghz": core_ghz, "ns_per_access": share * least_ns})))
+        if code:
+            assert (why(point).code, "left the accesses out" in why(point).detail) == (code, True)
+        else:
+            assert measured(point).ns_per_access == share * least_ns
+
+
+@pytest.mark.parametrize("change", [{"lines": 4095}, {"layout": "packed"}, {"order": "random"}, {"engine": "numba"},
+                                    {"kernel": "page_gather"}, {"pages": "2m", "backing": "2m"}])
+def test_a_report_of_another_point_is_never_taken(kernel, change: dict):
+    kernel(say(json.dumps(REPORT | change)))
+    assert (why().code, "asked for" in why().detail) == ("kernel-garbage", True)
+
+
+# --- memory
+
+
+def test_too_little_memory_is_said_before_anything_is_started(kernel):
+    log = kernel(say(json.dumps(REPORT)))
+    reason = why(usable_bytes=measure.arena_bytes(POINT) - 1)
+    assert (reason.code, reason.detail) == ("memory-short", "16 MiB needed, 16 MiB may be used")
+    assert not log.exists()
+    assert measured(usable_bytes=measure.arena_bytes(POINT)).lines == POINT.lines
+
+
+@given(st.integers(1, 2**30), st.sampled_from(["4k", "64k", "thp", "2m", "1g"]), st.sampled_from(["spread", "packed"]))
+def test_what_a_point_needs_is_whole_pages_and_room_for_its_order(lines: int, pages: str, layout: str):
+    needed = measure.arena_bytes(Point(kernel="page_chase", lines=lines, pages=pages, layout=layout))
+    page = {"4k": 2**12, "64k": 2**16, "thp": 2**21, "2m": 2**21, "1g": 2**30}[pages]
+    arena = needed - 16 * lines
+    assert arena % page == 0 and 0 <= arena - lines * (4096 if layout == "spread" else 64) < page
+
+
+# --- noise
+
+
+def test_a_report_of_a_disturbed_process_is_marked(kernel):
+    for change, mark in (({}, ""), ({"migrations": 1}, "migrated"), ({"batch_ns_per_access": [6.0, 6.5, 9.0]}, "uneven")):
+        kernel(say(json.dumps(REPORT | change)))
+        assert (measured().noisy, measured().tries) == (mark, 1)
+
+
+# --- seeds
+
+points = st.builds(Point, kernel=st.sampled_from(["page_chase", "page_gather"]), lines=st.integers(1, 2**20),
+                   order=st.sampled_from(["cycle", "random", "sequential"]))
+
+
+@given(points, st.integers(0, 1000), st.sampled_from(["spread", "packed"]), st.sampled_from(["4k", "2m"]), st.sampled_from(["c", "numba"]))
+def test_layouts_page_sizes_and_engines_share_an_order(point: Point, repeat: int, layout: str, pages: str, engine: str):
+    other = point.model_copy(update={"layout": layout, "pages": pages, "engine": engine, "region_ms": 1})
+    assert measure.seed_of(point, repeat) == measure.seed_of(other, repeat)
+
+
+@given(points, points, st.integers(0, 1000), st.integers(0, 1000))
+def test_repeats_and_points_have_orders_of_their_own_which_a_kernel_takes(a: Point, b: Point, i: int, j: int):
+    assert (measure.seed_of(a, i) == measure.seed_of(b, j)) == (a == b and i == j)
+    assert 0 <= measure.seed_of(a, i) < 2**63
+
+
+# --- the real thing
+
+
+@pytest.mark.measures
+@pytest.mark.parametrize("engine", [pytest.param("c", marks=pytest.mark.needs("a C compiler")), "numba"])
+def test_a_real_point_is_measured_by_each_engine(engine: str):
+    record = measured(Point(kernel="page_gather", engine=engine, lines=100, region_ms=1), plan=perf.NO_COUNTERS)
+    assert (record.engine, record.lines, record.seed) == (engine, 100, measure.seed_of(record.point, 0))
+    assert record.wall_ns > record.elapsed_ns
+
+
+@pytest.mark.measures
+@pytest.mark.needs("a C compiler")
+def test_a_cpu_that_is_not_ours_is_a_bad_parameter():
+    assert why(POINT, cpu=1023).code == "bad-parameter"
+
+
+def test_measuring_leaves_the_package_free_of_the_kernels_own_modules():
+    """A runner that imported numba would hold 100 MB beside the kernel and share its caches."""
+    text = "import sys, experiments.lab.measure; print('numba' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", text], cwd=build.ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

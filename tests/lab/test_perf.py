@@ -1,0 +1,348 @@
+"""perf: what its JSON means in every trap, what a computer's perf is found to count, one gated run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.common import ROOT, software_plan
+
+from experiments.lab import build, perf
+from experiments.lab.events import SOFTWARE, Event, quantities
+from experiments.lab.measure import measure
+from experiments.lab.perf import Plan, parse
+from experiments.lab.record import Point, Quantity
+from experiments.machine.compiler import compiler
+from experiments.words.reasons import REASONS, Unavailable
+
+FAULTS, CLOCK = perf.SOFTWARE
+WALK = Event("walk", "cpu/event=0x45,umask=0xf0/u")
+MISSES = Event("l1_dtlb_miss", "cpu/event=0x45,umask=0xff/u")
+
+# As perf 6.1 writes them with -j -o: a comment, a blank line, numbers as quoted strings.
+RECORDED = """# started on Fri Jan 31 12:00:00 2025
+
+{"counter-value" : "59.000000", "unit" : "", "event" : "minor-faults:u", "event-runtime" : 629996, "pcnt-running" : 100.00, \
+"metric-value" : 93.651388, "metric-unit" : "K/sec"}
+{"counter-value" : "0.629996", "unit" : "msec", "event" : "task-clock:u", "event-runtime" : 629996, "pcnt-running" : 100.00, \
+"metric-value" : 0.614001, "metric-unit" : "CPUs utilized"}
+"""
+
+
+def line(value: str, runtime: object = 5_000_000, running: object = 100.0, event: str = "x", unit: str = "") -> str:
+    return json.dumps({"counter-value": value, "unit": unit, "event": event, "event-runtime": runtime,
+                       "pcnt-running": running, "metric-value": 0.0, "metric-unit": "(null)"}) + "\n"
+
+
+def one(text: str, event: Event = WALK) -> Quantity:
+    return parse(text, [event])[event.quantity]
+
+
+# --- the JSON
+
+
+def test_a_recorded_run_gives_its_counts_and_a_clock_in_nanoseconds():
+    counted = parse(RECORDED, perf.SOFTWARE)
+    assert counted["minor_faults"] == Quantity(value=59, event="minor-faults:u", running_percent=100)
+    assert counted["task_clock_ns"].value == pytest.approx(629_996)
+
+
+def test_an_event_is_known_by_its_position_since_perf_alters_names():
+    text = line("10", event="ls_l1_d_tlb_miss.all_l2_miss") + line("20", event="cpu/event=69,umask=255/")
+    counted = parse(text, [WALK, MISSES])
+    assert {name: q.value for name, q in counted.items()} == {"walk": 10, "l1_dtlb_miss": 20}
+    assert counted["walk"].event == "cpu/event=0x45,umask=0xf0/u"  # what was asked for
+    assert {name: q.value for name, q in parse(text, [MISSES, WALK]).items()} == {"l1_dtlb_miss": 10, "walk": 20}
+
+
+def test_no_pmu_is_not_supported_although_runtime_is_0_and_100_percent_ran():
+    assert one(line("<not supported>", runtime=0)).reason == "not-supported"
+
+
+def test_a_gate_that_never_opened_is_not_counted():
+    assert one(line("<not counted>", runtime=0, running=0.0)).reason == "not-counted"
+
+
+def test_a_value_without_any_runtime_is_not_counted():
+    assert one(line("0", runtime=0)).reason == "not-counted"
+
+
+def test_a_real_zero_is_a_zero():
+    assert one(line("0.000000")) == Quantity(value=0, event=WALK.event, running_percent=100)
+
+
+@pytest.mark.parametrize("running", [50.0, 85.0, 99.0, 99.99])
+def test_a_multiplexed_count_is_not_scaled_a_second_time_and_says_how_long_it_ran(running: float):
+    assert one(line("1000", running=running)) == Quantity(value=1000, event=WALK.event, running_percent=running)
+
+
+@pytest.mark.parametrize("running", [0.01, 25.0, 40.0, 49.99])
+def test_a_count_that_ran_for_less_than_half_of_the_region_is_no_value(running: float):
+    assert one(line("1000", running=running)) == Quantity(reason="multiplexed", event=WALK.event, running_percent=running)
+
+
+def test_rows_wrapped_into_a_json_list_are_not_guessed_at():
+    assert parse("[\n" + line("1").rstrip() + ",\n" + line("2") + "]\n", [WALK, MISSES]) == {}
+
+
+def test_the_rows_of_a_newer_perf_are_read_with_their_metrics_and_thresholds():
+    newer = json.loads(line("7")) | {"metric-value": "12.300000", "metric-unit": "%  tma_dtlb_load", "metric-threshold": "good"}
+    extra = {"event-runtime": 5, "pcnt-running": 100.0, "metric-value": "1.0", "metric-unit": "of all"}  # a line of its own from 6.5 on
+    assert one(f"{json.dumps(newer)}\n{json.dumps(extra)}\n").value == 7
+
+
+@pytest.mark.parametrize("value", ["12,5", "1.234.567", "", "many", "1e", "0x10", "None"])
+def test_a_decimal_comma_or_no_number_is_perfs_failure(value: str):
+    assert one(line(value)).reason == "perf-failed"
+
+
+@pytest.mark.parametrize("value", ["-1", "nan", "inf", "1e300", str(2**64)])
+def test_what_no_counter_can_hold_is_not_a_value(value: str):
+    assert one(line(value)).value is None
+
+
+@pytest.mark.parametrize("broken", [{"pcnt-running": float("nan")}, {"pcnt-running": "half"}, {"event-runtime": [1]},
+                                    {"event-runtime": 10**400}, {"event-runtime": None}, {"event-runtime": -5},
+                                    {"event-runtime": float("nan")}, {"counter-value": None}, {"counter-value": True}])
+def test_a_field_of_the_wrong_kind_is_never_a_value(broken: dict):
+    assert one(json.dumps(json.loads(line("7")) | broken)).value is None
+
+
+def test_lines_that_only_hold_a_metric_are_passed_over():
+    metric = '{"metric-value" : 12.3, "metric-unit" : "frontend bound"}\n'
+    assert {n: q.value for n, q in parse(line("1") + metric + line("2") + metric, [WALK, MISSES]).items()} == {
+        "walk": 1, "l1_dtlb_miss": 2}
+
+
+@pytest.mark.parametrize("text", [
+    "", "# started on today\n\n", "Segmentation fault\n", "[" * 100_000, "{}", "null", '"counter-value"', "[1, 2]",
+    line("1"),  # an event is missing
+    line("1") + line("2") + line("3"),  # hybrid CPUs answer for each kind of core
+    line("1") + line("2")[:-20],  # the disk was full
+])
+def test_lines_that_do_not_fit_the_events_give_nothing(text: str):
+    assert parse(text, [WALK, MISSES]) == {}
+
+
+def test_json_between_the_workloads_own_words_is_found():
+    assert one(f"sh: Killed\n{line('5')}warning: something\n").value == 5
+
+
+json_values = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8), lambda inner: (
+    st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)), max_leaves=6)
+rows = st.fixed_dictionaries({"counter-value": json_values | st.floats().map(str) | st.integers().map(str)},
+                             optional={"event-runtime": json_values, "pcnt-running": json_values, "unit": json_values})
+
+
+def holds(counted: dict[str, Quantity], asked: list[Event]) -> bool:
+    """Nothing, or for every event a count or a known reason."""
+    known = all(q.value is not None or q.reason in REASONS for q in counted.values())
+    return not counted or (list(counted) == [event.quantity for event in asked] and known)
+
+
+@given(st.text())
+def test_any_text_is_read_without_an_error(text: str):
+    for asked in ([], [WALK], [FAULTS, CLOCK]):
+        assert holds(parse(text, asked), asked)
+
+
+@given(st.lists(rows | json_values, max_size=3))
+def test_any_json_is_read_without_an_error(values: list):
+    text = "\n".join(json.dumps(value) for value in values)
+    for asked in ([], [WALK], [FAULTS, CLOCK]):
+        assert holds(parse(text, asked), asked)
+
+
+# --- what a computer's perf counts
+
+
+def script(folder: Path, text: str) -> str:
+    """A program in the place of perf."""
+    path = folder / "perf"
+    path.write_text("#!/bin/sh\n" + text)
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_without_perf_every_quantity_says_so(monkeypatch):
+    monkeypatch.setattr(perf.shutil, "which", lambda name: None)
+    plan = perf.plan("Zen 4")
+    assert (plan.perf, plan.events, set(plan.lacking.values())) == (None, (), {"no-perf"})
+    assert set(plan.lacking) == {event.quantity for event in perf.SOFTWARE + perf.quantities("Zen 4")}
+
+
+ZEN_LACKS = {"walk_cycles": "no-walk-cycle-event", "itlb_walk_cycles": "no-walk-cycle-event",
+             "nested_walk_cycles": "no-nested-walk-event"}
+
+
+@pytest.mark.parametrize(("said", "reason"), [
+    ("exit 129", "event-unknown"),
+    ("exit 255", "perf-failed"),
+    ("echo 'Consider adjusting /proc/sys/kernel/perf_event_paranoid' >&2; exit 255", "perf-denied"),
+    ("echo 'No permission to enable cycles:u event.' >&2; exit 255", "perf-denied"),
+    ("echo 'WARNING: perf not found for kernel 6.8.0-31' >&2; exit 2", "no-perf"),
+    ("exit 0", "perf-failed"),
+    ("echo 'segmentation fault' >&2; exit 0", "perf-failed"),
+    ("kill -9 $$", "perf-failed"),
+])
+def test_a_perf_that_counts_nothing_is_timing_only_with_its_reason(tmp_path: Path, said: str, reason: str):
+    plan = perf.plan("Zen 4", script(tmp_path, said))
+    assert (plan.perf, plan.events) == (None, ())
+    assert plan.lacking == dict.fromkeys(plan.lacking, reason) | ZEN_LACKS
+    run = perf.run(["true"], plan, 20)
+    assert {name: quantity.reason for name, quantity in run.counters.items()} == plan.lacking
+
+
+def test_a_perf_that_hangs_is_given_up(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(perf, "_PROBE_S", 0.1)
+    plan = perf.plan("unknown", script(tmp_path, "exec sleep 60"))
+    assert plan.events == () and plan.lacking["minor_faults"] == "perf-failed"
+
+
+def test_a_perf_that_is_no_program_is_no_perf(tmp_path: Path):
+    lacking = perf.plan("unknown", str(tmp_path)).lacking
+    assert lacking["minor_faults"] == lacking["core_cycles"] == "no-perf"
+
+
+SOFTWARE_ONLY = f"""
+echo "$@" >> "${{0%/*}}/log"
+case "$*" in
+*cycles*|*instructions*|*event=*) echo '{line("<not supported>", 0).strip()}' >&2 ;;
+*) echo '{line("12").strip()}' >&2 ;;
+esac
+"""
+
+
+def test_without_a_pmu_software_events_count_and_hardware_is_asked_once(tmp_path: Path):
+    plan = perf.plan("Ice Lake server", script(tmp_path, SOFTWARE_ONLY))
+    assert [event.quantity for event in plan.events] == ["minor_faults", "task_clock_ns"]
+    assert plan.lacking == {
+        row.quantity: row.reason or "no-pmu" for row in perf.quantities("Ice Lake server")}
+    assert (plan.lacking["l1_dtlb_miss"], plan.lacking["nested_walk_cycles"]) == ("no-pmu", "no-nested-walk-event")
+    assert len((tmp_path / "log").read_text().splitlines()) == 3
+
+
+def test_with_a_pmu_each_event_is_probed_and_the_unknown_one_left_out(tmp_path: Path):
+    counting = f"case \"$*\" in *umask=0x20*) exit 129 ;; esac; echo '{line('12').strip()}' >&2"
+    plan = perf.plan("Ice Lake server", script(tmp_path, counting))
+    assert [event.quantity for event in plan.events] == [
+        "minor_faults", "task_clock_ns", "core_cycles", "instructions", "walk", "walk_cycles", "itlb_walk", "itlb_walk_cycles",
+        "walk_pending"]
+    unknown = ("stlb_hit", "l1_dtlb_miss", "itlb_stlb_hit", "l1_itlb_miss")  # the sums lack a part
+    assert plan.lacking == dict.fromkeys(unknown, "event-unknown") | {"nested_walk_cycles": "no-nested-walk-event"}
+
+
+# --- one run
+
+# Behaves as `perf stat --control fd:C,A -o FILE -- COMMAND` as far as a mode lets it; tests/fake_perf.py does it in full.
+FAKE = """#!{python}
+import os, subprocess, sys
+mode, counts = {mode!r}, {counts!r}
+at = sys.argv.index
+control, ack = (int(fd) for fd in sys.argv[at("--control") + 1].removeprefix("fd:").split(","))
+child = subprocess.Popen(sys.argv[at("--") + 1:], close_fds=False)
+if mode != "silent":
+    for _ in range(2):
+        os.read(control, 100)
+        os.write(ack, b"ack\\n\\0")
+status = child.wait()
+with open(sys.argv[at("-o") + 1], "w") as output:
+    output.write(counts)
+sys.exit(0 if mode == "forgets the status" else status)
+"""
+BOTH = Plan("perf", perf.SOFTWARE, {"core_cycles": "no-pmu"})
+
+
+def fake(folder: Path, counts: str, mode: str = "") -> Plan:
+    path = folder / "perf"
+    path.write_text(FAKE.format(python=sys.executable, mode=mode, counts=counts))
+    path.chmod(0o755)
+    return Plan(str(path), BOTH.events, BOTH.lacking)
+
+
+SMALL = Point(kernel="page_chase", lines=64, region_ms=1)
+
+
+@pytest.mark.measures
+@pytest.mark.needs("a C compiler")
+def test_a_gated_run_joins_what_was_counted_with_what_is_lacking(tmp_path: Path):
+    record = measure(SMALL, state="0" * 12, usable_bytes=2**30, plan=fake(tmp_path, RECORDED))
+    assert record.counters["minor_faults"].value == 59
+    assert record.counters["core_cycles"] == Quantity(reason="no-pmu")
+
+
+@pytest.mark.measures
+@pytest.mark.needs("a C compiler")
+@pytest.mark.parametrize("counts", ["", "garbage\n", RECORDED[:-30]])
+def test_a_perf_that_loses_its_counts_loses_the_counts_and_not_the_time(tmp_path: Path, counts: str):
+    record = measure(SMALL, state="0" * 12, usable_bytes=2**30, plan=fake(tmp_path, counts))
+    assert record.ns_per_access > 0
+    assert {name: q.reason for name, q in record.counters.items()} == {
+        "minor_faults": "perf-failed", "task_clock_ns": "perf-failed", "core_cycles": "no-pmu"}
+
+
+def test_a_run_that_takes_too_long_is_killed_with_all_that_it_started(tmp_path: Path):
+    plan = fake(tmp_path, RECORDED, "silent")
+    with pytest.raises(subprocess.TimeoutExpired):
+        perf.run(["sh", "-c", "sleep 61.25 & wait"], plan, 0.5)
+    left = [process for process in psutil.process_iter(["cmdline", "status"]) if process.info["cmdline"] == ["sleep", "61.25"]]
+    _, alive = psutil.wait_procs(left, timeout=10)  # killed is not yet gone, and a container's first process may reap nobody
+    assert all(process.status() == psutil.STATUS_ZOMBIE for process in alive)
+
+
+def test_no_descriptor_is_left_open_by_a_run(tmp_path: Path):
+    plan = fake(tmp_path, RECORDED, "silent")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        assert perf.run(["true"], plan, 20).counters["minor_faults"].value == 59
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.measures
+@pytest.mark.needs("a C compiler", "perf that counts faults")
+@pytest.mark.parametrize("pages", [1, 2, 17, 1000])
+def test_perf_counts_exactly_the_faults_between_the_gates(tmp_path_factory, pages: int):
+    binary = tmp_path_factory.getbasetemp() / "gate_faults"
+    if not binary.exists():
+        flags = [*build.FLAGS, "-Wno-unused-function"]
+        subprocess.run([*compiler().command, *flags, "-o", binary, ROOT / "tests/support/gate_faults.c"], check=True)
+    run = perf.run([str(binary), "--lines", str(pages)], software_plan(), 60)
+    assert (run.stdout, run.status) == ("done\n", 0)
+    assert run.counters["minor_faults"].value == pages
+
+
+@pytest.mark.needs("a C compiler", "perf that counts faults")
+@pytest.mark.measures
+def test_the_timed_region_of_a_kernel_faults_nothing_as_perf_counts_it_too():
+    runs = (measure(SMALL, repeat, state="0" * 12, usable_bytes=2**30, plan=software_plan()) for repeat in range(3))
+    assert any(run.counters["minor_faults"].value == 0 for run in runs)  # NUMA balancing may unmap a page
+
+
+def test_what_a_guest_does_is_counted_while_it_runs_and_by_hardware_alone():
+    plan = Plan("perf", (*SOFTWARE, *(event for event in quantities("Zen 4", "cpu") if event.event)))
+    for event, guests in zip(plan.events, plan.in_guest().events, strict=True):
+        assert guests.quantity == event.quantity
+        assert guests.event == (event.event if event in SOFTWARE else f"{event.event[:-1]}uG")
+
+
+@pytest.mark.parametrize(("kernel", "mode", "asked"), [("guest_chase", "4k", "cycles:uG"), ("page_chase", "", "cycles:u")])
+def test_the_runner_counts_guests_as_guests(monkeypatch: pytest.MonkeyPatch, kernel: str, mode: str, asked: str):
+    seen: list[Plan] = []
+
+    def run(command: list[str], plan: Plan, *rest: object, **how: object) -> perf.Run:
+        seen.append(plan)
+        return perf.Run("", '{"reason": "no-kvm", "detail": "none"}', 3, {})
+
+    monkeypatch.setattr(perf, "run", run)
+    monkeypatch.setattr(build, "kernel", lambda *_: build.Kernel(kernel, "c", ("true",), "a" * 16))
+    with pytest.raises(Unavailable):
+        measure(Point(kernel=kernel, mode=mode, lines=64), state="0" * 12, usable_bytes=2**40,
+                plan=Plan("perf", (Event("core_cycles", "cycles:u"),)))
+    assert [event.event for event in seen[0].events] == [asked]

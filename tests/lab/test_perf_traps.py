@@ -1,0 +1,301 @@
+"""A perf of another vendor's computer, and a perf that fails: every trap ends in a count that is right or in a reason with its remedy."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import fake_perf
+import pytest
+from support.common import ROOT, software_plan
+from support.fake_perf import GATED, alive, asked, install, workload
+
+from experiments.bench import c_program
+from experiments.lab import build, perf
+from experiments.lab.build import Kernel
+from experiments.lab.events import SOFTWARE, quantities
+from experiments.lab.measure import measure
+from experiments.lab.perf import Plan
+from experiments.lab.record import Point, Quantity
+from experiments.machine import pmu
+from experiments.words.reasons import REASONS, Unavailable, explain
+
+NO_PMU = {"value": "<not supported>", "runtime": 0, "running": 100.0}
+VENDORS = {"Intel": "Ice Lake server", "AMD": "Zen 4", "Arm": "Neoverse N1"}
+SMALL = Point(kernel="page_chase", lines=64, region_ms=1)
+
+
+def table(cpu: str) -> tuple[perf.Event, ...]:
+    return SOFTWARE + quantities(cpu, "armv8_pmuv3_0" if cpu.startswith("Neoverse") else "cpu")
+
+
+def answers(cpu: str, **changed: object) -> dict[str, object]:
+    """A count for every event of a CPU: the hundredfold of its place in the table; `changed` by quantity."""
+    rows = [row for row in table(cpu) if row.event]
+    return {row.event: changed.get(row.quantity, 100.0 * place) for place, row in enumerate(rows, 1)}
+
+
+def counted(run: perf.Run) -> dict[str, float]:
+    return {name: q.value for name, q in run.counters.items() if q.value is not None}
+
+
+def reasons(run: perf.Run) -> dict[str, str]:
+    """quantity -> reason, each of which has its sentence and its remedy."""
+    found = {name: q.reason for name, q in run.counters.items() if q.reason}
+    assert all(REASONS[reason].remedy in explain(reason) for reason in found.values())
+    return found
+
+
+def gated(program: str, cpu: str = "Ice Lake server", repeat: int = 0, command: list[str] | None = None) -> perf.Run:
+    """One run of a plan in which every event of the CPU answered."""
+    rows = table(cpu)
+    plan = Plan(program, tuple(row for row in rows if row.event), {row.quantity: row.reason for row in rows if row.reason},
+                tuple(row for row in rows if row.derived))
+    return perf.run(command or workload(), plan, 30, repeat=repeat)
+
+
+# --- the computers of three vendors, a kernel that opens the gate
+
+
+@pytest.mark.measures
+@pytest.mark.needs("a C compiler")
+@pytest.mark.parametrize("vendor", VENDORS)
+def test_a_real_kernel_opens_the_gate_and_the_counts_of_each_vendor_reach_the_record(tmp_path: Path, vendor: str):
+    cpu = VENDORS[vendor]
+    program = install(tmp_path, answers(cpu, l1_dtlb_miss=900.0, walk=400.0, stlb_hit=500.0))
+    plan = perf.plan(cpu, program, root=tmp_path / "no sysfs")
+    record = measure(SMALL, state="0" * 12, usable_bytes=2**30, plan=plan)
+    assert record.accesses > 0 and record.ns_per_access > 0
+    values = {name: quantity.value for name, quantity in record.counters.items()}
+    assert (values["walk"], values["stlb_hit"], values["l1_dtlb_miss"]) == (400, 500, 900)
+    assert record.counters["itlb_walk"].reason == "other-repeat"
+    assert (record.counters["walk_cycles"].reason == "no-walk-cycle-event") == (vendor != "Intel")
+    assert record.counters["nested_walk_cycles"].reason == "no-nested-walk-event"
+
+
+@pytest.mark.parametrize(("cpu", "runs"), [("Haswell", 3), ("Skylake server", 2), ("Sapphire Rapids", 2), ("Gracemont", 1), ("Zen 4", 2),
+                                           ("Neoverse V2", 2)])
+def test_repeats_count_the_groups_in_turn_and_together_everything(tmp_path: Path, cpu: str, runs: int):
+    program = install(tmp_path, answers(cpu))
+    every = [gated(program, cpu, repeat) for repeat in range(runs)]
+    assert all(set(run.counters) == {row.quantity for row in table(cpu)} for run in every)
+    wanted = {row.quantity for row in table(cpu) if row.event}
+    assert wanted <= set().union(*(counted(run) for run in every))
+    for number, run in enumerate(every):
+        assert {"core_cycles", "minor_faults"} <= counted(run).keys()
+        assert ("walk" in counted(run)) == (number == 0)
+        assert not {reason for name, reason in reasons(run).items() if name in wanted} - {"other-repeat"}
+    assert counted(gated(program, cpu, runs)) == counted(every[0])
+    assert max(sum("/" in event for event in events) for events in asked(tmp_path)) <= 4
+
+
+def test_the_perf_that_is_first_in_the_path_is_taken(tmp_path: Path, monkeypatch):
+    program = install(tmp_path, answers("Zen 4"))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    plan = perf.plan("Zen 4", root=tmp_path)
+    assert plan.perf == program and "walk" in {event.quantity for event in plan.events}
+
+
+# --- what the answer says
+
+
+def test_no_pmu_is_exit_0_runtime_0_and_100_percent_and_a_reason(tmp_path: Path):
+    hardware = {row.quantity: NO_PMU for row in quantities("Ice Lake server") if row.event}
+    program = install(tmp_path, answers("Ice Lake server", **hardware))
+    plan = perf.plan("Ice Lake server", program, root=tmp_path)
+    assert {plan.lacking[name] for name in ("core_cycles", "walk", "l1_dtlb_miss", "itlb_walk")} == {"no-pmu"}
+    assert [event.quantity for event in plan.events] == ["minor_faults", "task_clock_ns"]
+    assert "bare metal" in explain("no-pmu")
+    assert reasons(gated(program))["walk"] == "not-supported"  # where it goes away between the probe and the run
+
+
+def test_a_gate_that_is_never_opened_counts_nothing(tmp_path: Path):
+    program = install(tmp_path, answers("Zen 4"))
+    run = gated(program, "Zen 4", command=workload("print('done')"))
+    assert run.stdout == "done\n" and not counted(run)
+    assert {reasons(run)[name] for name in ("walk", "minor_faults", "core_cycles")} == {"not-counted"}
+    assert "kernel.nmi_watchdog" in explain("not-counted")
+
+
+@pytest.mark.parametrize(("running", "value"), [(40.0, None), (85.0, 1000.0), (99.0, 1000.0)])
+def test_multiplexed_counts_are_kept_as_perf_scaled_them_or_refused(tmp_path: Path, running: float, value: float | None):
+    program = install(tmp_path, answers("Zen 4", walk={"value": 1000.0, "running": running}))
+    walk = gated(program, "Zen 4").counters["walk"]
+    assert (walk.value, walk.running_percent) == (value, running)
+    assert walk.reason == (None if value else "multiplexed") and "Count fewer events" in explain("multiplexed")
+
+
+def test_a_sum_is_refused_with_its_multiplexed_part(tmp_path: Path):
+    program = install(tmp_path, answers("Skylake server", walk={"value": 7.0, "running": 40.0}))
+    assert reasons(gated(program, "Skylake server"))["l1_dtlb_miss"] == "multiplexed"
+
+
+def test_names_that_come_back_altered_do_not_mix_the_counts_up(tmp_path: Path):
+    program = install(tmp_path, answers("Zen 4", walk={"value": 3.0, "name": "ls_l1_d_tlb_miss.all"},
+                                        l1_dtlb_miss={"value": 8.0, "name": "ls_l1_d_tlb_miss.all_l2_miss"}))
+    values = counted(gated(program, "Zen 4"))
+    assert (values["walk"], values["l1_dtlb_miss"]) == (3, 8)
+
+
+def test_words_of_the_child_among_the_rows_are_passed_over(tmp_path: Path):
+    program = install(tmp_path, answers("Zen 4", walk=3.0), chatter="warning: {of the child}\nsh: 1: \"counter-value\" not found\n")
+    assert perf.plan("Zen 4", program, root=tmp_path).lacking.keys() == {"walk_cycles", "itlb_walk_cycles", "nested_walk_cycles"}
+    assert counted(gated(program, "Zen 4"))["walk"] == 3
+
+
+@pytest.mark.parametrize("value", ["1234,500000", "1.234.567,0"])
+def test_decimal_commas_are_no_numbers(tmp_path: Path, value: str):
+    program = install(tmp_path, answers("Zen 4", walk=value))
+    assert reasons(gated(program, "Zen 4"))["walk"] == "perf-failed"
+    assert perf.plan("Zen 4", program, root=tmp_path).lacking["walk"] == "perf-failed" and "`perf stat true`" in explain("perf-failed")
+
+
+def test_rows_in_a_json_list_are_refused_as_a_whole(tmp_path: Path):
+    run = gated(install(tmp_path, answers("Zen 4"), wraps=True), "Zen 4")
+    assert run.stdout == "done\n" and not counted(run) and reasons(run)["walk"] == "perf-failed"
+
+
+def test_an_output_that_cannot_be_written_loses_the_counts_and_not_the_time(tmp_path: Path):
+    run = gated(install(tmp_path, answers("Zen 4"), loses=True), "Zen 4")
+    assert (run.status, run.stdout) == (0, "done\n")
+    assert not counted(run) and reasons(run)["walk"] == "perf-failed"
+
+
+def test_a_part_that_exceeds_its_whole_is_said(tmp_path: Path):
+    run = gated(install(tmp_path, answers("Neoverse N1", walk=9.0, l1_dtlb_miss=8.0)), "Neoverse N1")
+    assert reasons(run)["stlb_hit"] == "counts-disagree" and counted(run)["walk"] == 9
+
+
+# --- a perf that refuses
+
+
+def test_an_event_that_perf_does_not_know_is_left_out_of_the_plan(tmp_path: Path):
+    known = {event: 5 for event in answers("Sapphire Rapids") if "umask=0x20" not in event}
+    plan = perf.plan("Sapphire Rapids", install(tmp_path, known), root=tmp_path)
+    assert {name for name, reason in plan.lacking.items() if reason == "event-unknown"} == {
+        "stlb_hit", "l1_dtlb_miss", "itlb_stlb_hit", "l1_itlb_miss"}
+    assert "newer perf" in explain("event-unknown")
+    run = perf.run(workload(), plan, 30)
+    assert counted(run)["walk"] == 5 and reasons(run)["stlb_hit"] == "event-unknown"
+
+
+REFUSALS = [(129, "event syntax error: 'cpu/event=0x08/u'\n", "event-unknown"), (255, "", "perf-failed"),
+            (255, fake_perf.PARANOID.format(level=4), "perf-denied"), (234, "invalid argument\n", "perf-failed")]
+
+
+@pytest.mark.parametrize(("status", "said", "reason"), REFUSALS)
+def test_a_perf_that_refuses_in_the_middle_of_a_plan_costs_the_counts_and_not_the_time(tmp_path: Path, status: int, said: str, reason: str):
+    program = install(tmp_path, answers("Zen 4"), refuses_gated=[status, said])
+    started = tmp_path / "started"
+    run = gated(program, "Zen 4", command=workload(f"open({str(started)!r}, 'a').write('once'); print('done')"))
+    assert (run.stdout, run.status, started.read_text()) == ("done\n", 0, "once")
+    assert not counted(run) and reasons(run)["walk"] == reason
+
+
+@pytest.mark.parametrize(("status", "said"), [
+    (255, fake_perf.PARANOID.format(level=3)), (255, fake_perf.PARANOID.format(level=4)), (255, fake_perf.SECCOMP)],
+    ids=["paranoid 3", "paranoid 4", "seccomp, EPERM"])
+def test_a_perf_that_may_not_count_is_asked_no_further(tmp_path: Path, status: int, said: str):
+    plan = perf.plan("Zen 4", install(tmp_path, answers("Zen 4"), refuses=[status, said]), root=tmp_path)
+    assert (plan.perf, plan.events, plan.lacking["walk"], plan.lacking["minor_faults"]) == (None, (), "perf-denied", "perf-denied")
+    assert len(asked(tmp_path)) == len(SOFTWARE)
+    assert "perf_event_paranoid=2" in explain("perf-denied") and "perf_event_open" in explain("perf-denied")
+    assert reasons(perf.run(workload("print('done')"), plan, 30)) == plan.lacking
+
+
+def test_a_seccomp_filter_that_says_enosys_denies_even_software_events(tmp_path: Path):
+    plan = perf.plan("Zen 4", install(tmp_path, dict.fromkeys(answers("Zen 4"), NO_PMU)), root=tmp_path)
+    assert (plan.lacking["minor_faults"], plan.lacking["core_cycles"], plan.perf) == ("perf-denied", "perf-denied", None)
+
+
+# --- a workload that dies, a perf that hangs
+
+
+@pytest.mark.parametrize(("signal", "code", "remedy"), [("KILL", "oom-killed", "memory"), ("SEGV", "kernel-crashed", "tlb measure")])
+def test_a_killed_workload_is_no_result_although_perf_exits_with_0(tmp_path: Path, monkeypatch, signal: str, code: str, remedy: str):
+    died = Kernel("page_chase", "c", ("sh", "-c", f"kill -{signal} $$"), "0" * 16)
+    monkeypatch.setattr(build, "kernel", lambda name, engine="c": died)
+    program = install(tmp_path, answers("Zen 4"))
+    plan = Plan(program, tuple(row for row in table("Zen 4") if row.event))
+    assert perf.run(list(died.command), plan, 30).status == 0
+    with pytest.raises(Unavailable) as why:
+        measure(SMALL, state="0" * 12, usable_bytes=2**30, plan=plan)
+    assert why.value.code == code and remedy in str(why.value)
+
+
+def test_a_perf_that_hangs_at_its_probe_is_given_up_with_all_that_it_started(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(perf, "_PROBE_S", 0.5)
+    plan = perf.plan("unknown", install(tmp_path, answers("Zen 4"), hangs=86.25), root=tmp_path)
+    assert plan.lacking["minor_faults"] == "perf-failed" and plan.perf is None
+    assert alive("sleep 86.25") == [] and alive(str(tmp_path / "perf")) == []
+
+
+def test_a_perf_that_hangs_while_the_computer_is_inspected_leaves_no_process(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(pmu, "_TIMEOUT_S", 0.5)
+    program = install(tmp_path, {"cycles:u": 5}, hangs=85.25)
+    assert pmu.probe(which=lambda name: program if name == "perf" else "true") == ("timing", "perf-failed")
+    assert alive("sleep 85.25") == [] and alive(str(tmp_path / "perf")) == []
+
+
+def test_a_perf_that_hangs_around_a_kernel_leaves_no_process(tmp_path: Path):
+    program = install(tmp_path, answers("Zen 4"), hangs=87.25)
+    with pytest.raises(subprocess.TimeoutExpired):
+        perf.run(workload(), Plan(program, SOFTWARE), 0.5)
+    assert alive("sleep 87.25") == [] and alive(str(tmp_path / "perf")) == []
+
+
+def test_a_kernel_that_waits_for_an_ack_in_vain_is_killed_with_its_perf(tmp_path: Path):
+    program = install(tmp_path, answers("Zen 4"), silent=True)
+    with pytest.raises(subprocess.TimeoutExpired):
+        perf.run(workload(GATED, 88.25), Plan(program, SOFTWARE), 0.7)
+    assert alive("88.25") == [] and alive(str(tmp_path / "perf")) == []
+
+
+@pytest.mark.measures
+@pytest.mark.needs("a C compiler")
+def test_a_real_kernel_that_is_never_acknowledged_gives_up_by_itself(tmp_path: Path):
+    program = install(tmp_path, answers("Zen 4"), silent=True)
+    with pytest.raises(Unavailable) as why:
+        measure(SMALL, state="0" * 12, usable_bytes=2**30, plan=Plan(program, SOFTWARE))
+    assert (why.value.code, "acknowledge" in why.value.detail) == ("perf-failed", True)
+
+
+# --- top-down
+
+
+@pytest.mark.parametrize(("said", "unit", "percent"), [("41.500000", "%  tma_dtlb_load", 41.5), (41.5, "%  tma_dtlb_load", 41.5),
+                                                        ("0.415000", "tma_dtlb_load", 41.5), ("0.000000", "%  tma_dtlb_load", 0.0)])
+def test_the_share_that_waits_for_the_data_tlb_is_perfs_metric(tmp_path: Path, said: object, unit: str, percent: float):
+    found = perf.dtlb_bound(workload(), 30, perf=install(tmp_path, {}, metric=[said, unit]))
+    assert found == Quantity(value=percent, event="tma_dtlb_load")
+    assert asked(tmp_path) == [["-M tma_dtlb_load"]] * 2  # its own probe, then the kernel
+
+
+@pytest.mark.parametrize(("traps", "reason"), [
+    ({}, "no-topdown"),  # AMD, Arm, an older perf: exit status 0 and the default events
+    ({"metric": ["<not supported>", ""]}, "no-pmu"),
+    ({"metric": ["nan", "%  tma_dtlb_load"]}, "not-counted"),
+    ({"metric": ["many", "%  tma_dtlb_load"]}, "perf-failed"),
+    ({"refuses": [234, "top down event configuration requires system-wide mode (-a)\n"]}, "no-topdown"),
+    ({"refuses": [255, fake_perf.PARANOID.format(level=4)]}, "perf-denied"),
+])
+def test_a_cpu_without_the_metric_has_its_reason(tmp_path: Path, traps: dict, reason: str):
+    found = perf.dtlb_bound(workload(), 30, perf=install(tmp_path, {}, **traps))
+    assert (found.value, found.reason) == (None, reason) and explain(reason)
+
+
+def test_without_perf_there_is_no_share_either(tmp_path: Path, monkeypatch):
+    assert perf.dtlb_bound(workload(), 30, perf=str(tmp_path / "nothing")).reason == "no-perf"
+    monkeypatch.setattr(perf.shutil, "which", lambda name: None)
+    assert perf.dtlb_bound(workload(), 30).reason == "no-perf"
+
+
+# --- the gate itself
+
+
+@pytest.mark.measures
+@pytest.mark.needs("a C compiler", "perf that counts faults")
+def test_a_gate_with_nothing_in_it_counts_no_fault(tmp_path: Path):
+    run = perf.run([c_program(ROOT / "tests/empty_gate.c", str(tmp_path))], software_plan(), 30)
+    assert run.stdout == "done\n" and run.counters["minor_faults"].value == 0

@@ -1,0 +1,151 @@
+"""What the README promises exists, and no tracked file says where or with what it was written."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+
+from experiments import cli
+from experiments.article import chapter as chapters
+from experiments.lab import campaign as experiment
+from experiments.system import files
+
+ROOT = files.ROOT
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+DOCUMENTS = ["README.md", "CHANGELOG.md", "data/literature/README.md"]
+
+
+def shell_commands() -> list[list[str]]:
+    """The command lines of the README's `sh` blocks, split into words, comments gone."""
+    blocks = re.findall(r"^```sh\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+    lines = [shlex.split(line, comments=True) for block in blocks for line in block.splitlines()]
+    return [words for words in lines if words]
+
+
+def commands_of(program: str) -> list[list[str]]:
+    found = [words[1:] for words in shell_commands() if words[0] == program]
+    assert found, f"the README shows no `{program}` command"
+    return found
+
+
+def make_targets() -> list[str]:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    return re.search(r"^\.PHONY: (.+)$", makefile, re.MULTILINE)[1].split()
+
+
+def test_the_readme_shows_only_programs_that_the_project_brings():
+    assert {words[0] for words in shell_commands()} == {"make", "tlb", "papermill"}
+
+
+def test_every_make_command_of_the_readme_is_a_target():
+    inline = re.findall(r"`make ([a-z]+)", README)
+    shown = [words[0] for words in commands_of("make")]
+    assert {"book", "site", "test", "bench"} <= set(shown) | set(inline) <= set(make_targets())
+
+
+def test_every_tlb_command_of_the_readme_is_understood_by_the_command_line():
+    group = typer.main.get_command(cli.app)
+    shown = set()
+    for words in commands_of("tlb"):
+        # `-p name value` is Papermill's form; the command line joins it to `-p name=value` before it reads.
+        line = re.sub(r" -p (\w+) (\S+)", r" -p \1=\2", " ".join(words))
+        name, *arguments = line.split()
+        shown.add(name)
+        group.commands[name].make_context(name, arguments)  # raises what does not parse; runs nothing
+    assert shown == set(group.commands), "the README leaves a command out"
+
+
+def test_every_papermill_command_of_the_readme_names_a_chapter_and_its_parameters():
+    for words in commands_of("papermill"):
+        (notebook,) = [word for word in words if word.startswith("book/")]
+        assert (ROOT / notebook).exists()
+        given = {words[i + 1] for i, word in enumerate(words) if word == "-p"}
+        assert given <= set(chapters.declared_parameters(Path(notebook).stem))
+
+
+def test_the_readme_lists_each_parameter_with_its_default():
+    rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \|", README, re.MULTILINE)
+    declared = chapters.declared_parameters("stlb_cliff")
+    assert dict(rows) == {name: str(default) for name, (_, default) in declared.items()}
+    assert all(f"`{profile}` (" in README for profile in experiment.profile_names())
+
+
+def test_ci_runs_the_readme_s_test_command_and_then_builds_the_site():
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    subprocess.run(["bash", "-n", ROOT / ".ci" / "run"], check=True)
+    assert re.findall(r"^make \w+$", script, re.MULTILINE) == ["make test", "make site"]
+    assert "## Tests\n\n```sh\nmake test\n```" in README
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_link_to_a_file_resolves(document):
+    text = (ROOT / document).read_text(encoding="utf-8")
+    targets = [target for target in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in target]
+    folder = (ROOT / document).parent
+    assert [target for target in targets if not (folder / target.split("#")[0]).exists()] == []
+
+
+def test_the_citation_agrees_with_the_project():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert citation["cff-version"] == "1.2.0" and citation["message"]
+    assert all(author["name"] for author in citation["authors"])
+    assert citation["version"] == project["version"] and citation["license"] == project["license"]
+    assert README.startswith(f"# {citation['title']}\n")
+
+
+def test_the_changelog_has_a_section_for_this_version():
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    sections = re.findall(r"^## \[([^\]]+)\]", changelog, re.MULTILINE)
+    assert sections[0] == "Unreleased" and version in sections
+
+
+# Where a file was written, or from where its packages came. Split, so that this file does not say it either.
+FORBIDDEN = {
+    "a path of one machine": r"(?<![\w.\]}])/(?:ro{2}t|hom{1}e/[a-z][\w-]*|Use{1}rs/\w+|wor{1}k|far{1}m)/\w",
+    "a package index": r"(?:pyp{1}i|python-?hoste{1}d|crate{1}s|npmj{1}s)\.(?:org|io|com)"
+    r"|--(?:extra-)?inde{1}x-url|--find-lin{1}ks",
+}
+
+
+def tracked_files() -> list[Path]:
+    """What git tracks or would track; in a copy without git, every file outside the folders of .gitignore."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if listing.returncode == 0:
+        return [ROOT / name for name in listing.stdout.split("\0") if name and (ROOT / name).is_file()]
+    ignored = {".venv", "_build", "__pycache__", ".pytest_cache", ".hypothesis", ".ruff_cache"}
+    return [path for path in ROOT.rglob("*") if path.is_file() and not ignored & set(path.parts)]
+
+
+@pytest.mark.parametrize("what", FORBIDDEN)
+def test_no_tracked_file_holds(what):
+    files = tracked_files()
+    assert ROOT / "README.md" in files
+    found = []
+    for path in files:
+        hit = re.search(FORBIDDEN[what], path.read_text(encoding="utf-8", errors="ignore"))
+        if hit:
+            found.append(f"{path.relative_to(ROOT)}: {hit[0]}")
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("what", "text"),
+    [
+        ("a path of one machine", " ".join(["see", "/ro" + "ot/x"])),
+        ("a path of one machine", '"/hom' + 'e/jane/y"'),
+        ("a package index", "https://py" + "pi.org/simple"),
+        ("a package index", "--inde" + "x-url x"),
+    ],
+)
+def test_the_search_for_forbidden_text_finds_it(what, text):
+    assert re.search(FORBIDDEN[what], text)

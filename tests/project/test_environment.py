@@ -1,0 +1,115 @@
+"""pyproject.toml, environment.yml, requirements.lock and the Makefile describe one environment."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import pytest
+import yaml
+from packaging.markers import Marker
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from experiments.system import files
+
+ROOT = files.ROOT
+# The minor versions of Python that `make` looks for by name.
+PYTHONS = ["3.11", "3.12", "3.13"]
+
+
+def project() -> dict:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def by_name(lines: list[str]) -> dict[str, SpecifierSet]:
+    requirements = [Requirement(line) for line in lines]
+    found = {canonicalize_name(r.name): r.specifier for r in requirements}
+    assert len(found) == len(requirements), "a requirement is named twice"
+    return found
+
+
+def project_requirements() -> dict[str, SpecifierSet]:
+    about = project()["project"]
+    return by_name(about["dependencies"] + about["optional-dependencies"]["test"])
+
+
+def conda() -> tuple[dict[str, SpecifierSet], dict[str, SpecifierSet]]:
+    """What environment.yml takes from conda-forge and what from its pip section."""
+    entries = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))["dependencies"]
+    return (
+        by_name([entry for entry in entries if isinstance(entry, str)]),
+        by_name([line for entry in entries if isinstance(entry, dict) for line in entry["pip"]]),
+    )
+
+
+def locked() -> list[tuple[str, Version, Marker | None, list[str]]]:
+    """Each pin of requirements.lock: name, version, marker, hashes."""
+    text = (ROOT / "requirements.lock").read_text(encoding="utf-8").replace("\\\n", " ")
+    pins = []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        pin, *hashes = re.split(r"\s+--hash=", line)
+        requirement = Requirement(pin)
+        (exactly,) = requirement.specifier
+        assert exactly.operator == "==", f"{pin} is not pinned"
+        name, version = canonicalize_name(requirement.name), Version(exactly.version)
+        pins.append((name, version, requirement.marker, hashes))
+    return pins
+
+
+def on_linux(python: str, architecture: str) -> dict[str, str]:
+    return {
+        "python_version": python, "python_full_version": f"{python}.9", "platform_machine": architecture,
+        "implementation_name": "cpython", "platform_python_implementation": "CPython",
+        "os_name": "posix", "platform_system": "Linux", "sys_platform": "linux",
+    }
+
+
+def test_conda_and_pip_ask_for_the_same_packages_in_the_same_versions():
+    from_forge, from_pip = conda()
+    assert not set(from_forge) & set(from_pip)
+    python, pip = from_forge.pop("python"), from_forge.pop("pip")
+    build = by_name(project()["build-system"]["requires"])
+    assert from_forge | from_pip == project_requirements() | build
+    assert python == SpecifierSet(project()["project"]["requires-python"])
+    assert pip == SpecifierSet("")
+
+
+def test_every_file_names_the_same_oldest_python():
+    floor = project()["project"]["requires-python"]
+    assert floor == ">=3.11"
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "sys.version_info < (3, 11)" in makefile and "--python-version 3.11" in makefile
+    assert all(Version(python) in SpecifierSet(floor) for python in PYTHONS)
+    assert all(f"python{python} " in makefile for python in PYTHONS)
+
+
+@pytest.mark.parametrize("architecture", ["x86_64", "aarch64"])
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_lock_has_one_fitting_version_of_every_requirement(python, architecture):
+    here = on_linux(python, architecture)
+    pins: dict[str, list[Version]] = {}
+    for name, version, marker, _ in locked():
+        if marker is None or marker.evaluate(here):
+            pins.setdefault(name, []).append(version)
+    assert [name for name, versions in pins.items() if len(versions) != 1] == []
+    # `wheel` as well: with --no-build-isolation nothing but the lock may build the project.
+    wanted = project_requirements() | by_name(project()["build-system"]["requires"]) | by_name(["wheel"])
+    assert [name for name in wanted if name not in pins] == []
+    assert [f"{n} {pins[n][0]} against {spec}" for n, spec in wanted.items() if pins[n][0] not in spec] == []
+
+
+def test_every_locked_package_is_checked_by_hash():
+    pins = locked()
+    assert len(pins) > len(project_requirements())
+    assert [name for name, _, _, hashes in pins if not hashes] == []
+    assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", digest) for *_, hashes in pins for digest in hashes)
+
+
+def test_no_file_of_the_environment_names_an_index_or_an_address():
+    for name in ("requirements.lock", "environment.yml", "pyproject.toml", "Makefile"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        found = re.findall(r"\w+://\S+|--(?:extra-)?index-url|--find-lin[k]s|--trusted-host|\s@\s\S+", text)
+        assert found == [], name

@@ -1,0 +1,173 @@
+"""The Makefile, run with a Python that only notes down what it is asked: no network, nothing installed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from experiments.system import files
+
+ROOT = files.ROOT
+
+# It answers the two questions that the Makefile asks of a Python (`-c`), makes a .venv whose python and tlb
+# are itself, and appends everything else to the file "log".
+FAKE = """#!/bin/sh
+here=$(basename "$0")
+if [ "$1" = -c ]; then
+    case "$2" in
+        *ensurepip*) exit {fits} ;;
+        *) exit {new} ;;
+    esac
+fi
+echo "$here $*" >> log
+if [ "$1 $2" = "-m venv" ]; then
+    mkdir -p .venv/bin && cp "$0" .venv/bin/python && cp "$0" .venv/bin/tlb
+fi
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A folder with a space in its name that holds a Makefile and the two files that .venv is made from."""
+    folder = tmp_path / "a checkout"
+    folder.mkdir()
+    for name in ("Makefile", "requirements.lock", "pyproject.toml"):
+        shutil.copy(ROOT / name, folder / name)
+    return folder
+
+
+def fake_python(folder: Path, name: str, fits: bool = True, new: bool = True) -> Path:
+    path = folder / name
+    path.write_text(FAKE.format(fits=int(not fits), new=int(not new)), encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def make(checkout: Path, *arguments: str, path: str | None = None) -> subprocess.CompletedProcess:
+    inherited = {"MAKEFLAGS", "MAKELEVEL", "MFLAGS", "PROFILE", "MAX_WORKING_SET", "PYTHON"}
+    env = {name: value for name, value in os.environ.items() if name not in inherited}
+    env["HOME"] = "/nonexistent"
+    env |= {"PATH": path} if path else {}
+    command = [shutil.which("make"), *arguments]
+    return subprocess.run(command, cwd=checkout, env=env, capture_output=True, text=True, timeout=60)
+
+
+def log(checkout: Path) -> list[str]:
+    lines = (checkout / "log").read_text(encoding="utf-8").splitlines()
+    (checkout / "log").unlink()
+    return lines
+
+
+def test_the_environment_is_made_once_and_again_when_the_lock_changes(checkout):
+    python = f"PYTHON={fake_python(checkout, 'python-new')}"
+    made = make(checkout, "site", python)
+    assert made.returncode == 0, made.stderr
+    venv, packages, editable, site = log(checkout)
+    assert venv == "python-new -m venv --clear .venv"
+    assert packages == "python -m pip install --quiet --require-hashes -r requirements.lock"
+    assert editable == "python -m pip install --quiet --no-deps --no-build-isolation --editable ."
+    assert site == "tlb site"
+
+    make(checkout, "site", python)
+    assert log(checkout) == ["tlb site"]
+
+    later = (checkout / ".venv/.project-installed").stat().st_mtime + 10
+    os.utime(checkout / "pyproject.toml", (later, later))
+    make(checkout, "lint", python)
+    assert log(checkout) == [editable, "python -m ruff check ."]
+
+    os.utime(checkout / "requirements.lock", (later + 10, later + 10))
+    make(checkout, "lint", python)
+    assert log(checkout)[:2] == [venv, packages]
+
+
+def test_make_book_passes_its_parameters_on(checkout):
+    python = f"PYTHON={fake_python(checkout, 'python-new')}"
+    make(checkout, "book", python)
+    assert log(checkout)[-1] == "tlb book --profile quick"
+    made = make(checkout, "book", python, "PROFILE=full", "MAX_WORKING_SET=4 GiB; touch owned")
+    assert made.returncode == 0
+    assert log(checkout) == ["tlb book --profile full -p max_working_set=4 GiB; touch owned"]
+    assert not (checkout / "owned").exists()
+
+
+def test_make_test_runs_ruff_and_then_one_pytest_over_tests_and_chapters(checkout):
+    make(checkout, "test", f"PYTHON={fake_python(checkout, 'python-new')}")
+    ruff, pytest_line = log(checkout)[-2:]
+    assert ruff == "python -m ruff check ."
+    assert pytest_line.startswith("python -m pytest tests book --nbval ")
+    assert "--nbval-sanitize-with tests/nbval_sanitize.cfg" in pytest_line
+
+
+def test_targets_asked_for_together_share_one_environment(checkout):
+    made = make(checkout, "-j8", "bench", "site", "lint", f"PYTHON={fake_python(checkout, 'python-new')}")
+    assert made.returncode == 0
+    lines = log(checkout)
+    assert sum("-m venv" in line for line in lines) == 1
+    assert lines[-3:] == ["tlb bench", "tlb site", "python -m ruff check ."]
+
+
+@pytest.fixture
+def bare_path(tmp_path):
+    """A PATH with the shell's tools and no Python but those that a test puts there."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for tool in ("sh", "basename", "mkdir", "cp", "touch", "awk", "rm", "find"):
+        (folder / tool).symlink_to(shutil.which(tool))
+    return folder
+
+
+def test_the_newest_python_that_can_make_an_environment_is_chosen(checkout, bare_path):
+    fake_python(bare_path, "python3.13", fits=False)
+    fake_python(bare_path, "python3.12")
+    fake_python(bare_path, "python3")
+    assert make(checkout, "site", path=str(bare_path)).returncode == 0
+    assert log(checkout)[0] == "python3.12 -m venv --clear .venv"
+
+
+@pytest.mark.parametrize(
+    ("fits", "new", "says"),
+    [
+        (False, True, "python3 cannot make virtual environments: on Debian or Ubuntu, 'sudo apt install"),
+        (False, False, "python3 is older than 3.11: install a newer Python"),
+        (None, None, "No python3 was found: install Python 3.11 or newer"),
+    ],
+)
+def test_without_a_fitting_python_one_sentence_says_what_to_do(checkout, bare_path, fits, new, says):
+    if fits is not None:
+        fake_python(bare_path, "python3", fits=fits, new=new)
+    made = make(checkout, "site", path=str(bare_path))
+    assert made.returncode != 0
+    sentence, *rest = made.stderr.splitlines()
+    assert sentence.startswith(says)
+    assert len(rest) == 1 and rest[0].startswith("make: ***")
+    assert not (checkout / ".venv").exists()
+
+
+def test_a_python_that_is_named_is_the_only_one_tried(checkout, bare_path):
+    fake_python(bare_path, "python3")
+    made = make(checkout, "site", "PYTHON=/no such/python3", path=str(bare_path))
+    assert made.stderr.startswith("No /no such/python3 was found")
+
+
+def test_help_is_the_default_and_names_every_target(checkout):
+    targets = re.search(r"^\.PHONY: (.+)$", (checkout / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    plain, asked = make(checkout), make(checkout, "help")
+    assert plain.returncode == 0 and plain.stdout == asked.stdout
+    named = re.findall(r"^  make ([a-z]+) {2,}\S", plain.stdout, re.MULTILINE)
+    assert named == targets[1].split()
+    assert not (checkout / ".venv").exists()
+
+
+def test_clean_keeps_the_environment_and_the_data(checkout):
+    kept = [".venv/bin", "data/reference", "book", "kernels", "tests"]
+    for name in [*kept, "_build/html", "experiments/__pycache__"]:
+        (checkout / name).mkdir(parents=True)
+    assert make(checkout, "clean").returncode == 0
+    assert not (checkout / "_build").exists() and not (checkout / "experiments/__pycache__").exists()
+    assert all((checkout / name).exists() for name in kept)

@@ -1,0 +1,90 @@
+"""What test files of several rooms share: the checkout, records, programs put before a kernel, and a chapter that never was."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from experiments.lab import perf
+from experiments.lab.record import Record
+from experiments.machine.compiler import compiler
+from experiments.machine.host import Host
+from experiments.system.files import ROOT
+from experiments.words.reasons import Note, Unavailable
+
+SUPPORT = Path(__file__).parent
+
+
+def lacking(what: str) -> None:
+    """Skips on a person's computer; where CI is "true", which has everything, that is a failure."""
+    (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"{what} is lacking here")
+
+
+@cache
+def software_plan() -> perf.Plan:
+    """What perf counts without a PMU, as far as this computer lets this user."""
+    return perf.plan("no table has a row for this")
+
+
+def in_turn(command: list[str], **how: object) -> subprocess.CompletedProcess[str]:
+    """Runs a command that takes the host-wide measuring lock; waits while somebody else on this computer has it."""
+    for _ in range(60):
+        done = subprocess.run(command, **{"capture_output": True, "text": True, "cwd": ROOT, **how})  # type: ignore[call-overload]
+        if "Another measurement is running" not in done.stderr:
+            return done
+        time.sleep(2)
+    pytest.fail("another measurement has been running on this computer for two minutes")
+
+
+def preloadable(name: str, factory: pytest.TempPathFactory) -> Path:
+    """A program of tests/support/ as a library that stands in for a part of the computer (LD_PRELOAD)."""
+    library = factory.mktemp(name) / f"{name}.so"
+    cc = compiler()
+    assert cc is not None
+    flags = ["-std=gnu11", "-O2", "-U_FORTIFY_SOURCE", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+    subprocess.run([*cc.command, *flags, "-o", library, SUPPORT / f"{name}.c", "-ldl"], check=True)
+    return library
+
+
+def make_record(**changes: object) -> Record:
+    """A valid record of one process; `changes` are fields of it. The sizes follow from lines and layout."""
+    fields: dict = {
+        "kernel": "page_chase", "engine": "c", "pages": "4k", "layout": "spread", "order": "cycle",
+        "lines": 4096, "stride_bytes": 4096, "seed": 1, "cpu": 0, "accesses": 10_000_000,
+        "elapsed_ns": 6.5e7, "ns_per_access": 6.5, "batch_ns_per_access": [6.4, 6.5, 6.6], "core_ghz": 3.2,
+        "prepare_ns": 2e7, "minor_faults": 0, "major_faults": 0, "voluntary_switches": 0,
+        "involuntary_switches": 1, "migrations": 0, "checksum": "0123456789abcdef", "repeat": 0,
+        "region_ms": 60, "wall_ns": 1.2e8, "started_at": "2025-01-31T12:00:00Z", "state": "00112233aabb",
+    } | changes
+    size = fields["lines"] * (fields["stride_bytes"] if fields["layout"] == "spread" else 64)
+    return Record(**({"backing": fields["pages"], "working_set_bytes": size, "arena_bytes": size} | fields))
+
+
+@dataclass
+class About:
+    """What an Analysis asks of a chapter (article.analysis.About), without a store: `rows` and `documents` are what data/ holds."""
+
+    host: Host
+    machine: str = "made-up"
+    notes: list[Note] = field(default_factory=list)
+    rows: dict[str, pd.DataFrame] = field(default_factory=dict)
+    documents: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def kept(self, name: str) -> pd.DataFrame:
+        if name not in self.rows:
+            raise Unavailable("no-data", name)
+        return self.rows[name]
+
+    def document(self, name: str, make: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+        if name not in self.documents:
+            raise Unavailable("no-data", name)
+        return self.documents[name]

@@ -1,0 +1,187 @@
+"""Machines that never were: frames of records whose truth is known, for what reads frames."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from experiments.article.verdicts import Verdict, verdict_table
+from experiments.chapters.hugepages import grid as hugepages_grid
+from experiments.chapters.stlb_cliff import grid as cliff_grid
+from experiments.lab import kernels
+from experiments.lab.grid import Profile, Scope
+from experiments.lab.record import Point
+from experiments.machine.host import Host
+from experiments.machine.tlb import Tlb
+from support.common import make_record
+
+MIB, GIB = 2**20, 2**30
+
+
+@dataclass(frozen=True)
+class Truth:
+    """A machine whose two TLB levels are LRU: a cycle misses always past a capacity, draws miss with 1 - C/M."""
+
+    entries: tuple[int, int] = (64, 1536)
+    load_ns: float = 1.0  # from the cache, in either layout
+    hit_ns: float = 2.0  # what missing the first level adds
+    walk_ns: float = 9.0  # what missing the second adds to that
+    climb: float = 1.0  # by which a walk gets dearer with each octave from 2^15 pages on
+    cache_step: tuple[int, float] = (2**60, 0.0)  # from how many lines on a cache is missed, in either layout, and its price
+    missed: Callable[[str, np.ndarray, int], np.ndarray] | None = None  # of the second level, in place of LRU
+    noise: float = 0.01  # standard deviation of a process, relative
+
+    def price_ns(self, order: str, lines: np.ndarray) -> np.ndarray:
+        first, second = self.entries
+        octaves = np.maximum(0, np.log2(lines / 2**15))
+        walk = self.walk_ns * self.climb**octaves * (0.3 if order == "sequential" else 1)
+        past = self.missed(order, lines, second) if self.missed else lru(order, lines, second)
+        return lru(order, lines, first) * self.hit_ns + past * walk
+
+    def time_ns(self, point: Point) -> float:
+        lines = np.array([point.lines], dtype=float)
+        cached = self.load_ns + (self.cache_step[1] if point.lines >= self.cache_step[0] else 0)
+        price = self.price_ns(point.order, lines)[0] if point.layout == "spread" else 0.0
+        return (cached + price) / (5 if point.kernel == "page_gather" else 1)
+
+
+def lru(order: str, lines: np.ndarray, entries: int) -> np.ndarray:
+    return np.maximum(0, 1 - entries / lines) if order == "random" else (lines > entries).astype(float)
+
+
+def scope(max_working_set: int = 4 * GIB, entries: Iterable[int] = (64, 1536), cpus: int = 4, per_octave: int = 2,
+          engine: str = "c") -> Scope:
+    """What a grid may ask for; per_octave 1 is as coarse as the profile smoke, 4 as fine as full."""
+    profile = Profile(max_working_set=max_working_set, repeats=1, region_ms=1, points_per_octave=per_octave)
+    return Scope(profile, engine, tuple(entries), cpus)
+
+
+def grid(max_working_set: int = 4 * GIB, entries: Iterable[int] = (64, 1536), per_octave: int = 2) -> list[Point]:
+    """The points of the first chapter; per_octave 1 has no zoom, as the profile smoke has none."""
+    return cliff_grid.points(scope(max_working_set, entries, per_octave=per_octave))
+
+
+def frame(truth: Truth, points: list[Point] | None = None, repeats: int = 7, seed: int = 1) -> pd.DataFrame:
+    """One row a process, with the columns that `Store.load` gives."""
+    noise = np.random.default_rng(seed)
+    rows = []
+    for point in grid() if points is None else points:
+        for repeat in range(repeats):
+            ns = truth.time_ns(point) * float(np.exp(truth.noise * noise.normal()))
+            record = make_record(**point.model_dump(), repeat=repeat, ns_per_access=ns, batch_ns_per_access=[ns])
+            rows.append(record.model_dump(exclude={"counters"}) | {"kernel_digest": "a" * 16})
+    return kernels.with_defaults(pd.DataFrame(rows))
+
+
+PAGE_BYTES = {"4k": 4096, "64k": 64 << 10, "thp": 2 * MIB, "2m": 2 * MIB, "1g": GIB}
+
+
+@dataclass(frozen=True)
+class Paged:
+    """A machine that gives several page sizes, whole or splintered by its host: two LRU levels, whose entries span a page or 4 KiB."""
+
+    pages: tuple[str, ...] = tuple(PAGE_BYTES)
+    splintered: bool = False
+    entries: tuple[int, int] = (64, 1536)
+    load_ns: float = 1.0
+    hit_ns: float = 2.0
+    walk_ns: float = 30.0
+    depth: float = 0.7  # of a base page's walk: what one on larger pages costs
+    ghz: float = 3.2
+    faults_ns: tuple[float, ...] = (800.0, 400.0, 130.0, 160.0, 120.0)  # of 4 KiB, by the page sizes of PAGE_BYTES
+    noise: float = 0.02
+
+    def misses(self, pages: str, size_bytes: float, entries: int, drawn: bool = False) -> float:
+        """A chase visits each base page once a cycle, and so each larger page many times in no order: as draws do."""
+        span = 4096 if self.splintered else PAGE_BYTES[pages]
+        order = "random" if drawn or span > 4096 else "cycle"
+        return float(lru(order, np.array([size_bytes / span]), entries)[0])
+
+    def price_ns(self, pages: str, size_bytes: float, drawn: bool = False) -> float:
+        walk = self.walk_ns * (1 if pages == "4k" else self.depth)
+        first, second = (self.misses(pages, size_bytes, n, drawn) for n in self.entries)
+        return first * self.hit_ns + second * walk
+
+    def time_ns(self, point: Point) -> float:
+        own = dict(point.options)
+        if point.kernel == "prefault":
+            alone = self.faults_ns[list(PAGE_BYTES).index(point.pages)] * (0.9 if point.mode == "populate" else 1.0)
+            return alone / own["threads"] ** 0.5
+        if point.kernel == "random_touch":
+            draws = 1 + own.get("spare_draws", 0)
+            return self.load_ns + self.DRAW_NS * draws + 0.3 * self.price_ns(point.pages, own["bytes"], drawn=True)
+        return self.load_ns + (self.price_ns(point.pages, 4096 * point.lines) if point.layout == "spread" else 0.0)
+
+    DRAW_NS: ClassVar[float] = 1.5
+    FREE_NS: ClassVar[float] = 50.0
+
+    def frame(self, points: list[Point], repeats: int = 5, seed: int = 1) -> pd.DataFrame:
+        """One row a process, with the columns that `Store.load` gives."""
+        noise, rows = np.random.default_rng(seed), []
+        for point in (one for one in points if one.pages in self.pages):
+            also = {"random_touch": {"generator_ns_per_access": self.DRAW_NS},
+                    "prefault": {"free_ns_per_access": self.FREE_NS, "one_byte_resident_bytes": float(PAGE_BYTES[point.pages])}}
+            for repeat in range(repeats):
+                ns = self.time_ns(point) * float(np.exp(self.noise * noise.normal()))
+                record = make_record(**point.model_dump(), repeat=repeat, ns_per_access=ns, batch_ns_per_access=[ns], core_ghz=self.ghz,
+                                     also=also.get(point.kernel, {}))
+                rows.append(record.model_dump(exclude={"counters", "options", "also"}) | dict(record.options) | record.also
+                            | {"kernel_digest": "a" * 16})
+        return kernels.with_defaults(pd.DataFrame(rows))
+
+
+def hugepages(max_working_set: int = 4 * GIB, cpus: int = 4, per_octave: int = 2, engine: str = "c") -> list[Point]:
+    """The points of the chapter about page sizes."""
+    return hugepages_grid.points(scope(max_working_set, cpus=cpus, per_octave=per_octave, engine=engine))
+
+
+def tlbs(entries: Iterable[int] = (64, 1536), ways: Iterable[int | None] = (0, 12)) -> tuple[Tlb, ...]:
+    return tuple(Tlb(level=level, kind="data" if level == 1 else "unified", pages=("4k",), entries=n, ways=w, source="CPUID 0x18")
+                 for level, (n, w) in enumerate(zip(entries, ways, strict=True), 1))
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What a made-up machine says of itself."""
+
+    tlb: tuple[Tlb, ...] = field(default_factory=tlbs)
+    hypervisor: str = "none"
+    changes: dict = field(default_factory=dict)
+
+    def host(self) -> Host:
+        words = {
+            "cpu_model": "Imaginary Processor 9000", "vendor": "GenuineIntel", "family": 6, "model": 1, "stepping": 2,
+            "microarchitecture": "Ice Lake server", "microcode": "0x1", "logical_cpus": 2, "usable_cpus": (0, 1),
+            "caches": [{"level": 1, "kind": "data", "size_bytes": 32768, "line_bytes": 64, "ways": 8, "sets": 64},
+                       {"level": 2, "kind": "unified", "size_bytes": MIB, "line_bytes": 64, "ways": 16, "sets": 1024}],
+            "tlb": self.tlb, "tlb_reason": None if self.tlb else "no-geometry", "tlb_unknown_descriptors": (),
+            "page_table_levels": 4, "la57": False, "gigabyte_pages": True, "base_page_bytes": 4096,
+            "thp": {"enabled": "madvise", "defrag": "madvise"}, "mthp": {"64k": "never"},
+            "pools": [{"page": "2m", "total": 0, "free": 0, "reserved": 0, "surplus": 0}], "hypervisor": self.hypervisor,
+            "pmu": {"tier": "software", "reason": "no-pmu"},
+            "memory": {"total_bytes": 8 * GIB, "available_bytes": 7 * GIB, "usable_bytes": 7 * GIB, "limit_source": "MemAvailable"},
+            "noise": {"governor": "performance", "smt": "off", "turbo": False, "load1": 0.1}, "kernel_release": "6.1.0",
+            "os": "Linux", "arch": "x86_64", "c_compiler": "gcc: gcc 12.2.0", "installation": "",
+        }
+        return Host.model_validate(words | self.changes)
+
+
+# What no sentence may hold: a number that is none, a zero with a sign, a gap, a literal of Python, a plural of one.
+HOLE = re.compile(r"\b(nan|inf|None)\b|-0(\.0+)?(?![.\d])|\(\)|  |\{|\[|\b1 threads|\bopen ns", re.IGNORECASE)
+
+
+def fit_to_be_shown(found: list[Verdict], claims: int) -> list[Verdict]:
+    """The verdicts themselves: so many different claims, each of them and its evidence a sentence on one line."""
+    assert len(found) == claims and len({one.claim.id for one in found}) == claims
+    for one in found:
+        assert one.verdict in ("holds", "fails", "cannot tell")
+        for text in (one.claim.says, one.evidence):
+            assert text == text.strip() and text.endswith(".") and re.match("[A-Z0-9]", text) and len(text.splitlines()) == 1
+            assert not HOLE.search(text), text
+    assert verdict_table(found).text
+    return found

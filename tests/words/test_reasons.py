@@ -1,0 +1,100 @@
+"""Reasons: every code that the source uses has its sentence and its remedy, fit to be shown to a person."""
+
+from __future__ import annotations
+
+import ast
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.system import files
+from experiments.words.reasons import REASONS, Unavailable, explain
+
+ROOT = files.ROOT
+
+
+def codes_in_python(path: Path) -> set[str]:
+    """Literal first arguments of Unavailable(...) and explain(...), and literal reason=... anywhere."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.Call):
+            continue
+        called = getattr(node.func, "id", getattr(node.func, "attr", ""))
+        wanted = node.args[:1] if called in ("Unavailable", "explain", "unavailable") else []
+        wanted += [word.value for word in node.keywords if word.arg == "reason"]
+        found |= {arg.value for arg in wanted if isinstance(arg, ast.Constant) and isinstance(arg.value, str)}
+    return found
+
+
+def codes_in_c(path: Path) -> set[str]:
+    """unavailable("code", ...) and the ready-made {"reason": "code"} of the signal handlers."""
+    text = path.read_text()
+    return set(re.findall(r'\bunavailable\("([^"]+)"', text)) | set(
+        re.findall(r'\\"reason\\": \\"([a-z0-9-]+)\\"', text)
+    )
+
+
+def test_every_code_in_the_source_has_a_sentence_and_a_remedy():
+    used = {}
+    for folder in ("experiments", "kernels"):
+        for path in sorted((ROOT / folder).glob("*.py")):
+            used |= dict.fromkeys(codes_in_python(path), path.name)
+        for path in sorted((ROOT / folder).glob("*.[ch]")):
+            used |= dict.fromkeys(codes_in_c(path), path.name)
+    assert "no-cpuid" in used  # the walk sees something
+    assert {code: file for code, file in used.items() if code not in REASONS} == {}
+
+
+@pytest.mark.parametrize("code", sorted(REASONS))
+def test_a_reason_is_one_line_of_two_sentences(code):
+    assert re.fullmatch(r"[a-z][a-z0-9-]{1,31}", code)
+    for text in REASONS[code]:
+        assert text.strip() == text and len(text) > 20 and text.isprintable()
+        assert text[0].isupper() or text.startswith("perf ")
+        assert text.endswith(".")
+    assert str(Unavailable(code)) == f"{REASONS[code].sentence} {REASONS[code].remedy}"
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ("perf-denied", "kernel.perf_event_paranoid"),
+        ("pool-empty", "tlb pool reserve --pages 2m"),
+        ("mthp-off", "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled"),
+        ("thp-never", "/sys/kernel/mm/transparent_hugepage/enabled"),
+        ("memlock", "ulimit -l"),
+        ("disk-read-only", "TLB_DATA"),
+        ("no-compiler", "--engine numba"),
+    ],
+)
+def test_the_remedy_names_the_very_setting(code, name):
+    assert name in REASONS[code].remedy
+
+
+def test_a_detail_stands_in_brackets_within_the_sentence():
+    text = explain("compile-failed", "page_chase.c:3:\n error: no such header")
+    assert "build the kernel (page_chase.c:3: error: no such header). Install" in text
+
+
+@given(st.sampled_from(sorted(REASONS)), st.text())
+def test_any_detail_leaves_one_line_of_bounded_length(code, detail):
+    text = str(Unavailable(code, detail))
+    assert len(text.splitlines()) == 1 and len(text) < 800
+    assert REASONS[code].remedy in text
+
+
+def test_an_unknown_code_fails_where_it_is_raised():
+    with pytest.raises(KeyError):
+        Unavailable("no-such-reason")
+    with pytest.raises(KeyError):
+        explain("no-such-reason")
+
+
+def test_a_reason_survives_the_way_between_processes():
+    sent = Unavailable("oom-killed", "4 GiB")
+    received = pickle.loads(pickle.dumps(sent))
+    assert (received.code, received.detail, str(received)) == ("oom-killed", "4 GiB", str(sent))
