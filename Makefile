@@ -17,7 +17,7 @@ TLB := $(VENV)/bin/tlb
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help site book test bench endurance mutation lint lock clean
+.PHONY: help site book test check bench endurance mutation lint lock clean
 .DEFAULT_GOAL := help
 
 # Jupyter and IPython keep their state here and not in HOME, which may be read-only or hold settings of its own.
@@ -36,7 +36,7 @@ help: ## print this list
 	@echo '  make site PYTHON=/path/to/python3  make .venv with this Python (3.11 or newer)'
 
 # IPython warns of a folder that it would have to make itself.
-site book test bench: | _build/jupyter
+site book test check bench endurance: | _build/jupyter
 _build/jupyter:
 	@mkdir -p $@
 
@@ -48,16 +48,22 @@ book: export TLB_BOOK_LIMIT = $(MAX_WORKING_SET)
 book: $(READY) ## measure this computer, then build the book about it
 	@$(TLB) book --profile "$$TLB_BOOK_PROFILE" $${TLB_BOOK_LIMIT:+-p "max_working_set=$$TLB_BOOK_LIMIT"}
 
+# Two processes, since that is what the smallest machine has; what measures is one group (tests/conftest.py).
+PYTEST := $(RUN) -m pytest --numprocesses 2 --dist loadgroup
+NBVAL := --nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg
+
 # One pytest for the tests and for the chapters, so that one closing line counts both.
-test: $(READY) ## ruff, the tests, and every chapter against its committed outputs
-	$(RUN) -m ruff check .
-	$(RUN) -m pytest tests book --nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg
+test: lint ## lint, the tests, and every chapter against its committed outputs (under ten minutes on two cores)
+	$(PYTEST) tests book $(NBVAL) -m "not endurance"
+
+check: lint ## while working: lint, and the tests that neither measure nor build the site (under a minute on two cores)
+	$(PYTEST) tests -m "not endurance and not measuring and not site and not slow"
 
 bench: $(READY) ## print the figures that the project has to reach, as ratios measured now
 	$(TLB) bench
 
-endurance: $(READY) ## kill, crowd and fuzz: the counts of which the tests take a sample (a quarter of an hour)
-	TLB_ENDURANCE=1 $(RUN) -m pytest tests/test_endurance.py tests/test_fuzz.py tests/test_cost.py
+endurance: $(READY) ## recipes, kills, fuzz: what takes over 20 s and is no reader's path (a quarter of an hour)
+	TLB_ENDURANCE=1 $(PYTEST) tests -m endurance
 
 # mutmut is not locked: a maintainer's tool, which no test and no reader needs. Its own environment sees .venv's packages. It goes
 # on where it was stopped, and shows a survivor with `_build/mutation/bin/mutmut show NAME`.
@@ -69,8 +75,9 @@ mutation: $(READY) ## break the code in a thousand small ways, each of which a t
 	_build/mutation/bin/mutmut run
 	_build/mutation/bin/mutmut results
 
-lint: $(READY) ## ruff alone
+lint: $(READY) ## ruff, notebooks too, and the order of the rooms
 	$(RUN) -m ruff check .
+	$(VENV)/bin/lint-imports --no-cache
 
 # uv resolves for every platform and Python at once, which pip cannot. setuptools and wheel are locked as well:
 # the project itself is installed without build isolation, so that no unlocked package is ever fetched.
@@ -78,7 +85,7 @@ lock: $(READY) ## resolve requirements.lock again from pyproject.toml, keeping w
 	$(RUN) -m venv --clear _build/lock
 	_build/lock/bin/python -m pip install --quiet uv
 	printf 'setuptools>=77\nwheel\n' | _build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 \
-	    --generate-hashes --no-header --no-annotate --all-extras pyproject.toml - --output-file requirements.lock
+	    --generate-hashes --custom-compile-command 'make lock' --no-annotate --all-extras pyproject.toml - --output-file requirements.lock
 
 clean: ## remove what was built; keep .venv and data/
 	rm -rf _build mutants .pytest_cache .ruff_cache .hypothesis *.egg-info out.ipynb

@@ -28,6 +28,18 @@ ABILITIES: dict[str, Callable[[], bool]] = {
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(*names): programs, or ABILITIES; lacking is a failure in CI, else a skip")
     config.addinivalue_line("markers", "measures: runs a kernel, which takes Linux and pages of 4 KiB")
+    config.addinivalue_line("markers", "measuring: takes the measuring lock or times a kernel; all such tests run one after the other")
+    config.addinivalue_line("markers", "site: builds the site or opens it in a browser")
+    config.addinivalue_line("markers", "slow: takes over a second for what `make check` can do without")
+    config.addinivalue_line("markers", "endurance: takes long and is no reader's path; `make endurance` runs it")
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What runs in one process: all that measures; else a file, for its fixtures, or a notebook, whose cells are one run."""
+    for item in items:
+        name = "measuring" if item.get_closest_marker("measuring") else item.path.as_posix()
+        item.add_marker(pytest.mark.xdist_group(name))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
