@@ -6,10 +6,11 @@ Whoever adds a page size adds a row here and teaches the kernels to ask for it; 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-Pages = Literal["4k", "64k", "thp", "2m", "1g"]
-BASE: Pages = "4k"  # stands for the machine's base page, which arm64 may have of 16 or 64 KiB
+from pydantic import AfterValidator
+
+BASE = "4k"  # stands for the machine's base page, which arm64 may have of 16 or 64 KiB
 
 
 class PageSize(NamedTuple):
@@ -33,6 +34,15 @@ PAGES: dict[str, PageSize] = {
     "2m": PageSize(2 << 20, "2 MiB pages of the pool", "mmap, MAP_HUGETLB of 2 MiB", "pool", "2m"),
     "1g": PageSize(1 << 30, "1 GiB pages", "mmap, MAP_HUGETLB of 1 GiB", "pool", "1g"),
 }
+
+
+def _known(pages: str) -> str:
+    if pages not in PAGES:
+        raise ValueError(f"pages are one of {', '.join(PAGES)}, not '{pages[:20]}'")
+    return pages
+
+
+Pages = Annotated[str, AfterValidator(_known)]
 LARGE: tuple[str, ...] = ("2m", "thp")  # 2 MiB both, as far as a TLB is concerned; the pool's are the surer
 
 
