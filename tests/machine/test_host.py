@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.host import ARM, CPUINFO, GRAVITON, HERE, SERVER, cpuid_of_a_server, inspect, plant
 
 from experiments.machine import doctor, host, pmu
 from experiments.machine import memory as limits
@@ -24,90 +25,6 @@ from experiments.system import files, procfs
 GIB = 2**30
 ROOT = files.ROOT
 PYTHON = (sys.executable, "-c")
-
-CPUINFO = """processor\t: 0
-vendor_id\t: GenuineIntel
-cpu family\t: 6
-model\t\t: 106
-model name\t: Intel(R) Xeon(R) Platinum 8375C CPU @ 2.90GHz
-stepping\t: 6
-microcode\t: 0xd0003f6
-flags\t\t: fpu pdpe1gb la57 hypervisor
-address sizes\t: 46 bits physical, 57 bits virtual
-
-processor\t: 1
-vendor_id\t: SomebodyElse
-"""
-
-SERVER = {
-    "proc/cpuinfo": CPUINFO,
-    "proc/meminfo": "MemTotal:       32505856 kB\nMemFree:  1000 kB\nMemAvailable:   16777216 kB\n",
-    "proc/loadavg": "0.05 0.10 0.20 1/200 4242\n",
-    "proc/sys/kernel/perf_event_paranoid": "2\n",
-    "proc/sys/kernel/hostname": "secret-host\n",
-    "etc/hostname": "secret-host\n",
-    "etc/machine-id": "0123456789abcdef0123456789abcdef\n",
-    "sys/devices/system/cpu/present": "0-15\n",
-    "sys/devices/system/cpu/smt/control": "off\n",
-    "sys/devices/system/cpu/intel_pstate/no_turbo": "1\n",
-    "sys/devices/system/cpu/cpu2/cpufreq/scaling_governor": "performance\n",
-    "sys/devices/system/cpu/cpu2/cache/index0/type": "Data\n",
-    "sys/devices/system/cpu/cpu2/cache/index0/level": "1\n",
-    "sys/devices/system/cpu/cpu2/cache/index0/size": "48K\n",
-    "sys/devices/system/cpu/cpu2/cache/index0/coherency_line_size": "64\n",
-    "sys/devices/system/cpu/cpu2/cache/index0/ways_of_associativity": "12\n",
-    "sys/devices/system/cpu/cpu2/cache/index0/number_of_sets": "64\n",
-    "sys/devices/system/cpu/cpu2/cache/index0/shared_cpu_list": "2,10\n",
-    "sys/bus/event_source/devices/cpu/type": "4\n",
-    "sys/bus/event_source/devices/software/type": "1\n",
-    "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
-    "sys/kernel/mm/transparent_hugepage/defrag": "always defer [defer+madvise] madvise never\n",
-    "sys/kernel/mm/transparent_hugepage/khugepaged/pages_to_scan": "4096\n",
-    "sys/kernel/mm/transparent_hugepage/khugepaged/full_scans": "77\n",
-    "sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled": "always inherit [madvise] never\n",
-    "sys/kernel/mm/transparent_hugepage/hugepages-8kB/shmem_enabled": "always [never]\n",
-    "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "512\n",
-    "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "500\n",
-    "sys/kernel/mm/hugepages/hugepages-2048kB/resv_hugepages": "3\n",
-    "sys/kernel/mm/hugepages/hugepages-2048kB/surplus_hugepages": "1\n",
-    "sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages": "4\n",
-    "sys/kernel/mm/hugepages/hugepages-1048576kB/free_hugepages": "4\n",
-}
-
-
-def cpuid_of_a_server(leaf: int, subleaf: int) -> Registers:
-    """Leaf 2 of Skylake, five levels, no hypervisor: enough for a TLB."""
-    return {
-        0: Registers(7, 0x756E6547, 0x6C65746E, 0x49656E69),
-        2: Registers(0x76036301, 0x00F0B5FF, 0, 0x00C30000),
-        7: Registers(0, 0, 1 << 16, 0),
-        0x80000000: Registers(0x80000008, 0, 0, 0),
-    }.get(leaf, Registers(0, 0, 0, 0))
-
-
-HERE = host.Platform(
-    os="Linux",
-    arch="x86_64",
-    kernel_release="6.12.1",
-    base_page_bytes=4096,
-    usable_cpus=(2, 3),
-    rlimits=Rlimits(),
-    cpuid=cpuid_of_a_server,
-    probe_pmu=lambda: ("counters", None),
-    find_compiler=lambda: "gcc: gcc 14.2.0",
-)
-
-
-def plant(root: Path, files: dict[str, str | bytes]) -> Path:
-    for name, content in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return root
-
-
-def inspect(root: Path, files: dict[str, str | bytes] | None = None, here: host.Platform = HERE) -> host.Host:
-    return host.inspect(plant(root, SERVER | (files or {})), here)
 
 
 def topics(found: host.Host) -> set[str]:
@@ -206,18 +123,6 @@ def test_a_silent_cpuid_is_a_reason_and_an_unknown_descriptor_is_named(tmp_path)
 
 # --- arm64 -------------------------------------------------------------------------------------------
 
-GRAVITON = """processor\t: 0
-BogoMIPS\t: 2100.00
-Features\t: fp asimd
-CPU implementer\t: 0x41
-CPU architecture: 8
-CPU variant\t: 0x1
-CPU part\t: 0xd40
-CPU revision\t: 1
-
-processor\t: 1
-"""
-ARM = replace(HERE, arch="aarch64", cpuid=None)
 
 
 def test_an_arm_cpu_is_known_by_its_part_and_has_no_cpuid(tmp_path):

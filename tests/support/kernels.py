@@ -1,0 +1,227 @@
+"""What the tests of kernels share: running both engines, an independent account of the orders, refusals, and changed sources."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from experiments.lab import build, kernels, measure
+from experiments.lab.perf import NO_COUNTERS, Plan
+from experiments.lab.record import KernelReport, Point, Record
+from experiments.machine.compiler import compiler
+from experiments.words.reasons import REASONS, Unavailable
+from support.common import ROOT
+
+STATE = "00112233aabb"
+THP = Path("/sys/kernel/mm/transparent_hugepage")
+POOLS = Path("/sys/kernel/mm/hugepages")
+needs_c = pytest.mark.needs("a C compiler")
+both_engines = pytest.mark.parametrize("engine", [pytest.param("c", marks=needs_c), "numba"])
+
+
+# --- running one
+
+
+def arguments(order: str, layout: str, lines: int, seed: int = 7) -> list[str]:
+    """Of the shortest possible measurement."""
+    return ["--order", order, "--layout", layout, "--lines", str(lines), "--seed", str(seed), "--region-ms", "1"]
+
+
+def run_program(program: object, given: list[str], **how: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([program, *given], capture_output=True, text=True, timeout=60, **how)  # type: ignore[call-overload]
+
+
+def run_c(kernel: str, given: list[str], **how: object) -> subprocess.CompletedProcess[str]:
+    return run_program(*build.kernel(kernel, "c").command, given, **how)
+
+
+# Many runs of the twins' own main() in one process: starting Python and numba takes a second each time.
+TWINS = """
+import contextlib, importlib, io, json, resource, sys
+for kernel, arguments, address_space in json.load(sys.stdin):
+    main = importlib.import_module(f"kernels.{kernel}").main
+    if address_space:
+        resource.setrlimit(resource.RLIMIT_AS, (address_space, resource.RLIM_INFINITY))
+    sys.argv, out, err, status = [kernel, *arguments], io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as stop:
+            status = stop.code
+    print(json.dumps([status, out.getvalue(), err.getvalue()]), flush=True)
+"""
+
+
+def run_twins(jobs: list[tuple[str, list[str]]], address_space: int = 0) -> list[tuple[int, str, str]]:
+    """Exit status, stdout and stderr of each job in numba."""
+    done = subprocess.run([sys.executable, "-c", TWINS], input=json.dumps([(*job, address_space) for job in jobs]),
+                          capture_output=True, text=True, cwd=ROOT, timeout=250)
+    assert done.returncode == 0, done.stderr
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+
+
+def measured(point: Point, usable_bytes: int = 2**60, plan: Plan = NO_COUNTERS) -> Record:
+    return measure.measure(point, state=STATE, usable_bytes=usable_bytes, plan=plan)
+
+
+def why_not(point: Point, code: str, usable_bytes: int = 2**60) -> str:
+    """Nothing is measured, for this reason, said in one line that ends with its remedy; the detail."""
+    with pytest.raises(Unavailable) as caught:
+        measured(point, usable_bytes)
+    assert caught.value.code == code, caught.value
+    assert str(caught.value).endswith(REASONS[code].remedy) and len(str(caught.value).splitlines()) == 1
+    return caught.value.detail
+
+
+# --- the order of visits, by an independent account of it
+
+
+def splitmix64(seed: int) -> Iterator[int]:
+    """Steele, Lea and Flood's generator, from their paper."""
+    while True:
+        seed = (seed + 0x9E3779B97F4A7C15) % 2**64
+        z = (seed ^ seed >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        z = (z ^ z >> 27) * 0x94D049BB133111EB % 2**64
+        yield z ^ z >> 31
+
+
+def draws(seed: int, limits: list[int]) -> list[int]:
+    """One number below each limit: the generator's high 32 bits, scaled."""
+    return [(z >> 32) * limit >> 32 for z, limit in zip(splitmix64(seed), limits, strict=False)]
+
+
+def shuffled(lines: int, seed: int, itself: bool) -> list[int]:
+    """The numbers below `lines`, each swapped with one at or below it (Fisher-Yates), or strictly below it (Sattolo)."""
+    order, down = list(range(lines)), range(lines - 1, 0, -1)
+    for i, j in zip(down, draws(seed, [i + itself for i in down]), strict=True):
+        order[i], order[j] = order[j], order[i]
+    return order
+
+
+def visits(kernel: str, order: str, lines: int, seed: int, layout: str = "spread") -> list[int]:
+    """The lines that a kernel visits in one round, in their order."""
+    if order == "sequential":
+        return list(range(lines))
+    if order == "random":
+        return draws(seed, [lines] * max(2**16 if layout == "alias" else 2**18, -(-4 * lines // 16) * 16))
+    if kernel == "page_gather" or layout == "alias":
+        return shuffled(lines, seed, itself=True)
+    successor, walk = shuffled(lines, seed, itself=False), [0]
+    while len(walk) < lines:
+        walk.append(successor[walk[-1]])
+    return walk
+
+
+def checksum(lines: list[int]) -> str:
+    folded = 0xCBF29CE484222325  # FNV-1a's offset basis and, below, its prime
+    for line in lines:
+        folded = (folded ^ line) * 0x100000001B3 % 2**64
+    return f"{folded:016x}"
+
+
+# --- what a kernel refuses
+
+
+def assert_refused(bad: list[str], status: int, out: str, err: str) -> None:
+    assert (status, out) == (2, ""), bad
+    assert len(err.splitlines()) == 1 and err.strip(), (bad, err)
+
+
+def refused_by_c(kernel: str, bad: list[str], **how: object) -> str:
+    """The one sentence that C says of these arguments."""
+    done = run_c(kernel, bad, **how)
+    assert_refused(bad, done.returncode, done.stdout, done.stderr)
+    return done.stderr
+
+
+def refused_by_both(kernel: str, all_bad: list[list[str]]) -> None:
+    for bad, said in zip(all_bad, run_twins([(kernel, bad) for bad in all_bad]), strict=True):
+        assert_refused(bad, *said)
+        if compiler():
+            refused_by_c(kernel, bad)
+
+
+def reason(status: int, out: str, err: str) -> tuple[str, str]:
+    """The code and the detail that a kernel gives in place of a report."""
+    assert (status, out) == (3, ""), err
+    assert len(err.splitlines()) == 1
+    said = json.loads(err)
+    assert said.keys() == {"reason", "detail"}
+    return said["reason"], said["detail"]
+
+
+def reason_of(done: subprocess.CompletedProcess[str]) -> tuple[str, str]:
+    return reason(done.returncode, done.stdout, done.stderr)
+
+
+# --- which pages there are here
+
+
+def setting(path: Path) -> str:
+    """The word in brackets; "" where there is no such file."""
+    found = re.search(r"\[(\w+)\]", path.read_text()) if path.exists() else None
+    return found[1] if found else ""
+
+
+def needs_thp() -> None:
+    if setting(THP / "enabled") not in ("always", "madvise"):
+        pytest.skip("transparent huge pages are off here")
+
+
+def unless_fragmented(status: int, out: str, err: str) -> KernelReport:
+    if status == 3 and reason(status, out, err)[0] == "backing-partial":
+        pytest.skip("memory is too fragmented for huge pages now")
+    return KernelReport.model_validate_json(out)
+
+
+# --- sources and binaries
+
+
+def compiled(source: Path, binary: Path) -> Path:
+    subprocess.run([*compiler().command, *build.FLAGS, "-o", binary, source], check=True)
+    return binary
+
+
+def changed(kernel: str, changes: dict[str, str], folder: Path) -> Path:
+    """A kernel with places of its sources changed, each of which stands there once, compiled."""
+    sources = {path.name: path.read_text() for path in (build.KERNELS / f"{kernel}.c", *build.KERNELS.glob("*.h"))}
+    for before, after in changes.items():
+        (name,) = (name for name, text in sources.items() for _ in range(text.count(before)))
+        sources[name] = sources[name].replace(before, after)
+    for name, text in sources.items():
+        (folder / name).write_text(text)
+    return compiled(folder / f"{kernel}.c", folder / kernel)
+
+
+def for_arm64(kernel: str, folder: Path) -> Path:
+    """A kernel for arm64, static, so that emulation needs no libraries."""
+    subprocess.run(["aarch64-linux-gnu-gcc", "-static", *build.FLAGS, "-o", folder / kernel, build.KERNELS / f"{kernel}.c"], check=True)
+    return folder / kernel
+
+
+def emulated(program: Path, *given: object) -> KernelReport:
+    done = run_program("qemu-aarch64-static", [str(program), *map(str, given)])
+    assert (done.returncode, done.stderr) == (0, "")
+    return KernelReport.model_validate_json(done.stdout)
+
+
+NOT_IN_A_TIMED_LOOP = re.compile(r"^(call|i?div|bl|blr|[us]div|fdiv|divs|syscall|svc|rdtsc|mrs)", re.IGNORECASE)
+
+
+def disassembled(kernel: str, symbol: str) -> list[str]:
+    """The instructions of a function of a kernel."""
+    text = subprocess.run(["objdump", "-d", "--no-show-raw-insn", *build.kernel(kernel).command], capture_output=True, text=True,
+                          check=True).stdout
+    body = re.search(rf"<{symbol}(?:\.\w+)*>:\n(.*?)\n\n", text + "\n\n", re.DOTALL)[1]
+    return [line.split("\t", 1)[1].strip() for line in body.splitlines() if "\t" in line]
+
+
+def arena_bytes(point: Point) -> int:
+    """What the catalogue says that a point maps at most, where base pages have 4 KiB."""
+    return kernels.arena_bytes(point, 4096)

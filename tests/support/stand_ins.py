@@ -1,0 +1,116 @@
+"""Other computers: huge pages, a KVM and settings that this one need not have, put before each kernel (LD_PRELOAD).
+
+Fixtures of it are named in the conftest.py of the folder that uses them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import multiprocessing
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.lab import build
+from support.common import preloadable
+
+PAGE = {"4k": 2**12, "64k": 2**16, "thp": 2**21, "2m": 2**21, "1g": 2**30}
+
+
+class Machine:
+    """The files of the machine that tests/support/other_machine.c shows: `set` writes one, `lacks` takes one away or a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        settings = {"enabled": "always [madvise] never", "hpage_pmd_size": 2**21, "hugepages-64kB/enabled": "[madvise] never",
+                    "hugepages-64kB/stats/anon_fault_alloc": 0, "hugepages-64kB/stats/anon_fault_fallback": 0}
+        for path, text in settings.items():
+            self.set(f"mm/transparent_hugepage/{path}", text)
+        for pages in ("2m", "1g"):
+            self.pool(pages, 64)
+
+    def set(self, path: str, value: object) -> None:
+        (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.folder / path).write_text(f"{value}\n")
+
+    def lacks(self, path: str) -> None:
+        subprocess.run(["rm", "-r", self.folder / path], check=True)
+
+    def pool(self, pages: str, free: int) -> None:
+        for file, count in {"nr": 64, "free": free, "resv": 0}.items():
+            self.set(f"mm/hugepages/hugepages-{PAGE[pages] >> 10}kB/{file}_hugepages", count)
+
+
+def put_before(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
+    """Each kernel's command is run by these words."""
+    real = build.kernel
+
+    def put(name: str, engine: Any = "c") -> build.Kernel:
+        kernel = real(name, engine)
+        return dataclasses.replace(kernel, command=(*words, *kernel.command))
+
+    monkeypatch.setattr(build, "kernel", put)
+
+
+@pytest.fixture(scope="session")
+def other_machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """tests/support/other_machine.c, compiled."""
+    return preloadable("other_machine", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def other_kvm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """tests/support/other_kvm.c, compiled."""
+    return preloadable("other_kvm", tmp_path_factory)
+
+
+@pytest.fixture
+def machine(tmp_path: Path, other_machine: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """The other machine, which lacks nothing yet; every kernel runs on it."""
+    there = Machine(tmp_path / "other")
+    put_before(monkeypatch, "env", f"LD_PRELOAD={other_machine}", f"OTHER_MACHINE={there.folder}")
+    return there
+
+
+@pytest.fixture
+def kvm(other_kvm: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Says what the other machine's KVM is like: kvm(exit=8). Every kernel runs on it, at first as on one that lacks nothing."""
+    put_before(monkeypatch, "env", f"LD_PRELOAD={other_kvm}")
+
+    def like(**words: int) -> None:
+        monkeypatch.setenv("OTHER_KVM", " ".join(f"{name}={number}" for name, number in words.items()))
+
+    like()
+    return like
+
+
+@pytest.fixture
+def hosted(tmp_path: Path, other_machine: Path, other_kvm: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """The other machine's huge pages and its KVM."""
+    there = Machine(tmp_path / "other")
+    put_before(monkeypatch, "env", f"LD_PRELOAD={other_kvm}:{other_machine}", f"OTHER_MACHINE={there.folder}")
+    return there
+
+
+def in_a_child(work: Callable[[], Any]) -> Any:
+    """What `work` returns in a process of its own, whose limits, mask and user it may change."""
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe()
+
+    def target() -> None:
+        try:
+            there.send(work())
+        except BaseException as error:
+            there.send(error)
+
+    child = context.Process(target=target)
+    child.start()
+    answer = here.recv() if here.poll(120) else TimeoutError("no answer in two minutes")
+    child.kill()
+    child.join()
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer
