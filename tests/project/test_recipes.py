@@ -1,0 +1,251 @@
+"""CONTRIBUTING's recipes, each executed in a copy of the checkout: the result runs, and no other file had to change."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from support.copies import Copy, copy_of_checkout
+
+from experiments.system.files import ROOT
+
+pytestmark = [pytest.mark.endurance, pytest.mark.timeout(600)]
+
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
+SMALL = ("-p", "profile", "smoke", "-p", "repeats", "1", "-p", "max_working_set", "1MiB")
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Copy:
+    return copy_of_checkout(tmp_path / "copy", tmp_path / "data")
+
+
+def recipe(title: str) -> tuple[int, str]:
+    """(the number of files that a recipe promises, its text)."""
+    found = re.search(rf"^### {title}.*?: (\d+) files?\n(.*?)(?=^##)", CONTRIBUTING, re.MULTILINE | re.DOTALL)
+    assert found, title
+    return int(found[1]), found[2]
+
+
+def assert_is_all(copy: Copy, title: str, files: set[str]) -> None:
+    """Nothing but `files` changed, they are as many as the recipe says, and it names each, by its pattern at least."""
+    promised, text = recipe(title)
+    assert copy.changed() == files and len(files) <= promised
+    for file in files:
+        assert Path(file).suffix in text and any(part in text for part in Path(file).parts), file
+
+
+@pytest.mark.parametrize("title", re.findall(r"^### (.*?)(?:,.*)?: \d+ files?$", CONTRIBUTING, re.MULTILINE))
+def test_a_recipe_has_ten_lines_at_most(title):
+    assert len([line for line in recipe(title)[1].splitlines() if line.strip()]) <= 10
+
+
+@pytest.mark.measuring
+@pytest.mark.needs("a C compiler")
+def test_a_kernel(copy):
+    for file in ("kernels/line_sum.c", "kernels/line_sum.py"):
+        source = (ROOT / file.replace("line_sum", "page_gather")).read_text()
+        copy.write(file, source.replace("page_gather", "line_sum"))
+    copy.edit("experiments/lab/kernels.py", ('    "page_gather": ', '    "line_sum": Declaration(least_cycles=0.1),\n    "page_gather": '))
+    copy.write("tests/kernels/test_line_sum.py", LINE_SUM)
+    copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/kernels/test_line_sum.py", "tests/lab/test_kernels.py")
+    record = json.loads(copy.tlb("measure", "line_sum", "--lines", "64", "--region-ms", "1").stdout)
+    assert (record["kernel"], record["lines"]) == ("line_sum", 64)
+    assert_is_all(copy, "A kernel", {f"kernels/line_sum.{kind}" for kind in ("c", "py")}
+                  | {"experiments/lab/kernels.py", "tests/kernels/test_line_sum.py"})
+
+
+LINE_SUM = '''"""line_sum visits what page_gather visits."""
+
+import json
+import subprocess
+
+from experiments.lab import build
+
+
+def test_it_visits_what_page_gather_visits():
+    words = ["--pages", "4k", "--layout", "spread", "--order", "cycle", "--lines", "64", "--seed", "1", "--region-ms", "1"]
+    ran = [subprocess.run([*build.kernel(name).command, *words], capture_output=True, text=True, check=True).stdout
+           for name in ("line_sum", "page_gather")]
+    assert json.loads(ran[0])["checksum"] == json.loads(ran[1])["checksum"]
+'''
+
+
+@pytest.mark.measuring
+@pytest.mark.needs("a C compiler")
+def test_an_experiment(copy):
+    copy.edit("experiments/chapters/stlb_cliff/grid.py", ("    return [point for kernel, order, numbers in wanted", (
+        '    wanted.append(("page_gather", "cycle", [48]))\n    return [point for kernel, order, numbers in wanted')))
+    copy.tlb("run", "stlb_cliff", *SMALL, "--output", str(copy.path.parent / "out.ipynb"))
+    rows = [json.loads(line)["record"] for path in copy.data.glob("*/stlb_cliff.jsonl") for line in path.read_text().splitlines()]
+    assert {row["layout"] for row in rows if (row["kernel"], row["lines"]) == ("page_gather", 48)} == {"spread", "packed"}
+    assert_is_all(copy, "An experiment", {"experiments/chapters/stlb_cliff/grid.py"})
+
+
+def test_a_claim(copy):
+    copy = Copy(copy.path)  # the committed rows
+    claims = copy.path / "experiments/chapters/tlb_blocking/claims.py"
+    claims.write_text(claims.read_text() + CLAIM)
+    copy.tlb("refresh", "tlb_blocking")
+    notebook = nbformat.read(copy.path / "book/tlb_blocking.ipynb", as_version=4)
+    verdicts = [output for cell in notebook.cells for output in cell.get("outputs", []) if "tlb-verdicts" in str(output)]
+    assert "A join takes time." in verdicts[0]["data"]["text/plain"]
+    copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/project/test_house.py")
+    assert_is_all(copy, "A claim", {"experiments/chapters/tlb_blocking/claims.py", "book/tlb_blocking.ipynb"})
+
+
+CLAIM = '''
+
+@claim("join-takes-time", source="boncz1999", says="A join takes time.", points=lambda point: point.kernel == "radix_partition")
+def join_takes_time(a: Analysis, least: float = 0.0) -> Answer:
+    best = a.best_join(BASE)
+    return bool(best["low"] > least), f"A row takes {Interval.of(best):.1f} ns."
+'''
+
+
+@pytest.mark.measuring
+@pytest.mark.needs("a C compiler")
+def test_a_chapter(copy):
+    for name, text in CHAPTER.items():
+        copy.write(f"experiments/chapters/example/{name}.py", text)
+    cells = nbformat.read(copy.path / "book/tlb_blocking.ipynb", as_version=4).cells
+    parameters = next(cell for cell in cells if "parameters" in cell.metadata.get("tags", []))
+    notebook = nbformat.v4.new_notebook(cells=[
+        nbformat.v4.new_markdown_cell("# An example"),
+        nbformat.v4.new_code_cell("from experiments.article import begin\nfrom experiments.chapters import example"), parameters,
+        *map(nbformat.v4.new_code_cell, EXAMPLE_CELLS),
+        nbformat.v4.new_markdown_cell("```{glue:figure} chases\n:name: fig-chases\n\nTwo chases.\n```\n\n{glue:md}`lead`")],
+        metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}})
+    nbformat.write(notebook, copy.path / "book/example.ipynb")
+    copy.edit("_toc.yml", ("      - file: book/tlb_blocking\n", "      - file: book/tlb_blocking\n      - file: book/example\n"))
+    copy.write("tests/chapters/example/test_analysis.py", EXAMPLE_TEST)
+    copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/chapters/example")
+    executed = copy.path.parent / "example.ipynb"
+    copy.tlb("run", "example", *SMALL, "--output", str(executed))
+    text = str(nbformat.read(executed, as_version=4))
+    assert "tlb-figure-chases" in text and "A load takes time." in text
+    files = {f"experiments/chapters/example/{name}.py" for name in CHAPTER}
+    assert_is_all(copy, "A chapter", files | {"book/example.ipynb", "_toc.yml", "tests/chapters/example/test_analysis.py"})
+
+
+EXAMPLE_CELLS = (
+    "chapter = begin('example', globals())\npoints = example.grid.points(chapter.scope)\n"
+    "a = example.Analysis(chapter.measure(points), chapter)\nchapter.say(example.prose, a)",
+    "a.price = a.spread - a.packed\nchapter.show(example.figures.chases, a)",
+    "chapter.verdicts(example.claims, a)",
+)
+EXAMPLE_TEST = '''from support.common import About
+from support.synthetic import Stated, Truth, frame, grid
+
+from experiments.chapters.example import Analysis
+
+
+def test_the_price_is_that_of_the_machine():
+    a = Analysis(frame(Truth(noise=0.0), grid()), About(Stated().host()))
+    assert abs(a.price.get(1024).value - 2.0) < 1e-9
+'''
+CHAPTER = {
+    "__init__": '''"""An example."""
+
+from experiments.chapters.example import claims as claims
+from experiments.chapters.example import figures as figures
+from experiments.chapters.example import grid as grid
+from experiments.chapters.example import prose as prose
+from experiments.chapters.example.analysis import Analysis as Analysis
+''',
+    "grid": '''"""Two sizes."""
+
+from experiments.lab.grid import Scope
+from experiments.lab.record import Point
+
+
+def points(scope: Scope) -> list[Point]:
+    return [point for lines in (64, 128) for point in scope.chase("page_chase", "4k", lines)]
+''',
+    "analysis": '''"""The chase."""
+
+from functools import cached_property
+
+from experiments.article import analysis
+from experiments.inference import curves
+from experiments.inference.curves import Curve
+
+
+class Analysis(analysis.Analysis):
+    """The chase on base pages."""
+
+    @cached_property
+    def spread(self) -> Curve:
+        return curves.spread(self.frame)
+
+    @cached_property
+    def packed(self) -> Curve:
+        return curves.packed(self.frame)
+
+    @cached_property
+    def price(self) -> Curve:
+        return self.spread - self.packed
+''',
+    "figures": '''"""One chart."""
+
+import altair as alt
+
+from experiments.article.render import Figure
+from experiments.chapters.example.analysis import Analysis
+
+
+def chases(a: Analysis) -> Figure:
+    return Figure(alt.Chart(a.price.table).mark_point().encode(x="lines:Q", y="median:Q"), "Two points.", a.price.table)
+''',
+    "claims": '''"""One claim."""
+
+from experiments.article.verdicts import Answer, claim
+from experiments.chapters.example.analysis import Analysis
+
+
+@claim("example-takes-time", source="boncz1999", says="A load takes time.", points=lambda point: point.kernel == "page_chase")
+def takes_time(a: Analysis) -> Answer:
+    return a.spread.last.low > 0, f"A load takes {a.spread.last:.1f} ns."
+''',
+    "prose": '''"""One sentence."""
+
+from experiments.chapters.example.analysis import Analysis
+from experiments.words.prose import Prose
+
+__all__ = ["lead"]
+
+
+def lead(a: Analysis) -> Prose:
+    return Prose(f"A load takes {a.spread.last:.1f} ns.")
+''',
+}
+
+
+def test_a_cpu(copy):
+    copy.edit("experiments/machine/microarchitecture.py", (
+        '(0x1A, 0x60, 0x7F, "Zen 5"),', '(0x1A, 0x60, 0x7F, "Zen 5"),\n    (0x1A, 0x90, 0x9F, "Zen 6"),'))
+    copy.edit("experiments/lab/events.py", ('    ("Neoverse N1", ""):', (
+        '    ("Zen 6", ""): _zen(0x0F, "amdzen6/load-store.json", "amdzen6/branch-prediction.json"),\n    ("Neoverse N1", ""):')))
+    copy.run("-c", "from experiments.machine.microarchitecture import x86_name; from experiments.lab.events import quantities; "
+                   "name = x86_name('AuthenticAMD', 0x1A, 0x94, 0); "
+                   "assert name == 'Zen 6' and any(e.quantity == 'walk' and e.event for e in quantities(name)), name")
+    copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/lab/test_events.py", "tests/project/test_house.py")
+    assert_is_all(copy, "A CPU", {"experiments/machine/microarchitecture.py", "experiments/lab/events.py"})
+
+
+@pytest.mark.needs("a C compiler")
+def test_a_page_size(copy):
+    """Pages of 512 MiB, which arm64 with base pages of 64 KiB has: elsewhere the kernel says that there are none."""
+    copy.edit("experiments/words/pages.py", ('    "1g": PageSize(', (
+        '    "512m": PageSize(512 << 20, "512 MiB pages", "mmap, MAP_HUGETLB of 512 MiB", "pool", "512m"),\n    "1g": PageSize(')))
+    copy.edit("kernels/harness.h", ('"2m", "1g", NULL};', '"2m", "512m", "1g", NULL};'),
+              ("    case '2': return 2 << 20;", "    case '2': return 2 << 20;\n    case '5': return 512 << 20;"),
+              ("(c->pages[0] == '2' || c->pages[0] == '1')", "strchr(\"215\", c->pages[0])"),
+              ("int huge = ", "int huge = c->pages[0] == '5' ? MAP_HUGETLB | 29 << MAP_HUGE_SHIFT : "))
+    done = copy.tlb("measure", "page_chase", "--pages", "512m", "--lines", "64", "--region-ms", "1", check=False)
+    assert done.returncode == 0 or re.search("does not offer the page size|pool of huge pages", done.stderr), done.stderr
+    copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/words", "tests/project/test_house.py")
+    assert_is_all(copy, "A page size", {"experiments/words/pages.py", "kernels/harness.h"})
