@@ -21,7 +21,7 @@ class Copy:
 
     def run(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run Python with these words in the copy, whose packages it then imports."""
-        environment = os.environ | ({"TLB_DATA": str(self.data)} if self.data else {})
+        environment = os.environ | {"PYTHONPATH": str(self.path)} | ({"TLB_DATA": str(self.data)} if self.data else {})
         done = subprocess.run([sys.executable, *words], cwd=self.path, env=environment, capture_output=True, text=True)
         assert not check or done.returncode == 0, f"{' '.join(words)[:200]}\n{done.stdout[-2000:]}{done.stderr[-3000:]}"
         return done
