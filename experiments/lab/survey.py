@@ -19,7 +19,7 @@ from experiments.lab.grid import octaves
 from experiments.lab.record import Point
 from experiments.lab.rig import Rig
 from experiments.machine.compiler import compiler
-from experiments.machine.host import data_caches
+from experiments.machine.host import base_page_bytes, data_caches
 from experiments.words.pages import BASE
 from experiments.words.reasons import Note, Unavailable
 
@@ -104,7 +104,7 @@ def survey(run: Callable[[list[Point]], pd.DataFrame], pages: str = "4k", cache_
         return frame
     frame = rows([*refined(frame, pages)])
     frame = rows([p for p in refined(frame, pages) if p.layout == "alias"])  # at the knees as the first time has placed them
-    return rows([*hanging(frame, pages, cache_bytes or {}, geometry.base_stride(pages))])
+    return rows([*hanging(frame, pages, cache_bytes or {}, _stride(pages))])
 
 
 def _point(pages: str, layout: str, lines: int, stride_pages: int, order: str = "cycle") -> Point:
@@ -112,17 +112,21 @@ def _point(pages: str, layout: str, lines: int, stride_pages: int, order: str = 
                  stride_pages=1 if layout == "packed" else stride_pages, region_ms=REGION_MS)
 
 
+def _stride(pages: str) -> int:
+    return geometry.base_stride(pages, base_page_bytes())
+
+
 def coarse(pages: str) -> list[Point]:
     """Three numbers of pages an octave, in all three layouts; 8 for what aliasing costs by itself."""
     lines = [8, *octaves(FROM_LINES, TO_LINES, 3)]
-    most = TO_LINES if pages == "4k" else SPREAD_HUGE
-    return [_point(pages, layout, n, geometry.base_stride(pages)) for n in lines for layout in ("alias", "spread", "packed")
+    most = TO_LINES if pages == BASE else SPREAD_HUGE
+    return [_point(pages, layout, n, _stride(pages)) for n in lines for layout in ("alias", "spread", "packed")
             if layout == "alias" or 8 < n <= most]
 
 
 def _knees(frame: pd.DataFrame, pages: str) -> Iterator[tuple[tuple[str, ...], Knee]]:
     """(layouts to measure, knee) of both curves, two levels each."""
-    stride = geometry.base_stride(pages)
+    stride = _stride(pages)
     for layouts, points in ((("alias",), geometry.aliased(frame, stride)),
                             (("spread", "packed"), geometry.priced(frame, stride))):
         for knee in geometry.steps(points)[:2]:
@@ -136,7 +140,7 @@ def refined(frame: pd.DataFrame, pages: str) -> Iterator[Point]:
         between = np.linspace(knee.last_low, knee.first_high, 9)[1:-1] if knee.is_sharp else []
         for n in sorted({*around, *(round(x) for x in between)}):
             for layout in layouts:
-                yield _point(pages, layout, n, geometry.base_stride(pages))
+                yield _point(pages, layout, n, _stride(pages))
 
 
 def hanging(frame: pd.DataFrame, pages: str, cache_bytes: Mapping[int, int], stride: int) -> Iterator[Point]:

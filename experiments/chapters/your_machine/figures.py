@@ -24,7 +24,7 @@ _MOST_TIMES = 60  # a price so many times the first tread belongs to walks in me
 
 def figure(frame: pd.DataFrame, found: Geometry) -> Figure:
     """Cost per access against pages: spread minus packed, and alias, with a rule and a label at each level found."""
-    stride = geometry.base_stride(found.pages)
+    stride = geometry.stride_of(frame)
     curves = {_SERIES[0]: geometry.priced(frame, stride), _SERIES[1]: geometry.curve(frame, "alias", stride_pages=stride)}
     data = pd.concat([points.assign(series=name) for name, points in curves.items()], ignore_index=True)
     data = data[(data["lines"] >= geometry.ALIAS_FROM) & (data["cost"] <= _MOST_TIMES * found.first_tread)]
