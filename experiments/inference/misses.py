@@ -26,6 +26,8 @@ from experiments.words.reasons import Unavailable
 # the grid.
 _START_KNEES = 12
 _SPARE_POINTS = 2  # beyond as many points as parameters: fewer leave the intervals without meaning
+_NO_MISSES = 1e-9  # a smaller share is a rounding error of a distribution's tail
+TEXTBOOK = "fully associative, LRU"
 
 
 def miss_probability_random(lines: ArrayLike, entries: float) -> np.ndarray:
@@ -87,15 +89,30 @@ class StepFit(NamedTuple):
 
     def predict(self, lines: ArrayLike, entries: int, ways: int | None) -> np.ndarray:
         """The fitted price in ns."""
-        return self.before_ns + (self.after_ns - self.before_ns) * _KINDS[self.kind](lines, entries, ways)
+        return self.before_ns + (self.after_ns - self.before_ns) * share_missed(self.kind, lines, entries, ways)
 
 
 _KINDS: dict[str, Callable[..., np.ndarray]] = {
-    "fully associative, LRU": lambda m, c, w: miss_probability_cycle(m, c),
+    TEXTBOOK: lambda m, c, w: miss_probability_cycle(m, c),
     "fully associative, random replacement": lambda m, c, w: miss_probability_cycle_random_replacement(m, c),
     "hashed sets, LRU": lambda m, c, w: set_associative_miss_probability(m, c // w, w, "cycle", "hashed"),
     "hashed sets, random replacement": lambda m, c, w: hashed_random_replacement(m, c // w, w),
 }
+
+
+def share_missed(kind: str, lines: ArrayLike, entries: int, ways: int | None) -> np.ndarray:
+    """The share of a cycle's visits that miss a TLB of a kind that `fit_step` knows."""
+    share = np.asarray(_KINDS[kind](lines, entries, ways))
+    return np.where(share < _NO_MISSES, 0.0, share)
+
+
+def _steady(number: float) -> float:
+    """A fitted number at 4 significant digits, more than any of these fits knows.
+
+    Solvers and special functions differ in their last digits from one CPU to the next, by the width of its vectors and by fused
+    multiplications. What is drawn and said of committed rows is to be the same on all.
+    """
+    return float(f"{number:.4g}")
 
 
 def fit_step(lines: ArrayLike, price_ns: ArrayLike, entries: int, ways: int | None = None) -> list[StepFit]:
@@ -110,13 +127,13 @@ def fit_step(lines: ArrayLike, price_ns: ArrayLike, entries: int, ways: int | No
     if x.size < 6:
         raise Unavailable("too-few-points", f"a step takes 6 points, not {x.size}")
     fits = []
-    for kind, probability in _KINDS.items():
+    for kind in _KINDS:
         if kind.startswith("hashed") and (not ways or entries % ways):
             continue
-        p = probability(x, entries, ways)
+        p = share_missed(kind, x, entries, ways)
         (before, after), _ = nnls(np.stack([1 - p, p], axis=1), y)
         residual = y - (1 - p) * before - p * after
-        fits.append(StepFit(kind, float(before), float(after), float(np.sqrt(np.mean(residual**2)))))
+        fits.append(StepFit(kind, *map(_steady, (before, after, np.sqrt(np.mean(residual**2))))))
     return sorted(fits, key=lambda fit: fit.residual_ns)
 
 

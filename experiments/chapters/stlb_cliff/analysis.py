@@ -1,0 +1,221 @@
+"""The cliff: rows of the chase and the gather as curves, the staircase of prices, kinds of TLB beside it, and what was counted."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
+
+import pandas as pd
+
+from experiments.article import analysis
+from experiments.article.chapter import literature
+from experiments.inference import counts, curves, misses
+from experiments.inference.curves import Curve, select
+from experiments.inference.misses import TEXTBOOK, RandomFit, StepFit
+from experiments.machine.host import data_tlbs
+from experiments.machine.tlb import ways_of
+from experiments.words.reasons import Unavailable
+
+ORDERS = ("cycle", "random", "sequential")
+ENTRY_BYTES = 8  # of the page table's last level, each page's own
+ABOUT_A_KNEE = (2**-0.8, 2**1.03)  # multiples of the entries: the octaves beside a knee, which the grid has in fine steps
+THEIR_PAGE_BYTES = 4 << 10  # of the published graph walk on base pages, a fact of that machine
+
+
+class Staircase(NamedTuple):
+    """The price of translation as treads (ns per access) and the places of its two steps (lines)."""
+
+    hit_ns: float  # past the first level, inside the second
+    walk_ns: float  # an octave and more past the second
+    first_step: float
+    second_step: float
+    second_begins: float  # a tenth of the second rise done
+    second_ends: float  # nine tenths
+
+    @property
+    def second_width(self) -> float:
+        return self.second_ends / self.second_begins
+
+
+class Analysis(analysis.Analysis):
+    """The rows of `page_chase` and `page_gather` on base pages. What depends on the price is computed each time that it is asked for, so
+    that a page which defines `price` anew has it everywhere."""
+
+    # --- curves, ns per access by lines
+
+    @cached_property
+    def spread(self) -> Curve:
+        """The chase over one line a page."""
+        return curves.spread(self.frame)
+
+    @cached_property
+    def packed(self) -> Curve:
+        """The chase over as many lines side by side."""
+        return curves.packed(self.frame)
+
+    @cached_property
+    def price(self) -> Curve:
+        """The price of translation in cyclic order."""
+        return self.spread - self.packed
+
+    @cached_property
+    def gather(self) -> Curve:
+        """The independent loop over one line a page."""
+        return curves.spread(self.frame, kernel="page_gather")
+
+    @property
+    def by_order(self) -> dict[str, Curve]:
+        """The price of translation of each order of visits that was measured."""
+        other = {order: curves.price(self.frame, order=order) for order in ORDERS[1:]}
+        return {order: price for order, price in ({ORDERS[0]: self.price} | other).items() if len(price)}
+
+    @property
+    def largest(self) -> int:
+        """The largest number of lines that has a price. Raises Unavailable("too-few-points")."""
+        if not len(self.price):
+            raise Unavailable("too-few-points", "no spread point has its packed control")
+        return self.price.xs[-1]
+
+    @cached_property
+    def clocks(self) -> pd.Series:
+        """GHz of the core beside the chase, by lines; NaN where an engine has no clock."""
+        return self.chase.groupby("lines")["core_ghz"].median().where(lambda ghz: ghz > 0)
+
+    @property
+    def ghz(self) -> float:
+        """The clock over all rows. Raises Unavailable("no-clock")."""
+        measured = self.frame.loc[self.frame["core_ghz"] > 0, "core_ghz"]
+        if measured.empty:
+            raise Unavailable("no-clock")
+        return float(measured.median())
+
+    # --- the staircase
+
+    @property
+    def steps(self) -> Staircase:
+        """Treads and steps around the entries that CPUID names. Raises Unavailable: no-geometry without two levels, too-few-points,
+        no-step where the price does not rise."""
+        (first, second), price = self.two_levels(), self.price
+        treads = [(1, 0.9 * first), (1.4 * first, 0.6 * second), (2 * second, 4 * second)]
+        for below, past in pairwise(treads):
+            _must_rise(price, below, past)
+        hit, walk = (price.level(*tread) for tread in treads[1:])
+        begins, half, ends = (price.crossing(hit + share * (walk - hit), 0.4 * second, 4 * second) for share in (0.1, 0.5, 0.9))
+        return Staircase(hit, walk, price.crossing(hit / 2, 0.4 * first, 4 * first), half, begins, ends)
+
+    def near(self, entries: int) -> Curve:
+        """The price within an octave of a knee. Raises Unavailable("too-few-points")."""
+        low, high = ABOUT_A_KNEE
+        if not len(near := self.price.between(entries * low, entries * high)):
+            raise Unavailable("too-few-points", f"nothing was measured within an octave of {entries:,} pages")
+        return near
+
+    @property
+    def fits(self) -> list[StepFit]:
+        """The kinds of TLB beside the measured second step, the best first. Raises Unavailable: no-geometry, too-few-points."""
+        _, entries = self.two_levels()
+        near = self.near(entries)
+        return misses.fit_step(near.xs, near.medians, entries, self.last_ways)
+
+    @property
+    def last_ways(self) -> int | None:
+        return ways_of(data_tlbs(self.host)[-1])
+
+    @property
+    def models(self) -> dict[str, pd.DataFrame]:
+        """The best kind, the textbook's and the best of the others: lines and median, the price in ns; empty where none can be fitted."""
+        try:
+            fits = self.fits
+        except Unavailable:
+            return {}
+        shown = {fit.kind: fit for fit in [*fits[:2], *(fit for fit in fits if fit.kind == TEXTBOOK)]}
+        entries = self.entries[-1]
+        lines = sorted({round(entries * 2 ** (k / 40)) for k in range(-32, 42)})
+        return {kind: pd.DataFrame({"lines": lines, "median": fit.predict(lines, entries, self.last_ways)}) for kind, fit in shown.items()}
+
+    @property
+    def random_fit(self) -> tuple[RandomFit, Curve]:
+        """1 - C/M over two levels fitted to the random order up to where the walk itself gets dearer; the fit and its points. Raises
+        Unavailable: no-geometry, too-few-points."""
+        first, second = self.two_levels()
+        part = curves.price(self.frame, order="random").between(1, 4 * second)
+        return misses.fit_random_curve(part.xs, part.medians, first, second), part
+
+    # --- latency and throughput
+
+    @property
+    def in_flight(self) -> Curve:
+        """The chase's time over the gather's: as many accesses as seem to be in flight at once. Raises Unavailable("too-few-points")."""
+        if not len(ratios := self.spread / self.gather):
+            raise Unavailable("too-few-points", "no size was measured in both loops")
+        return ratios
+
+    @property
+    def published(self) -> pd.DataFrame:
+        """The published gather: working_set_bytes, pages (how many), ns_per_access, reach."""
+        return literature("tlb_pressure")
+
+    @property
+    def side_by_side(self) -> pd.DataFrame:
+        """Dependent and independent loop at each published number of pages: chase, gather, ns; NaN where not measured."""
+        curves = {"gather": self.gather, "chase": self.spread}
+        return pd.DataFrame({name: [curve.get(n).value for n in self.published["pages"]] for name, curve in curves.items()})
+
+    # --- counters
+
+    @cached_property
+    def chase(self) -> pd.DataFrame:
+        """The rows that counts are shown of."""
+        return select(self.frame, kernel="page_chase", order="cycle", layout="spread")
+
+    def counted(self, quantity: str) -> Curve:
+        """A counter of the chase, per access, by lines; empty where no row has a value."""
+        return counts.counted(self.chase, quantity)
+
+    @property
+    def counts_are(self) -> str:
+        """What the numbers of walks are: counted, simulated or predicted."""
+        return "predicted" if not len(self.counted("walk")) else "simulated" if self.is_simulated else "counted"
+
+    @property
+    def walks(self) -> dict[str, pd.DataFrame]:
+        """Walks per access by lines, by what they are: counted or simulated, predicted from the TLB that CPUID states, published."""
+        series = {f"walks, {self.counts_are}": self.counted("walk").table}
+        if self.entries:
+            try:
+                kind = self.fits[0].kind
+            except Unavailable:
+                kind = TEXTBOOK
+            least, most, entries = int(self.frame["lines"].min()), int(self.frame["lines"].max()), self.entries[-1]
+            near = {round(entries * 2 ** (k / 16)) for k in range(-32, 65)}
+            lines = sorted(n for n in near | {least, most} if least <= n <= most)
+            series[f"walks, predicted: {kind}"] = pd.DataFrame(
+                {"lines": lines, "median": misses.share_missed(kind, lines, entries, self.last_ways)})
+        series["misses per hop of a graph walk, published"] = self._published_misses
+        return {name: table for name, table in series.items() if len(table)}
+
+    @property
+    def _published_misses(self) -> pd.DataFrame:
+        """A random walk of a graph on another machine, as far as the sizes here reach."""
+        most, table = self.frame["lines"].max(), select(literature("dtlb_misses_per_hop"), pages="4k")
+        table = table[table["working_set_from_bytes"] // THEIR_PAGE_BYTES <= most]
+        ends = [table[f"working_set_{end}_bytes"] // THEIR_PAGE_BYTES for end in ("from", "to")]  # a figure for a range holds at both
+        points = pd.DataFrame({"lines": pd.concat(ends).clip(upper=most), "median": pd.concat([table["misses_per_hop"]] * 2)})
+        return points.drop_duplicates().sort_values("lines")
+
+    @property
+    def cycles(self) -> dict[str, pd.DataFrame]:
+        """Core cycles per access by lines: with a walk in progress, as counted or simulated; and the price of translation, from time."""
+        table, spans = self.price.table, ["median", "low", "high"]
+        ghz = table["lines"].map(self.clocks)
+        timed = table.assign(**{name: table[name] * ghz for name in spans})[ghz.notna()]
+        series = {f"walk cycles, {self.counts_are}": self.counted("walk_cycles").table, "price of translation, inferred from time": timed}
+        return {name: table for name, table in series.items() if len(table)}
+
+
+def _must_rise(price: Curve, below: tuple[float, float], past: tuple[float, float]) -> None:
+    """Unavailable("no-step") where the interval of the upper tread's price reaches down into that of the lower."""
+    before, after = price.level(*below), price.level(*past)
+    if price.between(*past).table["low"].median() <= price.between(*below).table["high"].median():
+        raise Unavailable("no-step", f"{before:z.2f} ns up to {below[1]:.0f} lines, {after:z.2f} ns from {past[0]:.0f} on")

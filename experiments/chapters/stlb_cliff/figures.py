@@ -1,0 +1,225 @@
+"""The charts and tables of the chapter about the cliff, one function each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import altair as alt
+import pandas as pd
+
+from experiments.article.charts import (
+    LAYOUTS,
+    ORDERS,
+    PRICES,
+    TIMES,
+    capacities,
+    colours,
+    layered,
+    lines_axis,
+    log_scale,
+    marks,
+    ns_axis,
+    price_scale,
+    series_chart,
+    time_scale,
+    working_set,
+)
+from experiments.article.render import PALETTE, Figure, Html, data_table
+from experiments.chapters.stlb_cliff.analysis import ABOUT_A_KNEE, Analysis
+from experiments.inference import counts
+from experiments.inference.curves import Curve
+from experiments.words.prose import listed
+from experiments.words.reasons import Unavailable
+from experiments.words.units import format_ns, format_size
+
+_POINT = ["lines", "median", "low", "high"]
+_DASHES = ([1, 0], [6, 3], [2, 3], [8, 3, 2, 3])
+# Ticks of a count per access, and of cycles per access, on axes that begin at zero.
+_COUNTS = (0, 0.2, 0.4, 0.6, 0.8, 1)
+_CYCLES = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
+
+
+def _by_bytes(a: Analysis, series: Mapping[str, pd.DataFrame], column: str, fields: list[str]) -> pd.DataFrame:
+    """Tables by lines one below the other, each named in `column`, with the memory that as many pages span."""
+    named = [table.reindex(columns=fields).assign(**{column: name}) for name, table in series.items()]
+    data = pd.concat(named, ignore_index=True)
+    return data.assign(working_set_bytes=data["lines"] * a.base_page_bytes)
+
+
+def _marked(a: Analysis, chart: alt.LayerChart) -> alt.LayerChart:
+    """A chart over the working set with the capacities that CPUID states."""
+    return layered(chart, capacities(a.entries, base_page_bytes=a.base_page_bytes))
+
+
+def cliff(a: Analysis) -> Figure:
+    """ns per access against working set, spread and packed."""
+    spread, packed = a.spread.table, a.packed.table
+    fields = ["median", "low", "high", "coverage", "n", "spread", "unstable", "outliers"]
+    data = _by_bytes(a, {"spread": spread, "packed": packed}, "layout", ["lines", *fields])
+    chart = series_chart(data, working_set(a.base_page_bytes), "ns per access", time_scale(data), TIMES, LAYOUTS, "layout")
+    first, last = spread.iloc[0], spread.iloc[-1]
+    told = (f"Line chart on logarithmic axes. One line per page: {format_ns(first['median'])} an access at "
+            f"{format_size(int(first['lines']) * a.base_page_bytes)}, rising in steps to {format_ns(last['median'])} at "
+            f"{format_size(int(last['lines']) * a.base_page_bytes)}. The same lines packed: {format_ns(packed['median'].iloc[0])}, "
+            f"rising to {format_ns(packed['median'].iloc[-1])}.")
+    return Figure(_marked(a, chart), told, data[["layout", "lines", "working_set_bytes", *fields]])
+
+
+def _sides(curve: Curve) -> pd.DataFrame:
+    """A price's table, with the processes of both layouts."""
+    fields = [*_POINT, "coverage", "n_spread", "n_packed", "unstable"]
+    return curve.table.rename(columns={"n_left": "n_spread", "n_right": "n_packed"}).reindex(columns=[*fields, "n"])
+
+
+def price(a: Analysis) -> Figure:
+    """The price of translation, spread minus packed, against working set."""
+    if not len(a.price):
+        raise Unavailable("too-few-points", "no spread point has its packed control")
+    name = "spread - packed"
+    data = _by_bytes(a, {name: _sides(a.price)}, "series", [*_sides(a.price)])
+    scale = price_scale(data)
+    chart = series_chart(data, working_set(a.base_page_bytes), "ns per access for translation", scale, PRICES, colours([name]), "series")
+    first, last = data.iloc[0], data.iloc[-1]
+    told = (f"The difference between the two lines of the figure before, in nanoseconds per access: {first['median']:z.1f} "
+            f"at {int(first['lines'])} pages, {last['median']:z.0f} at {int(last['lines']):,} pages.")
+    return Figure(_marked(a, chart), told, data.drop(columns=["series", "n"]))
+
+
+def first_knee(a: Analysis) -> Figure:
+    """The price within an octave of the first level's entries."""
+    if not a.entries:
+        raise Unavailable("no-geometry", "CPUID names no TLB level here")
+    return _knee(a, a.entries[0], {})
+
+
+def second_knee(a: Analysis) -> Figure:
+    """The price within an octave of the last level's entries, with what models of that TLB predict."""
+    _, entries = a.two_levels()
+    return _knee(a, entries, a.models)
+
+
+def _knee(a: Analysis, entries: int, models: Mapping[str, pd.DataFrame]) -> Figure:
+    near = _sides(a.near(entries)).drop(columns="n").assign(series="measured")
+    data = pd.concat([near, *(table.assign(series=kind) for kind, table in models.items())], ignore_index=True)
+    low, high = ABOUT_A_KNEE
+    ticks = [round(entries * 2**k) for k in (-0.75, -0.5, -0.25, 0, 0.25, 0.5, 0.75, 1)]
+    x = alt.X("lines:Q", axis=alt.Axis(title="Pages touched", values=ticks, format=","),
+              scale=log_scale(domain=(entries * low, entries * high)))
+    y = alt.Y("median:Q", axis=ns_axis("ns per access for translation"))
+    colour, dash = _lines(["measured", *models], columns=2)
+    lines = alt.Chart(data).mark_line(clip=True).encode(x=x, y=y, color=colour, strokeDash=dash)
+    points = alt.Chart(near).mark_point(clip=True).encode(
+        x=x, y=y, color=colour, tooltip=[alt.Tooltip("lines:Q", format=","), alt.Tooltip("median:Q", format=".3~r", title="ns")])
+    bars = alt.Chart(near).mark_rule(clip=True).encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour)
+    first, last = near.iloc[0], near.iloc[-1]
+    told = (f"The price of translation around {entries:,} pages: {first['median']:z.1f} ns at {int(first['lines']):,} pages, "
+            f"{last['median']:z.1f} ns at {int(last['lines']):,}" + (f", beside {listed(models)}." if models else "."))
+    return Figure(lines + bars + points + marks([(entries, f"{entries:,} entries by CPUID")], "lines"), told, data)
+
+
+def _lines(names: list[str], columns: int) -> tuple[alt.Color, alt.StrokeDash]:
+    """A colour and a dash for each series, with one legend for both."""
+    legend = alt.Legend(title=None, symbolType="stroke", symbolSize=420, symbolOpacity=1, columns=columns)
+    return (alt.Color("series:N", sort=names, legend=legend, scale=colours(names)),
+            alt.StrokeDash("series:N", sort=names, legend=legend, scale=alt.Scale(domain=names, range=list(_DASHES[: len(names)]))))
+
+
+def orders(a: Analysis) -> Figure:
+    """The price of translation of each order of visits, and 1 - C/M fitted to the random one."""
+    data = pd.concat([price.table[[*_POINT, "n"]].assign(order=order) for order, price in a.by_order.items()], ignore_index=True)
+    fitted = _fitted(a)
+    x, scale = alt.X("lines:Q", axis=lines_axis("Pages touched"), scale=log_scale()), price_scale(data)
+    joined = None if fitted is None else ["cycle", "sequential"]
+    chart = series_chart(data, x, "ns per access for translation", scale, PRICES, ORDERS, "order", joined)
+    if fitted is not None:
+        chart += alt.Chart(fitted).mark_line(color=PALETTE[1]).encode(x=x, y=alt.Y("median:Q", scale=scale))
+        data = pd.concat([data, fitted.assign(order="random, 1 - C/M fitted")], ignore_index=True)
+    told = " ".join(f"{order.capitalize()}: {price.last.value:z.0f} ns at {price.xs[-1]:,} pages." for order, price in a.by_order.items())
+    return Figure(chart, f"The price of translation by order of visits. {told}", data)
+
+
+def _fitted(a: Analysis) -> pd.DataFrame | None:
+    """The fitted random curve, ns by lines, eight to an octave; None where it cannot be fitted."""
+    try:
+        fit, part = a.random_fit
+    except Unavailable:
+        return None
+    least, most = part.xs[0], part.xs[-1]
+    lines = sorted({n for k in range(8 * 40) if (n := round(least * 2 ** (k / 8))) <= most})
+    return pd.DataFrame({"lines": lines, "median": fit.predict(lines)})
+
+
+def latency_throughput(a: Analysis) -> Figure:
+    """Dependent chase and independent gather, and the published run at as many pages."""
+    theirs = a.published.rename(columns={"pages": "lines", "ns_per_access": "median"})
+    series = {"dependent chase": a.spread.table, "independent gather": a.gather.table, "published gather": theirs}
+    data = _by_bytes(a, series, "series", [*_POINT, "n"])
+    scheme = alt.Scale(domain=list(series), range=[PALETTE[0], PALETTE[1], PALETTE[3]])
+    chart = series_chart(data, working_set(a.base_page_bytes), "ns per access", time_scale(data), TIMES, scheme, "series")
+    n = a.in_flight.xs[-1]
+    told = (f"Line chart on logarithmic axes. At {n:,} pages a dependent load takes {a.spread.get(n).value:.0f} ns, an independent one "
+            f"{a.gather.get(n).value:.1f} ns, because the core overlaps them.")
+    return Figure(chart, told, data)
+
+
+def counted_walks(a: Analysis) -> Figure:
+    """Walks per access against working set."""
+    data = _by_bytes(a, a.walks, "series", [*_POINT, "n"])
+    top = data[["median", "high"]].max().max()  # above it stand the labels of the capacities
+    return _counters(a, data, "walks per access", alt.Scale(domain=[0, max(1.15, top * 1.15)], nice=False), _COUNTS)
+
+
+def counted_cycles(a: Analysis) -> Figure:
+    """Core cycles per access against working set: the price, and those with a walk in progress."""
+    if not a.cycles:
+        raise Unavailable("no-clock")
+    data = _by_bytes(a, a.cycles, "series", [*_POINT, "n"])
+    least, top = min(0.0, data[["median", "low"]].min().min()), data[["median", "high"]].max().max()
+    scale = alt.Scale(type="symlog", constant=1, nice=False, domain=[least, top * 2])
+    return _counters(a, data, "core cycles per access", scale, [tick for tick in _CYCLES if tick <= top])
+
+
+def _counters(a: Analysis, data: pd.DataFrame, title: str, scale: alt.Scale, ticks: Sequence[float]) -> Figure:
+    """A line a series; what a model predicts has no points."""
+    names = list(dict.fromkeys(data["series"]))
+    colour, dash = _lines(names, columns=1)
+    base = alt.Chart(data).encode(x=working_set(a.base_page_bytes), color=colour,
+                                  y=alt.Y("median:Q", axis=ns_axis(title, ticks), scale=scale))
+    points = base.transform_filter("!test(/predicted/, datum.series)").mark_point().encode(
+        tooltip=[alt.Tooltip("series:N"), alt.Tooltip("lines:Q", format=",", title="pages"), alt.Tooltip("median:Q", format=".3~r"),
+                 alt.Tooltip("n:Q", title="processes")])
+    last = data.dropna(subset=["median"]).groupby("series").last().loc[names].itertuples()
+    told = " ".join(f"{row.Index[0].upper()}{row.Index[1:]}: {row.median:.3g} at {row.lines:,.0f} pages." for row in last)
+    return Figure(_marked(a, base.mark_line().encode(strokeDash=dash) + points),
+                  f"{title[0].upper()}{title[1:]} against the working set. {told}", data)
+
+
+# --- tables
+
+
+def side_by_side(a: Analysis) -> Html:
+    """The published run beside this machine's gather and chase, a row each published size."""
+    published, here = a.published, a.side_by_side
+    return data_table(pd.DataFrame({
+        "working set": published["working_set_bytes"].map(format_size), "pages": published["pages"],
+        "published, ns": published["ns_per_access"], "published reach": published["reach"],
+        "gather here, ns": here["gather"], "chase here, ns": here["chase"], "chase / gather": here["chase"] / here["gather"]}))
+
+
+def walk_costs(a: Analysis) -> Html:
+    """The price and, where they are counted, walks per access and the cycles of one: counted or, from time, inferred."""
+    shown = [n for n in a.price.xs if n.bit_count() == 1 and n.bit_length() % 2]  # four times one another: a table's worth of a sweep
+    price, walks, cycles = (curve.medians.reindex(shown) for curve in (a.price, a.counted("walk"), a.counted("walk_cycles")))
+    table = pd.DataFrame({"working set": [format_size(n * a.base_page_bytes) for n in shown], "pages": shown,
+                          "price, ns": price.to_numpy(), "price, cycles": (price * a.clocks.reindex(shown)).to_numpy()})
+    is_counted = cycles.notna().any()
+    if walks.notna().any():
+        table["walks per access"] = walks.to_numpy()
+        spent = cycles.to_numpy() if is_counted else table["price, cycles"]
+        table["cycles per walk"] = (spent / table["walks per access"]).where(table["walks per access"] > 0.01)
+    return data_table(table.assign(**{"cycles per walk from": "counters" if is_counted else "inferred from time"}), decimals=2)
+
+
+def counter_table(a: Analysis) -> Html:
+    """Every counter of the chase at its largest size, or why it has no value."""
+    return data_table(counts.table(a.chase, a.host), decimals=3)

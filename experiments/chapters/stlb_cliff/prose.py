@@ -1,0 +1,1 @@
+"""The sentences of the chapter about the cliff."""
