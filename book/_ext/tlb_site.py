@@ -11,6 +11,8 @@ import vl_convert
 from docutils import nodes
 from sphinx.application import Sphinx
 
+from experiments.article.render import THEME, escape_json
+
 FOLDER = Path(__file__).parent
 CHART_MARK = 'class="tlb-spec"'  # experiments/article/render.py writes it into every figure
 
@@ -21,7 +23,7 @@ def bundle_name() -> str:
 
 
 def make_bundle(app: Sphinx) -> None:
-    """Put Vega, Vega-Lite and Vega-Embed as one script among the static files. Made once a version, in 2 s.
+    """Put Vega, Vega-Lite and Vega-Embed as one script among the static files, and the charts' theme. Made once a version, in 2 s.
 
     In a function of its own, because its top-level names collide with those of Sphinx's scripts.
     """
@@ -37,6 +39,7 @@ def make_bundle(app: Sphinx) -> None:
     static.mkdir(parents=True, exist_ok=True)
     bundle = cache.read_text(encoding="utf-8")
     (static / cache.name).write_text(f"(() => {{{bundle}}})();\n", encoding="utf-8")
+    (static / "theme.js").write_text(f"const TLB_THEME = {escape_json(THEME)};\n", encoding="utf-8")
 
 
 def has_chart(doctree: nodes.document | None) -> bool:
@@ -45,10 +48,9 @@ def has_chart(doctree: nodes.document | None) -> bool:
 
 
 def add_scripts(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
-    """Load the bundle and figures.js on this page if it has a chart; Sphinx forgets both before the next."""
-    if has_chart(doctree):
-        app.add_js_file(bundle_name(), loading_method="defer")
-        app.add_js_file("figures.js", loading_method="defer")
+    """Load the bundle, the theme and figures.js on this page if it has a chart; Sphinx forgets them before the next."""
+    for script in (bundle_name(), "theme.js", "figures.js") if has_chart(doctree) else ():
+        app.add_js_file(script, loading_method="defer")
 
 
 def page_link(app: Sphinx, page: str) -> str:

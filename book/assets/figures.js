@@ -46,12 +46,19 @@
     controls.append(answer);
   }
 
+  // What experiments/article/render.py packs: the theme (theme.js) is the same for all, and a table names its columns once.
+  function unpacked(spec) {
+    const rows = (table) => table.rows.map((row) => Object.fromEntries(row.map((value, k) => [table.columns[k], value])));
+    const datasets = Object.fromEntries(Object.entries(spec.datasets || {}).map(([name, table]) => [name, rows(table)]));
+    return { ...spec, config: TLB_THEME, datasets };
+  }
+
   async function hydrate(figure) {
     const chart = figure.querySelector(".tlb-chart");
     const live = element("div", "tlb-live");
     const controls = element("div", "tlb-controls");
     try {
-      const spec = JSON.parse(figure.querySelector("script.tlb-spec").textContent);
+      const spec = unpacked(JSON.parse(figure.querySelector("script.tlb-spec").textContent));
       // A single chart is laid out anew where there is less width than it asks for; a composed one scrolls.
       if (!COMPOSED.some((key) => key in spec)) {
         live.style.maxWidth = `${spec.width}px`;

@@ -107,8 +107,8 @@ def series_chart(frame: pd.DataFrame, x: alt.X, y_title: str, y_scale: alt.Scale
         f"{series}:N", scale=colours, sort=colours.domain, **legend))
     # Filtered in the chart and not in the frame: the page then carries the data once.
     bands = [alt.Chart(frame).mark_area(opacity=0.2, color=colour).encode(x=x, y=alt.Y("low:Q", scale=y_scale), y2="high:Q")
-        .transform_filter(alt.FieldEqualPredicate(field=series, equal=name)) for name, colour in zip(colours.domain, colours.range, strict=True)
-        if (frame[series] == name).any() and frame.loc[frame[series] == name, "low"].notna().any()]
+             .transform_filter(alt.FieldEqualPredicate(field=series, equal=name))
+             for name, colour in zip(colours.domain, colours.range, strict=True) if frame.loc[frame[series] == name, "low"].notna().any()]
     drawn = base if joined is None else base.transform_filter(alt.FieldOneOfPredicate(field=series, oneOf=list(joined)))
     points = base.mark_point().encode(shape=alt.Shape(f"{series}:N", sort=colours.domain, scale=alt.Scale(domain=colours.domain), **legend),
                                       tooltip=_interval_tooltip(series))

@@ -2,12 +2,11 @@
 
 A chart becomes a static SVG (read without JavaScript, printed, searched), its Vega-Lite spec as JSON, which
 book/assets/figures.js turns into an interactive chart, and its data as CSV. Altair's own HTML output is never
-used: it does not escape `</script>` in data.
+used: it does not escape `</script>` in data. What a page carries is kept small, since each notebook carries it too.
 """
 
 from __future__ import annotations
 
-import base64
 import csv
 import html
 import io
@@ -17,17 +16,20 @@ import re
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import quote
 
 import altair as alt
 import pandas as pd
 import vl_convert
 from markdown_it import MarkdownIt
 from markupsafe import Markup
-from pygments import highlight
+from pygments import format as format_tokens
+from pygments import lex
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
+from pygments.token import Name, Operator, Punctuation, Text, Whitespace
 
-# book/assets/figures.css repaints each of these in dark mode; tests/test_figures.py holds the two together.
+# book/assets/figures.css repaints each of these in dark mode; a test holds the two together.
 INK = "#1f2933"  # what is read: labels, titles, annotations
 MUTED = "#46525e"  # what is glanced at: ticks, reference lines
 RULE = "#dde3ea"  # what is looked through: grid lines
@@ -43,7 +45,7 @@ FONT_PX = 13
 
 _LABELS = {"labelColor": INK, "labelFont": FONT, "labelFontSize": FONT_PX, "labelLimit": 320,
            "titleColor": INK, "titleFont": FONT, "titleFontSize": FONT_PX, "titleFontWeight": "normal"}
-_THEME = {
+THEME = {
     "aria": False,  # the container of a chart is one image with one text alternative
     "background": None,
     "font": FONT,
@@ -70,7 +72,7 @@ _THEME = {
 
 @alt.theme.register("tlb", enable=False)
 def _theme() -> alt.theme.ThemeConfig:
-    return {"config": _THEME}
+    return {"config": THEME}
 
 
 _FOR_SCRIPT = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
@@ -85,30 +87,48 @@ def escape_json(value: Any) -> str:
     return text.translate(_FOR_SCRIPT)
 
 
-def _compact(value: Any) -> Any:
-    """`value` with floats at 6 significant digits (no measurement has more), whole ones exact, NaN None."""
+NOTHING = 1e-12  # ns, or a share of one: what is smaller is a rounding error, and another on another CPU
+_SPEC_DIGITS, _CSV_DIGITS = 4, 6  # a chart of 680 px shows three; no measurement has more than six
+
+
+def _compact(value: Any, digits: int) -> Any:
+    """`value` with floats at so many significant digits, whole ones exact, NaN None, and 0 for less than NOTHING."""
     if isinstance(value, dict):
-        return {key: _compact(item) for key, item in value.items()}
+        return {key: _compact(item, digits) for key, item in value.items()}
     if isinstance(value, list):
-        return [_compact(item) for item in value]
+        return [_compact(item, digits) for item in value]
     if not isinstance(value, float):
         return value
     if not math.isfinite(value):
         return None
-    value = value if value.is_integer() else float(f"{value:.6g}")
+    if abs(value) < NOTHING:
+        return 0
+    value = value if value.is_integer() else float(f"{value:.{digits}g}")
     return int(value) if value.is_integer() else value
 
 
-_COUNTED = re.compile(r"\b(param|view)_\d+\b")
+_COUNTED = re.compile(r"\b(param_|view_|data-)[0-9a-f]+\b")
 
 
 def _recount(spec: dict[str, Any]) -> dict[str, Any]:
-    """`spec` with its parameters and views counted from 0; Altair counts through the life of the process."""
-    datasets = spec.pop("datasets", {})
-    text = escape_json(spec)
+    """`spec` with its parameters, views and data sets counted from 0, each data set once and with those columns that are drawn.
+
+    Altair counts through the life of the process or names by all digits, which another CPU may have otherwise.
+    """
+    names: dict[str, str] = {}  # of equal data, the first
+    known = {name: names.setdefault(escape_json(rows), name) for name, rows in spec.pop("datasets", {}).items()}
+    text = _COUNTED.sub(lambda match: known.get(match[0], match[0]), escape_json(spec))
     order = list(dict.fromkeys(match[0] for match in _COUNTED.finditer(text)))
-    text = _COUNTED.sub(lambda match: f"{match[1]}_{order.index(match[0])}", text)
-    return {**json.loads(text), "datasets": datasets}
+    text = _COUNTED.sub(lambda match: f"{match[1]}{order.index(match[0])}", text)
+    return {**json.loads(text), "datasets": {
+        f"data-{order.index(name)}": [{key: value for key, value in row.items() if not key.isidentifier() or key in text}
+                                      for row in json.loads(rows)] for rows, name in names.items()}}
+
+
+def _table(rows: list[dict[str, Any]]) -> dict[str, list]:
+    """A data set as figures.js unpacks it: the names of its columns once, and a list a row."""
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    return {"columns": columns, "rows": [[row.get(key) for key in columns] for row in rows]}
 
 
 _SVG = "{http://www.w3.org/2000/svg}"
@@ -116,10 +136,29 @@ _SVG = "{http://www.w3.org/2000/svg}"
 _DRAWN = {"svg", "g", "path", "rect", "line", "text", "tspan", "defs", "clipPath", "linearGradient", "stop"}
 _COORDINATES = {"d", "transform", "x", "y", "x1", "x2", "y1", "y2", "width", "height"}
 _UNUSED = {"role", "class", "pointer-events"}  # of the interactive chart; aria-* as well
+_USUAL = {"font-family": FONT, "font-size": f"{FONT_PX}px"}  # of all text, so said at the top
+_INITIAL = {("opacity", "1"), ("font-weight", "normal")}
+_INHERITED = ("fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-linejoin",
+              "stroke-miterlimit", "text-anchor")
+_NOTHING_DRAWN = {"", "M0,0h0v0h0Z"}
+
+
+def _said_once(element: ET.Element) -> None:
+    """Leaves out paths without length, and moves what all children of an element have alike to the element itself."""
+    for child in list(element):
+        _said_once(child)
+        if child.get("d") in _NOTHING_DRAWN:
+            element.remove(child)
+    for key in _INHERITED if len(element) else ():
+        first, *rest = (child.get(key) for child in element)
+        if first is not None and set(rest) <= {first}:
+            element.set(key, first)
+            for child in element:
+                del child.attrib[key]
 
 
 def _tidy_svg(svg: str, name: str) -> str:
-    """The SVG with ids of its own, coordinates of two decimals, and nothing in it that could load or run.
+    """The SVG with ids of its own, coordinates of one decimal, its font said once, and nothing in it that could load or run.
 
     Vega counts clip paths through the life of the process: two figures of a page would share ids, and a
     figure would differ from run to run. ValueError on an element that a chart does not need.
@@ -134,18 +173,21 @@ def _tidy_svg(svg: str, name: str) -> str:
             ids[element.attrib["id"]] = f"{name}-{len(ids)}"
     for element in root.iter():
         for key, value in list(element.attrib.items()):
-            if key in _UNUSED or key.startswith("aria-"):
+            if key in _UNUSED or key.startswith("aria-") or (key, value) in _INITIAL or _USUAL.get(key) == value:
                 del element.attrib[key]
             elif key in _COORDINATES:
-                element.set(key, re.sub(r"-?\d+\.\d+", lambda match: f"{float(match[0]):.2f}", value))
+                element.set(key, re.sub(r"-?\d+\.\d+", lambda match: f"{float(match[0]):z.1f}".removesuffix(".0"), value))
             elif key == "id":
                 element.set(key, ids[value])
             elif value.startswith("url(#"):
                 element.set(key, f"url(#{ids[value[5:-1]]})")
+    _said_once(root)
+    root.attrib |= _USUAL
     ET.register_namespace("", _SVG[1:-1])
     return ET.tostring(root, encoding="unicode")
 
 
+_IN_URL = "-_.~,/:;()+*!"  # stand for themselves in the data of a link and in an attribute
 _COMPOSED = {"concat", "hconcat", "vconcat", "facet", "repeat"}
 
 
@@ -176,7 +218,7 @@ class Figure:
     def spec(self) -> dict[str, Any]:
         """The Vega-Lite specification with the theme and the data in it, ready for JSON."""
         with alt.theme.enable("tlb"):
-            spec = _recount(_compact(self.chart.to_dict()))
+            spec = _recount(_compact(self.chart.to_dict(), _SPEC_DIGITS))
         if not _COMPOSED & spec.keys():
             spec = {"width": WIDTH_PX, "autosize": {"type": "fit-x", "contains": "padding"}, **spec}
         return spec
@@ -191,20 +233,21 @@ class Figure:
         writer = csv.writer(text)
         writer.writerow(self.data.columns)
         for row in self.data.itertuples(index=False):
-            writer.writerow(["" if pd.isna(value) else _compact(value) for value in row])
+            writer.writerow(["" if pd.isna(value) else _compact(value, _CSV_DIGITS) for value in row])
         return text.getvalue()
 
     def html(self) -> str:
         """The figure as the page holds it; contract with book/assets/figures.js and figures.css."""
-        data = base64.b64encode(self.csv().encode()).decode()
-        svg = self.svg()
+        svg, spec = self.svg(), self.spec()
+        del spec["config"]  # the theme, which the page has once
+        spec["datasets"] = {name: _table(rows) for name, rows in spec["datasets"].items()}
         width_px = ET.fromstring(svg).get("width")
         return (
             f'<div class="tlb-figure" id="tlb-figure-{self.name}" style="--tlb-width: {width_px}px">'
             f'<div class="tlb-chart" role="img" aria-label="{html.escape(self.alt)}">{svg}</div>'
-            f'<script type="application/json" class="tlb-spec">{escape_json(self.spec())}</script>'
+            f'<script type="application/json" class="tlb-spec">{escape_json(spec)}</script>'
             f'<p class="tlb-figure-data"><a download="{self.name}.csv" '
-            f'href="data:text/csv;base64,{data}">Data (CSV)</a></p></div>'
+            f'href="data:text/csv;charset=utf-8,{quote(self.csv(), safe=_IN_URL)}">Data (CSV)</a></p></div>'
         )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
@@ -223,8 +266,9 @@ class Html:
 
 
 _INLINE = MarkdownIt("zero").enable("backticks")
-# Without a <div> of its own: the page's stylesheet for code is that of Sphinx.
+# Without a <div> of its own: the page's stylesheet for code is that of Sphinx. What it leaves in the colour of text has no element.
 _HTML = HtmlFormatter(nowrap=True)
+_PLAIN = {Name, Operator, Punctuation, Whitespace}
 
 
 def inline(text: str) -> Markup:
@@ -234,7 +278,8 @@ def inline(text: str) -> Markup:
 
 def highlighted(source: str, language: str = "python") -> Markup:
     """Source text as the page's own code blocks show it."""
-    return Markup('<div class="highlight"><pre>{}</pre></div>').format(Markup(highlight(source, get_lexer_by_name(language), _HTML)))
+    tokens = ((Text if kind in _PLAIN else kind, text) for kind, text in lex(source, get_lexer_by_name(language)))
+    return Markup('<div class="highlight"><pre>{}</pre></div>').format(Markup(format_tokens(tokens, _HTML)))
 
 
 def data_table(frame: pd.DataFrame, decimals: int = 1) -> Html:

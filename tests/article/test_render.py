@@ -7,7 +7,7 @@ import io
 import itertools
 import json
 import re
-from html.parser import HTMLParser
+from urllib.parse import unquote
 
 import altair as alt
 import numpy as np
@@ -15,59 +15,14 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.pages import FRAME, Elements, cliff, contrast, figure, linear
 
-from experiments.article import charts as figures
-from experiments.article import render
-from experiments.article.render import Figure, data_table, escape_json, lacking_note, verdict_table
+from experiments.article import charts, render
+from experiments.article.render import Figure, data_table, escape_json, highlighted, lacking_note
 from experiments.system import files
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\u2028`"
 CSS = (files.ROOT / "book/assets/figures.css").read_text(encoding="utf-8")
-FRAME = pd.DataFrame(
-    {
-        "working_set_bytes": [2**16, 2**24, 2**32] * 2,
-        "ns_per_access": [1.2345678, 17.25, 127.1, 1.2, 5.5, 8.0],
-        "layout": ["spread"] * 3 + ["packed"] * 3,
-    }
-)
-
-
-def cliff(frame: pd.DataFrame = FRAME, title: str = "") -> alt.Chart:
-    """A chart that uses what the chapters use: clipped lines, points, both axes, a selection, tooltips."""
-    return (
-        alt.Chart(frame, title=title)
-        .mark_line(point=True, clip=True)
-        .encode(
-            x=alt.X("working_set_bytes:Q", scale=figures.log_scale(), axis=figures.bytes_axis()),
-            y=alt.Y("ns_per_access:Q", axis=figures.ns_axis()),
-            color=alt.Color("layout:N", legend=figures.line_legend()),
-            tooltip=["layout:N", "ns_per_access:Q"],
-        )
-        .add_params(alt.selection_point(fields=["layout"], bind="legend"))
-    )
-
-
-def figure(name="cliff", frame: pd.DataFrame = FRAME, title="", alt_text="A cliff.") -> Figure:
-    return Figure(cliff(frame, title), name, alt_text, frame)
-
-
-class Elements(HTMLParser):
-    """The elements and the text of a piece of HTML, as a browser's tokenizer sees them."""
-
-    def __init__(self, markup: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.text: list[str] = []
-        self.feed(markup)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += attrs
-
-    def handle_data(self, data: str) -> None:
-        self.text.append(data)
 
 
 # --- escaping ---
@@ -103,20 +58,21 @@ def test_hostile_text_in_title_data_and_alternative_stays_text():
     drawn = [text for text in seen.text if "alert(1)" in text and not text.startswith("{")]
     assert len(drawn) >= 2  # the title and the legend, letter by letter
     spec = json.loads(next(text for text in seen.text if text.startswith("{")))
-    assert {row["layout"] for row in next(iter(spec["datasets"].values()))} == {HOSTILE}
+    (table,) = spec["datasets"].values()
+    assert {row[table["columns"].index("layout")] for row in table["rows"]} == {HOSTILE}
 
 
 def test_a_chart_that_would_load_something_is_refused():
     picture = alt.Chart(pd.DataFrame({"url": ["https://example.org/x.png"]})).mark_image().encode(url="url:N")
     with pytest.raises(ValueError, match="<image>"):
-        Figure(picture, "picture", "A picture.", FRAME).svg()
+        Figure(picture, "A picture.", FRAME).svg()
 
 
 def test_a_chart_that_links_is_refused():
     frame = FRAME.assign(to="https://example.org")
     linked = alt.Chart(frame).mark_point().encode(x="ns_per_access", href="to:N")
     with pytest.raises(ValueError, match="<a>"):
-        Figure(linked, "linked", "Points.", FRAME).svg()
+        Figure(linked, "Points.", FRAME).svg()
 
 
 @pytest.mark.parametrize("name", ["", "Cliff", "a b", "../x", 'x"y', "x\n", "é"])
@@ -129,7 +85,7 @@ def test_a_figure_without_alternative_or_data_is_refused():
     with pytest.raises(ValueError, match="text alternative"):
         figure(alt_text=" ")
     with pytest.raises(ValueError, match="no data"):
-        Figure(cliff(), "empty", "Nothing.", FRAME.head(0))
+        Figure(cliff(), "Nothing.", FRAME.head(0))
 
 
 # --- determinism ---
@@ -150,16 +106,71 @@ def test_two_figures_of_a_page_share_no_id():
     assert used and used <= ids[0]
 
 
+def test_names_in_a_spec_hang_on_its_shape_and_not_on_its_numbers():
+    spec, other = (figure(frame=FRAME.assign(ns_per_access=FRAME["ns_per_access"] * factor)).spec() for factor in (1, 1.25))
+    assert spec["datasets"].keys() == other["datasets"].keys() == {"data-0"} and spec["datasets"] != other["datasets"]
+    assert spec["params"] == other["params"] and re.fullmatch(r"param_\d", spec["params"][0]["name"])
+
+
+def test_digits_that_another_cpu_has_otherwise_change_nothing():
+    noisy = FRAME.assign(ns_per_access=FRAME["ns_per_access"] * (1 + 1e-12), low=[1e-17, -3e-15, 0.0, 1.0, 2.0, 3.0])
+    calm = FRAME.assign(low=[0.0, 0.0, 0.0, 1.0, 2.0, 3.0])
+    drawn = [figure(frame=frame).html() for frame in (noisy, calm)]
+    assert drawn[0] == drawn[1] and "e-1" not in drawn[0]
+
+
 def test_text_is_set_in_a_font_that_the_renderer_carries():
     fonts = set(re.findall(r'font-family="([^"]+)"', figure().svg()))
     assert fonts and all(font.startswith("Liberation Sans") for font in fonts)
 
 
-def test_the_bundle_has_page_image_and_words():
+def test_the_bundle_has_page_and_words():
     bundle = figure()._repr_mimebundle_()
-    assert set(bundle) == {"text/html", "image/png", "text/plain"}
-    assert bundle["text/plain"] == "A cliff."
-    assert bundle["image/png"].startswith("iVBORw0KGgo")  # PNG's signature in base64
+    assert set(bundle) == {"text/html", "text/plain"} and bundle["text/plain"] == "A cliff."
+
+
+# --- weight ---
+
+
+def test_a_data_set_stands_once_however_many_layers_draw_it_and_with_the_columns_that_are_drawn():
+    frame = FRAME.assign(unused="never drawn")
+    same = [cliff(frame.copy()), cliff(frame.assign(ns_per_access=frame["ns_per_access"] + 1e-13))]
+    (rows,) = Figure(alt.layer(*same), "Twice.", frame).spec()["datasets"].values()
+    assert len(rows) == len(FRAME) and set(rows[0]) == set(FRAME.columns)
+
+
+def test_a_column_whose_name_is_no_word_is_kept():
+    frame = FRAME.rename(columns={"ns_per_access": "ns a.b"})
+    chart = alt.Chart(frame).mark_point().encode(y=alt.Y("ns a\\.b:Q"))
+    (rows,) = Figure(chart, "Points.", frame).spec()["datasets"].values()
+    assert rows[1]["ns a.b"] == 17.25
+
+
+def test_a_page_has_the_theme_once_and_the_names_of_columns_once_a_table():
+    spec = json.loads(re.search(r'class="tlb-spec">(.*?)</script>', figure().html())[1])
+    assert "config" not in spec and spec["encoding"] == figure().spec()["encoding"]
+    (table,), (rows,) = spec["datasets"].values(), figure().spec()["datasets"].values()
+    assert [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]] == rows
+
+
+def test_a_drawing_says_once_what_all_of_it_has_and_draws_the_same():
+    said = render.ET.fromstring(figure().svg())
+    svg = "{http://www.w3.org/2000/svg}"
+    raw = render.ET.fromstring(render.vl_convert.vegalite_to_svg(figure().spec()))
+
+    def drawn(element, inherited, tag):
+        """Of each element of a kind in turn: its text, its fill and its stroke, its own or what it inherits."""
+        inherited = {key: element.get(key, inherited.get(key)) for key in ("fill", "stroke", "stroke-width", "font-family", "text-anchor")}
+        if element.tag == svg + tag and element.get("d") not in ("", "M0,0h0v0h0Z"):
+            yield element.text, *inherited.values()
+        for child in element:
+            yield from drawn(child, inherited, tag)
+
+    for tag in ("text", "line", "path"):
+        assert [*drawn(said, {}, tag)] == [(text, fill, stroke, width, font or said.get("font-family"), anchor)
+                                           for text, fill, stroke, width, font, anchor in drawn(raw, {}, tag)]
+    assert sum("font-family" in element.attrib for element in said.iter()) == 1
+    assert not re.search(r'[ "(,]-?\d+\.\d\d', re.sub(r"<text.*?</text>", "", figure().svg()))
 
 
 # --- data ---
@@ -171,11 +182,13 @@ CELLS = NUMBERS | st.text(st.characters(codec="utf-8")) | st.none()
 @given(st.lists(CELLS, min_size=1, max_size=8))
 def test_the_csv_gives_back_every_value_to_six_digits(values):
     frame = pd.DataFrame({"value": pd.Series(values, dtype=object), "n": range(len(values))})
-    rows = list(csv.DictReader(io.StringIO(Figure(cliff(), "x", "x", frame).csv(), newline="")))
+    rows = list(csv.DictReader(io.StringIO(Figure(cliff(), "x", frame).csv(), newline="")))
     assert [int(row["n"]) for row in rows] == list(range(len(values)))
     for value, row in zip(values, rows, strict=True):
         if value is None or value != value:
             assert row["value"] == ""
+        elif isinstance(value, float) and abs(value) < render.NOTHING:
+            assert row["value"] == "0"
         elif isinstance(value, float):
             assert float(row["value"]) == pytest.approx(value, rel=1e-5)
         else:
@@ -188,45 +201,42 @@ def test_whole_numbers_keep_all_their_digits():
     assert str(2**32 + 4096) in escape_json(figure(frame=frame).spec())
 
 
+@pytest.mark.parametrize("text", ["a,b", 'say "so"', "50 % & more", "é <b> #1", "two\nlines", "+1"])
+def test_the_link_to_the_data_holds_the_csv_and_ends_no_attribute(text: str):
+    made = figure(frame=FRAME.assign(layout=text))
+    seen = dict(Elements(made.html()).attributes)
+    kind, data = seen["href"].split(",", 1)
+    assert (kind, unquote(data), seen["download"]) == ("data:text/csv;charset=utf-8", made.csv(), "cliff.csv")
+    assert re.fullmatch(r"[!-~]+", seen["href"]) and not set(seen["href"]) & set("\"'<>&#\\")
+
+
 # --- axes ---
 
 
 def drawn_labels(axis: alt.Axis, low: float, high: float) -> list[str]:
     frame = pd.DataFrame({"x": [low, high], "y": [1, 2]})
     chart = alt.Chart(frame).mark_point().encode(
-        x=alt.X("x:Q", scale=figures.log_scale(domain=(low, high)), axis=axis), y=alt.Y("y:Q", axis=None)
+        x=alt.X("x:Q", scale=charts.log_scale(domain=(low, high)), axis=axis), y=alt.Y("y:Q", axis=None)
     )
-    return re.findall(r"<text[^>]*>([^<]+)</text>", Figure(chart, "axis", "An axis.", frame).svg())
+    return re.findall(r"<text[^>]*>([^<]+)</text>", Figure(chart, "An axis.", frame).svg())
 
 
 def test_byte_ticks_carry_binary_units():
-    labels = drawn_labels(figures.bytes_axis(), 2**16, 2**32)
+    labels = drawn_labels(charts.bytes_axis(), 2**16, 2**32)
     assert labels[0] == "64 KiB" and "1 MiB" in labels and "4 GiB" in labels
     assert labels[-1] == "Working set"
 
 
 def test_line_ticks_carry_binary_prefixes():
-    labels = drawn_labels(figures.lines_axis(values=[16, 1536, 4096, 2**20]), 16, 2**20)
+    labels = drawn_labels(charts.lines_axis(values=[16, 1536, 4096, 2**20]), 16, 2**20)
     assert labels == ["16", "1.5 Ki", "4 Ki", "1 Mi", "Lines touched"]
 
 
 def test_nanosecond_ticks_are_plain_numbers():
-    assert drawn_labels(figures.ns_axis(values=[0.5, 20, 1500]), 0.5, 1500)[:3] == ["0.5", "20", "1,500"]
+    assert drawn_labels(charts.ns_axis(values=[0.5, 20, 1500]), 0.5, 1500)[:3] == ["0.5", "20", "1,500"]
 
 
 # --- colours ---
-
-
-def linear(colour: str) -> np.ndarray:
-    """Linear RGB of "#rrggbb", 0 to 1 (IEC 61966-2-1)."""
-    value = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
-    return np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
-
-
-def contrast(a: str, b: str) -> float:
-    """Contrast ratio of two colours (WCAG 2.2)."""
-    low, high = sorted(float(linear(colour) @ [0.2126, 0.7152, 0.0722]) for colour in (a, b))
-    return (high + 0.05) / (low + 0.05)
 
 
 def dark(colour: str, channel: str) -> str:
@@ -286,28 +296,11 @@ def test_series_colours_differ_for_every_eye(eye, scheme):
 # --- tables and notes ---
 
 
-def test_a_verdict_table_escapes_and_has_a_twin_in_words():
-    rows = [("flat < 8 MiB", "holds", "slope `0.02`"), (HOSTILE, "cannot tell", "no counters")]
-    table = verdict_table(rows)
-    seen = Elements(table.markup)
-    assert not {"script", "img"} & set(seen.tags)
-    assert HOSTILE.replace("`", "") in "".join(seen.text).replace("`", "")
-    assert seen.tags.count("tr") == 3 and "code" in seen.tags
-    assert {value for name, value in seen.attributes if name == "class"} >= {
-        "tlb-verdict tlb-verdict-holds", "tlb-verdict tlb-verdict-unknown"}
-    assert table.text.splitlines()[0] == "HOLDS: flat < 8 MiB [slope `0.02`]"
-    assert table._repr_mimebundle_()["text/plain"] == table.text
-
-
-def test_every_verdict_has_its_colour():
-    table = verdict_table([("c", verdict, "e") for verdict in ("holds", "fails", "cannot tell")])
-    classes = re.findall(r"tlb-verdict-\w+", table.markup)
-    assert len(classes) == 3 and all(f".{name} " in CSS for name in classes)
-
-
-def test_there_is_no_fourth_verdict():
-    with pytest.raises(KeyError):
-        verdict_table([("c", "probably", "e")])
+def test_code_is_shown_in_the_classes_of_the_pages_style_and_every_character_of_it():
+    code = 'def f(a: int) -> str:\n    return "<b>" if a < 1 else "&"  # why\n'
+    seen = Elements(highlighted(code))
+    assert "".join(seen.text).strip() == code.strip() and "b" not in seen.tags
+    assert ("class", "highlight") in seen.attributes and {"k", "c1"} <= {value for name, value in seen.attributes if name == "class"}
 
 
 def test_a_table_of_a_frame_keeps_order_places_and_gaps():
