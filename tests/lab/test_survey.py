@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from test_geometry import CACHES, SHARP, Made, lru
+from support.geometry import CACHES, SHARP, Made, lru
 
 from experiments.inference import geometry, splinter
 from experiments.lab import campaign as experiment
