@@ -21,7 +21,7 @@ from rich.table import Table
 
 from experiments.article.chapter import BOOK, Chapter, check_parameters
 from experiments.inference import intervals as stats
-from experiments.inference.simulator import Machine, Tlb, WalkCache, simulate
+from experiments.inference.simulator import SimulatedMachine, SimulatedTlb, WalkCache, simulate
 from experiments.lab import build, perf
 from experiments.lab import campaign as experiment
 from experiments.lab.grid import GRIDS
@@ -242,8 +242,8 @@ def mean_hop() -> Table:
 def simulator_rate() -> Table:
     """Accesses a second of the simulator on one core, over 1 GiB of 4 KiB pages, nearly every one a walk: best of PAIRS."""
     caches = tuple(WalkCache(level=n, entries=entries) for n, entries in ((2, 32), (3, 8), (4, 4)))
-    machines = {f"64 / {ways or 'all'} + {entries} / {last}": Machine((
-        Tlb(level=1, entries=64, ways=ways), Tlb(level=2, entries=entries, ways=last)), caches)
+    machines = {f"64 / {ways or 'all'} + {entries} / {last}": SimulatedMachine((
+        SimulatedTlb(level=1, entries=64, ways=ways), SimulatedTlb(level=2, entries=entries, ways=last)), caches)
         for ways, entries, last in ((0, 2048, 16), (4, 1536, 12))}
     rng, n, rows = np.random.default_rng(1), 20_000_000, []
     streams = {"random": rng.integers(0, 1 << 18, n), "cycle": np.resize(rng.permutation(1 << 18), n)}

@@ -27,6 +27,9 @@ class About(Protocol):
     def document(self, name: str, make: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
         """data/<machine>/<name>.json, made first where this computer has none. Raises Unavailable("no-data")."""
 
+    def reference(self) -> About:
+        """The same of the reference machine, whose rows may stand in for what this machine cannot have. Raises Unavailable("no-data")."""
+
 
 class Analysis:
     """The rows of a chapter, one a process; a chapter's own Analysis adds what it derives from them as cached properties.

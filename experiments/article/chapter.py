@@ -126,11 +126,13 @@ class Chapter:
         kernels/ stays as it is, and the rows are the changed kernel's own. Raises Unavailable("bad-parameter")."""
         build.patch(kernel, old, new)
 
-    def survey(self) -> pd.DataFrame:
-        """The rows of the geometry of 4 KiB pages, measured first with `machine` "this". Raises Unavailable."""
+    def survey(self, first: Sequence[Point] = ()) -> pd.DataFrame:
+        """The rows of the geometry of 4 KiB pages, measured first with `machine` "this". first: the points to begin with, where not
+        those of `survey.coarse`. Raises Unavailable."""
         if self.is_this:
             before = len(self.store.keys(self.rig.machine, survey.NAME))
-            _, lacking = survey.measured(self.rig, "4k", repeats=self.profile.repeats, most_bytes=self.profile.max_working_set)
+            _, lacking = survey.measured(self.rig, "4k", repeats=self.profile.repeats, most_bytes=self.profile.max_working_set,
+                                           first=first)
             self._write_card(len(self.store.keys(self.machine, survey.NAME)) - before)
             for note in lacking:
                 self._note(note)
@@ -162,6 +164,15 @@ class Chapter:
                 print(f"{name}: building and running; this takes a minute or two.", file=sys.stderr)
                 self.store.write_document(self.machine, name, make(self.parameters["profile"]) | {"means": means})
         return {key: value for key, value in self.store.read_document(self.machine, name).items() if key != "means"}
+
+    def reference(self) -> Chapter:
+        """This chapter about the reference machine, of which nothing is measured. Raises Unavailable("no-data") without one."""
+        chapter = Chapter(self.name, self.parameters | {"machine": "reference"}, self.store)
+        try:
+            chapter.host  # noqa: B018  # read now
+        except ValueError as error:
+            raise Unavailable("no-data", f"{chapter.machine} has a description of another version") from error
+        return chapter
 
     def _means(self) -> list[str]:
         """What a document may lack today and have tomorrow: pools with pages in them, programs."""

@@ -1,6 +1,6 @@
 """Address translation, simulated: TLB misses, page walks and the loads of page-table entries that a stream of accesses makes.
 
-The tables are those of x86-64, 512 entries each, in four or five levels, walked in one dimension or, with a `Host`, in two.
+The tables are those of x86-64, 512 entries each, in four or five levels, walked in one dimension or, with a `SimulatedHost`, in two.
 Counts only: no time, no access that the hardware speculates or prefetches, one stream on one page size.
 
 - A level of TLB is asked when the one before misses; a miss fills both. No level takes the other's victims.
@@ -24,15 +24,16 @@ from numpy.typing import ArrayLike
 
 from experiments.inference import walker
 from experiments.inference.walker import INDEX_BITS, OFFSET_BITS, Plan, Shape
+from experiments.words.pages import HARDWARE
 
-PAGES = {"4k": 1, "2m": 2, "1g": 3}  # the level of the table whose entry maps such a page; level 1 is the lowest
+LEAF_LEVELS = {page: level for level, page in enumerate(HARDWARE, 1)}  # of the table whose entry maps such a page; 1 is the lowest
 REPLACEMENTS = {"lru": walker.LRU, "tree-plru": walker.TREE_PLRU, "random": walker.RANDOM}
 PLACEMENTS = {"modulo": walker.MODULO, "xor": walker.XOR, "hashed": walker.HASHED}
 _LEVELS = (4, 5)  # Intel SDM, volume 3, 4.5: the fifth is LA57's
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cache:
+class SimulatedCache:
     """`entries` translations in sets of `ways` (0: one set, fully associative).
 
     replacement: "lru"; "tree-plru", a binary tree of ways whose nodes point away from the last use (ways a power of two, 64
@@ -50,17 +51,14 @@ class Cache:
     placement: str = "modulo"
 
     def __post_init__(self) -> None:
-        if self.entries < 1 or self.ways < 0 or self.entries % (self.ways or self.entries):
-            raise ValueError(f"{self.entries} entries in sets of {self.ways}: give a multiple of the ways, or 0 ways for one set.")
-        if self.replacement not in REPLACEMENTS:
-            raise ValueError(f"replacement is one of {', '.join(REPLACEMENTS)}, not {self.replacement!r}.")
-        if self.placement not in PLACEMENTS:
-            raise ValueError(f"placement is one of {', '.join(PLACEMENTS)}, not {self.placement!r}.")
+        _require(self.entries >= 1 and self.ways >= 0 and self.entries % (self.ways or self.entries) == 0,
+                 f"{self.entries} entries in sets of {self.ways}: give a multiple of the ways, or 0 ways for one set.")
+        for what, name, known in (("replacement", self.replacement, REPLACEMENTS), ("placement", self.placement, PLACEMENTS)):
+            _require(name in known, f"{what} is one of {', '.join(known)}, not {name!r}.")
         ways = self.entries // self.sets
-        if self.replacement == "tree-plru" and (ways & (ways - 1) or ways > walker.MOST_TREE_WAYS):
-            raise ValueError(f"tree-plru takes a power of two of ways, at most {walker.MOST_TREE_WAYS}, not {ways}.")
-        if self.placement == "xor" and self.sets & (self.sets - 1):
-            raise ValueError(f"placement by xor takes a power of two of sets, not {self.sets}.")
+        _require(self.replacement != "tree-plru" or _is_power_of_two(ways) and ways <= walker.MOST_TREE_WAYS,
+                 f"tree-plru takes a power of two of ways, at most {walker.MOST_TREE_WAYS}, not {ways}.")
+        _require(self.placement != "xor" or _is_power_of_two(self.sets), f"placement by xor takes a power of two of sets, not {self.sets}.")
 
     @property
     def sets(self) -> int:
@@ -69,7 +67,7 @@ class Cache:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tlb(Cache):
+class SimulatedTlb(SimulatedCache):
     """A data TLB, or the part of one that holds translations of `pages`; level 1 or 2."""
 
     level: int
@@ -77,28 +75,27 @@ class Tlb(Cache):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.level not in (1, 2):
-            raise ValueError(f"a TLB's level is 1 or 2, not {self.level}.")
+        _require(self.level in (1, 2), f"a TLB's level is 1 or 2, not {self.level}.")
         for page in self.pages:
             _leaf(page)
 
 
 @dataclass(frozen=True, kw_only=True)
-class WalkCache(Cache):
+class WalkCache(SimulatedCache):
     """A cache of page-table entries of one level that point to a table: 2 (to a page table), 3, 4, and 5 under five levels."""
 
     level: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class NestedTlb(Cache):
+class NestedTlb(SimulatedCache):
     """A cache of guest-physical to host-physical translations: of the guest's tables of one level, or of its data (0)."""
 
     level: int
 
 
 @dataclass(frozen=True)
-class Host:
+class SimulatedHost:
     """The second dimension: the levels of the host's tables and its page size, and what caches their walks, if anything."""
 
     levels: int = 4
@@ -111,16 +108,16 @@ class Host:
 
 
 @dataclass(frozen=True)
-class Machine:
+class SimulatedMachine:
     """What translates. A level without a TLB for a page size misses each access; a walk without a cache starts at the root.
 
     Raises ValueError for two caches of one place, or of a level that the tables do not have.
     """
 
-    tlbs: tuple[Tlb, ...] = ()
+    tlbs: tuple[SimulatedTlb, ...] = ()
     walk_caches: tuple[WalkCache, ...] = ()
     levels: int = 4
-    host: Host | None = None
+    host: SimulatedHost | None = None
 
     def __post_init__(self) -> None:
         _check_levels(self.levels)
@@ -146,13 +143,6 @@ class Counts(NamedTuple):
         """All loads of page-table entries."""
         return sum(self.references_by_level) + sum(self.host_references_by_level)
 
-    def row(self) -> dict[str, int]:
-        """The counts as columns of a frame: `pd.DataFrame([counts.row(), ...])`."""
-        levels = enumerate(self.references_by_level, 1)
-        host_levels = enumerate(self.host_references_by_level, 1)
-        return {"accesses": self.accesses, "l1_misses": self.l1_misses, "walks": self.walks, "references": self.references,
-                **{f"references_level_{i}": n for i, n in levels}, **{f"host_references_level_{i}": n for i, n in host_levels}}
-
 
 def references_per_walk(page: str, host_page: str | None = None, levels: int = 4, host_levels: int = 4) -> int:
     """Loads of page-table entries in a walk that no cache shortens; `page` is the guest's where there is a host.
@@ -167,7 +157,8 @@ def references_per_walk(page: str, host_page: str | None = None, levels: int = 4
     return g if host_page is None else (g + 1) * (host_levels - _leaf(host_page) + 2) - 1
 
 
-def simulate(machine: Machine, addresses: ArrayLike, page: str = "4k", *, unit_bytes: int = 1, warm: int = 0, seed: int = 1) -> Counts:
+def simulate(machine: SimulatedMachine, addresses: ArrayLike, page: str = "4k", *, unit_bytes: int = 1, warm: int = 0, seed: int = 1
+             ) -> Counts:
     """The counts of a stream of loads from memory that is mapped, in a guest by the guest, on pages of one size.
 
     addresses: whole numbers, one an access, in units of `unit_bytes`, a power of two: virtual addresses, or with unit_bytes =
@@ -177,17 +168,14 @@ def simulate(machine: Machine, addresses: ArrayLike, page: str = "4k", *, unit_b
     Raises ValueError for an address that the levels cannot translate and for a page size that is none.
     """
     stream = np.ascontiguousarray(addresses).ravel()
-    if stream.size and stream.dtype.kind not in "iu":
-        raise ValueError(f"addresses are whole numbers, not {stream.dtype}: convert them first.")
-    if unit_bytes < 1 or unit_bytes & (unit_bytes - 1):
-        raise ValueError(f"unit_bytes is a power of two, such as 1 or 4096, not {unit_bytes}.")
-    if not 0 <= warm <= stream.size:
-        raise ValueError(f"warm is from 0 to the {stream.size} accesses, not {warm}.")
+    _require(not stream.size or stream.dtype.kind in "iu", f"addresses are whole numbers, not {stream.dtype}: convert them first.")
+    _require(_is_power_of_two(unit_bytes), f"unit_bytes is a power of two, such as 1 or 4096, not {unit_bytes}.")
+    _require(0 <= warm <= stream.size, f"warm is from 0 to the {stream.size} accesses, not {warm}.")
     low, high = (int(stream.min()), int(stream.max())) if stream.size else (0, 0)
     bits = OFFSET_BITS + INDEX_BITS * machine.levels
-    if low < 0 or high * unit_bytes >> bits:
-        raise ValueError(f"{machine.levels} levels of tables translate addresses from 0 to 2^{bits} - 1, not {low} to {high} in "
-                         f"units of {unit_bytes}: take addresses of user space, or five levels.")
+    _require(low >= 0 and not high * unit_bytes >> bits,
+             f"{machine.levels} levels of tables translate addresses from 0 to 2^{bits} - 1, not {low} to {high} in units of "
+             f"{unit_bytes}: take addresses of user space, or five levels.")
 
     leaf, host_leaf = _leaf(page), _leaf(machine.host.page) if machine.host else 0
     span = min(leaf, host_leaf or leaf)
@@ -207,10 +195,10 @@ def simulate(machine: Machine, addresses: ArrayLike, page: str = "4k", *, unit_b
     columns = dict.fromkeys(range(span, machine.levels + host_leaf + 1), 1)  # of a row at each level: the first leads upwards
     shapes: list[Shape] = []
 
-    def caches(found: dict[int, tuple[Cache, int]]) -> np.ndarray:
-        """The number of the cache of each level, from 1, or 0; `found` has the caches, each with the level of its pages."""
+    def caches(by_level: dict[int, tuple[SimulatedCache, int]]) -> np.ndarray:
+        """The number of the cache of each level, from 1, or 0; `by_level` has the caches, each with the level of its pages."""
         at = np.zeros(machine.levels + 1, dtype=np.uint64)
-        for level, (cache, page_level) in found.items():
+        for level, (cache, page_level) in by_level.items():
             shapes.append(Shape(columns[page_level], cache.sets, cache.entries // cache.sets, REPLACEMENTS[cache.replacement],
                                 PLACEMENTS[cache.placement]))
             columns[page_level] += 1
@@ -218,9 +206,9 @@ def simulate(machine: Machine, addresses: ArrayLike, page: str = "4k", *, unit_b
         return at
 
     tlbs = caches({tlb.level: (tlb, span) for tlb in machine.tlbs if any(_leaf(name) == span for name in tlb.pages)})
-    walk_caches = caches({one.level: (one, one.level) for one in machine.walk_caches if one.level > leaf})
-    nested = caches({one.level: (one, one.level + host_leaf) for one in (machine.host.nested if machine.host else ())
-                     if one.level == 0 or one.level >= leaf})
+    walk_caches = caches({cache.level: (cache, cache.level) for cache in machine.walk_caches if cache.level > leaf})
+    nested = caches({cache.level: (cache, cache.level + host_leaf) for cache in (machine.host.nested if machine.host else ())
+                     if cache.level == 0 or cache.level >= leaf})
     plan = Plan(shift, key_shift, first_key, columns[span], span, leaf, host_leaf, machine.levels, tlbs, walk_caches, nested)
     state = walker.empty(shapes, _rows(numbers, list(columns.values())), seed)
     walker.run(stream[:warm], keys[:warm], plan, state)
@@ -238,31 +226,36 @@ def _rows(numbers: np.ndarray, columns: list[int]) -> np.ndarray:
         table = np.zeros((numbers.size, width), dtype=np.uint32)
         first += table.size
         above, numbers = pd.factorize(numbers >> INDEX_BITS)
-        if first + numbers.size * width_above > walker.MOST_PLACES:
-            raise ValueError(f"the stream visits too many pages for one simulation ({len(table)}): take fewer.")
+        _require(first + numbers.size * width_above <= walker.MOST_PLACES,
+                 f"the stream visits too many pages for one simulation ({len(table)}): take fewer.")
         table[:, 0] = first + above * width_above
         tables.append(table.ravel())
     return np.concatenate(tables)
 
 
+def _require(is_true: bool, otherwise: str) -> None:
+    if not is_true:
+        raise ValueError(otherwise)
+
+
+def _is_power_of_two(number: int) -> bool:
+    return number > 0 and number & (number - 1) == 0
+
+
 def _leaf(page: str) -> int:
-    if page not in PAGES:
-        raise ValueError(f"a page is one of {', '.join(PAGES)}, not {page!r}.")
-    return PAGES[page]
+    _require(page in LEAF_LEVELS, f"a page is one of {', '.join(LEAF_LEVELS)}, not {page!r}.")
+    return LEAF_LEVELS[page]
 
 
 def _check_levels(levels: int) -> None:
-    if levels not in _LEVELS:
-        raise ValueError(f"tables have 4 or 5 levels, not {levels}.")
+    _require(levels in _LEVELS, f"tables have 4 or 5 levels, not {levels}.")
 
 
 def _check_places(places: Sequence[Hashable], what: str) -> None:
-    if len(set(places)) < len(places):
-        raise ValueError(f"two {what} have the same place: give one a level and page size, among {places}.")
+    _require(len(set(places)) == len(places), f"two {what} have the same place: give one a level and page size, among {places}.")
 
 
 def _check_cache_levels(caches: Sequence[WalkCache | NestedTlb], lowest: int, highest: int, what: str) -> None:
     for cache in caches:
-        if not lowest <= cache.level <= highest:
-            raise ValueError(f"{what} have levels {lowest} to {highest}, not {cache.level}.")
+        _require(lowest <= cache.level <= highest, f"{what} have levels {lowest} to {highest}, not {cache.level}.")
     _check_places([cache.level for cache in caches], what)

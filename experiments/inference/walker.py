@@ -71,12 +71,12 @@ def empty(shapes: Sequence[Shape], places: np.ndarray, seed: int) -> State:
     """Caches that hold nothing, the first to draw from `seed`, for pages whose rows are given."""
     caches, sets, slots = np.zeros(len(shapes) + 1, dtype=_CACHE), 0, 1
     heads, rings = [np.zeros(0, dtype=np.int64)], [np.zeros(1, dtype=np.int64)]
-    for i, one in enumerate(shapes, 1):
-        masked = one.placement == MODULO and one.sets & (one.sets - 1) == 0
-        caches[i] = (*one, sets, slots, masked, one.sets - 1, one.sets.bit_length() - 1, (seed + (i << 32)) % 2**64)
-        heads.append(slots + np.arange(one.sets) * one.ways)
-        rings.append((heads[-1][:, None] + (np.arange(one.ways) + 1) % one.ways).ravel())
-        sets, slots = sets + one.sets, slots + one.sets * one.ways
+    for i, shape in enumerate(shapes, 1):
+        masked = shape.placement == MODULO and shape.sets & (shape.sets - 1) == 0
+        caches[i] = (*shape, sets, slots, masked, shape.sets - 1, shape.sets.bit_length() - 1, (seed + (i << 32)) % 2**64)
+        heads.append(slots + np.arange(shape.sets) * shape.ways)
+        rings.append((heads[-1][:, None] + (np.arange(shape.ways) + 1) % shape.ways).ravel())
+        sets, slots = sets + shape.sets, slots + shape.sets * shape.ways
     state = State(caches, np.zeros(sets, dtype=_SET), np.zeros(slots, dtype=_SLOT), places)
     state.sets["head"] = np.concatenate(heads)
     state.slots["after"] = np.concatenate(rings)

@@ -43,6 +43,7 @@ def _known(pages: str) -> str:
 
 
 Pages = Annotated[str, AfterValidator(_known)]
+HARDWARE = tuple(dict.fromkeys(size.hardware for size in PAGES.values()))  # what entries map, by the level of their table
 LARGE: tuple[str, ...] = ("2m", "thp")  # 2 MiB both, as far as a TLB is concerned; the pool's are the surer
 
 

@@ -7,7 +7,6 @@ from collections import OrderedDict
 from itertools import product
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,12 +17,12 @@ from experiments.inference.misses import (
     set_associative_miss_probability,
 )
 from experiments.inference.simulator import (
-    Cache,
     Counts,
-    Host,
-    Machine,
     NestedTlb,
-    Tlb,
+    SimulatedCache,
+    SimulatedHost,
+    SimulatedMachine,
+    SimulatedTlb,
     WalkCache,
     references_per_walk,
     simulate,
@@ -79,7 +78,7 @@ class TreeSet:
 
 
 class PlainCache:
-    def __init__(self, cache: Cache) -> None:
+    def __init__(self, cache: SimulatedCache) -> None:
         kind = {"lru": LruSet, "tree-plru": TreeSet}[cache.replacement]
         self.count = cache.entries // cache.ways if cache.ways else 1
         self.sets = [kind(cache.ways or cache.entries) for _ in range(self.count)]
@@ -89,7 +88,7 @@ class PlainCache:
         return self.sets[(number ^ number // self.count if self.by_xor else number) % self.count].hits(number)
 
 
-def plain(machine: Machine, addresses: list[int], page: str, warm: int = 0) -> Counts:
+def plain(machine: SimulatedMachine, addresses: list[int], page: str, warm: int = 0) -> Counts:
     host = machine.host
     span = min(BITS[page], BITS[host.page]) if host else BITS[page]
     tlbs = {tlb.level: PlainCache(tlb) for tlb in machine.tlbs if span in [BITS[name] for name in tlb.pages]}
@@ -137,14 +136,14 @@ def shapes(draw: st.DrawFn) -> dict:
 
 
 @st.composite
-def machines(draw: st.DrawFn) -> Machine:
+def machines(draw: st.DrawFn) -> SimulatedMachine:
     levels = draw(st.sampled_from([4, 5]))
     some = lambda kind, among: tuple(kind(level=n, **draw(shapes())) for n in among if draw(st.booleans()))  # noqa: E731
     pages = st.sampled_from([ALL_PAGES, ("4k",), ("2m", "1g")])
-    host = draw(st.none() | st.builds(Host, levels=st.sampled_from([4, 5]), page=st.sampled_from(ALL_PAGES)))
+    host = draw(st.none() | st.builds(SimulatedHost, levels=st.sampled_from([4, 5]), page=st.sampled_from(ALL_PAGES)))
     if host:
-        host = Host(host.levels, host.page, some(NestedTlb, range(levels + 1)))
-    return Machine(tuple(Tlb(level=n, pages=draw(pages), **draw(shapes())) for n in (1, 2) if draw(st.booleans())),
+        host = SimulatedHost(host.levels, host.page, some(NestedTlb, range(levels + 1)))
+    return SimulatedMachine(tuple(SimulatedTlb(level=n, pages=draw(pages), **draw(shapes())) for n in (1, 2) if draw(st.booleans())),
                    some(WalkCache, range(2, levels + 1)), levels, host)
 
 
@@ -158,16 +157,16 @@ def streams(draw: st.DrawFn) -> list[int]:
 
 @given(machines(), streams(), st.sampled_from(ALL_PAGES), st.integers(0, 120))
 @settings(deadline=None, max_examples=400)
-def test_every_count_is_that_of_the_plain_simulator(machine: Machine, addresses: list[int], page: str, warm: int):
+def test_every_count_is_that_of_the_plain_simulator(machine: SimulatedMachine, addresses: list[int], page: str, warm: int):
     warm = min(warm, len(addresses))
     found = simulate(machine, np.array(addresses, dtype=np.uint64), page, warm=warm)
     assert found == plain(machine, addresses, page, warm)
 
 
-@pytest.mark.parametrize("host", [None, Host(4, "4k", tuple(NestedTlb(level=n, entries=16) for n in range(5)))])
-def test_a_long_stream_through_a_whole_machine_counts_as_in_the_plain_simulator(host: Host | None):
-    machine = Machine(
-        (Tlb(level=1, entries=64), Tlb(level=2, entries=1536, ways=12)),
+@pytest.mark.parametrize("host", [None, SimulatedHost(4, "4k", tuple(NestedTlb(level=n, entries=16) for n in range(5)))])
+def test_a_long_stream_through_a_whole_machine_counts_as_in_the_plain_simulator(host: SimulatedHost | None):
+    machine = SimulatedMachine(
+        (SimulatedTlb(level=1, entries=64), SimulatedTlb(level=2, entries=1536, ways=12)),
         (WalkCache(level=2, entries=32, ways=4), WalkCache(level=3, entries=4), WalkCache(level=4, entries=2)), host=host,
     )
     rng = np.random.default_rng(5)
@@ -178,11 +177,11 @@ def test_a_long_stream_through_a_whole_machine_counts_as_in_the_plain_simulator(
 # --- one level, against closed forms
 
 
-def one_level(entries: int, ways: int = 0, replacement: str = "lru", placement: str = "modulo") -> Machine:
-    return Machine((Tlb(level=1, entries=entries, ways=ways, replacement=replacement, placement=placement),))
+def one_level(entries: int, ways: int = 0, replacement: str = "lru", placement: str = "modulo") -> SimulatedMachine:
+    return SimulatedMachine((SimulatedTlb(level=1, entries=entries, ways=ways, replacement=replacement, placement=placement),))
 
 
-def missed(machine: Machine, stream: np.ndarray, warm: int, seed: int = 1) -> float:
+def missed(machine: SimulatedMachine, stream: np.ndarray, warm: int, seed: int = 1) -> float:
     counts = simulate(machine, stream, unit_bytes=4096, warm=warm, seed=seed)
     return counts.l1_misses / counts.accesses
 
@@ -256,7 +255,7 @@ def test_the_same_seed_counts_the_same_and_another_seed_does_not():
 def test_a_cold_walk_makes_the_references_of_the_formula(page: str, host_page: str | None, levels: int, host_levels: int):
     g = levels - LOWEST[page] + 1
     expected = g if host_page is None else (g + 1) * (host_levels - LOWEST[host_page] + 2) - 1
-    machine = Machine(levels=levels, host=Host(host_levels, host_page) if host_page else None)
+    machine = SimulatedMachine(levels=levels, host=SimulatedHost(host_levels, host_page) if host_page else None)
     found = simulate(machine, np.array([0x7F12_3456_7ABC]), page)
     assert references_per_walk(page, host_page, levels, host_levels) == expected == found.references
 
@@ -271,7 +270,7 @@ def test_cold_references_are_the_published_ones():
 @pytest.mark.parametrize("levels", [4, 5])
 @pytest.mark.parametrize("page", ALL_PAGES)
 def test_a_walk_with_warm_caches_loads_the_last_entry_alone(page: str, levels: int):
-    machine = Machine((), tuple(WalkCache(level=n, entries=4) for n in range(2, levels + 1)), levels)
+    machine = SimulatedMachine((), tuple(WalkCache(level=n, entries=4) for n in range(2, levels + 1)), levels)
     found = simulate(machine, np.full(11, 1 << 40), page, warm=1)
     assert (found.walks, found.references, found.references_by_level[LOWEST[page] - 1]) == (10, 10, 10)
 
@@ -279,20 +278,20 @@ def test_a_walk_with_warm_caches_loads_the_last_entry_alone(page: str, levels: i
 @pytest.mark.parametrize(("page", "host_page"), list(product(ALL_PAGES, ALL_PAGES)))
 def test_a_nested_walk_with_warm_caches_loads_the_guests_last_entry_alone(page: str, host_page: str):
     nested = tuple(NestedTlb(level=n, entries=4) for n in range(5))
-    machine = Machine((), tuple(WalkCache(level=n, entries=4) for n in (2, 3, 4)), 4, Host(4, host_page, nested))
+    machine = SimulatedMachine((), tuple(WalkCache(level=n, entries=4) for n in (2, 3, 4)), 4, SimulatedHost(4, host_page, nested))
     found = simulate(machine, np.full(11, 1 << 40), page, warm=1)
     assert (found.references, sum(found.host_references_by_level)) == (10, 0)
 
 
 def test_a_walk_cache_of_one_level_saves_what_lies_above_it():
     stream = np.arange(5) << 21  # the first 2 MiB page of each is another, the first GiB is one
-    loads = {level: simulate(Machine((), (WalkCache(level=level, entries=2),)), stream).references_by_level for level in (2, 3, 4)}
+    loads = {level: simulate(SimulatedMachine((), (WalkCache(level=level, entries=2),)), stream).references_by_level for level in (2, 3, 4)}
     assert loads == {2: (5, 5, 5, 5), 3: (5, 5, 1, 1), 4: (5, 5, 5, 1)}
 
 
 def test_references_in_a_sweep_are_one_a_page_and_one_a_table_above():
     caches = tuple(WalkCache(level=n, entries=1) for n in (2, 3, 4))
-    found = simulate(Machine((), caches), np.arange(1 << 19), unit_bytes=4096)  # 2 GiB
+    found = simulate(SimulatedMachine((), caches), np.arange(1 << 19), unit_bytes=4096)  # 2 GiB
     assert found.references_by_level == (1 << 19, 1 << 10, 2, 1)
 
 
@@ -300,14 +299,14 @@ def test_references_in_a_sweep_are_one_a_page_and_one_a_table_above():
 def test_an_entry_spans_the_smaller_of_two_pages(page: str, host_page: str):
     smaller = min(page, host_page, key=BITS.__getitem__)
     stream = np.random.default_rng(3).integers(0, 1 << 33, 3000)
-    tlbs = (Tlb(level=1, entries=16, pages=ALL_PAGES), Tlb(level=2, entries=256, ways=8, pages=ALL_PAGES))
-    both = simulate(Machine(tlbs, host=Host(4, host_page)), stream, page)
-    alone = simulate(Machine(tlbs), stream, smaller)
+    tlbs = (SimulatedTlb(level=1, entries=16, pages=ALL_PAGES), SimulatedTlb(level=2, entries=256, ways=8, pages=ALL_PAGES))
+    both = simulate(SimulatedMachine(tlbs, host=SimulatedHost(4, host_page)), stream, page)
+    alone = simulate(SimulatedMachine(tlbs), stream, smaller)
     assert (both.l1_misses, both.walks) == (alone.l1_misses, alone.walks)
 
 
 def test_a_level_without_the_page_size_misses_each_access():
-    machine = Machine((Tlb(level=1, entries=64), Tlb(level=2, entries=1024, ways=8, pages=("4k", "2m"))))
+    machine = SimulatedMachine((SimulatedTlb(level=1, entries=64), SimulatedTlb(level=2, entries=1024, ways=8, pages=("4k", "2m"))))
     found = {page: simulate(machine, np.zeros(10, dtype=int), page) for page in ALL_PAGES}
     assert [(counts.l1_misses, counts.walks) for counts in found.values()] == [(1, 1), (10, 1), (10, 10)]
 
@@ -318,7 +317,8 @@ def test_a_level_without_the_page_size_misses_each_access():
 @pytest.mark.parametrize("dtype", [np.uint64, np.int64, np.uint32, np.int32])
 def test_units_and_types_of_addresses_make_no_difference(dtype: type):
     pages = np.random.default_rng(1).integers(0, 3000, 5000)
-    machine = Machine((Tlb(level=1, entries=64), Tlb(level=2, entries=1024, ways=8)), (WalkCache(level=2, entries=4),))
+    machine = SimulatedMachine((SimulatedTlb(level=1, entries=64), SimulatedTlb(level=2, entries=1024, ways=8)),
+                               (WalkCache(level=2, entries=4),))
     expected = plain(machine, (pages << 12).tolist(), "4k")
     assert simulate(machine, pages.astype(dtype), unit_bytes=4096) == expected
     assert simulate(machine, (pages << 6).astype(dtype), unit_bytes=64) == expected
@@ -333,45 +333,37 @@ def test_the_stream_is_left_as_it_was():
 
 
 def test_no_accesses_cost_nothing():
-    found = simulate(Machine(host=Host()), [])
+    found = simulate(SimulatedMachine(host=SimulatedHost()), [])
     assert found == Counts(0, 0, 0, (0,) * 4, (0,) * 4) and found.references == 0
 
 
-def test_a_row_has_each_level_in_a_column_of_its_own():
-    found = simulate(Machine(host=Host(5)), np.zeros(2, dtype=int))
-    row = pd.DataFrame([found.row()]).iloc[0]
-    assert row[["accesses", "l1_misses", "walks", "references"]].tolist() == [2, 2, 2, 2 * 29]
-    assert [row[f"references_level_{n}"] for n in (1, 2, 3, 4)] == [2] * 4
-    assert [row[f"host_references_level_{n}"] for n in (1, 2, 3, 4, 5)] == [10] * 5
-
-
 @pytest.mark.parametrize(("make", "says"), [
-    (lambda: Tlb(level=1, entries=10, ways=4), "multiple of the ways"),
-    (lambda: Tlb(level=1, entries=0), "multiple of the ways"),
-    (lambda: Tlb(level=3, entries=8), "level is 1 or 2"),
-    (lambda: Tlb(level=1, entries=8, pages=("64k",)), "one of 4k, 2m, 1g, not '64k'"),
-    (lambda: Tlb(level=1, entries=8, replacement="fifo"), "one of lru, tree-plru, random"),
-    (lambda: Tlb(level=1, entries=8, placement="skewed"), "one of modulo, xor, hashed"),
-    (lambda: Tlb(level=1, entries=12, replacement="tree-plru"), "a power of two of ways"),
-    (lambda: Tlb(level=1, entries=128, replacement="tree-plru"), "at most 64"),
-    (lambda: Tlb(level=1, entries=12, ways=4, placement="xor"), "a power of two of sets"),
-    (lambda: Machine((Tlb(level=1, entries=8), Tlb(level=1, entries=4, pages=ALL_PAGES))), "two TLBs"),
-    (lambda: Machine(walk_caches=(WalkCache(level=5, entries=4),)), "levels 2 to 4, not 5"),
-    (lambda: Machine(walk_caches=(WalkCache(level=1, entries=4),)), "levels 2 to 4, not 1"),
-    (lambda: Machine(walk_caches=(WalkCache(level=2, entries=4),) * 2), "two page-walk caches"),
-    (lambda: Machine(host=Host(nested=(NestedTlb(level=5, entries=4),))), "levels 0 to 4, not 5"),
-    (lambda: Machine(levels=3), "4 or 5 levels, not 3"),
-    (lambda: Host(6), "4 or 5 levels, not 6"),
-    (lambda: Host(page="thp"), "not 'thp'"),
+    (lambda: SimulatedTlb(level=1, entries=10, ways=4), "multiple of the ways"),
+    (lambda: SimulatedTlb(level=1, entries=0), "multiple of the ways"),
+    (lambda: SimulatedTlb(level=3, entries=8), "level is 1 or 2"),
+    (lambda: SimulatedTlb(level=1, entries=8, pages=("64k",)), "one of 4k, 2m, 1g, not '64k'"),
+    (lambda: SimulatedTlb(level=1, entries=8, replacement="fifo"), "one of lru, tree-plru, random"),
+    (lambda: SimulatedTlb(level=1, entries=8, placement="skewed"), "one of modulo, xor, hashed"),
+    (lambda: SimulatedTlb(level=1, entries=12, replacement="tree-plru"), "a power of two of ways"),
+    (lambda: SimulatedTlb(level=1, entries=128, replacement="tree-plru"), "at most 64"),
+    (lambda: SimulatedTlb(level=1, entries=12, ways=4, placement="xor"), "a power of two of sets"),
+    (lambda: SimulatedMachine((SimulatedTlb(level=1, entries=8), SimulatedTlb(level=1, entries=4, pages=ALL_PAGES))), "two TLBs"),
+    (lambda: SimulatedMachine(walk_caches=(WalkCache(level=5, entries=4),)), "levels 2 to 4, not 5"),
+    (lambda: SimulatedMachine(walk_caches=(WalkCache(level=1, entries=4),)), "levels 2 to 4, not 1"),
+    (lambda: SimulatedMachine(walk_caches=(WalkCache(level=2, entries=4),) * 2), "two page-walk caches"),
+    (lambda: SimulatedMachine(host=SimulatedHost(nested=(NestedTlb(level=5, entries=4),))), "levels 0 to 4, not 5"),
+    (lambda: SimulatedMachine(levels=3), "4 or 5 levels, not 3"),
+    (lambda: SimulatedHost(6), "4 or 5 levels, not 6"),
+    (lambda: SimulatedHost(page="thp"), "not 'thp'"),
     (lambda: references_per_walk("4k", "8k"), "not '8k'"),
-    (lambda: simulate(Machine(), np.array([1 << 48])), "or five levels"),
-    (lambda: simulate(Machine(), np.array([1 << 36]), unit_bytes=4096), "or five levels"),
-    (lambda: simulate(Machine(), np.array([2**64 - 4096], dtype=np.uint64)), "addresses of user space"),
-    (lambda: simulate(Machine(), np.array([-1])), "from 0 to"),
-    (lambda: simulate(Machine(), np.array([1.5])), "whole numbers"),
-    (lambda: simulate(Machine(), np.array([1]), "16k"), "not '16k'"),
-    (lambda: simulate(Machine(), np.array([1]), unit_bytes=3000), "power of two"),
-    (lambda: simulate(Machine(), np.array([1]), warm=2), "from 0 to the 1 accesses"),
+    (lambda: simulate(SimulatedMachine(), np.array([1 << 48])), "or five levels"),
+    (lambda: simulate(SimulatedMachine(), np.array([1 << 36]), unit_bytes=4096), "or five levels"),
+    (lambda: simulate(SimulatedMachine(), np.array([2**64 - 4096], dtype=np.uint64)), "addresses of user space"),
+    (lambda: simulate(SimulatedMachine(), np.array([-1])), "from 0 to"),
+    (lambda: simulate(SimulatedMachine(), np.array([1.5])), "whole numbers"),
+    (lambda: simulate(SimulatedMachine(), np.array([1]), "16k"), "not '16k'"),
+    (lambda: simulate(SimulatedMachine(), np.array([1]), unit_bytes=3000), "power of two"),
+    (lambda: simulate(SimulatedMachine(), np.array([1]), warm=2), "from 0 to the 1 accesses"),
 ])
 def test_what_cannot_be_built_or_translated_is_refused_in_a_sentence(make, says: str):
     with pytest.raises(ValueError, match=says):
@@ -380,11 +372,11 @@ def test_what_cannot_be_built_or_translated_is_refused_in_a_sentence(make, says:
 
 def test_more_pages_than_rows_can_be_numbered_are_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("experiments.inference.walker.MOST_PLACES", 4000)
-    simulate(Machine(), np.arange(500), unit_bytes=4096)
+    simulate(SimulatedMachine(), np.arange(500), unit_bytes=4096)
     with pytest.raises(ValueError, match="too many pages"):
-        simulate(Machine(), np.arange(1 << 20), unit_bytes=4096)
+        simulate(SimulatedMachine(), np.arange(1 << 20), unit_bytes=4096)
 
 
 def test_five_levels_translate_what_four_do_not():
-    found = simulate(Machine(levels=5), np.array([(1 << 57) - 1], dtype=np.uint64))
+    found = simulate(SimulatedMachine(levels=5), np.array([(1 << 57) - 1], dtype=np.uint64))
     assert found.references_by_level == (1,) * 5

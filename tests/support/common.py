@@ -78,6 +78,7 @@ class About:
     notes: list[Note] = field(default_factory=list)
     rows: dict[str, pd.DataFrame] = field(default_factory=dict)
     documents: dict[str, dict[str, Any]] = field(default_factory=dict)
+    other: About | None = None  # the reference machine
 
     def kept(self, name: str) -> pd.DataFrame:
         if name not in self.rows:
@@ -88,3 +89,8 @@ class About:
         if name not in self.documents:
             raise Unavailable("no-data", name)
         return self.documents[name]
+
+    def reference(self) -> About:
+        if self.other is None:
+            raise Unavailable("no-data", "reference")
+        return self.other
