@@ -12,7 +12,8 @@ from experiments.words.reasons import PAGE_REASONS, Note, explain
 from experiments.words.units import format_size
 
 # Names of those hypervisors that are no abbreviation.
-_HYPERVISORS = {"hyper-v": "Hyper-V", "vmware": "VMware", "xen": "Xen", "bhyve": "bhyve", "parallels": "Parallels"}
+_HYPERVISORS = {"hyper-v": "Hyper-V", "vmware": "VMware", "xen": "Xen", "bhyve": "bhyve", "parallels": "Parallels",
+                "virtualbox": "VirtualBox"}
 
 
 def hypervisor_name(host: Host) -> str:

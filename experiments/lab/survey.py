@@ -5,7 +5,7 @@ Each stage is a pure function of the rows so far, so a survey that is run again 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -39,10 +39,10 @@ def repeats_of(point: Point) -> int:
 
 
 def measured(rig: Rig, pages: str, *, name: str = NAME, repeats: int = REPEATS, most_bytes: int | None = None,
-             quiet: bool = False) -> tuple[pd.DataFrame, list[Note]]:
+             first: Sequence[Point] = (), quiet: bool = False) -> tuple[pd.DataFrame, list[Note]]:
     """Survey this computer into the rig's store, what is there already not again: (all rows, a note for each kind of lack).
 
-    repeats: at most so many processes a point. most_bytes: leaves out points that need more memory.
+    repeats: at most so many processes a point. most_bytes: leaves out points that need more memory. first: as `survey` takes it.
     Raises Unavailable: engine-lacks without a C compiler, and what campaign.run raises.
     """
     _takes_c()
@@ -54,7 +54,7 @@ def measured(rig: Rig, pages: str, *, name: str = NAME, repeats: int = REPEATS, 
         lacking.update(missing)
         return frame
 
-    return survey(run, pages, data_caches(rig.host)), sorted(lacking.values())
+    return survey(run, pages, data_caches(rig.host), first), sorted(lacking.values())
 
 
 def pieces(rig: Rig, pages: str, *, quiet: bool = False) -> pd.DataFrame:
@@ -83,8 +83,10 @@ def _run(rig: Rig, points: list[Point], name: str, repeats: int, quiet: bool) ->
     return frame if frame.empty else newest(frame), lacking
 
 
-def survey(run: Callable[[list[Point]], pd.DataFrame], pages: str = "4k", cache_bytes: Mapping[int, int] | None = None) -> pd.DataFrame:
-    """All rows of the geometry. `run` measures what it does not have yet and returns the rows of all that it has.
+def survey(run: Callable[[list[Point]], pd.DataFrame], pages: str = "4k", cache_bytes: Mapping[int, int] | None = None,
+           first: Sequence[Point] = ()) -> pd.DataFrame:
+    """All rows of the geometry. `run` measures what it does not have yet and returns the rows of all that it has; first: the first
+    look, by default `coarse`.
 
     A stage sees the rows of this survey's earlier stages alone, whatever else `run` returns: else rows that are there already
     would make the first look finer than it was, and ask for other points.
@@ -99,7 +101,7 @@ def survey(run: Callable[[list[Point]], pd.DataFrame], pages: str = "4k", cache_
         mine = pd.MultiIndex.from_frame(frame[["layout", "order", "lines", "stride_pages"]]).isin(asked)
         return frame[mine & (frame["pages"] == pages)].reset_index(drop=True)
 
-    frame = rows(coarse(pages))
+    frame = rows([*first] or coarse(pages))
     if frame.empty:
         return frame
     frame = rows([*refined(frame, pages)])
