@@ -9,61 +9,53 @@ from experiments.inference.geometry import Backing, Estimate, Geometry, Level
 from experiments.words.units import format_size
 
 _NAMES = {1: "L1 dTLB", 2: "STLB"}
+_MISSING = "–"
 
 
-def level_name(one: Level) -> str:
-    return _NAMES.get(one.level, f"level {one.level}")
+def level_name(level: Level) -> str:
+    return _NAMES.get(level.level, f"level {level.level}")
 
 
-def _text(one: Estimate | None, decimals: int = 1) -> str:
-    if one is None:
-        return "–"
-    bounds = f" ({one.low:,.{decimals}f} to {one.high:,.{decimals}f})" if one.high - one.low >= 10**-decimals / 2 else ""
-    return f"{one.value:,.{decimals}f}{bounds}"
-
-
-def _ways(one: Level) -> str:
-    if one.ways is None:
-        return "–"
-    return str(one.ways) if one.ways else "all"
+def _text(estimate: Estimate | None, decimals: int = 1, per: float = 1.0) -> str:
+    """Value and bounds, each divided by `per`; the bounds only where rounding leaves them apart."""
+    if estimate is None:
+        return _MISSING
+    value, low, high = (f"{bound / per:,.{decimals}f}" for bound in (estimate.value, estimate.low, estimate.high))
+    return f"{value} ({low} to {high})" if (estimate.high - estimate.low) / per >= 10**-decimals / 2 else value
 
 
 def levels_table(found: Geometry) -> pd.DataFrame:
     """A row a level: entries by each opinion, CPUID's word, hit cost, ways."""
-    rows = []
-    for one in found.levels:
-        rows.append({
-            "level": level_name(one), "entries": _text(one.entries, 0), "by": one.entries.method.partition(",")[0],
-            **{name: _text(one.opinions.get(name), 0) for name in ("price", "alias", "draws")},
-            "CPUID": "–" if one.stated is None else f"{one.stated:,}",
-            f"hit, {found.unit}": "0" if one.level == 1 else _text(one.hit_cost), "ways": _ways(one)})
-    return pd.DataFrame(rows)
+    return pd.DataFrame([{
+        "level": level_name(level), "entries": _text(level.entries, 0), "by": level.entries.method.partition(",")[0],
+        **{name: _text(level.opinions.get(name), 0) for name in ("price", "alias", "draws")},
+        "CPUID": _MISSING if level.stated is None else f"{level.stated:,}",
+        f"hit, {found.unit}": "0" if level.level == 1 else _text(level.hit_cost),
+        "ways": _MISSING if level.ways is None else str(level.ways or "all")} for level in found.levels])
 
 
 def walks_table(found: Geometry) -> pd.DataFrame:
     """A row a place of the page table: how many pages, and what a walk adds to a hit in the last level."""
     rows = []
     for walk in found.walks:  # one page in: of `stride_pages` neighbours one is touched
-        cost = walk.cost
-        in_ns = None
-        if cost and found.core_ghz and found.unit == "cycles":
-            in_ns = cost.model_copy(update={k: getattr(cost, k) / found.core_ghz for k in ("value", "low", "high")})
-        rows.append({"page table in": walk.table_in, "lines of it": format_size(walk.table_bytes), "pages": f"{walk.pages:,}",
-                     "one in": str(walk.stride_pages), f"walk, {found.unit}": _text(cost, 0),
-                     **({"ns": _text(in_ns, 0)} if found.unit == "cycles" else {})})
+        row = {"page table in": walk.table_in, "lines of it": format_size(walk.table_bytes), "pages": f"{walk.pages:,}",
+               "one in": str(walk.stride_pages), f"walk, {found.unit}": _text(walk.cost, 0)}
+        if found.unit == "cycles":
+            row["ns"] = _text(walk.cost, 0, found.core_ghz) if found.core_ghz else _MISSING
+        rows.append(row)
     return pd.DataFrame(rows, columns=list(rows[0]) if rows else ["page table in", "pages"])
 
 
 def sentences(found: Geometry) -> list[str]:
     """What the opinions say of each level, of the ways, of the alias layout, and what was lacking."""
-    said = [f"{level_name(one)}: {one.verdict}" for one in found.levels]
-    said += [f"{level_name(one)}: all pages fit wherever they lie, up to {geometry.WAY_STRIDE} pages apart, so it has no sets."
-             for one in found.levels if one.ways == 0]
-    said += [f"Its ways are not known: {one.ways_reason}" for one in found.levels if one.ways_reason]
+    lines = [f"{level_name(level)}: {level.verdict}" for level in found.levels]
+    lines += [f"{level_name(level)}: all pages fit wherever they lie, up to {geometry.WAY_STRIDE} pages apart, so it has no sets."
+              for level in found.levels if level.ways == 0]
+    lines += [f"Its ways are not known: {level.ways_reason}" for level in found.levels if level.ways_reason]
     for reason in dict.fromkeys(walk.reason for walk in found.walks if walk.reason):
         places = " and ".join(walk.table_in for walk in found.walks if walk.reason == reason)
-        said.append(f"Walks with the page table in {places} were not measured. {reason}")
-    return said + penalty(found) + found.notes + ([backing_sentence(found.backing)] if found.backing else [])
+        lines.append(f"Walks with the page table in {places} were not measured. {reason}")
+    return lines + penalty(found) + found.notes + ([backing_sentence(found.backing)] if found.backing else [])
 
 
 def backing_sentence(backing: Backing) -> str:

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import altair as alt
 import pandas as pd
 
 from experiments.article.render import INK, MUTED, PALETTE, RULE, Figure
-from experiments.machine.host import Host
+from experiments.machine.host import Host, is_arm, is_x86
+from experiments.words.prose import WORDS, listed
 from experiments.words.units import format_size
 
 ENTRY_BYTES = 8  # at every level of x86-64 (SDM volume 3A, 4.5) and of arm64 (Linux, arch/arm64/memory.rst)
 X86_NAMES = {1: "PT", 2: "PD", 3: "PDPT", 4: "PML4", 5: "PML5"}
 # An address of arm64 has 48 bits at most, short of the 52 that Linux uses where the boot finds them.
 ARM_BITS = 48
-WORDS = ("no", "one", "two", "three", "four", "five", "six")
-
-
-def is_x86(host: Host) -> bool:
-    return host.arch in ("x86_64", "AMD64")
-
-
-def is_arm(host: Host) -> bool:
-    return host.arch in ("aarch64", "arm64")
 
 
 class Level(NamedTuple):
@@ -128,64 +119,41 @@ def _columns(parts: Split) -> list[_Column]:
     return columns
 
 
-def address_bits(host: Host) -> Figure:
+def drawn(parts: Split) -> Figure:
     """The address as boxes, each as wide as it has bits, and under each the node that it indexes."""
-    parts = split(host)
     columns = _columns(parts)
     *walk, page = columns
-    data = pd.DataFrame({
-        "level": [c.level.name for c in columns],
-        "high_bit": [c.level.high_bit for c in columns],
-        "low_bit": [c.level.low_bit for c in columns],
-        "bits": [c.level.bits for c in columns],
-        "chooses_among": [2**c.level.bits for c in columns],
-        "each_covers_bytes": [c.level.covers_bytes for c in columns],
-    })
-    draw = _Pen(parts.bits)
-    draw.hairlines(columns)
+    pen = _Pen(parts.bits)
+    pen.hairlines(columns)
     for group, colour in ((walk, PALETTE[0]), ([page], PALETTE[1])):
-        draw.boxes([(c.node_left, c.node_right, *_NODE) for c in group], stroke=MUTED, strokeWidth=1)
-        draw.address(group, colour)
-        draw.boxes([(c.node_left, c.node_right, *_ENTRY) for c in group], fill=colour, stroke=colour)
-        draw.rules([(c.foot, _BOX[1], c.middle, _ENTRY[0] - 5) for c in group], colour)
-        draw.heads([(c.middle, _ENTRY[0] - 5) for c in group], "triangle-down", colour)
-    draw.pointers(columns)
-    draw.words([((c.left + c.right) / 2, _RANGE, c.level.range) for c in columns], color=MUTED)
-    draw.words([((c.left + c.right) / 2, sum(_BOX) / 2, _width(c.level)) for c in columns])
-    names = [*(c.level.name for c in walk), "page"]
-    loads = [*(f"load {n + 1}" for n in range(len(walk))), "your load"]
-    draw.words([(c.middle, _NAME, name) for c, name in zip(columns, names, strict=True)], fontWeight="bold")
-    draw.words([(c.middle, _LOAD, load) for c, load in zip(columns, loads, strict=True)])
-    draw.words([(c.middle, _COVERS, format_size(c.level.covers_bytes)) for c in walk])
-    titles = [(-_MARGIN_BITS, _IN + 13, "root"), (-_MARGIN_BITS, _HEADING, "One entry covers")]
-    draw.words(titles, color=MUTED, align="left")
-    return Figure(draw.chart(), "address_bits", _alternative(parts), data)
-
-
-def _width(level: Level) -> str:
-    """The words in a box: one of four bits or fewer has room for the number alone."""
-    return f"{level.bits} bits" if level.bits > 4 else f"{level.bits}"
+        pen.boxes([(c.node_left, c.node_right, *_NODE) for c in group], stroke=MUTED, strokeWidth=1)
+        pen.address(group, colour)
+        pen.boxes([(c.node_left, c.node_right, *_ENTRY) for c in group], fill=colour, stroke=colour)
+        pen.rules([(c.foot, _BOX[1], c.middle, _ENTRY[0] - 5) for c in group], colour)
+        pen.heads([(c.middle, _ENTRY[0] - 5) for c in group], "triangle-down", colour)
+    pen.pointers(columns)
+    pen.words([((c.left + c.right) / 2, _RANGE, c.level.range) for c in columns], color=MUTED)
+    # A box of four bits or fewer has room for the number alone.
+    pen.words([((c.left + c.right) / 2, sum(_BOX) / 2, f"{c.level.bits} bits" if c.level.bits > 4 else f"{c.level.bits}")
+               for c in columns])
+    pen.words([(c.middle, _NAME, "page" if c is page else c.level.name) for c in columns], fontWeight="bold")
+    pen.words([(c.middle, _LOAD, "your load" if c is page else f"load {n}") for n, c in enumerate(columns, 1)])
+    pen.words([(c.middle, _COVERS, format_size(c.level.covers_bytes)) for c in walk])
+    pen.words([(-_MARGIN_BITS, _IN + 13, "root"), (-_MARGIN_BITS, _HEADING, "One entry covers")], color=MUTED, align="left")
+    data = pd.DataFrame([{"level": c.level.name, "high_bit": c.level.high_bit, "low_bit": c.level.low_bit, "bits": c.level.bits,
+                          "chooses_among": 2**c.level.bits, "each_covers_bytes": c.level.covers_bytes} for c in columns])
+    return Figure(pen.chart(), _alternative(parts), data)
 
 
 def _alternative(parts: Split) -> str:
     """The figure in words: the levels, their bits, what an entry covers."""
-    count, sizes = WORDS[len(parts.levels)], [str(level.bits) for level in parts.levels]
-    groups = f"{count} groups of {listed(sizes) if len(set(sizes)) > 1 else sizes[0]} bits"
-    steps = "; ".join(
-        f"{one.name}, bit{'s' if one.bits > 1 else ''} {one.range}, {format_size(one.covers_bytes)} an entry"
-        for one in parts.levels
-    )
-    return (
-        f"A {parts.bits}-bit virtual address as boxes. From the left, {groups} each index one level of the "
-        f"page table: {steps}. An arrow leads from the root to the first node, and from the entry chosen in "
-        f"each node to the next; the last leads to the page, where bits {parts.offset.range} choose a byte."
-    )
-
-
-def listed(items: Iterable[str]) -> str:
-    """A list of words as prose has it: "a", "a and b", "a, b and c"; "" for none."""
-    words = list(items)
-    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)
+    sizes = [str(level.bits) for level in parts.levels]
+    groups = f"{WORDS[len(parts.levels)]} groups of {listed(sizes) if len(set(sizes)) > 1 else sizes[0]} bits"
+    steps = "; ".join(f"{level.name}, bit{'s' if level.bits > 1 else ''} {level.range}, {format_size(level.covers_bytes)} an entry"
+                      for level in parts.levels)
+    return (f"A {parts.bits}-bit virtual address as boxes. From the left, {groups} each index one level of the page table: {steps}. An "
+            "arrow leads from the root to the first node, and from the entry chosen in each node to the next; the last leads to the "
+            f"page, where bits {parts.offset.range} choose a byte.")
 
 
 class _Pen:
@@ -205,11 +173,11 @@ class _Pen:
         self.layers.append(drawn.mark_rect(fill=fill, **mark))
 
     def address(self, columns: list[_Column], colour: str) -> None:
-        rows = [(c.left, c.right, *_BOX, c.level.name, c.level.range, 2**c.level.bits,
-                 format_size(c.level.covers_bytes)) for c in columns]
-        told = [alt.Tooltip("level:N"), alt.Tooltip("bits:N"), alt.Tooltip("covers:N", title="each covers"),
+        rows = [(c.left, c.right, *_BOX, c.level.name, c.level.range, 2**c.level.bits, format_size(c.level.covers_bytes))
+                for c in columns]
+        tips = [alt.Tooltip("level:N"), alt.Tooltip("bits:N"), alt.Tooltip("covers:N", title="each covers"),
                 alt.Tooltip("among:Q", title="chooses among", format=",")]
-        drawn = self._chart(rows, "x x2 y y2 level bits among covers").encode(x2="x2", y2="y2", tooltip=told)
+        drawn = self._chart(rows, "x x2 y y2 level bits among covers").encode(x2="x2", y2="y2", tooltip=tips)
         self.layers.append(drawn.mark_rect(fill=colour, fillOpacity=0.16, stroke=colour, strokeWidth=1.5))
 
     def hairlines(self, columns: list[_Column]) -> None:
@@ -222,8 +190,8 @@ class _Pen:
         """From the root, and from each chosen entry, to the start of the next node."""
         middle = sum(_ENTRY) / 2
         lines = [(-_MARGIN_BITS, _IN, columns[0].node_left, _IN)]
-        for here, there in zip(columns, columns[1:], strict=False):
-            start, bend, end = here.node_right, (here.node_right + there.node_left) / 2, there.node_left
+        for column, following in zip(columns, columns[1:], strict=False):
+            start, bend, end = column.node_right, (column.node_right + following.node_left) / 2, following.node_left
             lines += [(start, middle, bend, middle), (bend, middle, bend, _IN), (bend, _IN, end, _IN)]
         self.rules(lines, INK)
         self.heads([(c.node_left, _IN) for c in columns], "triangle-right", INK, xOffset=-4)

@@ -1,111 +1,81 @@
-"""The measured geometry as a figure, as tables and as sentences: a staircase with each tread labelled."""
+"""The chapter's charts, one function a figure: the address as boxes, and the staircase with each tread labelled."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import altair as alt
 import numpy as np
 import pandas as pd
-from myst_nb import glue
 
-from experiments.article.charts import Figure, lines_axis, log_scale, ns_axis, show
-from experiments.article.machine_words import Prose, Said, pages
-from experiments.article.render import INK, MUTED, PALETTE, Html, data_table, lacking_note
-from experiments.inference import geometry
-from experiments.inference.geometry import Geometry
-from experiments.inference.geometry_words import level_name, levels_table, sentences, walks_table
+from experiments.article.charts import colours, lines_axis, log_scale, ns_axis
+from experiments.article.render import INK, MUTED, Figure
+from experiments.chapters.your_machine import address
+from experiments.chapters.your_machine.analysis import Analysis
+from experiments.inference.curves import Curve
+from experiments.inference.geometry import ALIAS_FROM, Geometry
+from experiments.inference.geometry_words import level_name
+from experiments.words.prose import count
 from experiments.words.reasons import Unavailable
 
-_SERIES = ("spread - packed", "alias")
 _TICKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 _MOST_TIMES = 60  # a price so many times the first tread belongs to walks in memory, and would flatten the stairs
 
 
-def figure(frame: pd.DataFrame, found: Geometry) -> Figure:
+def address_bits(a: Analysis) -> Figure:
+    """The address as boxes, each as wide as it has bits, and under each the node that it indexes."""
+    return address.drawn(a.split)
+
+
+def staircase(a: Analysis) -> Figure:
     """Cost per access against pages: spread minus packed, and alias, with a rule and a label at each level found."""
-    stride = geometry.stride_of(frame)
-    curves = {_SERIES[0]: geometry.priced(frame, stride), _SERIES[1]: geometry.curve(frame, "alias", stride_pages=stride)}
-    data = pd.concat([points.assign(series=name) for name, points in curves.items()], ignore_index=True)
-    data = data[(data["lines"] >= geometry.ALIAS_FROM) & (data["cost"] <= _MOST_TIMES * found.first_tread)]
+    levels, unit, data = a.geometry.levels, a.geometry.unit, _points(a)
+    bottom, top = data["cost"].min() * 0.7, data["cost"].max() * 1.5
+    scale, series = alt.Scale(type="log", nice=False, domain=[bottom, top]), list(_curves(a))
+    x = alt.X("lines:Q", axis=lines_axis("Pages touched"), scale=log_scale())
+    y = alt.Y("cost:Q", axis=ns_axis(f"{unit} per access", [tick for tick in _TICKS if bottom <= tick <= top]), scale=scale)
+    base = alt.Chart(data).encode(x=x, y=y, color=alt.Color("series:N", sort=series, scale=colours(series)))
+    tips = [alt.Tooltip("series:N"), alt.Tooltip("lines:Q", format=",", title="pages"),
+            alt.Tooltip("cost:Q", format=".2f", title=unit), alt.Tooltip("n:Q", title="processes")]
+    points = base.mark_point(size=24).encode(
+        shape=alt.Shape("series:N", sort=series, scale=alt.Scale(domain=series)), tooltip=tips)
+    bars = base.mark_rule(clip=True).encode(y=alt.Y("low:Q", scale=scale), y2="high:Q")
+    steps = [{"lines": level.entries.value, "label": f"{level_name(level)}: {count(level.entries.value)}"} for level in levels]
+    rules = alt.Chart(pd.DataFrame(steps)).encode(x="lines:Q")
+    treads = _treads(data, a.geometry)
+    chart = (base.mark_line(strokeWidth=1) + bars + points + rules.mark_rule(strokeDash=[4, 4], color=MUTED)
+             + rules.mark_text(align="right", dx=-5, dy=2, baseline="top", color=MUTED).encode(text="label:N", y=alt.value(0))
+             + alt.Chart(treads).mark_text(dy=16, color=INK).encode(x="lines:Q", y=alt.Y("cost:Q", scale=scale), text="label:N"))
+    ends = " and ".join(f"{count(level.entries.value)} pages" for level in levels)
+    names = "; ".join(f"{row.label} from {row.start:,.0f} to {row.end:,.0f} pages" for row in treads.itertuples())
+    return Figure(chart, f"A staircase of cost over pages touched, with steps at {ends}. Treads: {names}.", data)
+
+
+def _curves(a: Analysis) -> dict[str, Curve]:
+    return {"spread - packed": a.price, "alias": a.alias}
+
+
+def _points(a: Analysis) -> pd.DataFrame:
+    """What is drawn: series, lines, cost, low, high, n. The price has the packed chase of the smallest set put below it, so that it
+    is what a load costs where the caches always hit; where noise makes a control dearer than its chase, a tenth of that is left."""
+    parts = [curve.table.rename(columns={"median": "cost"}).assign(series=name) for name, curve in _curves(a).items()]
+    if len(a.price):
+        floor = a.packed.get(a.price.xs[0]).value
+        parts[0][["cost", "low", "high"]] = parts[0][["cost", "low", "high"]].clip(lower=-0.9 * floor) + floor
+    data = pd.concat([part[["series", "lines", "cost", "low", "high", "n"]] for part in parts if len(part)] or parts, ignore_index=True)
+    data = data[(data["lines"] >= ALIAS_FROM) & (data["cost"] <= _MOST_TIMES * a.geometry.first_tread)]
     if data.empty:
         raise Unavailable("too-few-points", "nothing was measured of the staircase")
-    x = alt.X("lines:Q", axis=lines_axis("Pages touched"), scale=log_scale())
-    scale = alt.Scale(type="log", nice=False, domain=[data["cost"].min() * 0.7, data["cost"].max() * 1.5])
-    ticks = [t for t in _TICKS if data["cost"].min() * 0.7 <= t <= data["cost"].max() * 1.5]
-    y = alt.Y("cost:Q", axis=ns_axis(f"{found.unit} per access", ticks), scale=scale)
-    colour = alt.Color("series:N", sort=list(_SERIES), scale=alt.Scale(domain=list(_SERIES), range=list(PALETTE[:2])))
-    shape = alt.Shape("series:N", sort=list(_SERIES), scale=alt.Scale(domain=list(_SERIES)))
-    base = alt.Chart(data).encode(x=x, y=y, color=colour)
-    tips = [alt.Tooltip("series:N"), alt.Tooltip("lines:Q", format=",", title="pages"),
-            alt.Tooltip("cost:Q", format=".2f", title=found.unit), alt.Tooltip("n:Q", title="processes")]
-    bars = base.mark_rule(clip=True).encode(y=alt.Y("low:Q", scale=scale), y2="high:Q")
-    marks = pd.DataFrame([{"lines": one.entries.value, "label": f"{level_name(one)}: {pages(one.entries.value)}"} for one in found.levels])
-    rules = alt.Chart(marks).encode(x="lines:Q")
-    chart = (base.mark_line(strokeWidth=1) + bars + base.mark_point(size=24).encode(shape=shape, tooltip=tips)
-             + rules.mark_rule(strokeDash=[4, 4], color=MUTED)
-             + rules.mark_text(align="right", dx=-5, dy=2, baseline="top", color=MUTED).encode(text="label:N", y=alt.value(0)))
-    treads = _treads(data, found)
-    chart += alt.Chart(treads).mark_text(dy=16, color=INK).encode(x="lines:Q", y=alt.Y("cost:Q", scale=scale), text="label:N")
-    told = "; ".join(f"{row.label} from {row.start:,.0f} to {row.end:,.0f} pages" for row in treads.itertuples())
-    steps = " and ".join(f"{pages(one.entries.value)} pages" for one in found.levels)
-    return Figure(chart, "staircase", f"A staircase of cost over pages touched, with steps at {steps}. Treads: {told}.",
-                  data[["series", "lines", "cost", "low", "high", "n"]])
-
+    return data
 
 
 def _treads(points: pd.DataFrame, found: Geometry) -> pd.DataFrame:
     """One row a tread: its label, and where it stands: under the lower of the curves."""
-    ends = [float(points["lines"].min()), *(edge for one in found.levels for edge in one.rise), float(points["lines"].max())]
-    labels = ["hits in the L1 dTLB", *(f"hits in the {level_name(one)}" for one in found.levels[1:]), "walks"]
+    edges = [edge for level in found.levels for edge in level.rise]
+    ends = [float(points["lines"].min()), *edges, float(points["lines"].max())]
+    labels = ["hits in the L1 dTLB", *(f"hits in the {level_name(level)}" for level in found.levels[1:]), "walks"]
     rows = []
-    for k, label in enumerate(labels):
-        start, end = ends[2 * k], ends[2 * k + 1]
-        on = points[points["lines"].between(start, end)]
-        if len(on):
-            cost = float(on.groupby("series")["cost"].median().min())
+    for label, start, end in zip(labels, ends[::2], ends[1::2], strict=True):
+        tread = points[points["lines"].between(start, end)]
+        if len(tread):
+            cost = float(tread.groupby("series")["cost"].median().min())
             rows.append({"label": label, "lines": float(np.sqrt(start * end)), "cost": cost, "start": start, "end": end})
     return pd.DataFrame(rows, columns=["label", "lines", "cost", "start", "end"])
-
-
-
-
-
-
-
-
-def tell(measured: Callable[[], tuple[pd.DataFrame, Geometry]]) -> tuple[Said, Html, Html]:
-    """The chapter's section: glues the figure; returns the numbers and sentences to say, and the two tables.
-
-    measured: `chapter.geometry`, whose Unavailable becomes a note in the place of each.
-    """
-    try:
-        frame, found = measured()
-        show(figure(frame, found))
-    except Unavailable as why:
-        note = lacking_note(str(why))
-        glue("staircase", note)
-        words: Said = {"geometry_lead": Prose("The treads were not measured on this machine: " + str(why)), "geometry_verdicts": Prose(""),
-                       "geometry_walks": Prose("")}
-        return words, note, note
-    first, *others = found.levels
-    lead = [f"Here the stairs have {len(found.levels) + 1} treads. The first costs {found.first_tread:.1f} {found.unit} an access and "
-            f"ends at {pages(first.entries.value)} pages."]
-    lead += [f"The next adds {one.hit_cost.value:.1f} and reaches to {pages(one.entries.value)}." for one in others if one.hit_cost]
-    if first.ways:
-        lead.append(f"Pages that collide show {first.ways} ways in the first level.")
-    elif first.ways == 0:
-        lead.append(f"Pages {geometry.WAY_STRIDE} apart fit the first level as well as neighbours do: it has no sets to crowd.")
-    verdicts = "\n".join(f"- {sentence}" for sentence in sentences(found))
-    return ({"geometry_lead": Prose(" ".join(lead)), "geometry_verdicts": Prose(verdicts), "geometry_walks": Prose(_walks(found))},
-            data_table(levels_table(found)), data_table(walks_table(found)))
-
-
-def _walks(found: Geometry) -> str:
-    known = [walk for walk in found.walks if walk.cost]
-    if len(known) < 2:
-        return "Walks in fewer than two places were measured here, so nothing compares them."
-    first, last = known[0], known[-1]
-    return (f"With its table in {first.table_in} a walk adds {first.cost.value:,.0f} {found.unit}, with its table in {last.table_in} "
-            f"{last.cost.value:,.0f}: {last.cost.value / first.cost.value:.1f} times as much. *The cost of a TLB miss* is all of "
-            "that, on one machine.")

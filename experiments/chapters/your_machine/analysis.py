@@ -1,0 +1,149 @@
+"""What a machine states of its means to translate, what others published of theirs, and what the survey of this one shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+import pandas as pd
+
+from experiments.article import analysis
+from experiments.article.analysis import About
+from experiments.article.chapter import literature
+from experiments.chapters.your_machine.address import ENTRY_BYTES, Split, split
+from experiments.inference import geometry
+from experiments.inference.curves import Curve
+from experiments.inference.geometry_curves import costs
+from experiments.machine.host import LOADS, data_caches
+from experiments.words.pages import PAGES, hardware, page_bytes
+from experiments.words.reasons import Unavailable
+
+_UNMEASURED = pd.DataFrame(columns=["layout", "order", "lines", "stride_pages", "ns_per_access", "core_ghz"])
+_WHAT = {
+    ("l1_dtlb", "entries"): "first level, entries",
+    ("l2_tlb", "entries"): "second level, entries",
+    ("l2_tlb", "ways"): "second level, ways",
+    ("l2_tlb", "penalty_over_l1_dtlb"): "second level, cycles added",
+}
+
+
+class Analysis(analysis.Analysis):
+    """The rows of the survey (experiment `geometry`), and what needs none: the host's own words and published facts."""
+
+    def __init__(self, survey: pd.DataFrame | Callable[[], pd.DataFrame], about: About):
+        """survey: its rows, or what gives them. What that raises, `geometry` raises: the rest of the page does without."""
+        self.lacking: Unavailable | None = None
+        try:
+            rows = survey() if callable(survey) else survey
+        except Unavailable as why:
+            rows, self.lacking = _UNMEASURED, why
+        super().__init__(rows, about)
+
+    # --- what the machine states
+
+    @cached_property
+    def split(self) -> Split:
+        """How an address of this machine leads down its page table."""
+        return split(self.host)
+
+    @cached_property
+    def reaches(self) -> pd.DataFrame:
+        """A row for each level of the TLB and page size, for loads: level, page_bytes, entries, reach_bytes.
+
+        Parts of a level that hold the same size add up.
+        """
+        rows = [(level, page_bytes(pages, self.base_page_bytes), sum(tlb.entries for tlb in self.host.tlb if (
+            tlb.level == level and tlb.kind in LOADS and pages in tlb.pages)))
+            for level in sorted({tlb.level for tlb in self.host.tlb}) for pages in PAGES if hardware(pages) == pages]
+        found = pd.DataFrame([row for row in rows if row[-1]], columns=["level", "page_bytes", "entries"])
+        return found.assign(reach_bytes=found["entries"] * found["page_bytes"])
+
+    @cached_property
+    def caches(self) -> pd.DataFrame:
+        """A row a data cache: level, size_bytes, filled_at_bytes (the working set whose last level of the page table fills it)."""
+        rows = [(cache.level, cache.size_bytes) for cache in self.host.caches if cache.kind != "instruction"]
+        found = pd.DataFrame(rows, columns=["level", "size_bytes"])
+        return found.assign(filled_at_bytes=found["size_bytes"] * (self.base_page_bytes // ENTRY_BYTES))
+
+    # --- what others published
+
+    @cached_property
+    def cores(self) -> pd.DataFrame:
+        """Facts about cores that somebody stated or measured: data/literature/microarchitectures.csv."""
+        return literature("microarchitectures")
+
+    def fact(self, core: str, structure: str, quantity: str) -> tuple[float, float]:
+        """(low, high) of one fact about one core; measured where it was, else stated. IndexError where the literature lost it."""
+        rows = self.cores[(self.cores["microarchitecture"] == core) & (self.cores["structure"] == structure)
+                          & (self.cores["quantity"] == quantity)]
+        row = rows.sort_values("kind").iloc[0]  # "measured" sorts before "stated"
+        return float(row["value_low"]), float(row["value_high"])
+
+    @cached_property
+    def hit_costs(self) -> pd.DataFrame:
+        """Cycles of a whole load when the first or the second level of the TLB answers, as measured.
+
+        A row for each core with both, or with their difference alone.
+        """
+        rows = []
+        for core, facts in self.cores[self.cores["kind"] == "measured"].groupby("microarchitecture", sort=False):
+            values = facts.set_index(["structure", "quantity"])["value_low"]
+            first, second = (values.get((level, "load_to_use")) for level in ("l1_dtlb", "l2_tlb"))
+            both = first is not None and second is not None
+            more = second - first if both else values.get(("l2_tlb", "penalty_over_l1_dtlb"))
+            if more is not None:
+                rows.append((core, first, second, more))
+        columns = ["core", "first level answers", "second level answers", "difference"]
+        return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[1:], "Int64"))
+
+    @cached_property
+    def disagreements(self) -> pd.DataFrame:
+        """Facts that a vendor states and somebody measured, where the two differ: core, what, stated, measured."""
+        keys = ["microarchitecture", "structure", "pages", "quantity"]
+        known = self.cores.fillna({"pages": "any"})
+        both = known[known["kind"] == "stated"].merge(known[known["kind"] == "measured"], on=keys, suffixes=("_stated", "_measured"))
+        apart = both[both["value_high_stated"] != both["value_high_measured"]]
+        return pd.DataFrame({
+            "core": apart["microarchitecture"],
+            "what": [_WHAT[pair] for pair in zip(apart["structure"], apart["quantity"], strict=True)],
+            "stated": apart["value_high_stated"].astype(int),
+            "measured": apart["value_high_measured"].astype(int),
+        })
+
+    @cached_property
+    def fault_ns(self) -> pd.Series:
+        """A published minor fault, by the levels of the page table (data/literature/page_fault_levels.csv)."""
+        faults = literature("page_fault_levels")
+        return faults[faults["benchmark"] == "lat_pagefault"].set_index("page_table_levels")["ns_per_fault"]
+
+    # --- what the survey shows; costs are core cycles an access, ns where nothing has a core clock, by pages touched
+
+    @cached_property
+    def spread(self) -> Curve:
+        """A cycle through one line a page."""
+        return self._curve("spread", stride_pages=1)
+
+    @cached_property
+    def packed(self) -> Curve:
+        """Its control: as many lines side by side."""
+        return self._curve("packed")
+
+    @cached_property
+    def alias(self) -> Curve:
+        """A cycle through as many pages that are the same few lines of memory."""
+        return self._curve("alias", stride_pages=1)
+
+    @cached_property
+    def price(self) -> Curve:
+        """What of an access is translation."""
+        return self.spread - self.packed
+
+    def _curve(self, layout: str, **where: object) -> Curve:
+        return Curve.of(self.frame.assign(cost=costs(self.frame)), value="cost", layout=layout, order="cycle", **where)
+
+    @cached_property
+    def geometry(self) -> geometry.Geometry:
+        """What the survey says of each level. Raises Unavailable, as the survey and `geometry.infer` do."""
+        if self.lacking:
+            raise self.lacking
+        return geometry.infer(self.frame, self.entries, data_caches(self.host))
