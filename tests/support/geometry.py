@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -40,7 +41,7 @@ def at_random(entries: int) -> Missed:
             return max(0.0, 1 - entries / pages)
         x = 1.0
         for _ in range(3000):
-            x = 1 - np.exp(-x * pages / entries)
+            x = 1 - math.exp(-x * pages / entries)
         return x
     return missed
 
