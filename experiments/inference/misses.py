@@ -205,33 +205,20 @@ class RandomFit:
         )
 
 
-def fit_random_curve(
-    lines: ArrayLike,
-    price_ns: ArrayLike,
-    l1_entries: float | None = None,
-    l2_entries: float | None = None,
-    sigma_ns: ArrayLike | None = None,
-    confidence: float = 0.95,
-) -> RandomFit:
+def fit_random_curve(lines: ArrayLike, price_ns: ArrayLike, l1_entries: float | None = None, l2_entries: float | None = None,
+                     sigma_ns: ArrayLike | None = None, confidence: float = 0.95) -> RandomFit:
     """Least squares of the two-level price of random draws; a knee that is not given is a parameter.
 
-    lines, price_ns: arrays of one length, a point each (spread minus packed). sigma_ns: the noise of each
-    point, up to a common factor; equal noise if left out. The bounds are Student's, from the Jacobian at
-    the best fit, and infinite for what the points say nothing of; those of a free knee are of its
-    logarithm, and assume that points lie on both sides of it (in simulation they hold the truth in 91 to 96
-    % of fits for a nominal 95). The walk is one price here: leave out points where the page table itself
-    has left the caches. Unavailable("too-few-points") with fewer than two points more than parameters.
+    lines, price_ns: arrays of one length, a point each (spread minus packed). sigma_ns: the noise of each point, up to a common
+    factor; equal noise if left out. The bounds are Student's, from the Jacobian at the best fit, and infinite for what the points
+    say nothing of; those of a free knee are of its logarithm, and assume that points lie on both sides of it (in simulation they
+    hold the truth in 91 to 96 % of fits for a nominal 95). The walk is one price here: leave out points where the page table
+    itself has left the caches. Unavailable("too-few-points") with fewer than two points more than parameters.
     """
-    x, y = _lines(lines).astype(float), np.asarray(price_ns, dtype=float)
-    sigma = np.ones(x.shape) if sigma_ns is None else np.asarray(sigma_ns, dtype=float)
-    if x.ndim != 1 or not x.shape == y.shape == sigma.shape:
-        raise ValueError(f"lines, price_ns, sigma_ns differ in length: {x.shape}, {y.shape}, {sigma.shape}")
-    usable = np.isfinite(y) & (sigma > 0) & np.isfinite(sigma)
-    x, y, sigma = x[usable], y[usable], sigma[usable]
+    x, y, sigma = _usable(lines, price_ns, sigma_ns)
     given = (l1_entries, l2_entries)
     free = [i for i, entries in enumerate(given) if entries is None]
-    needed = 2 + len(free) + _SPARE_POINTS
-    if np.unique(x).size < needed:
+    if np.unique(x).size < (needed := 2 + len(free) + _SPARE_POINTS):
         raise Unavailable("too-few-points", f"this fit takes {needed} points, not {np.unique(x).size}")
 
     def knees_of(logs: np.ndarray) -> list[float]:
@@ -241,30 +228,41 @@ def fit_random_curve(
     def weighted(logs: np.ndarray) -> np.ndarray:
         return np.stack([miss_probability_random(x, c) for c in knees_of(logs)], axis=1) / sigma[:, None]
 
-    # The model is linear in the costs and bends in the knees, so the best of a few knees is where the
-    # search starts. A free knee lies inside the grid and on its side of a given one.
+    # A free knee lies inside the grid and on its side of a given one.
     low, high = np.log([max(x.min(), l1_entries or 0), min(x.max(), l2_entries or inf)])
-    inside = np.quantile(x, np.linspace(0, 1, _START_KNEES + 2)[1:-1])
-    tried = [log for log in np.log(inside) if low < log < high]
-    starts = [np.array(knees) for knees in combinations(tried, len(free))]
-    if not starts:
-        raise Unavailable("too-few-points", "no points lie on both sides of the knee to be found")
-    solved = [(*nnls(weighted(start), y / sigma), start) for start in starts]
-    costs, _, knees = min(solved, key=lambda one: one[1])
+    solved = [(*nnls(weighted(start), y / sigma), start) for start in _starts(x, low, high, len(free))]
+    costs, _, knees = min(solved, key=lambda start: start[1])
     best = least_squares(
         lambda p: weighted(p[2:]) @ p[:2] - y / sigma, [*costs, *knees], x_scale="jac",
-        bounds=([0, 0] + [low] * len(free), [inf, inf] + [high] * len(free)),
-    )
-    pairs = list(zip(best.x, _half_widths(best.jac, best.fun, confidence), strict=True))
-    prices = [Interval(float(v), float(v - w), float(v + w), confidence) for v, w in pairs[:2]]
+        bounds=([0, 0] + [low] * len(free), [inf, inf] + [high] * len(free)))
+    ends = np.stack([best.x, best.x - (half := _half_widths(best.jac, best.fun, confidence)), best.x + half], axis=1)
+    prices = [Interval(*map(_steady, row), confidence) for row in ends[:2]]
     entries = [Interval(c, c, c, 1.0) for c in knees_of(best.x[2:])]
-    for i, (log, w) in zip(free, pairs[2:], strict=True):
-        ends = np.exp(np.clip([log, log - w, log + w], -700, 700))
-        entries[i] = Interval(*map(float, ends), confidence)
+    for i, row in zip(free, np.exp(np.clip(ends[2:], -700, 700)), strict=True):
+        entries[i] = Interval(*map(_steady, row), confidence)
     if entries[0].value > entries[1].value:  # free knees may have crossed; the first level's is the smaller
         entries, prices = entries[::-1], prices[::-1]
-    residuals = best.fun * sigma
-    return RandomFit(*prices, *entries, residual_ns=float(np.sqrt(np.mean(residuals**2))))
+    return RandomFit(*prices, *entries, residual_ns=_steady(np.sqrt(np.mean((best.fun * sigma) ** 2))))
+
+
+def _usable(lines: ArrayLike, price_ns: ArrayLike, sigma_ns: ArrayLike | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Lines, prices and their noise, of those points that have all three."""
+    x, y = _lines(lines).astype(float), np.asarray(price_ns, dtype=float)
+    sigma = np.ones(x.shape) if sigma_ns is None else np.asarray(sigma_ns, dtype=float)
+    if x.ndim != 1 or not x.shape == y.shape == sigma.shape:
+        raise ValueError(f"lines, price_ns, sigma_ns differ in length: {x.shape}, {y.shape}, {sigma.shape}")
+    usable = np.isfinite(y) & (sigma > 0) & np.isfinite(sigma)
+    return x[usable], y[usable], sigma[usable]
+
+
+def _starts(x: np.ndarray, low: float, high: float, free: int) -> list[np.ndarray]:
+    """Logarithms of knees to start the search from. The model is linear in the costs and bends in the knees, so of a few knees the
+    best will do. Raises Unavailable("too-few-points")."""
+    inside = np.quantile(x, np.linspace(0, 1, _START_KNEES + 2)[1:-1])
+    starts = [np.array(knees) for knees in combinations([log for log in np.log(inside) if low < log < high], free)]
+    if not starts:
+        raise Unavailable("too-few-points", "no points lie on both sides of the knee to be found")
+    return starts
 
 
 def _half_widths(jacobian: np.ndarray, residuals: np.ndarray, confidence: float) -> np.ndarray:

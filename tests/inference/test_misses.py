@@ -220,6 +220,25 @@ def test_a_step_of_each_kind_is_recognised_under_noise(kind: str) -> None:
     assert best.predict(x, 2048, 16) == pytest.approx(2 + 8 * p, abs=0.2)
 
 
+def test_what_a_fit_gives_has_so_few_digits_that_the_last_bits_of_a_cpu_do_not_show() -> None:
+    x = np.unique(np.round(2048 * 2 ** np.arange(-1.5, 1.6, 0.125)).astype(int))
+    y = 2 + 8 * model.share_missed(model.TEXTBOOK, x, 2048, 16) + 0.1 * np.random.default_rng(3).normal(size=x.size)
+    last_bits = 1 + 1e-13 * np.random.default_rng(4).normal(size=x.size)
+    assert fit_step(x, y, 2048, 16) == fit_step(x, y * last_bits, 2048, 16)
+    assert fit_random_curve(x, y, 64, 2048) == fit_random_curve(x, y * last_bits, 64, 2048)
+    for fit in fit_step(x, y, 2048, 16):
+        assert fit[1:] == tuple(float(f"{value:.4g}") for value in fit[1:])
+
+
+def test_a_share_of_misses_that_is_but_a_rounding_error_is_none() -> None:
+    """Of hashed sets far below their capacity: a page in 256 sets of 12 has 16 others."""
+    share = model.share_missed("hashed sets, random replacement", np.array([16, 768, 3072]), 3072, 12)
+    assert share[0] == 0 < model.hashed_random_replacement(np.array([16]), 256, 12)[0]
+    assert 0 < share[1] < share[2]
+    with pytest.raises(KeyError):
+        model.share_missed("no such kind", [1], 2, None)
+
+
 def test_a_step_without_ways_is_fitted_without_sets_and_needs_six_points() -> None:
     x = np.array([1024, 1448, 2048, 2896, 4096, 5792])
     y = np.array([2.0, 2.0, 2.0, 10.0, 10.0, 10.0])
@@ -273,6 +292,7 @@ def test_a_second_level_smaller_than_the_first_is_refused() -> None:
 # -------------------------------------------------------------------------------------------------
 
 GRID = np.unique(np.round(2 ** np.arange(4, 14.1, 0.25)).astype(int))
+ROUNDED = 6e-4  # a fitted number has four significant digits
 TRUTH = {"stlb_cost_ns": 2.0, "walk_ns": 8.0, "l1_entries": 64.0, "l2_entries": 2048.0}
 
 
@@ -320,8 +340,8 @@ def test_with_both_knees_given_a_fit_is_the_textbooks_linear_regression(seed: in
     half = scipy_stats.t.ppf(0.5 + confidence / 2, GRID.size - 2) * errors
     fit = fit_random_curve(GRID, y, 64, 2048, sigma, confidence)
     for found, cost, width in zip((fit.stlb_cost_ns, fit.walk_ns), costs, half, strict=True):
-        assert found == pytest.approx((cost, cost - width, cost + width, confidence), rel=1e-4)
-    assert fit.residual_ns == pytest.approx(np.sqrt(np.mean((y - columns @ costs) ** 2)), rel=1e-4)
+        assert found == pytest.approx((cost, cost - width, cost + width, confidence), rel=ROUNDED)
+    assert fit.residual_ns == pytest.approx(np.sqrt(np.mean((y - columns @ costs) ** 2)), rel=ROUNDED)
 
 
 def test_a_given_knee_is_exact_and_a_found_one_has_a_width() -> None:
@@ -384,4 +404,4 @@ def test_knees_that_cross_on_the_way_come_back_in_order_with_their_own_costs() -
         fit = fit_random_curve(GRID, y)
         assert fit.l1_entries.value <= fit.l2_entries.value
         assert fit.predict(GRID) == pytest.approx(exact, abs=0.2)
-        assert np.sqrt(np.mean((fit.predict(GRID) - y) ** 2)) == pytest.approx(fit.residual_ns)
+        assert np.sqrt(np.mean((fit.predict(GRID) - y) ** 2)) == pytest.approx(fit.residual_ns, rel=0.01)

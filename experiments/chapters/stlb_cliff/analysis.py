@@ -17,9 +17,8 @@ from experiments.machine.host import data_tlbs
 from experiments.machine.tlb import ways_of
 from experiments.words.reasons import Unavailable
 
-ORDERS = ("cycle", "random", "sequential")
+A_FEW_WALKS = 0.01  # per access: of fewer no cost can be told
 ENTRY_BYTES = 8  # of the page table's last level, each page's own
-ABOUT_A_KNEE = (2**-0.8, 2**1.03)  # multiples of the entries: the octaves beside a knee, which the grid has in fine steps
 THEIR_PAGE_BYTES = 4 << 10  # of the published graph walk on base pages, a fact of that machine
 
 
@@ -41,6 +40,8 @@ class Staircase(NamedTuple):
 class Analysis(analysis.Analysis):
     """The rows of `page_chase` and `page_gather` on base pages. What depends on the price is computed each time that it is asked for, so
     that a page which defines `price` anew has it everywhere."""
+
+    window = (2**-0.8, 2**1.03)  # of a knee, multiples of the entries: the octaves beside it, which the grid has in fine steps
 
     # --- curves, ns per access by lines
 
@@ -64,11 +65,26 @@ class Analysis(analysis.Analysis):
         """The independent loop over one line a page."""
         return curves.spread(self.frame, kernel="page_gather")
 
+    @cached_property
+    def random(self) -> Curve:
+        """The price of translation where the lines are drawn at random."""
+        return curves.price(self.frame, order="random")
+
+    @cached_property
+    def sequential(self) -> Curve:
+        """The price of translation where the lines are visited one after the other."""
+        return curves.price(self.frame, order="sequential")
+
     @property
     def by_order(self) -> dict[str, Curve]:
         """The price of translation of each order of visits that was measured."""
-        other = {order: curves.price(self.frame, order=order) for order in ORDERS[1:]}
-        return {order: price for order, price in ({ORDERS[0]: self.price} | other).items() if len(price)}
+        prices = {"cycle": self.price, "random": self.random, "sequential": self.sequential}
+        return {order: price for order, price in prices.items() if len(price)}
+
+    @cached_property
+    def in_flight(self) -> Curve:
+        """The chase's time over the gather's: as many accesses as seem to be under way at once."""
+        return self.spread / self.gather
 
     @property
     def largest(self) -> int:
@@ -106,7 +122,7 @@ class Analysis(analysis.Analysis):
 
     def near(self, entries: int) -> Curve:
         """The price within an octave of a knee. Raises Unavailable("too-few-points")."""
-        low, high = ABOUT_A_KNEE
+        low, high = self.window
         if not len(near := self.price.between(entries * low, entries * high)):
             raise Unavailable("too-few-points", f"nothing was measured within an octave of {entries:,} pages")
         return near
@@ -139,28 +155,22 @@ class Analysis(analysis.Analysis):
         """1 - C/M over two levels fitted to the random order up to where the walk itself gets dearer; the fit and its points. Raises
         Unavailable: no-geometry, too-few-points."""
         first, second = self.two_levels()
-        part = curves.price(self.frame, order="random").between(1, 4 * second)
+        part = self.random.between(1, 4 * second)
         return misses.fit_random_curve(part.xs, part.medians, first, second), part
 
-    # --- latency and throughput
-
-    @property
-    def in_flight(self) -> Curve:
-        """The chase's time over the gather's: as many accesses as seem to be in flight at once. Raises Unavailable("too-few-points")."""
-        if not len(ratios := self.spread / self.gather):
-            raise Unavailable("too-few-points", "no size was measured in both loops")
-        return ratios
+    # --- the published run
 
     @property
     def published(self) -> pd.DataFrame:
         """The published gather: working_set_bytes, pages (how many), ns_per_access, reach."""
         return literature("tlb_pressure")
 
-    @property
+    @cached_property
     def side_by_side(self) -> pd.DataFrame:
-        """Dependent and independent loop at each published number of pages: chase, gather, ns; NaN where not measured."""
-        curves = {"gather": self.gather, "chase": self.spread}
-        return pd.DataFrame({name: [curve.get(n).value for n in self.published["pages"]] for name, curve in curves.items()})
+        """Both loops at each published number of pages: gather, chase, ns, NaN where not measured; ratio of the two."""
+        table = pd.DataFrame({"gather": [self.gather.get(n).value for n in self.published["pages"]],
+                              "chase": [self.spread.get(n).value for n in self.published["pages"]]})
+        return table.assign(ratio=table["chase"] / table["gather"])
 
     # --- counters
 
@@ -168,6 +178,11 @@ class Analysis(analysis.Analysis):
     def chase(self) -> pd.DataFrame:
         """The rows that counts are shown of."""
         return select(self.frame, kernel="page_chase", order="cycle", layout="spread")
+
+    @cached_property
+    def counters(self) -> pd.DataFrame:
+        """Every counter of the chase at its largest size, or why it has no value: as `counts.table`."""
+        return counts.table(select(self.chase, lines=self.chase["lines"].max()), self.host)
 
     def counted(self, quantity: str) -> Curve:
         """A counter of the chase, per access, by lines; empty where no row has a value."""
@@ -212,6 +227,18 @@ class Analysis(analysis.Analysis):
         timed = table.assign(**{name: table[name] * ghz for name in spans})[ghz.notna()]
         series = {f"walk cycles, {self.counts_are}": self.counted("walk_cycles").table, "price of translation, inferred from time": timed}
         return {name: table for name, table in series.items() if len(table)}
+
+
+    @cached_property
+    def walk_costs(self) -> pd.DataFrame:
+        """A row a size, each four times the one before: lines, price_ns, price_cycles, walks per access, spent (cycles with a walk in
+        progress; the price in cycles where those are not counted), per_walk; NaN where a walk is rare or not counted."""
+        shown = [n for n in self.price.xs if n.bit_count() == 1 and n.bit_length() % 2]
+        price, walks, spent = (curve.medians.reindex(shown).astype(float)
+                               for curve in (self.price, self.counted("walk"), self.counted("walk_cycles")))
+        cycles = price * self.clocks.reindex(shown)
+        table = pd.DataFrame({"price_ns": price, "price_cycles": cycles, "walks": walks, "spent": spent if spent.notna().any() else cycles})
+        return table.assign(per_walk=(table["spent"] / walks).where(walks > A_FEW_WALKS)).rename_axis("lines").reset_index()
 
 
 def _must_rise(price: Curve, below: tuple[float, float], past: tuple[float, float]) -> None:

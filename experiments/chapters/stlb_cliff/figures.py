@@ -25,8 +25,7 @@ from experiments.article.charts import (
     working_set,
 )
 from experiments.article.render import PALETTE, Figure, Html, data_table
-from experiments.chapters.stlb_cliff.analysis import ABOUT_A_KNEE, Analysis
-from experiments.inference import counts
+from experiments.chapters.stlb_cliff.analysis import Analysis
 from experiments.inference.curves import Curve
 from experiments.words.prose import listed
 from experiments.words.reasons import Unavailable
@@ -101,7 +100,7 @@ def second_knee(a: Analysis) -> Figure:
 def _knee(a: Analysis, entries: int, models: Mapping[str, pd.DataFrame]) -> Figure:
     near = _sides(a.near(entries)).drop(columns="n").assign(series="measured")
     data = pd.concat([near, *(table.assign(series=kind) for kind, table in models.items())], ignore_index=True)
-    low, high = ABOUT_A_KNEE
+    low, high = a.window
     ticks = [round(entries * 2**k) for k in (-0.75, -0.5, -0.25, 0, 0.25, 0.5, 0.75, 1)]
     x = alt.X("lines:Q", axis=alt.Axis(title="Pages touched", values=ticks, format=","),
               scale=log_scale(domain=(entries * low, entries * high)))
@@ -156,6 +155,8 @@ def latency_throughput(a: Analysis) -> Figure:
     data = _by_bytes(a, series, "series", [*_POINT, "n"])
     scheme = alt.Scale(domain=list(series), range=[PALETTE[0], PALETTE[1], PALETTE[3]])
     chart = series_chart(data, working_set(a.base_page_bytes), "ns per access", time_scale(data), TIMES, scheme, "series")
+    if not len(a.in_flight):
+        raise Unavailable("too-few-points", "no size was measured in both loops")
     n = a.in_flight.xs[-1]
     told = (f"Line chart on logarithmic axes. At {n:,} pages a dependent load takes {a.spread.get(n).value:.0f} ns, an independent one "
             f"{a.gather.get(n).value:.1f} ns, because the core overlaps them.")
@@ -203,23 +204,20 @@ def side_by_side(a: Analysis) -> Html:
     return data_table(pd.DataFrame({
         "working set": published["working_set_bytes"].map(format_size), "pages": published["pages"],
         "published, ns": published["ns_per_access"], "published reach": published["reach"],
-        "gather here, ns": here["gather"], "chase here, ns": here["chase"], "chase / gather": here["chase"] / here["gather"]}))
+        "gather here, ns": here["gather"], "chase here, ns": here["chase"], "chase / gather": here["ratio"]}))
 
 
 def walk_costs(a: Analysis) -> Html:
-    """The price and, where they are counted, walks per access and the cycles of one: counted or, from time, inferred."""
-    shown = [n for n in a.price.xs if n.bit_count() == 1 and n.bit_length() % 2]  # four times one another: a table's worth of a sweep
-    price, walks, cycles = (curve.medians.reindex(shown) for curve in (a.price, a.counted("walk"), a.counted("walk_cycles")))
-    table = pd.DataFrame({"working set": [format_size(n * a.base_page_bytes) for n in shown], "pages": shown,
-                          "price, ns": price.to_numpy(), "price, cycles": (price * a.clocks.reindex(shown)).to_numpy()})
-    is_counted = cycles.notna().any()
-    if walks.notna().any():
-        table["walks per access"] = walks.to_numpy()
-        spent = cycles.to_numpy() if is_counted else table["price, cycles"]
-        table["cycles per walk"] = (spent / table["walks per access"]).where(table["walks per access"] > 0.01)
-    return data_table(table.assign(**{"cycles per walk from": "counters" if is_counted else "inferred from time"}), decimals=2)
+    """The price of translation and, where walks are counted, how many there are and what one costs."""
+    costs = a.walk_costs
+    table = pd.DataFrame({"working set": (costs["lines"] * a.base_page_bytes).map(format_size), "pages": costs["lines"],
+                          "price, ns": costs["price_ns"], "price, cycles": costs["price_cycles"]})
+    if costs["walks"].notna().any():
+        table = table.assign(**{"walks per access": costs["walks"], "cycles per walk": costs["per_walk"]})
+    table["cycles per walk from"] = "counters" if len(a.counted("walk_cycles")) else "inferred from time"
+    return data_table(table, decimals=2)
 
 
 def counter_table(a: Analysis) -> Html:
     """Every counter of the chase at its largest size, or why it has no value."""
-    return data_table(counts.table(a.chase, a.host), decimals=3)
+    return data_table(a.counters, decimals=3)
