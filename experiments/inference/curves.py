@@ -104,7 +104,8 @@ class Curve:
 
     def _with(self, other: Curve, combine) -> Curve:
         """n and unstable are of the worse side; n_left and n_right of each."""
-        both = self.table.merge(other.table, on=self.x, suffixes=("_left", "_right")).to_dict("records")
+        fields = [self.x, "median", "low", "high", "coverage", "n", "unstable"]
+        both = self.table[fields].merge(other.table[fields], on=self.x, suffixes=("_left", "_right")).to_dict("records")
         rows = []
         for row in both:
             sides = [{name.removesuffix(end): value for name, value in row.items() if name.endswith(end)} for end in ("_left", "_right")]
