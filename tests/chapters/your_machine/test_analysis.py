@@ -1,0 +1,125 @@
+"""What a machine states and others published, multiplied out; and a survey's curves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+from support.common import About
+from support.geometry import Made, lru, rows
+from support.host import HERE, ICE_LAKE, inspect, reader
+from support.synthetic import scope
+from support.your_machine import ARM, LINES, PENALTY, SURVEYS, host, kind, measured, stating
+
+from experiments.chapters.your_machine import Analysis, grid
+from experiments.lab import survey
+from experiments.words.reasons import Unavailable
+
+
+def test_the_grid_is_the_first_look_of_a_survey():
+    first: list = []
+
+    def run(points: list) -> pd.DataFrame:
+        first.extend(points)
+        return pd.DataFrame()
+
+    survey.survey(run)
+    assert grid.points(scope()) == first and len(first) > 50
+
+
+def test_a_reach_is_entries_times_page_size_and_parts_of_a_level_add_up(tmp_path):
+    reaches = stating(inspect(tmp_path, here=replace(HERE, cpuid=reader(ICE_LAKE)))).reaches
+    small, large, largest = 2**12, 2**21, 2**30
+    # The second level holds 4 KiB pages in two parts of 1,024; stores and instructions do not count.
+    assert dict(zip(zip(reaches["level"], reaches["page_bytes"], strict=True), reaches["entries"], strict=True)) == {
+        (1, small): 64, (1, large): 32, (1, largest): 8, (2, small): 2048, (2, large): 1024, (2, largest): 1024}
+    assert (reaches["reach_bytes"] == reaches["entries"] * reaches["page_bytes"]).all()
+
+
+def test_a_machine_that_states_nothing_reaches_nothing():
+    assert stating(host(**ARM)).reaches.empty and kind("no caches").caches.empty
+
+
+@pytest.mark.parametrize(("name", "times"), [("guest", 512), ("arm64, 16 KiB", 2048), ("arm64, 64 KiB", 8192)])
+def test_the_page_table_fills_a_cache_at_as_many_times_its_size_as_a_page_has_entries(name: str, times: int):
+    caches = kind(name).caches
+    assert list(caches["level"]) == [1, 2] and (caches["filled_at_bytes"] == times * caches["size_bytes"]).all()
+
+
+def test_the_published_hit_costs_are_differences_of_whole_loads():
+    table = kind("guest").hit_costs.set_index("core")
+    assert list(table.loc["Golden Cove"]) == [5, 12, 7]
+    assert table.loc["Neoverse V2", "difference"] == 5 and pd.isna(table.loc["Neoverse V2"].iloc[0])
+    known = table.dropna()
+    assert (known["second level answers"] - known["first level answers"] == known["difference"]).all()
+
+
+def test_only_like_is_compared_where_vendors_and_measurements_disagree():
+    assert set(kind("guest").disagreements.itertuples(index=False, name=None)) == {
+        ("Golden Cove", "second level, entries", 2048, 1600),
+        ("Gracemont", "first level, entries", 32, 48),
+        ("Neoverse V2", "second level, cycles added", 6, 5),
+        ("Intel, CPUID descriptor 0xC3", "second level, ways", 6, 12),
+    }
+
+
+def test_a_fact_is_as_measured_where_it_was_and_else_as_stated():
+    a = kind("guest")
+    a.cores = pd.DataFrame([("X", "l2_tlb", "entries", kind, n, n + 1) for kind, n in (("stated", 6.0), ("measured", 5.0))],
+                           columns=["microarchitecture", "structure", "quantity", "kind", "value_low", "value_high"])
+    assert a.fact("X", "l2_tlb", "entries") == (5, 6)
+    a.cores = a.cores[a.cores["kind"] == "stated"]
+    assert a.fact("X", "l2_tlb", "entries") == (6, 7)
+    with pytest.raises(IndexError):
+        a.fact("Y", "l2_tlb", "entries")
+
+
+@pytest.mark.parametrize("ghz", [2.0, 0])
+def test_the_curves_are_in_cycles_where_there_is_a_clock_and_the_price_is_without_the_load(ghz: float):
+    a = Analysis(measured(ghz=ghz), About(host()))
+    added = {n: (7 if n > 64 else 0) + (30 if n > 2048 else 0) for n in LINES}
+    assert dict(a.price.medians) == pytest.approx(added)
+    assert dict(a.alias.medians) == pytest.approx({n: 4 + PENALTY + cost for n, cost in added.items()})
+    assert set(a.packed.medians) == {4.0}
+
+
+def test_colliding_and_drawn_pages_are_on_no_curve():
+    rows = measured()
+    other = rows.assign(ns_per_access=1000.0)
+    every = pd.concat([rows, other.assign(order="random"), other[other["layout"] != "packed"].assign(stride_pages=64)])
+    a, b = (Analysis(frame, About(host())) for frame in (rows, every))
+    for name in ("price", "alias"):
+        pd.testing.assert_frame_equal(getattr(a, name).table, getattr(b, name).table)
+
+
+def test_the_geometry_is_that_of_the_rows_beside_what_the_machine_states():
+    a = Analysis(lambda: rows(Made(lru(64), lru(1536)), "4k", 1), About(host()))
+    assert [(level.entries.value, level.stated) for level in a.geometry.levels] == [(64, 64), (1536, 1536)]
+
+
+def test_what_a_survey_lacks_is_asked_for_once_and_told_whenever_the_geometry_is_wanted():
+    asked = []
+
+    def lacks() -> pd.DataFrame:
+        asked.append(1)
+        raise Unavailable("engine-lacks", "a detail")
+
+    a = Analysis(lacks, About(host()))
+    assert len(a.spread) == len(a.price) == len(a.alias) == 0
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="a detail"):
+            a.geometry  # noqa: B018
+    assert asked == [1]
+
+
+def test_without_a_row_there_is_no_geometry():
+    with pytest.raises(Unavailable) as why:
+        Analysis(pd.DataFrame(), About(host())).geometry  # noqa: B018
+    assert why.value.code == "no-data"
+
+
+def test_every_survey_has_its_curves():
+    for name, (frame, _) in SURVEYS.items():
+        a = Analysis(frame, About(host()))
+        assert len(a.price) == (0 if name == "alias alone" else len(LINES)) and len(a.alias) == (0 if name == "price alone" else len(LINES))
