@@ -1,4 +1,4 @@
-"""`tlb`: inspect, doctor, geometry, measure, pool, run, book, site, bench."""
+"""`tlb`: inspect, doctor, geometry, measure, pool, run, book, refresh, site, bench. What takes long to import, a command imports."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import itertools
 import json
 import signal
 import sys
+import tempfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from pydantic import ValidationError
@@ -15,21 +16,25 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from experiments.lab import build, perf
-from experiments.lab import campaign as experiment
-from experiments.lab.measure import FIRST_MODE, shape
-from experiments.lab.measure import measure as measure_point
+from experiments.lab import build, grid, kernels
 from experiments.lab.record import Point
-from experiments.lab.store import measuring_lock
-from experiments.machine import host
-from experiments.machine import pools as pages
-from experiments.machine.doctor import advice, describe
+from experiments.lab.rig import Rig
+from experiments.lab.store import Store, data_root
+from experiments.machine import doctor as doctors
+from experiments.machine import host as hosts
+from experiments.machine import pools
+from experiments.system.files import ROOT, measuring_lock
+from experiments.words.pages import PAGES
 from experiments.words.reasons import Unavailable
 from experiments.words.units import format_size, parse_size
+
+if TYPE_CHECKING:
+    from experiments.inference.geometry import Geometry
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False,
                   help="Measure what address translation costs on this computer.")
 out = Console(soft_wrap=True)
+Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
 ParameterPairs = Annotated[list[str], typer.Option("-p", "--parameter", metavar="NAME=VALUE", help="A chapter's parameter.")]
 
 
@@ -64,22 +69,15 @@ def _pairs(arguments: list[str]) -> list[str]:
     return joined
 
 
-def _values(pairs: list[str]) -> dict[str, Any]:
-    """Papermill's own reading of the values: numbers are numbers, True and False are booleans."""
-    from papermill.cli import _resolve_type
-
-    return {name: _resolve_type(value) for name, _, value in (pair.partition("=") for pair in pairs)}
-
-
 @app.command()
-def inspect(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+def inspect(as_json: Json = False) -> None:
     """What this computer is: CPU, caches, TLB, page table, huge pages, counters, limits, noise."""
-    here = host.inspect()
+    host = hosts.inspect()
     if as_json:
-        print(json.dumps(here.model_dump(mode="json"), indent=1))
+        print(json.dumps(host.model_dump(mode="json"), indent=1))
         return
     table = Table(show_header=False, box=None, pad_edge=False)
-    for label, value in describe(here):
+    for label, value in doctors.describe(host):
         table.add_row(f"[bold]{escape(label)}[/bold]", escape(value))
     out.print(table)
 
@@ -87,54 +85,53 @@ def inspect(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = 
 @app.command()
 def doctor() -> None:
     """What keeps this computer from measuring well, each with its remedy."""
-    for topic, finding, remedy in advice(host.inspect()):
+    for topic, finding, remedy in doctors.advice(hosts.inspect()):
         out.print(f"[bold]{escape(topic)}[/bold]  {escape(finding)}\n    {escape(remedy)}", highlight=False)
 
 
 @app.command()
 def geometry(
-    pages: Annotated[str, typer.Option(help="4k, or 2m, which takes a pool of huge pages.")] = "4k",
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    pages: Annotated[str, typer.Option(help="4k, or 2m, which takes a pool of huge pages.")] = "4k", as_json: Json = False,
 ) -> None:
     """Infer the TLB's entries, hit costs, ways and the price of walks from half a minute of measurement; nothing is stored."""
-    import tempfile
-
-    from experiments.article.machine_words import data_tlbs
-    from experiments.inference import geometry as inference
-    from experiments.inference import geometry_words as wording
-    from experiments.inference import splinter
+    from experiments.inference import geometry_words, splinter
+    from experiments.inference.geometry import infer
     from experiments.lab import survey
-    from experiments.lab.store import Store
 
     if pages not in ("4k", "2m"):
         raise Unavailable("bad-parameter", f"pages is 4k or 2m, not '{pages}'")
-    here = host.inspect()
+    host, quiet, backing = hosts.inspect(), not sys.stderr.isatty(), None
     with tempfile.TemporaryDirectory(prefix="tlb-geometry-") as folder:
-        quiet = not sys.stderr.isatty()
-        frame, lacking = survey.here(here, pages, Store(folder), "geometry", quiet=quiet)
-        backing = None
+        rig = Rig.of(host, Store(folder), counters=False)
+        frame, notes = survey.measured(rig, pages, quiet=quiet)
         if pages != "4k" and not frame.empty:
-            backing = splinter.backing(survey.pieces(here, pages, Store(folder), "geometry", quiet=quiet), here.hypervisor)
+            backing = splinter.backing(survey.pieces(rig, pages, quiet=quiet), host.hypervisor)
+    lacking = [note.text for note in notes]
     if frame.empty:
         raise SystemExit("\n".join(lacking))
     try:
-        found = inference.infer(frame, [tlb.entries for tlb in data_tlbs(here, pages)], survey.cache_bytes(here), lacking)
+        inferred = infer(frame, [tlb.entries for tlb in hosts.data_tlbs(host, pages)], hosts.data_caches(host), lacking)
     except Unavailable:
         print(*lacking, sep="\n", end="\n" if lacking else "", file=sys.stderr)  # they may be why there is no step
         if backing:
-            print(backing.model_dump_json(indent=1) if as_json else wording.backing_sentence(backing))
+            print(backing.model_dump_json(indent=1) if as_json else geometry_words.backing_sentence(backing))
         raise
-    found = found.model_copy(update={"backing": backing})
+    _print_geometry(inferred.model_copy(update={"backing": backing}), as_json)
+
+
+def _print_geometry(inferred: Geometry, as_json: bool) -> None:
+    from experiments.inference import geometry_words
+
     if as_json:
-        print(found.model_dump_json(indent=1))
+        print(inferred.model_dump_json(indent=1))
         return
-    for frame in (wording.levels_table(found), wording.walks_table(found)):
+    for frame in (geometry_words.levels_table(inferred), geometry_words.walks_table(inferred)):
         table = Table(*frame.columns, box=None, pad_edge=False)
         for row in frame.itertuples(index=False):
             table.add_row(*(escape(str(value)) for value in row))
         out.print(table, width=None if sys.stdout.isatty() else 120)  # a pipe is no screen to wrap for
         out.print()
-    for sentence in wording.sentences(found):
+    for sentence in geometry_words.sentences(inferred):
         out.print(escape(sentence), highlight=False)
 
 
@@ -153,8 +150,8 @@ def _own_options(words: list[str]) -> list[tuple[str, int]]:
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def measure(
     context: typer.Context,
-    kernel: Annotated[str, typer.Argument(help="A kernel: " + ", ".join(build.kernel_names()))],
-    pages: Annotated[str, typer.Option(help="4k, 64k, thp, 2m or 1g.")] = "4k",
+    kernel: Annotated[str, typer.Argument(help="A kernel: " + ", ".join(sorted(kernels.CATALOGUE)))],
+    pages: Annotated[str, typer.Option(help=f"{', '.join(PAGES)}.")] = "4k",
     layout: Annotated[str | None, typer.Option(
         help="spread: one line a page; packed: its control; alias: one page again and again. Default: the kernel's first.")] = None,
     order: Annotated[str | None, typer.Option(help="cycle, random or sequential. Default: the kernel's first.")] = None,
@@ -162,7 +159,7 @@ def measure(
         help="How many cache lines are touched. Default: as the kernel's own options say, or 4096.")] = None,
     mode: Annotated[str, typer.Option(help="Which of the kernel's variants, where it has any.")] = "",
     guest_pages: Annotated[str, typer.Option(
-        help="guest_chase: 4k, 2m or 1g, the pages of the guest's own page tables; --pages are the host's.")] = "",
+        help="The mode of a kernel in a guest: the pages of the guest's own page tables; --pages are the host's.")] = "",
     stride_pages: Annotated[int, typer.Option(help="spread, alias: base pages from one line's page to the next's.")] = 1,
     engine: Annotated[str, typer.Option(help="auto, c or numba.")] = "auto",
     repeat: Annotated[int, typer.Option(help="Which repeat: its seed.")] = 0,
@@ -173,23 +170,21 @@ def measure(
     name: tlb measure random_touch --bytes 1000000."""
     if engine not in ("auto", "c", "numba"):
         raise Unavailable("bad-parameter", f"engine is auto, c or numba, not '{engine}'")
-    if guest_pages and (kernel != "guest_chase" or mode not in ("", guest_pages)):
-        raise Unavailable("bad-parameter", "--guest-pages is guest_chase's, and its --mode by another name")
+    if guest_pages and (not kernels.of(kernel).in_guest or mode not in ("", guest_pages)):
+        raise Unavailable("bad-parameter", "--guest-pages is the mode of a kernel in a guest, by another name")
     try:
         own = _own_options(context.args)
         chosen = {name: value for name, value in (("layout", layout), ("order", order), ("lines", lines)) if value is not None}
         point = Point.model_validate({
-            "kernel": kernel, "engine": build.engine_for(engine, kernel), "pages": pages, **shape(kernel, dict(own)), **chosen,
-            "stride_pages": stride_pages, "mode": mode or guest_pages or FIRST_MODE.get(kernel, ""), "options": own,
+            "kernel": kernel, "engine": build.engine_for(engine, kernel), "pages": pages, **kernels.shape(kernel, dict(own)), **chosen,
+            "stride_pages": stride_pages, "mode": mode or guest_pages or kernels.first_mode(kernel), "options": own,
             "region_ms": region_ms})
     except ValidationError as error:
         problems = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise Unavailable("bad-parameter", "; ".join(problems)) from None
-    here = host.inspect()
+    rig = Rig.of(hosts.inspect(), Store(data_root()), cpu=cpu)
     with measuring_lock():
-        record = measure_point(point, repeat, state=host.state(here), cpu=cpu, plan=perf.plan(here.microarchitecture, cpu=cpu),
-                               usable_bytes=int(here.memory.usable_bytes * experiment.MEMORY_SHARE))
-    print(record.model_dump_json())
+        print(rig.take(point, repeat).model_dump_json())
 
 
 pool = typer.Typer(invoke_without_command=True)
@@ -197,20 +192,20 @@ app.add_typer(pool, name="pool")
 
 
 @pool.callback()
-def pools(context: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+def look(context: typer.Context, as_json: Json = False) -> None:
     """The pools of huge pages and what was changed in them; `reserve` lets one grow, `restore` puts it back."""
     if context.invoked_subcommand:
         return
-    found, changed = pages.look(), pages.changes()
+    by_page, changed = pools.look(), pools.changes()
     if as_json:
-        rows = [{**one.model_dump(), "bytes": one.total * parse_size(one.page)} for one in found.values()]
+        rows = [{**state.model_dump(), "bytes": state.total * parse_size(page)} for page, state in by_page.items()]
         print(json.dumps({"pools": rows, "changed": {page: change.model_dump() for page, change in changed.items()}}, indent=1))
         return
-    if not found:
+    if not by_page:
         print("This kernel has no pools of huge pages.")
-    for page, one in found.items():
-        print(f"{page}: {one.total} pages ({format_size(one.total * parse_size(page))}), "
-              f"{one.free} free, {one.reserved} reserved, {one.surplus} surplus")
+    for page, state in by_page.items():
+        print(f"{page}: {state.total} pages ({format_size(state.total * parse_size(page))}), "
+              f"{state.free} free, {state.reserved} reserved, {state.surplus} surplus")
     for page, change in changed.items():
         got = "a change to" if change.got is None else f"{change.got} given of"
         print(f"{page}: {change.before} pages before, {got} {change.asked} asked; `tlb pool restore` puts them back")
@@ -226,7 +221,7 @@ def reserve(
         size_bytes = parse_size(size)
     except ValueError as wrong:
         raise Unavailable("bad-parameter", str(wrong).removesuffix(".")) from None
-    got = pages.reserve(page, size_bytes)
+    got = pools.reserve(page, size_bytes)
     print(f"{page}: {got.free} of {got.wanted} pages asked are free; {got.added} were added, the pool has {got.total}.")
     if got.why:
         raise SystemExit(got.why)
@@ -235,13 +230,17 @@ def reserve(
 @pool.command()
 def restore() -> None:
     """Put every pool back that `reserve` changed, also after a crash, where its size is still ours (root)."""
-    done = pages.restore()
-    for one in done:
-        print(f"{one.page}: from {one.found} pages to {one.total}.")
-    if not done:
+    restored = pools.restore()
+    for change in restored:
+        print(f"{change.page}: from {change.found} pages to {change.total}.")
+    if not restored:
         print("No pool was changed, so there is nothing to put back.")
-    if whys := [one.why for one in done if one.why]:
+    if whys := [change.why for change in restored if change.why]:
         raise SystemExit("\n".join(whys))
+
+
+def _texts(pairs: list[str]) -> dict[str, str]:
+    return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
 
 
 @app.command()
@@ -251,23 +250,36 @@ def run(
     output: Annotated[Path | None, typer.Option(help="The executed notebook.")] = None,
 ) -> None:
     """Execute one chapter about this computer, measuring what is missing: tlb run stlb_cliff -p max_working_set 256MiB."""
-    from experiments.article import chapter as chapters
+    from experiments.article import parameters, publish
 
-    target = output or build.ROOT / "_build" / "runs" / f"{chapter}.ipynb"
-    chapters.execute(chapter, target, {"machine": "this", **_values(parameter)})
+    target = output or ROOT / "_build" / "runs" / f"{chapter}.ipynb"
+    publish.execute(chapter, target, {"machine": "this"} | parameters.values(chapter, _texts(parameter)))
     print(target)
 
 
 @app.command()
 def book(
-    profile: Annotated[str, typer.Option(help=", ".join(experiment.profile_names()))] = "quick",
+    profile: Annotated[str, typer.Option(help=", ".join(grid.profile_names()))] = "quick",
     parameter: ParameterPairs = [],  # noqa: B006
     machine: Annotated[str, typer.Option(help="this, reference, or any machine in data/.")] = "this",
 ) -> None:
     """Measure this computer, execute every chapter, and build the site about it."""
-    from experiments.article import chapter as chapters
+    from experiments.article import parameters, publish
 
-    print(chapters.book(profile, _values(parameter), machine))
+    first = parameters.table_of_contents()[0]  # all chapters declare the same ones
+    print(publish.book(profile, parameters.values(first, _texts(parameter)), machine))
+
+
+@app.command()
+def refresh(chapter: Annotated[list[str] | None, typer.Argument(help="Chapters; by default all of them.")] = None) -> None:
+    """Execute committed chapters again, in place and on the committed results, as the tests compare them: after a change of code."""
+    from experiments.article import parameters, publish
+
+    chapters = chapter or parameters.table_of_contents()
+    for name in chapters:  # all of them before the first is changed
+        parameters.declared(name)
+    for name in chapters:
+        print(publish.refresh(name))
 
 
 @app.command()
@@ -275,12 +287,12 @@ def site(output: Annotated[Path | None, typer.Option(help="Where to; default _bu
     """Build the site of the committed results, without measuring."""
     from experiments.article.publish import build_site
 
-    print(build_site(build.ROOT, output or build.ROOT / "_build" / "site"))
+    print(build_site(ROOT, output or ROOT / "_build" / "site"))
 
 
 @app.command()
 def bench() -> None:
     """Print the ratios that the book promises, each against an independent measurement in the same run."""
-    from experiments import bench as ratios
+    from experiments import bench
 
-    ratios.main()
+    bench.main()

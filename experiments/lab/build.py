@@ -87,7 +87,7 @@ def kernel(name: str, engine: Literal["c", "numba"] = "c") -> Kernel:
     if name not in kernel_names():
         raise Unavailable("bad-parameter", f"there is no kernel '{name}'; there are {', '.join(kernel_names())}")
     if not (KERNELS / f"{name}.{'py' if engine == 'numba' else 'c'}").exists():
-        raise Unavailable("engine-lacks", f"kernel {name}")
+        raise Unavailable("engine-lacks", f"{name} is in {'C' if engine == 'numba' else 'numba'} alone")
     if engine == "numba":
         versions = [f"{package} {importlib.metadata.version(package)}" for package in ("numba", "llvmlite")]
         digest = _digest(KERNELS / f"{name}.py", KERNELS / "harness.py", words=[platform.python_version(), *versions])

@@ -13,7 +13,8 @@ from tqdm import tqdm
 from experiments.lab import build, kernels
 from experiments.lab.record import Point, Record
 from experiments.lab.rig import Rig
-from experiments.lab.store import measuring_lock, record_key
+from experiments.lab.store import record_key
+from experiments.system.files import measuring_lock
 from experiments.words.reasons import Unavailable
 
 RETRIES = 3  # of a noisy process: a burst of noise passes, a computer that is noisy four times over stays so
@@ -33,6 +34,13 @@ class Outcome:
     lacking: dict[Point, Unavailable] = field(default_factory=dict)
     retries: int = 0  # processes thrown back because they were noisy
     noisy: int = 0  # records stored with a mark, because their last try was noisy too
+
+    def count(self, record: Record) -> None:
+        """Adds a record that was stored."""
+        self.measured += 1
+        self.retries += record.tries - 1
+        self.noisy += bool(record.noisy)
+        self.timed_s += record.elapsed_ns / 1e9
 
     def __str__(self) -> str:
         share = f", {self.timed_s / self.elapsed_s:.0%} of {self.elapsed_s:.0f} s inside timed regions" if self.measured else ""
@@ -93,40 +101,41 @@ def run(rig: Rig, name: str, points: Sequence[Point], repeats: int | Callable[[P
     process is thrown back at most RETRIES times and then kept with its mark; with retry_share 0 at once.
     Ctrl-C loses the process in flight and nothing else. Raises Unavailable("measuring-already") and what the store raises.
     """
-    outcome = Outcome()
-    begin = time.monotonic()
-    have = rig.store.keys(rig.machine, name)
+    outcome, begin = Outcome(), time.monotonic()
     points, digests = _buildable(points, outcome)
-    shuffle = random.Random(seed)
-    todo: list[tuple[Point, int]] = []
     wanted = {p: repeats(p) if callable(repeats) else repeats for p in points}
-    for repeat in range(max(wanted.values(), default=0)):
-        due = [p for p in points if repeat < wanted[p]]
-        fresh = [p for p in due if record_key(p, repeat, digests[p.kernel, p.engine], rig.state) not in have]
-        outcome.cached += len(due) - len(fresh)
-        shuffle.shuffle(fresh)
-        todo += [(p, repeat) for p in fresh]
+    todo = _todo(rig, name, wanted, digests, random.Random(seed), outcome)
     if not todo:
         return outcome
-    spare = _Spare(RETRIES * max(kernels.expected_s(p) for p, _ in todo) if retry_share else 0.0)
-    total_s = sum(kernels.expected_s(p) for p, _ in todo) + 1e-3  # tqdm warns of a bar that a rounding error takes past its end
-    with measuring_lock(), tqdm(total=total_s, desc=name, unit="s", file=sys.stderr,
-                                disable=quiet, mininterval=1, bar_format="{desc} {percentage:3.0f}% |{bar}| "
-                                "{elapsed} gone, {remaining} left{postfix}") as bar:
+    costs_s = {p: kernels.expected_s(p) for p, _ in todo}
+    spare = _Spare(RETRIES * max(costs_s.values()) if retry_share else 0.0)
+    total_s = sum(costs_s[p] for p, _ in todo) + 1e-3  # tqdm warns of a bar that a rounding error takes past its end
+    with measuring_lock(), tqdm(total=total_s, desc=name, unit="s", file=sys.stderr, disable=quiet, mininterval=1,
+                                bar_format="{desc} {percentage:3.0f}% |{bar}| {elapsed} gone, {remaining} left{postfix}") as bar:
         for point, repeat in todo:
             if point not in outcome.lacking:
-                spare.seconds += retry_share * kernels.expected_s(point)
+                spare.seconds += retry_share * costs_s[point]
                 try:
                     record = _first_quiet(rig, point, repeat, spare)
                 except Unavailable as why:
                     outcome.lacking[point] = why
                 else:
                     rig.store.append(rig.machine, name, record, digests[point.kernel, point.engine])
-                    outcome.measured += 1
-                    outcome.retries += record.tries - 1
-                    outcome.noisy += bool(record.noisy)
-                    outcome.timed_s += record.elapsed_ns / 1e9
-            bar.update(kernels.expected_s(point))
+                    outcome.count(record)
+            bar.update(costs_s[point])
             bar.set_postfix_str(f"{outcome.measured} of {len(todo)} points", refresh=False)  # the bar draws itself once a second
     outcome.elapsed_s = time.monotonic() - begin
     return outcome
+
+
+def _todo(rig: Rig, name: str, wanted: dict[Point, int], digests: dict[tuple[str, str], str], shuffle: random.Random,
+          outcome: Outcome) -> list[tuple[Point, int]]:
+    """What is not stored, round by round, each in an order of its own; what is stored is counted."""
+    have, todo = rig.store.keys(rig.machine, name), []
+    for repeat in range(max(wanted.values(), default=0)):
+        due = [p for p, times in wanted.items() if repeat < times]
+        fresh = [p for p in due if record_key(p, repeat, digests[p.kernel, p.engine], rig.state) not in have]
+        outcome.cached += len(due) - len(fresh)
+        shuffle.shuffle(fresh)
+        todo += [(p, repeat) for p in fresh]
+    return todo

@@ -41,6 +41,8 @@ class Declaration:
     """What a kernel takes and needs."""
 
     modes: tuple[str, ...] = ()  # its variants; the first where nothing is said
+    # Of these, those that the runner plays and the kernel's file does not know: the words that run a program in the mode.
+    played: Mapping[str, Callable[[str], tuple[str, ...]]] = field(default_factory=dict)
     options: Mapping[str, int | None] = field(default_factory=dict)  # its own numbers, with what each is where nothing is said
     layout: str = "spread"  # and order: where nothing is said
     order: str = "cycle"
@@ -53,13 +55,13 @@ class Declaration:
     least_cycles: float = 0.0
     start_s: float = 0.04  # before a process measures anything, beside faulting in
     is_slow: Callable[[Point], bool] = lambda point: False  # beyond what its memory says
-    in_guest: bool = False  # its accesses are made by a guest, and so are the events that count them
+    in_guest: bool = False  # its accesses are made by a guest, so are the events that count them, and its modes are the guest's pages
     order_of: str = ""  # the kernel whose order its chase walks, and so its seed
     is_chase: bool = True  # whether a packed point belongs to the spread point with as many lines
 
 
 CATALOGUE: dict[str, Declaration] = {
-    "page_chase": Declaration(modes=("", namespaces.MODE), least_cycles=1.0),
+    "page_chase": Declaration(modes=("", namespaces.MODE), played={namespaces.MODE: namespaces.prefix}, least_cycles=1.0),
     "page_gather": Declaration(least_cycles=0.1),
     # A random touch multiplies twice to draw its address, and no core starts four multiplications in a cycle.
     "random_touch": Declaration(options={"bytes": None, "spare_draws": 0}, layout="packed", order="random", size="bytes",

@@ -41,30 +41,15 @@ def measure(point: Point, repeat: int = 0, *, state: str, usable_bytes: int, pla
     is all that may be used), another page size than asked for, a kernel that crashed, hung or printed garbage.
     What disturbed a process that did give a number is in `noisy`.
     """
-    kernel = build.kernel(point.kernel, point.engine)
+    kernel, declared = build.kernel(point.kernel, point.engine), kernels.of(point.kernel)
     needed = kernels.arena_bytes(point)
     if needed > usable_bytes:
         raise Unavailable("memory-short", f"{needed >> 20} MiB needed, {usable_bytes >> 20} MiB may be used")
-    command = [*kernel.command, "--pages", point.pages, "--layout", point.layout, "--order", point.order,
-               "--lines", str(point.lines), "--seed", str(seed_of(point, repeat)),
-               "--region-ms", str(point.region_ms)]
-    if point.layout == "alias" or point.stride_pages > 1:
-        if point.engine == "numba":
-            raise Unavailable("engine-lacks", f"layout {point.layout}, stride_pages {point.stride_pages}")
-        command += ["--stride-pages", str(point.stride_pages)]
-    if _in_namespaces(point):
-        command = [*namespaces.prefix(kernel.command[0]), *command]
-    elif point.mode:
-        command += ["--mode", point.mode]
-    for option in point.options:
-        command += [f"--{option.name}", str(option.value)]
-    if cpu is not None:
-        command += ["--cpu", str(cpu)]
-    timeout_s = HANG_S + HANG_S_PER_GIB * needed / 2**30
+    command, timeout_s = _command(kernel, point, repeat, cpu), HANG_S + HANG_S_PER_GIB * needed / 2**30
     started_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     stolen, begin = noise.stolen_ms(), time.monotonic_ns()
     try:
-        run = perf.run(command, plan.in_guest() if kernels.of(point.kernel).in_guest else plan, timeout_s, cwd=build.ROOT, repeat=repeat)
+        run = perf.run(command, plan.in_guest() if declared.in_guest else plan, timeout_s, cwd=build.ROOT, repeat=repeat)
     except subprocess.TimeoutExpired:
         raise Unavailable("kernel-hung", f"{point.kernel} gave no answer in {timeout_s:.0f} s") from None
     wall_ns = float(time.monotonic_ns() - begin)
@@ -74,9 +59,23 @@ def measure(point: Point, repeat: int = 0, *, state: str, usable_bytes: int, pla
     return record.model_copy(update={"noisy": noise.disturbance(record)})
 
 
-def _in_namespaces(point: Point) -> bool:
-    """Whether the mode is the runner's own and not the kernel's: page_chase has no variants, and runs as it is."""
-    return (point.kernel, point.mode) == ("page_chase", namespaces.MODE)
+def _command(kernel: build.Kernel, point: Point, repeat: int, cpu: int | None) -> list[str]:
+    """The words that measure a point."""
+    asked: list[tuple[str, object]] = [
+        ("pages", point.pages), ("layout", point.layout), ("order", point.order), ("lines", point.lines),
+        ("seed", seed_of(point, repeat)), ("region-ms", point.region_ms)]
+    if point.layout == "alias" or point.stride_pages > 1:
+        if point.engine == "numba":
+            raise Unavailable("engine-lacks", f"layout {point.layout}, stride_pages {point.stride_pages}")
+        asked.append(("stride-pages", point.stride_pages))
+    play = kernels.of(point.kernel).played.get(point.mode)
+    if point.mode and not play:
+        asked.append(("mode", point.mode))
+    asked += point.options
+    if cpu is not None:
+        asked.append(("cpu", cpu))
+    words = [word for name, value in asked for word in (f"--{name}", str(value))]
+    return [*(play(kernel.command[0]) if play else ()), *kernel.command, *words]
 
 
 def _signal_of(run: perf.Run, last: str) -> int:
@@ -91,11 +90,11 @@ def _signal_of(run: perf.Run, last: str) -> int:
 
 def _report(run: perf.Run, point: Point, cpu: int | None) -> KernelReport:
     """The kernel's report, or the reason there is none. Under perf a killed kernel shows as empty output and status 0."""
-    last = run.stderr.strip().splitlines()[-1] if run.stderr.strip() else ""
+    last = (run.stderr.strip().splitlines() or [""])[-1]
     if run.status == 3 or (not run.stdout.strip() and last.startswith("{")):
         try:
-            said = json.loads(last)
-            reason, detail = str(said["reason"]), str(said.get("detail", ""))
+            lack = json.loads(last)
+            reason, detail = str(lack["reason"]), str(lack.get("detail", ""))
         except (ValueError, KeyError, TypeError, RecursionError):
             reason, detail = "kernel-garbage", last[:200]
         raise Unavailable(reason if reason in REASONS else "kernel-garbage", detail)
@@ -115,7 +114,7 @@ def _report(run: perf.Run, point: Point, cpu: int | None) -> KernelReport:
     except ValidationError as error:
         first = error.errors()[0]
         raise Unavailable("kernel-garbage", f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    if _in_namespaces(point) and not report.mode:
+    if point.mode in kernels.of(point.kernel).played and not report.mode:
         report = report.model_copy(update={"mode": point.mode})
     asked = {name: getattr(point, name) for name in set(Point.model_fields) - {"region_ms"}}
     got = {name: getattr(report, name) for name in asked}

@@ -7,6 +7,7 @@ A kernel prints a `KernelReport` (kernels/harness.h, kernels/harness.py); the ru
 from __future__ import annotations
 
 import itertools
+import re
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, model_validator
@@ -14,11 +15,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat,
 from experiments.words.pages import Pages
 
 SCHEMA = 1
+NAME = re.compile(r"[a-z0-9_-]{1,64}")  # an experiment, a kernel's digest, a counter's quantity
 
 Engine = Literal["c", "numba"]
 Layout = Literal["spread", "packed", "alias"]
 Order = Literal["cycle", "random", "sequential"]
-# What disturbed a process while it measured (experiments/noise.py); "" for nothing.
+# What disturbed a process while it measured (experiments/lab/noise.py); "" for nothing.
 Disturbance = Literal["", "migrated", "faulted", "stolen", "switched", "uneven"]
 
 # A machine id, a kernel's name: what may become part of a path under data/.
@@ -45,12 +47,12 @@ def _options(given: object) -> object:
     """From JSON, where a pair is a list; by name, so that the same options are the same point."""
     pairs = given.items() if isinstance(given, dict) else given
     try:
-        found = tuple(sorted(Option(*pair) for pair in pairs))  # type: ignore[union-attr]
+        options = tuple(sorted(Option(*pair) for pair in pairs))  # type: ignore[union-attr]
     except TypeError:
         return given
-    if len({option.name for option in found}) < len(found):
+    if len({option.name for option in options}) < len(options):
         raise ValueError("an option is there twice")
-    return found
+    return options
 
 
 Options = Annotated[tuple[Option, ...], BeforeValidator(_options)]
@@ -66,13 +68,13 @@ class Bin(NamedTuple):
 def _bins(given: object) -> object:
     """From JSON, where a pair is a list."""
     try:
-        found = [Bin(*pair) for pair in given]  # type: ignore[union-attr]
-        ascending = all(a.least_ns < b.least_ns for a, b in itertools.pairwise(found))
+        bins = [Bin(*pair) for pair in given]  # type: ignore[union-attr]
+        ascending = all(a.least_ns < b.least_ns for a, b in itertools.pairwise(bins))
     except TypeError:
         return given
     if not ascending:
         raise ValueError("the bins of a histogram do not ascend")
-    return found
+    return bins
 
 
 Histogram = Annotated[list[Bin], BeforeValidator(_bins)]

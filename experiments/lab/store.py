@@ -14,23 +14,19 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from experiments.lab.record import SCHEMA, Point, Quantity, Record
+from experiments.lab import columns
+from experiments.lab.record import NAME, SCHEMA, Point, Record
 from experiments.system.files import OPEN_FLAGS, ROOT, append_whole, disk_errors, is_at, lock, replace, sync_folder
-from experiments.system.files import measuring_lock as measuring_lock
 from experiments.words.reasons import Unavailable
 
 MACHINE = re.compile(r"[a-z0-9-]{1,64}")
-NAME = re.compile(r"[a-z0-9_-]{1,64}")  # an experiment, a counter's quantity
 # Names in data/ and words in a notebook that are no machine's id.
 RESERVED = {"this", "reference", "literature"}
-INT64_MAX = 2**63 - 1  # what a column can hold
-
 
 # Fields of a point that older rows lack, with what they have in their place.
 _LATER = {"stride_pages": 1, "mode": "", "options": ()}
@@ -40,15 +36,6 @@ class Stored(NamedTuple):
     key: str
     kernel_digest: str
     record: Record
-
-
-class Health(NamedTuple):
-    """How many lines of a file are whole, of another schema version, corrupt, and torn (0 or 1)."""
-
-    whole: int
-    other_schema: int
-    corrupt: int
-    torn: int
 
 
 def record_key(point: Point, repeat: int, kernel_digest: str, state: str) -> str:
@@ -77,7 +64,7 @@ class Store:
 
     def append(self, machine: str, experiment: str, record: Record, kernel_digest: str) -> str:
         """Adds one line, on disk when this returns; its key. ValueError for a record that fits no column."""
-        _check_columns(record, kernel_digest)
+        columns.check(record, kernel_digest)
         key = record_key(record.point, record.repeat, kernel_digest, record.state)
         content = {"key": key, "kernel_digest": kernel_digest, "record": record.model_dump(exclude_none=True)}
         line = _canonical({**content, "digest": _sha16(content)}) + b"\n"
@@ -94,30 +81,19 @@ class Store:
         return key
 
     def load(self, machine: str, experiment: str) -> pd.DataFrame:
-        """One row a record in the order of appending; of two with one key the first, so no result is
-        replaced.
-
-        Columns: the fields of Record, with counters flattened to `<quantity>_per_access` (float, NaN for
-        none) and `<quantity>_reason` ("" where there is a value), a column (float, NaN for none) for each of a
-        kernel's own options and own results, then kernel_digest. Empty where nothing was measured.
-        """
+        """`columns.frame` of the records in the order of appending, empty where nothing was measured; of two with one key the first,
+        so no result is replaced."""
         stored: dict[str, Stored] = {}
         for entry, _ in _read(self._path(machine, experiment, ".jsonl"))[0]:
             if isinstance(entry, Stored):
                 stored.setdefault(entry.key, entry)
-        return _frame(list(stored.values()))
+        whole = stored.values()
+        return columns.frame([entry.record for entry in whole], [entry.kernel_digest for entry in whole])
 
     def keys(self, machine: str, experiment: str) -> set[str]:
         """The keys that `load` has a row for: what need not be measured again."""
         entries, _ = _read(self._path(machine, experiment, ".jsonl"))
         return {entry.key for entry, _ in entries if isinstance(entry, Stored)}
-
-    def check(self, machine: str, experiment: str) -> Health:
-        """What `load` would leave out, counted; changes nothing."""
-        entries, torn = _read(self._path(machine, experiment, ".jsonl"))
-        whole = sum(isinstance(entry, Stored) for entry, _ in entries)
-        corrupt = sum(isinstance(entry, ValueError) for entry, _ in entries)
-        return Health(whole, len(entries) - whole - corrupt, corrupt, int(bool(torn)))
 
     def machines(self) -> list[str]:
         """The ids that have a folder with a machine.json or records, sorted."""
@@ -265,32 +241,12 @@ def _parse(line: bytes) -> Stored | ValueError | None:
         if content["record"].get("schema_version") != SCHEMA:
             return None
         record, kernel_digest = Record.model_validate(content["record"]), content["kernel_digest"]
-        _check_columns(record, kernel_digest)
+        columns.check(record, kernel_digest)
         if content["key"] != record_key(record.point, record.repeat, kernel_digest, record.state):
             return ValueError("the key is of another record")
         return Stored(content["key"], kernel_digest, record)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
         return ValueError(f"{type(e).__name__}: {e}")
-
-
-def _check_columns(record: Record, kernel_digest: str) -> None:
-    """ValueError for what a frame cannot show."""
-    if not NAME.fullmatch(kernel_digest):
-        raise ValueError(f"a kernel's digest cannot be {kernel_digest[:64]!r}")
-    for name, value in record:
-        if isinstance(value, int) and value > INT64_MAX:
-            raise ValueError(f"{name} does not fit 64 bits")
-    own = [option.name for option in record.options] + list(record.also)
-    for name in own:
-        if name in {*Record.model_fields, "kernel_digest"} or own.count(name) > 1:
-            raise ValueError(f"an option or a result cannot be called {name!r}")
-    for quantity, found in record.counters.items():
-        if f"{quantity}_per_access" in own or f"{quantity}_reason" in own:
-            raise ValueError(f"{quantity} has two values")
-        if not NAME.fullmatch(quantity) or f"{quantity}_per_access" in Record.model_fields:
-            raise ValueError(f"a counter cannot be called {quantity[:64]!r}")
-        if found.reason == "":  # which is what the column says of a value
-            raise ValueError(f"{quantity} has neither a value nor a reason")
 
 
 def _canonical(content: Any) -> bytes:
@@ -299,30 +255,3 @@ def _canonical(content: Any) -> bytes:
 
 def _sha16(content: Any) -> str:
     return hashlib.sha256(_canonical(content)).hexdigest()[:16]
-
-
-_JSON_DTYPES = {"integer": "int64", "number": "float64", "string": "str", "array": "object"}
-_DTYPES = {
-    # A field that may be None has its type as the first of two, and None is NaN in its column.
-    name: _JSON_DTYPES[schema.get("type") or schema["anyOf"][0]["type"]]
-    for name, schema in Record.model_json_schema()["properties"].items()
-    if name not in ("counters", "options", "also")
-}
-# For a counter that other rows of the frame have and this one's run never asked for.
-_NOT_ASKED = Quantity(reason="no-data")
-
-
-def _frame(stored: list[Stored]) -> pd.DataFrame:
-    records = [entry.record for entry in stored]
-    columns = {n: pd.Series([getattr(r, n) for r in records], dtype=dtype) for n, dtype in _DTYPES.items()}
-    columns["kernel_digest"] = pd.Series([entry.kernel_digest for entry in stored], dtype="str")
-    own = [dict(record.options) | record.also for record in records]
-    for name in sorted({name for values in own for name in values}):
-        columns[name] = pd.Series([values.get(name, nan) for values in own], dtype="float64")
-    for quantity in sorted({quantity for r in records for quantity in r.counters}):
-        found = [r.counters.get(quantity, _NOT_ASKED) for r in records]
-        pairs = zip(found, records, strict=True)
-        values = [nan if q.value is None else q.value / r.accesses for q, r in pairs]
-        columns[f"{quantity}_per_access"] = pd.Series(values, dtype="float64")
-        columns[f"{quantity}_reason"] = pd.Series([q.reason or "" for q in found], dtype="str")
-    return pd.DataFrame(columns)

@@ -3,7 +3,7 @@
 `read` executes the instruction through a function that llvmlite compiles at run time. Everything else is a
 pure function of a reader (leaf, subleaf) -> Registers, so a recorded dump serves as well as the CPU itself.
 
-Sources, by the names used here and in experiments/tlbs.py:
+Sources, by the names used here and in experiments/machine/tlb.py:
   SDM   Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2A, instruction CPUID
   APM   AMD64 Architecture Programmer's Manual, volume 3 (24594), appendix E; functions are named Fn8000_0005
 """
@@ -105,11 +105,6 @@ def vendor(read: Reader) -> str:
 def has_la57(read: Reader) -> bool:
     """Whether the CPU can walk five levels: leaf 7, ecx bit 16 (SDM, leaf 07H; APM, Fn0000_0007)."""
     return has_basic(read, 7) and bool(read(7, 0).ecx >> 16 & 1)
-
-
-def has_gigabyte_pages(read: Reader) -> bool:
-    """Whether the CPU maps pages of 1 GiB: edx bit 26 (SDM, leaf 80000001H; APM, Fn8000_0001)."""
-    return has_extended(read, 0x80000001) and bool(read(0x80000001, 0).edx >> 26 & 1)
 
 
 # Signatures of leaf 0x40000000, as each hypervisor documents its own; Linux reads them in

@@ -18,20 +18,16 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from experiments.machine import cpuid, pmu
-from experiments.machine import microarchitecture as uarch
+from experiments.machine import cpuid, identity, kvm, pmu
 from experiments.machine.compiler import compiler
 from experiments.machine.cpuid import Cache, Reader
 from experiments.machine.kvm import Kvm
-from experiments.machine.kvm import look as look_at_kvm
 from experiments.machine.memory import Memory, Rlimits, usable_memory
+from experiments.machine.microarchitecture import IMPLEMENTERS, UNKNOWN, VENDORS
 from experiments.machine.pmu import Pmu
 from experiments.machine.tlb import Tlb, tlbs
 from experiments.system import procfs
 from experiments.words.units import page_name
-
-__all__ = ["Host", "Platform", "inspect", "machine_id", "state", "usable_memory"]
-
 
 LOADS = ("data", "unified", "load")  # the kinds of TLB that translate a load
 
@@ -115,8 +111,8 @@ def _usable_cpus() -> tuple[int, ...]:
 
 def _compiler() -> str | None:
     """The compiler as "gcc: gcc (Debian 12.2.0-14) 12.2.0": its name without the path, and its version line."""
-    found = compiler()
-    return procfs.label(f"{Path(found.command[0]).name}: {found.version}") if found else None
+    cc = compiler()
+    return procfs.label(f"{Path(cc.command[0]).name}: {cc.version}") if cc else None
 
 
 @dataclass(frozen=True)
@@ -137,7 +133,7 @@ class Platform:
 def inspect(root: Path = Path("/"), here: Platform | None = None) -> Host:
     """The computer whose /proc and /sys lie under `root`. Takes a fraction of a second, most of it perf's."""
     here = here or Platform()
-    arm = here.arch in ("aarch64", "arm64")
+    arm = is_arm(here)
     info = procfs.fields(procfs.text(root / "proc/cpuinfo"))
     flags = frozenset(info.get("flags", "").split())
     stated, unknown = tlbs(here.cpuid) if here.cpuid else ((), ())
@@ -145,7 +141,7 @@ def inspect(root: Path = Path("/"), here: Platform | None = None) -> Host:
     cpu = system / f"cpu{min(here.usable_cpus, default=0)}"
     present = procfs.cpu_list(procfs.text(system / "present"))
     return Host(
-        **(_arm_identity(info) if arm else _x86_identity(info)),
+        **(identity.arm(info) if arm else identity.x86(info)),
         microcode=procfs.label(info.get("microcode", "")) or None,
         logical_cpus=len(present) or len(here.usable_cpus),
         usable_cpus=here.usable_cpus,
@@ -153,14 +149,14 @@ def inspect(root: Path = Path("/"), here: Platform | None = None) -> Host:
         tlb=stated,
         tlb_reason=None if stated else "no-geometry" if here.cpuid else "no-cpuid",
         tlb_unknown_descriptors=tuple(f"{code:#04x}" for code in unknown),
-        page_table_levels=_arm_levels(root, here) if arm else _x86_levels(info, flags),
+        page_table_levels=identity.arm_levels(root, here.kernel_release) if arm else identity.x86_levels(info, flags),
         la57=cpuid.has_la57(here.cpuid) if here.cpuid else None,
         gigabyte_pages=None if arm or not flags else "pdpe1gb" in flags,
         base_page_bytes=here.base_page_bytes,
         thp=_thp(root / "sys/kernel/mm/transparent_hugepage"),
         mthp=_mthp(root / "sys/kernel/mm/transparent_hugepage"),
         pools=_pools(root / "sys/kernel/mm/hugepages"),
-        hypervisor=cpuid.hypervisor(here.cpuid) if here.cpuid else _hypervisor(root, flags),
+        hypervisor=cpuid.hypervisor(here.cpuid) if here.cpuid else identity.hypervisor(root, flags),
         pmu=pmu.look(root, here.probe_pmu) if here.os == "Linux" else Pmu(tier="timing", reason="not-linux"),
         memory=usable_memory(root, here.rlimits),
         noise=_noise(root, system, cpu),
@@ -169,7 +165,7 @@ def inspect(root: Path = Path("/"), here: Platform | None = None) -> Host:
         arch=here.arch,
         c_compiler=here.find_compiler(),
         installation=_installation(root),
-        kvm=look_at_kvm(root, flags),
+        kvm=kvm.look(root, flags),
     )
 
 
@@ -178,8 +174,8 @@ _KEY = b"every load is two loads: machine"
 
 
 def _installation(root: Path) -> str:
-    identity = procfs.word(root / "etc/machine-id")
-    return hmac.new(_KEY, identity.encode(), hashlib.sha256).hexdigest()[:16] if identity else ""
+    written = procfs.word(root / "etc/machine-id")
+    return hmac.new(_KEY, written.encode(), hashlib.sha256).hexdigest()[:16] if written else ""
 
 
 def machine_id(host: Host) -> str:
@@ -188,9 +184,8 @@ def machine_id(host: Host) -> str:
     Kernel, microcode, limits and load are left out: they change on one computer. See `state`.
     """
     name = host.microarchitecture
-    if name == uarch.UNKNOWN:
-        makers = uarch.VENDORS | {maker: maker for maker in uarch.IMPLEMENTERS.values()}
-        name = makers.get(host.vendor, "cpu")
+    if name == UNKNOWN:
+        name = (VENDORS | {maker: maker for maker in IMPLEMENTERS.values()}).get(host.vendor, "cpu")
     facts = [
         host.cpu_model,
         [host.family, host.model, host.stepping, host.logical_cpus, host.hypervisor, host.installation],
@@ -207,56 +202,8 @@ def state(host: Host) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def _x86_identity(info: dict[str, str]) -> dict[str, object]:
-    vendor = procfs.label(info.get("vendor_id", "")) or uarch.UNKNOWN
-    numbers = [procfs.leading_number(info.get(key, "")) for key in ("cpu family", "model", "stepping")]
-    return {
-        "cpu_model": procfs.label(info.get("model name", "")) or uarch.UNKNOWN,
-        "vendor": vendor,
-        "microarchitecture": uarch.x86_name(vendor, *numbers),
-        **dict(zip(("family", "model", "stepping"), numbers, strict=True)),
-    }
-
-
-def _arm_identity(info: dict[str, str]) -> dict[str, object]:
-    """arm64's cpuinfo shows the fields of MIDR_EL1 of each core; the first core stands for all."""
-    implementer, part = _hex(info.get("CPU implementer")), _hex(info.get("CPU part"))
-    variant, revision = _hex(info.get("CPU variant")), procfs.leading_number(info.get("CPU revision", ""))
-    maker = uarch.IMPLEMENTERS.get(implementer, uarch.UNKNOWN)
-    name = uarch.arm_name(implementer, part)
-    core = f"part {part:#x}" if name == uarch.UNKNOWN and part is not None else name
-    return {
-        "cpu_model": f"{maker} {core} r{variant or 0}p{revision or 0}",
-        "vendor": maker,
-        "microarchitecture": name,
-        "family": None,
-        "model": part,
-        "stepping": None,
-    }
-
-
-def _hex(value: str | None) -> int | None:
-    match = re.fullmatch(r"0x([0-9a-fA-F]{1,8})", value or "")
-    return int(match[1], 16) if match else None
-
-
-def _x86_levels(info: dict[str, str], flags: frozenset[str]) -> int | None:
-    """Five where addresses have 57 bits and the kernel kept the flag la57: it clears it unless it uses it."""
-    bits = re.search(r"\b([0-9]{1,3}) bits virtual", info.get("address sizes", ""))
-    if bits is None:
-        return None
-    return 5 if int(bits[1]) == 57 and "la57" in flags else 4
-
-
-def _arm_levels(root: Path, here: Platform) -> int | None:
-    """As the kernel was built. With 52-bit addresses the boot decides, which no file shows: None."""
-    config = procfs.kernel_config(root, here.kernel_release)
-    levels = re.search(r"^CONFIG_PGTABLE_LEVELS=([2-5])$", config, re.MULTILINE)
-    return int(levels[1]) if levels and "CONFIG_ARM64_VA_BITS=52" not in config else None
-
-
 def _caches(folder: Path) -> tuple[Cache, ...]:
-    found = []
+    caches = []
     for _, index in procfs.numbered(folder, r"index([0-9]{1,3})"):
         kind, level = procfs.word(index / "type").lower(), procfs.number(index / "level")
         size_bytes = procfs.kib(procfs.text(index / "size"))
@@ -265,9 +212,8 @@ def _caches(folder: Path) -> tuple[Cache, ...]:
         details = ("coherency_line_size", "ways_of_associativity", "number_of_sets")
         line_bytes, ways, sets = (procfs.number(index / name) for name in details)
         cpus = procfs.cpu_list(procfs.text(index / "shared_cpu_list"))
-        found.append(Cache(level=level, kind=kind, size_bytes=size_bytes, line_bytes=line_bytes, ways=ways,
-                           sets=sets, shared_cpus=cpus))
-    return tuple(found)
+        caches.append(Cache(level=level, kind=kind, size_bytes=size_bytes, line_bytes=line_bytes, ways=ways, sets=sets, shared_cpus=cpus))
+    return tuple(caches)
 
 
 # Settings only: khugepaged's folder also has counters, and those change by themselves.
@@ -315,16 +261,6 @@ def _noise(root: Path, system: Path, cpu: Path) -> Noise:
     )
 
 
-def _hypervisor(root: Path, flags: frozenset[str]) -> str:
-    """Without CPUID: the flag on x86-64; on arm64 the device tree or the firmware, where they tell."""
-    if flags:
-        return "unknown" if "hypervisor" in flags else "none"
-    tree = procfs.text(root / "proc/device-tree/hypervisor/compatible")
-    firmware = [procfs.text(root / "sys/class/dmi/id" / name) for name in ("product_name", "sys_vendor")]
-    said = " ".join([tree, *firmware]).lower()
-    return next((name for name in ("kvm", "xen", "qemu", "vmware") if name in said), "unknown")
-
-
 # --- what others ask of a description
 
 
@@ -352,9 +288,9 @@ def data_caches(host: Host) -> dict[int, int]:
     return {cache.level: cache.size_bytes for cache in reversed(host.caches) if cache.kind != "instruction"}
 
 
-def is_x86(host: Host) -> bool:
+def is_x86(host: Host | Platform) -> bool:
     return host.arch in ("x86_64", "AMD64")
 
 
-def is_arm(host: Host) -> bool:
+def is_arm(host: Host | Platform) -> bool:
     return host.arch in ("aarch64", "arm64")

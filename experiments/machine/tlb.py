@@ -1,7 +1,7 @@
 """The geometry of the TLBs as CPUID states it, decoded from Intel's leaves 2 and 0x18 and AMD's Fn8000_xxxx.
 
 What CPUID states is the vendor's word, not a measurement; hypervisors may hide or invent it. The sources SDM
-and APM are named in experiments/cpuid.py.
+and APM are named in experiments/machine/cpuid.py.
 """
 
 from __future__ import annotations

@@ -241,8 +241,7 @@ REASONS: dict[str, ReasonText] = {
         "Run the same point by hand with `tlb measure` and report what it prints.",
     ),
     "engine-lacks": ReasonText(
-        "The engine has not all that the other one has: prefault, guest_chase, numa_chase, the alias layout and "
-        "strides are in C alone, radix_partition in numba alone.",
+        "The engine has not all that the other one has.",
         "Measure with the other one: --engine numba, "
         "or --engine c, which takes a C compiler (Debian, Ubuntu: apt install gcc libc6-dev).",
     ),

@@ -15,7 +15,6 @@ _UNITS = (
 )
 # ASCII digits only, and few enough that no conversion can be made slow on purpose.
 _SIZE = re.compile(r"\s*([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*([A-Za-z]{0,3})\s*")
-_NO_NUMBER = "A duration is a finite number; what was not measured has a reason instead."
 _LARGEST_BYTES = 2**63 - 1  # what off_t and size_t hold on every system that measures
 
 
@@ -57,24 +56,16 @@ def page_name(size_bytes: int) -> str:
 def format_ns(ns: float) -> str:
     """A duration given in nanoseconds, to three digits: "4.2 ns", "1.2 µs", "250 ms", "12.7 s"."""
     if not math.isfinite(ns):
-        raise ValueError(_NO_NUMBER)
+        raise ValueError("A duration is a finite number; what was not measured has a reason instead.")
     for unit, name in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
         if abs(ns) >= unit * 0.9995:  # below that, three digits still fit the smaller unit
             return f"{_digits(ns / unit)} {name}"
     return f"{_digits(ns)} ns"
 
 
-def format_seconds(seconds: float) -> str:
-    """A duration for people who wait: "0.42 s", "12.7 s", "3 min 05 s", "1 h 02 min"."""
-    if not math.isfinite(seconds):
-        raise ValueError(_NO_NUMBER)
-    if abs(seconds) < 59.95:
-        return f"{_digits(seconds)} s"
-    sign, whole = ("-" if seconds < 0 else ""), round(abs(seconds))
-    if whole < 3600:
-        return f"{sign}{whole // 60} min {whole % 60:02d} s"
-    minutes = round(whole / 60)
-    return f"{sign}{minutes // 60} h {minutes % 60:02d} min"
+def rounded(value: float, digits: int = 4) -> float:
+    """A number to so many significant digits: those of a fit that do not depend on the CPU it was made on."""
+    return float(f"{value:.{digits}g}")
 
 
 def _digits(value: float) -> str:

@@ -22,6 +22,8 @@ from experiments.system.files import ROOT
 from experiments.words.reasons import Note, Unavailable
 
 SUPPORT = Path(__file__).parent
+needs_c = pytest.mark.needs("a C compiler")
+needs_root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root")
 
 
 def lacking(what: str) -> None:

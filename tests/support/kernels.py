@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from experiments.lab import build, kernels, measure
+from experiments.lab import build, measure
 from experiments.lab.perf import NO_COUNTERS, Plan
 from experiments.lab.record import KernelReport, Point, Record
 from experiments.machine.compiler import compiler
 from experiments.words.reasons import REASONS, Unavailable
 from support.common import ROOT
+from support.common import needs_c as needs_c
 
 STATE = "00112233aabb"
 THP = Path("/sys/kernel/mm/transparent_hugepage")
 POOLS = Path("/sys/kernel/mm/hugepages")
-needs_c = pytest.mark.needs("a C compiler")
 both_engines = pytest.mark.parametrize("engine", [pytest.param("c", marks=needs_c), "numba"])
 
 
@@ -221,7 +221,3 @@ def disassembled(kernel: str, symbol: str) -> list[str]:
     body = re.search(rf"<{symbol}(?:\.\w+)*>:\n(.*?)\n\n", text + "\n\n", re.DOTALL)[1]
     return [line.split("\t", 1)[1].strip() for line in body.splitlines() if "\t" in line]
 
-
-def arena_bytes(point: Point) -> int:
-    """What the catalogue says that a point maps at most, where base pages have 4 KiB."""
-    return kernels.arena_bytes(point, 4096)

@@ -1,0 +1,77 @@
+"""Fixtures of the tests of lab/: a store, a campaign of three small points, and what may befall one of them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import lab
+from support.common import make_record
+from support.lab import KERNEL, MACHINE, NAME, POINTS, VICTIM, Scripted
+
+from experiments.lab import build, noise
+from experiments.lab.build import Kernel
+from experiments.lab.campaign import Outcome
+from experiments.lab.rig import Rig
+from experiments.lab.store import Store
+from experiments.words.reasons import Unavailable
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "data")
+
+
+@pytest.fixture
+def path(store: Store) -> Path:
+    """The file of the experiment, with three whole lines: repeats 0, 1 and 2."""
+    for repeat in range(3):
+        store.append(MACHINE, NAME, make_record(repeat=repeat), KERNEL)
+    return store.root / MACHINE / f"{NAME}.jsonl"
+
+
+@pytest.fixture
+def run(store: Store, own_lock: Path) -> Callable[..., Outcome]:
+    """Runs a campaign of three small points, one process each; `how` as support.lab.run takes it."""
+    return lambda points=POINTS, *repeats, **how: lab.run(store, points, *repeats, **how)
+
+
+@pytest.fixture
+def befall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Replaces the kernel by a shell script which, for the victim, does something else than $REAL "$@"; a folder of its own."""
+
+    def fake(text: str) -> Path:
+        real = build.kernel("page_chase")
+        folder = tmp_path / "befall"
+        folder.mkdir(exist_ok=True)
+        script = folder / "kernel"
+        script.write_text(f'#!/bin/sh\nREAL={shlex.quote(real.command[0])}\nHERE={shlex.quote(str(folder))}\n'
+                          f'case "$*" in *"--lines {VICTIM.lines} "*)\n{text}\nexit;; esac\nexec "$REAL" "$@"\n')
+        script.chmod(0o755)
+        monkeypatch.setattr(build, "kernel", lambda name, engine="c": Kernel(name, engine, (str(script),), real.digest))
+        return folder
+
+    return fake
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch, own_lock: Path) -> Callable[..., Scripted]:
+    """Puts a script in the place of every process, whatever rig asks for it."""
+
+    def use(*tries: tuple[str, float] | Unavailable) -> Scripted:
+        fake = Scripted(*tries)
+        monkeypatch.setattr(Rig, "take", lambda rig, point, repeat=0: fake(point, repeat, state=rig.state))
+        monkeypatch.setattr(build, "kernel", lambda name, engine="c": Kernel(name, engine, ("true",), "a" * 16))
+        return fake
+
+    return use
+
+
+@pytest.fixture
+def no_steal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This computer's own hypervisor adds no mark."""
+    monkeypatch.setattr(noise, "stolen_ms", lambda: {})
+
+

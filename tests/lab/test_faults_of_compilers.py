@@ -1,0 +1,101 @@
+"""A compiler that changes, fails or leaves accesses out: measured anew, a reason, and no number."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+
+import pandas as pd
+import pytest
+from support.common import needs_c
+from support.kernels import measured
+from support.lab import MACHINE, NAME, says
+
+from experiments.lab import build
+from experiments.lab.record import Point
+from experiments.machine import compiler as compilers
+from experiments.machine import host
+from experiments.words.reasons import Unavailable
+
+pytestmark = [pytest.mark.measures, pytest.mark.measuring]
+
+
+# --- compiler, flags, kernel release or THP setting changed (test_build.py, test_host.py)
+
+
+@needs_c
+@pytest.mark.parametrize("changed", ["compiler", "flags", "kernel release", "THP setting"])
+def test_everything_is_measured_again_and_old_rows_are_kept_after_a_change_of(run, store, tmp_path, monkeypatch, changed: str):
+    monkeypatch.setenv("TLB_BUILD", str(tmp_path / "build"))
+    enabled = tmp_path / "root/sys/kernel/mm/transparent_hugepage/enabled"
+    enabled.parent.mkdir(parents=True)
+    enabled.write_text("always [madvise] never\n")
+
+    def state() -> str:
+        return host.state(host.inspect(tmp_path / "root", host.Platform(kernel_release=release)))
+
+    release = "6.12.1"
+    assert run(state=state()).measured == 3
+    before = store.load(MACHINE, NAME)
+    if changed == "compiler":
+        newer = tmp_path / "cc"
+        real = shlex.join(compilers.compiler().command)
+        newer.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "cc 99.0" && exit\nexec {real} "$@"\n')
+        newer.chmod(0o755)
+        monkeypatch.setenv("CC", str(newer))
+        monkeypatch.setattr(build, "compiler", compilers.compiler.__wrapped__)
+    elif changed == "flags":
+        monkeypatch.setattr(build, "FLAGS", (*build.FLAGS, "-O3"))
+    elif changed == "kernel release":
+        release = "6.12.2"
+    else:
+        enabled.write_text("[always] madvise never\n")
+    again = run(state=state())
+    assert (again.measured, again.cached) == (3, 0) and run(state=state()).cached == 3
+    after = store.load(MACHINE, NAME)
+    assert len(after) == 6
+    pd.testing.assert_frame_equal(after.head(3), before)
+    assert set(zip(after["kernel_digest"].head(3), after["state"].head(3), strict=True)).isdisjoint(
+        zip(after["kernel_digest"].tail(3), after["state"].tail(3), strict=True))
+
+
+# --- a compiler that optimises the chase away; cc that fails (test_build.py)
+
+CHASE, DRAWS, GATHER = "for (uint64_t i = hops / 16; i; i--) {", "for (; i + 16 <= draws; i += 16) {", "for (; rounds; rounds--)"
+LEFT_OUT = {  # what -> the kernel, where, in the place of what, what, and the order that runs it
+    "the whole chase": ("page_chase", "chase.h", CHASE, f"return p;\n{CHASE}", "cycle"),
+    "half of the hops": ("page_chase", "chase.h", CHASE, CHASE.replace("16", "32"), "cycle"),
+    "one hop in a round": ("page_chase", "chase.h", "i = hops % 16;", "i = (hops - 1) % 16;", "cycle"),
+    "every draw": ("page_chase", "page_chase.c", DRAWS, f"return loaded;\n{DRAWS}", "random"),
+    "the gathered loads": ("page_gather", "page_gather.c", "(unsigned char)base[index[i]]", "0 * base[index[i]]", "cycle"),
+    "the gather's loop": ("page_gather", "page_gather.c", GATHER, f"return rounds * lines;\n{GATHER}", "cycle"),
+}
+
+
+@needs_c
+@pytest.mark.parametrize("what", LEFT_OUT)
+def test_a_compiler_that_leaves_accesses_out_gives_no_number(tmp_path, monkeypatch, what: str):
+    name, where, before, after, order = LEFT_OUT[what]
+    shutil.copytree(build.KERNELS, tmp_path / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
+    file = tmp_path / "kernels" / where
+    assert before in file.read_text()
+    file.write_text(file.read_text().replace(before, after))
+    monkeypatch.setattr(build, "KERNELS", tmp_path / "kernels")
+    monkeypatch.setenv("TLB_BUILD", str(tmp_path / "build"))
+    point = Point(kernel=name, lines=4096 + 5, order=order, region_ms=1)
+    with pytest.raises(Unavailable) as why:
+        measured(point, 2**30)
+    says(why.value, "kernel-garbage")
+
+
+def test_a_compiler_that_fails_is_a_reason_with_another_engine_as_its_remedy(tmp_path, monkeypatch, run, store):
+    failing = tmp_path / "cc"
+    failing.write_text("#!/bin/sh\n[ \"$1\" = --version ] && echo cc 1.0 && exit\necho 'cc: error: no headers' >&2; exit 1\n")
+    failing.chmod(0o755)
+    monkeypatch.setenv("CC", str(failing))
+    monkeypatch.setenv("TLB_BUILD", str(tmp_path / "build"))
+    monkeypatch.setattr(build, "compiler", compilers.compiler.__wrapped__)
+    with pytest.raises(Unavailable) as why:
+        run()
+    says(why.value, "compile-failed")
+    assert "no headers" in why.value.detail and "--engine numba" in str(why.value)

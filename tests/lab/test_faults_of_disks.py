@@ -1,0 +1,189 @@
+"""Disks that are full or read-only at each write, and lines that are not whole: nothing finished is lost."""
+
+from __future__ import annotations
+
+import builtins
+import ctypes
+import errno
+import io
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.common import needs_root
+from support.lab import MACHINE, NAME, POINTS, assert_whole, content_of, says, sign
+from support.stand_ins import in_a_child
+
+from experiments.article import parameters, publish
+from experiments.article.chapter import Chapter
+from experiments.chapters.stlb_cliff import grid
+from experiments.lab import build
+from experiments.lab.record import Point
+from experiments.machine import host
+from experiments.machine.compiler import Compiler
+from experiments.words.reasons import Unavailable
+
+pytestmark = [pytest.mark.measures]
+
+
+# --- ENOSPC, EROFS and EDQUOT at each write (test_store.py)
+
+REFUSALS = [pytest.param(getattr(errno, name), code, id=name)
+            for name, code in (("ENOSPC", "disk-full"), ("EDQUOT", "disk-full"), ("EROFS", "disk-read-only"))]
+
+
+def refuse(patch: pytest.MonkeyPatch, folder: Path, number: int) -> None:
+    """Makes every opening for writing, and every new folder, at or under a path fail."""
+
+    def wrapped(call: Callable[..., Any], writes: Callable[..., bool]) -> Callable[..., Any]:
+        def instead(path: Any, *args: Any, **kwargs: Any) -> Any:
+            if isinstance(path, str | os.PathLike) and Path(path).is_relative_to(folder) and writes(*args, **kwargs):
+                raise OSError(number, os.strerror(number), str(path))
+            return call(path, *args, **kwargs)
+
+        return instead
+
+    def by_flags(flags: int = 0, *_: object, **__: object) -> bool:
+        return bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+
+    def by_mode(mode: str = "r", *_: object, **__: object) -> bool:
+        return not set("wax+").isdisjoint(mode)
+
+    patch.setattr(os, "open", wrapped(os.open, by_flags))
+    patch.setattr(os, "mkdir", wrapped(os.mkdir, lambda *_, **__: True))
+    patch.setattr(io, "open", wrapped(io.open, by_mode))
+    patch.setattr(builtins, "open", wrapped(builtins.open, by_mode))
+
+
+@pytest.mark.parametrize(("number", "code"), REFUSALS)
+@pytest.mark.parametrize("what", ["the results", "machine.json", "the quarantine", "the build folder", "the card", "the notebook",
+                                  "the site's sources"])
+def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what: str, number: int, code: str):
+    def measure_a_chapter() -> None:
+        values = parameters.check("stlb_cliff", {"machine": "this", "profile": "smoke", "repeats": 1, "engine": "numba"})
+        chapter = Chapter("stlb_cliff", values, store)
+        chapter.measure(grid.points(chapter.scope))
+
+    path = store.root / MACHINE / f"{NAME}.jsonl"
+    folder, act = {
+        "the results": (store.root, lambda: run()),
+        "machine.json": (store.root, measure_a_chapter),
+        "the quarantine": (path.with_name(f"{NAME}.quarantine.jsonl"), lambda: run(POINTS, 2)),
+        "the build folder": (tmp_path / "build", lambda: build.kernel("page_chase")),
+        "the card": (store.root / host.machine_id(host.inspect()) / "README.md", measure_a_chapter),
+        "the notebook": (tmp_path / "runs", lambda: publish.execute("stlb_cliff", tmp_path / "runs/x.ipynb", {})),
+        "the site's sources": (tmp_path / "_build", lambda: publish.book("smoke", {}, "reference")),
+    }[what]
+    if what == "the build folder":
+        monkeypatch.setenv("TLB_BUILD", str(folder))
+        monkeypatch.setattr(build, "compiler", lambda: Compiler(("cc",), "cc 1.0"))
+    else:
+        scripted()
+    if what == "the quarantine":
+        run()
+        path.write_bytes(path.read_bytes() + b"broken\n")
+    if what == "the site's sources":
+        monkeypatch.setattr(publish, "ROOT", tmp_path)
+        monkeypatch.setattr(parameters, "table_of_contents", lambda: [])
+    before = path.read_bytes() if path.exists() else b""
+    with monkeypatch.context() as patch, pytest.raises(Unavailable) as why:
+        refuse(patch, folder, number)
+        act()
+    says(why.value, code)
+    assert (path.read_bytes() if path.exists() else b"") == before
+    if what in ("the results", "the quarantine", "machine.json", "the card"):
+        act()  # the same once more, with room again
+        assert sum(len(store.load(machine, NAME)) for machine in store.machines()) >= 3
+
+
+@pytest.mark.parametrize(("number", "code"), REFUSALS)
+def test_a_compiler_that_cannot_write_is_a_full_disk_and_no_broken_compiler(tmp_path, monkeypatch, number: int, code: str):
+    monkeypatch.setenv("TLB_BUILD", str(tmp_path / "build"))
+    failing = tmp_path / "cc"
+    failing.write_text(f"#!/bin/sh\necho 'ld: final link failed: {os.strerror(number)}' >&2\nexit 1\n")
+    failing.chmod(0o755)
+    monkeypatch.setattr(build, "compiler", lambda: Compiler((str(failing),), "cc 1.0"))
+    with pytest.raises(Unavailable) as why:
+        build.kernel("page_chase")
+    says(why.value, code)
+    assert list((tmp_path / "build/kernels").iterdir()) == []
+
+
+@needs_root
+def test_a_disk_that_really_is_full_and_then_read_only_keeps_every_line_that_was_finished(scripted, run, store):
+    scripted()
+    points = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in range(64, 264)]
+
+    def work() -> list[Unavailable] | None:
+        libc, place = ctypes.CDLL(None, use_errno=True), str(store.root).encode()
+        # A mount namespace of this process alone (CLONE_NEWNS), detached from the others (MS_REC | MS_PRIVATE).
+        if libc.unshare(0x20000) or libc.mount(None, b"/", None, 0x4000 | 0x40000, None) or libc.mount(
+                b"tmpfs", place, b"tmpfs", 0, b"size=64k"):
+            return None
+        refused = []
+        for again in range(2):
+            try:
+                run(points)
+            except Unavailable as why:
+                refused.append(why)
+            if not again:
+                libc.mount(None, place, None, 32 | 1, None)  # MS_REMOUNT | MS_RDONLY
+        assert_whole(store, finished := len(store.load(MACHINE, NAME)))
+        assert 0 < finished < len(points)
+        return refused
+
+    store.root.mkdir()
+    if (answer := in_a_child(work)) is None:
+        pytest.skip("needs the right to mount, in a namespace")
+    full, read_only = answer
+    says(full, "disk-full")
+    says(read_only, "disk-read-only")
+
+
+# --- store lines that are not whole (test_store.py)
+
+
+def flipped(line: bytes) -> bytes:
+    at = line.index(b'"ns_per_access":') + 17
+    return line[:at] + bytes([line[at] ^ 1]) + line[at + 1 :]
+
+
+def of_schema(line: bytes, version: int) -> bytes:
+    content = content_of(line)
+    content["record"]["schema_version"] = version
+    return sign(content).removesuffix(b"\n")
+
+
+@pytest.mark.parametrize(("damage", "kept"), [
+    pytest.param(lambda line: line[:-40], "quarantine", id="truncated"),
+    pytest.param(flipped, "quarantine", id="bit-flipped"),
+    pytest.param(lambda line: line.replace(b'"digest":"', b'"digest":"0')[:-1] + b"}", "quarantine", id="with a wrong digest"),
+    pytest.param(lambda line: of_schema(line, 0), "results", id="of an older schema"),
+])
+def test_a_stored_line_is_never_read_but_measured_again_when(scripted, run, store, damage, kept: str):
+    fake = scripted()
+    run()
+    path = store.root / MACHINE / f"{NAME}.jsonl"
+    lines = path.read_bytes().splitlines()
+    bad = damage(lines[1])
+    assert bad != lines[1]
+    path.write_bytes(b"\n".join([lines[0], bad, lines[2]]) + b"\n")
+    lost = {json.loads(lines[1])["record"]["lines"]}
+    assert set(store.load(MACHINE, NAME)["lines"]) == {64, 128, 256} - lost
+    fake.asked.clear()
+    assert (run().measured, run().cached) == (1, 3)
+    assert {point.lines for point, _ in fake.asked} == lost and len(store.load(MACHINE, NAME)) == 3
+    where = path if kept == "results" else path.with_name(f"{NAME}.quarantine.jsonl")
+    assert bad in where.read_bytes().splitlines()
+
+
+def test_a_last_line_that_a_power_cut_tore_is_dropped_and_measured_again(scripted, run, store):
+    scripted()
+    run()
+    path = store.root / MACHINE / f"{NAME}.jsonl"
+    path.write_bytes(path.read_bytes()[:-60])
+    assert len(store.load(MACHINE, NAME)) == 2 and (run().measured, len(store.load(MACHINE, NAME))) == (1, 3)
+    assert_whole(store, 3)

@@ -1,0 +1,114 @@
+"""What the tests of lab/ share: a rig in which nothing is counted, processes that are scripted, lines of a store, and what breaks them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from experiments.lab import campaign, perf
+from experiments.lab.record import Point, Record
+from experiments.lab.rig import Rig
+from experiments.lab.store import Store
+from experiments.words.reasons import REASONS, Unavailable
+from support.common import make_record
+from support.synthetic import Stated
+
+MACHINE, NAME, STATE = "zen-3-00c0ffee", "stlb_cliff", "00112233aabb"
+KERNEL = "feedfeedfeedfeed"  # a kernel's digest
+GIB = 2**30
+POINTS = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in (64, 128, 256)]
+VICTIM = POINTS[1]  # what befalls this point must not befall the others
+
+
+def a_rig(store: Store, **changes: Any) -> Rig:
+    """A computer that never was, ready to measure on this one: nothing is counted, and a gibibyte may be used."""
+    return Rig(**({"host": Stated().host(), "store": store, "machine": MACHINE, "state": STATE, "usable_bytes": GIB,
+                   "plan": perf.NO_COUNTERS} | changes))
+
+
+def run(store: Store, points: list[Point], repeats: int | Callable[[Point], int] = 1, *, name: str = NAME, retry_share: float | None = None,
+        seed: int = 0, quiet: bool = True, **rig: Any) -> campaign.Outcome:
+    """A campaign of these points; `rig` are fields of its rig."""
+    how = {} if retry_share is None else {"retry_share": retry_share}
+    return campaign.run(a_rig(store, **rig), name, points, repeats, seed=seed, quiet=quiet, **how)
+
+
+def says(why: Unavailable, code: str) -> None:
+    """The reason is this one, in one line that ends with what to do about it."""
+    assert why.code == code, why
+    assert str(why).endswith(REASONS[code].remedy) and len(str(why).splitlines()) == 1
+
+
+def only_the_victim_lacks(outcome: campaign.Outcome, store: Store, code: str) -> None:
+    assert list(outcome.lacking) == [VICTIM]
+    says(outcome.lacking[VICTIM], code)
+    assert sorted(store.load(MACHINE, NAME)["lines"]) == [64, 256]
+
+
+class Scripted:
+    """Stands for measure.measure: notes what it is asked. Each call gives the next of (mark, ns per access) or fails so, then come quiet
+    ones; `trouble` may raise what it likes."""
+
+    def __init__(self, *tries: tuple[str, float] | Unavailable) -> None:
+        self.tries = list(tries)
+        self.asked: list[tuple[Point, int]] = []
+        self.trouble: Callable[[Point, int], None] = lambda point, repeat: None
+
+    def __call__(self, point: Point, repeat: int, *, state: str, **_: object) -> Record:
+        self.asked.append((point, repeat))
+        self.trouble(point, repeat)
+        given = self.tries.pop(0) if self.tries else ("", 5.0)
+        if isinstance(given, Unavailable):
+            raise given
+        return make_record(**point.model_dump(), repeat=repeat, state=state, noisy=given[0], ns_per_access=given[1])
+
+
+# --- lines of a store
+
+
+def sign(content: dict) -> bytes:
+    """A line with the digest that its content asks for: written out again from the format's description."""
+
+    def canonical(value: dict) -> bytes:
+        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+    digest = hashlib.sha256(canonical(content)).hexdigest()[:16]
+    return canonical(content | {"digest": digest}) + b"\n"
+
+
+def content_of(line: bytes) -> dict:
+    content = json.loads(line)
+    del content["digest"]
+    return content
+
+
+def repeats(store: Store) -> list[int]:
+    return store.load(MACHINE, NAME)["repeat"].tolist()
+
+
+def assert_whole(store: Store, lines: int) -> None:
+    """The file holds so many lines, each of which is a row, and no part of another."""
+    content = (store.root / MACHINE / f"{NAME}.jsonl").read_bytes()
+    assert content.endswith(b"\n") and content.count(b"\n") == lines == len(store.load(MACHINE, NAME)) == len(store.keys(MACHINE, NAME))
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def failing(call: Callable[..., Any], code: int, after: int = 0, take: int | None = None) -> Callable[..., Any]:
+    """`call`, failing with `code` from call number `after` on; a write before takes `take` bytes at most."""
+    calls = 0
+
+    def wrapped(fd: int, *args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls > after:
+            raise OSError(code, os.strerror(code))
+        return call(fd, *(a[:take] for a in args), **kwargs) if args and take else call(fd, *args, **kwargs)
+
+    return wrapped
