@@ -11,6 +11,7 @@ every n, whatever the distribution. So each interval here carries its coverage i
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -44,7 +45,8 @@ class Interval(NamedTuple):
         """f"{i:.2f}" is "1.52 (1.40 to 1.60)"; no zero has a sign. Without a specification, a tuple's text."""
         if not spec:
             return str(self)
-        text = [format(bound, spec if "z" in spec or spec[-1] not in "eEfFgG%" else f"z{spec}") for bound in self[:3]]
+        unsigned = re.sub(r"^((?:.?[<>=^])?[-+ ]?)z?", r"\1z", spec, count=1)  # after fill, alignment and sign
+        text = [format(bound, unsigned) for bound in self[:3]]
         return f"{text[0]} ({text[1]} to {text[2]})"
 
     def __sub__(self, other: Interval) -> Interval:

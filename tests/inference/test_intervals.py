@@ -1,28 +1,28 @@
-"""stats: intervals cover what they say, prices and ratios follow, noise is flagged and never removed."""
+"""Intervals cover what they say and print themselves, differences and ratios follow, noise is flagged and never removed."""
 
 from __future__ import annotations
 
 import math
+import re
 from itertools import product
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
-from scipy import stats as scipy_stats
+from scipy import stats
 
 from experiments.inference.intervals import (
+    UNKNOWN,
     Interval,
+    _rank,
     difference,
-    doubling_ratio,
-    flatness,
     interval_of_difference,
     interval_of_ratio,
     median_interval,
     newest,
     outliers,
-    price_of_translation,
     relative_spread,
     summarise,
 )
@@ -49,15 +49,14 @@ def covers(interval: Interval, truth: float) -> bool:
 
 def least_expected(trials: int, coverage: float) -> float:
     """So few hits come up once in a million runs by chance, were the coverage as stated."""
-    return scipy_stats.binom.ppf(1e-6, trials, coverage)
+    return stats.binom.ppf(1e-6, trials, coverage)
 
 
 def most_expected(trials: int, coverage: float) -> float:
-    return scipy_stats.binom.ppf(1 - 1e-6, trials, coverage)
+    return stats.binom.ppf(1 - 1e-6, trials, coverage)
 
 
 # --- the interval of a median
-# --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", range(2, 16))
@@ -79,21 +78,29 @@ def test_few_values_give_the_full_range_and_its_true_coverage(n: int, coverage: 
 
 @pytest.mark.parametrize(("n", "rank"), [(8, 1), (9, 2), (11, 2), (12, 3), (14, 3), (15, 4)])
 def test_the_ranks_are_the_innermost_that_still_reach_95_percent(n: int, rank: int) -> None:
-    found = median_interval(np.arange(1, n + 1))
-    assert (found.low, found.high) == (rank, n + 1 - rank)
-    assert found.coverage == pytest.approx(1 - 2 * scipy_stats.binom.cdf(rank - 1, n, 0.5))
-    assert found.coverage >= 0.95 > 1 - 2 * scipy_stats.binom.cdf(rank, n, 0.5)
+    interval = median_interval(np.arange(1, n + 1))
+    assert (interval.low, interval.high) == (rank, n + 1 - rank)
+    assert interval.coverage == pytest.approx(1 - 2 * stats.binom.cdf(rank - 1, n, 0.5))
+    assert interval.coverage >= 0.95 > 1 - 2 * stats.binom.cdf(rank, n, 0.5)
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.9, 0.95])
+@pytest.mark.parametrize("n", range(6, 31))
+def test_the_ranks_are_those_of_scipy_s_quantile_test(n: int, confidence: float) -> None:
+    oracle = stats.quantile_test(np.arange(1, n + 1), q=0, p=0.5).confidence_interval(confidence)
+    rank, _ = _rank(n, confidence)
+    assert (rank, n + 1 - rank) == (oracle.low, oracle.high)
 
 
 @given(samples, st.floats(0.5, 0.99), st.randoms())
 def test_an_interval_holds_its_median_and_knows_no_order(x: list[float], confidence: float, random) -> None:
-    found = median_interval(x, confidence)
-    assert found.low <= found.value <= found.high
-    assert found.value == np.median(x)
-    assert {found.low, found.high} <= set(x)
+    interval = median_interval(x, confidence)
+    assert interval.low <= interval.value <= interval.high
+    assert interval.value == np.median(x)
+    assert {interval.low, interval.high} <= set(x)
     shuffled = random.sample(x, len(x))
-    assert median_interval(shuffled, confidence) == found
-    assert median_interval([*x, math.nan], confidence) == found
+    assert median_interval(shuffled, confidence) == interval
+    assert median_interval([*x, math.nan], confidence) == interval
 
 
 @pytest.mark.parametrize("confidence", [0, 1, -0.1, 95, math.nan])
@@ -104,12 +111,11 @@ def test_a_confidence_that_is_no_probability_is_refused(confidence: float) -> No
 
 def test_no_value_gives_no_median() -> None:
     for nothing in ([], [math.nan], [math.inf]):
-        found = median_interval(nothing)
-        assert math.isnan(found.value) and math.isnan(found.low) and math.isnan(found.high) and found.coverage == 0
+        interval = median_interval(nothing)
+        assert math.isnan(interval.value) and math.isnan(interval.low) and math.isnan(interval.high) and interval.coverage == 0
 
 
 # --- differences and ratios
-# ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("n_a", "n_b"), [(2, 2), (3, 3), (5, 5), (5, 3), (7, 7), (10, 10), (15, 5)])
@@ -134,10 +140,10 @@ def test_a_difference_and_a_ratio_cover_at_least_as_often_as_they_say(n_a: int, 
 @given(samples, samples)
 def test_a_difference_is_that_of_the_medians_inside_the_widest_bounds(x: list[float], y: list[float]) -> None:
     a, b = median_interval(x), median_interval(y)
-    found = interval_of_difference(a, b)
+    interval = interval_of_difference(a, b)
     slack = 1e-9 * (abs(a.high) + abs(b.high))
-    assert found.value == a.value - b.value
-    assert a.low - b.high - slack <= found.low <= found.value <= found.high <= a.high - b.low + slack
+    assert interval.value == a.value - b.value
+    assert a.low - b.high - slack <= interval.low <= interval.value <= interval.high <= a.high - b.low + slack
 
 
 def test_a_difference_from_something_exact_has_the_other_ones_interval() -> None:
@@ -167,8 +173,81 @@ def test_a_ratio_is_open_where_a_bound_reaches_zero_and_absent_where_a_median_do
             assert refused.value.code == "unstable"
 
 
+bounded = st.tuples(st.floats(-1e6, 1e6), st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0, 1)).map(
+    lambda of: Interval(of[0], of[0] - of[1], of[0] + of[2], of[3]))
+
+
+@given(bounded, bounded)
+def test_a_difference_turned_over_is_its_negative(a: Interval, b: Interval) -> None:
+    there, back = a - b, b - a
+    assert there == interval_of_difference(a, b)
+    assert there == (-back.value, -back.high, -back.low, back.coverage)
+
+
+@given(samples, samples)
+def test_a_ratio_times_the_ratio_turned_over_is_one(x: list[float], y: list[float]) -> None:
+    a, b = median_interval(x), median_interval(y)
+    there, back = a / b, b / a
+    assert there == interval_of_ratio(a, b)
+    for end, other in (("value", "value"), ("low", "high"), ("high", "low")):
+        assert getattr(there, end) * getattr(back, other) == pytest.approx(1)
+
+
+def test_what_was_not_measured_makes_a_difference_unknown_and_a_ratio_unavailable() -> None:
+    known = Interval(2.0, 1.0, 3.0, 0.95)
+    for gap in (known - UNKNOWN, UNKNOWN - known):
+        assert all(map(math.isnan, gap[:3])) and gap.coverage == 0
+    for a, b in ((known, UNKNOWN), (UNKNOWN, known)):
+        with pytest.raises(Unavailable):
+            a / b
+
+
+# --- what an interval says and is read from
+
+
+@pytest.mark.parametrize(("bounds", "spec", "text"), [
+    ((1.5217, 1.4, 1.6), ".2f", "1.52 (1.40 to 1.60)"),
+    ((0.273, 0.1, 0.449), ".0%", "27% (10% to 45%)"),
+    ((1234.5, 1000.0, 2345678.9), ",.0f", "1,234 (1,000 to 2,345,679)"),
+    ((-0.004, -0.2, 0.001), ".1f", "0.0 (-0.2 to 0.0)"),
+    ((-0.004, -0.2, -0.0), "z.1f", "0.0 (-0.2 to 0.0)"),
+    ((-0.004, -0.004, 0.3), ".0%", "0% (0% to 30%)"),
+    ((-0.004, -0.004, 0.3), "z.0%", "0% (0% to 30%)"),
+    ((-0.0, -0.0, 0.0), ".2", "0.0 (0.0 to 0.0)"),
+    ((-0.04, -3.0, 0.04), "+.1f", "+0.0 (-3.0 to +0.0)"),
+    ((-0.04, 1.0, 10.0), ">5.1f", "  0.0 (  1.0 to  10.0)"),
+    ((-0.04, 1.0, 10.0), "*>+6.1f", "**+0.0 (**+1.0 to *+10.0)"),
+    ((5.0, -math.inf, math.inf), ".1f", "5.0 (-inf to inf)"),
+    ((math.nan, math.nan, math.nan), ".1f", "nan (nan to nan)"),
+])
+def test_an_interval_prints_itself_by_a_number_s_format_and_no_zero_has_a_sign(bounds: tuple, spec: str, text: str) -> None:
+    assert format(Interval(*bounds), spec) == text
+
+
+def test_without_a_format_an_interval_is_a_tuple_s_text() -> None:
+    interval = Interval(1.0, 0.5, 2.0, 0.9)
+    assert f"{interval}" == str(interval) and "coverage=0.9" in str(interval)
+
+
+@given(bounded, st.integers(0, 4))
+def test_what_an_interval_prints_is_its_numbers_rounded(interval: Interval, decimals: int) -> None:
+    words = re.fullmatch(r"(\S+) \((\S+) to (\S+)\)", f"{interval:.{decimals}f}").groups()
+    assert [float(word) for word in words] == [round(bound, decimals) for bound in interval[:3]]
+    assert not [word for word in words if float(word) == 0 and word.startswith("-")]
+
+
+def test_an_interval_is_read_from_a_row_of_a_summary_or_from_columns_with_a_prefix() -> None:
+    table = summarise(FRAME, ["lines", "layout"])
+    assert Interval.of(table.iloc[3]) == (8.05, 8.0, 30.0, 0.96875)
+    gain = {"gain": 2, "gain_low": 1, "gain_high": 3, "median": 9, "low": 8, "high": 10}
+    assert Interval.of(gain, "gain") == (2.0, 1.0, 3.0, 1.0)
+    assert Interval.of(gain | {"coverage": 0.75}, "gain").coverage == 0.75
+    assert Interval.of(gain) == (9.0, 8.0, 10.0, 1.0) and isinstance(Interval.of(gain).value, float)
+    with pytest.raises(KeyError):
+        Interval.of({"median": 1.0, "low": 1.0})
+
+
 # --- spread and outliers
-# -------------------------------------------------------------------------------------
 
 
 def test_one_bad_run_of_seven_does_not_make_a_point_unstable_and_a_second_mode_does() -> None:
@@ -180,9 +259,9 @@ def test_one_bad_run_of_seven_does_not_make_a_point_unstable_and_a_second_mode_d
 
 @given(st.lists(values, min_size=2, max_size=15), st.floats(0.01, 100))
 def test_spread_has_no_unit_and_is_at_most_the_range(x: list[float], scale: float) -> None:
-    found = relative_spread(x)
-    assert 0 <= found <= np.ptp(x) / np.median(x) * (1 + 1e-9)
-    assert relative_spread([scale * v for v in x]) == pytest.approx(found, rel=1e-9, abs=1e-9)
+    spread = relative_spread(x)
+    assert 0 <= spread <= np.ptp(x) / np.median(x) * (1 + 1e-9)
+    assert relative_spread([scale * v for v in x]) == pytest.approx(spread, rel=1e-9, abs=1e-9)
 
 
 def test_the_spread_of_two_values_is_their_range_and_of_one_unknown() -> None:
@@ -215,7 +294,6 @@ def test_outliers_are_flagged_in_place_and_of_two_values_none_is_one() -> None:
 
 
 # --- frames
-# --------------------------------------------------------------------------------------------------
 
 
 def rows(lines: int, layout: str, times: list[float], **more: object) -> list[dict]:
@@ -230,19 +308,18 @@ FRAME = pd.DataFrame(
     + rows(128, "packed", [4.0, 5.0, 4.5, 4.5, 4.5, 4.5])
     + rows(256, "spread", [9.0])
 )
-ALONE = FRAME[(FRAME["lines"] == 64) & (FRAME["layout"] == "spread")]
 
 
 def test_a_summary_has_a_row_for_each_group_in_the_groups_order() -> None:
-    found = summarise(FRAME.sample(frac=1, random_state=1), ["lines", "layout"])
-    assert found.columns.tolist() == ["lines", "layout", "median", "low", "high", "coverage", "n", "spread",
+    table = summarise(FRAME.sample(frac=1, random_state=1), ["lines", "layout"])
+    assert table.columns.tolist() == ["lines", "layout", "median", "low", "high", "coverage", "n", "spread",
                                       "unstable", "outliers"]
-    assert found[["lines", "layout"]].values.tolist() == [
+    assert table[["lines", "layout"]].values.tolist() == [
         [64, "packed"], [64, "spread"], [128, "packed"], [128, "spread"], [256, "spread"]]
-    noisy = found.iloc[3]
+    noisy = table.iloc[3]
     assert (noisy["median"], noisy["low"], noisy["high"], noisy["n"]) == (8.05, 8.0, 30.0, 6)
     assert noisy["outliers"] == 1 and noisy["coverage"] == 0.96875
-    pd.testing.assert_frame_equal(found, summarise(FRAME, ["lines", "layout"]))
+    pd.testing.assert_frame_equal(table, summarise(FRAME, ["lines", "layout"]))
 
 
 def test_a_point_measured_once_is_marked_unstable() -> None:
@@ -267,18 +344,15 @@ def test_a_summary_leaves_out_what_could_not_be_counted() -> None:
 
 
 def test_a_group_without_a_name_is_a_group() -> None:
-    found = summarise(pd.DataFrame({"cpu": [1.0, math.nan, math.nan], "ns_per_access": [4.0, 5.0, 6.0]}), ["cpu"])
-    assert found["median"].tolist() == [4.0, 5.5] and math.isnan(found["cpu"][1])
+    table = summarise(pd.DataFrame({"cpu": [1.0, math.nan, math.nan], "ns_per_access": [4.0, 5.0, 6.0]}), ["cpu"])
+    assert table["median"].tolist() == [4.0, 5.5] and math.isnan(table["cpu"][1])
 
 
-def test_less_confidence_gives_summaries_and_prices_narrower_bounds() -> None:
+def test_less_confidence_gives_summaries_narrower_bounds() -> None:
     frame = pd.DataFrame(rows(64, "spread", [4.0, 5.0, 6.0, 7.0, 8.0]) + rows(64, "packed", [1.0] * 5))
     wide, narrow = (summarise(frame, ["layout"], confidence=c).iloc[1] for c in (0.9, 0.6))
     assert (wide["low"], wide["high"], wide["coverage"]) == (4.0, 8.0, 0.9375)
     assert (narrow["low"], narrow["high"], narrow["coverage"]) == (5.0, 7.0, 0.625)
-    wide, narrow = (price_of_translation(frame, c).iloc[0] for c in (0.9, 0.6))
-    assert (wide["low_ns"], wide["high_ns"]) == (3.0, 7.0)
-    assert (narrow["low_ns"], narrow["high_ns"], narrow["coverage"]) == (4.0, 6.0, 0.625)
 
 
 def test_a_spread_of_exactly_five_percent_is_stable() -> None:
@@ -286,43 +360,9 @@ def test_a_spread_of_exactly_five_percent_is_stable() -> None:
     assert row["spread"] == 0.05 and not row["unstable"]
 
 
-def test_no_rows_give_an_empty_summary_and_no_price() -> None:
-    assert summarise(FRAME[:0], ["lines"]).shape == (0, 9)
-    empty = price_of_translation(FRAME[:0])
-    assert len(empty) == 0
-    assert empty.columns.tolist() == price_of_translation(FRAME).columns.tolist()
-
-
-def test_the_price_is_spread_minus_packed_at_the_same_point() -> None:
-    found = price_of_translation(FRAME)
-    assert found["lines"].tolist() == [64, 128, 256]
-    assert found["price_ns"].tolist()[:2] == pytest.approx([0.1, 3.55])
-    assert found.loc[0, ["low_ns", "high_ns"]].tolist() == pytest.approx([0.0, 0.2])
-    assert found["n_spread"].tolist() == [6, 6, 1] and found["n_packed"].tolist() == [6, 6, 0]
-    assert found["n_spread"].dtype == found["n_packed"].dtype == int
-    assert found["unstable"].tolist() == [False, True, True]
-    assert found["coverage"].tolist() == [0.96875, 0.96875, 0]
-
-
-def test_a_point_without_its_control_has_no_price() -> None:
-    alone = price_of_translation(ALONE).iloc[0]
-    assert math.isnan(alone["price_ns"]) and math.isnan(alone["low_ns"]) and math.isnan(alone["high_ns"])
-    assert (alone["coverage"], alone["n_spread"], alone["n_packed"], alone["unstable"]) == (0, 6, 0, True)
-
-
-def test_an_unstable_control_makes_an_unstable_price() -> None:
-    quiet, noisy = rows(64, "packed", [4.0] * 6), rows(64, "packed", [4.0, 4.0, 4.0, 5.0, 5.0, 5.0])
-    for control, unstable in ((quiet, False), (noisy, True)):
-        found = price_of_translation(pd.concat([ALONE, pd.DataFrame(control)]))
-        assert found["unstable"].tolist() == [unstable]
-
-
-@pytest.mark.parametrize("column", ["kernel", "engine", "pages", "order", "lines"])
-def test_a_control_of_another_point_is_no_control(column: str) -> None:
-    frame = FRAME[FRAME["lines"] == 64].copy()
-    other = 65 if column == "lines" else "other"
-    frame[column] = frame[column].astype(object).where(frame["layout"] == "spread", other)
-    assert price_of_translation(frame)["n_packed"].tolist() == [0]
+def test_no_rows_give_an_empty_summary() -> None:
+    empty = summarise(FRAME[:0], ["lines"])
+    assert empty.shape == (0, 9) and empty.columns.tolist() == summarise(FRAME, ["lines"]).columns.tolist()
 
 
 def test_only_rows_of_the_newest_kernel_and_state_are_kept_for_each_kernel_and_engine() -> None:
@@ -343,7 +383,6 @@ def test_only_rows_of_the_newest_kernel_and_state_are_kept_for_each_kernel_and_e
 
 
 # --- Welch
-# ---------------------------------------------------------------------------------------------------
 
 
 @given(
@@ -355,11 +394,11 @@ def test_welch_agrees_with_its_textbook_formula(a: list[float], b: list[float]) 
     assume(error_a + error_b > 1e-6)
     freedom = (error_a + error_b) ** 2 / (error_a**2 / (len(a) - 1) + error_b**2 / (len(b) - 1))
     error = math.sqrt(error_a + error_b)
-    half = scipy_stats.t.ppf(0.975, freedom) * error
+    half = stats.t.ppf(0.975, freedom) * error
     value = np.mean(a) - np.mean(b)
-    found = difference(a, b)
-    p = 2 * scipy_stats.t.sf(abs(value) / error, freedom)
-    assert found == pytest.approx((value, value - half, value + half, p), rel=1e-6, abs=1e-9)
+    welch = difference(a, b)
+    p = 2 * stats.t.sf(abs(value) / error, freedom)
+    assert welch == pytest.approx((value, value - half, value + half, p), rel=1e-6, abs=1e-9)
 
 
 def test_welch_covers_the_difference_of_two_means_of_unlike_noise() -> None:
@@ -372,8 +411,8 @@ def test_welch_covers_the_difference_of_two_means_of_unlike_noise() -> None:
 
 @pytest.mark.filterwarnings("error")
 def test_welch_takes_one_side_without_noise_in_silence() -> None:
-    found = difference([3.0, 3.0, 3.0], [1.0, 1.1, 0.9])
-    assert found.value == pytest.approx(2) and found.low < 2 < found.high
+    welch = difference([3.0, 3.0, 3.0], [1.0, 1.1, 0.9])
+    assert welch.value == pytest.approx(2) and welch.low < 2 < welch.high
 
 
 def test_welch_without_noise_or_with_one_value_says_what_it_can() -> None:
@@ -383,116 +422,3 @@ def test_welch_without_noise_or_with_one_value_says_what_it_can() -> None:
         with pytest.raises(Unavailable, match=r"not \d and \d") as refused:
             difference(a, b)
         assert refused.value.code == "too-few-points"
-
-
-# --- what claims ask of a curve
-# ------------------------------------------------------------------------------
-
-
-def curve(points: dict[float, tuple[float, float, float]], coverage: float = 0.9375) -> pd.DataFrame:
-    table = [(lines, *bounds, coverage) for lines, bounds in points.items()]
-    return pd.DataFrame(table, columns=["lines", "median", "low", "high", "coverage"])
-
-
-CLIFF = curve({1024: (5.0, 4.9, 5.1), 2048: (5.2, 5.1, 5.3), 4096: (20.8, 20.0, 21.0), 8192: (26.0, 25.0, 27.0)})
-
-
-def test_a_doubling_ratio_is_the_one_of_the_two_medians() -> None:
-    found = doubling_ratio(CLIFF, 2048)
-    expected = interval_of_ratio(Interval(20.8, 20.0, 21.0, 0.9375), Interval(5.2, 5.1, 5.3, 0.9375))
-    assert found == expected
-    assert found.value == pytest.approx(4.0) and 3.7 < found.low < 4.0 < found.high < 4.2
-    assert doubling_ratio(CLIFF.sample(frac=1, random_state=0), 2048) == expected
-
-
-def test_a_doubling_ratio_takes_the_grids_rounding_and_no_other_point() -> None:
-    same = {lines: (value,) * 3 for lines, value in
-            ((1449, 5.0), (2880, 70.0), (2896, 10.0), (2920, 80.0), (3444, 99.0))}
-    rounded = curve(same)
-    assert doubling_ratio(rounded, 1449).value == 2
-    for at in (1024, 2896, 1500, 1650):
-        with pytest.raises(Unavailable, match=f"at ({at}|{2 * at}) lines") as refused:
-            doubling_ratio(rounded, at)
-        assert refused.value.code == "too-few-points"
-
-
-def test_two_curves_at_once_are_refused() -> None:
-    for ask in (doubling_ratio, flatness):
-        with pytest.raises(ValueError, match="one curve"):
-            ask(pd.concat([CLIFF, CLIFF]), 2048)
-
-
-def test_flatness_is_the_largest_over_the_smallest_and_blind_to_what_lies_beyond() -> None:
-    found = flatness(CLIFF, below=2048)
-    assert found.value == pytest.approx(5.2 / 5.0)
-    assert found.high == pytest.approx(5.3 / 4.9)
-    assert found.low <= found.value and found.coverage == 0.9375
-    assert flatness(CLIFF.assign(coverage=[0.9, 0.5, 0.95, 0.95]), below=8192).coverage == 0.5
-    assert flatness(CLIFF, below=8192).low > 4.5
-    assert flatness(CLIFF, below=8192, above=4096).value == pytest.approx(1.25)
-    with pytest.raises(Unavailable, match="between 0 and 1024 lines") as refused:
-        flatness(CLIFF, below=1024)
-    assert refused.value.code == "too-few-points"
-    assert flatness(CLIFF.assign(lines=[0.25, 0.5, 1.0, 2.0]), below=2).value == flatness(CLIFF, below=8192).value
-
-
-@pytest.mark.parametrize("low", [0.0, -0.5])
-def test_a_flatness_is_open_where_a_bound_reaches_zero(low: float) -> None:
-    assert flatness(curve({1: (5.0, low, 6.0), 2: (5.0, 4.0, 6.0)}), 2).high == math.inf
-
-
-def test_a_flatness_below_one_nanosecond_is_as_good_as_any() -> None:
-    assert flatness(curve({1: (0.5, 0.4, 0.6), 2: (0.5, 0.45, 0.55)}), 2).high == pytest.approx(1.5)
-
-
-def test_a_falling_curve_is_no_flatter_than_the_same_curve_rising() -> None:
-    falling = CLIFF.assign(lines=CLIFF["lines"].to_numpy()[::-1])
-    assert flatness(falling, 8192) == pytest.approx(flatness(CLIFF, 8192))
-
-
-def test_a_bump_raises_what_flatness_may_be_and_not_what_it_must_be() -> None:
-    bump = curve({1: (5.0, 4.9, 5.1), 2: (9.0, 8.0, 9.5), 4: (5.0, 4.9, 5.1)})
-    found = flatness(bump, 4)
-    assert found.low == 1 and found.value == pytest.approx(1.8) and found.high == pytest.approx(9.5 / 4.9)
-
-
-def test_flatness_of_a_flat_curve_of_many_noisy_points_covers_as_often_as_it_says() -> None:
-    """Looking for the largest and the smallest among 20 points must not cost coverage."""
-    rng = np.random.default_rng(7)
-    trials = 300
-    hits = 0
-    for _ in range(trials):
-        bounds = [median_interval(x) for x in 10 + 0.2 * rng.normal(size=(20, 6))]
-        found = flatness(curve({i + 1: b[:3] for i, b in enumerate(bounds)}, bounds[0].coverage), 20)
-        hits += covers(found, 1.0)
-    assert hits >= least_expected(trials, 0.96875)
-
-
-def test_flatness_of_a_slope_covers_as_often_as_it_says() -> None:
-    rng = np.random.default_rng(8)
-    trials = 300
-    slope = np.linspace(10, 13, 10)
-    hits = 0
-    for _ in range(trials):
-        bounds = [median_interval(x) for x in slope[:, None] + 0.3 * rng.normal(size=(10, 6))]
-        found = flatness(curve({i + 1: b[:3] for i, b in enumerate(bounds)}, bounds[0].coverage), 10)
-        hits += covers(found, 1.3)
-    assert hits >= least_expected(trials, 0.96875)
-
-
-def test_points_without_a_value_do_not_count_and_medians_below_zero_cannot_be_compared() -> None:
-    holed = pd.concat([CLIFF, curve({16384: (math.nan,) * 3})])
-    assert flatness(holed, 16384) == flatness(CLIFF, 16384)
-    for depth in (-0.1, 0.0):
-        sunk = curve({1: (5.0, 4.0, 6.0), 2: (depth, -0.2, 0.0), 4: (5.0, 4.0, 6.0)})
-        with pytest.raises(Unavailable, match=f"not {depth:g}") as refused:
-            flatness(sunk, 4)
-        assert refused.value.code == "unstable"
-
-
-@settings(max_examples=50)
-@given(st.lists(samples, min_size=2, max_size=8))
-def test_a_flatness_is_at_least_one_and_inside_its_bounds(points: list[list[float]]) -> None:
-    found = flatness(curve({i + 1: median_interval(x)[:3] for i, x in enumerate(points)}), len(points))
-    assert 1 <= found.low <= found.value * (1 + 1e-12)
-    assert found.value <= found.high * (1 + 1e-12)

@@ -1,0 +1,370 @@
+"""Curves: medians along x, what lies between two of them, and what claims ask of one; each against a second way to the number."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from support.common import make_record
+
+from experiments.inference.curves import Curve, packed, price, select, spread
+from experiments.inference.intervals import UNKNOWN, Interval, median_interval
+from experiments.words.reasons import Unavailable
+
+values = st.floats(0.1, 1e6)
+samples = st.lists(values, min_size=1, max_size=7)
+grids = st.dictionaries(st.integers(1, 1 << 20), samples, min_size=1, max_size=12)
+
+
+def rows(lines: int, layout: str, times: list[float], **more: object) -> list[dict]:
+    return [make_record(lines=lines, layout=layout, ns_per_access=t, **more).model_dump(exclude={"counters"}) for t in times]
+
+
+def measured(grid: dict[int, list[float]], x: str = "lines") -> Curve:
+    frame = pd.DataFrame([(n, t) for n, times in grid.items() for t in times], columns=[x, "ns_per_access"])
+    return Curve.of(frame, x)
+
+
+def curve(points: dict[float, tuple[float, float, float]], coverage: float = 0.9375, x: str = "lines") -> Curve:
+    """A curve of given medians and bounds."""
+    columns = [x, "median", "low", "high", "coverage", "n", "unstable"]
+    return Curve(pd.DataFrame([(n, *bounds, coverage, 5, False) for n, bounds in sorted(points.items())], columns=columns), x)
+
+
+def exact(points: dict[float, float]) -> Curve:
+    return curve({n: (y, y, y) for n, y in points.items()})
+
+
+def least_expected(trials: int, coverage: float) -> float:
+    """So few hits come up once in a million runs by chance, were the coverage as stated."""
+    return stats.binom.ppf(1e-6, trials, coverage)
+
+
+FRAME = pd.DataFrame(
+    rows(64, "spread", [4.0, 4.1, 4.2, 4.1, 4.0, 4.1])
+    + rows(64, "packed", [4.0, 4.0, 4.0, 4.0, 4.0, 4.0])
+    + rows(128, "spread", [8.0, 8.0, 8.2, 30.0, 8.1, 8.0])
+    + rows(128, "packed", [4.0, 5.0, 4.5, 4.5, 4.5, 4.5])
+    + rows(256, "spread", [9.0])
+)
+CLIFF = curve({1024: (5.0, 4.9, 5.1), 2048: (5.2, 5.1, 5.3), 4096: (20.8, 20.0, 21.0), 8192: (26.0, 25.0, 27.0)})
+EMPTY = measured({})
+
+
+# --- rows that are meant
+
+
+def test_select_keeps_the_rows_that_have_each_of_the_values_named():
+    frame = pd.DataFrame({"pages": ["4k", "2m", "thp", "4k"], "mode": ["a", "a", "b", "b"], "n": [1, 2, 3, 4]})
+    assert select(frame)["n"].tolist() == [1, 2, 3, 4]
+    assert select(frame, pages="4k")["n"].tolist() == [1, 4]
+    for large in (["2m", "thp"], ("2m", "thp"), {"2m", "thp"}):
+        assert select(frame, pages=large)["n"].tolist() == [2, 3]
+    assert select(frame, pages="4k", mode="b")["n"].tolist() == [4]
+    assert select(frame, n=3)["pages"].tolist() == ["thp"]
+
+
+def test_a_column_that_is_not_there_leaves_no_row_and_all_columns():
+    nothing = select(FRAME, lines=64, walkers=1)
+    assert nothing.empty and nothing.columns.tolist() == FRAME.columns.tolist()
+
+
+# --- a curve of rows
+
+
+@given(grids, st.randoms())
+def test_a_curve_has_the_median_of_each_x_ascending_whatever_the_order_of_rows(grid: dict[int, list[float]], random):
+    one_by_one = {n: median_interval(grid[n]) for n in sorted(grid)}
+    shuffled = {n: grid[n] for n in random.sample(list(grid), len(grid))}
+    points = measured(shuffled)
+    assert list(points) == list(one_by_one.items()) and len(points) == len(grid)
+    assert points.xs == list(one_by_one) and points.intervals == list(one_by_one.values())
+    assert points.medians.to_dict() == {n: interval.value for n, interval in one_by_one.items()}
+    assert points.last == one_by_one[max(grid)]
+
+
+def test_a_curve_is_of_the_rows_selected_and_of_the_value_named():
+    frame = FRAME.assign(walks=[0.5, math.nan, 0.7, *[math.nan] * (len(FRAME) - 4), 0.25])
+    assert Curve.of(frame, layout="packed").xs == [64, 128]
+    walks = Curve.of(frame, value="walks", layout="spread")
+    assert walks.table[["lines", "median", "n"]].values.tolist() == [[64, 0.6, 2], [256, 0.25, 1]]  # 128 has no value
+    assert Curve.of(frame, x="repeat", layout="spread").x == "repeat"
+
+
+def test_a_point_measured_once_is_there_without_coverage_and_unstable():
+    once = measured({256: [9.0]})
+    assert once.at(256) == (9.0, 9.0, 9.0, 0.0) and once.last == once.at(256)
+    assert once.table["unstable"].tolist() == [True] and once.table["n"].tolist() == [1]
+
+
+def test_rows_without_a_value_do_not_count():
+    holed = measured({64: [1.0, math.nan, 3.0], 128: [math.nan]})
+    assert holed.xs == [64] and holed.at(64) == median_interval([1.0, 3.0]) and holed.table["n"].tolist() == [2]
+
+
+def test_an_empty_curve_has_no_point_and_says_so():
+    assert len(EMPTY) == 0 and EMPTY.xs == [] and EMPTY.intervals == [] and list(EMPTY) == [] and EMPTY.medians.empty
+    assert len(EMPTY - CLIFF) == len(CLIFF / EMPTY) == len(EMPTY.between(0, math.inf)) == 0
+    for ask in (lambda: EMPTY.last, lambda: EMPTY.at(1), lambda: EMPTY.level(0, 9), lambda: EMPTY.crossing(1),
+                lambda: EMPTY.doubling(1), lambda: EMPTY.flatness(0, 9)):
+        with pytest.raises(Unavailable) as refused:
+            ask()
+        assert refused.value.code == "too-few-points"
+    assert EMPTY.get(1) is UNKNOWN
+
+
+def test_curves_by_kind_are_those_that_were_measured_in_the_order_asked_for():
+    kinds = [("spread", 1.0, "4k"), ("spread", 2.0, "thp"), ("packed", 9.0, "1g"), ("packed", 3.0, "4k")]
+    frame = pd.DataFrame([row for layout, ns, pages in kinds for row in rows(64, layout, [ns], pages=pages)])
+    by = Curve.by(frame, ["thp", "2m", "4k", "1g"], layout="spread")
+    assert {kind: points.at(64).value for kind, points in by.items()} == {"thp": 2.0, "4k": 1.0} and list(by) == ["thp", "4k"]
+    assert list(Curve.by(frame, ["packed", "spread"], "layout", pages="4k")) == ["spread"]
+
+
+# --- points of it
+
+
+@settings(max_examples=200)
+@given(grids, st.floats(0.5, 2e6), st.sampled_from([0.01, 0.1, 2**0.5 - 1]))
+def test_at_is_the_nearest_point_in_the_logarithm_and_no_farther_away_than_asked(grid, x: float, within: float):
+    points = measured(grid)
+    away = {n: abs(math.log(n / x)) for n in grid}
+    nearest = min(away.values())
+    assume(abs(nearest - math.log1p(within)) > 1e-9)
+    if nearest > math.log1p(within):
+        with pytest.raises(Unavailable) as refused:
+            points.at(x, within)
+        assert refused.value.code == "too-few-points"
+    else:
+        assert points.at(x, within) in [median_interval(grid[n]) for n in grid if away[n] <= nearest + 1e-12]
+        assert Interval.of(points.row(x, within)) == points.at(x, within)
+
+
+@given(grids, st.integers(1, 1 << 20))
+def test_get_is_exact_or_unknown(grid, x: int):
+    points = measured(grid)
+    for n in (x, *grid):
+        interval = points.get(n)
+        assert interval == median_interval(grid[n]) if n in grid else interval is UNKNOWN
+
+
+@given(grids, st.integers(0, 1 << 20), st.integers(0, 1 << 20))
+def test_between_keeps_both_ends(grid, low: int, high: int):
+    low, high = min(low, high), max(low, high)
+    points = measured(grid)
+    part = points.between(low, high)
+    assert list(part) == [(n, median_interval(grid[n])) for n in sorted(grid) if low <= n <= high]
+    assert part.table.index.tolist() == list(range(len(part))) and part.x == "lines"
+    for n in grid:
+        assert points.between(n, n).xs == [n]
+
+
+@given(grids, st.integers(0, 1 << 20), st.integers(0, 1 << 20))
+def test_a_level_is_the_median_of_the_medians(grid, low: int, high: int):
+    low, high = min(low, high), max(low, high)
+    medians = [np.median(grid[n]) for n in grid if low <= n <= high]
+    if medians:
+        assert measured(grid).level(low, high) == np.median(medians)
+    else:
+        with pytest.raises(Unavailable):
+            measured(grid).level(low, high)
+
+
+# --- between two curves
+
+
+@given(grids, grids)
+def test_a_difference_of_curves_is_that_of_each_x_that_both_have_and_turned_over_its_negative(a, b):
+    b = b | {n: b[min(b)] for n in list(a)[::2]}  # some x are shared
+    left, right = measured(a), measured(b)
+    there, back = left - right, right - left
+    assert dict(there) == {n: median_interval(a[n]) - median_interval(b[n]) for n in sorted(a) if n in b}
+    assert there.xs == back.xs == sorted(set(a) & set(b))
+    for (_, x), (_, y) in zip(there, back, strict=True):
+        assert x == (-y.value, -y.high, -y.low, y.coverage)
+    assert [tuple(row) for row in there.table[["n", "n_left", "n_right"]].to_numpy()] == [
+        (min(len(a[n]), len(b[n])), len(a[n]), len(b[n])) for n in there.xs]
+
+
+@given(grids, grids)
+def test_a_ratio_of_curves_times_the_one_turned_over_is_one(a, b):
+    b = b | {n: b[min(b)] for n in list(a)[::2]}
+    there, back = measured(a) / measured(b), measured(b) / measured(a)
+    assert there.xs == back.xs == sorted(set(a) & set(b))
+    assert dict(there) == {n: median_interval(a[n]) / median_interval(b[n]) for n in there.xs}
+    for (_, x), (_, y) in zip(there, back, strict=True):
+        assert x.value * y.value == pytest.approx(1) and x.low * y.high == pytest.approx(1) and x.high * y.low == pytest.approx(1)
+
+
+def test_a_ratio_leaves_out_the_points_where_a_median_is_not_above_zero():
+    above, below = exact({1: 2.0, 2: 2.0, 4: 2.0}), exact({1: 1.0, 2: 0.0, 4: -1.0})
+    assert (above / below).xs == (below / above).xs == [1]
+    assert (above - below).xs == [1, 2, 4]
+
+
+def test_a_difference_is_unstable_where_a_side_is():
+    quiet, noisy = [4.0] * 6, [4.0, 4.0, 4.0, 5.0, 5.0, 5.0]
+    chase = measured({64: quiet, 128: noisy, 256: quiet})
+    assert (chase - measured({64: quiet, 128: quiet, 256: noisy})).table["unstable"].tolist() == [False, True, True]
+
+
+def test_differences_can_be_taken_of_differences():
+    price = CLIFF - exact({1024: 1.0, 4096: 2.0})
+    assert dict(price - exact({1024: 1.0}))[1024] == pytest.approx((3.0, 2.9, 3.1, 0.9375))
+    assert (price / exact({4096: 2.0})).at(4096) == pytest.approx((9.4, 9.0, 9.5, 0.9375))
+
+
+# --- the price of translation
+
+
+def test_the_price_is_spread_minus_packed_at_the_same_point():
+    points = price(FRAME)
+    assert points.xs == [64, 128], "a point without its control has no price"
+    assert [interval.value for interval in points.intervals] == pytest.approx([0.1, 3.55])
+    assert (points.at(64).low, points.at(64).high) == pytest.approx((0.0, 0.2))
+    assert points.table["n_left"].tolist() == points.table["n_right"].tolist() == [6, 6]
+    assert points.table["unstable"].tolist() == [False, True] and points.table["coverage"].tolist() == [0.96875, 0.96875]
+    assert points.medians.equals((spread(FRAME) - packed(FRAME)).medians)
+
+
+@pytest.mark.parametrize(("column", "where"), [
+    ("kernel", {}), ("order", {}), ("lines", {}), ("pages", {"pages": "4k"}), ("engine", {"engine": "c"}), ("mode", {"mode": ""})])
+def test_a_control_of_another_point_is_no_control(column: str, where: dict):
+    frame = FRAME[FRAME["lines"] == 64].copy()
+    assert len(price(frame, **where)) == 1
+    frame[column] = frame[column].astype(object).where(frame["layout"] == "spread", 65 if column == "lines" else "other")
+    assert len(price(frame, **where)) == 0
+
+
+def test_a_chase_of_another_kernel_or_order_has_its_own_price():
+    random = FRAME.assign(order="random", ns_per_access=10 * FRAME["ns_per_access"])
+    gather = FRAME.assign(kernel="page_gather", ns_per_access=FRAME["ns_per_access"] / 10)
+    frame = pd.concat([FRAME, random, gather])
+    assert price(frame).at(64).value == pytest.approx(0.1)
+    assert price(frame, order="random").at(64).value == pytest.approx(1.0)
+    assert price(frame, kernel="page_gather").at(64).value == pytest.approx(0.01)
+
+
+# --- where it passes a height
+
+
+def first_passed_for_good(points: dict[int, float], height: float, low: float, high: float) -> float | str:
+    """The last step from under a height to it or over it, by walking along the points from the right."""
+    part = sorted((n, y) for n, y in points.items() if low <= n <= high)
+    if len(part) < 2:
+        return "too-few-points"
+    for (before, under), (after, over) in reversed(list(zip(part, part[1:], strict=False))):
+        if over < height:
+            return "no-step"
+        if under < height:
+            share = (height - under) / (over - under)
+            return math.exp(math.log(before) * (1 - share) + math.log(after) * share)
+    return "no-step"
+
+
+@settings(max_examples=300)
+@given(st.dictionaries(st.integers(1, 4096), st.integers(0, 20), max_size=9), st.integers(0, 20), st.integers(0, 4096),
+       st.integers(0, 4096))
+def test_a_crossing_is_where_the_curve_passes_a_height_for_good(points, height: int, low: int, high: int):
+    expected = first_passed_for_good(points, height, low, high)
+    if isinstance(expected, str):
+        with pytest.raises(Unavailable) as refused:
+            exact(points).crossing(height, low, high)
+        assert refused.value.code == expected
+    else:
+        assert exact(points).crossing(height, low, high) == pytest.approx(expected)
+
+
+def test_a_crossing_halfway_up_a_cliff_lies_between_its_edges_in_the_logarithm():
+    assert CLIFF.crossing(13.0) == pytest.approx(2048 * math.sqrt(2))
+    assert CLIFF.crossing(20.8) == pytest.approx(4096)  # at a height that a point has, at the point
+    with pytest.raises(Unavailable) as refused:
+        CLIFF.crossing(13.0, high=2048)
+    assert refused.value.code == "no-step"
+
+
+# --- what claims ask of it
+
+
+def test_a_doubling_is_the_ratio_of_the_two_medians():
+    assert CLIFF.doubling(2048) == Interval(20.8, 20.0, 21.0, 0.9375) / Interval(5.2, 5.1, 5.3, 0.9375)
+    assert CLIFF.doubling(2048).value == pytest.approx(4.0)
+
+
+def test_a_doubling_takes_the_grid_s_rounding_and_no_other_point():
+    rounded = exact({1449: 5.0, 2880: 70.0, 2896: 10.0, 2920: 80.0, 3444: 99.0})
+    assert rounded.doubling(1449).value == 2
+    for at in (1024, 2896, 1500, 1650):
+        with pytest.raises(Unavailable) as refused:
+            rounded.doubling(at)
+        assert refused.value.code == "too-few-points"
+
+
+def test_flatness_is_the_largest_over_the_smallest_and_blind_to_what_lies_beyond():
+    flat = CLIFF.flatness(0, 2048)
+    assert flat.value == pytest.approx(5.2 / 5.0) and flat.high == pytest.approx(5.3 / 4.9)
+    assert flat.low <= flat.value and flat.coverage == 0.9375
+    assert CLIFF.flatness(0, 8192).low > 4.5
+    assert CLIFF.flatness(4096, 8192).value == pytest.approx(1.25)
+    with pytest.raises(Unavailable) as refused:
+        CLIFF.flatness(0, 1024)
+    assert refused.value.code == "too-few-points"
+
+
+def test_flatness_covers_as_often_as_the_worst_of_its_points():
+    worst = Curve(CLIFF.table.assign(coverage=[0.9, 0.5, 0.95, 0.95]))
+    assert worst.flatness(0, 8192).coverage == 0.5 and worst.flatness(4096, 8192).coverage == 0.95
+
+
+def test_flatness_takes_any_x():
+    assert Curve(CLIFF.table.assign(lines=[0.25, 0.5, 1.0, 2.0])).flatness(0, 2) == CLIFF.flatness(0, 8192)
+
+
+@pytest.mark.parametrize("low", [0.0, -0.5])
+def test_a_flatness_is_open_where_a_bound_reaches_zero(low: float):
+    assert curve({1: (5.0, low, 6.0), 2: (5.0, 4.0, 6.0)}).flatness(1, 2).high == math.inf
+
+
+def test_a_flatness_below_one_nanosecond_is_as_good_as_any():
+    assert curve({1: (0.5, 0.4, 0.6), 2: (0.5, 0.45, 0.55)}).flatness(1, 2).high == pytest.approx(1.5)
+
+
+def test_a_falling_curve_is_no_flatter_than_the_same_curve_rising():
+    backwards = Curve(CLIFF.table.assign(lines=CLIFF.table["lines"].to_numpy()[::-1]).sort_values("lines"))
+    assert backwards.flatness(0, 8192) == pytest.approx(CLIFF.flatness(0, 8192))
+
+
+def test_a_bump_raises_what_flatness_may_be_and_not_what_it_must_be():
+    bump = curve({1: (5.0, 4.9, 5.1), 2: (9.0, 8.0, 9.5), 4: (5.0, 4.9, 5.1)}).flatness(0, 4)
+    assert bump.low == 1 and bump.value == pytest.approx(1.8) and bump.high == pytest.approx(9.5 / 4.9)
+
+
+@pytest.mark.parametrize("depth", [-0.1, 0.0])
+def test_medians_below_zero_have_no_flatness(depth: float):
+    for sunk in ({1: (5.0, 4.0, 6.0), 2: (depth, -0.2, 0.0), 4: (5.0, 4.0, 6.0)}, {1: (depth, -0.2, 0.0), 2: (5.0, 4.0, 6.0)}):
+        with pytest.raises(Unavailable) as refused:
+            curve(sunk).flatness(1, 4)
+        assert refused.value.code == "unstable"
+
+
+@settings(max_examples=50)
+@given(st.lists(samples, min_size=2, max_size=8))
+def test_a_flatness_is_at_least_one_and_inside_its_bounds(points: list[list[float]]):
+    flat = measured(dict(enumerate(points, 1))).flatness(1, len(points))
+    assert 1 <= flat.low <= flat.value * (1 + 1e-12) and flat.value <= flat.high * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(("truth", "noise"), [(np.full(20, 10.0), 0.2), (np.linspace(10, 13, 10), 0.3)], ids=["flat", "slope"])
+def test_flatness_covers_as_often_as_it_says(truth: np.ndarray, noise: float):
+    """Looking for the largest and the smallest among 20 points must not cost coverage."""
+    rng, trials, hits = np.random.default_rng(len(truth)), 300, 0
+    for _ in range(trials):
+        bounds = [median_interval(x) for x in truth[:, None] + noise * rng.normal(size=(len(truth), 6))]
+        flat = curve({n: interval[:3] for n, interval in enumerate(bounds, 1)}, bounds[0].coverage).flatness(1, len(truth))
+        hits += flat.low <= truth.max() / truth.min() <= flat.high
+    assert hits >= least_expected(trials, 0.96875)
