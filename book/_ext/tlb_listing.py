@@ -5,12 +5,14 @@
     How the figure is drawn.
     ```
 
-shows a function or class of a Python file; of a C file, what stands between the marks [timed: NAME] and [end].
+shows a function or class of a Python file; of another file, what stands between the marks [timed: NAME] and [end]; of a program that
+shows a recipe, of any language, the part `recipe`: what stands between [recipe] and [end].
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 from typing import ClassVar
 
@@ -20,42 +22,45 @@ from sphinx.application import Sphinx
 from sphinx.directives.code import container_wrapper
 from sphinx.util.docutils import SphinxDirective
 
+_MARK = re.compile(r"\s*(/\*|//|#) \[(timed|recipe)\b")
+_LANGUAGES = {".py": "python", ".go": "go", ".rs": "rust", ".java": "java"}
 ROOTS = ("experiments/", "kernels/")  # nothing else of a source tree is shown
+_TIMED = re.compile(r"/\* \[timed(?:: ([^\]]+))?\]")
 
 
 def python_part(text: str, name: str) -> tuple[int, list[str]]:
     """(first line, lines) of a function, a class, a method "Class.name", or an assignment. LookupError where there is none."""
-    found: list[ast.stmt] = ast.parse(text).body
+    node: ast.Module | ast.stmt = ast.parse(text)
     for word in name.split("."):
-        nodes_named = [node for node in found if getattr(node, "name", None) == word or word in _assigned(node)]
-        if not nodes_named:
+        named = [child for child in getattr(node, "body", []) if word in _names(child)]
+        if not named:
             raise LookupError(name)
-        node = nodes_named[0]
-        found = getattr(node, "body", [])
+        node = named[0]
     first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))])
     return first, text.splitlines()[first - 1: node.end_lineno]
 
 
-def _assigned(node: ast.stmt) -> list[str]:
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-    return [target.id for target in targets if isinstance(target, ast.Name)]
+def _names(node: ast.stmt) -> list[str | None]:
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", node)]
+    return [getattr(target, "id", getattr(target, "name", None)) for target in targets]
 
 
 def timed_part(text: str, name: str) -> tuple[int, list[str]]:
-    """(first line, lines) between [timed: NAME] and [end] of a C file. LookupError where there is no such part."""
+    """(first line, lines) between [timed: NAME] and [end] of a C file, "timed" for a part without a name. LookupError without one."""
     lines = text.splitlines()
-    starts = [i for i, line in enumerate(lines) if line.strip().startswith("/* [timed") and name in line]
-    if not starts:
-        raise LookupError(name)
-    end = next(i for i in range(starts[0], len(lines)) if "[end]" in lines[i])
-    return starts[0] + 2, lines[starts[0] + 1: end]
+    for start, line in enumerate(lines):
+        if (mark := _TIMED.search(line)) and name in (mark[1] or "timed").split(", "):
+            ends = [i for i in range(start, len(lines)) if "[end]" in lines[i]]
+            return start + 2, lines[start + 1: ends[0] if ends else len(lines)]
+    raise LookupError(name)
 
 
 class Listing(SphinxDirective):
     """See the module."""
 
     required_arguments = 1  # the file
-    optional_arguments = 1  # the part of it; without one, all of it
+    optional_arguments = 1  # the part of it, which may be of several words; without one, all of it
+    final_argument_whitespace = True
     has_content = True  # the caption
     option_spec: ClassVar = {"fold": directives.flag, "name": directives.unchanged}
 
@@ -65,21 +70,22 @@ class Listing(SphinxDirective):
             if not file.startswith(ROOTS) or ".." in file:
                 raise LookupError(file)
             text = (Path(self.env.srcdir) / file).read_text()
-            find = python_part if file.endswith(".py") else timed_part
+            find = python_part if file.endswith(".py") and part != "recipe" else timed_part
             first, lines = find(text, part) if part else (1, text.splitlines())
         except (LookupError, OSError):
             return [self.state.document.reporter.warning(f"{file} has no part {part!r} to list.", line=self.lineno)]
         self.env.note_dependency(str(Path(self.env.srcdir) / file))
-        literal = nodes.literal_block("\n".join(lines), "\n".join(lines), language="python" if file.endswith(".py") else "c",
-                                      linenos=True, highlight_args={"linenostart": first})
+        literal = nodes.literal_block("\n".join(lines), "\n".join(lines), linenos=True,
+                                      language=_LANGUAGES.get(Path(file).suffix, "c"), highlight_args={"linenostart": first})
         self.set_source_info(literal)
         caption = f"{' '.join(self.content)} ``{file}``, line {first}.".strip().replace("``", "`")
         wrapped = container_wrapper(self, literal, caption)
         self.add_name(wrapped)
-        if "fold" not in self.options:
-            return [wrapped]
-        start = nodes.raw("", f'<details class="tlb-listing"><summary>Code: <code>{file}:{first}</code></summary>', format="html")
-        return [start, wrapped, nodes.raw("", "</details>", format="html")]
+        if "fold" in self.options:  # to unfold at its caption
+            marks = [nodes.raw("", mark, format="html") for mark in ("<details><summary>", "</summary>", "</details>")]
+            wrapped.children = [marks[0], wrapped[0], marks[1], wrapped[1], marks[2]]
+        wrapped["classes"].append("tlb-listing")
+        return [wrapped]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 import vl_convert
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.highlighting import PygmentsBridge
 
-from experiments.article.render import THEME, escape_json
+from experiments.article.render import THEME, CodeHtml, escape_json
 
 FOLDER = Path(__file__).parent
 CHART_MARK = 'class="tlb-spec"'  # experiments/article/render.py writes it into every figure
@@ -84,6 +85,7 @@ def write_entrances(app: Sphinx, error: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
+    PygmentsBridge.html_formatter = CodeHtml
     app.connect("builder-inited", make_bundle)
     app.connect("html-page-context", add_scripts)
     # Before sphinx_external_toc, which writes a page without title and icon where there is no index.html.

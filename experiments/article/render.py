@@ -14,8 +14,9 @@ import json
 import math
 import re
 import xml.etree.ElementTree as ET
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import IO, Any
 from urllib.parse import quote
 
 import altair as alt
@@ -23,8 +24,7 @@ import pandas as pd
 import vl_convert
 from markdown_it import MarkdownIt
 from markupsafe import Markup
-from pygments import format as format_tokens
-from pygments import lex
+from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 from pygments.token import Name, Operator, Punctuation, Text, Whitespace
@@ -266,9 +266,14 @@ class Html:
 
 
 _INLINE = MarkdownIt("zero").enable("backticks")
-# Without a <div> of its own: the page's stylesheet for code is that of Sphinx. What it leaves in the colour of text has no element.
-_HTML = HtmlFormatter(nowrap=True)
 _PLAIN = {Name, Operator, Punctuation, Whitespace}
+
+
+class CodeHtml(HtmlFormatter):
+    """Code in the classes of the page's style. What is to have the colour of text has no element: most of a page's code is that."""
+
+    def format_unencoded(self, tokens: Iterable[tuple[Any, str]], file: IO[str]) -> None:
+        super().format_unencoded(((Text if kind in _PLAIN else kind, text) for kind, text in tokens), file)
 
 
 def inline(text: str) -> Markup:
@@ -278,8 +283,8 @@ def inline(text: str) -> Markup:
 
 def highlighted(source: str, language: str = "python") -> Markup:
     """Source text as the page's own code blocks show it."""
-    tokens = ((Text if kind in _PLAIN else kind, text) for kind, text in lex(source, get_lexer_by_name(language)))
-    return Markup('<div class="highlight"><pre>{}</pre></div>').format(Markup(format_tokens(tokens, _HTML)))
+    code = highlight(source, get_lexer_by_name(language), CodeHtml(nowrap=True))
+    return Markup('<div class="highlight"><pre>{}</pre></div>').format(Markup(code))
 
 
 def data_table(frame: pd.DataFrame, decimals: int = 1) -> Html:

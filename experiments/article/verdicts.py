@@ -97,15 +97,15 @@ _CLASS = {"holds": "holds", "fails": "fails", "cannot tell": "unknown"}
 
 
 def verdict_table(found: Sequence[Verdict]) -> Html:
-    """A row a verdict: the claim with its source and, to unfold, its predicate; the verdict; the evidence."""
+    """Two rows a verdict: the claim with its source, the verdict, the evidence; and, to unfold, the predicate with its place."""
     rows = Markup("").join(
-        Markup('<tr><td>{} <span class="tlb-source"><a href="references.html">{}</a></span>'
-               '<details class="tlb-predicate"><summary>{}</summary>{}</details></td>'
-               '<td><span class="tlb-verdict tlb-verdict-{}">{}</span></td><td>{}</td></tr>').format(
-            inline(one.claim.says), sources().get(one.claim.source, one.claim.source), one.claim.place,
-            highlighted(inspect.getsource(one.claim.decide)), _CLASS[one.verdict], one.verdict, inline(one.evidence))
-        for one in found)
+        Markup('<tr><td>{} <a class="tlb-source" href="references.html">{}</a></td>'
+               '<td><span class="tlb-verdict tlb-verdict-{}">{}</span></td><td>{}</td></tr>'
+               '<tr class="tlb-predicate"><td colspan="3"><details><summary>Predicate: <code>{}</code></summary>{}</details></td></tr>').format(
+            inline(verdict.claim.says), sources().get(verdict.claim.source, verdict.claim.source), _CLASS[verdict.verdict],
+            verdict.verdict, inline(verdict.evidence), verdict.claim.place, highlighted(inspect.getsource(verdict.claim.decide)))
+        for verdict in found)
     head = Markup("").join(Markup('<th scope="col">{}</th>').format(escape(name)) for name in ("Claim", "Verdict", "Evidence"))
     table = Markup('<div class="tlb-table"><table class="tlb-verdicts"><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>')
-    text = "\n".join(f"{one.verdict.upper()}: {one.claim.says} [{one.evidence}]" for one in found)
+    text = "\n".join(f"{verdict.verdict.upper()}: {verdict.claim.says} [{verdict.evidence}]" for verdict in found)
     return Html(str(table.format(head, rows)), text)

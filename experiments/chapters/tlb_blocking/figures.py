@@ -43,7 +43,7 @@ def _level(ns: float, label: str, scale: alt.Scale) -> alt.LayerChart:
 def blocks(a: Analysis) -> Figure:
     """ns per hop against the block's bytes, a line a number of steps, on base pages; where the same blocks were walked on larger
     pages too, dashed."""
-    data = a.blocks.assign(steps=a.blocks["block_steps"].map(lambda n: f"{n:,} steps in a block"), lines=a.blocks["block_pages"])
+    data = a.blocks.assign(steps=a.blocks["block_steps"].map(lambda n: f"{n:,} steps"), lines=a.blocks["block_pages"])
     base, others = data[data["pages"] == BASE], data[data["pages"] != BASE]
     if base.empty:
         raise Unavailable("too-few-points", "no walk in blocks was measured on base pages")
@@ -61,7 +61,7 @@ def blocks(a: Analysis) -> Figure:
     chart = layered(chart, capacities(a.entries, "block_bytes", a.base_page_bytes))
     best = base.loc[base["median"].idxmin()]
     before = f"Without blocks a hop takes {plain.iloc[0]:.1f} ns. " if len(plain) else ""
-    told = (f"{before}The least is {best['median']:.1f} ns, with {best['steps']} of {format_size(int(best['block_bytes']))}.")
+    told = (f"{before}The least is {best['median']:.1f} ns, with {best['steps']} in each block of {format_size(int(best['block_bytes']))}.")
     return Figure(chart, f"Time per hop against the size of a block, a line for each number of steps. {told}",
                   data[["pages", "block_steps", "block_bytes", "block_pages", "visits", *_COLUMNS, "plain", *_GAIN]])
 

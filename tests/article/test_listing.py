@@ -1,0 +1,161 @@
+"""The directive `listing`: the part of a file that is asked for, with its own line numbers, and a warning for what is not there."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import io
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from bs4 import BeautifulSoup
+from sphinx.application import Sphinx
+from support.common import ROOT
+
+PYTHON = '''"""A module."""
+
+import math
+
+LIMIT = 5  # of something
+WIDTHS: tuple[int, ...] = (
+    1,
+    2,
+)
+
+
+@decorated
+@twice(
+    over=2,
+)
+def first(a: int) -> int:
+    # <b> & "quotes"
+    return a < LIMIT
+
+
+class Thing:
+    """A thing."""
+
+    size = 3
+
+    @property
+    def first(self) -> str:
+        return "the thing's"
+
+
+async def last():
+    pass
+'''
+C = """/* A kernel. */
+#include "chase.h"
+/* [timed] */
+static int everything(void) { return 1; }
+/* [end] */
+
+/* [timed: plain, other way] A turn. */
+static int turn(int n)
+{
+    return n; /* [not an end of timed: plainer] */
+}
+/* [end] */
+/* [timed: plainer] */
+int never_ended;
+"""
+
+
+@pytest.fixture(scope="module")
+def listing() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("tlb_listing", ROOT / "book/_ext/tlb_listing.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(("name", "line", "begins", "ends"), [
+    ("LIMIT", 5, "LIMIT = 5  # of something", "LIMIT = 5  # of something"), ("WIDTHS", 6, "WIDTHS: tuple[int, ...] = (", ")"),
+    ("first", 12, "@decorated", "    return a < LIMIT"), ("Thing", 21, "class Thing:", '        return "the thing\'s"'),
+    ("Thing.first", 26, "    @property", '        return "the thing\'s"'), ("Thing.size", 24, "    size = 3", "    size = 3"),
+    ("last", 31, "async def last():", "    pass")])
+def test_a_part_of_python_is_all_of_it_and_has_its_own_line(listing: ModuleType, name: str, line: int, begins: str, ends: str):
+    first, lines = listing.python_part(PYTHON, name)
+    assert (first, lines[0], lines[-1]) == (line, begins, ends)
+    assert PYTHON.splitlines()[first - 1: first - 1 + len(lines)] == lines
+
+
+@pytest.mark.parametrize(("name", "line", "begins", "ends"), [
+    ("timed", 4, "static int everything", "static int everything"), ("plain", 8, "static int turn", "}"),
+    ("other way", 8, "static int turn", "}"), ("plainer", 14, "int never_ended;", "int never_ended;")])
+def test_a_timed_part_of_c_is_what_stands_between_the_marks(listing: ModuleType, name: str, line: int, begins: str, ends: str):
+    first, lines = listing.timed_part(C, name)
+    assert first == line and lines[0].startswith(begins) and lines[-1].startswith(ends)
+
+
+@pytest.mark.parametrize(("find", "text", "name"), [
+    ("python_part", PYTHON, "second"), ("python_part", PYTHON, "Thing.second"), ("python_part", PYTHON, "first.second"),
+    ("python_part", PYTHON, ""), ("python_part", PYTHON, "math"), ("timed_part", C, "turn"), ("timed_part", C, "other"),
+    ("timed_part", C, "")])
+def test_a_part_that_is_not_there_is_not_found(listing: ModuleType, find: str, text: str, name: str):
+    with pytest.raises(LookupError):
+        getattr(listing, find)(text, name)
+
+
+def build(folder: Path, text: str) -> tuple[BeautifulSoup, str]:
+    """The page of a book of one page, and what the build warned of."""
+    source = folder / "source"
+    for name, content in {"index.md": text, "experiments/room/part.py": PYTHON, "kernels/one.c": C, "secret.py": "TOKEN = 1\n"}.items():
+        path = source / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    warned, settings = io.StringIO(), {"extensions": ["myst_parser", "tlb_listing"], "numfig": True, "html_theme": "basic",
+                                       "numfig_format": {"code-block": "Listing %s"}}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "book/_ext"))
+        app = Sphinx(source, None, folder / "out", folder / "doctrees", "html", settings, None, warned)
+        app.builder.init()
+        app.build()
+    told = [line for line in warned.getvalue().splitlines() if "index.md" in line]  # not of extensions that an app before this one set up
+    return BeautifulSoup((folder / "out/index.html").read_text(), "html.parser"), "\n".join(told)
+
+
+def test_a_listing_is_numbered_named_highlighted_and_says_where_it_stands(tmp_path: Path):
+    page, warned = build(tmp_path, """# A page
+
+See {numref}`the-loop`.
+
+```{listing} kernels/one.c other way
+:name: the-loop
+What is **timed**:
+```
+
+```{listing} experiments/room/part.py Thing.first
+:fold:
+How it is named:
+```
+""")
+    assert not warned
+    loop, folded = page.select("div.tlb-listing")
+    assert [found.select_one(".caption-number").text.strip() for found in (loop, folded)] == ["Listing 1", "Listing 2"]
+    assert loop["id"] == "the-loop" and page.select_one('a[href="#the-loop"]').text == "Listing 1"
+    assert [found.select_one(".caption-text").text.removesuffix("¶") for found in (loop, folded)] == [
+        "What is timed: kernels/one.c, line 8.", "How it is named: experiments/room/part.py, line 26."]
+    assert [int(number.text) for number in folded.select(".linenos")] == [26, 27, 28]
+    assert "return n" in loop.select_one(".highlight-c pre").text and loop.select(".highlight-c .kt")
+    assert not loop.select("details") and folded.select_one("details > summary .caption-number")
+    assert folded.select_one("details > .highlight-python pre") and not folded.select_one("details[open]")
+
+
+def test_without_a_part_all_of_a_file_is_listed(tmp_path: Path):
+    page, warned = build(tmp_path, "# A page\n\n```{listing} experiments/room/part.py\n:fold:\nAll of it:\n```\n")
+    code = page.select_one(".tlb-listing pre")
+    numbers = [number.extract().text.strip() for number in code.select(".linenos")]
+    assert not warned and numbers == [str(n + 1) for n in range(len(PYTHON.splitlines()))] and ast.parse(code.text)
+
+
+@pytest.mark.parametrize("what", ["experiments/room/part.py second", "kernels/one.c turn", "experiments/room/none.py first",
+                                  "secret.py TOKEN", "experiments/../secret.py TOKEN", "/etc/passwd", "../source/secret.py"])
+def test_what_cannot_be_listed_is_a_warning_that_names_it(tmp_path: Path, what: str):
+    page, warned = build(tmp_path, f"# A page\n\n```{{listing}} {what}\nA part:\n```\n")
+    assert re.search(rf"index\.md:3: WARNING: {re.escape(what.split()[0])} has no part", warned) and "TOKEN" not in page.text
+    assert not page.select(".tlb-listing")
