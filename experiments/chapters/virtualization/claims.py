@@ -1,89 +1,92 @@
-"""What an article says of virtual machines and containers, as predicates on the rows of experiment `virtualization`."""
+"""What an article says of virtual machines and containers, as predicates on the chapter's Analysis."""
 
 from __future__ import annotations
 
-import pandas as pd
+from itertools import product
 
-from experiments.chapters.virtualization import analysis as virtual
-from experiments.chapters.virtualization import costs as virtual_costs
-from experiments.chapters.virtualization import references as virtual_counts
-from experiments.chapters.virtualization.entries import Share, shares
-from experiments.chapters.your_machine.address import listed
-from experiments.inference.curves import PAGE, Verdict, judge
+from experiments.article.verdicts import Answer, claim
+from experiments.chapters.virtualization import references
+from experiments.chapters.virtualization.analysis import GUEST, NAMESPACES, PROCESS, Analysis, cell_name
+from experiments.chapters.virtualization.grid import GUEST_PAGES, STEPS_OF
+from experiments.inference.intervals import Interval
+from experiments.inference.splinter import HALF
+from experiments.lab.record import Point
+from experiments.words.pages import BASE
+from experiments.words.prose import listed, side
 from experiments.words.reasons import Unavailable
 from experiments.words.units import format_size
 
+MOST_REFERENCES = 24
 # "Under 2-3x native": two is the stricter reading, three the wider.
 STRICT, WIDE = 2.0, 3.0
 # Two processes of one program differ by as much without a reason.
 SAME = 0.01
 
 
-def spans(found: list[Share]) -> tuple[bool | None, str]:
-    """Whether an entry spans the smaller of the two pages, and the shares that say so. Raises Unavailable("too-few-points")."""
-    inside, large = [one for one in found if one.guest], [one for one in found if not one.guest]
+def _on(guests: Analysis, a: Analysis, truth: bool | None, sentence: str) -> Answer:
+    """The answer, with whose rows it is from where those are another machine's."""
+    return truth, sentence if guests is a else f"On the reference machine. {sentence}"
+
+
+def _guest_and_process(point: Point) -> bool:
+    return point.kernel in (GUEST, PROCESS) and point.mode != NAMESPACES and not point.options
+
+
+@claim("references-of-a-nested-walk", source="matthews_tlbperf", says="A walk in two dimensions takes up to 24 references.")
+def references_of_a_nested_walk(a: Analysis, most: int = MOST_REFERENCES) -> Answer:
+    counts = {pair: references.cold(*pair) for pair in product(GUEST_PAGES, repeat=2)}
+    agree = all(count == references.at_most(*pair) for pair, count in counts.items())
+    return max(counts.values()) == most and agree, (
+        f"Counted by the simulator, a load with every cache of translations empty takes {max(counts.values())} references on base pages "
+        f"over base pages, {min(counts.values())} on 1 GiB pages over 1 GiB pages, and {references.cold(BASE, BASE, 5, 5)} with five "
+        f"levels on five; the formula (g+1)(h+1)-1 gives {'the same for all nine pairs' if agree else 'others'}.")
+
+
+@claim("a-guest-costs-under-three", source="matthews_tlbperf", points=_guest_and_process,
+       says="In practice a guest's load costs under 2 to 3 times a native one.")
+def a_guest_costs_under_three(a: Analysis, strict: float = STRICT, wide: float = WIDE) -> Answer:
+    guests = a.guests
+    known = guests.far[guests.far["over_alike"].notna()]
+    if known.empty:
+        raise Unavailable("too-few-points", "no page size was measured both in a guest and outside")
+    worst, highs = known.loc[known["over_alike"].idxmax()], known["over_alike_high"]
+    truth = True if highs.max() < wide else False if known["over_alike_low"].max() >= wide else None
+    return _on(guests, a, truth, (
+        f"At {format_size(worst['lines'] * guests.base_page_bytes)} a load in the guest takes {known['over_alike'].min():.2f} to "
+        f"{Interval.of(worst, 'over_alike'):.2f} times one outside on the same pages, the most on "
+        f"{cell_name(worst['guest'], worst['host'])}; {(highs < strict).sum()} of {len(known)} pairs of page sizes stay under {strict:g}."))
+
+
+@claim("an-entry-spans-the-smaller-page", source="matthews_tlbperf",
+       points=lambda point: _guest_and_process(point) and point.pages in {host for _, host in STEPS_OF},
+       says="A TLB entry spans the smaller of the guest's page and the host's.")
+def an_entry_spans_the_smaller_page(a: Analysis, half: float = HALF) -> Answer:
+    """Of what base pages pay between the two levels, a chase in pieces pays all, above half; one in whole large pages nothing, below."""
+    guests = a.guests
+    inside = {(share.guest, share.host): share.share for share in guests.shares if share.guest}
+    outside = [share.share for share in guests.shares if not share.guest]
     if not inside:
         raise Unavailable("too-few-points", "no guest's chase shows the steps of base pages on base pages beside another's")
-    mixed = [one for one in inside if virtual.smaller(one.guest, one.host) == "4k"]
-    both = [one for one in inside if one not in mixed]
-    told = [f"{virtual.cell_name(one.guest, one.host)} pays {one.share.value:.2f} ({one.share.low:.2f} to {one.share.high:.2f})"
-            for one in inside]
-    said = f"Between the two levels' entries, of what base pages on base pages pay for translation, {listed(told)}."
-    kinds = {one.kind for one in mixed}
-    if "whole" in kinds:
-        return False, f"{said} An entry spans more than the smaller page there."
-    if not mixed or not both or kinds != {"pieces"} or both[0].kind == "open":
-        return None, f"{said} That leaves it open."
-    if both[0].kind == "whole":
-        return True, f"{said} So it takes large pages on both sides for an entry to span one."
-    if any(one.kind == "pieces" for one in large):
-        return None, (f"{said} Large pages outside the guest pay {large[0].share.value:.2f} as well: this computer's own are in pieces, "
-                      "and no guest on it can have larger ones.")
-    if not any(one.kind == "whole" for one in large):
-        return None, f"{said} Whether this computer's own large pages are whole is open, and a guest's can be no larger."
-    return False, f"{said} Large pages on both sides are in pieces, though outside they are whole."
+    told = listed(f"{cell_name(*cell)} pays {share:.2f}" for cell, share in inside.items())
+    mixed = {side(share, half) for cell, share in inside.items() if references.smaller(*cell) == BASE}
+    both = next((side(share, half) for cell, share in inside.items() if references.smaller(*cell) != BASE), "open")
+    alone = {side(share, half) for share in outside}
+    truth, why = (
+        (False, "An entry spans more than the smaller page there.") if "below" in mixed else
+        (None, "That leaves it open.") if mixed != {"above"} or both == "open" else
+        (True, "So it takes large pages on both sides for an entry to span one.") if both == "below" else
+        (None, f"Large pages outside the guest pay {outside[0].value:.2f} as well: this computer's own are in pieces, and no guest on it "
+               "can have larger ones.") if "above" in alone else
+        (None, "Whether this computer's own large pages are whole is open, and a guest's can be no larger.") if "below" not in alone else
+        (False, "Large pages on both sides are in pieces, though outside they are whole."))
+    return _on(guests, a, truth, f"Between the two levels' entries, of what base pages on base pages pay for translation, {told}. {why}")
 
 
-def verdicts(frame: pd.DataFrame) -> list[Verdict]:
-    """What the article says of guests and containers, and what this frame says of it."""
-
-    def references() -> tuple[bool | None, str]:
-        counts = {(guest, host): virtual_counts.cold(guest, host) for guest in virtual.GUEST_PAGES for host in virtual.GUEST_PAGES}
-        most = max(counts.values())
-        agree = all(count == virtual_counts.at_most(*pages) for pages, count in counts.items())
-        five = virtual_counts.cold("4k", "4k", 5, 5)
-        return most == 24 and agree, (
-            f"Counted by the simulator, a load with every cache of translations empty takes {most} references on base pages over base "
-            f"pages, {min(counts.values())} on 1 GiB pages over 1 GiB pages, and {five} with five levels on five; the formula "
-            f"(g+1)(h+1)-1 gives {'the same for all nine pairs' if agree else 'others'}.")
-
-    def practical() -> tuple[bool | None, str]:
-        found = virtual.at(virtual.matrix(frame))
-        found = found[found["over_alike"].notna()]
-        if found.empty:
-            raise Unavailable("too-few-points", "no page size was measured both in a guest and outside")
-        worst, best = (found.loc[getattr(found["over_alike"], name)()] for name in ("idxmax", "idxmin"))
-        under = int((found["over_alike_high"] < STRICT).sum())
-        said = (f"At {format_size(int(worst['lines']) * PAGE)} a load in the guest takes {best['over_alike']:.2f} to "
-                f"{worst['over_alike']:.2f} times one outside on the same pages, the most on "
-                f"{virtual.cell_name(worst['guest'], worst['host'])} ({worst['over_alike_low']:.2f} to {worst['over_alike_high']:.2f}); "
-                f"{under} of {len(found)} pairs of page sizes stay under {STRICT:.0f}.")
-        truth = True if found["over_alike_high"].max() < WIDE else False if found["over_alike_low"].max() >= WIDE else None
-        return truth, said
-
-    def containers() -> tuple[bool | None, str]:
-        ratio = virtual_costs.container_ratio(frame)
-        table = virtual_costs.containers(frame)
-        zero = int(((table["low"] <= 0) & (table["high"] >= 0)).sum())
-        said = (f"In fresh user, mount, pid and network namespaces a load takes {ratio.value:.4f} times a plain process's "
-                f"({ratio.low:.4f} to {ratio.high:.4f}, {ratio.coverage:.0%} interval over all pairs); point by point, {zero} of "
-                f"{len(table)} intervals of the difference hold zero.")
-        truth = True if 1 - SAME < ratio.low <= 1 <= ratio.high < 1 + SAME else False if ratio.low > 1 + SAME else None
-        return truth, said
-
-    return [
-        judge("A walk in two dimensions takes up to 24 references.", references),
-        judge("In practice a guest's load costs under 2 to 3 times a native one.", practical),
-        judge("A TLB entry spans the smaller of the guest's page and the host's.", lambda: spans(shares(frame))),
-        judge("Containers add no translation cost.", containers),
-    ]
+@claim("containers-add-nothing", source="matthews_tlbperf", says="Containers add no translation cost.",
+       points=lambda point: point.kernel == PROCESS and point.pages == BASE)
+def containers_add_nothing(a: Analysis, same: float = SAME) -> Answer:
+    ratio, table = a.container_ratio, a.containers  # of this machine, whoever's guests are shown
+    truth = True if 1 - same < ratio.low <= 1 <= ratio.high < 1 + same else False if ratio.low > 1 + same else None
+    return truth, (f"In fresh user, mount, pid and network namespaces a load takes {ratio:.4f} times a plain process's, a "
+                   f"{ratio.coverage:.0%} interval over all pairs; point by point, {((table['low'] <= 0) & (table['high'] >= 0)).sum()} of "
+                   f"{len(table)} intervals of the difference hold zero.")

@@ -1,8 +1,6 @@
-"""The charts of the chapter about guests, one function a figure."""
+"""The charts and tables of the chapter about guests, one function each; they show the rows of the Analysis that they are given."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import altair as alt
 import pandas as pd
@@ -10,22 +8,22 @@ import pandas as pd
 from experiments.article.charts import (
     PRICES,
     TIMES,
-    Figure,
+    capacities,
+    layered,
     lines_axis,
     log_scale,
-    marks,
     ns_axis,
     price_scale,
-    reaches,
     series_chart,
     time_scale,
     working_set,
 )
-from experiments.article.render import MUTED, PALETTE
-from experiments.chapters.virtualization import analysis as virtual
-from experiments.inference.curves import PAGE
+from experiments.article.render import MUTED, PALETTE, Figure, Html, data_table
+from experiments.chapters.virtualization.analysis import Analysis, cell_name
+from experiments.chapters.virtualization.grid import GUEST_PAGES, HOST_PAGES, STEPS_OF
 from experiments.inference.splinter import MOST_LINES
-from experiments.lab.grid import GUEST_PAGES, HOST_PAGES, STEPS_OF
+from experiments.lab.kernels import LINE_BYTES
+from experiments.words.pages import hardware
 from experiments.words.reasons import Unavailable
 from experiments.words.units import format_size
 
@@ -33,155 +31,170 @@ OUTSIDE = "no guest"
 # From cheap to dear one colour grows denser: whatever it lies on, paper or dark, ink is read on it.
 _DENSITY = (0.06, 0.5)
 _RATIOS = (0.5, 0.7, 1, 1.5, 2, 3, 5, 8, 12, 20, 30, 50, 100)
+_RATIO = ["over_alike", "over_alike_low", "over_alike_high"]
 
 
-def series(guest: str, host: str) -> str:
-    return virtual.cell_name(guest, host) if guest else f"{OUTSIDE}, {host}"
+def _series_of(guest: str, host: str) -> str:
+    return cell_name(guest, host) if guest else f"{OUTSIDE}, {host}"
 
 
 # A cell has its colour in each figure of lines; the plain process's are those of the chapter about page sizes where it has one.
-_SERIES = [series("", host) for host in ("4k", "thp")] + [series(*one) for one in STEPS_OF]
-_COLOURS = dict(zip(_SERIES, (MUTED, PALETTE[4], *PALETTE[:4]), strict=True))
+_COLOURS = dict(zip([_series_of(*chase) for chase in (("", "4k"), ("", "thp"), *STEPS_OF)], (MUTED, PALETTE[4], *PALETTE[:4]), strict=True))
 
 
-def matrix(frame: pd.DataFrame) -> Figure:
+def guest_matrix(a: Analysis) -> Figure:
     """The heat map: ns per access of the spread chase by guest's page and size, and by host's page; the plain process beside them."""
-    found = virtual.matrix(frame)
-    lines = virtual.sizes(found)
-    plain = virtual.outside(frame)
-    same = {guest: virtual.alike(frame, guest) for guest in GUEST_PAGES}
-    beside = [plain[plain["pages"] == pages].assign(guest=guest, host=OUTSIDE) for guest, pages in same.items()
-              if pages and guest in set(found["guest"])]
-    data = pd.concat([found, *beside], ignore_index=True)
-    data = data[data["lines"].isin(lines)][["guest", "host", "lines", "median", "low", "high"]]
-    data["row"] = [f"{format_size(n * PAGE)}, guest {guest}" for guest, n in zip(data["guest"], data["lines"], strict=True)]
-    rows = [f"{format_size(n * PAGE)}, guest {guest}" for n in lines for guest in GUEST_PAGES]
-    hosts = [*HOST_PAGES, OUTSIDE]
-    base = alt.Chart(data).encode(
-        x=alt.X("host:N", sort=hosts, axis=alt.Axis(title="Host's pages", orient="top", labelAngle=0, labelOverlap=False)),
-        y=alt.Y("row:N", sort=rows, axis=alt.Axis(title=None)))
+    chases, sizes = a.matrix, [format_size(lines * a.base_page_bytes) for lines in a.sizes]
+    beside = [a.chases[(a.chases["guest"] == "") & (a.chases["host"] == a.alike(guest))].assign(guest=guest, host=OUTSIDE)
+              for guest in GUEST_PAGES if guest in set(chases["guest"])]
+    data = pd.concat([chases, *beside], ignore_index=True)
+    data = data[data["lines"].isin(a.sizes)][["guest", "host", "lines", "median", "low", "high"]]
+    drawn = data.assign(row=[f"{format_size(lines * a.base_page_bytes)}, guest {guest}"
+                             for guest, lines in zip(data["guest"], data["lines"], strict=True)])
+    base = alt.Chart(drawn).encode(
+        x=alt.X("host:N", sort=[*HOST_PAGES, OUTSIDE], axis=alt.Axis(title="Host's pages", orient="top", labelAngle=0, labelOverlap=False)),
+        y=alt.Y("row:N", sort=[f"{size}, guest {guest}" for size in sizes for guest in GUEST_PAGES], axis=alt.Axis(title=None)))
     tips = [alt.Tooltip("row:N", title="size"), alt.Tooltip("host:N"), alt.Tooltip("median:Q", format=".3~r", title="ns"),
             alt.Tooltip("low:Q", format=".3~r"), alt.Tooltip("high:Q", format=".3~r")]
     dense = alt.FillOpacity("median:Q", legend=None, scale=alt.Scale(type="log", nice=False, range=list(_DENSITY)))
     chart = (base.mark_rect(fill=PALETTE[0]).encode(fillOpacity=dense, tooltip=tips)
-             + base.mark_text(fontSize=14).encode(text=alt.Text("median:Q", format=".3~r"))).properties(height=30 * len(set(data["row"])))
-    here = virtual.at(found)
-    worst, best = (here.loc[getattr(here["median"], name)()] for name in ("idxmax", "idxmin"))
-    told = f"from {best['median']:.0f} ns on {virtual.cell_name(best['guest'], best['host'])} to {worst['median']:.0f} ns on " \
-           f"{virtual.cell_name(worst['guest'], worst['host'])}" if len(here) > 1 else f"{best['median']:.0f} ns"
-    return Figure(chart, "guest_matrix", f"Table of times coloured by size. At {format_size(int(here['lines'].iloc[0]) * PAGE)} a load "
-                  f"takes {told}.", data[["guest", "host", "lines", "median", "low", "high"]])
+             + base.mark_text(fontSize=14).encode(text=alt.Text("median:Q", format=".3~r"))).properties(height=30 * drawn["row"].nunique())
+    ends = a.far.sort_values("median").iloc[[0, -1]]
+    told = dict.fromkeys(f"{end.median:.0f} ns on {cell_name(end.guest, end.host)}" for end in ends.itertuples())
+    return Figure(chart, f"Table of times coloured by size. At {sizes[-1]} a load takes {' to '.join(told)}.", data)
 
 
-def _joined(frame: pd.DataFrame, priced: bool) -> pd.DataFrame:
-    """The chases of _SERIES, their time or their price, with the columns that a chart of series takes. Raises Unavailable."""
-    plain = virtual.outside(frame).rename(columns={"pages": "host"}).assign(guest="")
-    try:
-        inside = virtual.matrix(frame)
-    except Unavailable:
-        inside = plain[:0]
-    data = pd.concat([one for one in (plain, inside) if len(one)] or [plain], ignore_index=True)
-    data["series"] = [series(guest, host) for guest, host in zip(data["guest"], data["host"], strict=True)]
-    data = data[data["series"].isin(_SERIES)]
-    if priced:
-        data = data.drop(columns=["median", "low", "high"]).rename(columns={"price": "median", "price_low": "low", "price_high": "high"})
-        data = data[data["median"].notna()]
+def _series(a: Analysis, is_price: bool = False) -> pd.DataFrame:
+    """The chases of _COLOURS, their time or their price, with the columns that a chart of series takes. Raises Unavailable."""
+    data = a.chases.assign(series=[_series_of(*chase) for chase in zip(a.chases["guest"], a.chases["host"], strict=True)],
+                           working_set_bytes=a.chases["lines"] * a.base_page_bytes)
+    if is_price:
+        data = data.assign(median=data["price"], low=data["price_low"], high=data["price_high"]).dropna(subset="median")
+        data = data[data["lines"] <= MOST_LINES]
+    data = data[data["series"].isin(_COLOURS)]
     if data.empty:
-        raise Unavailable("too-few-points", "nothing was measured with its control" if priced else "nothing was measured")
-    n = data["n"] if "n" in data else float("nan")
-    return data.assign(n=n, working_set_bytes=data["lines"] * PAGE)[["series", "lines", "working_set_bytes", "median", "low", "high", "n"]]
+        raise Unavailable("too-few-points", "nothing was measured with its control" if is_price else "nothing was measured")
+    return data[["series", "lines", "working_set_bytes", "median", "low", "high", "n"]]
 
 
-def _scale(data: pd.DataFrame) -> alt.Scale:
-    there = [one for one in _SERIES if (data["series"] == one).any()]
-    return alt.Scale(domain=there, range=[_COLOURS[one] for one in there])
+def _colours(data: pd.DataFrame) -> alt.Scale:
+    shown = {series: colour for series, colour in _COLOURS.items() if series in set(data["series"])}
+    return alt.Scale(domain=list(shown), range=list(shown.values()))
 
 
 def _last(data: pd.DataFrame) -> str:
-    ends = data.sort_values("lines").groupby("series", sort=False).tail(1).set_index("series")["median"]
-    return ", ".join(f"{name} {ends[name]:z.1f} ns" for name in _SERIES if name in ends)
+    ends = data.sort_values("lines").groupby("series")["median"].last()
+    return ", ".join(f"{series} {ends[series]:z.1f} ns" for series in _COLOURS if series in ends)
 
 
-def lines(frame: pd.DataFrame, entries: Sequence[int]) -> Figure:
+def guest_lines(a: Analysis) -> Figure:
     """ns per access of the spread chase against working set: in the guest and outside."""
-    data = _joined(frame, priced=False)
-    chart = series_chart(data, working_set(), "ns per access", time_scale(data), TIMES, _scale(data), "series", columns=3)
-    if entries:
-        chart += marks([(n * PAGE, label) for n, label in reaches(entries)], "working_set_bytes")
-    return Figure(chart, "guest_lines", f"Line chart on logarithmic axes, in a guest and outside. At the right: {_last(data)}.", data)
+    data = _series(a)
+    chart = series_chart(data, working_set(a.base_page_bytes), "ns per access", time_scale(data), TIMES, _colours(data), "series",
+                         columns=3)
+    return Figure(layered(chart, capacities(a.entries, base_page_bytes=a.base_page_bytes)),
+                  f"Line chart on logarithmic axes, in a guest and outside. At the right: {_last(data)}.", data)
 
 
-def steps(frame: pd.DataFrame, entries: Sequence[int]) -> Figure:
+def guest_steps(a: Analysis) -> Figure:
     """The price of translation over few lines, where it shows what an entry spans."""
-    data = _joined(frame, priced=True)
-    data = data[data["lines"] <= MOST_LINES]
-    if data.empty:
-        raise Unavailable("too-few-points", f"nothing was measured up to {MOST_LINES:,} lines")
-    x = alt.X("lines:Q", axis=lines_axis("Lines touched, one to each 4 KiB"), scale=log_scale())
-    chart = series_chart(data, x, "ns per access for translation", price_scale(data), PRICES, _scale(data), "series", columns=3)
-    if entries:
-        chart += marks(reaches(entries), "lines")
-    return Figure(chart, "guest_steps", f"The price of translation by guest's page on host's page. At the right: {_last(data)}.", data)
+    data = _series(a, is_price=True)
+    x = alt.X("lines:Q", axis=lines_axis(f"Lines touched, one to each {format_size(a.base_page_bytes)}"), scale=log_scale())
+    chart = series_chart(data, x, "ns per access for translation", price_scale(data), PRICES, _colours(data), "series", columns=3)
+    return Figure(layered(chart, capacities(a.entries, "lines")),
+                  f"The price of translation by guest's page on host's page. At the right: {_last(data)}.", data)
 
 
-def ratios(frame: pd.DataFrame) -> Figure:
+def guest_ratios(a: Analysis) -> Figure:
     """Guest over native on the guest's page size, a point a cell and size, with its interval."""
-    found = virtual.matrix(frame)
-    data = found[found["lines"].isin(virtual.sizes(found)) & found["over_alike"].notna()]
+    data = a.matrix[a.matrix["lines"].isin(a.sizes) & a.matrix["over_alike"].notna()]
     if data.empty:
         raise Unavailable("too-few-points", "no page size was measured both in a guest and outside")
-    data = data.assign(cell=[virtual.cell_name(*one) for one in zip(data["guest"], data["host"], strict=True)],
-                       size=[format_size(n * PAGE) for n in data["lines"]])
-    cells, sizes = list(dict.fromkeys(data["cell"])), [format_size(n * PAGE) for n in sorted(set(data["lines"]))]
-    ends = [min(0.9, data[["over_alike", "over_alike_low"]].min().min() * 0.9),
-            max(3.3, data[["over_alike", "over_alike_high"]].max().max() * 1.1)]
+    data = data.assign(cell=[cell_name(*cell) for cell in zip(data["guest"], data["host"], strict=True)],
+                       size=[format_size(lines * a.base_page_bytes) for lines in data["lines"]])
+    cells, sizes = list(dict.fromkeys(data["cell"])), list(dict.fromkeys(data.sort_values("lines")["size"]))
+    ends = [min(0.9, data[_RATIO].min(axis=None) * 0.9), max(3.3, data[_RATIO].max(axis=None) * 1.1)]
     scale = alt.Scale(type="log", nice=False, domain=ends)
-    ticks = [one for one in _RATIOS if ends[0] <= one <= ends[1]]
+    ticks = [ratio for ratio in _RATIOS if ends[0] <= ratio <= ends[1]]
     base = alt.Chart(data).encode(y=alt.Y("cell:N", sort=cells, axis=alt.Axis(title="Guest's page on host's page")),
                                   yOffset=alt.YOffset("size:N", sort=sizes))
     colour = alt.Color("size:N", sort=sizes, scale=alt.Scale(domain=sizes, range=[PALETTE[k % len(PALETTE)] for k in range(len(sizes))]))
     points = base.mark_point().encode(
         x=alt.X("over_alike:Q", scale=scale, axis=ns_axis("Time in the guest over time outside, on the same page size", ticks)),
         color=colour, shape=alt.Shape("size:N", sort=sizes, scale=alt.Scale(domain=sizes)),
-        tooltip=[alt.Tooltip("cell:N"), alt.Tooltip("size:N"), alt.Tooltip("over_alike:Q", format=".3f", title="ratio"),
-                 alt.Tooltip("over_alike_low:Q", format=".3f"), alt.Tooltip("over_alike_high:Q", format=".3f")])
+        tooltip=["cell:N", "size:N", *(alt.Tooltip(f"{name}:Q", format=".3f", title=title)
+                                       for name, title in zip(_RATIO, ("ratio", "low", "high"), strict=True))])
     bars = base.mark_rule().encode(x=alt.X("over_alike_low:Q", scale=scale), x2="over_alike_high:Q", color=colour)
     rules = alt.Chart(pd.DataFrame({"over_alike": [1.0, 2.0, 3.0]})).mark_rule(strokeDash=[4, 4], color=MUTED).encode(
         x=alt.X("over_alike:Q", scale=scale))
     chart = (rules + bars + points).properties(height=max(34 * len(cells), 90))
     most = data.loc[data["over_alike"].idxmax()]
-    told = [f"over_{name}{end}" for name in ("alike", "4k") for end in ("", "_low", "_high")]
-    return Figure(chart, "guest_ratios", f"Ratios of a guest's time to a plain process's. The largest is {most['over_alike']:.2f}, on "
-                  f"{most['cell']} at {most['size']}.", data[["guest", "host", "lines", *told]])
+    return Figure(chart, f"Ratios of a guest's time to a plain process's. The largest is {most['over_alike']:.2f}, on {most['cell']} at "
+                  f"{most['size']}.", data[["guest", "host", "lines", *_RATIO, "over_4k", "over_4k_low", "over_4k_high"]])
 
 
 _COUNTS = {"formula": "cold, by the formula", "warm": "warm, simulated"}
 
 
-def references(counts: pd.DataFrame) -> Figure:
-    """The measured price against the references that a walk could need, a point a cell; a frame of `virtual_counts.counted`."""
-    known = counts[counts["price"].notna()]
+def guest_references(a: Analysis) -> Figure:
+    """The measured price against the references that a walk could need, a point a cell."""
+    known = a.references[a.references["price"].notna()]
     if known.empty:
         raise Unavailable("too-few-points", "no guest's chase was measured with its packed control")
     labels = list(_COUNTS.values())
     data = pd.concat([known.assign(references=known[name].astype(float), series=label) for name, label in _COUNTS.items()],
                      ignore_index=True)
-    colour = alt.Color("series:N", sort=labels, scale=alt.Scale(domain=labels, range=list(PALETTE[:2])))
     x = alt.X("references:Q", axis=ns_axis("Loads of page-table entries"), scale=alt.Scale(domain=[0, 26], nice=False))
     y = alt.Y("price:Q", axis=ns_axis("Price of translation, ns per access"))
-    base = alt.Chart(data).encode(x=x, y=y, color=colour)
-    tips = [alt.Tooltip("cell:N"), alt.Tooltip("series:N"), alt.Tooltip("references:Q", format=".3~r"),
-            alt.Tooltip("price:Q", format=".3~r", title="ns")]
-    points = base.mark_point(size=70).encode(shape=alt.Shape("series:N", sort=labels, scale=alt.Scale(domain=labels)), tooltip=tips)
+    base = alt.Chart(data).encode(x=x, y=y, color=alt.Color("series:N", sort=labels, scale=alt.Scale(
+        domain=labels, range=list(PALETTE[:2]))))
+    points = base.mark_point(size=70).encode(
+        shape=alt.Shape("series:N", sort=labels, scale=alt.Scale(domain=labels)),
+        tooltip=[alt.Tooltip("cell:N"), alt.Tooltip("series:N"), alt.Tooltip("references:Q", format=".3~r"),
+                 alt.Tooltip("price:Q", format=".3~r", title="ns")])
     bars = base.mark_rule().encode(y=alt.Y("price_low:Q"), y2="price_high:Q")
     # Pairs that change places need as many references, so one is named on the left and one on the right; of two kinds of 2 MiB pages
     # one name does for both.
     named = data[(data["series"] == labels[0]) & ~((data["host"] == "thp") & data["guest"].isin(data.loc[data["host"] == "2m", "guest"]))]
-    left = (named["guest"].map(GUEST_PAGES.index) < named["host"].map(virtual.hardware).map(GUEST_PAGES.index)) | (
+    left = (named["guest"].map(GUEST_PAGES.index) < named["host"].map(hardware).map(GUEST_PAGES.index)) | (
         named["formula"] == named["formula"].min())
     names = [alt.Chart(named[mine]).mark_text(align=align, dx=dx, dy=-7).encode(x=x, y=y, text="cell:N")
              for mine, align, dx in ((left, "right", -7), (~left, "left", 7)) if mine.any()]
     most = known.loc[known["price"].idxmax()]
-    return Figure(alt.layer(bars, points, *names), "guest_references",
+    return Figure(alt.layer(bars, points, *names),
                   f"Price against references. {most['cell']} pays most: {most['price']:z.0f} ns, {most['formula']} references when cold.",
                   data[["cell", "series", "references", "price", "price_low", "price_high"]])
+
+
+# --- tables
+
+
+def _table(frame: pd.DataFrame, decimals: int = 1, **columns: str) -> Html:
+    """The columns named, under their titles."""
+    return data_table(frame[list(columns)].set_axis(list(columns.values()), axis=1), decimals)
+
+
+def guest_counts(a: Analysis) -> Html:
+    """The references of each cell beside its price."""
+    return _table(a.references, cell="guest on host", formula="by the formula", simulated="simulated, cold",
+                  warm="simulated, warm, per load", shadow="of a shadow table", price="price here, ns")
+
+
+def guest_depths(a: Analysis) -> Html:
+    """The most references, base pages on base pages, by the levels of the guest's tables (rows) and of the host's."""
+    table = pd.Series(a.depths).unstack().rename("guest, {} levels".format).rename("host, {} levels".format, axis=1)
+    return data_table(table.rename_axis("").reset_index())
+
+
+def guest_touches(a: Analysis) -> Html:
+    """What a line's first touch costs by cell."""
+    return _table(a.touches, 0, guest="guest's page", host="host's page", median="first touch, ns a line", low="low", high="high")
+
+
+def containers(a: Analysis) -> Html:
+    """Namespaces and the plain process, point by point."""
+    line_bytes = a.containers["layout"].map({"spread": a.base_page_bytes, "packed": LINE_BYTES})
+    return _table(a.containers.assign(size=(a.containers["lines"] * line_bytes).map(format_size),
+                                      lines=a.containers["lines"].map("{:,}".format)), 2,
+                  layout="layout", lines="lines", size="working set", plain="plain, ns", inside="in namespaces, ns",
+                  difference="difference, ns", low="low", high="high")

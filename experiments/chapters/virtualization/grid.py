@@ -5,9 +5,9 @@ from __future__ import annotations
 from experiments.lab.grid import DENSE_BELOW_BYTES, SMALLEST_LINES, Scope, octaves
 from experiments.lab.namespaces import MODE
 from experiments.lab.record import Point
+from experiments.words.pages import HARDWARE as GUEST_PAGES
 
-# Host pages under each of the guest's, and what a process of the host itself would have.
-GUEST_PAGES, HOST_PAGES = ("4k", "2m", "1g"), ("4k", "thp", "2m", "1g")
+HOST_PAGES = ("4k", "thp", "2m", "1g")  # under each of the guest's, and what a process of the host itself would have
 # Where the steps are looked for, guest's page on host's: of 2 MiB pages the transparent kind, which takes no pool.
 STEPS_OF = (("4k", "4k"), ("4k", "thp"), ("2m", "4k"), ("2m", "thp"))
 MOST_QUICK_BYTES = 1 << 30  # above, a process takes ten seconds, most of them a guest's first faults

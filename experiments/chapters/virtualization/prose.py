@@ -1,155 +1,263 @@
-"""What the rows of guests say, in sentences; about the machine that they are from, which need not be the reader's."""
+"""The sentences of the chapter about guests, chosen by its Analysis; each function of __all__ is glued under its name.
+
+Of guests they tell what `Analysis.guests` has, which need not be the reader's machine; of containers, memory nodes and what translates,
+this machine's own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from contextlib import suppress
+from itertools import product
 
 import pandas as pd
 
-from experiments.article.machine_words import Said, data_tlbs, say_each
-from experiments.chapters.virtualization import analysis as virtual
-from experiments.chapters.virtualization import costs as virtual_costs
-from experiments.chapters.virtualization import entries as virtual_entries
-from experiments.chapters.virtualization import references as virtual_counts
-from experiments.chapters.virtualization.claims import spans
-from experiments.inference.curves import PAGE
-from experiments.lab.grid import GUEST_PAGES
-from experiments.machine.host import Host
-from experiments.machine.kvm import Tables
-from experiments.words.reasons import Unavailable
+from experiments.article.chapter import literature
+from experiments.article.machine_words import machine, name_of
+from experiments.chapters.virtualization.analysis import Analysis, cell_name
+from experiments.chapters.virtualization.claims import SAME, an_entry_spans_the_smaller_page
+from experiments.chapters.virtualization.grid import GUEST_PAGES, HOST_PAGES
+from experiments.inference.intervals import Interval
+from experiments.machine.host import is_x86
+from experiments.words.pages import hardware, page_bytes, words
+from experiments.words.prose import Prose, choose, escape_markdown, listed, side
+from experiments.words.reasons import PAGE_REASONS, Unavailable, explain
 from experiments.words.units import format_size
 
+__all__ = ["machine", "whose", "most_references", "practical_low", "practical_high", "lead", "translates", "compared", "clocks_said",
+           "lacking", "matrix_said", "references_said", "levels_said", "steps_said", "touch_said", "containers_said", "numa_published",
+           "numa_said", "inside_said"]
+
 AGREE = 0.01  # by which two clocks may differ: a tick of the timer in a thousand
+SAME_LOAD = 0.03  # by which a load of a guest that misses nothing may differ from a process's
+# Why a machine may have no guest, beside lacking pages.
+GUEST_REASONS = PAGE_REASONS | {"no-kvm", "kvm-permission", "kvm-refused", "guest-crashed", "guest-emulated", "not-x86", "engine-lacks",
+                                "kernel-hung"}
 
 
-def of_guests(frame: pd.DataFrame, host: Host) -> Said:
-    """What the rows of guests say; `host` is the machine that they are from."""
-    tables = host.kvm.tables if host.kvm else "unknown"
-    entries = [tlb.entries for tlb in data_tlbs(host)]
-    return say_each({
-        "lead": lambda: lead(frame), "matrix_said": lambda: _matrix(frame), "references_said": lambda: _references(frame, host, tables),
-        "steps_said": lambda: _steps(frame, entries), "clocks_said": lambda: _clocks(frame), "touch_said": lambda: _touch(frame),
-        "levels_said": lambda: _levels(frame)})
+def _published(quantity: str, column: str) -> float:
+    return float(literature("virtualization").set_index("quantity").loc[quantity, column])
+
+
+def most_references(_: Analysis) -> float:
+    return _published("references of a cold nested walk", "references_count")
+
+
+def practical_low(_: Analysis) -> float:
+    return _published("guest over native cost", "low_ratio")
+
+
+def practical_high(_: Analysis) -> float:
+    return _published("guest over native cost", "high_ratio")
+
+
+def numa_published(_: Analysis) -> float:
+    return _published("remote over local latency", "high_ratio")
+
+
+def whose(a: Analysis) -> Prose:
+    """Nothing where the guests are this machine's own."""
+    guests = a.guests
+    return Prose("" if guests is a else "No guest was measured on this machine. The guests in this chapter are those of the reference "
+                 f"machine: {escape_markdown(name_of(guests.host, guests.is_simulated))}.")
+
+
+# --- of guests
 
 
 def _named(row: pd.Series) -> str:
-    return f"{row['guest']} pages on the host's {row['host']} pages"
+    return f"{format_size(page_bytes(row['guest'], 4096))} pages on the host's {words(row['host'])}"
 
 
-def _ratio(row: pd.Series, name: str = "over_alike") -> str:
-    return f"{row[name]:.2f} times ({row[f'{name}_low']:.2f} to {row[f'{name}_high']:.2f})"
+def _times(row: pd.Series) -> str:
+    return f"{Interval.of(row, 'over_alike'):.2f} times"
 
 
-def lead(frame: pd.DataFrame) -> str:
-    """The result in brief: the first pair of page sizes at the largest size, and the cheapest. Raises Unavailable."""
-    here = virtual.at(virtual.matrix(frame))
-    size = format_size(int(here["lines"].iloc[0]) * PAGE)
-    first, best = here.iloc[0], here.loc[here["median"].idxmin()]
-    said = f"One line to each 4 KiB of {size}: in a guest with {_named(first)} a dependent load takes {first['median']:.0f} ns"
-    if pd.notna(first["over_alike"]):
-        said += f", {_ratio(first)} what the same load takes in a plain process on the same page size"
-    said += "."
-    if best.name != first.name:
-        said += f" The cheapest pair of page sizes is {_named(best)}, with {best['median']:.0f} ns."
-    return said
+def _size(a: Analysis, lines: float) -> str:
+    return format_size(int(lines) * a.base_page_bytes)
 
 
-def _matrix(frame: pd.DataFrame) -> str:
-    found = virtual.matrix(frame)
-    here = virtual.at(found)
+def lead(a: Analysis) -> Prose:
+    """`brief` of the guests that the chapter shows."""
+    return brief(a.guests)
+
+
+def brief(a: Analysis) -> Prose:
+    """This machine's first pair of page sizes at the largest size, and the cheapest. Raises Unavailable."""
+    far = a.far
+    first, best = far.iloc[0], far.loc[far["median"].idxmin()]
+    alike = f", {_times(first)} what the same load takes in a plain process on the same page size" if pd.notna(first["over_alike"]) else ""
+    cheapest = "" if best.name == first.name else (
+        f" The cheapest pair of page sizes is {_named(best)}, with {best['median']:.0f} ns.")
+    return Prose(f"One line to each {format_size(a.base_page_bytes)} of {_size(a, first['lines'])}: in a guest with {_named(first)} a "
+                 f"dependent load takes {first['median']:.0f} ns{alike}.{cheapest}")
+
+
+def matrix_said(a: Analysis) -> Prose:
+    a = a.guests
     told = []
-    for guest in (one for one in GUEST_PAGES if one in set(here["guest"])):
-        mine = here[here["guest"] == guest].sort_values("median")
+    for guest, mine in a.far.groupby("guest", sort=False):
+        low, high = (mine.loc[place] for place in (mine["median"].idxmin(), mine["median"].idxmax()))
         if len(mine) > 1:
-            low, high = mine.iloc[0], mine.iloc[-1]
             told.append(f"With {guest} pages in the guest, the host's choice moves a load from {low['median']:.0f} ns on {low['host']} to "
                         f"{high['median']:.0f} on {high['host']}.")
-    known = here[here["over_alike"].notna()]
-    if len(known):
-        low, high = (known.loc[getattr(known["over_alike"], name)()] for name in ("idxmin", "idxmax"))
-        size = format_size(int(low["lines"]) * PAGE)
-        told.append(f"Over a plain process on the guest's page size, a load at {size} takes {_ratio(low)} as long on "
-                    f"{virtual.cell_name(low['guest'], low['host'])}" + (
-                        "." if low.name == high.name else f" and {_ratio(high)} on {virtual.cell_name(high['guest'], high['host'])}."))
-        if low["over_alike_high"] < 1 and virtual.hardware(low["host"]) != low["guest"]:
+    ratios = a.far[a.far["over_alike"].notna()].sort_values("over_alike")
+    if len(ratios):
+        ends = list(dict.fromkeys(f"{_times(row)} as long on {cell_name(row['guest'], row['host'])}"
+                                  for _, row in ratios.iloc[[0, -1]].iterrows()))
+        told.append(f"Over a plain process on the guest's page size, a load at {_size(a, a.sizes[-1])} takes {listed(ends)}.")
+        least = ratios.iloc[0]
+        if least["over_alike_high"] < 1 and hardware(least["host"]) != least["guest"]:
             told.append("A guest that is faster than the process beside it is no contradiction. Its pages lie in larger ones of the host, "
                         "so neighbours are neighbours in the host's memory, too, which a process's own small pages need not be.")
-    told.append(_near(frame))
-    return " ".join(one for one in told if one) or "One pair of page sizes was measured, and nothing beside it."
+    with suppress(Unavailable):  # what the guest's chase costs where nothing is missed
+        ratio = a.in_first_cache
+        why = ": a guest's instructions are the processor's own." if side(ratio, slack=SAME_LOAD) == "open" else (
+            ", which translation does not explain.")
+        told.append(f"Where all lines fit into the first cache, a load in the guest takes {ratio:.2f} times a plain process's{why}")
+    return Prose(" ".join(told) or "One pair of page sizes was measured, and nothing beside it.")
 
 
-def _near(frame: pd.DataFrame) -> str:
-    """What the guest's chase costs where nothing is missed; "" where that was not measured."""
-    try:
-        ratio = virtual_costs.inside_a_cache(frame, *virtual.cells(frame)[0])
-    except Unavailable:
-        return ""
-    said = f"Where all lines fit into the first cache, a load in the guest takes {ratio.value:.2f} times ({ratio.low:.2f} to " \
-           f"{ratio.high:.2f}) a plain process's"
-    return said + (": a guest's instructions are the processor's own." if ratio.low <= 1.03 and ratio.high >= 0.97 else
-                   ", which translation does not explain.")
-
-
-def _references(frame: pd.DataFrame, host: Host, tables: Tables) -> str:
-    here = virtual.at(virtual.matrix(frame))
-    counts = virtual_counts.counted(here[here["price"].notna()], host)
+def references_said(a: Analysis) -> Prose:
+    a = a.guests
+    counts = a.references[a.references["price"].notna()].sort_values("formula", kind="stable")
     if counts.empty:
         raise Unavailable("too-few-points", "no guest's chase was measured with its packed control")
-    low, high = counts.loc[counts["formula"].idxmin()], counts.loc[counts["formula"].idxmax()]
-    said = (f"At {format_size(int(high['lines']) * PAGE)}, {high['cell']} could need {high['formula']} references and pays "
-            f"{high['price']:z.0f} ns")
-    if low["cell"] != high["cell"]:
-        said += f"; {low['cell']} could need {low['formula']} and pays {low['price']:z.0f}"
-    said += f". With its caches warm, the simulated walk of {high['cell']} makes {high['warm']:.1f} references a load."
-    if tables == "shadow":
-        return (f"{said} The processor here does not make these walks. It walks the shadow table, which takes {high['shadow']} references "
-                "down to the smaller page. So the formula bounds what other machines pay, and it is not what tells these prices apart.")
-    return f"{said} Walk caches and nested TLBs are why a walk that could take so many references does not take so long."
+    low, high = counts.iloc[0], counts.loc[counts["formula"].idxmax()]
+    less = f"; {low['cell']} could need {low['formula']} and pays {low['price']:z.0f}" if low["cell"] != high["cell"] else ""
+    why = (f"The processor here does not make these walks. It walks the shadow table, which takes {high['shadow']} references down to the "
+           "smaller page. So the formula bounds what other machines pay, and it is not what tells these prices apart."
+           if a.host.kvm and a.host.kvm.tables == "shadow" else
+           "Walk caches and nested TLBs are why a walk that could take so many references does not take so long.")
+    return Prose(f"At {_size(a, high['lines'])}, {high['cell']} could need {high['formula']} references and pays {high['price']:z.0f} ns"
+                 f"{less}. With its caches warm, the simulated walk of {high['cell']} makes {high['warm']:.1f} references a load. {why}")
 
 
-def _levels(frame: pd.DataFrame) -> str:
+def levels_said(a: Analysis) -> Prose:
     try:
-        lines, ratio = virtual_costs.five_levels(frame)
+        lines, ratio = a.guests.five_levels
     except Unavailable:
-        return "No guest with five levels was measured here; it takes a CPU that has them and a KVM that passes them on."
-    said = (f"In a guest with five levels a load over {format_size(lines * PAGE)} takes {ratio.value:.2f} times ({ratio.low:.2f} to "
-            f"{ratio.high:.2f}) what it takes in one with four.")
-    return said + (" The fifth level's one entry is in a walk cache all the time." if ratio.low <= 1 <= ratio.high else "")
+        return Prose("No guest with five levels was measured here; it takes a CPU that has them and a KVM that passes them on.")
+    return Prose(f"In a guest with five levels a load over {_size(a.guests, lines)} takes {ratio:.2f} times what it takes in one with four."
+                 + choose(ratio, {"open": " The fifth level's one entry is in a walk cache all the time."}))
 
 
-def _steps(frame: pd.DataFrame, entries: Sequence[int]) -> str:
-    found = virtual_entries.steps(frame, entries)
+def steps_said(a: Analysis) -> Prose:
     told = []
-    for row in found.itertuples():
-        name = f"in a guest, {virtual.cell_name(row.guest, row.host)}" if row.guest else f"outside, {row.host}"
-        places = [f"between {low:,.0f} and {high:,.0f}" if pd.notna(low) else f"not up to {row.most:,}"
-                  for low, high in ((row.first_low, row.first_high), (row.second_low, row.second_high))]
-        told.append(f"{name}: {places[0]}" + (f", then {places[1]}" if places[1] != places[0] else ""))
-    said = f"At so many lines the price of translation leaves the first level of the TLB, and then the second: {'; '.join(told)}."
-    try:
-        return f"{said} {spans(virtual_entries.shares(frame))[1]}"
-    except Unavailable:
-        return said
+    for row in a.guests.steps.itertuples():
+        name = f"in a guest, {cell_name(row.guest, row.host)}" if row.guest else f"outside, {row.host}"
+        places = dict.fromkeys(f"between {low:,.0f} and {high:,.0f}" if pd.notna(low) else f"not up to {row.most:,}"
+                               for low, high in ((row.first_low, row.first_high), (row.second_low, row.second_high)))
+        told.append(f"{name}: {', then '.join(places)}")
+    spans = ""
+    with suppress(Unavailable):
+        spans = " " + an_entry_spans_the_smaller_page(a.guests)[1]
+    return Prose("At so many lines the price of translation leaves the first level of the TLB, and then the second: "
+                 f"{'; '.join(told)}.{spans}")
 
 
-def _clocks(frame: pd.DataFrame) -> str:
-    ratio = virtual_costs.clocks(frame)
-    if ratio.empty:
-        raise Unavailable("too-few-points", "no guest was timed by two clocks")
-    off = (ratio - 1).abs()
-    said = (f"Over {len(ratio):,} processes, the time by the clock outside is {ratio.median():.4f} times the one by the guest's own clock "
-            f"in the median, and {int((off <= AGREE).sum()):,} of them agree to 1 %.")
-    return said + ("" if abs(ratio.median() - 1) <= AGREE else " More than that is lost between the two: leaving and entering the guest, "
-                   "and what else ran meanwhile.")
+def clocks_said(a: Analysis) -> Prose:
+    ratios = a.guests.clocks
+    lost = "" if abs(ratios.median() - 1) <= AGREE else (
+        " More than that is lost between the two: leaving and entering the guest, and what else ran meanwhile.")
+    return Prose(f"Over {len(ratios):,} processes, the time by the clock outside is {ratios.median():.4f} times the one by the guest's own "
+                 f"clock in the median, and {((ratios - 1).abs() <= AGREE).sum():,} of them agree to {100 * AGREE:g} %.{lost}")
 
 
-def _touch(frame: pd.DataFrame) -> str:
-    found = virtual_costs.first_touches(frame)
-    if found.empty:
-        raise Unavailable("too-few-points", "no first touch was timed in a guest")
-    low, high = found.loc[found["median"].idxmin()], found.loc[found["median"].idxmax()]
-    said = (f"At {format_size(int(high['lines']) * PAGE)} the first touch of a line to each 4 KiB costs {high['median']:,.0f} ns a "
-            f"line with {_named(high)}")
-    if low.name != high.name:
-        said += f" and {low['median']:,.0f} ns with {_named(low)}, {high['median'] / low['median']:,.0f} times less"
-    return said + "."
+def touch_said(a: Analysis) -> Prose:
+    a = a.guests
+    low, high = (a.touches.loc[place] for place in (a.touches["median"].idxmin(), a.touches["median"].idxmax()))
+    less = "" if low.name == high.name else (
+        f" and {low['median']:,.0f} ns with {_named(low)}, {high['median'] / low['median']:,.0f} times less")
+    return Prose(f"At {_size(a, high['lines'])} the first touch of a line to each {format_size(a.base_page_bytes)} costs "
+                 f"{high['median']:,.0f} ns a line with {_named(high)}{less}.")
+
+
+# --- of this machine
+
+_WALKS_BOTH = "the processor walks the guest's tables and, for each of their addresses, the host's."
+_TRANSLATES = {
+    "none": "No module of KVM is loaded here, so this machine runs no guest.",
+    "EPT": f"`kvm_intel` says that EPT is on: {_WALKS_BOTH}",
+    "NPT": f"`kvm_amd` says that NPT is on: {_WALKS_BOTH}",
+    "shadow": "KVM's module here is `{}`, and it keeps shadow tables: for each entry that the guest makes, it writes one that leads from "
+              "the guest's virtual address straight to the host's physical one. The processor walks those, in one dimension, and the "
+              "second is paid in software, when an entry is made.",
+    "unknown": "KVM's module here is `{}`, which does not say what translates."}
+
+
+def translates(a: Analysis) -> Prose:
+    """What translates a guest's memory here, as the modules of KVM say."""
+    if not is_x86(a.host):
+        return Prose(f"The guest of this chapter is written for x86-64, and this machine is {escape_markdown(a.host.arch)}.")
+    if a.host.kvm is None:
+        return Prose("The description of this machine is older than this question, so what translates there is not known.")
+    kvm = a.host.kvm
+    unasked = "" if kvm.device or kvm.tables == "none" else " But there is no /dev/kvm to ask it with."
+    return Prose(_TRANSLATES[kvm.tables].format(kvm.module) + unasked)
+
+
+# By whether the host is bare metal, and whether it keeps shadow tables.
+_COMPARED = {
+    (True, True): "With shadow tables a walk has one dimension in the guest as outside, so a ratio above one is what a copy of the tables "
+                  "costs, and no second dimension.",
+    (True, False): "Outside, a walk has one dimension; in the guest it has two, and the ratio is the price of the second.",
+    (False, True): "In the guest on it, the shadow table takes the place of the first. That makes two in both, and the ratio compares "
+                   "a guest with a guest: it is not the price of virtualization over bare metal.",
+    (False, False): "A guest on it would need a third, and a processor walks no more than two, so the outer host has to fold two of the "
+                    "three tables into one. The ratio is the price of that, and not of virtualization over bare metal."}
+_OUTER = " a process outside already pays for two dimensions, its own tables and the outer host's."
+_HOST = {"none": "This host is bare metal.", "unknown": f"Whether this host is itself a guest could not be told. If it is,{_OUTER}"}
+
+
+def compared(a: Analysis) -> Prose:
+    """What a ratio of guest to native compares on this machine."""
+    is_shadow = a.host.kvm is not None and a.host.kvm.tables == "shadow"
+    return Prose(f"{_HOST.get(a.host.hypervisor, f'This host is itself a guest, so{_OUTER}')} "
+                 f"{_COMPARED[a.host.hypervisor == 'none', is_shadow]}")
+
+
+def lacking(a: Analysis) -> Prose:
+    """Which cells have no rows, with the reasons of this run, or what the machine says of itself."""
+    missing = [cell_name(*cell) for cell in product(GUEST_PAGES, HOST_PAGES) if cell not in a.cells]
+    if not missing:
+        return Prose(f"This machine gave all {len(a.cells)} pairs of page sizes.")
+    why = "\n".join(dict.fromkeys(f"- {note.text}" for note in a.notes if note.code in GUEST_REASONS))
+    what = f"No rows lie on {listed(missing)}." if a.cells else "No guest was measured on this machine." + (
+        " It has no /dev/kvm." if not why and a.host.kvm and not a.host.kvm.device else "")
+    return Prose(f"{what}\n\n{why}" if why else what)
+
+
+def inside_said(a: Analysis) -> Prose:
+    """What a guest can find out of its host, from inside, about this machine."""
+    if a.host.hypervisor == "none":
+        return Prose("This machine says that it is no guest, so nobody but itself decides on what pages its memory lies.")
+    host = "Of this machine's own host," + (" if it is a guest, which could not be told," if a.host.hypervisor == "unknown" else "")
+    if (pages := a.splintering()) is None:
+        return Prose(f"{host} nothing was measured. `tlb geometry --pages 2m` asks in half a minute whether its large pages are whole.")
+    return Prose(f"{host} the verdict on large pages is **{pages.verdict}**. {pages.evidence}")
+
+
+def containers_said(a: Analysis) -> Prose:
+    ratio, table = a.container_ratio, a.containers
+    what = (
+        "So nothing is found, but the repeats differ too much to rule out a difference of a hundredth or more."
+        if side(ratio) == "open" and ratio.high - ratio.low > 2 * SAME else
+        "Namespaces change what a process sees and nothing of how its addresses are translated." if side(ratio) == "open" else
+        "The interval misses one by less than a hundredth, which is what two runs of one program may differ by."
+        if abs(ratio.value - 1) <= SAME else
+        "That is a difference, and no page table explains it: look at what the namespaces were started with, such as a control group's "
+        "limits or another CPU.")
+    return Prose(f"Over all pairs a load in fresh namespaces takes {ratio:.4f} times a plain process's, and "
+                 f"{((table['low'] <= 0) & (table['high'] >= 0)).sum()} of {len(table)} intervals of the difference hold zero. {what}")
+
+
+def numa_said(a: Analysis) -> Prose:
+    nodes = a.nodes
+    far = nodes[nodes["over"].notna() & ~((nodes["memory"] == "local") & (nodes["tables"] == "local"))]
+    if far.empty:
+        why = next((note.text for note in a.notes if note.code == "single-node"), "" if len(nodes) else explain("single-node"))
+        return Prose(why or "Remote memory was measured here, and nothing near to compare it with.")
+    far = far[far["lines"] == far["lines"].max()]
+    told = [f"{Interval.of(row, 'over'):.2f} times with {row['memory']} memory and {row['tables']} page tables"
+            for _, row in far.iterrows()]
+    return Prose(f"At {_size(a, far['lines'].iloc[0])}, the time of a load with both local becomes {listed(told)}.")
