@@ -1,6 +1,6 @@
 """Do large pages reach the TLB? In a guest an entry spans the smaller of the guest's page and the host's.
 
-The same lines, one to each 4 KiB, on base pages and on large ones. If an entry spans a large page, a few entries hold all of
+The same lines, one to each base page, on base pages and on large ones. If an entry spans a large page, a few entries hold all of
 them and the large pages' price stays at nothing where base pages step. If the host backs the guest with base pages, the
 processor can only hold pieces, and both step at the same number of lines: the large page is splintered. What is left of it
 then is its shorter walk.
@@ -13,12 +13,13 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from experiments.inference import geometry
+from experiments.inference.curves import select
 from experiments.inference.geometry import Backing
-from experiments.inference.intervals import Interval, interval_of_ratio
+from experiments.inference.geometry_curves import has_clock, priced, steps
+from experiments.inference.intervals import Interval
+from experiments.words.pages import BASE, LARGE, words
 from experiments.words.reasons import Unavailable, explain
 
-LARGE = ("2m", "thp")  # 2 MiB both, as far as a TLB is concerned; the pool's are the surer
 # Half of what base pages pay: a splintered page pays all of it, a whole one nothing.
 HALF = 0.5
 # 128 MiB are 64 pages of 2 MiB: what a published first level cannot hold of them (Haswell to Golden Cove: 32), any second level does.
@@ -28,10 +29,10 @@ MOST_LINES = 1 << 15
 def backing(frame: pd.DataFrame, hypervisor: str) -> Backing:
     """`judge` for `tlb geometry`: what it cannot tell, it says."""
     try:
-        found = judge(frame, hypervisor)
+        verdict = judge(frame, hypervisor)
     except Unavailable as why:
         return Backing(verdict="cannot tell", evidence=str(why))
-    return Backing(verdict=found.verdict, evidence=found.evidence)
+    return Backing(verdict=verdict.verdict, evidence=verdict.evidence)
 
 
 class Compared(NamedTuple):
@@ -42,9 +43,9 @@ class Compared(NamedTuple):
     share: Interval  # large over base
     lines: tuple[int, int]  # the fewest and the most compared
 
-    def words(self, unit: str, name: str) -> str:
-        return (f"from {self.lines[0]:,} to {self.lines[1]:,} lines, one to each 4 KiB, translation costs {self.base:z.1f} {unit} a load "
-                f"on base pages and {self.large:z.1f} on {name}")
+    def sentence(self, unit: str, name: str) -> str:
+        return (f"from {self.lines[0]:,} to {self.lines[1]:,} lines, one to each base page, translation costs {self.base:z.1f} {unit} a "
+                f"load on base pages and {self.large:z.1f} on {name}")
 
 
 class Splinter(NamedTuple):
@@ -57,9 +58,13 @@ class Splinter(NamedTuple):
     first: Compared
     walk: Compared | None
 
+    @property
+    def is_splintered(self) -> bool:
+        return self.verdict == "splintered by the host"
+
 
 def large_pages(frame: pd.DataFrame) -> str:
-    """Which of the frame's large pages to compare. Raises Unavailable("pool-empty") without any."""
+    """Which 2 MiB pages of a frame to compare: the pool's before transparent ones. Raises Unavailable("pool-empty") without any."""
     for pages in LARGE:
         if (frame["pages"] == pages).any():
             return pages
@@ -67,51 +72,46 @@ def large_pages(frame: pd.DataFrame) -> str:
 
 
 def judge(frame: pd.DataFrame, hypervisor: str) -> Splinter:
-    """The verdict from the rows of page_chase in cyclic order, one line to 4 KiB, on 4k and on 2m or thp (columns of Store.load).
+    """The verdict from the rows of page_chase in cyclic order, one line to a base page, on base pages and on 2m or thp (columns of
+    Store.load).
 
     hypervisor: "none" on bare metal. Raises Unavailable: pool-empty without large pages, no-step where base pages show no step
     that large ones could lack, too-few-points.
     """
-    chase = frame[(frame["kernel"] == "page_chase") & (frame["order"] == "cycle") & (frame["stride_pages"] == 1)
-                  & (frame["lines"] <= MOST_LINES)]
+    chase = select(frame, kernel="page_chase", order="cycle", stride_pages=1)
+    chase = chase[chase["lines"] <= MOST_LINES]
     large = large_pages(chase)
-    base, huge = (geometry.priced(chase[chase["pages"] == pages]) for pages in ("4k", large))
-    knees = geometry.steps(base)[:2] if len(base) else []
+    base, huge = (priced(select(chase, pages=pages)) for pages in (BASE, large))
+    knees = steps(base)[:2] if len(base) else []
     if not knees:
         raise Unavailable("no-step", "base pages show no step that large ones could lack")
-    unit = "cycles" if geometry.has_clock(chase) else "ns"
+    unit = "cycles" if has_clock(chase) else "ns"
     second = knees[1].tenth if len(knees) > 1 else float(base["lines"].max())
     first = _compare(base, huge, knees[0].nine_tenths, 0.9 * second)
-    said = first.words(unit, _NAME[large])
+    evidence = first.sentence(unit, words(large))
     walk = None
     if len(knees) > 1:
         with suppress(Unavailable):  # the sweep ends before
             walk = _compare(base, huge, 1.2 * knees[1].nine_tenths, 4 * knees[1].nine_tenths)
-            said += "; " + walk.words(unit, "those")
+            evidence += "; " + walk.sentence(unit, "those")
     verdict, why = _decide(first.share, walk.share if walk else None, hypervisor)
-    return Splinter(verdict, f"{said[0].upper()}{said[1:]}. {why}", large, unit, first, walk)
-
-
-_NAME = {"2m": "2 MiB pages of the pool", "thp": "transparent pages of 2 MiB"}
+    return Splinter(verdict, f"{evidence[0].upper()}{evidence[1:]}. {why}", large, unit, first, walk)
 
 
 def _compare(base: pd.DataFrame, huge: pd.DataFrame, above: float, below: float) -> Compared:
     """Medians over the points between two numbers of lines. Raises Unavailable: too-few-points, no-step."""
-    both = base.merge(huge, on="lines", suffixes=("", "_huge"))
-    both = both[both["lines"].between(above, below)]
-    if both.empty:
+    shared = sorted(lines for lines in {*base["lines"]} & {*huge["lines"]} if above <= lines <= below)
+    if not shared:
         raise Unavailable("too-few-points", f"nothing was measured on both between {above:.0f} and {below:.0f} lines")
-    sides = []
-    for suffix, points in (("", base), ("_huge", huge)):
-        floor = float(points["cost"].iloc[0])  # `priced` adds what a load costs that hits everywhere; here it goes off again
-        sides.append(Interval(*(float(both[f"{name}{suffix}"].median()) - floor for name in ("cost", "low", "high")), 1.0))
-    small, big = sides
-    lines = int(both["lines"].min()), int(both["lines"].max())
+    # `priced` adds what a load costs that hits everywhere; here it goes off again
+    small, big = (Interval(*(select(points, lines=shared)[["cost", "low", "high"]].median() - float(points["cost"].iloc[0])))
+                  for points in (base, huge))
+    lines = int(shared[0]), int(shared[-1])
     if small.low <= 0:
-        raise Unavailable("no-step", f"base pages pay {small.value:z.1f} ({small.low:z.1f} to {small.high:z.1f}) there")
+        raise Unavailable("no-step", f"base pages pay {small:.1f} there")
     if big.value <= 0:  # large pages pay nothing: of such a ratio only the upper bound counts
-        return Compared(small.value, big.value, Interval(0.0, 0.0, max(big.high, 0.0) / small.low, 1.0), lines)
-    return Compared(small.value, big.value, interval_of_ratio(big, small), lines)
+        return Compared(small.value, big.value, Interval(0.0, 0.0, max(big.high, 0.0) / small.low), lines)
+    return Compared(small.value, big.value, big / small, lines)
 
 
 def _decide(first: Interval, walk: Interval | None, hypervisor: str) -> tuple[str, str]:
@@ -124,4 +124,4 @@ def _decide(first: Interval, walk: Interval | None, hypervisor: str) -> tuple[st
     if first.high < HALF and (walk is None or walk.high < HALF):
         return "not splintered", "An entry spans a large page."
     doubtful = first if walk is None or first.high >= HALF else walk
-    return "cannot tell", explain("unstable", f"large over base is {doubtful.value:.2f}, {doubtful.low:.2f} to {doubtful.high:.2f}")
+    return "cannot tell", explain("unstable", f"large over base is {doubtful:.2f}")

@@ -1,106 +1,90 @@
 """From a working set and a page size to reach, walks per access and nanoseconds: this machine's model, as a figure to ask.
 
 A load of an independent random draw over M pages finds its translation in a level of C entries with probability C/M, whatever
-the replacement (experiments/model.py). So T = packed + (1 - C1/M) hit + (1 - C2/M) walk, where packed, hit and walk were
+the replacement (inference/misses.py). So T = packed + (1 - C1/M) hit + (1 - C2/M) walk, where packed, hit and walk were
 measured here: walk is the price of translation of the same working set on the same pages, less the hit, and M counts pieces of
-the size that an entry spans, which on a splintered large page is the host's. Where an entry spans more than 4 KiB, the chase itself
-comes to each piece many times a cycle and in no order, as draws do: there its price is the answer as it was measured.
+the size that an entry spans, which on a splintered large page is the host's. Where an entry spans more than a base page, the chase
+itself comes to each piece many times a cycle and in no order, as draws do: there its price is the answer as it was measured.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
+from math import inf
 from typing import NamedTuple
 
-import altair as alt
 import numpy as np
 import pandas as pd
 
-from experiments.article.charts import Figure, bytes_axis, log_scale, ns_axis, time_scale
-from experiments.article.render import MUTED, PALETTE
-from experiments.chapters.hugepages import analysis as huge
-from experiments.inference import curves as claims
-from experiments.inference.curves import PAGE
-from experiments.lab.record import PAGE_BYTES
+from experiments.chapters.hugepages.analysis import Analysis
+from experiments.inference import geometry
+from experiments.inference.curves import Curve
+from experiments.lab import survey
+from experiments.machine.host import data_caches
+from experiments.words.pages import BASE, page_bytes
 from experiments.words.reasons import Unavailable
 from experiments.words.units import format_size
 
-ASKED_BYTES, ASKED_PAGES = 30, "2m"  # what the static figure answers: 1 GiB, as a power of two, on the pages most asked about
 PAST = 2  # from twice the entries on nearly every access of a cycle walks, so there the price is that of walks
-_TICKS = (1, 3, 10, 30, 100, 300, 1000, 3000)
 
 
-class Tlb(NamedTuple):
-    """Entries of the first and of the last level, and what a hit in the last adds, ns."""
+class Basis(NamedTuple):
+    """What the model counts with: entries of the first and of the last level, and who says so; what a hit in the last adds, ns;
+    whether an entry spans no more than a base page of any page."""
 
     first: float
     last: float
+    source: str
     hit_ns: float
+    is_splintered: bool
 
 
-def model(frame: pd.DataFrame, tlb: Tlb, splintered: bool) -> pd.DataFrame:
+def basis(a: Analysis) -> Basis:
+    """Entries as measured, else as CPUID states them; the hit's price is that of base pages between the two levels.
+
+    Raises Unavailable: no-geometry, too-few-points.
+    """
+    entries, source = [float(n) for n in a.entries], "by CPUID"
+    with suppress(Unavailable):
+        levels = geometry.infer(a.about.kept(survey.NAME), a.entries, data_caches(a.host)).levels
+        if len(levels) > 1:
+            entries, source = [level.entries.value for level in levels], "as measured in the chapter about your machine"
+    if len(entries) < 2:
+        raise Unavailable("no-geometry", "two levels of the TLB have to be known")
+    is_splintered = False
+    with suppress(Unavailable):
+        is_splintered = a.pieces.is_splintered
+    return Basis(entries[0], entries[-1], source, a.price[BASE].level(1.3 * entries[0], 0.6 * entries[-1]), is_splintered)
+
+
+def model(a: Analysis, counted: Basis) -> pd.DataFrame:
     """A row a page size and power of two of bytes: pages, log2_bytes, span_bytes, reach_bytes, walks_per_access, ns.
 
     Only where the chase was measured. Raises Unavailable("too-few-points") where no page size was, past twice the last level.
     """
-    rows = []
-    for pages in huge.kinds(frame):
-        mine = frame[frame["pages"] == pages]
-        priced, packed = claims.price(mine), claims.curve(mine, "packed")
-        priced = priced[priced["median"].notna()]
-        far = priced[priced["lines"] >= PAST * tlb.last]
-        if far.empty:
+    rows, base = [], a.base_page_bytes
+    for pages, price in a.price.items():
+        if not len(far := price.between(PAST * counted.last, inf)):
             continue
-        span = PAGE if splintered else PAGE_BYTES[pages]
-        least, most = np.log2(PAGE * priced["lines"].min()), np.log2(PAGE * priced["lines"].max())
+        span = base if counted.is_splintered else page_bytes(pages, base)
+        least, most = np.log2(base * price.xs[0]), np.log2(base * price.xs[-1])
         for log2_bytes in range(int(np.ceil(least)), int(most) + 1):
-            lines = 2**log2_bytes / PAGE
-            first, last = (max(0.0, 1 - entries * span / 2**log2_bytes) for entries in (tlb.first, tlb.last))
-            walk = max(_at(far, max(lines, float(far["lines"].min()))) - tlb.hit_ns, 0.0)
-            price = _at(priced, lines) if span > PAGE else first * tlb.hit_ns + last * walk
-            rows.append((pages, log2_bytes, span, tlb.last * span, last, _at(packed, lines) + price))
+            lines, pieces = 2**log2_bytes / base, 2**log2_bytes / span
+            first, last = a.missed(counted.first, pieces), a.missed(counted.last, pieces)
+            walk = max(_at(far, max(lines, far.xs[0])) - counted.hit_ns, 0.0)
+            translation = _at(price, lines) if span > base else first * counted.hit_ns + last * walk
+            rows.append((pages, log2_bytes, span, counted.last * span, last, _at(a.packed[pages], lines) + translation))
     if not rows:
-        raise Unavailable("too-few-points", f"nothing was measured past {PAST * tlb.last:,.0f} lines")
+        raise Unavailable("too-few-points", f"nothing was measured past {PAST * counted.last:,.0f} lines")
     return pd.DataFrame(rows, columns=["pages", "log2_bytes", "span_bytes", "reach_bytes", "walks_per_access", "ns"])
 
 
-def _at(points: pd.DataFrame, lines: float) -> float:
+def _at(curve: Curve, lines: float) -> float:
     """The median at a number of lines, between two points in the logarithm of lines."""
-    points = points.sort_values("lines")
-    return float(np.interp(np.log2(lines), np.log2(points["lines"].to_numpy(float)), points["median"]))
+    return float(np.interp(np.log2(lines), np.log2(np.array(curve.xs, dtype=float)), curve.medians))
 
 
 def answer(row: pd.Series) -> str:
     """A row of `model` in words."""
     return (f"{format_size(2 ** int(row['log2_bytes']))} on {row['pages']} pages: reach {format_size(int(row['reach_bytes']))}, "
             f"{row['walks_per_access']:.2f} walks per access, about {row['ns']:,.1f} ns.")
-
-
-def figure(rows: pd.DataFrame) -> Figure:
-    """Expected ns of a random access against the working set, a line a page size, with a size and a page size to choose."""
-    order = list(dict.fromkeys(rows["pages"]))
-    sizes = sorted(set(rows["log2_bytes"]))
-    first = ASKED_PAGES if ASKED_PAGES in order else order[-1]
-    asked = {"pages": first, "size": min(ASKED_BYTES, int(rows.loc[rows["pages"] == first, "log2_bytes"].max()))}
-    texts = {pages: {str(int(row["log2_bytes"])): answer(row) for _, row in part.iterrows()} for pages, part in rows.groupby("pages")}
-    nothing = "This size was not measured on these pages."
-    data = rows.assign(working_set_bytes=2.0 ** rows["log2_bytes"], median=rows["ns"], low=rows["ns"], high=rows["ns"])
-    size = alt.param("size", value=asked["size"], bind=alt.binding_select(
-        options=sizes, labels=[format_size(2**n) for n in sizes], name="Working set "))
-    pages = alt.param("pages", value=asked["pages"], bind=alt.binding_select(options=order, name="Pages "))
-    answers = alt.param("answers", value=texts)
-    readout = alt.param("readout", expr=f"answers[pages][size] || '{nothing}'")
-    scale = time_scale(data)
-    x = alt.X("working_set_bytes:Q", axis=bytes_axis("Working set"), scale=log_scale())
-    ticks = [tick for tick in _TICKS if data["ns"].min() * 0.5 <= tick <= data["ns"].max() * 1.3]
-    y = alt.Y("ns:Q", axis=ns_axis("expected ns per random access", ticks), scale=scale)
-    colours = alt.Scale(domain=order, range=list(PALETTE[: len(order)]))
-    base = alt.Chart(data[["pages", "log2_bytes", "working_set_bytes", "reach_bytes", "walks_per_access", "ns"]])
-    lines = base.mark_line().encode(x=x, y=y, color=alt.Color("pages:N", sort=order, scale=colours), strokeDash=alt.StrokeDash(
-        "pages:N", sort=order, scale=alt.Scale(domain=order, range=[[1, 0], [6, 3], [2, 3], [8, 3, 2, 3], [4, 2]][: len(order)])))
-    chosen = base.transform_filter("datum.pages == pages && datum.log2_bytes == size")
-    rule = chosen.mark_rule(color=MUTED, strokeDash=[4, 4]).encode(x=x)
-    dot = chosen.mark_point(size=140).encode(x=x, y=y, color=alt.Color("pages:N", sort=order, scale=colours))
-    chart = alt.layer(lines, rule, dot).add_params(size, pages, answers, readout)
-    default = texts[asked["pages"]].get(str(asked["size"]), nothing)
-    return Figure(chart, "calculator", f"Expected time of a random access against the working set, a line a page size. {default}",
-                  data[["pages", "working_set_bytes", "reach_bytes", "walks_per_access", "ns"]])

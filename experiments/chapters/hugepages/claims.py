@@ -1,113 +1,111 @@
-"""What the articles say of page sizes, as predicates on the rows of experiment `hugepages`."""
+"""What the articles say of page sizes, as predicates on the chapter's Analysis."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from math import inf
 
-import pandas as pd
-
-from experiments.chapters.hugepages.analysis import best_large, kinds, prefaults, speedup, touches, typical
-from experiments.inference import intervals as stats
-from experiments.inference import splinter
-from experiments.inference.curves import PAGE, Verdict, judge
+from experiments.article.verdicts import Answer, claim
+from experiments.chapters.hugepages.analysis import SAME, Analysis, typical
+from experiments.inference.curves import Curve, select
+from experiments.inference.intervals import Interval
+from experiments.lab.record import Point
+from experiments.words.pages import BASE, LARGE, words
 from experiments.words.reasons import Unavailable
 from experiments.words.units import format_size
 
-# THP and the pool give the same hardware page; the published run found them within 1 % of each other.
-SAME = 0.05
+PUBLISHED_BYTES = (256 << 20, 1 << 30, 4 << 30)
+FIVE = 5.0
+EIGHTH = (1.05, 1.25)  # 32.5 ns over 28.7 is 1.13
+SIX = (4.0, 9.0)  # 838 s over 135 is 6.2
+TOUCH_BYTES = 10**8
 
 
-def verdicts(frame: pd.DataFrame, entries: Sequence[int], hypervisor: str) -> list[Verdict]:
-    """What the articles say of page sizes, and what this frame says of it. entries: 4 KiB data entries of each TLB level."""
+def _inside(interval: Interval, low: float, high: float) -> bool | None:
+    return True if interval.low > low and interval.high < high else False if interval.low > high or interval.high < low else None
 
-    def five() -> tuple[bool | None, str]:
-        large = best_large(frame)
-        found = speedup(frame, large)
-        found = found[found["lines"].isin([size // PAGE for size in (256 << 20, 1 << 30, 4 << 30)])]
-        if found.empty:
-            raise Unavailable("too-few-points", "nothing was measured at 256 MiB or above")
-        text = ", ".join(f"{row.value:.2f} ({row.low:.2f} to {row.high:.2f}) at {format_size(row.lines * PAGE)}"
-                         for row in found.itertuples())
-        truth = True if found["low"].min() >= 5 else False if found["high"].min() < 5 else None
-        return truth, f"On {large}, the dependent chase speeds up by {text}."
 
-    def nothing() -> tuple[bool | None, str]:
-        if not entries:
-            raise Unavailable("no-geometry", "CPUID names no TLB level here")
-        large = best_large(frame)
-        found = speedup(frame, large)
-        parts = {"inside the first level": found[found["lines"] <= 0.9 * entries[0]]}
-        if len(entries) > 1:
-            parts["between the two"] = found[found["lines"].between(1.3 * entries[0], 0.6 * entries[-1])]
-        parts = {name: part for name, part in parts.items() if len(part)}
-        if not parts:
-            raise Unavailable("too-few-points", "nothing was measured on both below the reach")
-        over = {name: typical(part) for name, part in parts.items()}
-        said = "; ".join(f"{name}, {one.value:.2f} ({one.low:.2f} to {one.high:.2f})" for name, one in over.items())
-        truth = True if all(one.low > 1 - SAME and one.high < 1 + SAME for one in over.values()) else (
-            False if any(one.low > 1 + SAME for one in over.values()) else None)
-        return truth, f"The speedup of {large} over 4k is, in the median over sizes: {said}."
+def _chased(*kinds: str, layouts: tuple[str, ...] = ("spread",)) -> Callable[[Point], bool]:
+    return lambda point: point.kernel == "page_chase" and point.layout in layouts and point.pages in kinds
 
-    def thp_like_pool() -> tuple[bool | None, str]:
-        found = speedup(frame, "2m", "thp")
-        far = found[found["lines"] >= (64 << 20) // PAGE]
-        if far.empty:
-            raise Unavailable("pool-empty" if "2m" not in kinds(frame) else "too-few-points", "both kinds of 2 MiB pages are needed")
-        middle, low, high, _ = typical(far)
-        truth = True if low > 1 - SAME and high < 1 + SAME else False if low > 1 + SAME or high < 1 - SAME else None
-        return truth, (f"From 64 MiB on, the pool's pages are {middle:.2f} times as fast as transparent ones in the median over "
-                       f"{len(far)} sizes ({low:.2f} to {high:.2f}).")
 
-    def eighth() -> tuple[bool | None, str]:
-        found = touches(frame).set_index(["pages", "array_bytes"])
-        need = [("4k", 10**8), ("thp", 10**8)]
-        if not set(need) <= set(found.index):
-            raise Unavailable("too-few-points", "random touches of 100 MB were not measured on both")
-        slow, fast = (stats.Interval(*(float(found.loc[key, name]) for name in ("median", "low", "high")), 1.0) for key in need)
-        ratio = stats.interval_of_ratio(slow, fast)
-        inside = ratio.low > 1.05 and ratio.high < 1.25
-        truth = True if inside else False if ratio.low > 1.25 or ratio.high < 1.05 else None
-        return truth, (f"A random read of 100 MB takes {slow.value:.2f} ns on base pages and {fast.value:.2f} on THP, a factor of "
-                       f"{ratio.value:.2f} ({ratio.low:.2f} to {ratio.high:.2f}).")
+def _touched(kernel: str, mode: str = "") -> Callable[[Point], bool]:
+    return lambda point: point.kernel == kernel and point.mode == mode and point.pages in (BASE, "thp")
 
-    def six() -> tuple[bool | None, str]:
-        found = prefaults(frame)
-        touch = found[found["mode"] == "touch"]
-        by_both = set(touch.loc[touch["pages"] == "4k", "threads"]) & set(touch.loc[touch["pages"] == "thp", "threads"])
-        if not by_both:
-            raise Unavailable("too-few-points", "faulting in was not measured on both by as many threads")
-        many = touch[touch["threads"] == max(by_both)].set_index("pages")
-        slow, fast = (stats.Interval(*(float(many.loc[key, name]) for name in ("median", "low", "high")), 1.0) for key in ("4k", "thp"))
-        ratio = stats.interval_of_ratio(slow, fast)
-        truth = True if ratio.low >= 4 and ratio.high <= 9 else False if ratio.high < 4 or ratio.low > 9 else None
-        threads = int(many["threads"].iloc[0])
-        by = "one thread" if threads == 1 else f"{threads} threads"
-        return truth, (f"Touched by {by}, memory is ready at {PAGE / slow.value:.2f} GB/s on base pages and "
-                       f"{PAGE / fast.value:.2f} on THP, a factor of {ratio.value:.1f} ({ratio.low:.1f} to {ratio.high:.1f}).")
 
-    def gigabytes() -> tuple[bool | None, str]:
-        if "1g" not in kinds(frame):
-            raise Unavailable("pool-empty", "no page of 1 GiB was to be had")
-        large = best_large(frame)
-        found = speedup(frame, "1g", large)
-        far = found[found["lines"] > 32 * 1024]
-        if far.empty:
-            raise Unavailable("too-few-points", "nothing was measured above 32 Ki lines on both")
-        row = far.iloc[-1]
-        truth = True if row["low"] > 1 + SAME else False if row["high"] < 1 + SAME else None
-        return truth, (f"At {format_size(int(row['lines']) * PAGE)}, 1 GiB pages are {row['value']:.2f} times as fast as {large} "
-                       f"({row['low']:.2f} to {row['high']:.2f}).")
+@claim("large-pages-fivefold", source="padho_tlb", points=_chased(BASE, *LARGE),
+       says="2 MiB pages make random accesses five times as fast and more, from 256 MiB on.")
+def five_times_as_fast(a: Analysis, least: float = FIVE, sizes: tuple[int, ...] = PUBLISHED_BYTES) -> Answer:
+    gain = a.speedup(a.large)
+    found = Curve(select(gain.table, lines=[size // a.base_page_bytes for size in sizes]))
+    if not len(found):
+        raise Unavailable("too-few-points", f"nothing was measured at {format_size(min(sizes))} or above")
+    told = ", ".join(f"{times:.2f} at {format_size(int(lines) * a.base_page_bytes)}" for lines, times in found)
+    truth = True if found.table["low"].min() >= least else False if found.table["high"].min() < least else None
+    return truth, f"On {words(a.large)}, the dependent chase speeds up by {told}."
 
-    def spans() -> tuple[bool | None, str]:
-        found = splinter.judge(frame, hypervisor)
-        return {"not splintered": True, "splintered by the host": False, "cannot tell": None}[found.verdict], found.evidence
 
-    return [
-        judge("2 MiB pages make random accesses five times as fast and more, from 256 MiB on.", five),
-        judge("Below the STLB's reach larger pages gain nothing.", nothing),
-        judge("A TLB entry for a 2 MiB page spans 2 MiB.", spans),
-        judge("THP is as good as the pool once it has the memory.", thp_like_pool),
-        judge("THP makes random reads of a 100 MB array an eighth faster.", eighth),
-        judge("With THP memory is faulted in about six times as fast.", six),
-        judge("Above 32 Ki pages, 1 GiB pages gain over 2 MiB.", gigabytes),
-    ]
+@claim("nothing-below-reach", source="padho_tlb", says="Below the STLB's reach larger pages gain nothing.", points=_chased(BASE, *LARGE))
+def nothing_below_the_reach(a: Analysis, same: float = SAME) -> Answer:
+    gains = {name: typical(part) for name, part in a.below_reach().items()}
+    if not gains:
+        raise Unavailable("too-few-points", "nothing was measured on both below the reach")
+    told = "; ".join(f"{name}, {gain:.2f}" for name, gain in gains.items())
+    truth = (True if all(_inside(gain, 1 - same, 1 + same) for gain in gains.values()) else
+             False if any(gain.low > 1 + same for gain in gains.values()) else None)
+    return truth, f"The speedup of {words(a.large)} over base pages is, in the median over sizes: {told}."
+
+
+@claim("entry-spans-large-page", source="padho_tlb", says="A TLB entry for a 2 MiB page spans 2 MiB.",
+       points=_chased(BASE, *LARGE, layouts=("spread", "packed")))
+def an_entry_spans_a_large_page(a: Analysis) -> Answer:
+    return {"not splintered": True, "splintered by the host": False}.get(a.pieces.verdict), a.pieces.evidence
+
+
+@claim("thp-like-pool", source="shipilev_thp", says="THP is as good as the pool once it has the memory.", points=_chased(*LARGE))
+def thp_is_like_the_pool(a: Analysis, same: float = SAME, from_bytes: int = 64 << 20) -> Answer:
+    far = a.speedup("2m", "thp").between(from_bytes // a.base_page_bytes, inf)
+    if not len(far):
+        raise Unavailable("too-few-points" if len(a.spread["2m"]) else "pool-empty", "both kinds of 2 MiB pages are needed")
+    gain = typical(far)  # the published run found them within 1 % of each other
+    return _inside(gain, 1 - same, 1 + same), (
+        f"From {format_size(from_bytes)} on, the pool's pages are {gain:.2f} times as fast as transparent ones in the median over "
+        f"{len(far)} sizes.")
+
+
+@claim("thp-an-eighth-faster", source="shipilev_thp", says="THP makes random reads of a 100 MB array an eighth faster.",
+       points=_touched("random_touch"))
+def thp_is_an_eighth_faster(a: Analysis, band: tuple[float, float] = EIGHTH) -> Answer:
+    reads = select(a.touches, array_bytes=TOUCH_BYTES).set_index("pages")
+    if not {BASE, "thp"} <= set(reads.index):
+        raise Unavailable("too-few-points", "random touches of 100 MB were not measured on both")
+    slow, fast = (Interval.of(reads.loc[pages]) for pages in (BASE, "thp"))
+    return _inside(slow / fast, *band), (f"A random read of 100 MB takes {slow.value:.2f} ns on base pages and {fast.value:.2f} on THP, a "
+                                         f"factor of {slow / fast:.2f}.")
+
+
+@claim("thp-faults-six-times", source="shipilev_thp", says="With THP memory is faulted in about six times as fast.",
+       points=_touched("prefault", "touch"))
+def thp_faults_six_times_as_fast(a: Analysis, band: tuple[float, float] = SIX) -> Answer:
+    rates = {pages: select(a.faults, mode="touch", pages=pages).set_index("threads") for pages in (BASE, "thp")}
+    shared = set.intersection(*(set(rows.index) for rows in rates.values()))
+    if not shared:
+        raise Unavailable("too-few-points", "faulting in was not measured on both by as many threads")
+    threads = max(shared)
+    slow, fast = (Interval.of(rows.loc[threads]) for rows in rates.values())
+    by = "one thread" if threads == 1 else f"{threads} threads"
+    return _inside(slow / fast, *band), (
+        f"Touched by {by}, memory is ready at {rates[BASE].loc[threads, 'gb_per_s']:.2f} GB/s on base pages and "
+        f"{rates['thp'].loc[threads, 'gb_per_s']:.2f} on THP, a factor of {slow / fast:.1f}.")
+
+
+@claim("gigabyte-pages-gain", source="padho_tlb", says="Above 32 Ki pages, 1 GiB pages gain over 2 MiB.", points=_chased(*LARGE, "1g"))
+def gigabyte_pages_gain(a: Analysis, same: float = SAME, above: int = 32 * 1024) -> Answer:
+    if not len(a.spread["1g"]):
+        raise Unavailable("pool-empty", "no page of 1 GiB was to be had")
+    far = a.speedup("1g", a.large).between(above + 1, inf)
+    if not len(far):
+        raise Unavailable("too-few-points", "nothing was measured above 32 Ki lines on both")
+    gain = far.last
+    return (True if gain.low > 1 + same else False if gain.high < 1 + same else None,
+            f"At {format_size(far.xs[-1] * a.base_page_bytes)}, 1 GiB pages are {gain:.2f} times as fast as {words(a.large)}.")

@@ -2,141 +2,168 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import altair as alt
 import pandas as pd
 
 from experiments.article.charts import (
+    PAGE_COLOURS,
     PRICES,
     TIMES,
-    Figure,
+    bytes_axis,
+    capacities,
+    colours,
+    layered,
     lines_axis,
     log_scale,
-    marks,
     ns_axis,
+    page_colours,
     price_scale,
-    reaches,
     series_chart,
     time_scale,
     working_set,
 )
-from experiments.article.render import PALETTE
-from experiments.chapters.hugepages.analysis import PAGES, published_times
-from experiments.inference.curves import PAGE
-from experiments.inference.splinter import MOST_LINES
+from experiments.article.render import MUTED, Figure
+from experiments.chapters.hugepages import calculator as model
+from experiments.chapters.hugepages.analysis import Analysis
+from experiments.chapters.hugepages.tables import published_reads
+from experiments.inference.curves import Curve
+from experiments.words.pages import BASE, PAGES, ordered, words
+from experiments.words.prose import listed
 from experiments.words.reasons import Unavailable
 from experiments.words.units import format_size
 
-# A page size has the same colour in every figure.
-COLOURS = dict(zip(PAGES, PALETTE, strict=False))
-_SPLINTER = {"4k": "base pages", "2m": "2 MiB pages of the pool", "thp": "transparent 2 MiB pages"}
 _RATES = (0.25, 0.5, 1, 2, 5, 10, 20, 50, 100, 200)
+_READS = (1, 2, 3, 5, 8, 12, 20, 30, 50, 100, 200)
+_DASHES = ([1, 0], [6, 3], [2, 3], [8, 3, 2, 3], [4, 2])
+ASKED_LOG2, ASKED_PAGES = 30, "2m"  # what the static calculator answers: 1 GiB on the pages most asked about
+_UNMEASURED = "This size was not measured on these pages."
 
 
-def _scale(kinds: Sequence[str]) -> alt.Scale:
-    return alt.Scale(domain=list(kinds), range=[COLOURS[one] for one in kinds])
+def _stacked(a: Analysis, curves: Mapping[str, Curve], lacking: str) -> pd.DataFrame:
+    """Curves by page size under each other. Raises Unavailable("too-few-points") where nothing was measured."""
+    tables = [curve.table.assign(pages=pages) for pages, curve in curves.items() if len(curve)]
+    if not tables:
+        raise Unavailable("too-few-points", lacking)
+    data = pd.concat(tables, ignore_index=True)
+    return data.assign(working_set_bytes=data["lines"] * a.base_page_bytes)
 
 
-def _ordered(frame: pd.DataFrame) -> list[str]:
-    return [pages for pages in PAGES if (frame["pages"] == pages).any()]
-
-
-def _by_pages(data: pd.DataFrame, title: str, scale: alt.Scale, ticks: Sequence[float], entries: Sequence[int]) -> alt.LayerChart:
+def _by_pages(a: Analysis, data: pd.DataFrame, title: str, scale: alt.Scale, ticks: Sequence[float]) -> alt.LayerChart:
     """A line a page size against the working set, with the reach of each TLB level."""
-    chart = series_chart(data, working_set(), title, scale, ticks, _scale(_ordered(data)), "pages")
-    return chart + marks([(n * PAGE, label) for n, label in reaches(entries)], "working_set_bytes") if entries else chart
+    chart = series_chart(data, working_set(a.base_page_bytes), title, scale, ticks, page_colours(data["pages"]), "pages")
+    return layered(chart, capacities(a.entries, base_page_bytes=a.base_page_bytes))
 
 
-def _ends(data: pd.DataFrame) -> pd.DataFrame:
-    """The row of each page size at its largest size, from small pages to large."""
-    return data.sort_values("lines").groupby("pages").tail(1).set_index("pages").loc[_ordered(data)]
+def _within(ticks: Sequence[float], low: float, high: float) -> list[float]:
+    return [tick for tick in ticks if low <= tick <= high]
 
 
-def page_sizes(curves: pd.DataFrame, entries: Sequence[int]) -> Figure:
-    """ns per access of the spread chase against working set, a line a page size; a frame of `huge.curves`."""
-    data = curves.assign(working_set_bytes=curves["lines"] * PAGE)
-    chart = _by_pages(data, "ns per access", time_scale(data), TIMES, entries)
-    told = ", ".join(f"{row['median']:.0f} ns on {one} at {format_size(int(row['working_set_bytes']))}"
-                     for one, row in _ends(data).iterrows())
-    return Figure(chart, "page_sizes", f"Line chart on logarithmic axes, a line a page size. They end at {told}.",
+def page_sizes(a: Analysis) -> Figure:
+    """ns per access of the spread chase against working set, a line a page size."""
+    data = _stacked(a, a.spread, "no chase was measured")
+    told = ", ".join(f"{a.spread[pages].last.value:.0f} ns on {pages} at {format_size(a.spread[pages].xs[-1] * a.base_page_bytes)}"
+                     for pages in a.kinds)
+    return Figure(_by_pages(a, data, "ns per access", time_scale(data), TIMES),
+                  f"Line chart on logarithmic axes, a line a page size. They end at {told}.",
                   data[["pages", "lines", "working_set_bytes", "median", "low", "high", "coverage", "n", "spread", "unstable"]])
 
 
-def page_prices(prices: pd.DataFrame, entries: Sequence[int]) -> Figure:
-    """The price of translation against working set, a line a page size; a frame of `huge.prices`."""
-    data = prices.assign(working_set_bytes=prices["lines"] * PAGE, n=prices["n_spread"])
-    chart = _by_pages(data, "ns per access for translation", price_scale(data), PRICES, entries)
-    told = ", ".join(f"{one} {row['median']:z.1f} ns" for one, row in _ends(data).iterrows())
-    return Figure(chart, "page_prices", f"The price of translation by page size, at the largest size of each: {told}.",
+def page_prices(a: Analysis) -> Figure:
+    """The price of translation against working set, a line a page size."""
+    data = _stacked(a, a.price, "no chase was measured with its packed control")
+    told = ", ".join(f"{pages} {curve.last.value:z.1f} ns" for pages, curve in a.price.items() if len(curve))
+    return Figure(_by_pages(a, data, "ns per access for translation", price_scale(data), PRICES),
+                  f"The price of translation by page size, at the largest size of each: {told}.",
                   data[["pages", "lines", "working_set_bytes", "median", "low", "high", "n", "unstable"]])
 
 
-def splinter(prices: pd.DataFrame, large: str, entries: Sequence[int]) -> Figure:
-    """The price of one line to each 4 KiB, on base pages and on `large` ones. Raises Unavailable("too-few-points")."""
-    near = prices[prices["pages"].isin(["4k", large]) & (prices["lines"] <= MOST_LINES)]
-    if near.empty:
-        raise Unavailable("too-few-points", "nothing was measured on both page sizes")
-    data = near.assign(series=near["pages"].map(_SPLINTER), n=near["n_spread"])
-    names = [_SPLINTER[one] for one in ("4k", large)]
-    colours = alt.Scale(domain=names, range=[COLOURS["4k"], COLOURS[large]])
-    x = alt.X("lines:Q", axis=lines_axis("Lines touched, one to each 4 KiB"), scale=log_scale())
-    chart = series_chart(data, x, "ns per access for translation", price_scale(data), PRICES, colours, "series")
-    if entries:
-        chart += marks(reaches(entries), "lines")
-    at = data.sort_values("lines").groupby("series").tail(1).set_index("series")["median"]
-    told = ", ".join(f"{name} {at[name]:z.1f} ns" for name in names if name in at)
-    return Figure(chart, "splinter", f"The price of translation on base pages and on large ones over the same lines. At the right: {told}.",
+def splinter(a: Analysis) -> Figure:
+    """The price of one line to each base page, on base pages and on 2 MiB pages."""
+    near = {words(pages): a.price[pages].between(0, a.most_lines) for pages in (BASE, a.large)}
+    data = _stacked(a, near, "nothing was measured on both page sizes").rename(columns={"pages": "series"})
+    scheme = alt.Scale(domain=list(near), range=[PAGE_COLOURS[BASE], PAGE_COLOURS[a.large]])
+    x = alt.X("lines:Q", axis=lines_axis(f"Lines touched, one to each {format_size(a.base_page_bytes)}"), scale=log_scale())
+    chart = series_chart(data, x, "ns per access for translation", price_scale(data), PRICES, scheme, "series")
+    told = ", ".join(f"{name} {curve.last.value:z.1f} ns" for name, curve in near.items() if len(curve))
+    return Figure(layered(chart, capacities(a.entries, "lines")),
+                  f"The price of translation on base pages and on large ones over the same lines. At the right: {told}.",
                   data[["series", "lines", "median", "low", "high", "n"]])
 
 
-def touch(ours: pd.DataFrame, published: pd.DataFrame) -> Figure:
-    """ns per random read against the array's bytes: here, and as published (columns pages, array_bytes, score)."""
-    if ours.empty:
+def touch(a: Analysis) -> Figure:
+    """ns per random read against the array's bytes: here, and as published."""
+    if a.touches.empty:
         raise Unavailable("too-few-points", "no random touches were measured")
-    theirs = published_times(published).rename(columns={"score": "median"})
-    both = pd.concat([ours.assign(where="here"), theirs.assign(where="published")], ignore_index=True)
-    data = both[["where", "pages", "array_bytes", "median", "low", "high", "n"]]
-    kinds = _ordered(data)
-    scale = alt.Scale(type="log", nice=False, domain=[data["median"].min() * 0.8, data[["median", "high"]].max().max() * 1.3])
-    x = alt.X("array_bytes:Q", scale=alt.Scale(type="log", base=10, nice=False), axis=alt.Axis(
+    published = published_reads().rename(columns={"score": "median"})
+    data = pd.concat([a.touches.assign(where="here"), published.assign(where="published")], ignore_index=True)[
+        ["where", "pages", "array_bytes", "median", "low", "high", "n"]]
+    low, high = data["median"].min() * 0.8, data[["median", "high"]].max().max() * 1.3
+    scale = alt.Scale(type="log", nice=False, domain=[low, high])
+    x = alt.X("array_bytes:Q", scale=log_scale(10), axis=alt.Axis(
         title="Bytes of the array", format="~s", values=sorted(set(data["array_bytes"]))))
-    ticks = [t for t in (1, 2, 3, 5, 8, 12, 20, 30, 50, 100, 200) if data["median"].min() * 0.8 <= t <= data["median"].max() * 1.3]
+    colour = alt.Color("pages:N", sort=ordered(data["pages"]), scale=page_colours(data["pages"]))
     base = alt.Chart(data).encode(
-        x=x, y=alt.Y("median:Q", scale=scale, axis=ns_axis("ns per random read", ticks)),
-        color=alt.Color("pages:N", sort=kinds, scale=_scale(kinds)),
+        x=x, y=alt.Y("median:Q", scale=scale, axis=ns_axis("ns per random read", _within(_READS, low, high))), color=colour,
         strokeDash=alt.StrokeDash("where:N", sort=["here", "published"], scale=alt.Scale(
             domain=["here", "published"], range=[[1, 0], [5, 4]]), legend=alt.Legend(symbolType="stroke", symbolSize=420)))
-    bars = alt.Chart(data[data["where"] == "here"]).mark_rule().encode(
-        x=x, y=alt.Y("low:Q", scale=scale), y2="high:Q", color=alt.Color("pages:N", sort=kinds, scale=_scale(kinds)))
+    bars = alt.Chart(data[data["where"] == "here"]).mark_rule().encode(x=x, y=alt.Y("low:Q", scale=scale), y2="high:Q", color=colour)
     tips = [alt.Tooltip("pages:N"), alt.Tooltip("where:N"), alt.Tooltip("array_bytes:Q", format=","),
             alt.Tooltip("median:Q", format=".3~r", title="ns")]
-    ends = ours[ours["array_bytes"] == ours["array_bytes"].max()]
-    told = ", ".join(f"{row.median:.1f} ns on {row.pages}" for row in ends[["pages", "median"]].itertuples(index=False))
-    return Figure(base.mark_line() + bars + base.mark_point().encode(tooltip=tips), "touch",
-                  f"Time per random read against the size of the array. At {int(ours['array_bytes'].max()):,} bytes here: {told}.", data)
+    most = a.touches["array_bytes"].max()
+    told = ", ".join(f"{row.median:.1f} ns on {row.pages}" for row in a.touches[a.touches["array_bytes"] == most].itertuples())
+    return Figure(base.mark_line() + bars + base.mark_point().encode(tooltip=tips),
+                  f"Time per random read against the size of the array. At {most:,} bytes here: {told}.", data)
 
 
-def prefault(rates: pd.DataFrame) -> Figure:
-    """GB/s made ready by page size and way; a frame of `huge.prefaults`."""
-    if rates.empty:
+def prefault(a: Analysis) -> Figure:
+    """GB/s made ready by page size and way."""
+    if a.faults.empty:
         raise Unavailable("engine-lacks", "prefault")
-    many = rates["threads"].map(lambda n: "" if n == 1 else f", {n} threads")
-    data = rates.assign(way=rates["mode"] + many, fast=PAGE / rates["low"], slow=PAGE / rates["high"])
+    many = a.faults["threads"].map(lambda n: "" if n == 1 else f", {n} threads")
+    data = a.faults.assign(way=a.faults["mode"] + many, fast=a.base_page_bytes / a.faults["low"], slow=a.base_page_bytes / a.faults["high"])
     ways = list(dict.fromkeys(data.sort_values(["threads", "mode"])["way"]))
-    colours = alt.Scale(domain=ways, range=list(PALETTE[: len(ways)]))
-    ticks = [t for t in _RATES if data["gb_per_s"].min() * 0.7 <= t <= data["gb_per_s"].max() * 1.3]
-    y = alt.Y("gb_per_s:Q", scale=alt.Scale(type="log", nice=False, domain=[data["gb_per_s"].min() * 0.7, data["gb_per_s"].max() * 1.3]),
-              axis=ns_axis("GB/s made ready", ticks))
+    low, high = data["gb_per_s"].min() * 0.7, data["gb_per_s"].max() * 1.3
+    y = alt.Y("gb_per_s:Q", scale=alt.Scale(type="log", nice=False, domain=[low, high]),
+              axis=ns_axis("GB/s made ready", _within(_RATES, low, high)))
     x = alt.X("pages:N", sort=list(PAGES), axis=alt.Axis(title="Pages", labelAngle=0))
     base = alt.Chart(data).encode(x=x, xOffset=alt.XOffset("way:N", sort=ways))
-    colour = alt.Color("way:N", sort=ways, scale=colours)
+    colour = alt.Color("way:N", sort=ways, scale=colours(ways))
     points = base.mark_point(size=80).encode(
         y=y, color=colour, shape=alt.Shape("way:N", sort=ways, scale=alt.Scale(domain=ways)),
         tooltip=[alt.Tooltip("pages:N"), alt.Tooltip("way:N"), alt.Tooltip("gb_per_s:Q", format=".3~r"),
                  alt.Tooltip("n:Q", title="processes")])
     bars = base.mark_rule().encode(y=alt.Y("slow:Q"), y2="fast:Q", color=colour)
-    best = data.groupby("pages")["gb_per_s"].max()
-    told = ", ".join(f"{pages} {best[pages]:.1f} GB/s" for pages in _ordered(data))
-    return Figure(bars + points, "prefault", f"Rates at which memory is made ready, by page size. The fastest way of each: {told}.",
+    best = data.groupby("pages", sort=False)["gb_per_s"].max()
+    told = listed(f"{pages} {rate:.1f} GB/s" for pages, rate in best.items())
+    return Figure(bars + points, f"Rates at which memory is made ready, by page size. The fastest way of each: {told}.",
                   data[["pages", "mode", "threads", "gb_per_s", "slow", "fast", "free_ns", "one_byte_bytes", "n"]])
+
+
+def calculator(a: Analysis) -> Figure:
+    """Expected ns of a random access against the working set, a line a page size, with a size and a page size to choose."""
+    rows = model.model(a, model.basis(a))
+    order, sizes = ordered(rows["pages"]), sorted(set(rows["log2_bytes"]))
+    pages = ASKED_PAGES if ASKED_PAGES in order else order[-1]
+    size = min(ASKED_LOG2, int(rows.loc[rows["pages"] == pages, "log2_bytes"].max()))
+    texts = {kind: {str(int(row["log2_bytes"])): model.answer(row) for _, row in part.iterrows()} for kind, part in rows.groupby("pages")}
+    parameters = [
+        alt.param("size", value=size, bind=alt.binding_select(
+            options=sizes, labels=[format_size(2**n) for n in sizes], name="Working set ")),
+        alt.param("pages", value=pages, bind=alt.binding_select(options=order, name="Pages ")),
+        alt.param("answers", value=texts), alt.param("readout", expr=f"answers[pages][size] || '{_UNMEASURED}'")]
+    data = rows.assign(working_set_bytes=2.0 ** rows["log2_bytes"], median=rows["ns"], low=rows["ns"], high=rows["ns"])
+    x = alt.X("working_set_bytes:Q", axis=bytes_axis("Working set"), scale=log_scale())
+    y = alt.Y("ns:Q", scale=time_scale(data), axis=ns_axis(
+        "expected ns per random access", _within(TIMES, data["ns"].min() * 0.5, data["ns"].max() * 1.3)))
+    colour = alt.Color("pages:N", sort=order, scale=page_colours(order))
+    base = alt.Chart(data[["pages", "log2_bytes", "working_set_bytes", "reach_bytes", "walks_per_access", "ns"]])
+    lines = base.mark_line().encode(x=x, y=y, color=colour, strokeDash=alt.StrokeDash(
+        "pages:N", sort=order, scale=alt.Scale(domain=order, range=list(_DASHES[: len(order)]))))
+    chosen = base.transform_filter("datum.pages == pages && datum.log2_bytes == size")
+    rule = chosen.mark_rule(color=MUTED, strokeDash=[4, 4]).encode(x=x)
+    chart = alt.layer(lines, rule, chosen.mark_point(size=140).encode(x=x, y=y, color=colour)).add_params(*parameters)
+    default = texts[pages].get(str(size), _UNMEASURED)
+    return Figure(chart, f"Expected time of a random access against the working set, a line a page size. {default}",
+                  data[["pages", "working_set_bytes", "reach_bytes", "walks_per_access", "ns"]])

@@ -1,119 +1,86 @@
-"""The sentences of the chapter about page sizes, chosen by the rows of experiment `hugepages`."""
+"""The sentences of the chapter about page sizes, chosen by its Analysis; each function of __all__ is glued under its name."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 
-import pandas as pd
-
-from experiments.article.machine_words import Prose, Said, about_pages, say_each
-from experiments.chapters.hugepages import analysis as huge
-from experiments.chapters.your_machine.address import listed
-from experiments.inference import splinter
-from experiments.inference.curves import PAGE
-from experiments.lab.record import PAGE_BYTES
-from experiments.machine.host import Host
+from experiments.article.machine_words import about_pages, counters, machine, tlb
+from experiments.chapters.hugepages import calculator
+from experiments.chapters.hugepages.analysis import SAME, Analysis, typical
+from experiments.chapters.hugepages.languages import jmh, runtime_words
+from experiments.inference.curves import select
+from experiments.inference.splinter import large_pages
+from experiments.words.pages import BASE, LARGE, PAGES, page_bytes, words
+from experiments.words.prose import Prose, choose, listed
 from experiments.words.reasons import Unavailable
 from experiments.words.units import format_size
 
-NAMES = {"4k": "base pages", "64k": "64 KiB pages", "thp": "transparent 2 MiB pages", "2m": "2 MiB pages of the pool", "1g": "1 GiB pages"}
-_ASKED = {"4k": "mmap, MADV_NOHUGEPAGE", "64k": "mmap, MADV_HUGEPAGE, mTHP of 64 kB", "thp": "mmap, MADV_HUGEPAGE",
-          "2m": "mmap, MAP_HUGETLB of 2 MiB", "1g": "mmap, MAP_HUGETLB of 1 GiB"}
+__all__ = ["machine", "tlb", "lead", "levers", "lacking", "below", "splinter_verdict", "thp_pool", "touch_said", "counters", "jvm_said",
+           "prefault_said", "waste_said", "runtimes_said", "calculator_said"]
+
+_ENTRY_BYTES = 8  # of a page table
 
 
-def offered(frame: pd.DataFrame) -> pd.DataFrame:
-    """What was asked for and what was had: a row a page size, each row of data verified on it."""
-    rows = []
-    for pages in huge.PAGES:
-        mine = frame[frame["pages"] == pages]
-        spread = mine[(mine["kernel"] == "page_chase") & (mine["layout"] == "spread")]
-        most = format_size(int(spread["working_set_bytes"].max())) if len(spread) else "–"
-        rows.append((pages, NAMES[pages], _ASKED[pages], f"{len(mine):,}" if len(mine) else "none", most))
-    return pd.DataFrame(rows, columns=["pages", "what they are", "asked for by", "processes verified on them", "largest chase"])
+def lead(a: Analysis) -> Prose:
+    """The result in brief, as `brief`; and why a page size is missing, where one is."""
+    why = about_pages(a.notes) if not set(LARGE) <= set(a.kinds) else ""
+    return Prose(f"{brief(a)}\n\n{why}" if why else brief(a))
 
 
-def lacking(frame: pd.DataFrame, notes: Sequence[str]) -> Prose:
-    """Why a page size has no rows: the reasons of this run, or that the data hold none."""
-    missing = [NAMES[pages] for pages in huge.PAGES if pages not in huge.kinds(frame)]
-    if not missing:
-        return Prose("This machine gave all five.")
-    why = about_pages(notes)
-    return Prose(f"No rows lie on {listed(missing)}." + (f"\n\n{why}" if why else ""))
-
-
-def say(frame: pd.DataFrame, host: Host, entries: Sequence[int], notes: Sequence[str] = ()) -> Said:
-    """Every sentence of the chapter that hangs on the data; each that cannot be said gives its reason in its place."""
-    return {"lacking": lacking(frame, notes)} | say_each({
-        "lead": lambda: lead(frame), "levers": lambda: _levers(frame), "below": lambda: _below(frame, entries),
-        "splinter_verdict": lambda: _splinter(frame, host), "thp_pool": lambda: _same(frame), "touch_said": lambda: _touch(frame),
-        "prefault_said": lambda: _prefault(frame), "waste_said": lambda: _waste(frame)})
-
-
-def _largest(frame: pd.DataFrame, *kinds: str) -> tuple[int, dict[str, float]]:
-    """The most lines that all these page sizes were measured at, and the medians there, ns."""
-    curves = huge.curves(frame)
-    sides = {pages: curves[curves["pages"] == pages].set_index("lines")["median"] for pages in kinds}
-    both = sorted(set.intersection(*(set(side.index) for side in sides.values())))
-    if not both:
-        raise Unavailable("too-few-points", f"no size was measured on {listed(kinds)} alike")
-    return both[-1], {pages: float(side[both[-1]]) for pages, side in sides.items()}
-
-
-def lead(frame: pd.DataFrame) -> str:
-    """The result in brief: the chase at the largest size on base pages and on large ones. Raises Unavailable."""
-    large = huge.best_large(frame)
-    lines, ns = _largest(frame, "4k", large)
-    found = huge.speedup(frame, large).set_index("lines").loc[lines]
-    said = (f"One line to each 4 KiB of {format_size(lines * PAGE)}: a dependent load takes {ns['4k']:.0f} ns on base pages and "
-            f"{ns[large]:.0f} ns on {NAMES[large]}, {found['value']:.2f} times as fast ({found['low']:.2f} to {found['high']:.2f}).")
+def brief(a: Analysis) -> Prose:
+    """The chase at the largest size on base pages and on large ones; and where 1 GiB pages were to be had, on those."""
+    large = a.large
+    lines, ns = a.largest(BASE, large)
+    said = (f"One line to each {format_size(a.base_page_bytes)} of {format_size(lines * a.base_page_bytes)}: a dependent load takes "
+            f"{ns[BASE]:.0f} ns on base pages and {ns[large]:.0f} ns on {words(large)}, {a.speedup(large).at(lines):.2f} times as fast.")
     with suppress(Unavailable):  # no size was measured on all three
-        lines, ns = _largest(frame, "4k", large, "1g")
-        said += (f" At {format_size(lines * PAGE)}, the most that was to be had on 1 GiB pages, the three take {ns['4k']:.0f}, "
-                 f"{ns[large]:.0f} and {ns['1g']:.0f} ns.")
-    return said
+        lines, ns = a.largest(BASE, large, "1g")
+        said += (f" At {format_size(lines * a.base_page_bytes)}, the most that was to be had on 1 GiB pages, the three take "
+                 f"{listed(f'{value:.0f}' for value in ns.values())} ns.")
+    return Prose(said)
 
 
-def _levers(frame: pd.DataFrame) -> str:
+def lacking(a: Analysis) -> Prose:
+    """Why a page size has no rows: the reasons of this run, or that the data hold none."""
+    missing = [size.words for pages, size in PAGES.items() if pages not in a.kinds]
+    if not missing:
+        return Prose("This machine gave all of them.")
+    return Prose("\n\n".join(filter(None, (f"No rows lie on {listed(missing)}.", about_pages(a.notes)))))
+
+
+def levers(a: Analysis) -> Prose:
     """The price at the largest size, by page size, with the size of the last level of the table beside it."""
-    prices = huge.prices(frame)
-    large = huge.best_large(frame)
-    lines, _ = _largest(frame, "4k", large)
-    at = prices[prices["lines"] == lines].set_index("pages")
-    told = []
-    for pages in (one for one in huge.PAGES if one in at.index):
-        table = format_size(max(lines * PAGE // PAGE_BYTES[pages], 1) * 8)
-        row = at.loc[pages]
-        told.append(f"{row['median']:z.0f} ns on {NAMES[pages]} ({row['low']:z.0f} to {row['high']:z.0f}; the table's last level takes "
-                    f"{table})")
+    lines, _ = a.largest(BASE, a.large)
+    size, told = lines * a.base_page_bytes, []
+    for pages, curve in a.price.items():
+        if lines in curve.xs:
+            table = max(size // page_bytes(pages, a.base_page_bytes), 1) * _ENTRY_BYTES
+            told.append(f"{curve.at(lines):.0f} ns on {words(pages)} with {format_size(table)} of it")
     if not told:
         raise Unavailable("too-few-points", "no chase there has its packed control")
-    return f"At {format_size(lines * PAGE)} the price of translation is {listed(told)}."
+    return Prose(f"At {format_size(size)} the price of translation, by how much the last level of the table takes, is {listed(told)}.")
 
 
-def _below(frame: pd.DataFrame, entries: Sequence[int]) -> str:
-    if not entries:
-        raise Unavailable("no-geometry", "CPUID names no TLB level here")
-    large = huge.best_large(frame)
-    found = huge.speedup(frame, large)
-    inside = found[found["lines"] <= 0.9 * entries[0]]
-    if inside.empty:
+def below(a: Analysis) -> Prose:
+    """What large pages gain where base pages miss little."""
+    parts = a.below_reach()
+    if "inside the first level" not in parts:
         raise Unavailable("too-few-points", "nothing was measured below the first level's reach")
-    value, low, high, _ = huge.typical(inside)
-    said = (f"Up to {int(inside['lines'].max()):,} pages, which the first level holds, {NAMES[large]} are {value:.2f} times as fast as "
-            f"base pages ({low:.2f} to {high:.2f})")
-    said += (": nothing to gain." if low > 0.95 and high < 1.05 else ". No miss of the TLB explains that." if low > 1.05 or high < 0.95
-             else ". Noise leaves it open.")
-    between = found[found["lines"].between(1.3 * entries[0], 0.6 * entries[-1])] if len(entries) > 1 else found[:0]
-    if len(between):
-        value, low, high, _ = huge.typical(between)
-        said += f" Between the two levels' reaches it is {value:.2f} ({low:.2f} to {high:.2f}). "
-        said += ("Base pages pay a hit in the second level there, which large ones spare." if low > 1.05 else
-                 "Both pay the second level's hit." if high < 1.2 else "Noise leaves it open.")
-    return said
+    inside = typical(parts["inside the first level"])
+    said = (f"Up to {parts['inside the first level'].xs[-1]:,} pages, which the first level holds, {words(a.large)} are {inside:.2f} times "
+            "as fast as base pages" + (": nothing to gain." if abs(inside.low - 1) < SAME > abs(inside.high - 1) else choose(inside, {
+                "above": ". No miss of the TLB explains that.", "below": ". No miss of the TLB explains that.",
+                "open": ". Noise leaves it open."}, 1, SAME)))
+    if "between the two" in parts:
+        between = typical(parts["between the two"])
+        said += f" Between the two levels' reaches it is {between:.2f}. " + (
+            "Base pages pay a hit in the second level there, which large ones spare." if between.low > 1 + SAME else
+            "Both pay the second level's hit." if between.high < 1 + 4 * SAME else "Noise leaves it open.")
+    return Prose(said)
 
 
-CONSEQUENCE = {
+_CONSEQUENCE = {
     "not splintered": "So here both levers work. An entry holds 512 times as much, and what still misses walks one level less.",
     "splintered by the host": (
         "So the first lever is not in your hands. An entry spans the smaller of the guest's page and the host's, and no setting in the "
@@ -124,62 +91,89 @@ CONSEQUENCE = {
 }
 
 
-def _splinter(frame: pd.DataFrame, host: Host) -> str:
-    found = splinter.judge(frame, host.hypervisor)
-    said = f"The verdict is **{found.verdict}**. {found.evidence} {CONSEQUENCE[found.verdict]}"
-    if found.verdict == "splintered by the host" and found.walk and found.walk.share.high < 1:
-        said += (f" On the sizes above, such a miss costs {found.walk.large:.0f} {found.unit} in place of {found.walk.base:.0f}, "
-                 f"{found.walk.share.value:.2f} of it ({found.walk.share.low:.2f} to {found.walk.share.high:.2f}).")
-    return said
+def splinter_verdict(a: Analysis) -> Prose:
+    """Whether an entry spans a large page, and what follows from it."""
+    said, walk = f"The verdict is **{a.pieces.verdict}**. {a.pieces.evidence} {_CONSEQUENCE[a.pieces.verdict]}", a.pieces.walk
+    if a.pieces.is_splintered and walk and walk.share.high < 1:
+        said += (f" On the sizes above, such a miss costs {walk.large:.0f} {a.pieces.unit} in place of {walk.base:.0f}, "
+                 f"{walk.share:.2f} of it.")
+    return Prose(said)
 
 
-def _same(frame: pd.DataFrame) -> str:
-    if not {"2m", "thp"} <= set(huge.kinds(frame)):
-        raise Unavailable("pool-empty" if "2m" not in huge.kinds(frame) else "no-data", "the two kinds of 2 MiB pages cannot be compared")
-    found = huge.speedup(frame, "2m", "thp")
-    if found.empty:
+def thp_pool(a: Analysis) -> Prose:
+    """Transparent 2 MiB pages against those of the pool."""
+    if missing := set(LARGE) - set(a.kinds):
+        raise Unavailable("pool-empty" if "2m" in missing else "no-data", "the two kinds of 2 MiB pages cannot be compared")
+    speedup = a.speedup("2m", "thp")
+    if not len(speedup):
         raise Unavailable("too-few-points", "no size was measured on both kinds of 2 MiB pages")
-    value, low, high, _ = huge.typical(found)
-    return (f"In the median over {len(found)} sizes the pool's pages are {value:.2f} times as fast as transparent ones ({low:.2f} to "
-            f"{high:.2f}). The hardware page is the same; what differs is how you come by it.")
+    return Prose(f"In the median over {len(speedup)} sizes the pool's pages are {typical(speedup):.2f} times as fast as transparent ones. "
+                 "The hardware page is the same; what differs is how you come by it.")
 
 
-def _touch(frame: pd.DataFrame) -> str:
-    found = huge.touches(frame)
-    base = found[found["pages"] == "4k"].set_index("array_bytes")
-    large = huge.best_large(frame, "random_touch")
-    other = found[found["pages"] == large].set_index("array_bytes")
-    both = sorted(set(base.index) & set(other.index))
-    if not both:
+# --- reads
+
+
+def touch_said(a: Analysis) -> Prose:
+    """A read of the smallest array and of the largest, on base pages and on large ones."""
+    large = large_pages(a.touches)
+    reads = {pages: select(a.touches, pages=pages).set_index("array_bytes")["median"] for pages in (BASE, large)}
+    shared = sorted(set(reads[BASE].index) & set(reads[large].index))
+    if not shared:
         raise Unavailable("too-few-points", "no array was read on both page sizes")
-    size = both[-1]
-    drawn = float(found["generator_ns"].median())
-    return (f"The draw alone takes {drawn:.2f} ns here. In {both[0]:,} bytes a read takes {base.loc[both[0], 'median']:.2f} ns with it; "
-            f"in {size:,} bytes {base.loc[size, 'median']:.1f} ns on base pages and {other.loc[size, 'median']:.1f} on {NAMES[large]}. "
-            "These loads do not wait for each other, so this is the throughput of a core that keeps several misses and walks in "
-            "flight.")
+    least, most = shared[0], shared[-1]
+    return Prose(
+        f"The draw alone takes {a.touches['generator_ns'].median():.2f} ns here. In {least:,} bytes a read takes {reads[BASE][least]:.2f} "
+        f"ns with it; in {most:,} bytes {reads[BASE][most]:.1f} ns on base pages and {reads[large][most]:.1f} on {words(large)}. These "
+        "loads do not wait for each other, so this is the throughput of a core that keeps several misses and walks in flight.")
 
 
-def _prefault(frame: pd.DataFrame) -> str:
-    found = huge.prefaults(frame)
-    alone = found[(found["threads"] == 1) & (found["mode"] == "touch")].set_index("pages")
-    if "4k" not in alone.index:
+def jvm_said(a: Analysis) -> Prose:
+    """JMH's scores, and how they compare with the loop in C."""
+    return Prose(" ".join([*jmh.sentences(a.scores), *jmh.compared(jmh.against(a.scores, a.touches), a.reads_apart)]))
+
+
+# --- what large pages cost
+
+
+def _rates(rates: Iterable[tuple[str, float]], unit: str, digits: int) -> str:
+    return listed(f"{rate:.{digits}f} {unit} on {words(pages)}" for pages, rate in rates)
+
+
+def prefault_said(a: Analysis) -> Prose:
+    """How fast one thread makes memory ready and gives it back, and how fast many do."""
+    alone = select(a.faults, threads=1, mode="touch").set_index("pages")
+    if BASE not in alone.index:
         raise Unavailable("engine-lacks", "prefault")
-    told = [f"{row['gb_per_s']:.2f} GB/s on {NAMES[pages]}" for pages, row in alone.iterrows()]
-    said = f"One thread that touches its memory has it ready at {listed(told)}."
-    back = [f"{row['free_ns']:.1f} ns on {NAMES[pages]}" for pages, row in alone.iterrows()]
-    said += f" Giving 4 KiB back takes {listed(back)}."
-    many = found[found["threads"] > 1]
+    said = (f"One thread that touches its memory has it ready at {_rates(alone['gb_per_s'].items(), 'GB/s', 2)}. Giving "
+            f"{format_size(a.base_page_bytes)} back takes {_rates(alone['free_ns'].items(), 'ns', 1)}.")
+    many = a.faults[a.faults["threads"] > 1]
     if len(many):
-        best = many.loc[many.groupby("pages")["gb_per_s"].idxmax()].set_index("pages")
-        said += f" With {int(many['threads'].max())} threads the best is " + listed(
-            f"{best.loc[pages, 'gb_per_s']:.2f} GB/s on {NAMES[pages]}" for pages in huge.PAGES if pages in best.index) + "."
-    return said
+        best = many.groupby("pages", sort=False)["gb_per_s"].max()
+        said += f" With {many['threads'].max()} threads the best is {_rates(best.items(), 'GB/s', 2)}."
+    return Prose(said)
 
 
-def _waste(frame: pd.DataFrame) -> str:
-    found = huge.prefaults(frame).drop_duplicates("pages")
-    if found.empty:
+def waste_said(a: Analysis) -> Prose:
+    """What one byte makes resident."""
+    rows = a.faults.drop_duplicates("pages")
+    if rows.empty:
         raise Unavailable("engine-lacks", "prefault")
-    told = [f"{format_size(int(row.one_byte_bytes))} on {NAMES[row.pages]}" for row in found.itertuples()]
-    return f"One byte touched in a fresh mapping makes resident, by smaps: {listed(told)}."
+    told = listed(f"{format_size(int(row.one_byte_bytes))} on {words(row.pages)}" for row in rows.itertuples())
+    return Prose(f"One byte touched in a fresh mapping makes resident, by smaps: {told}.")
+
+
+def runtimes_said(a: Analysis) -> Prose:
+    """What each language's array got, a list."""
+    return Prose("\n".join(f"- {sentence}" for sentence in runtime_words.sentences(a.programs)))
+
+
+def calculator_said(a: Analysis) -> Prose:
+    """Whose entries the calculator counts with."""
+    counted, base = calculator.basis(a), format_size(a.base_page_bytes)
+    calculator.model(a, counted)  # without the figure there is nothing to explain, but why
+    spans = f"an entry spans {base}, since the host splinters larger pages" if counted.is_splintered else "an entry spans the page"
+    return Prose(
+        f"It counts with {counted.first:,.0f} and {counted.last:,.0f} entries ({counted.source}), {counted.hit_ns:.2f} ns for a hit in the "
+        f"second level, and takes it that {spans}. It holds for independent draws, one line to each {base}, and for no size that was not "
+        "measured.")

@@ -10,14 +10,17 @@ from typing import Any, Literal
 import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
-from experiments.chapters.hugepages.languages.jvm import PAGES, Pages, Score, build, java_version, jmh_version, run
+from experiments.chapters.hugepages.languages.jvm import HEAP_PAGES, HeapPages, Score, run
+from experiments.chapters.hugepages.languages.maven import build, java_version, jmh_version
 from experiments.machine.host import inspect, state
 from experiments.system import files
+from experiments.words.pages import BASE, words
 from experiments.words.reasons import Unavailable, explain
 from experiments.words.units import format_ns
 
 SIZES = (1_000, 10_000, 1_000_000, 10_000_000, 100_000_000)  # the published ones, bytes
-_NAMES = {"4k": "base pages", "thp": "transparent huge pages", "2m": "hugetlbfs pages"}
+# JMH and a loop in C agree on a read that both make; what they differ by is what each puts around it.
+AGREE = 0.10
 
 
 class Lack(BaseModel):
@@ -38,7 +41,12 @@ class Jmh(BaseModel):
     jvm: str
     jmh: str
     scores: list[Score]
-    lacking: dict[Pages, Lack]
+    lacking: dict[HeapPages, Lack]
+
+
+def make(profile: str) -> dict[str, Any]:
+    """The document `jmh` of data/: as much of the survey as a profile has time for. Raises Unavailable, as `survey` does."""
+    return survey(SIZES[:1] if profile == "smoke" else SIZES, quick=profile != "full").model_dump(mode="json")
 
 
 def survey(sizes: Sequence[int] = SIZES, quick: bool = False) -> Jmh:
@@ -55,9 +63,9 @@ def survey(sizes: Sequence[int] = SIZES, quick: bool = False) -> Jmh:
     effort: dict[str, Any] = ({"warmup_s": 0.5, "measure_s": 0.12, "iterations": 8, "forks": 1} if quick
                               else {"warmup_s": 0.9, "measure_s": 0.25, "iterations": 5, "forks": 3})
     scores: list[Score] = []
-    lacking: dict[Pages, Lack] = {}
+    lacking: dict[HeapPages, Lack] = {}
     with files.measuring_lock():
-        for pages in PAGES:
+        for pages in HEAP_PAGES:
             try:
                 scores += run(jar, pages, sizes, **effort)
             except Unavailable as why:
@@ -65,38 +73,21 @@ def survey(sizes: Sequence[int] = SIZES, quick: bool = False) -> Jmh:
     return Jmh(measured_at=now, state=state(inspect()), jvm=jvm, jmh=jmh_version(), scores=scores, lacking=lacking)
 
 
-def _touches(doc: Jmh) -> pd.DataFrame:
+def touches(doc: Jmh) -> pd.DataFrame:
     """array_bytes x pages: ns per access."""
     rows = [(score.array_bytes, score.pages, score.ns_per_access) for score in doc.scores if score.quantity == "touch"]
     return pd.DataFrame(rows, columns=["array_bytes", "pages", "ns"]).pivot(index="array_bytes", columns="pages", values="ns")
 
 
-def table(doc: Jmh, literature: pd.DataFrame) -> pd.DataFrame:
-    """A row an array size: `array_bytes`, then ns per access `here_<pages>_ns` and `published_<pages>_ns`; NaN for none.
-
-    literature: data/literature/jmh_byte_array_touch.csv. Its second table is of runs under a profiler, and is left out.
-    """
-    first = literature[(literature["quantity"] == "time") & literature["where"].str.startswith("first table")]
-    published = first.pivot(index="array_bytes", columns="pages", values="score").reindex(columns=PAGES)
-    here = _touches(doc).reindex(columns=PAGES)
-    both = here.add_prefix("here_").join(published.add_prefix("published_"), how="outer").add_suffix("_ns")
-    return both.rename_axis(columns=None).sort_index().reset_index()
-
-
 def against(doc: Jmh, ours: pd.DataFrame) -> pd.DataFrame:
-    """JMH beside our own kernel, a row for each pages and array_bytes that both have.
+    """JMH beside our own kernel, a row for each pages and array_bytes that both have: jmh_ns, ours_ns, ratio (JMH over ours).
 
-    ours: pages, array_bytes, median (ns per access), generator_ns. Gives jmh_ns, ours_ns, ratio (JMH over ours), and what
-    the two draws cost alone, jmh_draw_ns and ours_draw_ns.
+    ours: pages, array_bytes, median (ns per access).
     """
-    draws = {score.pages: score.ns_per_access for score in doc.scores if score.quantity == "draw"}
-    rows = _touches(doc).rename_axis(columns="pages").stack().rename("jmh_ns").dropna().reset_index()
-    mine = ours.rename(columns={"median": "ours_ns", "generator_ns": "ours_draw_ns"})
-    both = rows.merge(mine[["pages", "array_bytes", "ours_ns", "ours_draw_ns"]], on=["pages", "array_bytes"])
+    rows = touches(doc).rename_axis(columns="pages").stack().rename("jmh_ns").dropna().reset_index()
+    both = rows.merge(ours.rename(columns={"median": "ours_ns"})[["pages", "array_bytes", "ours_ns"]], on=["pages", "array_bytes"])
     both["ratio"] = both["jmh_ns"] / both["ours_ns"]
-    both["jmh_draw_ns"] = both["pages"].map(draws).astype(float)
-    columns = ["pages", "array_bytes", "jmh_ns", "ours_ns", "ratio", "jmh_draw_ns", "ours_draw_ns"]
-    return both[columns].sort_values(["pages", "array_bytes"], ignore_index=True)
+    return both[["pages", "array_bytes", "jmh_ns", "ours_ns", "ratio"]].sort_values(["pages", "array_bytes"], ignore_index=True)
 
 
 def _bytes(size: int) -> str:
@@ -107,31 +98,58 @@ def _bytes(size: int) -> str:
 
 def _apart(a: Score, b: Score) -> bool:
     """Whether JMH's intervals leave a gap between the two; without an interval, nothing is known to differ."""
-    if a.error_ns is None or b.error_ns is None:
-        return False
-    return abs(a.ns_per_access - b.ns_per_access) > a.error_ns + b.error_ns
+    return None not in (a.error_ns, b.error_ns) and abs(a.ns_per_access - b.ns_per_access) > a.error_ns + b.error_ns
 
 
 def sentences(doc: Jmh) -> list[str]:
     """What the scores show: the generator's part, base pages against each kind of huge pages, and what was lacking."""
-    found = {(score.pages, score.quantity, score.array_bytes): score for score in doc.scores}
+    scores = {(score.pages, score.quantity, score.array_bytes): score for score in doc.scores}
     sizes = sorted({score.array_bytes for score in doc.scores if score.quantity == "touch"})
-    said = []
-    if sizes and "4k" not in doc.lacking:
-        draw, least = found["4k", "draw", sizes[-1]], found["4k", "touch", sizes[0]]
+    told = []
+    if sizes and BASE not in doc.lacking:
+        draw, least = scores[BASE, "draw", sizes[-1]], scores[BASE, "touch", sizes[0]]
         rest = (f"the rest, {format_ns(least.ns_per_access - draw.ns_per_access)}, is the read"
                 if _apart(draw, least) and least.ns_per_access > draw.ns_per_access
                 else "what the read adds lies within JMH's own errors")
-        said.append(f"In the JVM a read of an array of {_bytes(sizes[0])} takes {format_ns(least.ns_per_access)}, and drawing its index "
+        told.append(f"In the JVM a read of an array of {_bytes(sizes[0])} takes {format_ns(least.ns_per_access)}, and drawing its index "
                     f"alone {format_ns(draw.ns_per_access)}: {rest}.")
-    for pages in PAGES[1:]:
-        pairs = [(found["4k", "touch", size], found[pages, "touch", size]) for size in sizes
-                 if doc.lacking.keys().isdisjoint({"4k", pages})]
-        differing = [pair for pair in pairs if _apart(*pair)]
-        if differing:
+    for pages in HEAP_PAGES[1:]:
+        pairs = [(scores[BASE, "touch", size], scores[pages, "touch", size]) for size in sizes
+                 if doc.lacking.keys().isdisjoint({BASE, pages})]
+        if differing := [pair for pair in pairs if _apart(*pair)]:
             base, huge = differing[-1]
-            said.append(f"On {_NAMES[pages]} a read of an array of {_bytes(base.array_bytes)} takes {format_ns(huge.ns_per_access)}, "
+            told.append(f"On {words(pages)} a read of an array of {_bytes(base.array_bytes)} takes {format_ns(huge.ns_per_access)}, "
                         f"on base pages {format_ns(base.ns_per_access)}: {base.ns_per_access / huge.ns_per_access:.2f} times as long.")
         elif pairs:
-            said.append(f"On {_NAMES[pages]} no array's reads differ from those on base pages by more than JMH's own errors.")
-    return said + [f"JMH has no scores on {_NAMES[pages]}: {explain(lack.code, lack.detail)}" for pages, lack in doc.lacking.items()]
+            told.append(f"On {words(pages)} no array's reads differ from those on base pages by more than JMH's own errors.")
+    return told + [f"JMH has no scores on {words(pages)}: {explain(lack.code, lack.detail)}" for pages, lack in doc.lacking.items()]
+
+
+def compared(apart: pd.DataFrame, spare: pd.DataFrame) -> list[str]:
+    """How JMH's time for a read compares with the kernel's; where they differ, whether a longer loop in C explains it.
+
+    apart: `against`. spare: the loop in C with as much work again before each read: pages, array_bytes, median_spare.
+    """
+    if apart.empty:
+        return ["No size was read on the same pages by both, so nothing compares the JVM with C here."]
+    ratio = apart["ratio"]
+    told = [f"JMH's time over that of the loop in C is {ratio.min():.2f} to {ratio.max():.2f}, {ratio.median():.2f} in the median over "
+            f"{len(apart)} pairs of size and pages."]
+    if not (off := int(((ratio - 1).abs() > AGREE).sum())):
+        return [*told, "They agree to 10 %."]
+    near = apart.loc[apart["array_bytes"].idxmin()]
+    told.append(f"They differ by more than 10 % in {off} of them. In {int(near['array_bytes']):,} bytes, where every load hits, JMH takes "
+                f"{near['jmh_ns']:.2f} ns and the loop in C {near['ours_ns']:.2f}: the JVM does more around each read.")
+    both = apart.merge(spare, on=["pages", "array_bytes"])
+    return [*told, *(_with_spare_draws(both) if len(both) else ())]
+
+
+def _with_spare_draws(both: pd.DataFrame) -> list[str]:
+    again = both["jmh_ns"] / both["median_spare"]
+    small, agreeing = both.loc[both["array_bytes"].idxmin()], int(((again - 1).abs() <= AGREE).sum())
+    return ["That it does more also makes each miss dearer, because fewer reads fit into the core's window at once. The test: let the "
+            f"loop in C throw one more draw away before each read. In {int(small['array_bytes']):,} bytes it then takes "
+            f"{small['median_spare']:.2f} ns. JMH's times are {again.median():.2f} of its in the median ({again.min():.2f} to "
+            f"{again.max():.2f}), and {agreeing} of the {len(both)} pairs agree to 10 %.",
+            "So the work around the read is most of the difference." if abs(again.median() - 1) <= AGREE else
+            "So the work around the read is a part of the difference and not all."]

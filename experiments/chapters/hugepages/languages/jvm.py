@@ -1,4 +1,4 @@
-"""JMH's benchmark in a JVM: built by Maven, run, and its page size proved from the smaps of every fork.
+"""JMH's benchmark in a JVM: run, and its page size proved from the smaps of every fork.
 
 A JVM that cannot have the pages it was asked for goes on with others and ends with status 0, so neither its flags nor its
 status prove anything: every fork saves its /proc/self/smaps, and the heap's own mappings are what counts.
@@ -7,34 +7,28 @@ status prove anything: every fork saves its /proc/self/smaps, and the heap's own
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
 
-from experiments.lab import build as kernels
-from experiments.lab.campaign import BASE_PAGE, MEMORY_SHARE
+from experiments.chapters.hugepages.languages.toolchains import environment
 from experiments.lab.record import Positive, PositiveNs
+from experiments.lab.rig import MEMORY_SHARE
+from experiments.machine.host import base_page_bytes
 from experiments.machine.memory import usable_memory
-from experiments.system import files, procfs
+from experiments.system import procfs
 from experiments.system.processes import run_whole
 from experiments.system.smaps import mappings
 from experiments.words.reasons import Unavailable
 
-PROJECT = kernels.KERNELS / "jmh"
-BUILD_S = 300.0  # of which a download of some 30 MB is most
-
-Pages = Literal["4k", "thp", "2m"]
-PAGES: tuple[Pages, ...] = ("4k", "thp", "2m")
+HeapPages = Literal["4k", "thp", "2m"]
+HEAP_PAGES: tuple[HeapPages, ...] = get_args(HeapPages)
 _FLAGS = {"4k": ("-XX:-UseTransparentHugePages", "-XX:-UseLargePages"),
           "thp": ("-XX:+UseTransparentHugePages",),
           "2m": ("-XX:+UseLargePages", "-XX:LargePageSizeInBytes=2m")}
@@ -58,7 +52,7 @@ class Score(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    pages: Pages
+    pages: HeapPages
     array_bytes: Positive
     quantity: Literal["touch", "draw"]
     ns_per_access: PositiveNs
@@ -77,77 +71,12 @@ class Heap(NamedTuple):
     page_sizes: frozenset[int]
 
 
-def build() -> Path:
-    """The benchmark's jar, built where project, source or JDK changed: with what Maven has here, else from its repository.
-
-    Raises Unavailable: no-toolchain, maven-failed, disk-full and disk-read-only.
-    """
-    version = java_version()
-    missing = [name for name in ("mvn", "javac") if shutil.which(name) is None]
-    if missing:
-        raise Unavailable("no-toolchain", f"{' and '.join(missing)}; Debian, Ubuntu: apt install maven default-jdk-headless")
-    parts = [path.read_bytes() for path in (PROJECT / "pom.xml", PROJECT / "ByteArrayTouch.java")]
-    digest = hashlib.sha256(b"\0".join([*parts, version.encode()])).hexdigest()[:16]
-    folder = kernels.build_folder()
-    jar = folder / f"jmh-{digest}.jar"
-    if not jar.exists():
-        with files.disk_errors(folder), tempfile.TemporaryDirectory(dir=folder, prefix="jmh-") as made:
-            _maven(Path(made))
-            os.replace(Path(made) / "jmh-kernels.jar", jar)
-    return jar
-
-
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # Debian's Maven begins with a reset of colours that nobody asked for
-
-
-def _maven(target: Path) -> None:
-    deadline = time.monotonic() + BUILD_S
-    command = ["mvn", "-B", "-q", "-Dstyle.color=never", "-f", str(PROJECT / "pom.xml"), f"-DbuildDirectory={target}", "package"]
-    for offline in (["-o"], []):  # first without the network, which may be slow to say that it is not there
-        try:
-            done = run_whole([*command, *offline], timeout=deadline - time.monotonic())
-        except subprocess.TimeoutExpired:
-            raise Unavailable("maven-failed", f"not finished in {BUILD_S:.0f} s") from None
-        if done.returncode == 0 and (target / "jmh-kernels.jar").exists():
-            return
-        plain = _COLOUR.sub("", done.stdout).splitlines()
-        said = [line.removeprefix("[ERROR]").strip() for line in plain if line.startswith("[ERROR]")]
-        if not any("offline mode" in line for line in said):
-            break
-    first = next((line for line in said if not line.endswith(":")), f"exit status {done.returncode}")
-    # Not Maven's own sentence, which goes on with the addresses of repositories and mirrors: nobody else's business.
-    unreached = re.search(r" artifact (\S+) from/to ", first)
-    detail = f"no repository was reached for {unreached[1]}" if unreached else first.replace(f"{PROJECT}{os.sep}", "")
-    raise Unavailable("maven-failed", detail)
-
-
-def java_version() -> str:
-    """The first line of `java -version`. Raises Unavailable("no-toolchain") where there is no JVM that answers."""
-    try:
-        done = run_whole(["java", "-version"], timeout=60, env=_environment())
-    except (OSError, subprocess.TimeoutExpired):
-        done = None
-    if done is None or done.returncode or not done.stderr.strip():
-        raise Unavailable("no-toolchain", "java; Debian, Ubuntu: apt install maven default-jdk-headless")
-    return procfs.label(done.stderr.strip().splitlines()[0])
-
-
-def jmh_version() -> str:
-    found = re.search(r"<jmh\.version>([^<]+)<", (PROJECT / "pom.xml").read_text())
-    return found[1] if found else ""
-
-
-def _environment() -> dict[str, str]:
-    """Ours without what adds flags to every JVM: they could change the heap or its pages."""
-    return {k: v for k, v in os.environ.items() if k not in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")}
-
-
 def heap_mib(sizes: Sequence[int]) -> int:
     """The heap that the largest array needs: whole large pages."""
     return _YOUNG_MIB + _SPARE_MIB + -(-max(sizes) // _HUGE) * 2
 
 
-def check(pages: Pages, sizes: Sequence[int], root: Path = Path("/")) -> None:
+def check(pages: HeapPages, sizes: Sequence[int], root: Path = Path("/")) -> None:
     """Raises Unavailable where the system that `root` shows cannot back the heap, before a JVM is started.
 
     Codes: thp-never, page-size-unsupported, pool-empty, memory-short, and bad-parameter for what is no array's size.
@@ -175,7 +104,7 @@ def check(pages: Pages, sizes: Sequence[int], root: Path = Path("/")) -> None:
         raise Unavailable("memory-short", f"{needed >> 20} MiB needed, {usable >> 20} MiB may be used")
 
 
-def run(jar: Path, pages: Pages, sizes: Sequence[int], *, warmup_s: float, measure_s: float, iterations: int,
+def run(jar: Path, pages: HeapPages, sizes: Sequence[int], *, warmup_s: float, measure_s: float, iterations: int,
         forks: int, root: Path = Path("/")) -> list[Score]:
     """JMH once on one page size: a score for each array, and one for the draw alone.
 
@@ -184,17 +113,11 @@ def run(jar: Path, pages: Pages, sizes: Sequence[int], *, warmup_s: float, measu
     """
     check(pages, sizes, root)
     limit_s = HANG_S + 3 * (len(sizes) + 1) * forks * (START_S + warmup_s + iterations * measure_s)
-    flags = [*_FLAGS[pages],
-             # One contiguous heap and no collector's threads; nothing allocates while the time runs.
-             "-XX:+UseSerialGC", f"-Xms{heap_mib(sizes)}m", f"-Xmx{heap_mib(sizes)}m", f"-Xmn{_YOUNG_MIB}m",
-             "-XX:+AlwaysPreTouch", f"-XX:ReservedCodeCacheSize={_CODE_MIB}m",
-             "-XX:-UsePerfData",  # a file in /tmp that the JVM writes to meanwhile
-             "-Xlog:gc+heap+coops=debug:file=heap-%p.log"]  # where the heap lies
     command = ["java", "-Djava.io.tmpdir=.", "-jar", str(jar), r"\.ByteArrayTouch\.",
                "-p", f"size={','.join(map(str, sizes))}", "-p", f"bound={max(sizes)}",
                "-f", str(forks), "-wi", "1", "-w", f"{warmup_s * 1e3:.0f}ms", "-i", str(iterations), "-r", f"{measure_s * 1e3:.0f}ms",
-               "-foe", "true", "-rf", "json", "-rff", "scores.json", "-jvmArgsAppend", " ".join(flags)]
-    how: dict[str, Any] = {"env": _environment()}
+               "-foe", "true", "-rf", "json", "-rff", "scores.json", "-jvmArgsAppend", " ".join(_fork_flags(pages, sizes))]
+    how: dict[str, Any] = {"env": environment()}
     if pages == "4k" and sys.platform == "linux":
         # Where THP is `always`, or 64 KiB pages are, a JVM without the flag has them too. Children inherit this.
         libc = ctypes.CDLL(None)
@@ -213,12 +136,21 @@ def run(jar: Path, pages: Pages, sizes: Sequence[int], *, warmup_s: float, measu
         return parse(procfs.text(folder / "scores.json"), pages, sizes)
 
 
+def _fork_flags(pages: HeapPages, sizes: Sequence[int]) -> list[str]:
+    """One contiguous heap and no collector's threads: nothing allocates while the time runs."""
+    heap = heap_mib(sizes)
+    return [*_FLAGS[pages], "-XX:+UseSerialGC", f"-Xms{heap}m", f"-Xmx{heap}m", f"-Xmn{_YOUNG_MIB}m",
+            "-XX:+AlwaysPreTouch", f"-XX:ReservedCodeCacheSize={_CODE_MIB}m",
+            "-XX:-UsePerfData",  # a file in /tmp that the JVM writes to meanwhile
+            "-Xlog:gc+heap+coops=debug:file=heap-%p.log"]  # where the heap lies
+
+
 def _failure(done: subprocess.CompletedProcess[str]) -> Unavailable:
     """JMH repeats what the fork printed after its last "# Fork:" line; its own stack traces say nothing."""
     if done.returncode == -9 or "exit code 137" in done.stdout:
         return Unavailable("oom-killed", "the JVM")
-    said = (done.stdout.rpartition("# Fork:")[2].partition("\n")[2] + "\n" + done.stderr).splitlines()
-    first = next((line.strip() for line in said if line.strip() and line[0] not in "#[<" and " warning: " not in line
+    lines = (done.stdout.rpartition("# Fork:")[2].partition("\n")[2] + "\n" + done.stderr).splitlines()
+    first = next((line.strip() for line in lines if line.strip() and line[0] not in "#[<" and " warning: " not in line
                   and not line.startswith(("Iteration", "Error occurred during init"))), f"exit status {done.returncode}")
     memory = ("OutOfMemoryError", "Could not reserve enough space", "insufficient memory")
     return Unavailable("memory-short" if any(word in done.stdout for word in memory) else "kernel-crashed", first[:200])
@@ -237,22 +169,22 @@ def heap_of(smaps: str, log: str) -> Heap:
         raise Unavailable("kernel-garbage", "the JVM does not say where its heap lies")
     low, size = int(at[1], 16), int(at[2]) << 20
     try:
-        found = [one for one in mappings(smaps) if one.start < low + size and one.end > low]
+        parts = [part for part in mappings(smaps) if part.start < low + size and part.end > low]
     except ValueError as error:
         raise Unavailable("backing-partial", f"nothing is proved: smaps: {error}") from None
-    resident, thp, pool = (sum(getattr(one, name) for one in found) for name in ("resident_bytes", "thp_bytes", "pool_bytes"))
-    return Heap(size, resident, thp, pool, frozenset(one.page_bytes for one in found))
+    resident, thp, pool = (sum(getattr(part, name) for part in parts) for name in ("resident_bytes", "thp_bytes", "pool_bytes"))
+    return Heap(size, resident, thp, pool, frozenset(part.page_bytes for part in parts))
 
 
-def refuse(heap: Heap, pages: Pages, array_bytes: int = 1) -> None:
+def refuse(heap: Heap, pages: HeapPages, array_bytes: int = 1) -> None:
     """Raises Unavailable unless the whole heap lies on `pages`: pool-empty where a JVM fell back, else backing-partial.
 
     Of a heap in the pool the array must be resident and no more: the JVM does not touch such memory beforehand, and what it
     touches later can come from nowhere else.
     """
-    whole = _WHOLE * heap.size
-    fits = {"4k": heap.page_sizes == {BASE_PAGE} and heap.thp == heap.hugetlb == 0 and heap.resident >= whole,
-            "thp": heap.page_sizes == {BASE_PAGE} and heap.hugetlb == 0 and heap.thp >= whole,
+    whole, base = _WHOLE * heap.size, {base_page_bytes()}
+    fits = {"4k": heap.page_sizes == base and heap.thp == heap.hugetlb == 0 and heap.resident >= whole,
+            "thp": heap.page_sizes == base and heap.hugetlb == 0 and heap.thp >= whole,
             "2m": heap.page_sizes == {_HUGE} and heap.resident == heap.hugetlb >= array_bytes}
     if not fits[pages]:
         seen = ", ".join(f"{size >> 10} kB" for size in sorted(heap.page_sizes)) or "none"
@@ -262,7 +194,7 @@ def refuse(heap: Heap, pages: Pages, array_bytes: int = 1) -> None:
                           f"{heap.thp >> 20} MiB on THP, {heap.hugetlb >> 20} MiB on hugetlbfs, page sizes {seen}")
 
 
-def verify(folder: Path, pages: Pages, sizes: Sequence[int], forks: int) -> None:
+def verify(folder: Path, pages: HeapPages, sizes: Sequence[int], forks: int) -> None:
     """refuse() for what every fork saved in `folder` before and after it measured; kernel-garbage where one saved nothing."""
     for size in sizes:
         for when in ("before", "after"):
@@ -293,7 +225,7 @@ class _Result(BaseModel):
 _RESULTS = TypeAdapter(list[_Result])
 
 
-def parse(text: str, pages: Pages, sizes: Sequence[int]) -> list[Score]:
+def parse(text: str, pages: HeapPages, sizes: Sequence[int]) -> list[Score]:
     """The scores in JMH's JSON: those of `sizes` and of the draw, no other. Raises Unavailable("kernel-garbage")."""
     try:
         scores = []

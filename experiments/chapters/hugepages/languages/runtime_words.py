@@ -1,4 +1,4 @@
-"""What the programs of kernels/runtimes/ got, as a table and in words."""
+"""What the programs of kernels/runtimes/ got, in rows and in words."""
 
 from __future__ import annotations
 
@@ -10,36 +10,11 @@ import pandas as pd
 
 from experiments.chapters.hugepages.languages.runtimes import Runtimes
 from experiments.chapters.hugepages.languages.toolchains import TOOLS, Variant
-from experiments.chapters.your_machine.address import listed
+from experiments.words.prose import listed
 from experiments.words.reasons import explain
 from experiments.words.units import format_size
 
-
-def _median(doc: Runtimes, language: str, variant: str, quantity: str) -> float:
-    """The median of an attribute of the reports; NaN where there are none."""
-    values = [getattr(r, quantity) for r in doc.reports if (r.language, r.variant) == (language, variant)]
-    return statistics.median(values) if values else math.nan
-
-
-def table(doc: Runtimes) -> pd.DataFrame:
-    """A row a language and variant, medians over the repeats: shares in percent, ns, and how much faster `huge` is than `plain`.
-
-    Columns: language, toolchain, variant, on_huge_pages_percent, elsewhere_huge_bytes, ns_per_access, speedup (NaN on plain
-    rows, and without both variants).
-    """
-    rows = []
-    for language, variant in dict.fromkeys((r.language, r.variant) for r in doc.reports):
-        ns = _median(doc, language, variant, "ns_per_access")
-        rows.append({
-            "language": TOOLS[language].title,
-            "toolchain": next(r.toolchain for r in doc.reports if r.language == language), "variant": variant,
-            "on_huge_pages_percent": 100 * _median(doc, language, variant, "huge_share"),
-            "elsewhere_huge_bytes": _median(doc, language, variant, "rest_huge_bytes"), "ns_per_access": ns,
-            "speedup": _median(doc, language, "plain", "ns_per_access") / ns if variant == "huge" else math.nan})
-    columns = ["language", "toolchain", "variant", "on_huge_pages_percent", "elsewhere_huge_bytes", "ns_per_access", "speedup"]
-    return pd.DataFrame(rows, columns=columns)
-
-
+_COLUMNS = ["language", "toolchain", "variant", "on_huge_pages_percent", "elsewhere_huge_bytes", "ns_per_access", "plain_over_huge"]
 _ASKS = {  # who asks for huge pages where the program does not: what is known of those that got some under `madvise`
     "go": "its runtime asks for large allocations by itself, as older versions of Go do",
     "python": "NumPy asks for its large arrays by itself",
@@ -47,21 +22,44 @@ _ASKS = {  # who asks for huge pages where the program does not: what is known o
 _FEW = 3  # fewer repeats than this tell no two times apart
 
 
+def _values(doc: Runtimes, language: str, variant: str, quantity: str) -> list[float]:
+    return [getattr(report, quantity) for report in doc.reports if (report.language, report.variant) == (language, variant)]
+
+
+def _median(doc: Runtimes, language: str, variant: str, quantity: str) -> float:
+    """The median of an attribute of the reports; NaN where there are none."""
+    values = _values(doc, language, variant, quantity)
+    return statistics.median(values) if values else math.nan
+
+
+def table(doc: Runtimes) -> pd.DataFrame:
+    """A row a language and variant, medians over the repeats: shares in percent, bytes, ns, and how many times as long a read takes
+    `plain` as `huge` (NaN on plain rows, and without both variants)."""
+    rows = []
+    for language, variant in dict.fromkeys((report.language, report.variant) for report in doc.reports):
+        percent, elsewhere, ns = (_median(doc, language, variant, quantity)
+                                  for quantity in ("huge_share", "rest_huge_bytes", "ns_per_access"))
+        gain = _median(doc, language, "plain", "ns_per_access") / ns if variant == "huge" else math.nan
+        toolchain = next(report.toolchain for report in doc.reports if report.language == language)
+        rows.append((TOOLS[language].title, toolchain, variant, 100 * percent, elsewhere, ns, gain))
+    return pd.DataFrame(rows, columns=_COLUMNS)
+
+
 def sentences(doc: Runtimes) -> list[str]:
     """What the plain arrays got, what the recipes got and gained, and what was lacking and why."""
     plain = {language: _median(doc, language, "plain", "huge_share") for language in TOOLS}
-    said = []
+    told = []
     if none := [TOOLS[language].title for language, share in plain.items() if share == 0]:
-        said.append(f"Allocated plainly, {format_size(doc.array_bytes)} get no huge pages in {listed(none)}.")
-    said += [_without(doc, language, share) for language, share in plain.items() if share > 0]
-    said += [_with(doc, language) for language in TOOLS if not math.isnan(_median(doc, language, "huge", "huge_share"))]
+        told.append(f"Allocated plainly, {format_size(doc.array_bytes)} get no huge pages in {listed(none)}.")
+    told += [_without(doc, language, share) for language, share in plain.items() if share > 0]
+    told += [_with(doc, language) for language in TOOLS if _values(doc, language, "huge", "huge_share")]
     for name, code in doc.lacking.items():
         language, _, variant = name.partition(" ")
         title = TOOLS[language].title
-        some = any(variant in ("", r.variant) for r in doc.reports if r.language == language)
-        said.append(f"{title}{f' ({variant})' if variant else ''} was not measured{' to the end' if some else ''}. "
+        some = any(variant in ("", report.variant) for report in doc.reports if report.language == language)
+        told.append(f"{title}{f' ({variant})' if variant else ''} was not measured{' to the end' if some else ''}. "
                     + explain(code, TOOLS[language].lacking(title) if code == "no-toolchain" else ""))
-    return said
+    return told
 
 
 def _without(doc: Runtimes, language: str, share: float) -> str:
@@ -72,8 +70,7 @@ def _without(doc: Runtimes, language: str, share: float) -> str:
 
 
 def _with(doc: Runtimes, language: str) -> str:
-    plain, huge = ([r.ns_per_access for r in doc.reports if (r.language, r.variant) == (language, variant)]
-                   for variant in get_args(Variant))
+    plain, huge = (_values(doc, language, variant, "ns_per_access") for variant in get_args(Variant))
     gain = ""
     if plain:
         times = f"{statistics.median(huge):.1f} ns", f"{statistics.median(plain):.1f} ns"

@@ -18,17 +18,15 @@ import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from experiments.chapters.hugepages.languages.toolchains import TOOLS, Program, Variant, build, environment
-from experiments.chapters.hugepages.languages.toolchains import recipes as recipes
-from experiments.lab.build import ROOT
 from experiments.lab.record import Count, Positive, PositiveNs
 from experiments.machine import host
 from experiments.system import procfs
-from experiments.system.files import measuring_lock
+from experiments.system.files import ROOT, measuring_lock
 from experiments.system.smaps import Pages, mappings, pages
 from experiments.words.reasons import REASONS, Unavailable
 
@@ -118,13 +116,13 @@ def huge_pages_on(root: Path = Path("/"), status: str = "") -> bool:
     return chosen in ("always", "madvise") and procfs.fields(status).get("THP_enabled") != "0"
 
 
-def verify(found: Pages, address: int | None, array_bytes: int, on: bool) -> None:
+def verify(got: Pages, address: int | None, array_bytes: int, on: bool) -> None:
     """At least LEAST_SHARE of the array's whole huge pages are huge, or Unavailable: backing-partial, or thp-never if not `on`."""
     interior = array_bytes
     if address is not None:
         interior = max((address + array_bytes) // HUGE_PAGE - -(-address // HUGE_PAGE), 0) * HUGE_PAGE
-    if interior == 0 or found.sure_bytes < LEAST_SHARE * interior:
-        what = f"{found.sure_bytes >> 20} of {interior >> 20} MiB are on huge pages"
+    if interior == 0 or got.sure_bytes < LEAST_SHARE * interior:
+        what = f"{got.sure_bytes >> 20} of {interior >> 20} MiB are on huge pages"
         raise Unavailable("backing-partial" if on else "thp-never", what)
 
 
@@ -147,29 +145,15 @@ def _run(command: Sequence[str], pass_fds: Sequence[int]) -> _Ran:
         except OSError as error:
             raise Unavailable("kernel-crashed", f"{name}: {error.strerror}") from None
         late = threading.Event()
-
-        def end() -> None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
-
-        watchdog = threading.Timer(TIME_LIMIT_S, lambda: (late.set(), end()))
+        watchdog = threading.Timer(TIME_LIMIT_S, lambda: (late.set(), _end(child)))
         watchdog.start()
         try:
-            line = child.stdout.readline(1 << 16)
-            smaps = status = ""
-            if line.endswith(b"\n"):
-                with contextlib.suppress(OSError):  # it has ended: its exit status says why
-                    with open(f"/proc/{child.pid}/smaps", errors="replace", newline="\n") as file:
-                        smaps = file.read(MOST_SMAPS_BYTES)
-                    status = procfs.text(Path(f"/proc/{child.pid}/status"))
-                with contextlib.suppress(OSError):
-                    child.stdin.write(b"\n")
-                    child.stdin.flush()
+            ran = _listen(child)
             more = child.stdout.read(1)
             code = child.wait() if not more else 0
         finally:
             watchdog.cancel()
-            end()
+            _end(child)
             child.stdout.close()
             with contextlib.suppress(OSError):  # nobody reads it any more
                 child.stdin.close()
@@ -185,10 +169,31 @@ def _run(command: Sequence[str], pass_fds: Sequence[int]) -> _Ran:
         raise Unavailable("thp-never", "the kernel refuses MADV_HUGEPAGE")
     if code == -signal.SIGKILL:
         raise Unavailable("oom-killed", name)
-    if code or not line:
+    if code or not ran.line:
         how = f"signal {-code}" if code < 0 else f"exit status {code}"
         raise Unavailable("kernel-crashed", f"{how}; {last}" if last else how)
+    return ran
+
+
+def _listen(child: subprocess.Popen) -> _Ran:
+    """A program's line, its smaps and its status while it waits for an answer, and the answer."""
+    line = child.stdout.readline(1 << 16)
+    smaps = status = ""
+    if line.endswith(b"\n"):
+        with contextlib.suppress(OSError):  # it has ended: its exit status says why
+            with open(f"/proc/{child.pid}/smaps", errors="replace", newline="\n") as file:
+                smaps = file.read(MOST_SMAPS_BYTES)
+            status = procfs.text(Path(f"/proc/{child.pid}/status"))
+        with contextlib.suppress(OSError):
+            child.stdin.write(b"\n")
+            child.stdin.flush()
     return _Ran(line, smaps, status)
+
+
+def _end(child: subprocess.Popen) -> None:
+    """Kills a program with all that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
 
 
 def measure(program: Program, variant: Variant, array_bytes: int, repeat: int = 0, *, pass_fds: Sequence[int] = ()) -> RuntimeReport:
@@ -211,14 +216,20 @@ def measure(program: Program, variant: Variant, array_bytes: int, repeat: int = 
     if ns_per_access < LEAST_NS:
         raise Unavailable("kernel-garbage", f"{ns_per_access:.2g} ns an access: the compiler left the accesses out")
     try:
-        found = pages(mappings(ran.smaps), answer.address, array_bytes)
+        got = pages(mappings(ran.smaps), answer.address, array_bytes)
     except ValueError as error:
         raise Unavailable("backing-partial", f"nothing is proved: smaps: {error}") from None
     if variant == "huge":
-        verify(found, answer.address, array_bytes, huge_pages_on(status=ran.status))
+        verify(got, answer.address, array_bytes, huge_pages_on(status=ran.status))
     return RuntimeReport(language=program.language, toolchain=program.toolchain, variant=variant, repeat=repeat,
-                         array_bytes=array_bytes, resident_bytes=found.resident_bytes, huge_bytes=found.huge_bytes,
-                         rest_huge_bytes=found.rest_huge_bytes, ns_per_access=ns_per_access)
+                         array_bytes=array_bytes, resident_bytes=got.resident_bytes, huge_bytes=got.huge_bytes,
+                         rest_huge_bytes=got.rest_huge_bytes, ns_per_access=ns_per_access)
+
+
+def make(profile: str) -> dict[str, Any]:
+    """The document `runtimes` of data/: as much of the survey as a profile has time for. Raises Unavailable, as `survey` does."""
+    small = profile == "smoke"
+    return survey((16 if small else 256) << 20, repeats=1 if small else 3).model_dump(mode="json")
 
 
 def survey(array_bytes: int = 256 << 20, repeats: int = 3, seed: int = 0) -> Runtimes:
@@ -230,12 +241,12 @@ def survey(array_bytes: int = 256 << 20, repeats: int = 3, seed: int = 0) -> Run
     """
     if array_bytes % HUGE_PAGE or not 2 * HUGE_PAGE <= array_bytes <= MOST_BYTES or repeats < 1:
         raise Unavailable("bad-parameter", f"{repeats} repeats with an array of {array_bytes} bytes")
-    here = host.inspect()
+    inspected = host.inspect()
     reports: list[RuntimeReport] = []
     lacking: dict[str, str] = {}
     programs: dict[str, Program] = {}
-    unfit = ("not-linux" if here.os != "Linux" else "page-size-unsupported" if here.base_page_bytes != 4096 else
-             "memory-short" if 2 * array_bytes + SPARE_BYTES > here.memory.usable_bytes // 2 else "")
+    unfit = ("not-linux" if inspected.os != "Linux" else "page-size-unsupported" if inspected.base_page_bytes != 4096 else
+             "memory-short" if 2 * array_bytes + SPARE_BYTES > inspected.memory.usable_bytes // 2 else "")
     for language in TOOLS:
         try:
             if unfit:
@@ -258,6 +269,6 @@ def survey(array_bytes: int = 256 << 20, repeats: int = 3, seed: int = 0) -> Run
                 except Unavailable as why:
                     lacking[name] = why.code
     order = list(TOOLS)
-    return Runtimes(measured_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), state=host.state(here), thp=here.thp.enabled,
+    return Runtimes(measured_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), state=host.state(inspected), thp=inspected.thp.enabled,
                     array_bytes=array_bytes, lacking=lacking,
                     reports=sorted(reports, key=lambda r: (order.index(r.language), r.variant != "plain", r.repeat)))

@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from experiments.lab.build import FLAGS, ROOT, build_folder
+from experiments.lab.build import FLAGS, KERNELS, build_folder
 from experiments.machine.compiler import compiler
 from experiments.system import procfs
 from experiments.system.files import disk_errors
@@ -54,7 +54,7 @@ TOOLS = {
                  "default-jdk-headless"),
     "python": Tool("Python", "big_array.py", (), (), (sys.executable,), "python3"),
 }
-SOURCES = ROOT / "kernels" / "runtimes"
+SOURCES = KERNELS / "runtimes"
 
 # Go neither reads a module nor asks the network for one or for a newer Go; the other settings would change which pages a
 # program gets behind its back.
@@ -88,7 +88,7 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in _UNSET} | _SET
 
 
-def _said(tool: Tool, command: Sequence[str], timeout_s: float) -> str:
+def _first_line(tool: Tool, command: Sequence[str], timeout_s: float) -> str:
     """The first line that a tool prints; Unavailable("no-toolchain") where it is missing or fails, with its complaint."""
     name = Path(command[0]).name
     if shutil.which(command[0]) is None:
@@ -120,7 +120,7 @@ def _tool(language: str) -> tuple[str, tuple[str, ...]]:
         return procfs.label(cc.version), (*cc.command, *tool.compile)
     if tool.run[0] == "java" and shutil.which("java") is None:
         raise Unavailable("no-toolchain", tool.lacking("java"))
-    return procfs.label(_said(tool, tool.version, 60)) or tool.title, tool.compile
+    return procfs.label(_first_line(tool, tool.version, 60)) or tool.title, tool.compile
 
 
 def build(language: str) -> Program:
@@ -139,7 +139,7 @@ def build(language: str) -> Program:
         with disk_errors(folder), tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as temporary:
             new = Path(temporary, "new")
             new.mkdir()
-            _said(tool, [*(word.replace("@", str(new), 1) for word in compile_), str(source)], BUILD_LIMIT_S)
+            _first_line(tool, [*(word.replace("@", str(new), 1) for word in compile_), str(source)], BUILD_LIMIT_S)
             try:
                 new.rename(folder)
             except OSError:

@@ -1,0 +1,80 @@
+"""JMH's benchmark as a jar: built by Maven where project, source or JDK changed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from experiments.chapters.hugepages.languages.toolchains import environment
+from experiments.lab.build import KERNELS, build_folder
+from experiments.system import procfs
+from experiments.system.files import disk_errors
+from experiments.system.processes import run_whole
+from experiments.words.reasons import Unavailable
+
+PROJECT = KERNELS / "jmh"
+BUILD_S = 300.0  # of which a download of some 30 MB is most
+_INSTALL = "Debian, Ubuntu: apt install maven default-jdk-headless"
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # Debian's Maven begins with a reset of colours that nobody asked for
+
+
+def build() -> Path:
+    """The benchmark's jar: with what Maven has here, else from its repository.
+
+    Raises Unavailable: no-toolchain, maven-failed, disk-full and disk-read-only.
+    """
+    version = java_version()
+    if missing := [name for name in ("mvn", "javac") if shutil.which(name) is None]:
+        raise Unavailable("no-toolchain", f"{' and '.join(missing)}; {_INSTALL}")
+    parts = [path.read_bytes() for path in (PROJECT / "pom.xml", PROJECT / "ByteArrayTouch.java")]
+    digest = hashlib.sha256(b"\0".join([*parts, version.encode()])).hexdigest()[:16]
+    folder = build_folder()
+    jar = folder / f"jmh-{digest}.jar"
+    if not jar.exists():
+        with disk_errors(folder), tempfile.TemporaryDirectory(dir=folder, prefix="jmh-") as made:
+            _package(Path(made))
+            os.replace(Path(made) / "jmh-kernels.jar", jar)
+    return jar
+
+
+def _package(target: Path) -> None:
+    deadline = time.monotonic() + BUILD_S
+    command = ["mvn", "-B", "-q", "-Dstyle.color=never", "-f", str(PROJECT / "pom.xml"), f"-DbuildDirectory={target}", "package"]
+    for offline in (["-o"], []):  # first without the network, which may be slow to say that it is not there
+        try:
+            done = run_whole([*command, *offline], timeout=deadline - time.monotonic())
+        except subprocess.TimeoutExpired:
+            raise Unavailable("maven-failed", f"not finished in {BUILD_S:.0f} s") from None
+        if done.returncode == 0 and (target / "jmh-kernels.jar").exists():
+            return
+        plain = _COLOUR.sub("", done.stdout).splitlines()
+        errors = [line.removeprefix("[ERROR]").strip() for line in plain if line.startswith("[ERROR]")]
+        if not any("offline mode" in line for line in errors):
+            break
+    first = next((line for line in errors if not line.endswith(":")), f"exit status {done.returncode}")
+    # Not Maven's own sentence, which goes on with the addresses of repositories and mirrors: nobody else's business.
+    unreached = re.search(r" artifact (\S+) from/to ", first)
+    raise Unavailable("maven-failed", f"no repository was reached for {unreached[1]}" if unreached else
+                      first.replace(f"{PROJECT}{os.sep}", ""))
+
+
+def java_version() -> str:
+    """The first line of `java -version`. Raises Unavailable("no-toolchain") where there is no JVM that answers."""
+    try:
+        done = run_whole(["java", "-version"], timeout=60, env=environment())
+    except (OSError, subprocess.TimeoutExpired):
+        done = None
+    if done is None or done.returncode or not done.stderr.strip():
+        raise Unavailable("no-toolchain", f"java; {_INSTALL}")
+    return procfs.label(done.stderr.strip().splitlines()[0])
+
+
+def jmh_version() -> str:
+    match = re.search(r"<jmh\.version>([^<]+)<", (PROJECT / "pom.xml").read_text())
+    return match[1] if match else ""

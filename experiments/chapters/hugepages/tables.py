@@ -1,0 +1,102 @@
+"""The tables of the chapter about page sizes, one function a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pandas as pd
+
+from experiments.article.chapter import literature
+from experiments.article.render import Html, data_table
+from experiments.chapters.hugepages.analysis import Analysis
+from experiments.chapters.hugepages.languages import jmh, runtime_words
+from experiments.chapters.hugepages.languages.jvm import HEAP_PAGES
+from experiments.inference.curves import select
+from experiments.words.pages import BASE, PAGES, ordered
+from experiments.words.reasons import Unavailable
+from experiments.words.units import format_size
+
+
+def published_reads() -> pd.DataFrame:
+    """The published times of random reads, without those that were taken under a profiler."""
+    reads = literature("jmh_byte_array_touch")
+    return reads[(reads["quantity"] == "time") & reads["where"].str.startswith("first table")]
+
+
+def _counts(sizes: Iterable[int]) -> list[str]:
+    return [f"{size:,}" for size in sizes]
+
+
+def offered(a: Analysis) -> Html:
+    """What was asked for and what was had: a row a page size, each process verified on it."""
+    rows = []
+    for pages, size in PAGES.items():
+        verified, curve = (a.frame["pages"] == pages).sum(), a.spread[pages]
+        rows.append((pages, size.words, size.asked, f"{verified:,}" if verified else "none",
+                     format_size(curve.xs[-1] * a.base_page_bytes) if len(curve) else "–"))
+    return data_table(pd.DataFrame(rows, columns=["pages", "what they are", "asked for by", "processes verified on them", "largest chase"]))
+
+
+def speedups(a: Analysis) -> Html:
+    """The published speedups beside this machine's chase, a row each published size; a dash where it was not measured."""
+    published = literature("hugepages_speedup").eval(f"lines = working_set_bytes // {a.base_page_bytes}")
+    table = pd.DataFrame({"working set": [format_size(int(size)) for size in published["working_set_bytes"]]})
+    for name, column in (("published 4k, ns", "ns_per_access_4k"), ("published 2m, ns", "ns_per_access_2m"),
+                         ("published speedup", "speedup_ratio")):
+        table[name] = published[column].astype(float).to_numpy()
+    for pages in a.kinds:
+        table[f"{pages} here, ns"] = [a.spread[pages].get(lines).value for lines in published["lines"]]
+    for pages in a.kinds[1:] if BASE in a.kinds else ():
+        table[f"{pages} speedup"] = [a.speedup(pages).get(lines).value for lines in published["lines"]]
+    return data_table(table, decimals=2)
+
+
+def reads(a: Analysis) -> Html:
+    """ns per read by array size: here on each page size, the draw alone, and the published figures beside them."""
+    published = published_reads().pivot(index="array_bytes", columns="pages", values="score")
+    here = a.touches.pivot(index="array_bytes", columns="pages", values="median")
+    table = here[ordered(here)].add_suffix(" here, ns")
+    if len(here):
+        table["draw alone, ns"] = a.touches["generator_ns"].median()
+    table = table.join(published[ordered(published)].add_suffix(" published, ns"), how="outer").sort_index()
+    table.insert(0, "array, bytes", _counts(table.index))
+    return data_table(table.astype(dict.fromkeys(table.columns[1:], float)), decimals=2)
+
+
+def counts(a: Analysis) -> Html:
+    """Misses per read of the largest published array: walks as counted here (a dash where nothing counts), and JMH's dTLB-load-misses."""
+    published = select(literature("jmh_byte_array_touch"), quantity="dTLB-load-misses").set_index("pages")
+    here = select(a.frame, kernel="random_touch", bytes=int(published["array_bytes"].iloc[0]), spare_draws=0)
+    counted = here.groupby("pages")["walk_per_access"].median() if "walk_per_access" in here else pd.Series(dtype=float)
+    kinds = ordered({*here["pages"], *published.index})
+    return data_table(pd.DataFrame({
+        "pages": kinds, "walks per read here": counted.reindex(kinds).to_numpy(float),
+        "published dTLB-load-misses per read": published["score"].reindex(kinds).to_numpy(float),
+        "relation": published["relation"].reindex(kinds).fillna("").to_numpy()}), decimals=3)
+
+
+def jvm(a: Analysis) -> Html:
+    """ns per read by array size in the JVM: here on each page size, and published."""
+    sides = {"here": jmh.touches(a.scores), "published": published_reads().pivot(index="array_bytes", columns="pages", values="score")}
+    here, published = (side.reindex(columns=HEAP_PAGES).add_suffix(f" {name}, ns") for name, side in sides.items())
+    table = here.join(published, how="outer").sort_index()
+    table.insert(0, "array, bytes", _counts(table.index))
+    return data_table(table, decimals=2)
+
+
+def faults(a: Analysis) -> Html:
+    """Rates by page size and way, and what one byte costs."""
+    if a.faults.empty:
+        raise Unavailable("engine-lacks", "prefault")
+    base = format_size(a.base_page_bytes)
+    return data_table(pd.DataFrame({
+        "pages": a.faults["pages"], "way": a.faults["mode"], "threads": a.faults["threads"], f"ns per {base}": a.faults["median"],
+        "GB/s": a.faults["gb_per_s"], f"freeing, ns per {base}": a.faults["free_ns"],
+        "resident for one byte": [format_size(int(size)) for size in a.faults["one_byte_bytes"]]}), decimals=2)
+
+
+def languages(a: Analysis) -> Html:
+    """What each language's program got, plain and by the recipe."""
+    return data_table(runtime_words.table(a.programs).rename(columns={
+        "on_huge_pages_percent": "on huge pages, %", "elsewhere_huge_bytes": "huge elsewhere, bytes", "ns_per_access": "ns per read",
+        "plain_over_huge": "plain over huge"}), decimals=2)
