@@ -1,50 +1,72 @@
-"""Sentences: a machine's own words stay words, and a comparison chooses its sentence."""
+"""Sentences by data: on which side an interval lies, lists in words, and a machine's own words made harmless."""
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.pages import myst
+from markdown_it import MarkdownIt
 
-from experiments.inference.intervals import Interval
-from experiments.words.prose import choose, count, escape_markdown, listed, side
-
-# Letters, signs and blanks of every script; control characters never come out of a Host's own reading.
-SIGNS = "`\\{}[]()<>$|*_!#&:%+-=~ax \t"
-# What would begin a block at the start of a line.
-BLOCKS = ["~~~ x", "+++", "% x", "(x)=", "- x", "1. x", "# x", "> x", ":::{x}", "***", "[x]: y", "$$", "<!--"]
-TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"])) | st.text(SIGNS, max_size=30)
+from experiments.inference.intervals import UNKNOWN, Interval
+from experiments.words.prose import WORDS, Prose, choose, count, escape_markdown, listed, side
 
 
-def pieces(markdown: str) -> list[tuple[str, str]]:
-    """(kind, text) of each inline token of one paragraph."""
-    blocks = [token for token in myst().parse(markdown) if token.type != "front_matter"]
-    assert [token.type for token in blocks] in ([], ["paragraph_open", "inline", "paragraph_close"]), markdown
-    return [(token.type, token.content) for block in blocks for token in block.children or []]
+@pytest.mark.parametrize(("low", "high", "line", "slack", "expected"), [
+    (1.1, 1.2, 1.0, 0.0, "above"), (0.8, 0.9, 1.0, 0.0, "below"), (0.9, 1.1, 1.0, 0.0, "open"),
+    (1.0, 1.2, 1.0, 0.0, "open"), (0.8, 1.0, 1.0, 0.0, "open"),  # on the line is on neither side
+    (1.04, 1.2, 1.0, 0.05, "open"), (1.06, 1.2, 1.0, 0.05, "above"), (0.8, 0.96, 1.0, 0.05, "open"), (0.8, 0.94, 1.0, 0.05, "below"),
+    (-9.0, -7.0, -10.0, 0.05, "above"), (-9.6, -7.0, -10.0, 0.05, "open"), (-12.0, -11.0, -10.0, 0.05, "below"),
+    (0.1, 0.2, 0.0, 0.05, "above"), (-0.2, -0.1, 0.0, 0.0, "below"),
+])
+def test_an_interval_is_above_a_line_below_it_or_open(low: float, high: float, line: float, slack: float, expected: str):
+    assert side(Interval((low + high) / 2, low, high), line, slack) == expected
 
 
-@given(TEXTS | st.sampled_from(BLOCKS))
-def test_escaped_text_is_that_text_and_nothing_else(text):
-    found = pieces(escape_markdown(text))
-    assert {kind for kind, _ in found} <= {"text", "text_special"}
-    assert "".join(content for _, content in found) == " ".join(text.split())
+@given(st.floats(-1e6, 1e6), st.floats(0, 1e6), st.floats(-1e6, 1e6), st.floats(0, 1))
+def test_a_line_turned_over_turns_the_side_over(low: float, width: float, line: float, slack: float):
+    turned = {"above": "below", "below": "above", "open": "open"}
+    interval, mirrored = Interval(low, low, low + width), Interval(-low, -low - width, -low)
+    assert side(mirrored, -line, slack) == turned[side(interval, line, slack)]
 
 
-@pytest.mark.parametrize(("low", "high", "slack", "where"), [
-    (1.2, 1.4, 0, "above"), (0.6, 0.9, 0, "below"), (0.9, 1.1, 0, "open"), (1.0, 1.1, 0, "open"), (0.9, 1.0, 0, "open"),
-    (1.2, 1.4, 0.3, "open"), (1.31, 1.4, 0.3, "above"), (0.6, 0.69, 0.3, "below"), (0.6, 0.71, 0.3, "open")])
-def test_an_interval_lies_above_a_line_or_below_it_or_leaves_that_open(low: float, high: float, slack: float, where: str):
-    interval = Interval((low + high) / 2, low, high)
-    assert side(interval, 1.0, slack) == where
-    assert choose(interval, {"above": "above", "below": "below", "open": "open"}, 1.0, slack) == where
-    assert choose(interval, {}, 1.0, slack) == ""
+def test_what_was_not_measured_is_open():
+    assert side(UNKNOWN) == "open"
 
 
-def test_a_list_has_commas_and_one_word_before_the_last():
-    assert [listed("abc"[:n]) for n in range(4)] == ["", "a", "a and b", "a, b and c"]
-    assert listed("ab", "or") == "a or b"
+def test_a_sentence_is_chosen_by_the_side_and_none_where_the_table_has_none():
+    table = {"above": "faster", "below": "slower"}
+    assert choose(Interval(2, 1.5, 3), table) == "faster" and choose(Interval(0.5, 0.2, 0.9), table) == "slower"
+    assert choose(Interval(1, 0.5, 2), table) == "" and choose(Interval(1, 0.5, 2), table | {"open": "unclear"}) == "unclear"
+    assert choose(Interval(2, 1.5, 3), table, line=4.0) == "slower" and choose(Interval(2, 1.5, 3), table, 1.0, 0.6) == ""
 
 
-def test_a_count_has_thousands_and_no_decimals():
-    assert count(3071.6) == "3,072" and count(72) == "72"
+@pytest.mark.parametrize(("items", "text"), [
+    ([], ""), (["a"], "a"), (["a", "b"], "a and b"), (["a", "b", "c"], "a, b and c"), ("abcd", "a, b, c and d")])
+def test_a_list_in_words(items, text: str):
+    assert listed(items) == listed(iter(items)) == text
+    assert listed(items, "or") == text.replace(" and ", " or ")
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0"), (72, "72"), (3072, "3,072"), (1e6, "1,000,000"), (2.6, "3")])
+def test_a_count_is_whole_and_grouped(number: float, text: str):
+    assert count(number) == text
+
+
+def test_small_numbers_have_words():
+    assert [WORDS[n] for n in (0, 1, 2, 6)] == ["no", "one", "two", "six"]
+
+
+@given(st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=40) | st.text("*_`[](){}<>&#!|~$\\- x1.", max_size=40))
+def test_a_machine_s_own_words_are_a_markdown_paragraph_that_reads_as_they_do(text: str):
+    shown = MarkdownIt("commonmark").enable("table").parse(f"It is {escape_markdown(text)} here.")
+    assert [token.type for token in shown] == ["paragraph_open", "inline", "paragraph_close"]
+    assert {child.type for child in shown[1].children} <= {"text", "text_special"}
+    assert "".join(child.content for child in shown[1].children).split() == f"It is {text} here.".split()
+
+
+def test_lines_of_a_machine_s_words_become_one():
+    assert escape_markdown("a\n\n  b\tc ") == "a b c" and escape_markdown(6.1) == r"6\.1"
+
+
+def test_prose_is_text_that_is_glued_as_markdown():
+    assert Prose("a") == "a" and isinstance(Prose("a"), str)
