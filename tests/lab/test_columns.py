@@ -1,0 +1,68 @@
+"""Columns: what a frame of records shows, and what no frame can show, which is refused before it is written."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+from support.common import make_record
+from support.lab import KERNEL, MACHINE, NAME
+
+from experiments.lab.record import Quantity
+from experiments.lab.store import Store
+
+
+def test_a_counter_that_a_row_never_asked_for_has_a_reason_too(store: Store) -> None:
+    store.append(MACHINE, NAME, make_record(counters={"walk": Quantity(value=5e6)}), KERNEL)
+    store.append(MACHINE, NAME, make_record(repeat=1), KERNEL)
+    frame = store.load(MACHINE, NAME)
+    assert frame["walk_per_access"].tolist()[0] == 0.5 and math.isnan(frame["walk_per_access"][1])
+    assert frame["walk_reason"].tolist() == ["", "no-data"]
+
+
+def test_a_kernels_own_numbers_are_columns_and_nan_where_another_kernel_has_none(store: Store) -> None:
+    touch = make_record(kernel="random_touch", options={"bytes": 1000}, also={"generator_ns_per_access": 1.5})
+    fault = make_record(kernel="prefault", mode="populate", options={"threads": 2}, also={"free_ns_per_access": 50.0})
+    for record in (touch, fault, make_record()):
+        store.append(MACHINE, NAME, record, KERNEL)
+    frame = store.load(MACHINE, NAME)
+    assert frame["mode"].tolist() == ["", "populate", ""]
+    for name, values in {"bytes": [1000, None, None], "generator_ns_per_access": [1.5, None, None], "threads": [None, 2, None],
+                         "free_ns_per_access": [None, 50.0, None]}.items():
+        assert frame[name].dtype == "float64" and [None if math.isnan(value) else value for value in frame[name]] == values
+
+
+@pytest.mark.parametrize("changes", [
+    {"options": {"lines": 1}}, {"also": {"repeat": 1.0}}, {"also": {"kernel_digest": 1.0}}, {"options": {"x": 1}, "also": {"x": 1.0}},
+    {"also": {"walk_per_access": 1.0}, "counters": {"walk": Quantity(value=1.0)}},
+    {"options": {"walk_reason": 1}, "counters": {"walk": Quantity(reason="no-pmu")}}])
+def test_an_own_number_that_would_hide_a_column_is_refused(store: Store, changes: dict) -> None:
+    with pytest.raises(ValueError):
+        store.append(MACHINE, NAME, make_record(**changes), KERNEL)
+    assert store.load(MACHINE, NAME).empty
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"counters": {"ns": Quantity(value=1.0)}},
+        {"counters": {"batch_ns": Quantity(value=1.0)}},
+        {"counters": {"<script>": Quantity(value=1.0)}},
+        {"counters": {"": Quantity(value=1.0)}},
+        {"counters": {"walk": Quantity(reason="")}},
+        {"accesses": 2**63},
+        {"lines": 2**40 + 1},
+        {"region_ms": 60_001},
+    ],
+)
+def test_a_record_that_fits_no_column_is_refused_and_nothing_is_written(store: Store, changes: dict) -> None:
+    with pytest.raises(ValueError, match="walk|counter cannot be called|does not fit 64 bits|lines|region_ms|accesses"):
+        store.append(MACHINE, NAME, make_record(**changes), KERNEL)
+    assert not store.root.exists()
+
+
+@pytest.mark.parametrize("digest", ["", "A" * 16, "a" * 65, "../x", "aa\n"])
+def test_a_kernel_digest_that_is_no_slug_is_refused(store: Store, digest: str) -> None:
+    with pytest.raises(ValueError, match="digest cannot be " + re.escape(repr(digest[:64]))):
+        store.append(MACHINE, NAME, make_record(), digest)

@@ -1,0 +1,148 @@
+"""Disks that refuse a write of the store: the file stays as it was, and the reason says which disk and why."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.common import ROOT, make_record, needs_root
+from support.lab import KERNEL, MACHINE, NAME, failing, repeats, tree
+
+from experiments.lab.store import Store
+from experiments.words.reasons import Unavailable
+
+REFUSALS = [
+    (errno.ENOSPC, "disk-full"),
+    (errno.EDQUOT, "disk-full"),
+    (errno.EFBIG, "disk-full"),
+    (errno.EROFS, "disk-read-only"),
+    (errno.EACCES, "disk-read-only"),
+]
+
+
+@pytest.mark.parametrize(("code", "reason"), REFUSALS)
+@pytest.mark.parametrize("where", ["open", "write", "part of the write", "fsync"])
+def test_a_disk_that_refuses_leaves_the_file_as_it_was(
+    store: Store, path: Path, monkeypatch: pytest.MonkeyPatch, where: str, code: int, reason: str
+) -> None:
+    before = tree(store.root)
+    name = {"part of the write": "write"}.get(where, where)
+    after, take = (3, 100) if where == "part of the write" else (0, None)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, name, failing(getattr(os, name), code, after, take))
+        with pytest.raises(Unavailable) as refused:
+            store.append(MACHINE, NAME, make_record(repeat=3), KERNEL)
+    assert refused.value.code == reason
+    assert NAME in str(refused.value) and "\n" not in str(refused.value)
+    assert tree(store.root) == before
+    store.append(MACHINE, NAME, make_record(repeat=3), KERNEL)
+    assert repeats(store) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(("code", "reason"), REFUSALS)
+@pytest.mark.parametrize("after", range(2))
+def test_a_disk_that_refuses_during_a_quarantine_loses_nothing(
+    store: Store, path: Path, monkeypatch: pytest.MonkeyPatch, after: int, code: int, reason: str
+) -> None:
+    path.write_bytes(path.read_bytes() + b"broken\n")
+    before = path.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", failing(os.write, code, after))
+        with pytest.raises(Unavailable) as refused:
+            store.append(MACHINE, NAME, make_record(repeat=3), KERNEL)
+    assert refused.value.code == reason
+    assert path.read_bytes() == before
+    assert not path.with_name(f".{path.name}.tmp").exists()
+    store.append(MACHINE, NAME, make_record(repeat=3), KERNEL)
+    assert repeats(store) == [0, 1, 2, 3]
+    quarantine = f"{MACHINE}/{NAME}.quarantine.jsonl"
+    assert tree(store.root) == {f"{MACHINE}/{NAME}.jsonl": path.read_bytes(), quarantine: b"broken\n"}
+
+
+def test_a_disk_that_takes_a_few_bytes_at_a_time_gets_the_whole_line(store: Store, monkeypatch) -> None:
+    monkeypatch.setattr(os, "write", failing(os.write, 0, after=10**6, take=7))
+    store.append(MACHINE, NAME, make_record(), KERNEL)
+    assert repeats(store) == [0]
+
+
+def test_a_disk_that_takes_nothing_is_full_and_not_an_endless_loop(store: Store, monkeypatch) -> None:
+    monkeypatch.setattr(os, "write", lambda fd, data: 0)
+    with pytest.raises(Unavailable, match="no room"):
+        store.append(MACHINE, NAME, make_record(), KERNEL)
+
+
+def test_a_line_is_one_write_and_is_synced_with_its_new_folders(store: Store, monkeypatch) -> None:
+    calls: list[str] = []
+    write, sync = os.write, os.fsync
+
+    def seen(fd: int) -> str:
+        return os.readlink(f"/proc/self/fd/{fd}")
+
+    monkeypatch.setattr(os, "write", lambda fd, data: (calls.append("write " + seen(fd)), write(fd, data))[1])
+    monkeypatch.setattr(os, "fsync", lambda fd: (calls.append("sync " + seen(fd)), sync(fd))[1])
+    file, folder = store.root / MACHINE / f"{NAME}.jsonl", store.root / MACHINE
+    store.append(MACHINE, NAME, make_record(), KERNEL)
+    assert calls == [f"write {file}", f"sync {file}", f"sync {folder}", f"sync {store.root}"]
+    calls.clear()
+    store.append(MACHINE, NAME, make_record(repeat=1), KERNEL)
+    assert calls == [f"write {file}", f"sync {file}"]
+
+
+def test_a_replacement_is_synced_with_its_folder(store: Store, path: Path, monkeypatch) -> None:
+    synced: list[str] = []
+    sync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(os.readlink(f"/proc/self/fd/{fd}")), sync(fd))[1])
+    store.write_machine(MACHINE, {"cpu_model": "Zen 3"})
+    assert synced == [str(path.parent / ".machine.json.tmp"), str(path.parent)]
+
+
+def test_another_failure_of_the_disk_is_not_called_full(store: Store, monkeypatch) -> None:
+    monkeypatch.setattr(os, "fsync", failing(os.fsync, errno.EIO))
+    with pytest.raises(OSError) as failed:
+        store.append(MACHINE, NAME, make_record(), KERNEL)
+    assert failed.value.errno == errno.EIO
+    monkeypatch.undo()
+    assert repeats(store) == []
+
+
+def test_a_file_size_limit_stops_a_real_write_half_way_and_nothing_of_it_stays(store: Store, path: Path) -> None:
+    before = path.read_bytes()
+    program = f"""if True:
+        import resource, sys
+        sys.path[:0] = sys.argv[2:]
+        from support.common import make_record
+        from experiments.words.reasons import Unavailable
+        from experiments.lab.store import Store
+        resource.setrlimit(resource.RLIMIT_FSIZE, ({len(before) + 100}, {len(before) + 100}))
+        try:
+            Store(sys.argv[1]).append({MACHINE!r}, {NAME!r}, make_record(repeat=3), {KERNEL!r})
+        except Unavailable as e:
+            print(e.code)
+    """
+    command = [sys.executable, "-c", program, str(store.root), str(ROOT), str(ROOT / "tests")]
+    assert subprocess.run(command, capture_output=True, text=True).stdout.strip() == "disk-full"
+    assert path.read_bytes() == before
+
+
+@needs_root
+def test_a_mended_file_stays_its_owners_when_root_mends_it(store: Store, path: Path) -> None:
+    os.chown(path, 65534, 65534)
+    os.chmod(path, 0o664)
+    path.write_bytes(path.read_bytes() + b"broken\n")
+    store.append(MACHINE, NAME, make_record(repeat=3), KERNEL)
+    seen = path.stat()
+    assert (seen.st_uid, seen.st_gid, stat.S_IMODE(seen.st_mode)) == (65534, 65534, 0o664)
+
+
+@pytest.mark.parametrize(("code", "reason"), REFUSALS)
+def test_a_disk_that_refuses_a_machine_json_says_which(store: Store, path: Path, monkeypatch, code: int, reason: str) -> None:
+    monkeypatch.setattr(os, "fsync", failing(os.fsync, code))
+    with pytest.raises(Unavailable, match="machine.json") as refused:
+        store.write_machine(MACHINE, {})
+    assert refused.value.code == reason
+    assert [p.name for p in path.parent.iterdir()] == [path.name]

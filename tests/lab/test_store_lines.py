@@ -1,0 +1,191 @@
+"""Lines of the store that broke: none is read, none passes for a record, and the next writer moves them to quarantine."""
+
+from __future__ import annotations
+
+import json
+import random
+import stat
+import tempfile
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from support.common import make_record
+from support.lab import KERNEL, MACHINE, NAME, assert_whole, content_of, repeats, sign, tree
+
+from experiments.lab.record import Record
+from experiments.lab.store import Store, record_key
+
+# --- lines that broke
+
+
+def test_a_file_is_read_again_only_after_somebody_else_changed_it(store: Store, path: Path, monkeypatch) -> None:
+    reads: list[Path] = []
+    read = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda self: (reads.append(self), read(self))[1])
+    for repeat in (3, 4):
+        store.append(MACHINE, NAME, make_record(repeat=repeat), KERNEL)
+    assert reads == []
+    Store(store.root).append(MACHINE, NAME, make_record(repeat=5), KERNEL)
+    assert reads == [path]
+    store.append(MACHINE, NAME, make_record(repeat=6), KERNEL)
+    assert reads == [path, path]
+
+
+def test_a_torn_last_line_is_dropped_and_cut_off_by_the_next_append(store: Store, path: Path) -> None:
+    whole = path.read_bytes()
+    start = len(whole) - len(whole.splitlines()[-1]) - 1
+    for keep in [start, *range(start + 1, len(whole), 37), len(whole) - 1]:
+        path.write_bytes(whole[:keep])
+        assert repeats(store) == [0, 1]
+    store.append(MACHINE, NAME, make_record(repeat=7), KERNEL)
+    assert repeats(store) == [0, 1, 7]
+    assert path.read_bytes().startswith(b"".join(whole.splitlines(keepends=True)[:2]))
+    assert_whole(store, 3)
+    assert len(tree(store.root)) == 1  # a torn line is no evidence of anything: it is not quarantined
+
+
+def test_no_flipped_bit_is_ever_loaded_as_another_value(store: Store, path: Path) -> None:
+    lines = path.read_bytes().splitlines(keepends=True)
+    good = store.load(MACHINE, NAME)
+    rng = random.Random(1)
+    for _ in range(100):
+        bit = rng.randrange(8 * len(lines[1]))
+        broken = bytearray(lines[1])
+        broken[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(lines[0] + broken + lines[2])
+        frame = store.load(MACHINE, NAME)
+        # The line is gone, or (its newline flipped) two are; never is there one that says something else.
+        assert set(frame["repeat"]) <= {0, 2}
+        pd.testing.assert_frame_equal(frame, good[good["repeat"].isin(frame["repeat"])].reset_index(drop=True))
+
+
+def broken_lines(line: bytes) -> dict[str, bytes]:
+    """One line for each way to fail, each with a right digest but the first two."""
+    content = content_of(line)
+    record = content["record"]
+    return {
+        "value": line.replace(b'"ns_per_access":6.5', b'"ns_per_access":1.5', 1),
+        "digest": line.replace(b'"digest":"', b'"digest":"0', 1),
+        "member twice, the first another": line.replace(b'{"digest"', b'{"key":"","digest"', 1),
+        "member twice, both the same": line.replace(b'"lines":4096', b'"lines":4096,"lines":4096', 1),
+        "spaces": line.replace(b'"lines":4096', b'"lines": 4096', 1),
+        "same number otherwise": line.replace(b'"ns_per_access":6.5', b'"ns_per_access":6.50', 1),
+        "order": line.replace(b'{"digest"', b'{"kernel_digest":"%s","digest"' % KERNEL.encode(), 1).replace(
+            b'"kernel_digest":"%s","key"' % KERNEL.encode(), b'"key"', 1),
+        "byte order mark": b"\xef\xbb\xbf" + line,
+        "UTF-16": line.decode().strip().encode("utf-16-le").replace(b"\n", b"") + b"\n",
+        "key": sign(content | {"key": "0" * 16}),
+        "repeat": sign(content | {"record": record | {"repeat": 99}}),
+        "kernel_digest": sign(content | {"kernel_digest": "0" * 16}),
+        "schema": sign(content | {"record": record | {"ns_per_access": -1.0}}),
+        "extra field": sign(content | {"record": record | {"user": "me"}}),
+        "extra key": sign(content | {"user": "me"}),
+        "backing": sign(content | {"record": record | {"backing": "2m"}}),
+        "no record": sign({"key": content["key"], "kernel_digest": KERNEL}),
+        "list": b"[1, 2]\n",
+        "number": b"7\n",
+        "empty": b"\n",
+        "NUL": b"\0" * 100 + b"\n",
+        "not UTF-8": b"\xff\xfe{}\n",
+        "NaN": line.replace(b'"ns_per_access":6.5', b'"ns_per_access":NaN', 1),
+        "deep": b"[" * 200_000 + b"\n",
+        "long number": b"1" * 10_000 + b"\n",
+    }
+
+
+@pytest.mark.parametrize("how", broken_lines(sign({"key": "", "kernel_digest": "", "record": {}})))
+def test_the_next_writer_moves_a_broken_line_to_quarantine(store: Store, path: Path, how: str) -> None:
+    lines = path.read_bytes().splitlines(keepends=True)
+    broken = broken_lines(lines[1])[how]
+    path.write_bytes(lines[0] + broken + lines[2])
+    before = tree(store.root)
+    assert repeats(store) == [0, 2]
+    assert len(store.keys(MACHINE, NAME)) == 2
+    assert tree(store.root) == before, "a reader changed the tree"
+    store.append(MACHINE, NAME, make_record(repeat=1), KERNEL)
+    assert repeats(store) == [0, 2, 1]
+    quarantine = path.with_name(f"{NAME}.quarantine.jsonl")
+    assert quarantine.read_bytes() == broken
+    assert stat.S_IMODE(quarantine.stat().st_mode) == stat.S_IMODE(path.stat().st_mode) & 0o644
+    assert set(tree(store.root)) == {str(p.relative_to(store.root)) for p in (path, quarantine)}
+    store.append(MACHINE, NAME, make_record(repeat=3), KERNEL)
+    assert quarantine.read_bytes() == broken
+
+
+def test_a_quarantine_that_a_crash_left_half_done_gets_each_line_once(store: Store, path: Path) -> None:
+    lines = path.read_bytes().splitlines(keepends=True)
+    quarantine = path.with_name(f"{NAME}.quarantine.jsonl")
+    quarantine.write_bytes(b"broken\ntor")  # the crash: after one whole line, before the file was replaced
+    path.with_name(f".{path.name}.tmp").write_bytes(b"half a replacement")
+    path.write_bytes(lines[0] + b"broken\n" + b"torn\n" + lines[2])
+    store.append(MACHINE, NAME, make_record(repeat=1), KERNEL)
+    assert quarantine.read_bytes().splitlines() == [b"broken", b"tor", b"torn"]
+    assert repeats(store) == [0, 2, 1]
+    assert not path.with_name(f".{path.name}.tmp").exists()
+
+
+@pytest.mark.parametrize("version", [0, 2, None, "1"])
+def test_a_line_of_another_schema_version_stays_and_is_not_loaded(store: Store, path: Path, version: object) -> None:
+    lines = path.read_bytes().splitlines(keepends=True)
+    content = content_of(lines[1])
+    content["record"] = {"schema_version": version, "whatever": "it held"}
+    path.write_bytes(lines[0] + sign(content) + lines[2])
+    store.append(MACHINE, NAME, make_record(repeat=1), KERNEL)
+    assert repeats(store) == [0, 2, 1]
+    assert sign(content) in path.read_bytes()
+    assert len(tree(store.root)) == 1
+
+
+def test_line_ends_of_another_system_change_nothing(store: Store, path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    assert repeats(store) == [0, 1, 2]
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+GOOD = sign(
+    {
+        "key": record_key(make_record().point, 0, KERNEL, "00112233aabb"),
+        "kernel_digest": KERNEL,
+        "record": make_record().model_dump(exclude_none=True),
+    }
+)
+
+
+def resigned(field: str, value: object) -> bytes:
+    return sign(content_of(GOOD) | {"record": make_record().model_dump(exclude_none=True) | {field: value}})
+
+
+@given(st.one_of(
+    st.binary(max_size=200),
+    json_values.map(lambda value: json.dumps(value).encode()),
+    st.dictionaries(st.sampled_from(["key", "kernel_digest", "record", "digest"]), json_values).map(
+        lambda value: json.dumps(value).encode()),
+    st.builds(resigned, st.sampled_from(sorted(Record.model_fields)), json_values),
+    st.builds(lambda field, value: sign(content_of(GOOD) | {field: value}),
+              st.sampled_from(["key", "kernel_digest", "record"]), json_values),
+))
+@example(b'{"digest": "' + b"\\ud800" * 3 + b'"}')
+@example(b'{"digest":"0","key":1e999,"kernel_digest":0,"record":0}')
+@settings(max_examples=150, deadline=None)  # tests/test_fuzz.py has thousands, from lines that are almost right
+def test_no_line_whatsoever_breaks_a_reader_or_passes_for_a_record(line: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(folder)
+        file = Path(folder) / MACHINE / f"{NAME}.jsonl"
+        file.parent.mkdir()
+        file.write_bytes(line.rstrip(b"\n") + b"\n" + GOOD)
+        frame = store.load(MACHINE, NAME)
+        assert frame["checksum"].iloc[-1] == "0123456789abcdef"
+        if len(frame) == 2:  # a field replaced by a valid value, signed: a record like any other
+            Record.model_validate(content_of(line)["record"])
+
+
+def test_the_lines_the_fuzzer_starts_from_are_those_that_append_writes(store: Store) -> None:
+    store.append(MACHINE, NAME, make_record(), KERNEL)
+    assert (store.root / MACHINE / f"{NAME}.jsonl").read_bytes() == GOOD

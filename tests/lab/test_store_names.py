@@ -1,0 +1,167 @@
+"""Names of machines and experiments: none leads out of the store, and each is resolved or refused in one sentence."""
+
+from __future__ import annotations
+
+import errno
+import math
+import re
+from pathlib import Path
+
+import pytest
+from support.common import make_record
+from support.lab import KERNEL, MACHINE, NAME, repeats, tree
+
+from experiments.lab.store import Store
+from experiments.words.reasons import Unavailable
+
+HOSTILE = [
+    "../x",
+    "a/b",
+    "",
+    "A",
+    "a" * 65,
+    "this/..",
+    ".",
+    "..",
+    "a\n",
+    "a\0b",
+    "é",
+    "a b",
+    "</script>",
+    7,
+    None,
+    ["a"],
+]
+
+
+@pytest.mark.parametrize("name", [*HOSTILE, "this", "reference", "literature"])
+def test_no_hostile_machine_name_reaches_the_disk(store: Store, name: str) -> None:
+    calls = [
+        lambda: store.append(name, NAME, make_record(), KERNEL),
+        lambda: store.load(name, NAME),
+        lambda: store.keys(name, NAME),
+        lambda: store.write_machine(name, {}),
+        lambda: store.read_machine(name),
+    ]
+    if name not in ("this", "reference"):
+        calls.append(lambda: store.resolve(name))
+    for call in calls:
+        with pytest.raises(Unavailable) as refused:
+            call()
+        assert refused.value.code == "bad-parameter"
+        assert "\n" not in str(refused.value)
+        assert repr(str(name)[:80]) in refused.value.detail
+    assert not store.root.exists()
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_hostile_experiment_name_reaches_the_disk(store: Store, name: str) -> None:
+    for call in (
+        lambda: store.append(MACHINE, name, make_record(), KERNEL),
+        lambda: store.load(MACHINE, name),
+        lambda: store.keys(MACHINE, name),
+    ):
+        with pytest.raises(Unavailable) as refused:
+            call()
+        assert refused.value.code == "bad-parameter"
+        assert repr(str(name)[:80]) in refused.value.detail
+    assert not store.root.exists()
+
+
+@pytest.mark.parametrize("link", ["folder", "file", "file to nowhere", "quarantine", "temporary"])
+def test_no_symbolic_link_leads_out_of_the_store(store: Store, path: Path, tmp_path: Path, link: str) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    target = outside / f"{NAME}.jsonl"
+    if link != "file to nowhere":
+        target.write_bytes(path.read_bytes())
+    before = tree(outside)
+    if link == "folder":
+        path.unlink()
+        path.parent.rmdir()
+        path.parent.symlink_to(outside)
+    elif link.startswith("file"):
+        path.unlink()
+        path.symlink_to(target)
+    else:
+        path.write_bytes(path.read_bytes() + b"broken\n")
+        other = f"{NAME}.quarantine.jsonl" if link == "quarantine" else f".{path.name}.tmp"
+        path.with_name(other).symlink_to(target)
+    try:
+        store.append(MACHINE, NAME, make_record(repeat=3), KERNEL)
+    except Unavailable as e:
+        assert e.code == "bad-parameter"
+    except OSError as e:
+        assert (link, e.errno) == ("quarantine", errno.ELOOP)
+    else:
+        assert link == "temporary"  # it is removed, and the new file is a file of its own
+        assert not path.is_symlink()
+    assert tree(outside) == before
+    if link in ("folder", "file"):
+        with pytest.raises(Unavailable, match="symbolic link"):
+            store.load(MACHINE, NAME)
+
+
+def test_the_root_itself_may_be_a_link(store: Store, path: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(store.root)
+    assert repeats(Store(tmp_path / "link")) == [0, 1, 2]
+
+
+def test_machines_are_the_folders_that_hold_results(store: Store, path: Path, tmp_path: Path) -> None:
+    for name in ("literature", "empty", "Capital", "a.b"):
+        (store.root / name).mkdir()
+    (store.root / "literature" / "published.jsonl").touch()
+    (store.root / "Capital" / "machine.json").touch()
+    (store.root / "linked").symlink_to(path.parent)
+    store.write_machine("inspected-only", {})
+    assert store.machines() == ["inspected-only", MACHINE]
+    assert Store(tmp_path / "nowhere").machines() == []
+
+
+def test_machine_names_are_resolved_or_refused_in_one_sentence(store: Store, path: Path) -> None:
+    assert store.resolve(MACHINE) == MACHINE
+    assert store.resolve("this") == "this"
+    assert store.resolve("this", this="ice-lake-00000000") == "ice-lake-00000000"
+    for missing, says in (("reference", "^data/reference names no machine$"), ("not-here", "^no machine 'not-here' in data/$")):
+        with pytest.raises(Unavailable) as refused:
+            store.resolve(missing)
+        assert re.search(says, refused.value.detail)
+        assert refused.value.code == "no-data"
+    (store.root / "reference").write_text(f"{MACHINE}\n")
+    assert store.resolve("reference") == store.reference() == MACHINE
+
+
+@pytest.mark.parametrize("text", [b"", b"not-here", b"../x", b"\xff", b"this"])
+def test_a_reference_that_names_no_machine_is_refused(store: Store, path: Path, text: bytes) -> None:
+    (store.root / "reference").write_bytes(text)
+    with pytest.raises(Unavailable) as refused:
+        store.reference()
+    assert refused.value.code == "no-data"
+    assert "no machine" in refused.value.detail if text == b"\xff" else repr(text.decode()) in refused.value.detail
+
+
+def test_machine_json_comes_back_and_is_not_touched_without_a_change(store: Store) -> None:
+    facts = {"cpu_model": "Zen 3 </script>", "caches": [{"level": 1}], "tlb_reason": None}
+    store.write_machine(MACHINE, facts)
+    assert store.read_machine(MACHINE) == facts
+    # One fact a line, in the order of the alphabet: what a diff of data/ can show.
+    assert (store.root / MACHINE / "machine.json").read_text().splitlines()[-3:] == [
+        '  "cpu_model": "Zen 3 </script>",', '  "tlb_reason": null', "}"]
+    with pytest.raises(ValueError):
+        store.write_machine(MACHINE, facts | {"load1": math.nan})  # JSON has no NaN
+    assert store.read_machine(MACHINE) == facts
+    file = store.root / MACHINE / "machine.json"
+    inode = file.stat().st_ino
+    store.write_machine(MACHINE, dict(reversed(facts.items())))
+    assert file.stat().st_ino == inode
+    store.write_machine(MACHINE, facts | {"tlb_reason": "no-geometry"})
+    assert store.read_machine(MACHINE)["tlb_reason"] == "no-geometry"
+    assert [p.name for p in file.parent.iterdir()] == ["machine.json"]
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"{", b"\xff", b"[" * 200_000])
+def test_a_machine_json_that_is_none_is_a_reason(store: Store, path: Path, text: bytes) -> None:
+    (path.parent / "machine.json").write_bytes(text)
+    with pytest.raises(Unavailable, match=f"{MACHINE} has no readable machine.json") as refused:
+        store.read_machine(MACHINE)
+    assert refused.value.code == "no-data"

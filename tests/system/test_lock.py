@@ -1,0 +1,223 @@
+"""The measuring lock: one measurement on a host, whoever runs it, and no stale state after a kill."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.common import ROOT, needs_root
+
+from experiments.system import files
+from experiments.system.files import measuring_lock
+from experiments.words.reasons import Unavailable
+
+fork = multiprocessing.get_context("fork")
+
+
+def wait_for(processes: list) -> None:
+    for process in processes:
+        process.join(120)
+        assert process.exitcode == 0
+
+
+HOLDER = """
+import sys, time
+sys.path.insert(0, sys.argv[2])
+from pathlib import Path
+from experiments.system.files import measuring_lock
+with measuring_lock(path=Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def lock_path(tmp_path: Path) -> Path:
+    return tmp_path / "tlb-measuring.lock"
+
+
+@pytest.fixture
+def holder(lock_path: Path) -> Iterator[subprocess.Popen]:
+    process = subprocess.Popen([sys.executable, "-c", HOLDER, str(lock_path), str(ROOT)], stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"held\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_a_second_measurement_is_refused_and_told_who_holds_the_lock(holder, lock_path: Path) -> None:
+    with pytest.raises(Unavailable) as refused, measuring_lock(path=lock_path):
+        pytest.fail("two measurements at once")
+    assert refused.value.code == "measuring-already"
+    assert refused.value.detail in (f"process {holder.pid}", "")  # "" where the system has no list of locks
+    assert refused.value.detail or str(lock_path.stat().st_ino) not in Path("/proc/locks").read_text()
+
+
+def test_a_killed_holder_leaves_no_lock_behind(holder, lock_path: Path) -> None:
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    with measuring_lock(path=lock_path):
+        pass
+
+
+def test_who_waits_gets_the_lock_when_the_holder_is_gone(holder, lock_path: Path) -> None:
+    waiter = fork.Process(target=wait_for_lock, args=(lock_path,))
+    waiter.start()
+    waiter.join(0.3)
+    assert waiter.exitcode is None
+    holder.kill()
+    wait_for([waiter])
+
+
+def wait_for_lock(path: Path) -> None:
+    with measuring_lock(wait=True, path=path):
+        pass
+
+
+def test_the_lock_can_be_taken_again_once_left_and_not_inside_itself(lock_path: Path) -> None:
+    for _ in range(2):
+        with measuring_lock(path=lock_path), pytest.raises(Unavailable), measuring_lock(path=lock_path):
+            pytest.fail("two measurements at once")
+
+
+def test_a_kernel_process_that_outlives_its_runner_keeps_the_lock(lock_path: Path) -> None:
+    with measuring_lock(path=lock_path) as fd:
+        orphan = subprocess.Popen(["sleep", "60"], pass_fds=(fd,))
+    try:
+        with pytest.raises(Unavailable), measuring_lock(path=lock_path):
+            pytest.fail("two measurements at once")
+    finally:
+        orphan.kill()
+        orphan.wait()
+    with measuring_lock(path=lock_path):
+        pass
+
+
+def test_a_lock_file_deleted_while_it_is_held_does_not_lock_out_the_next(holder, lock_path: Path) -> None:
+    """A waiter must get the lock of the file that is there: nobody else sees that of the deleted one."""
+    waiter = fork.Process(target=wait_for_lock, args=(lock_path,))
+    waiter.start()
+    waiter.join(0.3)
+    lock_path.unlink()
+    lock_path.touch()
+    with measuring_lock(path=lock_path):
+        holder.kill()
+        waiter.join(0.3)
+        assert waiter.exitcode is None, "the waiter took the lock of the deleted file"
+    wait_for([waiter])
+
+
+@pytest.mark.parametrize("umask", [0o077, 0o777, 0o000])
+def test_the_lock_file_is_open_to_all_users_whatever_the_umask(lock_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        with measuring_lock(path=lock_path):
+            pass
+        assert os.umask(umask) == umask, "the umask was not put back"
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(lock_path.stat().st_mode) == 0o666
+
+
+def test_an_existing_lock_file_is_not_opened_with_o_creat(lock_path: Path, monkeypatch) -> None:
+    """fs.protected_regular refuses that for another user's file in a sticky folder, even to root."""
+    lock_path.touch()
+    really_open = os.open
+
+    def protected(path, flags, *mode, **kwargs):
+        if flags & os.O_CREAT and os.path.lexists(path):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return really_open(path, flags, *mode, **kwargs)
+
+    monkeypatch.setattr(os, "open", protected)
+    with measuring_lock(path=lock_path):
+        pass
+
+
+def test_two_that_create_the_lock_file_at_once_share_it(lock_path: Path, monkeypatch) -> None:
+    really_open = os.open
+
+    def late(path, flags, *mode, **kwargs):
+        if flags & os.O_CREAT:  # the other was faster by this much
+            os.close(really_open(path, flags, *mode))
+            if not flags & os.O_EXCL:  # what fs.protected_regular does, the other being another user
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return really_open(path, flags, *mode, **kwargs)
+
+    monkeypatch.setattr(os, "open", late)
+    with measuring_lock(path=lock_path):
+        assert lock_path.exists()
+
+
+@needs_root
+def test_root_and_an_ordinary_user_share_the_lock() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        os.chmod(folder, 0o1777)
+        for owner in (0, 65534):
+            lock_path = Path(folder) / f"lock-of-{owner}"
+            with_user(owner, wait_for_lock, lock_path)
+            assert lock_path.stat().st_uid == owner
+            with measuring_lock(path=lock_path):
+                assert with_user(65534, is_refused, lock_path) == 0
+            with_user(65534, wait_for_lock, lock_path)
+
+
+def is_refused(path: Path) -> None:
+    with pytest.raises(Unavailable), measuring_lock(path=path):
+        pytest.fail("two measurements at once")
+
+
+def with_user(user: int, call, *args: Path) -> int:
+    """Runs call(*args) in a process of `user`; its exit code, which is 0."""
+
+    def run() -> None:
+        os.setgroups([])
+        os.setgid(user)
+        os.setuid(user)
+        call(*args)
+
+    process = fork.Process(target=run)
+    process.start()
+    wait_for([process])
+    return process.exitcode
+
+
+@pytest.mark.parametrize("kind", ["link", "link to nowhere", "folder", "fifo"])
+def test_a_lock_path_that_is_no_file_is_refused(lock_path: Path, tmp_path: Path, kind: str) -> None:
+    target = tmp_path / "target"
+    if kind == "link":
+        target.write_text("precious")
+    if kind.startswith("link"):
+        lock_path.symlink_to(target)
+    elif kind == "folder":
+        lock_path.mkdir()
+    else:
+        os.mkfifo(lock_path)
+    with pytest.raises(Unavailable) as refused, measuring_lock(path=lock_path):
+        pytest.fail("locked something that is no file")
+    assert refused.value.code == "measuring-already"
+    assert "remove it" in str(refused.value)
+    assert kind != "link" or target.read_text() == "precious"
+    assert target.exists() == (kind == "link")
+
+
+def test_the_lock_is_one_for_the_host_and_not_one_for_each_tmpdir() -> None:
+    program = "from experiments.system.files import MEASURING_LOCK; print(MEASURING_LOCK)"
+    environment = os.environ | {"TMPDIR": "/var/tmp"}
+    run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert run.stdout.strip() == "/tmp/tlb-measuring.lock" == str(files.MEASURING_LOCK)
+
+
+def test_what_cannot_lock_says_that_measuring_needs_linux(lock_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(files, "fcntl", None)
+    with pytest.raises(Unavailable, match="Linux"), measuring_lock(path=lock_path):
+        pytest.fail("locked without a lock")
