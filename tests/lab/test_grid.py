@@ -1,0 +1,118 @@
+"""What a grid is made of: octaves, profiles, and a scope whose lines follow the machine's base page."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.lab import grid
+from experiments.lab.grid import DENSE_BELOW_BYTES, SMALLEST_LINES, Profile, Scope, octaves
+from experiments.lab.record import Point
+from experiments.words.reasons import Unavailable
+
+MIB = 2**20
+PROFILE = Profile(max_working_set=2**30, repeats=3, large_repeats=1, region_ms=7, points_per_octave=2)
+
+# --- octaves
+
+
+def test_octaves_of_the_docstring():
+    assert octaves(16, 64, 2) == [16, 23, 32, 45, 64]
+
+
+@given(st.integers(1, 2**22), st.integers(0, 20), st.integers(1, 16))
+def test_octaves_hold_every_power_and_end_where_they_are_told(low: int, doublings: int, per_octave: int):
+    found = octaves(low, low * 2**doublings, per_octave)
+    assert {low * 2**k for k in range(doublings + 1)} <= set(found)
+    assert (found[0], found[-1]) == (low, low * 2**doublings) and found == sorted(set(found))
+
+
+@given(st.integers(16, 2**22), st.integers(16, 2**30), st.integers(1, 16))
+def test_octaves_lie_evenly_in_the_logarithm_and_never_beyond_the_end(low: int, high: int, per_octave: int):
+    expected = {round(low * math.exp(math.log(2) * k / per_octave)) for k in range(40 * per_octave)}
+    found = octaves(low, high, per_octave)
+    assert set(found) <= {n for n in expected if n <= high}
+    assert all(n in found for n in expected if n < high)
+
+
+# --- profiles
+
+
+def test_the_profiles_are_smoke_quick_and_full_and_grow():
+    assert grid.profile_names() == ["full", "quick", "smoke"]
+    smoke, quick, full = (grid.profile(name) for name in ("smoke", "quick", "full"))
+    assert smoke.max_working_set < quick.max_working_set <= full.max_working_set == 4 << 30
+    assert smoke.repeats < quick.repeats < full.repeats
+
+
+@pytest.mark.parametrize("name", ["", "fast", "../profiles/quick", "quick.yaml"])
+def test_an_unknown_profile_is_refused_with_the_names_there_are(name: str):
+    with pytest.raises(Unavailable) as refused:
+        grid.profile(name)
+    assert refused.value.code == "bad-parameter" and "full, quick, smoke" in refused.value.detail
+
+
+def test_a_profile_asks_fewer_processes_of_points_from_a_gibibyte_on():
+    quick, full = grid.profile("quick"), grid.profile("full")
+    small, large = (Point(kernel="page_chase", lines=lines) for lines in (2**17, 2**18))
+    assert (quick.repeats_of(small), quick.repeats_of(large)) == (quick.repeats, quick.large_repeats)
+    assert quick.large_repeats < quick.repeats
+    assert full.repeats_of(small) == full.repeats_of(large) == full.repeats
+
+
+@pytest.mark.parametrize("text", ["", "12 bananas", "-1", "65535", "1K"])
+def test_a_size_below_the_smallest_sweep_or_none_is_refused(text: str):
+    with pytest.raises(Unavailable, match="max_working_set") as why:
+        grid.check_size("max_working_set", text)
+    assert why.value.code == "bad-parameter"
+    assert grid.check_size("max_working_set", "64KiB") == 64 << 10
+
+
+# --- scopes: the base page is the machine's
+
+
+@pytest.mark.parametrize("kib", [4, 16, 64])
+def test_a_line_of_a_scope_has_a_base_page_of_the_machine(kib: int):
+    scope = Scope(PROFILE, base_page_bytes=kib << 10)
+    assert (scope.most_lines, scope.lines(64 * MIB)) == (2**30 // (kib << 10), 64 * MIB // (kib << 10))
+    assert {pages: scope.pages_of(pages) for pages in ("4k", "64k", "thp", "2m", "1g")} == {
+        "4k": 1, "64k": 64 // kib, "thp": 2048 // kib, "2m": 2048 // kib, "1g": MIB // kib}
+
+
+@pytest.mark.parametrize("kib", [4, 16, 64])
+@pytest.mark.parametrize("per_octave", [None, 1, 8])
+def test_dense_numbers_of_lines_end_where_a_point_gets_slow_on_any_base_page(kib: int, per_octave: int | None):
+    dense = Scope(PROFILE, base_page_bytes=kib << 10).dense(per_octave)
+    assert dense == octaves(SMALLEST_LINES, DENSE_BELOW_BYTES // (kib << 10), per_octave or PROFILE.points_per_octave)
+    small = replace(PROFILE_SCOPE, base_page_bytes=kib << 10).dense(per_octave)
+    assert max(small) * (kib << 10) <= PROFILE_SCOPE.profile.max_working_set < DENSE_BELOW_BYTES
+
+
+PROFILE_SCOPE = Scope(PROFILE.model_copy(update={"max_working_set": 8 * MIB}))
+
+
+@pytest.mark.parametrize("kib", [4, 16, 64])
+def test_a_chase_is_a_spread_point_and_its_control_with_as_many_lines(kib: int):
+    scope = Scope(PROFILE, engine="numba", base_page_bytes=kib << 10)
+    spread, packed = scope.chase("page_chase", "2m", scope.most_lines, order="random")
+    assert spread == Point(kernel="page_chase", engine="numba", pages="2m", order="random", lines=2**20 // kib, region_ms=7)
+    assert packed == spread.model_copy(update={"layout": "packed"})
+
+
+def test_a_point_is_what_the_catalogue_has_where_nothing_is_said():
+    scope = Scope(PROFILE)
+    assert scope.point("random_touch", "thp", bytes=1000) == Point(
+        kernel="random_touch", pages="thp", layout="packed", order="random", lines=16, options={"bytes": 1000}, region_ms=7)
+    said = {"engine": "numba", "lines": 5, "region_ms": 2}
+    assert scope.point("page_chase", **said) == Point(kernel="page_chase", **said)
+    with pytest.raises(Unavailable, match="there is no kernel 'nope'"):
+        scope.point("nope")
+
+
+@pytest.mark.parametrize(("per_octave", "is_fine"), [(1, False), (2, False), (4, True)])
+def test_a_fine_grid_is_the_reference_machine_s(per_octave: int, is_fine: bool):
+    assert Scope(PROFILE.model_copy(update={"points_per_octave": per_octave})).is_fine == is_fine
