@@ -6,6 +6,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from experiments.article import analysis
@@ -156,7 +157,10 @@ class Analysis(analysis.Analysis):
         Unavailable: no-geometry, too-few-points."""
         first, second = self.two_levels()
         part = self.random.between(1, 4 * second)
-        return misses.fit_random_curve(part.xs, part.medians, first, second), part
+        fit = misses.fit_random_curve(part.xs, part.medians, first, second)
+        if not np.isfinite(fit.walk_ns.low):
+            raise Unavailable("too-few-points", f"nothing was drawn from more than {second:,} pages, where walks begin")
+        return fit, part
 
     # --- the published run
 

@@ -7,6 +7,7 @@ from experiments.chapters.stlb_cliff.analysis import ENTRY_BYTES, Analysis
 from experiments.inference.curves import HALF_AN_OCTAVE, Curve
 from experiments.lab.record import Point
 from experiments.words.pages import BASE
+from experiments.words.prose import count
 from experiments.words.reasons import Unavailable
 from experiments.words.units import format_size
 
@@ -85,9 +86,8 @@ def capacity_alone(a: Analysis, most: float = SHARED_RISE) -> Answer:
 @claim("sharp-so-associative", source="padho_tlb", says="The step is sharp because the TLB is fully associative.", points=_cycle)
 def is_fully_associative(a: Analysis, most: float = STEP_WIDTH) -> Answer:
     steps = a.steps
-    width = steps.second_width
+    width, begins, ends = steps.second_width, count(steps.second_begins), count(steps.second_ends)
     if width > most and not len(a.price.between(steps.second_begins, steps.second_ends)):
-        raise Unavailable("too-few-points", f"none between {steps.second_begins:.0f} and {steps.second_ends:.0f} pages")
-    return width <= most, (
-        f"A fully associative LRU TLB would step at {a.entries[-1]:,} pages and nowhere else; here a tenth of the rise is done at "
-        f"{steps.second_begins:,.0f} pages and nine tenths at {steps.second_ends:,.0f}, a factor of {width:.2f}.")
+        raise Unavailable("too-few-points", f"nothing was measured between {begins} and {ends} pages")
+    return width <= most, (f"A fully associative LRU TLB would step at {count(a.entries[-1])} pages and nowhere else; here a tenth of the "
+                           f"rise is done at {begins} pages and nine tenths at {ends}, a factor of {width:.2f}.")

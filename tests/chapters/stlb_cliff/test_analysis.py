@@ -1,0 +1,163 @@
+"""What the cliff's rows say of machines whose truth is known: the staircase, the fits, and what was not measured."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from support.stlb_cliff import CYCLES_PER_WALK, GHZ, MACHINES, analysis, hashed, kind, of
+from support.synthetic import GIB, MIB, Stated, Truth, frame, grid, tlbs
+
+from experiments.inference import misses
+from experiments.words.reasons import Unavailable
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+PLAIN = Truth()
+
+
+@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("repeats", [1, 5])
+def test_a_price_is_the_difference_at_each_size_that_has_its_control(name: str, repeats: int):
+    a = kind(name, repeats)
+    spread, packed = a.spread.medians, a.packed.medians
+    assert a.price.xs == sorted(set(spread.index) & set(packed.index)) and a.largest == a.price.xs[-1]
+    assert a.price.medians.to_numpy() == pytest.approx((spread - packed).to_numpy())
+
+
+# --- the staircase
+
+
+def test_the_staircase_finds_heights_and_places_as_they_are():
+    steps = of(PLAIN).steps
+    assert (steps.hit_ns, steps.walk_ns) == pytest.approx((2, 11), rel=0.03)
+    assert steps.first_step == pytest.approx(64, rel=0.1)
+    for place in (steps.second_begins, steps.second_step, steps.second_ends):
+        assert place == pytest.approx(1536, rel=0.1)
+    assert steps.second_begins <= steps.second_step <= steps.second_ends
+    assert steps.second_width == steps.second_ends / steps.second_begins
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_alone_is_never_a_step(seed: int):
+    with pytest.raises(Unavailable) as refused:
+        _ = of(Truth(hit_ns=0.0, walk_ns=0.0, noise=0.05), seed=seed).steps
+    assert refused.value.code == "no-step"
+
+
+@pytest.mark.parametrize(("name", "code"), [("no cliff", "no-step"), ("CPUID silent", "no-geometry"), ("one level stated", "no-geometry"),
+                                            ("tiny sizes", "too-few-points"), ("small sizes", "too-few-points")])
+def test_a_step_that_is_not_there_has_no_place_and_a_reason(name: str, code: str):
+    with pytest.raises(Unavailable) as refused:
+        _ = kind(name).steps
+    assert refused.value.code == code
+
+
+def test_whoever_defines_the_price_anew_has_it_in_all_that_comes_of_it():
+    a = of(PLAIN)
+    before, steps = a.price.last.value, a.steps
+    a.price = a.spread
+    assert a.price.last.value == pytest.approx(before + 1, rel=0.02) and a.steps.walk_ns == pytest.approx(steps.walk_ns + 1, rel=0.02)
+    assert a.by_order["cycle"] is a.price and len(a.cycles["price of translation, inferred from time"]) == len(a.spread)
+    a.window = (0.5, 1.0)
+    assert set(a.near(1536).xs) == {n for n in a.price.xs if 768 <= n <= 1536}
+
+
+def test_the_largest_size_told_is_one_that_has_its_control():
+    rows = frame(PLAIN)
+    lone = (rows["layout"] == "packed") & (rows["lines"] > 2**18)
+    assert analysis(rows[~lone]).largest == GIB // 4096
+
+
+def test_spread_points_without_any_control_are_too_few():
+    rows = frame(PLAIN)
+    with pytest.raises(Unavailable) as refused:
+        _ = analysis(rows[rows["layout"] == "spread"]).largest
+    assert refused.value.code == "too-few-points"
+
+
+# --- fits
+
+
+def test_the_kind_of_tlb_is_told_from_its_step():
+    assert of(PLAIN).fits[0].kind == misses.TEXTBOOK
+    assert of(Truth(missed=hashed)).fits[0].kind == "hashed sets, random replacement"
+
+
+def test_the_textbooks_kind_is_always_beside_the_best():
+    for truth in (PLAIN, Truth(missed=hashed)):
+        a = of(truth)
+        assert list(a.models)[:2] == [fit.kind for fit in a.fits[:2]] and misses.TEXTBOOK in a.models
+        for table in a.models.values():
+            assert table["median"].notna().all() and table["lines"].is_monotonic_increasing
+
+
+def test_where_the_ways_are_unknown_no_kind_of_sets_is_claimed():
+    a = of(Truth(missed=hashed), stated=Stated(tlb=tlbs(ways=(None, None))))
+    assert set(a.models) == {"fully associative, LRU", "fully associative, random replacement"}
+
+
+@pytest.mark.parametrize("name", ["CPUID silent", "one level stated", "tiny sizes", "small sizes"])
+def test_without_a_second_knee_there_are_no_models(name: str):
+    assert kind(name).models == {}
+
+
+def test_the_random_order_gives_the_costs_of_its_model():
+    fit, part = of(PLAIN).random_fit
+    assert fit.stlb_cost_ns.value == pytest.approx(2, rel=0.05) and fit.walk_ns.value == pytest.approx(9, rel=0.05)
+    assert fit.walk_ns.low < 9 < fit.walk_ns.high
+    assert part.xs[-1] <= 4 * 1536
+
+
+def test_a_random_order_that_was_not_measured_cannot_be_fitted():
+    rows = frame(PLAIN)
+    a = analysis(rows[rows["order"] != "random"])
+    assert set(a.by_order) == {"cycle", "sequential"}
+    with pytest.raises(Unavailable) as refused:
+        _ = a.random_fit
+    assert refused.value.code == "too-few-points"
+
+
+def test_draws_that_never_left_the_second_level_say_nothing_of_a_walk():
+    with pytest.raises(Unavailable) as refused:
+        _ = kind("small sizes").random_fit
+    assert refused.value.code == "too-few-points" and "1,536" in str(refused.value)
+
+
+# --- loops side by side, cycles of a walk
+
+
+def test_the_published_sizes_stand_beside_the_same_sizes_here():
+    a = of(PLAIN)
+    assert len(a.side_by_side) == len(a.published) and a.side_by_side["ratio"].to_numpy() == pytest.approx(5, rel=0.05)
+    small = of(PLAIN, grid(16 * MIB))
+    assert small.side_by_side["chase"].notna().tolist() == [size <= 16 * MIB for size in small.published["working_set_bytes"]]
+
+
+def test_accesses_in_flight_are_the_ratio_of_latency_to_throughput():
+    assert of(Truth(noise=0.001)).in_flight.medians.to_numpy() == pytest.approx(5, rel=0.01)
+
+
+def test_cycles_of_a_walk_are_inferred_without_counters_and_counted_with_them():
+    rows = frame(PLAIN, grid(64 * MIB))
+    inferred = analysis(rows).walk_costs
+    assert inferred["price_cycles"].to_numpy() == pytest.approx(inferred["price_ns"].to_numpy() * GHZ)
+    assert inferred["walks"].isna().all() and inferred["per_walk"].isna().all() and set(np.log2(inferred["lines"]) % 2) == {0}
+    past = (rows["layout"] == "spread") & (rows["lines"] > 1536)
+    counted = analysis(rows.assign(walk_per_access=past * 1.0, walk_cycles_per_access=past * CYCLES_PER_WALK)).walk_costs
+    per_walk = counted.set_index("lines")["per_walk"]
+    assert (per_walk[per_walk.index > 1536] == CYCLES_PER_WALK).all() and per_walk[per_walk.index <= 1536].isna().all()
+
+
+def test_an_engine_without_a_clock_has_times_and_no_cycles():
+    a = analysis(frame(PLAIN, grid(16 * MIB)).assign(core_ghz=0.0))
+    assert a.cycles == {} and a.walk_costs["price_cycles"].isna().all() and a.walk_costs["price_ns"].notna().all()
+    with pytest.raises(Unavailable) as refused:
+        _ = a.ghz
+    assert refused.value.code == "no-clock"
+
+
+def test_pages_larger_than_4_kib_change_no_number_of_pages():
+    """The published points stand at as many pages; the sizes in bytes are this machine's."""
+    large = analysis(frame(PLAIN), Stated(changes={"base_page_bytes": 16384}))
+    assert isinstance(large.side_by_side, pd.DataFrame) and large.side_by_side.equals(of(PLAIN).side_by_side)

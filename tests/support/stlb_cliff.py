@@ -1,0 +1,88 @@
+"""Machines that never were, for the chapter about the cliff: what each is, its Analysis, and rows whose counters were computed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from experiments.chapters.stlb_cliff import Analysis
+from experiments.inference import misses
+from experiments.lab import events, perf
+from experiments.lab.perf import Plan
+from experiments.lab.record import Point, Quantity
+from experiments.lab.store import Store
+from support.common import About, make_record
+from support.synthetic import GIB, MIB, Stated, Truth, frame, grid, lru, tlbs
+
+
+def hashed(order: str, lines: np.ndarray, entries: int) -> np.ndarray:
+    """Misses of sets of 12, chosen by a hash, that replace at random."""
+    return misses.hashed_random_replacement(lines, entries // 12, 12)
+
+
+TEXTBOOK = Truth(climb=1.3)
+PLAIN, SILENT = Stated(), Stated(tlb=())
+MACHINES: dict[str, tuple[Truth, Stated, list[Point]]] = {
+    "the textbook's": (TEXTBOOK, PLAIN, grid()),
+    "hashed sets": (Truth(missed=hashed), PLAIN, grid()),
+    "no cliff": (Truth(hit_ns=0.0, walk_ns=0.0), PLAIN, grid()),
+    "noise": (Truth(noise=0.3), PLAIN, grid()),
+    "CPUID silent": (Truth(), SILENT, grid(entries=())),
+    "one level stated": (Truth(), Stated(tlb=tlbs()[:1]), grid()),
+    "ways unknown": (Truth(), Stated(tlb=tlbs(ways=(None, None))), grid()),
+    "tiny sizes": (Truth(), PLAIN, grid(64 << 10)),
+    "small sizes": (Truth(), PLAIN, grid(4 * MIB, per_octave=1)),
+    "no zoom": (Truth(), PLAIN, grid(GIB, per_octave=1)),
+}
+
+
+def analysis(rows: pd.DataFrame | None = None, stated: Stated = PLAIN, machine: str = "made-up") -> Analysis:
+    """Of rows, by default the textbook's."""
+    return Analysis(frame(TEXTBOOK) if rows is None else rows, About(stated.host(), machine))
+
+
+def of(truth: Truth, points: list[Point] | None = None, stated: Stated = PLAIN, repeats: int = 7, seed: int = 1) -> Analysis:
+    return analysis(frame(truth, points, repeats, seed), stated)
+
+
+def kind(name: str, repeats: int = 7) -> Analysis:
+    truth, stated, points = MACHINES[name]
+    return of(truth, points, stated, repeats)
+
+
+# --- counters that were computed
+
+CHAPTER, SIMULATED = "stlb_cliff", "simulated-ice-lake-server"
+CYCLES_PER_WALK, GHZ, REPEATS = 28.0, 3.2, 4
+COUNTED = Truth(noise=0.002)
+COUNTING = Stated(changes={"pmu": {"tier": "counters", "reason": None}})
+
+
+def plan_of(cpu: str) -> Plan:
+    rows = events.SOFTWARE + events.quantities(cpu)
+    return Plan("perf", tuple(row for row in rows if row.event), {row.quantity: row.reason for row in rows if row.reason},
+                tuple(row for row in rows if row.derived))
+
+
+def count(row: dict, plan: Plan) -> dict[str, Quantity]:
+    """The counters of one process over an LRU TLB of 64 and 1,536 entries, in the group that is this repeat's turn."""
+    spread, lines, n = row["layout"] == "spread", np.array([float(row["lines"])]), row["accesses"]
+    missed, walks = (float(lru(row["order"], lines, entries)[0]) * n * spread for entries in COUNTED.entries)
+    counted = {"walk": walks, "stlb_hit": missed - walks, "l1_dtlb_miss": missed, "walk_cycles": walks * CYCLES_PER_WALK,
+               "walk_pending": walks * CYCLES_PER_WALK, "core_cycles": row["ns_per_access"] * GHZ * n, "instructions": 1.1 * n}
+    groups = plan.groups()
+    group = groups[row["repeat"] % len(groups)]
+    found = {e.quantity: Quantity(value=counted.get(e.quantity, 0.0), event=e.event, running_percent=100.0) for e in group}
+    found |= {e.quantity: Quantity(reason="other-repeat", event=e.event) for e in plan.events if e not in group}
+    return found | perf.derive(found, plan.derived) | {name: Quantity(reason=why) for name, why in plan.lacking.items()}
+
+
+def simulate(store: Store, machine: str = SIMULATED, cpu: str = "Ice Lake server", points: list[Point] | None = None) -> pd.DataFrame:
+    """Writes the machine and its records into `store`; the frame that a chapter gets."""
+    stated = Stated(changes=COUNTING.changes | {"microarchitecture": cpu})
+    store.write_machine(machine, stated.host().model_dump(mode="json"))
+    plan = plan_of(cpu)
+    for row in frame(COUNTED, points or grid(64 * MIB), REPEATS).to_dict("records"):
+        known = {name: value for name, value in row.items() if name not in ("kernel_digest", "counters")}
+        store.append(machine, CHAPTER, make_record(**known, counters=count(row, plan)), "a" * 16)
+    return store.load(machine, CHAPTER)
