@@ -19,7 +19,6 @@ from experiments.article import card, parameters
 from experiments.article.analysis import Analysis
 from experiments.article.render import Figure, Html, lacking_note
 from experiments.article.verdicts import verdict_table, verdicts
-from experiments.inference import geometry
 from experiments.inference.intervals import newest
 from experiments.lab import build, campaign, grid, kernels, survey
 from experiments.lab.grid import Profile, Scope
@@ -27,7 +26,7 @@ from experiments.lab.record import Point
 from experiments.lab.rig import Rig, usable_bytes
 from experiments.lab.store import Store, data_root
 from experiments.machine import host as hosts
-from experiments.machine.host import Host, data_caches, tlb_entries
+from experiments.machine.host import Host, tlb_entries
 from experiments.system.files import ROOT, disk_errors
 from experiments.words.prose import Prose
 from experiments.words.reasons import Note, Unavailable, explain
@@ -137,10 +136,6 @@ class Chapter:
             for note in lacking:
                 self._note(note)
         return self.kept(survey.NAME)
-
-    def geometry(self) -> geometry.Geometry:
-        """What the survey says. Raises Unavailable, as `survey` and `geometry.infer` do."""
-        return geometry.infer(self.survey(), tlb_entries(self.host), data_caches(self.host))
 
     def kept(self, name: str) -> pd.DataFrame:
         """The rows of an experiment that data/ has already: the newest kernel's in its newest state. Raises Unavailable("no-data")."""

@@ -28,6 +28,20 @@ def test_the_grid_is_the_first_look_of_a_survey():
     assert grid.points(scope()) == first and len(first) > 50
 
 
+def test_a_survey_begins_with_the_points_that_a_page_gives_it_and_reads_them():
+    measure = Made(lru(64), lru(1536)).run()
+    points = grid.points(scope())
+    more = [*points, *(points[-1].model_copy(update={"layout": layout, "lines": 5000}) for layout in ("alias", "spread", "packed"))]
+    asked: list[list] = []
+
+    def run(points: list) -> pd.DataFrame:
+        asked.append(points)
+        return measure(points)
+
+    a = Analysis(survey.survey(run, first=more), About(host()))
+    assert asked[0] == more and 5000 in a.price.xs and 5000 in a.alias.xs
+
+
 def test_a_reach_is_entries_times_page_size_and_parts_of_a_level_add_up(tmp_path):
     reaches = stating(inspect(tmp_path, here=replace(HERE, cpuid=reader(ICE_LAKE)))).reaches
     small, large, largest = 2**12, 2**21, 2**30
