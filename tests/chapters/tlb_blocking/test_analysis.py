@@ -1,0 +1,213 @@
+"""The chapter's Analysis: the model of walks in blocks; curves, gains and remedies of machines that never were."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.blocking import NOTHING, Machine, analysis, control, only, points, rows
+from support.synthetic import GIB, MIB
+
+from experiments.article.chapter import literature
+from experiments.chapters.tlb_blocking import figures
+from experiments.chapters.tlb_blocking.analysis import walks_per_hop
+from experiments.words.reasons import Unavailable
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+def median(frame: pd.DataFrame, query: str, column: str = "ns_per_access") -> float:
+    """By pandas' own query, where `x == x` is no NaN."""
+    return float(frame.query(query)[column].median())
+
+
+PLAIN = "kernel == 'graph_walk' and mode == 'plain' and per_hop == 0 and pages == '4k'"
+
+
+def refused(a: Any, what: str, *given: Any) -> str:
+    """The code of the reason why an Analysis has no such thing."""
+    with pytest.raises(Unavailable) as why:
+        getattr(a, what)(*given) if given else getattr(a, what)
+    return why.value.code
+
+
+# --- the model
+
+
+def simulated(block_pages: int, steps: int, entries: int, blocks: int = 40, stays: int = 30) -> float:
+    """Walks per hop of an LRU cache of translations, counted: stays of so many random hops in one block after another."""
+    draws, held, walks = np.random.default_rng(1), OrderedDict(), 0
+    for stay in range(stays):
+        for page in draws.integers(0, block_pages, steps).tolist():
+            key = (stay % blocks, page)
+            walks += key not in held
+            held[key] = None
+            held.move_to_end(key)
+            if len(held) > entries:
+                held.popitem(last=False)
+    return walks / (steps * stays)
+
+
+@pytest.mark.parametrize("pages", [4, 32, 64, 100, 300])
+@pytest.mark.parametrize("steps", [1, 20, 64, 400, 3000])
+def test_walks_per_hop_are_those_of_a_simulated_tlb(pages: int, steps: int):
+    assert float(walks_per_hop(pages, steps, 64)) == pytest.approx(simulated(pages, steps, 64), rel=0.05, abs=0.01) or steps < 20
+    assert float(walks_per_hop(pages, steps, 64)) == pytest.approx(simulated(pages, steps, 64), rel=0.13)
+
+
+def test_the_ends_of_the_model_are_known():
+    assert walks_per_hop(10**6, 1, 1536) == pytest.approx(1, abs=1e-5)
+    assert walks_per_hop(4096, 10**9, 1024) == pytest.approx(1 - 1024 / 4096, rel=1e-5)
+    assert walks_per_hop(1024, 10**9, 1024) == pytest.approx(1024e-9)
+    assert walks_per_hop([8, 16], 1000, 64) == pytest.approx([0.008, 0.016])
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**6), st.integers(1, 10**4))
+def test_walks_are_a_share_that_falls_with_steps_and_with_entries_and_rises_with_pages(pages: int, steps: int, entries: int):
+    here = float(walks_per_hop(pages, steps, entries))
+    assert 0 < here <= 1
+    for more in ((pages, steps + 1, entries), (pages, steps, entries + 1)):
+        assert float(walks_per_hop(*more)) <= here * (1 + 1e-9)
+    assert float(walks_per_hop(pages + 1, steps, entries)) >= here * (1 - 1e-9)
+
+
+def test_dropped_prefetches_can_only_gain_what_hits():
+    assert analysis(rows()).most_from_hits == pytest.approx(1 / (1 - 1536 / 262144))
+    assert refused(analysis(rows(most=4 * MIB)), "most_from_hits") == "too-few-points"
+    assert refused(analysis(rows(), []), "most_from_hits") == "no-geometry"
+
+
+# --- frames
+
+
+def test_blocks_are_medians_of_their_processes_over_the_walk_without_blocks():
+    found = analysis(rows()).blocks
+    assert len(found) == 18 and set(found["block_steps"]) == {1 << 10, 1 << 14, 1 << 18}
+    plain = median(rows(), PLAIN)
+    for row in found.itertuples():
+        here = median(rows(), f"mode == 'blocked' and per_hop == 0 and block_vertices == {row.block_vertices} "
+                              f"and block_steps == {row.block_steps}")
+        assert (row.median, row.plain) == pytest.approx((here, plain)) and row.gain == pytest.approx(plain / here)
+        assert row.gain_low <= row.gain <= row.gain_high
+        assert row.block_bytes == 64 * row.block_vertices == 4096 * row.block_pages
+        assert row.visits == row.block_steps / row.block_pages
+
+
+def test_blocks_without_the_plain_walk_have_no_gain():
+    found = analysis(rows().query("mode != 'plain'")).blocks
+    assert found["gain"].isna().all() and found["plain"].isna().all() and found["median"].notna().all()
+
+
+def test_blocks_on_larger_pages_are_compared_with_base_pages_too():
+    found = analysis(Machine().frame([*points(), *control()])).blocks
+    assert list(dict.fromkeys(found["pages"])) == ["4k", "2m"] and found["plain"].nunique() == 1
+
+
+def test_the_predicted_optimum_is_the_smallest_block_and_the_measured_the_fastest():
+    for machine in (Machine(), Machine(noise=0.0)):
+        a = analysis(rows(machine))
+        assert len(a.optima) == 3
+        for best in a.optima:
+            part = a.blocks[a.blocks["block_steps"] == best.block_steps].set_index("block_bytes")
+            assert best.predicted_bytes == 128 << 10 and best.measured_bytes == part["median"].idxmin()
+            assert best.predicted_walks <= best.measured_walks and best.measured_bytes not in best.unresolved
+            assert all(part.loc[size, "low"] <= part.loc[best.measured_bytes, "high"] for size in best.unresolved)
+
+
+def test_distances_are_compared_with_no_prefetch_on_the_same_pages():
+    found = analysis(rows()).ahead
+    assert list(dict.fromkeys(found["pages"])) == ["4k", "thp", "2m"] and set(found["distance"]) == {0, 1, 2, 4, 8, 16, 32, 64}
+    for row in found.itertuples():
+        where = "mode == 'prefetch' and pages == '{}' and distance == {}"
+        none, here = (median(rows(), where.format(row.pages, d)) for d in (0, row.distance))
+        assert row.median == pytest.approx(here) and row.gain == pytest.approx(none / here)
+
+
+def test_the_best_distance_is_never_none():
+    slower = rows(Machine(prefetch_gain=-0.5))
+    assert analysis(slower).best_ahead("4k")["distance"] == 1
+
+
+def test_remedies_are_the_quantiles_of_the_largest_graph():
+    found = analysis(rows()).remedies
+    assert list(zip(found["remedy"], found["pages"], strict=True)) == [
+        ("none", "4k"), ("huge pages", "thp"), ("huge pages", "2m"), ("huge pages", "1g"), ("TLB blocking", "4k")]
+    assert set(found["vertices"]) == {4 * GIB // 64} and set(found["n"]) == {5}
+    assert set(literature("mitigations")["mitigation"]) == set(found["remedy"])
+    for row in found.itertuples():
+        block = f"block_vertices == {row.block_vertices}" if row.block_vertices else "block_vertices != block_vertices"
+        for name in ("p50", "p95", "mean"):
+            here = median(rows(), f"per_hop == 1 and pages == '{row.pages}' and {block}", f"{name}_ns")
+            assert getattr(row, name) == pytest.approx(here)
+            assert getattr(row, f"{name}_low") <= getattr(row, name) <= getattr(row, f"{name}_high")
+
+
+def test_the_block_among_the_remedies_is_the_fastest_inside_the_reach():
+    frame = rows(Machine(noise=0.0))
+    small = analysis(frame).remedy("TLB blocking", "4k")
+    assert small["block_vertices"] == 1 << 14  # of 2^14 steps, fewest are first visits there
+    quick = frame.assign(mean_ns=frame["mean_ns"].where(~(frame["block_vertices"] == 1 << 16), 1.0))
+    assert analysis(quick).remedy("TLB blocking", "4k")["block_vertices"] == 1 << 16
+    past = [64, 512]  # whose reach is 2 MiB, and the faster block has 4
+    assert analysis(quick, past).remedy("TLB blocking", "4k")["block_vertices"] == 1 << 14
+
+
+@pytest.mark.parametrize("entries", [[], [1]])
+def test_without_a_block_inside_a_known_reach_there_is_no_blocking_among_the_remedies(entries: list[int]):
+    a = analysis(rows(), entries)
+    assert "TLB blocking" not in set(a.remedies["remedy"]) and len(a.remedies) == 4
+    assert refused(a, "remedy", "TLB blocking", "4k") == "too-few-points"
+
+
+def test_a_remedy_takes_the_first_page_size_that_was_measured():
+    a = analysis(only("4k", "thp"))
+    assert a.remedy("huge pages", "2m", "thp")["pages"] == "thp"
+    assert refused(a, "remedy", "huge pages", "1g") == "pool-empty"
+
+
+def test_fan_out_is_per_row_and_partition_with_what_counting_takes():
+    found = analysis(rows()).fan_out
+    assert len(found) == 30 and (found["partitions"] == 2.0 ** found["bits"]).all() and set(found["histogram_ns"]) == {1.0}
+    for row in found.itertuples():
+        once = f"passes == {row.passes}"
+        here = median(rows(), f"mode == 'partition' and pages == '{row.pages}' and bits == {row.bits} and {once}")
+        assert row.median == pytest.approx(here)
+
+
+def test_the_rise_of_the_fan_out_is_from_half_the_entries_to_past_twice_them():
+    ratio, few, many = analysis(rows(Machine(noise=0.0))).fan_out_rise("4k", 64)
+    assert (few, many) == (32, 256) and ratio.value == pytest.approx(7 / 4)
+    assert analysis(rows()).fan_out_rise("4k", 72)[1:] == (32, 256)
+    for entries in (4, 10**5):
+        assert refused(analysis(rows()), "fan_out_rise", "4k", entries) == "too-few-points"
+
+
+def test_passes_are_kept_apart():
+    once = rows().query("passes != 2")
+    twice = once.query("mode == 'partition' or mode == 'partitioned'").assign(passes=2.0)
+    both = analysis(pd.concat([once, twice.assign(ns_per_access=1.0)], ignore_index=True))
+    assert both.fan_out.query("passes == 1")["median"].tolist() == analysis(once).fan_out["median"].tolist()
+    assert both.joins.query("passes != 2")["median"].tolist() == analysis(rows()).joins["median"].tolist()
+    drawn = figures.fan_out(both).data
+    assert (drawn.loc[drawn["passes"] == 2, "median"] == 1.0).all() and 1.0 not in set(drawn.loc[drawn["passes"] == 1, "median"])
+
+
+def test_a_join_is_compared_with_the_naive_one_on_the_same_pages():
+    found = analysis(rows()).joins
+    assert len(found) == 12 and set(found.query("mode == 'naive'")["partitions"]) == {1}
+    assert found.query("mode == 'naive'")["gain"].isna().all()
+    for row in found.query("mode == 'partitioned'").itertuples():
+        naive, here = (median(rows(), f"pages == '{row.pages}' and mode == {mode}") for mode in (
+            "'naive'", f"'partitioned' and bits == {row.bits}"))
+        assert row.gain == pytest.approx(naive / here)
+
+
+@pytest.mark.parametrize("what", ["blocks", "ahead", "fan_out", "joins", "remedies"])
+def test_what_was_not_measured_is_a_reason(what: str):
+    for frame in (NOTHING, Machine().frame([])):  # the second has not even the columns
+        assert refused(analysis(frame), what) == "too-few-points"

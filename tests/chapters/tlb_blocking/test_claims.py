@@ -1,0 +1,106 @@
+"""What the articles say of blocking, judged by rows of machines that never were."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pandas as pd
+import pytest
+from support.blocking import ENTRIES, LOUD, MACHINES, Machine, analysis, only, points, rows, times
+from support.synthetic import MIB, fit_to_be_shown
+
+from experiments.article.verdicts import Verdict, verdicts
+from experiments.chapters.tlb_blocking import claims
+from experiments.words.reasons import REASONS
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+H, F, C = "holds", "fails", "cannot tell"
+VANISHES, USELESS, PREFETCH = "blocking-removes-misses", "thp-useless-for-a-tail", "prefetch-walks"
+ORDER, LIMIT, PAYS = "order-of-remedies", "fan-out-limit", "join-partitions-first"
+
+
+def judged(frame: pd.DataFrame, entries: list[int] = ENTRIES, **bands: dict) -> dict[str, Verdict]:
+    """The verdicts by the ids of their claims, each a sentence with evidence fit to be shown."""
+    return {verdict.claim.id: verdict for verdict in fit_to_be_shown(verdicts(claims, analysis(frame, entries), **bands), 6)}
+
+
+USELESS_THP = Machine(thp_ns=46.0)
+# The rows, the verdict, and a number of the evidence or the code of the reason.
+JUDGED: dict[str, tuple[str, Callable[[], pd.DataFrame], str, str]] = {
+    "the tail is gone": (VANISHES, lambda: rows(), H, ""),
+    "a tenth of the tail is there": (VANISHES, lambda: times(rows(), 1.5, "per_hop == 1 and mode == 'blocked'"), H, r"\b1\d%"),
+    "the tail is half there": (VANISHES, lambda: times(rows(), 2.0, "per_hop == 1 and mode == 'blocked'"), F, r"[4-9]\d%"),
+    "too loud a tail": (VANISHES, lambda: rows(LOUD), C, ""),
+    "no large pages to compare with": (VANISHES, lambda: only("4k"), C, "pool-empty"),
+    "large pages that walk as often": (VANISHES, lambda: rows(Machine(splintered=True)), C, "no-step"),
+    "nearer in the caches too": (VANISHES, lambda: rows(Machine(near_ns=20.0)), H, ""),
+    "thp helps": (USELESS, lambda: rows(), F, r"[1-9]\.\d\d"),
+    "thp does nothing": (USELESS, lambda: rows(USELESS_THP), H, r"\b(0\.9|1\.0)"),
+    "thp harms": (USELESS, lambda: rows(Machine(thp_ns=90.0)), H, r"\b0\.[67]"),
+    "thp is too loud": (USELESS, lambda: rows(LOUD), C, ""),
+    "no thp": (USELESS, lambda: only("4k", "2m"), C, "pool-empty"),
+    "prefetches walk": (PREFETCH, lambda: rows(), H, r"\b2\.0"),
+    "prefetches are dropped": (PREFETCH, lambda: rows(Machine(walking_prefetch=False)), F, r"\b2\.0\d \("),
+    "prefetches do nothing anywhere": (PREFETCH, lambda: rows(Machine(prefetch_gain=0.0)), C, r"\b(0\.9|1\.0)"),
+    "nothing gained and no large pages": (PREFETCH, lambda: rows(Machine(pages=("4k",), walking_prefetch=False)), C, ""),
+    "no prefetches": (PREFETCH, lambda: rows().query("mode != 'prefetch'"), C, "too-few-points"),
+    "all in reach": (PREFETCH, lambda: rows(most=4 * MIB), C, "too-few-points"),
+    "the published order": (ORDER, lambda: times(times(rows(), 0.8, "pages == '1g'"), 1.4, "mode == 'blocked'"), H, ""),
+    "another order": (ORDER, lambda: times(rows(), 1.5, "pages == '1g'"), F, ""),
+    "no order": (ORDER, lambda: rows(LOUD), C, ""),
+    "the published order less one": (ORDER, lambda: times(only("4k", "2m"), 1.4, "mode == 'blocked'"), C, ""),
+    "nothing to order": (ORDER, lambda: only("4k").query("mode != 'blocked'"), C, "too-few-points"),
+    "the limit is there": (LIMIT, lambda: rows(), H, r"\b1\.7"),
+    "no limit there": (LIMIT, lambda: rows(Machine(jump_ns=0.0)), F, r"\b64\b"),
+    "large pages rise too": (LIMIT, lambda: rows(Machine(splintered=True)), C, r"\b1\.7"),
+    "no large pages to tell by": (LIMIT, lambda: only("4k"), C, r"\b1\.7"),
+    "too loud a limit": (LIMIT, lambda: rows(LOUD), C, ""),
+    "no partitioning": (LIMIT, lambda: rows().query("mode != 'partition'"), C, "too-few-points"),
+    "partitioning pays": (PAYS, lambda: rows(), H, ""),
+    "partitioning does not pay": (PAYS, lambda: rows(Machine(join_gain=0.8)), F, r"\b0\.7"),
+    "nobody knows whether it pays": (PAYS, lambda: rows(Machine(join_gain=1.05, noise=0.2)), C, ""),
+    "no join": (PAYS, lambda: rows().query("kernel == 'graph_walk'"), C, "too-few-points"),
+}
+
+
+@pytest.mark.parametrize("case", JUDGED)
+def test_each_claim_is_judged_by_the_rows(case: str):
+    claim, make, verdict, evidence = JUDGED[case]
+    found = judged(make())[claim]
+    assert found.verdict == verdict, found
+    if evidence in REASONS:
+        assert REASONS[evidence].sentence.removesuffix(".") in found.evidence, found
+    else:
+        assert re.search(evidence, found.evidence), found
+
+
+def test_a_block_that_is_nearer_in_the_caches_too_is_said_to_be_that():
+    sentences = [judged(rows(Machine(near_ns=near)))[VANISHES].evidence.count(". ") for near in (-20.0, 20.0)]
+    assert sentences == [0, 1]
+
+
+@pytest.mark.parametrize("claim", [VANISHES, PREFETCH, LIMIT])
+def test_without_the_entries_what_hangs_on_them_cannot_be_told(claim: str):
+    assert judged(rows(), [])[claim].verdict == C
+
+
+@pytest.mark.parametrize("entries", [ENTRIES, [72, 3072], [64], []])
+@pytest.mark.parametrize("machine", MACHINES)
+def test_every_machine_has_six_verdicts_fit_to_be_shown(machine: str, entries: list[int]):
+    assert set(judged(MACHINES[machine](), entries)) == {VANISHES, USELESS, PREFETCH, ORDER, LIMIT, PAYS}
+
+
+@pytest.mark.parametrize(("claim", "bands", "before", "after"), [
+    (VANISHES, {"blocking_removes_misses": {"most": -2.0}}, H, F), (USELESS, {"thp_is_useless": {"same": 5.0}}, F, H),
+    (PREFETCH, {"prefetch_walks": {"same": 5.0}}, H, C), (LIMIT, {"fan_out_limit": {"jump": 2.0}}, H, F),
+    (PAYS, {"join_partitions_first": {"same": 5.0}}, H, F)])
+def test_a_reader_may_draw_the_line_elsewhere(claim: str, bands: dict, before: str, after: str):
+    assert (judged(rows())[claim].verdict, judged(rows(), **bands)[claim].verdict) == (before, after)
+
+
+def test_a_claim_that_compares_points_says_which():
+    for found in verdicts(claims, analysis(rows())):
+        compared = [point for point in points() if found.claim.points and found.claim.points(point)]
+        assert 2 <= len(compared) < len(points()) and len({point.kernel for point in compared}) == 1, found.claim.id

@@ -1,0 +1,58 @@
+"""The chapter's figures: each drawn where it has rows, and a reason where not."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from support.blocking import ENTRIES, MACHINES, analysis, rows
+from support.pages import Elements
+from support.synthetic import HOLE
+
+from experiments.chapters.tlb_blocking import figures
+from experiments.words.reasons import Unavailable
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+FIGURES = {make.__name__: make for make in (figures.blocks, figures.prefetch, figures.mitigations, figures.fan_out, figures.join)}
+LACKING = {
+    "blocks": {"no walks", "no blocks", "no base pages"}, "prefetch": {"no walks", "no prefetch"},
+    "mitigations": {"no walks", "no plain walk", "no base pages", "no hop by hop"}, "fan_out": {"no join"}, "join": {"no join"},
+}
+
+
+@pytest.mark.parametrize(("machine", "entries"), [*((machine, ENTRIES) for machine in MACHINES), ("everything", [64]), ("everything", [])])
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_is_drawn_where_it_has_rows_and_is_a_reason_where_not(name: str, machine: str, entries: list[int]):
+    a = analysis(MACHINES[machine](), entries)
+    if machine in LACKING[name] | {"nothing", "no columns"}:
+        with pytest.raises(Unavailable):
+            FIGURES[name](a)
+        return
+    figure = FIGURES[name](a)
+    json.dumps(figure.spec(), allow_nan=False)
+    assert Elements(figure.svg()).tags.count("svg") == 1 and len(figure.csv().splitlines()) == len(figure.data) + 1
+    assert not HOLE.search(figure.alt) and figure.alt.endswith(".")
+
+
+def test_the_published_remedies_are_drawn_beside_ours_and_never_as_ours():
+    data = figures.mitigations(analysis(rows())).data
+    assert len(data.query("where == 'published'")) == 8 and len(data.query("where == 'here'")) == 10
+    assert data.query("where == 'published'")["n"].isna().all()
+    assert sorted(data.query("where == 'published' and quantile == '95th percentile'")["ns"]) == [60, 71, 117, 242]
+
+
+def test_a_gain_that_a_page_defines_anew_is_what_is_drawn():
+    a = analysis(rows())
+    a.blocks["gain"] = 7.0
+    assert set(figures.blocks(a).data["gain"]) == {7.0}
+    a = analysis(rows())
+    a.fan_out = a.fan_out.assign(median=1.5)
+    assert set(figures.fan_out(a).data["median"]) == {1.5}
+
+
+def test_dashed_rules_stand_at_the_reach_of_the_entries_in_the_pages_of_the_machine():
+    for entries in (ENTRIES, [72, 3072]):
+        tables = figures.blocks(analysis(rows(), entries)).spec()["datasets"].values()
+        (rules,) = [table for table in tables if "block_bytes" in table[0] and "median" not in table[0] and len(table) == 2]
+        assert [rule["block_bytes"] for rule in rules] == [n * 4096 for n in entries]

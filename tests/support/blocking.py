@@ -1,0 +1,143 @@
+"""Walks in blocks, prefetches and joins on machines that never were: rows of them, and an Analysis of such rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+from experiments.chapters.tlb_blocking import Analysis, grid
+from experiments.lab import kernels
+from experiments.lab.record import Point
+from experiments.words.reasons import Note
+from support.common import About, make_record
+from support.synthetic import GIB, MIB, PAGE_BYTES, Stated, scope, tlbs
+
+ENTRIES = [64, 1536]
+CLOCK_NS = 9.0
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine with one level of the TLB that matters to walks and one that matters to partitioning."""
+
+    pages: tuple[str, ...] = ("4k", "thp", "2m", "1g")
+    splintered: bool = False  # an entry spans 4 KiB of any page
+    load_ns: float = 40.0
+    walk_ns: float = 60.0
+    thp_ns: float = 0.0  # what a transparent page costs beside what one of the pool does
+    near_ns: float = 0.0  # by which a load in a block is nearer
+    tail: float = 1.5  # the 95th percentile over the median
+    walking_prefetch: bool = True
+    prefetch_gain: float = 0.5  # the share of a hop's time that a prefetch can hide
+    jump_ns: float = 3.0  # of a row, past the first level's entries on pages of 4 KiB
+    join_gain: float = 3.0
+    noise: float = 0.01
+
+    def walks(self, pages: str, vertices: int, options: dict[str, int]) -> float:
+        span = 4096 if self.splintered else PAGE_BYTES[pages]
+        inside = max(options.get("block_vertices", vertices) * 64 / span, 1)
+        capacity = max(0.0, 1 - ENTRIES[-1] / inside)
+        steps = options.get("block_steps", 10**12)
+        return max(capacity, min(1.0, inside * (1 - (1 - 1 / inside) ** steps) / steps)) if inside > 1 else 0.0
+
+    def hop_ns(self, point: Point) -> float:
+        own = dict(point.options)
+        walks = self.walks(point.pages, point.lines, own)
+        ns = self.load_ns + self.walk_ns * walks + self.thp_ns * (point.pages == "thp") - self.near_ns * (point.mode == "blocked")
+        if own.get("distance", 0) == 0:
+            return ns
+        hidden = self.prefetch_gain * min(1.0, own["distance"] / 8)
+        return ns * (1 - hidden * (1.0 if self.walking_prefetch else 1 - walks))
+
+    def row_ns(self, point: Point) -> float:
+        bits = dict(point.options).get("bits", 0)
+        span_4k = point.pages == "4k" or self.splintered
+        scatter = 4.0 + (self.jump_ns if span_4k and 2**bits > ENTRIES[0] else 0.0)
+        naive = 30.0 if point.pages == "4k" else 20.0
+        return {"partition": scatter, "naive": naive, "partitioned": naive / self.join_gain + scatter / 4}[point.mode]
+
+    def frame(self, points: list[Point], repeats: int = 5, seed: int = 1) -> pd.DataFrame:
+        """One row a process, with the columns that `Store.load` gives."""
+        noise, rows = np.random.default_rng(seed), []
+        for point in (point for point in points if point.pages in self.pages):
+            for repeat in range(repeats):
+                walk = point.kernel == "graph_walk"
+                ns = (self.hop_ns(point) if walk else self.row_ns(point)) * math.exp(self.noise * noise.normal())
+                also = {"histogram_ns_per_access": 1.0} if point.mode == "partition" else {}
+                histogram: list[tuple[float, int]] = []
+                if dict(point.options).get("per_hop"):
+                    also = {"p50_ns": ns * 0.95, "p95_ns": ns * self.tail, "mean_ns": ns, "clock_ns": CLOCK_NS, "tsc_ghz": 0.5,
+                            "clock_step_ns": 2.0}
+                    # The median is the middle of the second bin's hops, the 95th percentile that of the last one's.
+                    middle = (0.95 + self.tail) / 2
+                    histogram = [(CLOCK_NS + ns * at, hops) for at, hops in ((0.5, 450), (0.95, 100), (middle, 350), (self.tail, 100))]
+                record = make_record(**point.model_dump(), repeat=repeat, ns_per_access=ns + 20 * walk * bool(also),
+                                     batch_ns_per_access=[ns], also=also, histogram=histogram)
+                rows.append(record.model_dump(exclude={"counters", "options", "also"}) | dict(record.options) | record.also
+                            | {"kernel_digest": "a" * 16})
+        return kernels.with_defaults(pd.DataFrame(rows, columns=None if rows else [*make_record().model_dump(), "kernel_digest"]))
+
+
+def points(most: int = 4 * GIB) -> list[Point]:
+    return grid.points(scope(most, ENTRIES, cpus=2, per_octave=4))
+
+
+def control(most: int = 4 * GIB) -> list[Point]:
+    """The same blocks on pages that need no walks."""
+    return [point.model_copy(update={"pages": "2m"}) for point in points(most)
+            if point.mode == "blocked" and "per_hop" not in dict(point.options)]
+
+
+@cache
+def rows(machine: Machine = Machine(), most: int = 4 * GIB, repeats: int = 5) -> pd.DataFrame:
+    return machine.frame(points(most), repeats)
+
+
+def only(*pages: str) -> pd.DataFrame:
+    return rows()[rows()["pages"].isin(pages)].reset_index(drop=True)
+
+
+def analysis(frame: pd.DataFrame, entries: Iterable[int] = ENTRIES, notes: Iterable[Note] = ()) -> Analysis:
+    """Of a machine whose TLB levels have so many entries."""
+    return Analysis(frame, About(Stated(tlb=tlbs([*entries], [0] * len([*entries]))).host(), notes=[*notes]))
+
+
+def times(frame: pd.DataFrame, factor: float, where: str) -> pd.DataFrame:
+    """The frame with the chosen rows slower by a factor, and so their quantiles."""
+    chosen = frame.eval(where)
+    histogram = [[(CLOCK_NS + factor * (least - CLOCK_NS), hops) for least, hops in bins] if slow else bins
+                 for bins, slow in zip(frame["histogram"], chosen, strict=True)]
+    return frame.assign(histogram=histogram, **{name: frame[name].where(~chosen, frame[name] * factor)
+                                                 for name in ("ns_per_access", "p50_ns", "p95_ns", "mean_ns") if name in frame})
+
+
+NOTHING = rows().query("kernel == 'none'")
+LOUD = Machine(noise=0.4)
+MACHINES: dict[str, Callable[[], pd.DataFrame]] = {
+    "everything": rows,
+    "splintered": lambda: rows(Machine(splintered=True)),
+    "with a control": lambda: Machine().frame([*points(), *control()]),
+    "no pool": lambda: only("4k", "thp"),
+    "base pages alone": lambda: only("4k"),
+    "no base pages": lambda: only("thp", "2m"),
+    "no join": lambda: rows().query("kernel == 'graph_walk'"),
+    "no walks": lambda: rows().query("kernel != 'graph_walk'"),
+    "no prefetch": lambda: rows().query("mode != 'prefetch'"),
+    "no prefetch of distance 0": lambda: rows().query("distance != 0"),
+    "no blocks": lambda: rows().query("mode != 'blocked'"),
+    "no plain walk": lambda: rows().query("mode != 'plain'"),
+    "no naive join": lambda: rows().query("mode != 'naive'"),
+    "no hop by hop": lambda: rows().query("per_hop != 1"),
+    "small sizes": lambda: rows(most=16 * MIB),
+    "within the reach": lambda: rows(most=4 * MIB),
+    "one repeat": lambda: rows(repeats=1),
+    "loud": lambda: rows(LOUD),
+    "dropped": lambda: rows(Machine(walking_prefetch=False, jump_ns=0.0)),
+    "nothing": lambda: NOTHING,
+    "no columns": lambda: Machine().frame([]),  # not even those of a kernel's own numbers
+}
