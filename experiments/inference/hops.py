@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from scipy.signal import find_peaks
 
 from experiments.words.reasons import Unavailable
 
 SINGLE_TICKS = 256  # kernels/hops.h: up to so many ticks a bin each, then half as many bins an octave
+PROMINENT = 0.08  # of the highest mode: less is a ripple of the steps of the clock
+MODE_POINTS = 400  # points at which a density is looked at
 
 
 def smoothed(row: pd.Series) -> pd.DataFrame:
@@ -20,7 +23,7 @@ def smoothed(row: pd.Series) -> pd.DataFrame:
     10 ns are multiples of 10 ns. A bin wider than a step stands for its own width. The clock's own cost is then taken off, and
     what a hop of almost nothing leaves below zero stays there, half a step at the most beside the clock's noise.
     """
-    bins = np.array([tuple(one) for one in row["histogram"]], dtype=float).reshape(-1, 2)
+    bins = np.array([tuple(pair) for pair in row["histogram"]], dtype=float).reshape(-1, 2)
     if not len(bins):
         raise Unavailable("too-few-points", "a walk timed hop by hop has no histogram")
     ghz = float(row["tsc_ghz"])
@@ -58,3 +61,13 @@ def quantile(spread: pd.DataFrame, q: ArrayLike) -> np.ndarray:
     """ns that a share q of the hops did not exceed; never below zero."""
     at, heights = cumulative(spread)
     return np.maximum(np.interp(q, heights, at), 0.0)
+
+
+def modes(spread: pd.DataFrame, step_ns: float) -> list[float]:
+    """Where a frame of `smoothed` has its modes, ns: maxima that stand out of the density over two of the clock's steps."""
+    most = float(quantile(spread, 0.999))
+    width = max(2 * step_ns, most / MODE_POINTS)
+    least = float(spread["low_ns"].min()) - width
+    places = least + width / 4 * np.arange(int((most - least) / (width / 4)) + 8)
+    density = below(spread, places + width / 2) - below(spread, places - width / 2)
+    return places[find_peaks(density, prominence=PROMINENT * density.max())[0]].tolist()

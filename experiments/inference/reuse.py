@@ -19,13 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammainc
 
-from experiments.inference.misses import (
-    hashed_random_replacement,
-    miss_probability_cycle,
-    miss_probability_cycle_random_replacement,
-    miss_probability_random,
-    set_associative_miss_probability,
-)
+from experiments.inference import misses
 
 LINE_BYTES, ENTRY_BYTES = 64, 8
 SHARING = LINE_BYTES // ENTRY_BYTES  # pages whose entries lie in one line
@@ -36,15 +30,15 @@ BRIM = 1.001  # a set of lines that fills a cache to the last fits, and a walk i
 _QUANTILES = _NODES + 0.5
 
 
-class Cache(NamedTuple):
-    """What a cache holds, bytes, and the ways that smear its end; infinite for one that visits fill evenly."""
+class SharedCache(NamedTuple):
+    """What a cache holds of data and of tables, bytes, and the ways that smear its end; infinite for one that visits fill evenly."""
 
     size_bytes: float
     ways: float = inf
 
 
 class Tlbs(NamedTuple):
-    """Entries of each level of the data TLB, one or two, and how the last one replaces (the kinds of model.StepFit)."""
+    """Entries of each level of the data TLB, one or two, and how the last one replaces (the kinds of misses.StepFit)."""
 
     entries: tuple[int, ...]
     kind: str = "fully associative, LRU"
@@ -53,29 +47,16 @@ class Tlbs(NamedTuple):
     def misses(self, pages: ArrayLike, order: str, lines_per_page: ArrayLike = 1) -> list[np.ndarray]:
         """The share of loads that miss each level. A cycle over many lines of each page comes back to a page as draws do."""
         m, dense = np.asarray(pages, dtype=float), np.asarray(lines_per_page) > 1
-        drawn = [miss_probability_random(m, c) for c in self.entries]
+        drawn = [misses.miss_probability_random(m, c) for c in self.entries]
         if order == "random":
             if self.kind == "hashed sets, LRU":
-                drawn[-1] = np.where(dense, drawn[-1], self._in_sets(m, "random"))
+                sets = self.entries[-1] // self.ways
+                drawn[-1] = np.where(dense, drawn[-1], misses.set_associative_miss_probability(m, sets, self.ways, order, "hashed"))
             return drawn
-        once = [miss_probability_cycle(m, c) for c in self.entries]
-        once[-1] = self._cycle(m)
-        return [np.where(dense, one, other) for one, other in zip(drawn, once, strict=True)]
-
-    def _cycle(self, m: np.ndarray) -> np.ndarray:
-        c = self.entries[-1]
-        if self.kind == "fully associative, LRU":
-            return miss_probability_cycle(m, c)
-        if self.kind == "fully associative, random replacement":
-            return miss_probability_cycle_random_replacement(m, c)
-        if self.kind == "hashed sets, LRU":
-            return self._in_sets(m, "cycle")
-        if self.kind == "hashed sets, random replacement":
-            return hashed_random_replacement(m, c // self.ways, self.ways)
-        raise ValueError(f"no kind of TLB is called {self.kind!r}")
-
-    def _in_sets(self, m: np.ndarray, order: str) -> np.ndarray:
-        return set_associative_miss_probability(m, self.entries[-1] // self.ways, self.ways, order, "hashed")
+        # A step from nothing to one is a share.
+        last = misses.StepFit(self.kind, before_ns=0.0, after_ns=1.0, residual_ns=0.0).predict(m, self.entries[-1], self.ways)
+        once = [*(misses.miss_probability_cycle(m, c) for c in self.entries[:-1]), last]
+        return [np.where(dense, again, first) for again, first in zip(drawn, once, strict=True)]
 
 
 class Places(NamedTuple):
@@ -85,7 +66,7 @@ class Places(NamedTuple):
     tables: list[list[np.ndarray]]
 
 
-def places(pages: ArrayLike, order: str, caches: Sequence[Cache], walks: ArrayLike, tables: Sequence[float] = (SHARING,),
+def places(pages: ArrayLike, order: str, caches: Sequence[SharedCache], walks: ArrayLike, tables: Sequence[float] = (SHARING,),
            lines_per_page: ArrayLike = 1, rivals_bytes: ArrayLike = 0.0) -> Places:
     """Misses of each cache, one value for each number of pages.
 

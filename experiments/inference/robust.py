@@ -13,7 +13,9 @@ UNTOLD = 1e6  # variance of the logarithm of what no point tells
 
 def jacobian(f: Callable[[np.ndarray], np.ndarray], at: np.ndarray, step: float = 1e-4) -> np.ndarray:
     """Central differences: a row for each value of f, a column for each parameter."""
-    return np.stack([(f(at + step * one) - f(at - step * one)) / (2 * step) for one in np.eye(at.size)], axis=1)
+    # scipy.differentiate.jacobian shrinks its steps, down into the small jumps of a model that ends its own rounds when they are close
+    # enough: on the committed rows it is off tenfold, with 13 times the evaluations.
+    return np.stack([(f(at + step * axis) - f(at - step * axis)) / (2 * step) for axis in np.eye(at.size)], axis=1)
 
 
 def sandwich(residual: Callable[[np.ndarray], np.ndarray], at: np.ndarray, guesses: int = 0) -> np.ndarray:

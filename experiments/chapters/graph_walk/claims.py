@@ -1,157 +1,141 @@
-"""What the articles say of a walk through a graph, as predicates on the rows of experiment `graph_walk`."""
+"""What the articles say of a walk through a graph, as predicates on the chapter's Analysis."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import pandas as pd
-
-from experiments.chapters.graph_walk.prose import page_walkers, walkers_verdict
-from experiments.inference import hops as walks
-from experiments.inference import intervals as stats
-from experiments.inference.curves import Verdict, judge
-from experiments.inference.splinter import Splinter
+from experiments.article.verdicts import Answer, claim
+from experiments.chapters.graph_walk.analysis import REGIMES, SIZE, Analysis, largest
+from experiments.inference.curves import select
+from experiments.inference.intervals import Interval
+from experiments.lab.record import Point
+from experiments.words.pages import BASE, words
+from experiments.words.prose import side
 from experiments.words.reasons import Unavailable
 from experiments.words.units import format_size
 
-PAGE = 4096
 TWICE = (1.6, 2.4)  # the published run's 95th percentile at its largest sizes: 1.88 to 2.06 medians
 SHORT_TAIL = 1.35  # and 1.03 to 1.13 of them on large pages: what is nearer to one than to twice
 LARGEST = 2 << 30  # bytes: from there on the published run has its largest sizes
 WALKS_OF_MEMORY = 4 << 30  # and from there on its median hop walks in memory
 # Of what base pages cost more at four times the TLB's reach, where three draws in four miss; at half the reach none should.
 BEFORE = 0.25
+AGREES = 0.25  # a whole number of walkers, from times with a few percent of noise and a walk's time that is a lower bound
 SAME = 0.05  # THP that gains less than what the book calls unstable is useless
 
 
-def graph_walk(frame: pd.DataFrame, entries: Sequence[int], cores: pd.DataFrame, microarchitecture: str = "unknown",
-               splintered: Splinter | None = None) -> list[Verdict]:
-    """What the article says of the walk, and what this frame says of it. entries: 4 KiB data entries of each TLB level; cores: the
-    literature's frame `microarchitectures`.
-
-    splintered: what the chapter about page sizes found, which alone separates the number of misses from their price where no
-    counter does.
-    """
-
-    def three() -> tuple[bool | None, str]:
-        found = walks.regimes(frame)
-        there = [name for name in walks.REGIMES if found.sizes(name)]
-        most = int(found.table["working_set_bytes"].max())
-        said = "; ".join(f"{name}, {_between(found.sizes(name))}" for name in there)
-        ordered = [walks.REGIMES.index(name) for name in found.table["regime"]] == sorted(
-            walks.REGIMES.index(name) for name in found.table["regime"])
-        truth = True if len(there) == 3 and ordered else None if most < WALKS_OF_MEMORY or len(there) == 3 else False
-        return truth, f"What answers the median hop on base pages: {said}. A load from memory takes {found.memory_ns:.0f} ns."
-
-    def twice() -> tuple[bool | None, str]:
-        size, ratio = walks.tail(frame, "4k")
-        said = f"At {format_size(size)} on base pages the 95th percentile is {_times(ratio)} the median."
-        if size < LARGEST:
-            raise Unavailable("too-few-points", f"the sweep ends at {format_size(size)}, where it is {ratio.value:.2f} times the median")
-        return (True if TWICE[0] <= ratio.low and ratio.high <= TWICE[1] else
-                False if ratio.high < TWICE[0] or ratio.low > TWICE[1] else None), said
-
-    def short() -> tuple[bool | None, str]:
-        large = walks.large_pages(walks.clocked(frame))
-        size, ratio = walks.tail(frame, large)
-        if size < LARGEST:
-            raise Unavailable("too-few-points", f"the sweep on {large} ends at {format_size(size)}, where it is {ratio.value:.2f} times "
-                              "the median")
-        return (True if ratio.high <= SHORT_TAIL else False if ratio.low > SHORT_TAIL else None), (
-            f"At {format_size(size)} on {large} the 95th percentile is {_times(ratio)} the median.")
-
-    def capacity() -> tuple[bool | None, str]:
-        if not entries:
-            raise Unavailable("no-geometry", "CPUID names no TLB level here")
-        large, more = walks.saved(frame)
-        reach = entries[-1] * PAGE
-        before = more[more["working_set_bytes"].between(reach / 8, reach / 2)]
-        after = more[more["working_set_bytes"].between(2.9 * reach, 5.7 * reach)]  # half an octave around four times
-        if before.empty or after.empty:
-            raise Unavailable("too-few-points", f"nothing was measured on both up to {format_size(reach // 2)} and at "
-                              f"{format_size(4 * reach)}")
-        low, high = (stats.Interval(*(float(part[name].median()) for name in ("value", "low", "high")), 1.0) for part in (before, after))
-        said = (f"A hop on base pages takes {low.value:z.1f} ns longer than on {large} ({low.low:z.1f} to {low.high:z.1f}) up to half of "
-                f"the reach of {format_size(reach)}, and {high.value:z.1f} ns longer ({high.low:z.1f} to {high.high:z.1f}) around four "
-                "times the reach.")
-        if high.high <= 0:
-            return False, said
-        if high.low <= 0:
-            return None, said
-        return (True if low.high <= BEFORE * high.low else False if low.low > BEFORE * high.high else None), said
-
-    def both() -> tuple[bool | None, str]:
-        counts = walks.counted(frame)
-        large = walks.large_pages(walks.batched(frame))
-        if {"4k", large} <= set(counts["pages"]) and "walk_cycles_per_access" in frame and frame["walk_cycles_per_access"].notna().any():
-            return _counted(frame, counts, large)
-        if splintered is None:
-            raise Unavailable("no-pmu", "and the chapter about page sizes, whose chases could tell the two apart, says nothing")
-        if splintered.walk is None:
-            raise Unavailable("too-few-points", "no chase past the last level was measured on both")
-        share = splintered.walk.share
-        if splintered.verdict == "splintered by the host":
-            return False, (f"The host splinters large pages, so they miss as often; a miss costs {share.value:.2f} of one on base pages "
-                           f"({share.low:.2f} to {share.high:.2f}). {splintered.evidence}")
-        if splintered.verdict == "not splintered":
-            raise Unavailable("no-pmu", "large pages miss less often, and of the few misses left no time can be told without counters")
-        return None, splintered.evidence
-
-    def walkers() -> tuple[bool | None, str]:
-        stated = page_walkers(microarchitecture, cores)
-        if stated is None:
-            raise Unavailable("no-data", f"nobody says how many page walkers {microarchitecture} has")
-        base, _, found = walks.walks_under_way(walks.by_walkers(frame))
-        return walkers_verdict(found, stated), (
-            f"{microarchitecture} is said to have {stated:.0f}. With {base.best_walkers} walks in turn at least {found.value:.1f} page "
-            f"walks were under way at once ({found.low:.1f} to {found.high:.1f}).")
-
-    def useless() -> tuple[bool | None, str]:
-        found = walks.means(frame)
-        sides = [found[found["pages"] == one].set_index("working_set_bytes") for one in ("4k", "thp")]
-        sizes = sorted(set(sides[0].index) & set(sides[1].index))
-        if not sizes:
-            raise Unavailable("thp-never", "no walk lies on transparent pages")
-        slow, fast = (walks.interval(side.loc[sizes[-1]]) for side in sides)
-        ratio = stats.interval_of_ratio(slow, fast)
-        return (True if ratio.high <= 1 + SAME else False if ratio.low > 1 + SAME else None), (
-            f"At {format_size(int(sizes[-1]))} a hop takes {slow.value:.0f} ns on base pages and {fast.value:.0f} on THP, "
-            f"{_times(ratio)} the time.")
-
-    return [
-        judge("The walk has three regimes: cache, memory, memory and a page walk.", three),
-        judge("At the largest sizes on 4k pages the 95th percentile is about twice the median.", twice),
-        judge("On large pages that tail is gone.", short),
-        judge("The probability of a miss rises where the working set passes the TLB's reach.", capacity),
-        judge("Huge pages lower both the number of misses and the price of one.", both),
-        judge("A core has as many page walkers as its maker or others say.", walkers),
-        judge("THP is between useless and counterproductive for random access.", useless),
-    ]
+def _hop_by_hop(point: Point) -> bool:
+    return point.kernel == "graph_walk" and ("per_hop", 1) in point.options
 
 
-def _times(ratio: stats.Interval) -> str:
-    return f"{ratio.value:.2f} times ({ratio.low:.2f} to {ratio.high:.2f})"
+def _in_batches(point: Point) -> bool:
+    return point.kernel == "graph_walk" and not {"per_hop", "walkers"} & dict(point.options).keys()
 
 
-def _between(sizes: Sequence[int]) -> str:
-    ends = list(dict.fromkeys(format_size(size) for size in (sizes[0], sizes[-1])))
-    return " to ".join(ends)
+@claim("three-regimes", source="matthews_tlbperf", says="The walk has three regimes: cache, memory, memory and a page walk.",
+       points=_hop_by_hop)
+def three_regimes(a: Analysis, reads_memory_from: int = WALKS_OF_MEMORY) -> Answer:
+    answers = a.regimes.answers
+    seen = [name for name in REGIMES if a.regimes.sizes(name)]
+    ranges = ", ".join(f"{name} {' to '.join(dict.fromkeys(format_size(a.regimes.sizes(name)[end]) for end in (0, -1)))}" for name in seen)
+    all_three = len(seen) == len(REGIMES)
+    truth = True if all_three and answers.is_monotonic_increasing else None if all_three or answers.index[-1] < reads_memory_from else False
+    return truth, f"What answers the median hop on base pages: {ranges}. A load from memory takes {a.regimes.memory_ns:.0f} ns."
 
 
-def _counted(frame: pd.DataFrame, counts: pd.DataFrame, large: str) -> tuple[bool | None, str]:
+def _tail(a: Analysis, pages: str, from_bytes: int) -> tuple[Interval, str]:
+    size, ratio = a.tail(pages)
+    if size < from_bytes:
+        raise Unavailable("too-few-points", f"the sweep on {words(pages)} ends at {format_size(size)}, where the 95th percentile is "
+                          f"{ratio.value:.2f} times the median")
+    return ratio, f"At {format_size(size)} on {words(pages)} the 95th percentile is {ratio:.2f} times the median."
+
+
+@claim("tail-twice-the-median", source="matthews_tlbperf", points=_hop_by_hop,
+       says="At the largest sizes on 4k pages the 95th percentile is about twice the median.")
+def tail_is_twice_the_median(a: Analysis, band: tuple[float, float] = TWICE, from_bytes: int = LARGEST) -> Answer:
+    ratio, evidence = _tail(a, BASE, from_bytes)
+    low, high = band
+    return (True if low <= ratio.low and ratio.high <= high else False if ratio.high < low or ratio.low > high else None), evidence
+
+
+@claim("no-tail-on-large-pages", source="matthews_tlbperf", says="On large pages that tail is gone.", points=_hop_by_hop)
+def tail_is_gone(a: Analysis, most: float = SHORT_TAIL, from_bytes: int = LARGEST) -> Answer:
+    ratio, evidence = _tail(a, largest(a.p50), from_bytes)
+    return {"above": False, "below": True, "open": None}[side(ratio, most)], evidence
+
+
+@claim("misses-rise-past-the-reach", source="matthews_tlbperf", points=_in_batches,
+       says="The probability of a miss rises where the working set passes the TLB's reach.")
+def misses_rise_past_the_reach(a: Analysis, share: float = BEFORE) -> Answer:
+    if not a.entries:
+        raise Unavailable("no-geometry", "CPUID names no TLB level here")
+    (large, saved), reach = a.saved, a.entries[-1] * a.base_page_bytes
+    inside, past = saved.between(reach / 8, reach / 2), saved.between(2.9 * reach, 5.7 * reach)  # half an octave around four times
+    if not len(inside) or not len(past):
+        raise Unavailable("too-few-points", f"nothing was measured on both up to {format_size(reach // 2)} and at "
+                          f"{format_size(4 * reach)}")
+    low, high = (Interval(*curve.table[["median", "low", "high"]].median()) for curve in (inside, past))
+    evidence = (f"A hop on base pages takes {low:.1f} ns longer than on {words(large)} up to half of the reach of {format_size(reach)}, "
+                f"and {high:.1f} ns longer around four times the reach.")
+    if high.low <= 0:
+        return (False if high.high <= 0 else None), evidence
+    return (True if low.high <= share * high.low else False if low.low > share * high.high else None), evidence
+
+
+@claim("huge-pages-lower-both", source="matthews_tlbperf", says="Huge pages lower both the number of misses and the price of one.",
+       points=_in_batches)
+def huge_pages_lower_both(a: Analysis, same: float = SAME) -> Answer:
+    large = largest(a.means)
+    if {BASE, large} <= a.counted.keys() and "walk_cycles_per_access" in a.frame and a.frame["walk_cycles_per_access"].notna().any():
+        return _counted(a, large, same)
+    splintered = a.splintering()
+    if splintered is None:
+        raise Unavailable("no-pmu", "and the chapter about page sizes, whose chases could tell the two apart, says nothing")
+    if splintered.walk is None:
+        raise Unavailable("too-few-points", "no chase past the last level was measured on both")
+    if splintered.is_splintered:
+        return False, (f"The host splinters large pages, so they miss as often; a miss costs {splintered.walk.share:.2f} of one on base "
+                       f"pages. {splintered.evidence}")
+    if splintered.verdict == "not splintered":
+        raise Unavailable("no-pmu", "large pages miss less often, and of the few misses left no time can be told without counters")
+    return None, splintered.evidence
+
+
+def _counted(a: Analysis, large: str, same: float) -> Answer:
     """By counters at the largest size that both have: walks a hop, and cycles a walk."""
-    sides = [counts[counts["pages"] == one].set_index("working_set_bytes") for one in ("4k", large)]
-    shared = sorted(set(sides[0].index) & set(sides[1].index))
+    shared = set(a.counted[BASE].xs) & set(a.counted[large].xs)
     if not shared:
         raise Unavailable("too-few-points", "no size was counted on both")
-    size = shared[-1]
-    rate = [float(side.loc[size, "median"]) for side in sides]
-    rows = walks.batched(frame)
-    rows = rows[rows["working_set_bytes"] == size]
-    cycles = [float(rows.loc[rows["pages"] == one, "walk_cycles_per_access"].median()) for one in ("4k", large)]
-    if not (rate[0] > 0 and rate[1] > 0 and cycles[0] >= 0 and cycles[1] >= 0):
+    size = max(shared)
+    rates = [a.counted[pages].at(size).value for pages in (BASE, large)]
+    cycles = [select(a.walks(0, walkers=1, pages=pages), **{SIZE: size})["walk_cycles_per_access"].median() for pages in (BASE, large)]
+    if not all(rate > 0 and spent >= 0 for rate, spent in zip(rates, cycles, strict=True)):
         raise Unavailable("too-few-points", "one of the two never walked, or its cycles were not counted")
-    cost = [c / r for c, r in zip(cycles, rate, strict=True)]
-    return rate[1] < rate[0] * (1 - SAME) and cost[1] < cost[0] * (1 - SAME), (
-        f"At {format_size(int(size))}: {rate[0]:.3g} walks a hop of {cost[0]:.0f} cycles each on 4k, {rate[1]:.3g} of {cost[1]:.0f} on "
-        f"{large}.")
+    costs = [spent / rate for spent, rate in zip(cycles, rates, strict=True)]
+    return all(much < (1 - same) * base for base, much in (rates, costs)), (
+        f"At {format_size(size)}: {rates[0]:.3g} walks a hop of {costs[0]:.0f} cycles each on base pages, {rates[1]:.3g} of {costs[1]:.0f} "
+        f"on {words(large)}.")
+
+
+@claim("page-walkers-as-stated", source="matthews_tlbperf", says="A core has as many page walkers as its maker or others say.",
+       points=lambda point: point.kernel == "graph_walk" and "walkers" in dict(point.options))
+def page_walkers_as_stated(a: Analysis, agrees: float = AGREES) -> Answer:
+    if a.page_walkers is None:
+        raise Unavailable("no-data", f"nobody says how many page walkers {a.host.microarchitecture} has")
+    base, _, busy = a.under_way
+    least, most = (a.page_walkers * (1 + give) for give in (-agrees, agrees))
+    # Fewer that were seen busy rule nothing out: something else may end the gain.
+    truth = False if busy.low > most else True if busy.low >= least and busy.high <= most else None
+    return truth, (f"{a.host.microarchitecture} is said to have {a.page_walkers:.0f}. With {base.best_walkers} walks in turn at least "
+                   f"{busy:.1f} page walks were under way at once.")
+
+
+@claim("thp-useless-for-a-mean", source="matthews_tlbperf", says="THP is between useless and counterproductive for random access.",
+       points=_in_batches)
+def thp_is_useless(a: Analysis, same: float = SAME) -> Answer:
+    if not {BASE, "thp"} <= a.means.keys():
+        raise Unavailable("thp-never", "no walk lies on transparent pages")
+    both = a.means[BASE] / a.means["thp"]
+    ratio, size = both.last, both.xs[-1]
+    slow, fast = (a.means[pages].at(size).value for pages in (BASE, "thp"))
+    return {"above": False, "below": True, "open": None}[side(ratio, 1 + same)], (
+        f"At {format_size(size)} a hop takes {slow:.0f} ns on base pages and {fast:.0f} on THP, {ratio:.2f} times the time.")

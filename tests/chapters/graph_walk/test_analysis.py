@@ -1,0 +1,155 @@
+"""What the rows of a walk say: quantiles, regimes, walks under way, misses and the model, of machines whose truth is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+from support.synthetic import GIB, MIB, Truth
+from support.synthetic import frame as chases
+from support.walk import ENTRIES, REACH, Walk, analysis, only, rows
+
+from experiments.chapters.graph_walk.analysis import REGIMES, WALK
+from experiments.inference.hops import below
+from experiments.words.reasons import Unavailable
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+def test_quantiles_over_processes_are_those_of_the_hops_that_were_drawn():
+    a, draw = analysis(), np.random.default_rng(9)
+    for pages, size in (("4k", 16 * GIB), ("2m", GIB), ("1g", 256 << 10)):
+        hops = Walk().hops(pages, size, draw, 100_000)
+        assert a.p50[pages].get(size).value == pytest.approx(np.quantile(hops, 0.5), abs=4)
+        assert a.p95[pages].get(size).value == pytest.approx(np.quantile(hops, 0.95), abs=8)
+
+
+def test_the_tail_is_each_processs_own_at_the_largest_size():
+    a = analysis()
+    mine = a.hops[(a.hops["pages"] == "4k") & (a.hops["working_set_bytes"] == 16 * GIB)]
+    size, ratio = a.tail("4k")
+    assert (size, ratio.value) == (16 * GIB, pytest.approx((mine["p95"] / mine["p50"]).median()))
+    a.hops = a.hops.assign(tail=a.hops["p95"] - a.hops["p50"])  # as a page may define it anew
+    assert a.tail("4k")[1].value == pytest.approx((mine["p95"] - mine["p50"]).median())
+
+
+def test_a_machine_without_hop_by_hop_rows_has_no_quantiles():
+    a = analysis(rows()[rows()["per_hop"] == 0])
+    assert a.hops.empty and a.p50 == {} and a.ridges.empty
+    with pytest.raises(Unavailable):
+        a.tail("4k")
+
+
+def test_the_gain_of_several_walkers_is_one_walkers_time_over_theirs():
+    walkers = analysis().walkers
+    assert list(dict.fromkeys(walkers["pages"])) == ["4k", "thp", "2m"] and set(walkers["vertices"]) == {1 << 24}
+    for row in walkers.itertuples():
+        assert row.gain == pytest.approx(Walk().mean(row.pages, GIB) / Walk().mean(row.pages, GIB, row.walkers), rel=0.05)
+        assert row.floor_ns == pytest.approx(2 / row.walkers)
+
+
+def test_of_several_graphs_the_largest_that_several_walked_is_compared():
+    frame = rows()
+    alone = frame[(frame["per_hop"] == 0) & (frame["lines"] == 1 << 12)]
+    both = analysis(pd.concat([frame, alone.assign(walkers=2.0)], ignore_index=True))
+    assert set(both.walkers["vertices"]) == {1 << 12, 1 << 24} and both.walkers.set_index("pages").loc["4k", "vertices"].eq(1 << 24).all()
+
+
+@pytest.mark.parametrize("walkers", [2, 4, 6])
+def test_walks_under_way_at_once_are_as_many_as_the_machine_has_page_walkers(walkers: int):
+    _, _, busy = analysis(rows(Walk(walkers=walkers, in_flight=64, noise=0.002, far_ns=300.0))).under_way
+    assert busy.value == pytest.approx(walkers, rel=0.1) and busy.low <= busy.value <= busy.high
+
+
+def test_walks_under_way_cannot_be_told_of_noise_or_without_large_pages():
+    for a, code in ((analysis(rows(Walk(noise=0.5))), "unstable"), (analysis(only("4k")), "pool-empty"),
+                    (analysis(only("2m")), "too-few-points")):
+        with pytest.raises(Unavailable) as why:
+            a.under_way  # noqa: B018
+        assert why.value.code == code
+
+
+def test_the_number_of_page_walkers_is_the_literatures():
+    assert [analysis(core=core).page_walkers for core in ("Zen 4", "Skylake server", "Sapphire Rapids", "Imaginary")] == [6, 2, 4, None]
+
+
+def test_the_predicted_misses_are_one_less_the_share_that_the_entries_hold():
+    a = analysis()
+    assert a.reach == {"4k": REACH, "64k": REACH} and not a.in_pieces  # CPUID states base pages alone, of which mTHP is made
+    sizes = a.predicted["4k"]
+    assert sizes[MIB] == 0 and sizes[REACH] == 0 and sizes[16 * GIB] == pytest.approx(1 - REACH / (16 * GIB))
+    a = analysis()
+    a.in_pieces = True
+    assert a.reach == dict.fromkeys(("4k", "64k", "thp", "2m", "1g"), REACH)
+    assert analysis(entries=[]).predicted == {}
+
+
+def test_counted_walks_are_shown_where_there_are_any():
+    assert analysis().counted == {}
+    counted = analysis(rows(Walk(counted=True))).counted
+    assert counted["4k"].get(16 * GIB).value == pytest.approx(1 - REACH / (16 * GIB)) and counted["1g"].get(GIB).value == 0
+
+
+def test_regimes_are_those_that_the_machine_was_made_with():
+    a = analysis()
+    assert a.p50["4k"].medians.iloc[0] == pytest.approx(5, abs=3) and a.regimes.memory_ns == pytest.approx(70, abs=6)
+    names = a.regimes.answers.map(lambda place: REGIMES[place])
+    assert names[MIB] == names[4 * MIB] == "cache"
+    assert names[64 * MIB] == names[512 * MIB] == "memory"
+    assert names[8 * GIB] == names[16 * GIB] == "memory and walk"
+    shares = below(a.distributions("4k")[16 * GIB], a.regimes.cut_ns)
+    assert 1 - shares[1] == pytest.approx(1 - 1 / 32, abs=0.02)
+
+
+@pytest.mark.parametrize(("frame", "code"), [
+    (lambda: only("4k"), "pool-empty"), (lambda: only("2m", "1g"), "too-few-points"), (lambda: rows(most=4 * MIB), "no-step")])
+def test_regimes_that_cannot_be_told_have_a_reason(frame: Callable[[], pd.DataFrame], code: str):
+    with pytest.raises(Unavailable) as why:
+        analysis(frame()).regimes  # noqa: B018
+    assert why.value.code == code
+
+
+def test_densities_are_those_of_all_processes_and_hold_nearly_all_hops():
+    ridges = analysis().ridges
+    width = ridges["ns"].iloc[1] - ridges["ns"].iloc[0]
+    for _, part in ridges.groupby("working_set_bytes"):
+        assert 0.98 <= (part["share_per_ns"] * width).sum() <= 1 + 1e-9
+    assert ridges["working_set_bytes"].is_monotonic_decreasing
+
+
+# --- the model
+
+
+def chased(frame: pd.DataFrame | None = None):
+    """An analysis beside the first chapter's chases."""
+    return analysis(frame, ENTRIES, stlb_cliff=chases(Truth(cache_step=(512, 3.0), noise=0.01), repeats=3).assign(state="s"))
+
+
+def test_without_the_first_chapters_chases_there_is_a_reason_and_no_model():
+    with pytest.raises(Unavailable) as why:
+        analysis().modelled  # noqa: B018
+    assert why.value.code == "no-data"
+
+
+def test_what_is_held_out_of_the_fit_is_a_choice():
+    a = chased()
+    a.hold_out = lambda sizes: sizes[:2]
+    held = a.chases[a.chases["held_out"]]
+    assert sorted(set(held["lines"])) == sorted(set(a.chases["lines"]))[:2]
+
+
+@pytest.mark.parametrize("frame", [None, only("thp", "2m")])
+def test_the_model_stands_beside_what_it_saw_and_what_it_did_not(frame: pd.DataFrame | None):
+    a = chased(frame)
+    walk, chase = (a.modelled[(a.modelled["series"] == WALK) == is_walk] for is_walk in (True, False))
+    assert set(chase["seen"]) == {"fitted", "held out"} and walk.empty == (frame is not None)
+    assert set(walk["seen"]) <= {"held out"}
+    seen = chase[chase["seen"] == "fitted"]["lines"]
+    assert not set(seen) & set(chase[chase["seen"] == "held out"]["lines"]) and set(seen) <= set(a.fitted.points["lines"])
+    assert (chase["predicted_ns"] / chase["measured_ns"] - 1).abs().median() < 0.1
+    if len(walk):  # an edge is picked in 2 ns, less the load from the first cache
+        load = a.fitted.parameters["load_random_ns"].value
+        again = a.fitted.predict(walk.assign(order="random", layout="packed"))
+        assert walk["predicted_ns"].to_numpy() == pytest.approx(again + 2 - load)

@@ -1,0 +1,101 @@
+"""What the page says of the walk: a sentence or a reason for every frame, with the numbers of the rows."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from support.synthetic import GIB, HOLE, MIB, Truth
+from support.synthetic import frame as chases
+from support.walk import ENTRIES, FRAMES, Walk, analysis, only, rows
+
+from experiments.chapters.graph_walk import prose
+from experiments.chapters.graph_walk.analysis import WALK
+from experiments.words.prose import Prose
+from experiments.words.reasons import Note, Unavailable
+
+pytestmark = pytest.mark.filterwarnings("error")
+CHASES = chases(Truth(cache_step=(512, 3.0), noise=0.01), repeats=3).assign(state="s")
+
+
+@pytest.mark.parametrize("entries", [ENTRIES, []])
+@pytest.mark.parametrize("name", FRAMES)
+def test_every_frame_has_every_sentence_or_its_reason(name: str, entries: list[int]):
+    a = analysis(FRAMES[name](), entries)
+    for function in prose.__all__:
+        try:
+            words = getattr(prose, function)(a)
+        except Unavailable as why:
+            words = Prose(why)
+            assert function not in ("machine", "misses_are")
+        assert not HOLE.search(words.replace("\n\n", " ")), (function, words)
+        assert isinstance(words, Prose) == (function not in ("machine", "misses_are")) and words.strip(), (function, words)
+        assert not isinstance(words, Prose) or words.rstrip().endswith("."), (function, words)
+
+
+def test_the_lead_has_the_quantiles_of_the_largest_size_on_each_page_size():
+    a, lead = analysis(), prose.lead(analysis())
+    for curves in (a.p50, a.p95):
+        for pages in ("4k", "thp", "2m", "1g"):
+            assert f"{curves[pages].get(16 * GIB).value:.0f}" in lead.split("16 GiB")[1], pages
+    assert prose.brief(a) == lead
+
+
+def test_why_a_page_size_is_missing_stands_behind_the_lead():
+    notes = [Note(str(Unavailable("pool-empty")), "pool-empty"), Note("Another note.")]
+    lead = prose.lead(analysis(only("4k"), notes=notes))
+    assert lead.startswith(prose.brief(analysis(only("4k")))) and lead.count("- ") == 1
+    assert str(Unavailable("pool-empty")) in lead and "Another note." not in lead
+
+
+def test_the_clock_is_told_beside_a_hop_of_the_smallest_and_of_the_largest_graph():
+    coarse, fine = prose.clock(analysis()), prose.clock(analysis(rows(Walk(step_ns=0.4, clock_ns=4.0))))
+    for sentence, cost, step in ((coarse, 22.0, 10), (fine, 4.0, 0.4)):
+        assert f"{cost:.1f} ns" in sentence and f"advances {step:.2g} ns" in sentence and "256 KiB" in sentence and "16 GiB" in sentence
+    assert "4.4 times" in coarse and "times" not in fine.split("per batch")[0]  # 22 ns of a clock beside a hop of 5
+
+
+def test_regimes_name_the_sizes_where_one_gives_way_to_the_next():
+    a, sentence = analysis(), prose.regimes(analysis())
+    from_to = [a.regimes.sizes("cache")[-1], a.regimes.sizes("memory")[0], a.regimes.sizes("memory and walk")[0]]
+    assert [int(n) * {"MiB": MIB, "GiB": GIB}[unit] for n, unit in re.findall(r"(\d+) ([MG]iB)", sentence)][:3] == from_to
+    before = prose.regimes(analysis(rows(most=256 * MIB)))
+    assert "ends before" in before and "ends before" not in sentence
+
+
+def test_the_shares_of_the_regimes_add_up():
+    a = analysis()
+    shares = [int(share) for share in re.findall(r"(\d+)%", prose.modes(a))]
+    assert len(shares) == 3 and 99 <= sum(shares) <= 101 and shares[2] == pytest.approx(97, abs=2)
+
+
+@pytest.mark.parametrize(("core", "walkers", "says"), [("Zen 4", 6, "agrees"), ("Skylake client", 6, "more"), ("Imaginary", 6, "nobody"),
+                                                       ("Zen 4", 2, "neither")])
+def test_walks_under_way_stand_beside_the_walkers_that_the_core_is_said_to_have(core: str, walkers: int, says: str):
+    a = analysis(rows(Walk(walkers=walkers, in_flight=64, noise=0.002, far_ns=300.0)), core=core)
+    last = prose.walkers_said(a).split(".")[-2]
+    assert says in last and f"{a.under_way[2]:.1f}" in prose.walkers_said(a)
+
+
+@pytest.mark.parametrize("frame", [rows(), only("thp", "2m")])
+def test_the_model_is_told_by_its_errors_on_what_it_did_not_see(frame):
+    a = analysis(frame, stlb_cliff=CHASES)
+    sentence, held = prose.model_said(a), a.modelled[a.modelled["seen"] == "held out"]
+    off = (held["predicted_ns"] / held["measured_ns"] - 1).abs()
+    for is_walk in set(held["series"] == WALK):
+        part = off[(held["series"] == WALK) == is_walk]
+        assert f"{len(part)} points" in sentence and f"{part.median():.0%}" in sentence and f"{part.max():.0%}" in sentence
+    assert ("chase alone" in sentence) == (len(frame) < len(rows()))
+
+
+@pytest.mark.parametrize(("factor", "says"), [(1.6, "too little"), (0.6, "too much"), (1.05, "none")])
+def test_what_the_model_lacks_is_named_with_its_range_and_its_sign(factor: float, says: str):
+    a = analysis(stlb_cliff=CHASES)
+    points = a.fitted.points.assign(measured_ns=a.fitted.predict(a.fitted.points))
+    strange = (points["layout"] == "spread") & points["lines"].between(6000, 17000) & (points["order"] == "random")
+    a.fitted = replace(a.fitted, points=points.assign(measured_ns=points["measured_ns"] * strange.map({True: factor, False: 1.0})))
+    last, lines = prose.model_said(a).split("The model comes")[-1], points[strange]["lines"]
+    expected = ["none"] if says == "none" else [says, f"from {lines.min():,} to {lines.max():,} lines", "spread", "random",
+                                                f" {len(lines)} by more"]
+    assert [part for part in expected if part not in last] == [], last
