@@ -1,0 +1,111 @@
+"""`make bench` is not run here; what its tables are made of is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+from support.common import make_record
+
+from experiments import bench
+from experiments.lab.record import Point
+from experiments.words.reasons import Unavailable
+
+
+def test_every_table_has_a_title_that_says_what_to_reach_and_columns():
+    assert len(bench.TABLES) == 13
+    assert len({title for title, _ in bench.TABLES.values()}) == 13 and all(len(columns) > 1 for _, columns in bench.TABLES.values())
+
+
+def test_every_independent_program_is_there():
+    for name in ("independent_chase.c", "naive_graph.c", "naive_guest.c", "empty_gate.c", "engines_in_turn.py"):
+        assert (bench.INDEPENDENT / name).is_file()
+
+
+def test_medians_are_taken_program_by_program_over_rounds():
+    assert bench.medians([(1.0, 10.0), (9.0, 20.0), (2.0, 90.0)]) == [2.0, 20.0]
+    with pytest.raises(ValueError, match="zip"):
+        bench.medians([(1.0, 2.0), (1.0,)])
+
+
+def test_two_numbers_are_compared_with_a_signed_share():
+    assert bench.compared(10.3, 10.0) == ("10.30", "10.00", "+3.0%") and bench.compared(9.0, 10.0, 3)[2] == "-10.0%"
+
+
+def test_rows_by_page_size_are_of_medians_and_a_size_that_is_lacking_has_its_reason_s_code():
+    def rounds(pages: str, i: int) -> list[float]:
+        if pages == "2m":
+            raise Unavailable("pool-empty")
+        return [float(i), 2.0]
+
+    rows = bench.by_pages(("2m", "thp"), rounds, lambda a, b: (f"{a:g}", f"{b:g}"))
+    assert list(rows) == [("2m", "pool-empty"), ("thp", "3", "2")]  # of the rounds 0 to 6
+
+
+def test_rows_by_size_pair_fresh_processes_and_end_with_the_median_difference(monkeypatch: pytest.MonkeyPatch):
+    seen: list[tuple[str, int, int]] = []
+
+    def take(point: Point, repeat: int):
+        seen.append(("ours", point.lines, repeat))
+        return SimpleNamespace(ns_per_access={16: 11.0, 32: 10.0, 64: 8.0}[point.lines])
+
+    def other(point: Point, i: int) -> float:
+        seen.append(("other", point.lines, i))
+        return 10.0
+
+    monkeypatch.setattr(bench, "_rig", lambda: SimpleNamespace(take=take))
+    points = {n << 12: Point(kernel="page_chase", lines=n) for n in (16, 32, 64)}
+    assert list(bench.by_size(points, other)) == [
+        ("64 KiB", "11.00", "10.00", "+10.0%"), ("128 KiB", "10.00", "10.00", "+0.0%"), ("256 KiB", "8.00", "10.00", "-20.0%"),
+        ("median of |difference|", "", "", "10.0%")]
+    assert seen[:4] == [("ours", 16, 0), ("other", 16, 0), ("ours", 16, 1), ("other", 16, 1)] and len(seen) == 3 * 2 * bench.PAIRS
+
+
+@pytest.mark.parametrize(("gate", "whole", "cells"), [
+    ([1.0, None, 3.0], [2000.0, 2000.0], ("2", "2,000", "0.100%")), ([0.0], [0.0], ("0", "0", "none of none")),
+    ([5.0], [0.0], ("5", "0", "all")), ([None], [7.0], ("–", "7", "–")), ([7.0], [], ("7", "–", "–"))])
+def test_a_gate_s_share_is_of_the_counts_there_are(gate: list, whole: list, cells: tuple):
+    assert bench.share(gate, whole) == cells
+
+
+def test_repeated_runs_say_how_far_their_medians_lie_apart_and_which_are_marked():
+    records = [
+        make_record(layout=layout, lines=64, ns_per_access=ns, noisy=noisy).model_dump(exclude={"counters"}) | {"run": run}
+        for layout, run, noisy, times in (
+            ("spread", 0, "", [10.0, 10.0, 10.1]), ("spread", 1, "", [11.0, 9.0, 13.0]),  # unstable
+            ("spread", 2, "stolen", [10.2, 10.2, 10.2]), ("packed", 0, "", [4.0, 4.0, 4.0]))
+        for ns in times]
+    packed, spread = bench.repeated(pd.DataFrame(records))
+    assert packed == ("packed 64", "4.000", "nan%", "0.00%", "0 of 1")
+    assert spread[:2] == ("spread 64", "10.200") and spread[3:] == (f"{1 / 10.2:.2%}", "2 of 3")
+
+
+def test_a_table_that_cannot_be_had_here_is_printed_with_its_reason(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    def lacking() -> Iterator[tuple[str, ...]]:
+        yield "1", "2"
+        raise Unavailable("no-kvm")
+
+    monkeypatch.setitem(bench.TABLES, lacking, ("A title", ("what", "how many")))
+    bench._print([lacking])
+    printed = capsys.readouterr().out
+    assert all(word in printed for word in ("A title", "how many", "2", "no-kvm"))
+
+
+@pytest.mark.measures
+@pytest.mark.measuring
+@pytest.mark.needs("a C compiler")
+def test_a_table_is_measured(monkeypatch: pytest.MonkeyPatch):
+    """One process a program, of the shortest table."""
+    monkeypatch.setattr(bench, "PAIRS", 1)
+    ((ours, theirs, _, cycles, _),) = bench.first_level_cache()
+    assert min(map(float, (ours, theirs, cycles))) > 0
+
+
+@pytest.mark.measures
+@pytest.mark.needs("a C compiler")
+def test_the_engines_take_turns_over_one_mapping(tmp_path):
+    library = bench.c_program(bench.build.KERNELS / "page_chase.c", str(tmp_path), "-w", "-shared", "-fPIC", "-Dstatic=", "-fgnu89-inline")
+    numba, c, ratio = bench._numbers([bench.sys.executable, str(bench.INDEPENDENT / "engines_in_turn.py"), library, "spread", "64"])
+    assert min(numba, c, ratio) > 0
