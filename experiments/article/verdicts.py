@@ -89,7 +89,7 @@ def verdicts(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> list[V
 def sources() -> dict[str, str]:
     """Each key of the bibliography, as a table names it: "Matthews (2022)"."""
     entries = parse_file(str(BIBLIOGRAPHY)).entries
-    return {key: " ".join((*(" ".join(person.last_names) for person in entry.persons.get("author", [])[:1]),
+    return {key: " ".join((*(" ".join(person.last_names).strip("{}") for person in entry.persons.get("author", [])[:1]),
                            f"({entry.fields.get('year', 'undated')})")) for key, entry in entries.items()}
 
 

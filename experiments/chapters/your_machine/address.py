@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import altair as alt
@@ -121,28 +123,40 @@ def _columns(parts: Split) -> list[_Column]:
 
 def drawn(parts: Split) -> Figure:
     """The address as boxes, each as wide as it has bits, and under each the node that it indexes."""
-    columns = _columns(parts)
+    columns, pen = _columns(parts), _Pen(parts.bits)
     *walk, page = columns
-    pen = _Pen(parts.bits)
-    pen.hairlines(columns)
+    step = _ENTRY[1] - _ENTRY[0]
+    # What makes a node a table; not through the chosen entry, which has its edges.
+    hairs = [y for y in range(_NODE[0] + step, _NODE[1], step) if y not in _ENTRY]
+    pen.rules([(c.node_left, y, c.node_right, y) for c in columns for y in hairs], RULE, 1)
     for group, colour in ((walk, PALETTE[0]), ([page], PALETTE[1])):
         pen.boxes([(c.node_left, c.node_right, *_NODE) for c in group], stroke=MUTED, strokeWidth=1)
-        pen.address(group, colour)
+        pen.boxes([(c.left, c.right, *_BOX, c.level.name, c.level.range, 2**c.level.bits, format_size(c.level.covers_bytes))
+                   for c in group], _TIPS, fill=colour, fillOpacity=0.16, stroke=colour, strokeWidth=1.5)
         pen.boxes([(c.node_left, c.node_right, *_ENTRY) for c in group], fill=colour, stroke=colour)
         pen.rules([(c.foot, _BOX[1], c.middle, _ENTRY[0] - 5) for c in group], colour)
         pen.heads([(c.middle, _ENTRY[0] - 5) for c in group], "triangle-down", colour)
-    pen.pointers(columns)
+    pen.rules(_pointers(columns), INK)
+    pen.heads([(c.node_left, _IN) for c in columns], "triangle-right", INK, xOffset=-4)
     pen.words([((c.left + c.right) / 2, _RANGE, c.level.range) for c in columns], color=MUTED)
     # A box of four bits or fewer has room for the number alone.
-    pen.words([((c.left + c.right) / 2, sum(_BOX) / 2, f"{c.level.bits} bits" if c.level.bits > 4 else f"{c.level.bits}")
-               for c in columns])
+    pen.words([((c.left + c.right) / 2, sum(_BOX) / 2, f"{c.level.bits}{' bits' * (c.level.bits > 4)}") for c in columns])
     pen.words([(c.middle, _NAME, "page" if c is page else c.level.name) for c in columns], fontWeight="bold")
     pen.words([(c.middle, _LOAD, "your load" if c is page else f"load {n}") for n, c in enumerate(columns, 1)])
     pen.words([(c.middle, _COVERS, format_size(c.level.covers_bytes)) for c in walk])
     pen.words([(-_MARGIN_BITS, _IN + 13, "root"), (-_MARGIN_BITS, _HEADING, "One entry covers")], color=MUTED, align="left")
-    data = pd.DataFrame([{"level": c.level.name, "high_bit": c.level.high_bit, "low_bit": c.level.low_bit, "bits": c.level.bits,
-                          "chooses_among": 2**c.level.bits, "each_covers_bytes": c.level.covers_bytes} for c in columns])
-    return Figure(pen.chart(), _alternative(parts), data)
+    data = pd.DataFrame([(c.level.name, c.level.high_bit, c.level.low_bit, c.level.bits, 2**c.level.bits, c.level.covers_bytes)
+                         for c in columns], columns=["level", "high_bit", "low_bit", "bits", "chooses_among", "each_covers_bytes"])
+    return Figure(alt.layer(*pen.layers).properties(height=_HEIGHT), _alternative(parts), data)
+
+
+def _pointers(columns: list[_Column]) -> list[tuple]:
+    """Lines from the root, and from each chosen entry, to the start of the next node."""
+    middle, lines = sum(_ENTRY) / 2, [(-_MARGIN_BITS, _IN, columns[0].node_left, _IN)]
+    for start, end in ((column.node_right, following.node_left) for column, following in pairwise(columns)):
+        bend = (start + end) / 2
+        lines += [(start, middle, bend, middle), (bend, middle, bend, _IN), (bend, _IN, end, _IN)]
+    return lines
 
 
 def _alternative(parts: Split) -> str:
@@ -156,6 +170,10 @@ def _alternative(parts: Split) -> str:
             f"page, where bits {parts.offset.range} choose a byte.")
 
 
+_TIPS = [alt.Tooltip("level:N"), alt.Tooltip("bits:N"), alt.Tooltip("covers:N", title="each covers"),
+         alt.Tooltip("among:Q", title="chooses among", format=",")]
+
+
 class _Pen:
     """Collects layers in the two units of the figure: bits across, pixels down."""
 
@@ -164,49 +182,20 @@ class _Pen:
         self.down = alt.Scale(domain=[_HEIGHT, 0], nice=False, zero=False)
         self.layers: list[alt.Chart] = []
 
-    def _chart(self, rows: list[tuple], columns: str) -> alt.Chart:
+    def _add(self, kind: str, rows: list[tuple], columns: str, of_mark: dict[str, object], **encoded: object) -> None:
         x, y = alt.X("x:Q", scale=self.across, axis=None), alt.Y("y:Q", scale=self.down, axis=None)
-        return alt.Chart(pd.DataFrame(rows, columns=columns.split())).encode(x=x, y=y)
+        chart = alt.Chart(pd.DataFrame(rows, columns=columns.split()[: len(rows[0])])).encode(x=x, y=y, **encoded)
+        self.layers.append(getattr(chart, f"mark_{kind}")(**of_mark))
 
-    def boxes(self, places: list[tuple], fill: str = "transparent", **mark: object) -> None:
-        drawn = self._chart(places, "x x2 y y2").encode(x2="x2", y2="y2")
-        self.layers.append(drawn.mark_rect(fill=fill, **mark))
-
-    def address(self, columns: list[_Column], colour: str) -> None:
-        rows = [(c.left, c.right, *_BOX, c.level.name, c.level.range, 2**c.level.bits, format_size(c.level.covers_bytes))
-                for c in columns]
-        tips = [alt.Tooltip("level:N"), alt.Tooltip("bits:N"), alt.Tooltip("covers:N", title="each covers"),
-                alt.Tooltip("among:Q", title="chooses among", format=",")]
-        drawn = self._chart(rows, "x x2 y y2 level bits among covers").encode(x2="x2", y2="y2", tooltip=tips)
-        self.layers.append(drawn.mark_rect(fill=colour, fillOpacity=0.16, stroke=colour, strokeWidth=1.5))
-
-    def hairlines(self, columns: list[_Column]) -> None:
-        """What makes a node a table; not through the chosen entry, which has its edges."""
-        step = _ENTRY[1] - _ENTRY[0]
-        heights = [y for y in range(_NODE[0] + step, _NODE[1], step) if y not in _ENTRY]
-        self.rules([(c.node_left, y, c.node_right, y) for c in columns for y in heights], RULE, 1)
-
-    def pointers(self, columns: list[_Column]) -> None:
-        """From the root, and from each chosen entry, to the start of the next node."""
-        middle = sum(_ENTRY) / 2
-        lines = [(-_MARGIN_BITS, _IN, columns[0].node_left, _IN)]
-        for column, following in zip(columns, columns[1:], strict=False):
-            start, bend, end = column.node_right, (column.node_right + following.node_left) / 2, following.node_left
-            lines += [(start, middle, bend, middle), (bend, middle, bend, _IN), (bend, _IN, end, _IN)]
-        self.rules(lines, INK)
-        self.heads([(c.node_left, _IN) for c in columns], "triangle-right", INK, xOffset=-4)
+    def boxes(self, places: list[tuple], tips: Sequence[alt.Tooltip] = (), **mark: object) -> None:
+        tooltip = {"tooltip": list(tips)} if tips else {}
+        self._add("rect", places, "x x2 y y2 level bits among covers", {"fill": "transparent"} | mark, x2="x2", y2="y2", **tooltip)
 
     def rules(self, lines: list[tuple], colour: str, width: float = 1.5) -> None:
-        drawn = self._chart(lines, "x y x2 y2").encode(x2="x2", y2="y2")
-        self.layers.append(drawn.mark_rule(color=colour, strokeWidth=width))
+        self._add("rule", lines, "x y x2 y2", {"color": colour, "strokeWidth": width}, x2="x2", y2="y2")
 
     def heads(self, places: list[tuple], shape: str, colour: str, **mark: object) -> None:
-        drawn = self._chart(places, "x y")
-        self.layers.append(drawn.mark_point(shape=shape, color=colour, filled=True, size=70, **mark))
+        self._add("point", places, "x y", {"shape": shape, "color": colour, "filled": True, "size": 70} | mark)
 
     def words(self, places: list[tuple], **mark: object) -> None:
-        drawn = self._chart(places, "x y text").encode(text="text:N")
-        self.layers.append(drawn.mark_text(baseline="middle", **mark))
-
-    def chart(self) -> alt.LayerChart:
-        return alt.layer(*self.layers).properties(height=_HEIGHT)
+        self._add("text", places, "x y text", {"baseline": "middle"} | mark, text="text:N")

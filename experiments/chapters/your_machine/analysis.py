@@ -85,16 +85,13 @@ class Analysis(analysis.Analysis):
 
         A row for each core with both, or with their difference alone.
         """
-        rows = []
-        for core, facts in self.cores[self.cores["kind"] == "measured"].groupby("microarchitecture", sort=False):
-            values = facts.set_index(["structure", "quantity"])["value_low"]
-            first, second = (values.get((level, "load_to_use")) for level in ("l1_dtlb", "l2_tlb"))
-            both = first is not None and second is not None
-            more = second - first if both else values.get(("l2_tlb", "penalty_over_l1_dtlb"))
-            if more is not None:
-                rows.append((core, first, second, more))
-        columns = ["core", "first level answers", "second level answers", "difference"]
-        return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[1:], "Int64"))
+        measured = self.cores[self.cores["kind"] == "measured"]
+        facts = measured.groupby(["microarchitecture", "structure", "quantity"])["value_low"].first().unstack([1, 2])
+        first, second = (facts[level, "load_to_use"] for level in ("l1_dtlb", "l2_tlb"))
+        table = pd.DataFrame({"first level answers": first, "second level answers": second,
+                              "difference": (second - first).fillna(facts["l2_tlb", "penalty_over_l1_dtlb"])})
+        cores = [core for core in measured["microarchitecture"].unique() if pd.notna(table.loc[core, "difference"])]
+        return table.loc[cores].astype("Int64").rename_axis("core").reset_index()
 
     @cached_property
     def disagreements(self) -> pd.DataFrame:
