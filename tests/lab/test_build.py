@@ -9,7 +9,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.common import ROOT
 
 from experiments.lab import build
 from experiments.machine.compiler import Compiler
@@ -62,11 +61,11 @@ def test_a_kernel_of_one_engine_is_lacking_in_the_other_and_auto_takes_the_one_t
     (kernels / "ask.c").unlink()
     use_compiler(monkeypatch, Compiler(("cc",), "cc 1.0"))
     assert build.kernel_names() == ["ask"] and build.kernel("ask", "numba").command[-1] == "kernels.ask"
-    assert (why().code, why().detail) == ("engine-lacks", "kernel ask")
+    assert (why().code, why().detail) == ("engine-lacks", "ask is in numba alone")
     assert [build.engine_for(asked, "ask") for asked in ("auto", "c", "numba")] == ["numba", "c", "numba"]
     (kernels / "ask.py").rename(kernels / "tell.py")
     (kernels / "ask.c").touch()
-    assert build.kernel_names() == ["ask", "tell"] and why(engine="numba").code == "engine-lacks"
+    assert build.kernel_names() == ["ask", "tell"] and why(engine="numba").detail == "ask is in C alone"
     assert [build.engine_for("auto", name) for name in ("ask", "tell", "unknown", "")] == ["c", "numba", "c", "c"]
 
 
@@ -151,18 +150,30 @@ def test_a_half_written_binary_never_has_the_final_name(kernels: Path, tmp_path:
     assert not re.fullmatch("ask-[0-9a-f]{16}", seen.read_text().strip())
 
 
-@pytest.mark.parametrize("engine", ["c", "numba"])
-@pytest.mark.parametrize(("name", "part", "word"), [
-    ("page_chase", "cycle", "follow"), ("page_chase", "random", "follow_draws"), ("page_gather", "", "gather"),
-    ("random_touch", "", "touch"),
-])
-def test_the_timed_loop_is_shown_from_the_source_itself(name: str, part: str, word: str, engine: str):
-    shown = build.timed_source(name, part, engine)
-    place = f"{name}.py" if engine == "numba" else "chase.h" if part == "cycle" else f"{name}.c"
-    assert shown in (ROOT / "kernels" / place).read_text()
-    assert f"{word}(" in shown and "[timed" not in shown and "[end]" not in shown
+# --- a kernel that a reader has changed
 
 
-def test_a_part_that_no_kernel_marks_is_an_error():
-    with pytest.raises(ValueError):
-        build.timed_source("page_chase", "no such part")
+@pytest.fixture
+def patched(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(build, "_PATCHED", {})
+    return kernels
+
+
+@pytest.mark.needs("a C compiler")
+@pytest.mark.parametrize(("old", "new", "said"), [
+    ('"%d", ANSWER', '"%d", 2 * ANSWER', "84"), ("#define ANSWER 42", "#define ANSWER 43", "43")])
+def test_a_patched_kernel_runs_as_changed_with_a_digest_of_its_own_and_its_files_stay(patched: Path, old: str, new: str, said: str):
+    before, sources = build.kernel("ask"), {path: path.read_text() for path in patched.iterdir()}
+    build.patch("ask", old, new)
+    after = build.kernel("ask")
+    assert after.digest != before.digest and subprocess.run(after.command, capture_output=True, text=True).stdout == said
+    assert {path: path.read_text() for path in patched.iterdir()} == sources
+    build.patch("ask", new, old)
+    assert build.kernel("ask").digest == before.digest
+
+
+@pytest.mark.parametrize("old", ["no such text", "ANSWER"])
+def test_a_text_that_does_not_stand_there_once_is_no_place_for_a_change(patched: Path, old: str):
+    with pytest.raises(Unavailable, match="exactly once in ask.c") as why:
+        build.patch("ask", old, "x")
+    assert why.value.code == "bad-parameter" and build._PATCHED == {}

@@ -18,21 +18,20 @@ from pathlib import Path
 import psutil
 import pytest
 from support.common import make_record, software_plan
-from support.fuzzing import ENDURANCE, SEED
+from support.fuzzing import SEED, times
+from support.lab import KERNEL, MACHINE, NAME, assert_whole, run
 
-from experiments.lab import build, perf
-from experiments.lab import campaign as experiment
+from experiments.lab import build, campaign, perf
 from experiments.lab.record import Point
 from experiments.lab.store import Store
 from experiments.system import files
 
 fork = multiprocessing.get_context("fork")
-KERNEL, EXPERIMENT, MACHINE = "feedfeedfeedfeed", "stlb_cliff", "zen-3-00c0ffee"
 LONG_S = 20.0  # for what takes milliseconds and must only ever happen
 
 
 def rows_file(root: Path) -> Path:
-    return root / MACHINE / f"{EXPERIMENT}.jsonl"
+    return root / MACHINE / f"{NAME}.jsonl"
 
 
 class Telling(Store):
@@ -67,9 +66,8 @@ REPEATS = 2
 
 
 def run_to_the_end(root: Path, report: int, points: list[Point], plan: perf.Plan) -> None:
-    experiment.measuring_lock = lambda: files.measuring_lock(path=root.with_name(f"{root.name}.lock"))
-    experiment.run(EXPERIMENT, points, REPEATS, machine=MACHINE, store=Telling(root, report), state="0" * 12, plan=plan,
-                   usable_bytes=1 << 30, quiet=True)
+    campaign.measuring_lock = lambda: files.measuring_lock(path=root.with_name(f"{root.name}.lock"))
+    run(Telling(root, report), points, REPEATS, plan=plan)
 
 
 def start(root: Path, points: list[Point] = POINTS, plan: perf.Plan = perf.NO_COUNTERS) -> tuple[multiprocessing.process.BaseProcess, int]:
@@ -94,8 +92,9 @@ def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.measures
+@pytest.mark.measuring
 @pytest.mark.needs("a C compiler")
-@pytest.mark.parametrize("part", range(20 if ENDURANCE else 1))
+@times("part", 20)
 def test_a_runner_killed_ten_times_at_random_moments_loses_no_finished_point(part: int, tmp_path: Path, kernels: Path) -> None:
     """Each run goes on where the one before it was killed. One that ends before its kill begins with nothing again."""
     rng = random.Random(f"{SEED} {part}")
@@ -115,29 +114,30 @@ def test_a_runner_killed_ten_times_at_random_moments_loses_no_finished_point(par
         kills += runner.exitcode == -signal.SIGKILL
         assert until_gone(kernels) == []
         store = Store(root)
-        health = store.check(MACHINE, EXPERIMENT)
-        assert (health.other_schema, health.corrupt) == (0, 0) and finished <= store.keys(MACHINE, EXPERIMENT) <= expected
+        whole = rows_file(root).read_bytes().count(b"\n") if rows_file(root).exists() else 0  # what follows the last is torn
+        assert finished <= store.keys(MACHINE, NAME) <= expected and whole == len(store.load(MACHINE, NAME))
         if runner.exitcode == 0:
-            assert store.keys(MACHINE, EXPERIMENT) == expected and len(finished) <= health.whole == len(expected)
+            assert store.keys(MACHINE, NAME) == expected and len(finished) <= whole == len(expected)
             root, finished = tmp_path / f"{kills} {time.monotonic()}", set()
     runner, reader = start(root)
     told(reader)
     runner.join()
     store = Store(root)
-    assert runner.exitcode == 0 and store.keys(MACHINE, EXPERIMENT) == expected
-    assert store.check(MACHINE, EXPERIMENT) == (len(expected), 0, 0, 0)
-    frame = store.load(MACHINE, EXPERIMENT)
+    assert runner.exitcode == 0 and store.keys(MACHINE, NAME) == expected
+    assert_whole(store, len(expected))
+    frame = store.load(MACHINE, NAME)
     assert sorted(zip(frame["lines"], frame["layout"], frame["repeat"], strict=True)) == sorted(
         (p.lines, p.layout, repeat) for p in POINTS for repeat in range(REPEATS))
     assert [path.name for path in rows_file(root).parent.iterdir()] == [rows_file(root).name]  # nothing temporary, nothing quarantined
 
 
 @pytest.mark.measures
+@pytest.mark.measuring
 @pytest.mark.needs("a C compiler")
 @pytest.mark.parametrize("plan", [
     pytest.param(lambda: perf.NO_COUNTERS, id="alone"),
     pytest.param(software_plan, id="under perf", marks=pytest.mark.needs("perf that counts faults"))])
-@pytest.mark.parametrize("part", range(20 if ENDURANCE else 1))
+@times("part", 20)
 def test_no_kernel_outlives_a_runner_killed_while_it_starts_one(
         part: int, plan: Callable[[], perf.Plan], tmp_path: Path, kernels: Path) -> None:
     """The kernel would run for a minute. Killed before it asked to die with its parent, it must find that out by itself."""
@@ -166,13 +166,13 @@ def write_some(root: Path, report: int, number: int, seed: str) -> None:
     for repeat in range(APPENDS):
         if rng.random() < 0.3:
             store = Telling(root, report)
-        store.append(MACHINE, EXPERIMENT, make_record(repeat=1000 * number + repeat), KERNEL)
+        store.append(MACHINE, NAME, make_record(repeat=1000 * number + repeat), KERNEL)
 
 
 def write_for_ever(root: Path, report: int, number: int, seed: str) -> None:
     store = Telling(root, report)
     for repeat in itertools.count():
-        store.append(MACHINE, EXPERIMENT, make_record(repeat=1000 * number + repeat), KERNEL)
+        store.append(MACHINE, NAME, make_record(repeat=1000 * number + repeat), KERNEL)
 
 
 def break_lines(root: Path, report: int, number: int, seed: str) -> None:
@@ -194,7 +194,8 @@ def break_lines(root: Path, report: int, number: int, seed: str) -> None:
                 os.close(fd)
 
 
-@pytest.mark.parametrize("number", range(50 if ENDURANCE else 3))
+@pytest.mark.slow
+@times("number", 50, 3)
 def test_eight_writers_at_once_lose_and_tear_nothing(number: int, tmp_path: Path) -> None:
     """All create the file at once; one is killed with -9 again and again; corrupt lines appear and are moved away meanwhile."""
     rng = random.Random(f"{SEED} {number}")
@@ -220,13 +221,12 @@ def test_eight_writers_at_once_lose_and_tear_nothing(number: int, tmp_path: Path
         process.join()
         assert process.exitcode == 0
     store = Store(root)
-    last = store.append(MACHINE, EXPERIMENT, make_record(repeat=9), KERNEL)  # mends what the breaker left last
-    keys = store.keys(MACHINE, EXPERIMENT)
-    health = store.check(MACHINE, EXPERIMENT)
-    assert health == (len(keys), 0, 0, 0)
+    last = store.append(MACHINE, NAME, make_record(repeat=9), KERNEL)  # mends what the breaker left last
+    keys = store.keys(MACHINE, NAME)
+    assert_whole(store, len(keys))
     assert finished | {last} <= keys and len(keys) <= len(finished) + 1 + len(victims)  # at most what was in flight at a kill
-    repeats = set(store.load(MACHINE, EXPERIMENT)["repeat"])
+    repeats = set(store.load(MACHINE, NAME)["repeat"])
     assert {1000 * name + repeat for name in range(1, WRITERS) for repeat in range(APPENDS)} <= repeats
-    quarantined = rows_file(root).with_name(f"{EXPERIMENT}.quarantine.jsonl").read_bytes().splitlines()
+    quarantined = rows_file(root).with_name(f"{NAME}.quarantine.jsonl").read_bytes().splitlines()
     torn = b'{"digest":"torn'  # in front where no writer came between two turns of the breaker
     assert [json.loads(line.removeprefix(torn)) for line in quarantined] == [{"broken": turn} for turn in range(4)]

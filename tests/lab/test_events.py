@@ -6,15 +6,14 @@ import json
 import re
 from pathlib import Path
 
-import fake_perf
 import pytest
+from support import fake_perf
 
 from experiments.lab import perf
 from experiments.lab.events import CANONICAL, PROGRAMMABLE, SOFTWARE, TABLE, Event, quantities
 from experiments.lab.perf import Plan, derive, parse
 from experiments.lab.record import Quantity
-from experiments.machine import microarchitecture as uarch
-from experiments.machine import pmu
+from experiments.machine import microarchitecture, pmu
 from experiments.words.reasons import REASONS
 
 CPUS = [*TABLE, ("never heard of", "cpu"), ("", "cpu")]
@@ -193,9 +192,9 @@ def test_a_run_asks_for_four_programmable_events_at_most_and_for_all_parts_of_a_
 
 
 def test_the_tables_names_are_names_that_the_inspection_gives():
-    intel = {uarch.x86_name("GenuineIntel", 6, model, stepping) for model in range(256) for stepping in (3, 7, 11)}
-    amd = {uarch.x86_name("AuthenticAMD", family, model, 0) for family in (0x17, 0x19, 0x1A) for model in range(256)}
-    arm = {uarch.arm_name(0x41, part) for part in range(0x1000)}
+    intel = {microarchitecture.x86_name("GenuineIntel", 6, model, stepping) for model in range(256) for stepping in (3, 7, 11)}
+    amd = {microarchitecture.x86_name("AuthenticAMD", family, model, 0) for family in (0x17, 0x19, 0x1A) for model in range(256)}
+    arm = {microarchitecture.arm_name(0x41, part) for part in range(0x1000)}
     for name, _ in TABLE:
         assert any(found.startswith(name) for found in intel | amd | arm), name
 

@@ -15,6 +15,7 @@ from support.common import make_record, software_plan
 
 from experiments.lab import build, measure, perf
 from experiments.lab.build import Kernel
+from experiments.lab.kernels import arena_bytes
 from experiments.lab.record import KernelReport, Point, Record
 from experiments.words.reasons import Unavailable
 
@@ -213,18 +214,10 @@ def test_a_report_of_another_point_is_never_taken(kernel, change: dict):
 
 def test_too_little_memory_is_said_before_anything_is_started(kernel):
     log = kernel(say(json.dumps(REPORT)))
-    reason = why(usable_bytes=measure.arena_bytes(POINT) - 1)
+    reason = why(usable_bytes=arena_bytes(POINT) - 1)
     assert (reason.code, reason.detail) == ("memory-short", "16 MiB needed, 16 MiB may be used")
     assert not log.exists()
-    assert measured(usable_bytes=measure.arena_bytes(POINT)).lines == POINT.lines
-
-
-@given(st.integers(1, 2**30), st.sampled_from(["4k", "64k", "thp", "2m", "1g"]), st.sampled_from(["spread", "packed"]))
-def test_what_a_point_needs_is_whole_pages_and_room_for_its_order(lines: int, pages: str, layout: str):
-    needed = measure.arena_bytes(Point(kernel="page_chase", lines=lines, pages=pages, layout=layout))
-    page = {"4k": 2**12, "64k": 2**16, "thp": 2**21, "2m": 2**21, "1g": 2**30}[pages]
-    arena = needed - 16 * lines
-    assert arena % page == 0 and 0 <= arena - lines * (4096 if layout == "spread" else 64) < page
+    assert measured(usable_bytes=arena_bytes(POINT)).lines == POINT.lines
 
 
 # --- noise
@@ -258,6 +251,7 @@ def test_repeats_and_points_have_orders_of_their_own_which_a_kernel_takes(a: Poi
 
 
 @pytest.mark.measures
+@pytest.mark.measuring
 @pytest.mark.parametrize("engine", [pytest.param("c", marks=pytest.mark.needs("a C compiler")), "numba"])
 def test_a_real_point_is_measured_by_each_engine(engine: str):
     record = measured(Point(kernel="page_gather", engine=engine, lines=100, region_ms=1), plan=perf.NO_COUNTERS)
@@ -266,6 +260,7 @@ def test_a_real_point_is_measured_by_each_engine(engine: str):
 
 
 @pytest.mark.measures
+@pytest.mark.measuring
 @pytest.mark.needs("a C compiler")
 def test_a_cpu_that_is_not_ours_is_a_bad_parameter():
     assert why(POINT, cpu=1023).code == "bad-parameter"

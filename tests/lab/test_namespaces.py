@@ -19,10 +19,13 @@ from pathlib import Path
 import pytest
 from support.common import ROOT, lacking, make_record, software_plan
 from support.fake_perf import alive, install
-from test_faults import in_a_child
+from support.kernels import measured as measured_point
+from support.kernels import why_not as why_not_point
+from support.lab import run as run_points
+from support.stand_ins import in_a_child
 
 from experiments.lab import build, measure, namespaces, perf
-from experiments.lab import campaign as experiment
+from experiments.lab.campaign import Outcome
 from experiments.lab.events import SOFTWARE
 from experiments.lab.record import KernelReport, Point, Record
 from experiments.lab.store import Store
@@ -49,16 +52,11 @@ def run(words: tuple[str, ...], *command: str, **how: object) -> subprocess.Comp
 
 
 def measured(point: Point = INSIDE, plan: perf.Plan = perf.NO_COUNTERS) -> Record:
-    return measure.measure(point, state=STATE, usable_bytes=2**40, plan=plan)
+    return measured_point(point, plan=plan)
 
 
 def why_not(point: Point = INSIDE, code: str = "no-namespaces") -> str:
-    """Nothing is measured, for this reason, said in one line that ends with its remedy; the detail."""
-    with pytest.raises(Unavailable) as caught:
-        measured(point)
-    assert caught.value.code == code, caught.value
-    assert str(caught.value).endswith(REASONS[code].remedy) and len(str(caught.value).splitlines()) == 1
-    return caught.value.detail
+    return why_not_point(point, code)
 
 
 @pytest.fixture
@@ -156,6 +154,7 @@ def line_of(pid: int) -> str:
 
 
 @pytest.mark.measures
+@pytest.mark.measuring
 @pytest.mark.parametrize("engine", [pytest.param("c", marks=pytest.mark.needs("a C compiler")), "numba"])
 def test_the_same_walk_is_measured_inside_and_outside(fresh, engine: str):
     points = [point.model_copy(update={"engine": engine}) for point in (PLAIN, INSIDE)]
@@ -167,6 +166,7 @@ def test_the_same_walk_is_measured_inside_and_outside(fresh, engine: str):
 
 
 @pytest.mark.measures
+@pytest.mark.measuring
 @pytest.mark.needs("a C compiler")
 def test_a_cpu_that_is_named_is_the_one_that_measures(fresh):
     for cpu in (min(os.sched_getaffinity(0)), max(os.sched_getaffinity(0))):
@@ -174,6 +174,7 @@ def test_a_cpu_that_is_named_is_the_one_that_measures(fresh):
 
 
 @pytest.mark.measures
+@pytest.mark.measuring
 @pytest.mark.needs("a C compiler")
 def test_the_gate_of_perf_is_opened_from_inside(fresh, tmp_path: Path):
     program = install(tmp_path, {event.event: 100.0 + place for place, event in enumerate(SOFTWARE)})
@@ -182,6 +183,7 @@ def test_the_gate_of_perf_is_opened_from_inside(fresh, tmp_path: Path):
 
 
 @pytest.mark.measures
+@pytest.mark.measuring
 @pytest.mark.needs("a C compiler", "perf that counts faults")
 @pytest.mark.parametrize("pages", [1, 17, 1000])
 def test_perf_counts_the_same_faults_through_the_namespaces(fresh, tmp_path: Path, pages: int):
@@ -196,6 +198,7 @@ def test_perf_counts_the_same_faults_through_the_namespaces(fresh, tmp_path: Pat
 
 
 @pytest.mark.measures
+@pytest.mark.measuring
 @pytest.mark.needs("a C compiler", "setpriv")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else; the other tests are an ordinary user's then")
 def test_an_ordinary_user_measures_in_them_too(fresh):
@@ -261,6 +264,7 @@ def test_what_a_kernel_says_of_its_failure_comes_out(fresh, kernel, words: str, 
 
 
 @pytest.mark.measures
+@pytest.mark.measuring
 @pytest.mark.needs("a C compiler")
 def test_of_another_kernel_it_is_no_mode():
     for name in ("prefault", "page_gather"):
@@ -353,13 +357,11 @@ def test_they_are_proved_once_a_process(fresh, unshare, kernel, tmp_path: Path):
 # --- a grid of both
 
 
-def test_a_grid_keeps_the_two_apart_and_without_namespaces_has_one_of_them(fresh, unshare, kernel, own_lock, tmp_path: Path, monkeypatch):
+def test_a_grid_keeps_the_two_apart_and_without_namespaces_has_one_of_them(fresh, unshare, kernel, own_lock, store: Store, monkeypatch):
     kernel(say(REPORT))
-    store = Store(tmp_path / "data")
 
-    def go() -> experiment.Outcome:
-        return experiment.run("virtualization", [PLAIN, INSIDE], 2, machine="here", store=store, state=STATE, plan=perf.NO_COUNTERS,
-                              usable_bytes=2**40, retry_share=0, quiet=True)
+    def go() -> Outcome:
+        return run_points(store, [PLAIN, INSIDE], 2, name="virtualization", machine="here", retry_share=0)
 
     unshare("exit 1")
     outcome = go()
@@ -386,6 +388,7 @@ def test_what_runs_inside_ends_with_the_unshare_outside(fresh):
 
 
 @pytest.mark.measures
+@pytest.mark.measuring
 @pytest.mark.needs("a C compiler", "setpriv")
 @pytest.mark.parametrize("counts", [False, True], ids=["alone", "under perf"])
 def test_a_runner_that_is_killed_leaves_no_process(fresh, tmp_path: Path, counts: bool):
@@ -406,6 +409,7 @@ def test_a_runner_that_is_killed_leaves_no_process(fresh, tmp_path: Path, counts
 
 
 @pytest.mark.measures
+@pytest.mark.measuring
 @pytest.mark.needs("a C compiler")
 def test_a_kernel_past_its_time_is_ended_with_its_namespaces(fresh, monkeypatch):
     monkeypatch.setattr(measure, "HANG_S", 0.7)

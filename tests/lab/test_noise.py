@@ -76,6 +76,7 @@ def test_the_mark_is_the_same_however_long_an_access_takes(scale: float, batches
     assert len(marks) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted((ROOT / "data").glob("*/*.jsonl")), ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_rows_from_before_there_were_marks_load_with_the_key_they_have(path: Path):
     """An added field must change neither key nor digest of what is committed."""

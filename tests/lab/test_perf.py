@@ -271,6 +271,7 @@ SMALL = Point(kernel="page_chase", lines=64, region_ms=1)
 
 
 @pytest.mark.measures
+@pytest.mark.measuring
 @pytest.mark.needs("a C compiler")
 def test_a_gated_run_joins_what_was_counted_with_what_is_lacking(tmp_path: Path):
     record = measure(SMALL, state="0" * 12, usable_bytes=2**30, plan=fake(tmp_path, RECORDED))
@@ -279,6 +280,7 @@ def test_a_gated_run_joins_what_was_counted_with_what_is_lacking(tmp_path: Path)
 
 
 @pytest.mark.measures
+@pytest.mark.measuring
 @pytest.mark.needs("a C compiler")
 @pytest.mark.parametrize("counts", ["", "garbage\n", RECORDED[:-30]])
 def test_a_perf_that_loses_its_counts_loses_the_counts_and_not_the_time(tmp_path: Path, counts: str):
@@ -306,6 +308,7 @@ def test_no_descriptor_is_left_open_by_a_run(tmp_path: Path):
 
 
 @pytest.mark.measures
+@pytest.mark.measuring
 @pytest.mark.needs("a C compiler", "perf that counts faults")
 @pytest.mark.parametrize("pages", [1, 2, 17, 1000])
 def test_perf_counts_exactly_the_faults_between_the_gates(tmp_path_factory, pages: int):
@@ -320,6 +323,7 @@ def test_perf_counts_exactly_the_faults_between_the_gates(tmp_path_factory, page
 
 @pytest.mark.needs("a C compiler", "perf that counts faults")
 @pytest.mark.measures
+@pytest.mark.measuring
 def test_the_timed_region_of_a_kernel_faults_nothing_as_perf_counts_it_too():
     runs = (measure(SMALL, repeat, state="0" * 12, usable_bytes=2**30, plan=software_plan()) for repeat in range(3))
     assert any(run.counters["minor_faults"].value == 0 for run in runs)  # NUMA balancing may unmap a page

@@ -6,12 +6,12 @@ import os
 import subprocess
 from pathlib import Path
 
-import fake_perf
 import pytest
+from support import fake_perf
 from support.common import ROOT, software_plan
 from support.fake_perf import GATED, alive, asked, install, workload
+from support.kernels import compiled
 
-from experiments.bench import c_program
 from experiments.lab import build, perf
 from experiments.lab.build import Kernel
 from experiments.lab.events import SOFTWARE, quantities
@@ -59,6 +59,7 @@ def gated(program: str, cpu: str = "Ice Lake server", repeat: int = 0, command: 
 
 
 @pytest.mark.measures
+@pytest.mark.measuring
 @pytest.mark.needs("a C compiler")
 @pytest.mark.parametrize("vendor", VENDORS)
 def test_a_real_kernel_opens_the_gate_and_the_counts_of_each_vendor_reach_the_record(tmp_path: Path, vendor: str):
@@ -253,6 +254,7 @@ def test_a_kernel_that_waits_for_an_ack_in_vain_is_killed_with_its_perf(tmp_path
 
 
 @pytest.mark.measures
+@pytest.mark.measuring
 @pytest.mark.needs("a C compiler")
 def test_a_real_kernel_that_is_never_acknowledged_gives_up_by_itself(tmp_path: Path):
     program = install(tmp_path, answers("Zen 4"), silent=True)
@@ -295,7 +297,8 @@ def test_without_perf_there_is_no_share_either(tmp_path: Path, monkeypatch):
 
 
 @pytest.mark.measures
+@pytest.mark.measuring
 @pytest.mark.needs("a C compiler", "perf that counts faults")
 def test_a_gate_with_nothing_in_it_counts_no_fault(tmp_path: Path):
-    run = perf.run([c_program(ROOT / "tests/empty_gate.c", str(tmp_path))], software_plan(), 30)
+    run = perf.run([str(compiled(ROOT / "tests/empty_gate.c", tmp_path / "empty_gate", "-Wno-unused-function"))], software_plan(), 30)
     assert run.stdout == "done\n" and run.counters["minor_faults"].value == 0

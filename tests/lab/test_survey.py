@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 from support.geometry import CACHES, SHARP, Made, lru
+from support.lab import a_rig
 
 from experiments.inference import geometry, splinter
-from experiments.lab import campaign as experiment
 from experiments.lab import noise, survey
-from experiments.lab.measure import arena_bytes
+from experiments.lab.kernels import arena_bytes
 from experiments.lab.record import Point
+from experiments.lab.rig import Rig
 from experiments.lab.store import Store
 from experiments.machine import host
-from experiments.system import files
 from experiments.words.reasons import Unavailable
+
+MEASURING = [pytest.mark.measures, pytest.mark.measuring, pytest.mark.needs("a C compiler")]
+
+
+def measuring(test: Callable) -> Callable:
+    for mark in MEASURING:
+        test = mark(test)
+    return test
 
 
 def asked(made: Made, pages: str = "4k") -> list[list[Point]]:
@@ -83,48 +94,45 @@ def test_large_points_are_measured_once_and_others_often_enough_for_a_median():
     assert (survey.repeats_of(small), survey.repeats_of(large)) == (3, 1)
 
 
-@pytest.mark.parametrize(("measured", "pages"), [(survey.here, "4k"), (survey.pieces, "2m")])
-def test_without_a_c_compiler_there_is_no_survey(tmp_path, monkeypatch: pytest.MonkeyPatch, measured, pages: str):
+@pytest.mark.parametrize(("measured", "pages"), [(survey.measured, "4k"), (survey.pieces, "2m")])
+def test_without_a_c_compiler_there_is_no_survey(store: Store, monkeypatch: pytest.MonkeyPatch, measured, pages: str):
     monkeypatch.setattr(survey, "compiler", lambda: None)
     with pytest.raises(Unavailable) as why:
-        measured(host.inspect(), pages, Store(tmp_path), "x")
+        measured(a_rig(store), pages)
     assert why.value.code == "engine-lacks"
 
 
-@pytest.mark.measures
-@pytest.mark.needs("a C compiler")
-def test_a_survey_of_this_computer_is_stored_and_not_measured_again(tmp_path, monkeypatch: pytest.MonkeyPatch):
+@pytest.fixture
+def here(store: Store, own_lock: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
+    """This computer, and a survey that takes moments."""
+    monkeypatch.setattr(survey, "REGION_MS", 1)
+    return Rig.of(host.inspect(), store, "x", counters=False)
+
+
+@measuring
+def test_a_survey_of_this_computer_is_stored_and_not_measured_again(here: Rig, monkeypatch: pytest.MonkeyPatch):
     """In small: one process a point, no more than 64 pages. What it finds there is this computer's own."""
     monkeypatch.setattr(survey, "TO_LINES", 64)
-    monkeypatch.setattr(survey, "REGION_MS", 1)
-    monkeypatch.setattr(experiment, "measuring_lock", lambda: files.measuring_lock(path=tmp_path / "lock"))
-    store, here = Store(tmp_path), host.inspect()
-    frame, lacking = survey.here(here, "4k", store, "x", repeats=1, quiet=True)
+    frame, lacking = survey.measured(here, "4k", repeats=1, quiet=True)
     assert lacking == [] and set(frame["layout"]) == {"alias", "spread", "packed"}
-    before = store.keys("x", survey.NAME)
-    again, _ = survey.here(here, "4k", store, "x", repeats=1, quiet=True)
-    assert store.keys("x", survey.NAME) == before and len(again) == len(frame)
+    before = here.store.keys("x", survey.NAME)
+    again, _ = survey.measured(here, "4k", repeats=1, quiet=True)
+    assert here.store.keys("x", survey.NAME) == before and len(again) == len(frame)
 
 
-@pytest.mark.measures
-@pytest.mark.needs("a C compiler")
-def test_a_survey_tries_nothing_twice(tmp_path, monkeypatch: pytest.MonkeyPatch):
+@measuring
+def test_a_survey_tries_nothing_twice(here: Rig, monkeypatch: pytest.MonkeyPatch):
     """It takes the least of several processes, and half a minute has no room for more; what was noisy keeps its mark."""
-    monkeypatch.setattr(survey, "REGION_MS", 1)
-    monkeypatch.setattr(experiment, "measuring_lock", lambda: files.measuring_lock(path=tmp_path / "lock"))
     monkeypatch.setattr(noise, "disturbance", lambda record: "stolen")
     monkeypatch.setattr(survey, "coarse", lambda pages: [Point(kernel="page_chase", lines=n, region_ms=1) for n in (16, 20)])
-    frame, _ = survey.here(host.inspect(), "4k", Store(tmp_path), "x", quiet=True)
+    frame, _ = survey.measured(here, "4k", quiet=True)
     assert set(frame["tries"]) == {1} and set(frame["noisy"]) == {"stolen"} and len(frame) == 2 * survey.REPEATS
 
 
-@pytest.mark.measures
-@pytest.mark.needs("a C compiler")
-def test_points_that_are_too_large_for_the_profile_are_left_out(tmp_path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(survey, "REGION_MS", 1)
-    monkeypatch.setattr(experiment, "measuring_lock", lambda: files.measuring_lock(path=tmp_path / "lock"))
+@measuring
+def test_points_that_are_too_large_for_the_profile_are_left_out(here: Rig, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(survey, "coarse", lambda pages: [Point(kernel="page_chase", lines=n, region_ms=1) for n in (16, 4096)])
-    frame, lacking = survey.here(host.inspect(), "4k", Store(tmp_path), "x", repeats=1, most_bytes=1 << 20, quiet=True)
+    frame, lacking = survey.measured(here, "4k", repeats=1, most_bytes=1 << 20, quiet=True)
     assert list(frame["lines"]) == [16] and lacking == []
 
 
@@ -138,11 +146,11 @@ def test_no_more_than_a_gibibyte_of_2_mib_pages_is_spread():
 
 
 @pytest.mark.parametrize("pages", ["2m", "thp"])
-def test_pieces_are_one_line_to_4_kib_on_both_page_sizes_with_their_control(tmp_path, monkeypatch: pytest.MonkeyPatch, pages: str):
+def test_pieces_are_one_line_to_4_kib_on_both_page_sizes_with_their_control(store: Store, monkeypatch: pytest.MonkeyPatch, pages: str):
     asked: list[Point] = []
     monkeypatch.setattr(survey, "compiler", lambda: "a compiler")
-    monkeypatch.setattr(survey, "_run", lambda points, *_: asked.extend(points) or ("the rows", {}))
-    assert survey.pieces(host.inspect(), pages, Store(tmp_path), "x") == "the rows"
+    monkeypatch.setattr(survey, "_run", lambda rig, points, *_: asked.extend(points) or ("the rows", {}))
+    assert survey.pieces(a_rig(store), pages) == "the rows"
     by_kind = {(p.pages, p.layout): {q.lines for q in asked if (q.pages, q.layout) == (p.pages, p.layout)} for p in asked}
     assert by_kind.keys() == {(kind, layout) for kind in ("4k", pages) for layout in ("spread", "packed")}
     assert len({frozenset(lines) for lines in by_kind.values()}) == 1 and len(asked) == len(set(asked))
@@ -151,14 +159,11 @@ def test_pieces_are_one_line_to_4_kib_on_both_page_sizes_with_their_control(tmp_
     assert sum(survey.repeats_of(p) for p in asked) < 300 and max(map(arena_bytes, asked)) < 128 << 20  # a few seconds
 
 
-@pytest.mark.measures
-@pytest.mark.needs("a C compiler")
-def test_pieces_of_this_computer_are_rows_that_can_be_judged_or_not(tmp_path, monkeypatch: pytest.MonkeyPatch):
+@measuring
+def test_pieces_of_this_computer_are_rows_that_can_be_judged_or_not(here: Rig, monkeypatch: pytest.MonkeyPatch):
     """Without THP or a pool the rows are of base pages alone, and the verdict says so."""
-    monkeypatch.setattr(survey, "REGION_MS", 1)
     monkeypatch.setattr(survey, "TO_LINES", 1024)
-    monkeypatch.setattr(experiment, "measuring_lock", lambda: files.measuring_lock(path=tmp_path / "lock"))
-    frame = survey.pieces(host.inspect(), "thp", Store(tmp_path), "x", quiet=True)
+    frame = survey.pieces(here, "thp", quiet=True)
     assert {"4k"} <= set(frame["pages"]) <= {"4k", "thp"} and (frame["backing"] == frame["pages"]).all()
     found = splinter.backing(frame, "kvm")
     assert "thp" in set(frame["pages"]) or (found.verdict == "cannot tell" and "2 MiB pages" in found.evidence)

@@ -25,7 +25,7 @@ static FILE *replay(const char *path, const char *mode)
 #define exit(status) longjmp(back, status)
 #undef stderr
 #define stderr said
-#include "../kernels/harness.h"
+#include "../../kernels/harness.h"
 #undef exit
 
 int main(int argc, char **argv)

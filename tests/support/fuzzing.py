@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-# `make endurance` asks for all of what the suite does a sample of; another seed finds other things.
+# `make endurance` (pytest -m endurance) asks for all of what the suite does a sample of; another seed finds other things.
 ENDURANCE = os.environ.get("TLB_ENDURANCE") == "1"
 SEED = int(os.environ.get("TLB_SEED", "1"))
 
@@ -93,7 +93,18 @@ def mutated(rng: random.Random, seeds: Sequence[bytes]) -> bytes:
     return data
 
 
-parts = pytest.mark.parametrize("part", range(10 if ENDURANCE else 1))
+def sampled(test: Any) -> Any:
+    """Marks a test that is a sample of itself in the suite and whole in `make endurance`."""
+    return pytest.mark.endurance(test) if ENDURANCE else test
+
+
+def times(name: str, whole: int, sample: int = 1) -> pytest.MarkDecorator:
+    """Runs a test so often, with its number as the argument `name`."""
+    numbers = [pytest.param(n, marks=pytest.mark.endurance) for n in range(whole)]
+    return pytest.mark.parametrize(name, numbers if ENDURANCE else range(sample))
+
+
+parts = times("part", 10)
 COUNT = 10_000 if ENDURANCE else 2_000  # inputs of each part
 
 

@@ -183,8 +183,8 @@ def unless_fragmented(status: int, out: str, err: str) -> KernelReport:
 # --- sources and binaries
 
 
-def compiled(source: Path, binary: Path) -> Path:
-    subprocess.run([*compiler().command, *build.FLAGS, "-o", binary, source], check=True)
+def compiled(source: Path, binary: Path, *flags: str) -> Path:
+    subprocess.run([*compiler().command, *build.FLAGS, *flags, "-o", binary, source], check=True)
     return binary
 
 

@@ -3,7 +3,7 @@
  *   probe_chase visits [page_chase's arguments]    the visits of one round, in units of a line
  *   probe_chase memory [page_chase's arguments]    the arena once the chase is placed, as JSON */
 #define main kernel_main
-#include "../kernels/page_chase.c"
+#include "../../kernels/page_chase.c"
 #undef main
 
 /* The page frame of an address; 0 where the kernel does not tell (only root may ask). */

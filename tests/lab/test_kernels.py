@@ -1,0 +1,239 @@
+"""The catalogue of kernels says of each what its files say; frames, memory and sweeps follow from it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.common import make_record
+
+from experiments.lab import build, kernels, namespaces
+from experiments.lab.kernels import CATALOGUE, Declaration, arena_bytes, expected_s, is_within, with_defaults
+from experiments.lab.record import Point
+from experiments.words.reasons import Unavailable
+
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+
+# --- what a file says of itself
+
+
+class Stated(NamedTuple):
+    """What a kernel's file takes, the defaults first; of its own numbers, what each is where nothing is said."""
+
+    layouts: tuple[str, ...]
+    orders: tuple[str, ...]
+    modes: tuple[str, ...]
+    options: dict[str, int]
+
+
+def stated_in_c(text: str) -> Stated:
+    def words(name: str) -> tuple[str, ...]:
+        found = re.search(rf"\b{name}\[\] = {{([^}}]*)}}", text)
+        return tuple(re.findall(r'"([^"]*)"', found[1])) if found else ()
+
+    own = re.search(r"struct own own\[\] = {(.*?)};", text, re.DOTALL)
+    numbers = re.findall(r'{\.name = "(\w+)"([^}]*)}', own[1]) if own else []
+    return Stated(words("layouts"), words("orders"), words("modes"), {
+        name: int(value[1]) if (value := re.search(r"\.value = (\d+)", rest)) else 0 for name, rest in numbers})
+
+
+def stated_in_python(text: str) -> Stated:
+    calls = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
+    call = next(call for call in calls if getattr(call.func, "attr", "") == "parse_arguments")
+    given = dict(zip(("kernel", "orders", "layouts", "modes", "own"), call.args, strict=False)) | {k.arg: k.value for k in call.keywords}
+    own = given.get("own")
+    options = {key.value: value.elts[0].value for key, value in zip(own.keys, own.values, strict=True)} if own else {}
+    lists = {name: tuple(ast.literal_eval(given[name])) for name in ("orders", "layouts", "modes") if name in given}
+    return Stated(lists.get("layouts", ("spread", "packed")), lists["orders"], lists.get("modes", ()), options)
+
+
+def complaints(folder: Path, catalogue: Mapping[str, Declaration]) -> Iterator[str]:
+    """Where catalogue and files disagree: a sentence each, which names the file."""
+    shared = ("harness", "__init__")
+    files = {path.stem: path for suffix in ("py", "c") for path in sorted(folder.glob(f"*.{suffix}")) if path.stem not in shared}
+    for name in sorted(files.keys() - catalogue.keys()):
+        yield f"{files[name].name} is a kernel that experiments/lab/kernels.py does not declare."
+    for name, declared in catalogue.items():
+        paths = [path for suffix in ("c", "py") if (path := folder / f"{name}.{suffix}").exists()]
+        if not paths:
+            yield f"experiments/lab/kernels.py declares {name}, and there is neither kernels/{name}.c nor kernels/{name}.py."
+        for path in paths:
+            stated = stated_in_c(path.read_text()) if path.suffix == ".c" else stated_in_python(path.read_text())
+            own = tuple(mode for mode in declared.modes if mode and mode not in declared.played)
+            if own != stated.modes:
+                yield f"kernels/{path.name} has the modes {stated.modes}, and experiments/lab/kernels.py declares {own}."
+            if (declared.layout, declared.order) != (stated.layouts[0], stated.orders[0]):
+                yield (f"kernels/{path.name} has by default {stated.layouts[0]} and {stated.orders[0]}, and experiments/lab/kernels.py "
+                       f"declares {declared.layout} and {declared.order}.")
+            options = {option: value or 0 for option, value in declared.options.items()}
+            if options != stated.options:
+                yield f"kernels/{path.name} takes {stated.options}, and experiments/lab/kernels.py declares {options}."
+
+
+def test_each_declaration_says_what_its_files_say():
+    assert list(complaints(build.KERNELS, CATALOGUE)) == []
+
+
+@pytest.mark.parametrize("engine", ["c", "py"])
+def test_what_the_files_say_is_read(engine: str):
+    """Else a reader that reads nothing would find nothing to complain of."""
+    read = stated_in_c if engine == "c" else stated_in_python
+    assert read((build.KERNELS / f"graph_walk.{engine}").read_text()) == Stated(
+        ("packed",), ("random",), ("plain", "blocked", "prefetch"),
+        {"vertices": 0, "walkers": 1, "block_vertices": 0, "block_steps": 1024, "distance": 8, "per_hop": 0})
+
+
+def declared(name: str, **changes: object) -> dict[str, Declaration]:
+    return CATALOGUE | {name: replace(CATALOGUE[name], **changes)}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("catalogue", "files"), [
+    (CATALOGUE | {"nothing": Declaration()}, ["kernels/nothing.c"]),
+    ({name: kernel for name, kernel in CATALOGUE.items() if name != "prefault"}, ["prefault.c"]),
+    (declared("prefault", modes=("touch", "populate", "memset", "hope")), ["kernels/prefault.c"]),
+    (declared("prefault", modes=("populate", "touch", "memset")), ["kernels/prefault.c"]),  # another one is the default
+    (declared("radix_partition", modes=("naive",)), ["kernels/radix_partition.py"]),
+    (declared("graph_walk", options={"vertices": None}), ["kernels/graph_walk.c", "kernels/graph_walk.py"]),
+    (declared("guest_chase", options={"levels": 5}), ["kernels/guest_chase.c"]),
+    (declared("page_gather", order="sequential"), ["kernels/page_gather.c", "kernels/page_gather.py"]),
+    (declared("random_touch", layout="spread"), ["kernels/random_touch.c", "kernels/random_touch.py"]),
+    (declared("page_chase", played={}), ["kernels/page_chase.c", "kernels/page_chase.py"]),
+])
+def test_what_is_wrong_is_one_sentence_a_file_that_names_it(catalogue: dict[str, Declaration], files: list[str]):
+    found = list(complaints(build.KERNELS, catalogue))
+    assert len(found) == len(files)
+    for file, sentence in zip(files, found, strict=True):
+        assert file in sentence and sentence.endswith(".") and "\n" not in sentence
+
+
+def test_a_file_that_knows_another_mode_or_number_than_is_declared_is_named(tmp_path: Path):
+    folder = shutil.copytree(build.KERNELS, tmp_path / "kernels")
+    for name, before, after in (("numa_chase.c", '"local-local"', '"near"'), ("random_touch.py", '"spare_draws": (0', '"spare_draws": (1')):
+        text = (folder / name).read_text()
+        assert text.count(before) == 1
+        (folder / name).write_text(text.replace(before, after))
+    (folder / "another.c").write_text("int main(void) { return 0; }\n")
+    found = list(complaints(folder, CATALOGUE))
+    assert [next(word for word in sentence.split() if "." in word) for sentence in found] == [
+        "another.c", "kernels/random_touch.py", "kernels/numa_chase.c"]
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_a_kernel_that_has_its_size_from_an_option_has_that_option(name: str):
+    kernel = CATALOGUE[name]
+    assert kernel.size == "" or (kernel.options[kernel.size] is None and kernel.lines(2048) >= 1)
+    assert kernel.order_of in (*CATALOGUE, "") and kernel.least_cycles >= 0 and set(kernel.played) <= set(kernel.modes)
+
+
+def test_an_unknown_kernel_is_refused_with_the_names_there_are():
+    for ask in (kernels.of, kernels.first_mode, lambda name: kernels.shape(name, {})):
+        with pytest.raises(Unavailable) as why:
+            ask("nope")
+        assert why.value.code == "bad-parameter" and all(name in why.value.detail for name in CATALOGUE)
+
+
+# --- what a point is where nothing is said
+
+
+@pytest.mark.parametrize(("name", "options", "shape", "mode"), [
+    ("page_chase", {}, ("spread", "cycle", 4096), ""), ("prefault", {}, ("spread", "sequential", 4096), "touch"),
+    ("random_touch", {"bytes": 1000}, ("packed", "random", 16), ""), ("random_touch", {}, ("packed", "random", 4096), ""),
+    ("graph_walk", {"vertices": 1024}, ("packed", "random", 1024), "plain"),
+    ("radix_partition", {"tuples": 1027}, ("packed", "random", 6 * 257), "naive"),
+    ("guest_chase", {"levels": 5}, ("spread", "cycle", 4096), "4k"),
+])
+def test_shape_and_first_mode(name: str, options: dict[str, int], shape: tuple, mode: str):
+    assert tuple(kernels.shape(name, options)[key] for key in ("layout", "order", "lines")) == shape
+    assert kernels.first_mode(name) == mode
+
+
+def rows(*points: tuple[str, dict]) -> pd.DataFrame:
+    """A frame as the store gives it: an option that was not asked for is NaN."""
+    frame = pd.DataFrame([{"kernel": name} | options for name, options in points])
+    return frame.astype({column: float for column in frame.columns if column != "kernel"})
+
+
+def test_a_frame_has_the_catalogue_s_default_wherever_nothing_was_asked():
+    frame = with_defaults(rows(("graph_walk", {"vertices": 64, "walkers": 4}), ("graph_walk", {"vertices": 128}), ("page_chase", {}),
+                               ("prefault", {})))
+    for option, default in CATALOGUE["graph_walk"].options.items():
+        if default is not None:
+            asked = {"walkers": 4}.get(option, default)
+            assert frame[option].tolist()[:2] == [asked, default], option
+            assert frame[option].isna().tolist()[2:] == [True, True], option  # which is no number of theirs
+    assert frame["vertices"].tolist()[:2] == [64, 128] and frame["threads"].tolist()[3] == 1
+
+
+def test_a_size_has_no_default_and_a_row_of_an_unknown_kernel_stays_as_it_is():
+    frame = with_defaults(rows(("radix_partition", {}), ("one of yesterday", {"walkers": 3})))
+    assert "tuples" not in frame and frame["bits"].tolist()[0] == 6 and frame["walkers"].tolist()[1] == 3
+    assert with_defaults(rows(("page_chase", {}))).columns.tolist() == ["kernel"]
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_a_frame_with_defaults_is_what_the_catalogue_says_of_each_kernel(name: str):
+    frame = with_defaults(rows((name, {})))
+    assert {option: frame[option][0] for option in frame.columns if option != "kernel"} == {
+        option: value for option, value in CATALOGUE[name].options.items() if value is not None}
+
+
+# --- memory and time
+
+
+@given(st.integers(1, 2**30), st.sampled_from(["4k", "64k", "thp", "2m", "1g"]), st.sampled_from(["spread", "packed"]),
+       st.sampled_from([4 * KIB, 16 * KIB, 64 * KIB]))
+def test_what_a_point_needs_is_whole_pages_and_room_for_its_order(lines: int, pages: str, layout: str, base: int):
+    needed = arena_bytes(Point(kernel="page_chase", lines=lines, pages=pages, layout=layout), base)
+    page = {"4k": base, "64k": 64 * KIB, "thp": 2 * MIB, "2m": 2 * MIB, "1g": GIB}[pages]
+    arena = needed - 16 * lines
+    assert arena % page == 0 and 0 <= arena - lines * (base if layout == "spread" else 64) < page
+
+
+@pytest.mark.parametrize("base", [4 * KIB, 16 * KIB, 64 * KIB])
+def test_pages_that_stand_apart_and_aliased_ones_need_their_own_memory_alone(base: int):
+    apart = Point(kernel="page_chase", lines=1000, stride_pages=64)
+    assert arena_bytes(apart, base) == 1000 * (base + 16)
+    alias = arena_bytes(Point(kernel="page_chase", layout="alias", lines=2**16), base)
+    assert 8 * base < alias < 2**16 * base / 100
+
+
+@pytest.mark.parametrize(("point", "is_slow"), [
+    (Point(kernel="page_chase", lines=2**17), False), (Point(kernel="page_chase", lines=2**18), True),
+    (Point(kernel="graph_walk", layout="packed", order="random", lines=2**17, mode="plain"), False),
+    (Point(kernel="graph_walk", layout="packed", order="random", lines=2**18, mode="plain"), True),
+    (Point(kernel="radix_partition", layout="packed", order="random", lines=1536, mode="naive"), True),
+])
+def test_a_point_is_slow_from_a_gibibyte_on_or_as_its_kernel_says(point: Point, is_slow: bool):
+    assert kernels.is_slow(point) == is_slow
+
+
+@given(st.sampled_from(["c", "numba"]), st.integers(1, 2**20), st.integers(1, 1000))
+def test_a_guess_of_the_time_grows_with_the_work(engine: str, lines: int, region_ms: int):
+    point = Point(kernel="page_chase", engine=engine, lines=lines, region_ms=region_ms)
+    larger = point.model_copy(update={"lines": 2 * lines, "region_ms": 2 * region_ms})
+    assert 0 < expected_s(point) < expected_s(larger)
+
+
+# --- what belongs to a sweep
+
+
+def test_a_packed_control_belongs_to_its_spread_points_and_an_array_has_its_own_size():
+    most = 64 * 4096
+    made = [("page_chase", "spread", 64), ("page_chase", "spread", 65), ("page_chase", "packed", 64), ("page_chase", "packed", 65),
+            ("random_touch", "packed", 4096), ("random_touch", "packed", 4097)]
+    frame = pd.DataFrame([make_record(kernel=name, layout=layout, lines=lines).model_dump() for name, layout, lines in made])
+    assert is_within(frame, most).tolist() == [True, False, True, False, True, False]
+
+
+def test_the_mode_that_the_runner_plays_is_page_chase_s_alone():
+    assert [name for name, kernel in CATALOGUE.items() if kernel.played] == ["page_chase"]
+    assert CATALOGUE["page_chase"].played[namespaces.MODE] is namespaces.prefix
