@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from markupsafe import Markup, escape
 from pybtex.database import parse_file
+from pybtex.richtext import Text
 
 from experiments.article.analysis import Analysis
 from experiments.article.render import Html, highlighted, inline
@@ -89,7 +90,7 @@ def verdicts(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> list[V
 def sources() -> dict[str, str]:
     """Each key of the bibliography, as a table names it: "Matthews (2022)"."""
     entries = parse_file(str(BIBLIOGRAPHY)).entries
-    return {key: " ".join((*(" ".join(person.last_names).strip("{}") for person in entry.persons.get("author", [])[:1]),
+    return {key: " ".join((*(str(Text.from_latex(" ".join(person.last_names))) for person in entry.persons.get("author", [])[:1]),
                            f"({entry.fields.get('year', 'undated')})")) for key, entry in entries.items()}
 
 
@@ -101,7 +102,8 @@ def verdict_table(found: Sequence[Verdict]) -> Html:
     rows = Markup("").join(
         Markup('<tr><td>{} <a class="tlb-source" href="references.html">{}</a></td>'
                '<td><span class="tlb-verdict tlb-verdict-{}">{}</span></td><td>{}</td></tr>'
-               '<tr class="tlb-predicate"><td colspan="3"><details><summary>Predicate: <code>{}</code></summary>{}</details></td></tr>').format(
+               '<tr class="tlb-predicate"><td colspan="3">'
+               '<details><summary>Predicate: <code>{}</code></summary>{}</details></td></tr>').format(
             inline(verdict.claim.says), sources().get(verdict.claim.source, verdict.claim.source), _CLASS[verdict.verdict],
             verdict.verdict, inline(verdict.evidence), verdict.claim.place, highlighted(inspect.getsource(verdict.claim.decide)))
         for verdict in found)
