@@ -1,7 +1,6 @@
 """What a TLB should cost: misses by order of access, a price over two levels, and its fit to a curve.
 
-Lines lie one to a page, so `lines` counts pages, and a TLB of C entries reaches C lines. All replacement is
-LRU, warm.
+Lines lie one to a page, so `lines` counts pages, and a TLB of C entries reaches C lines. All replacement is LRU, warm.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ TEXTBOOK = "fully associative, LRU"
 def miss_probability_random(lines: ArrayLike, entries: float) -> np.ndarray:
     """max(0, 1 - C/M): independent uniform draws from M lines, C entries.
 
-    The C entries hold C distinct lines, chosen by past draws. The next draw is independent of these and
-    uniform, so it is one of them with probability C/M (the independent reference model: King, Analysis of
-    Paging Algorithms, IBM RC 3288, 1971). Which line is replaced does not matter then; LRU is one way.
+    The C entries hold C distinct lines, chosen by past draws. The next draw is independent of these and uniform, so it is one
+    of them with probability C/M (the independent reference model: King, Analysis of Paging Algorithms, IBM RC 3288, 1971).
+    Which line is replaced does not matter then; LRU is one way.
     """
     m = _lines(lines)
     return np.maximum(0.0, 1 - entries / m)
@@ -44,8 +43,8 @@ def miss_probability_random(lines: ArrayLike, entries: float) -> np.ndarray:
 def miss_probability_cycle(lines: ArrayLike, entries: float) -> np.ndarray:
     """0 up to C lines, 1 beyond: one cycle through M lines, in any fixed order, again and again.
 
-    Between two visits of a line lie all the M - 1 others, so each visit has stack distance M, and LRU with
-    C entries hits exactly where M <= C (Mattson et al., IBM Systems Journal 9, 1970).
+    Between two visits of a line lie all the M - 1 others, so each visit has stack distance M, and LRU with C entries hits
+    exactly where M <= C (Mattson et al., IBM Systems Journal 9, 1970).
     """
     return (_lines(lines) > entries).astype(float)
 
@@ -53,9 +52,9 @@ def miss_probability_cycle(lines: ArrayLike, entries: float) -> np.ndarray:
 def miss_probability_cycle_random_replacement(lines: ArrayLike, entries: float) -> np.ndarray:
     """A cycle through M lines over C entries of which a miss replaces any: x = 1 - exp(-x M/C), 0 up to C.
 
-    Between two visits of a line lie x M misses, each of which evicts it with probability 1/C, so it is
-    still there with probability (1 - 1/C)^(x M), about exp(-x M/C), and misses with x. Past C the root is x
-    = 1 + W0(-r exp(-r))/r, r = M/C, W0 Lambert's function: half of the step is done at r = 2 ln 2 = 1.39.
+    Between two visits of a line lie x M misses, each of which evicts it with probability 1/C, so it is still there with
+    probability (1 - 1/C)^(x M), about exp(-x M/C), and misses with x. Past C the root is x = 1 + W0(-r exp(-r))/r, r = M/C,
+    W0 Lambert's function: half of the step is done at r = 2 ln 2 = 1.39.
     """
     return _lost_between_visits(_lines(lines) / entries)
 
@@ -67,11 +66,9 @@ def _lost_between_visits(r: np.ndarray) -> np.ndarray:
 
 
 def hashed_random_replacement(lines: ArrayLike, sets: int, ways: int) -> np.ndarray:
-    """The same for sets x ways entries with each page in a set at random: the mean over k pages in a page's
-    set.
+    """The same for sets x ways entries with each page in a set at random: the mean over k pages in a page's set.
 
-    In a set of k pages, x = 1 - (1 - 1/ways)^(x k) past `ways`; the set of a page has 1 + Binomial(M - 1,
-    1/sets).
+    In a set of k pages, x = 1 - (1 - 1/ways)^(x k) past `ways`; the set of a page has 1 + Binomial(M - 1, 1/sets).
     """
     m = _lines(lines).ravel()
     k = np.arange(1, int(m.max() / sets * 3) + 20 * ways)
@@ -109,8 +106,8 @@ def share_missed(kind: str, lines: ArrayLike, entries: int, ways: int | None) ->
 def _steady(number: float) -> float:
     """A fitted number at 4 significant digits, more than any of these fits knows.
 
-    Solvers and special functions differ in their last digits from one CPU to the next, by the width of its vectors and by fused
-    multiplications. What is drawn and said of committed rows is to be the same on all.
+    Solvers and special functions differ in their last digits from one CPU to the next, by the width of its vectors and by
+    fused multiplications. What is drawn and said of committed rows is to be the same on all.
     """
     return float(f"{number:.4g}")
 
@@ -118,9 +115,8 @@ def _steady(number: float) -> float:
 def fit_step(lines: ArrayLike, price_ns: ArrayLike, entries: int, ways: int | None = None) -> list[StepFit]:
     """Each kind of TLB of `entries` fitted to a cyclic chase's price across its step, the best first.
 
-    Two heights are fitted and nothing else: capacity and ways are given. Kinds with sets are left out where
-    the ways are not known (None or 0) or do not divide the entries. Raises Unavailable("too-few-points")
-    below six points.
+    Two heights are fitted and nothing else: capacity and ways are given. Kinds with sets are left out where the ways are not
+    known (None or 0) or do not divide the entries. Raises Unavailable("too-few-points") below six points.
     """
     x, y = _lines(lines), np.asarray(price_ns, dtype=float)
     x, y = x[np.isfinite(y)], y[np.isfinite(y)]
@@ -142,18 +138,16 @@ def set_associative_miss_probability(
 ) -> np.ndarray:
     """Misses of a TLB of sets x ways entries over M contiguous pages; order is "cycle" or "random".
 
-    A set with k of the M pages sees their subsequence, which is again a cycle or again uniform draws: of
-    its visits miss [k > ways], or max(0, 1 - ways/k). Over all visits: E[k miss(k)] sets / M.
+    A set with k of the M pages sees their subsequence, which is again a cycle or again uniform draws: of its visits miss [k >
+    ways], or max(0, 1 - ways/k). Over all visits: E[k miss(k)] sets / M.
 
-    placement "modulo" (page number mod sets): contiguous pages leave M mod sets sets with one page more
-    than the rest. A cycle then misses nothing at M = sets x ways and everything at sets x (ways + 1), a
-    step 1/ways wide; random draws give max(0, 1 - C/M), exactly as a fully associative TLB does. So neither
-    shows the associativity.
+    placement "modulo" (page number mod sets): contiguous pages leave M mod sets sets with one page more than the rest. A
+    cycle then misses nothing at M = sets x ways and everything at sets x (ways + 1), a step 1/ways wide; random draws give
+    max(0, 1 - C/M), exactly as a fully associative TLB does. So neither shows the associativity.
 
-    placement "hashed" (each page in a set at random): k is Binomial(M, 1/sets), and with E[k f(k)] = M/sets
-    E[f(1 + k')], k' Binomial(M - 1, 1/sets), the step becomes a smear that starts well below the capacity
-    (Smith, IEEE Trans. Software Engineering 4, 1978; Hill & Smith, IEEE Trans. Computers 38, 1989).
-    Expectation over placements.
+    placement "hashed" (each page in a set at random): k is Binomial(M, 1/sets), and with E[k f(k)] = M/sets E[f(1 + k')], k'
+    Binomial(M - 1, 1/sets), the step becomes a smear that starts well below the capacity (Smith, IEEE Trans. Software
+    Engineering 4, 1978; Hill & Smith, IEEE Trans. Computers 38, 1989). Expectation over placements.
     """
     m = _lines(lines)
     if placement == "hashed":
@@ -175,11 +169,10 @@ def two_level_cost(
 ) -> np.ndarray:
     """Mean cost of an access in the unit of the costs: hit + P(L1 misses) l2_hit + P(both miss) walk.
 
-    `l2_hit` is what missing the first level adds, `walk` what missing the second adds to that; `order` is
-    "cycle", "sequential" (a cycle too) or "random". The second level is at least as large as the first and
-    takes in what passes through it, so its misses are those of `l2_entries` alone. In a cycle this is
-    exact; under random draws the first level may hold lines that the second has dropped, at most a fraction
-    l1_entries / lines.
+    `l2_hit` is what missing the first level adds, `walk` what missing the second adds to that; `order` is "cycle",
+    "sequential" (a cycle too) or "random". The second level is at least as large as the first and takes in what passes
+    through it, so its misses are those of `l2_entries` alone. In a cycle this is exact; under random draws the first level
+    may hold lines that the second has dropped, at most a fraction l1_entries / lines.
     """
     if l2_entries < l1_entries:
         raise ValueError(f"the second level ({l2_entries} entries) is smaller than the first ({l1_entries})")
@@ -209,11 +202,11 @@ def fit_random_curve(lines: ArrayLike, price_ns: ArrayLike, l1_entries: float | 
                      sigma_ns: ArrayLike | None = None, confidence: float = 0.95) -> RandomFit:
     """Least squares of the two-level price of random draws; a knee that is not given is a parameter.
 
-    lines, price_ns: arrays of one length, a point each (spread minus packed). sigma_ns: the noise of each point, up to a common
-    factor; equal noise if left out. The bounds are Student's, from the Jacobian at the best fit, and infinite for what the points
-    say nothing of; those of a free knee are of its logarithm, and assume that points lie on both sides of it (in simulation they
-    hold the truth in 91 to 96 % of fits for a nominal 95). The walk is one price here: leave out points where the page table
-    itself has left the caches. Unavailable("too-few-points") with fewer than two points more than parameters.
+    lines, price_ns: arrays of one length, a point each (spread minus packed). sigma_ns: the noise of each point, up to a
+    common factor; equal noise if left out. The bounds are Student's, from the Jacobian at the best fit, and infinite for what
+    the points say nothing of; those of a free knee are of its logarithm, and assume that points lie on both sides of it (in
+    simulation they hold the truth in 91 to 96 % of fits for a nominal 95). The walk is one price here: leave out points where
+    the page table itself has left the caches. Unavailable("too-few-points") with fewer than two points more than parameters.
     """
     x, y, sigma = _usable(lines, price_ns, sigma_ns)
     given = (l1_entries, l2_entries)
@@ -256,8 +249,8 @@ def _usable(lines: ArrayLike, price_ns: ArrayLike, sigma_ns: ArrayLike | None) -
 
 
 def _starts(x: np.ndarray, low: float, high: float, free: int) -> list[np.ndarray]:
-    """Logarithms of knees to start the search from. The model is linear in the costs and bends in the knees, so of a few knees the
-    best will do. Raises Unavailable("too-few-points")."""
+    """Logarithms of knees to start the search from. The model is linear in the costs and bends in the knees, so of a few
+    knees the best will do. Raises Unavailable("too-few-points")."""
     inside = np.quantile(x, np.linspace(0, 1, _START_KNEES + 2)[1:-1])
     starts = [np.array(knees) for knees in combinations([log for log in np.log(inside) if low < log < high], free)]
     if not starts:
