@@ -107,7 +107,7 @@ def time_ns(known: Known, parameters: Mapping[str, float], missed: Sequence[np.n
     adds = [p[f"load_{place}_adds_ns"] for place in known.beyond]
     alone = p[name] if (name := f"load_{order}_ns") in p else min(p[f"load_{other}_ns"] for other in ORDERS if f"load_{other}_ns" in p)
     flat = alone + (np.ravel(first[0] * p["stlb_hit_ns"]) if first else 0.0) + np.ravel(walks) * p["walk_ns"]
-    rivals = p.get("rivals_bytes_per_ns", 0.0)  # of one cache alone there are none: nobody shares the first
+    rivals = p["rivals_bytes_per_ns"] if len(caches) > 1 else 0.0  # nobody shares the first
     time = np.zeros(1)
     for _ in range(ROUNDS):  # a slower chase leaves others more time to take the last cache from it
         where = places(pages, order, caches, walks, tables, lines_per_page, np.ravel(time) * rivals)
