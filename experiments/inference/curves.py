@@ -18,12 +18,12 @@ HALF_AN_OCTAVE = 2**0.5 - 1  # as far as a coarse grid's nearest point may lie
 
 def select(frame: pd.DataFrame, **where: object) -> pd.DataFrame:
     """The rows in which each named column has the value, or one of the values, given; none where a column is not there."""
+    if not where.keys() <= set(frame):
+        return frame.iloc[:0]
+    rows = np.full(len(frame), True)
     for name, value in where.items():
-        if name not in frame:
-            return frame.iloc[:0]
-        wanted = value if isinstance(value, (list, tuple, set)) else [value]
-        frame = frame[frame[name].isin(list(wanted))]
-    return frame
+        rows &= frame[name].isin(list(value) if isinstance(value, (list, tuple, set)) else [value]).to_numpy()
+    return frame[rows]
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,14 +104,10 @@ class Curve:
 
     def _with(self, other: Curve, combine) -> Curve:
         """n and unstable are of the worse side; n_left and n_right of each."""
-        fields = [self.x, "median", "low", "high", "coverage", "n", "unstable"]
-        both = self.table[fields].merge(other.table[fields], on=self.x, suffixes=("_left", "_right")).to_dict("records")
-        rows = []
-        for row in both:
-            sides = [{name.removesuffix(end): value for name, value in row.items() if name.endswith(end)} for end in ("_left", "_right")]
-            found = combine(*map(Interval.of, sides))
-            rows.append((row[self.x], *found, min(side["n"] for side in sides), any(side["unstable"] for side in sides),
-                         *(side["n"] for side in sides)))
+        right = {row[self.x]: row for row in other.table.to_dict("records")}
+        both = [(row, right[row[self.x]]) for row in self.table.to_dict("records") if row[self.x] in right]
+        rows = [(sides[0][self.x], *combine(*map(Interval.of, sides)), min(side["n"] for side in sides),
+                 any(side["unstable"] for side in sides), *(side["n"] for side in sides)) for sides in both]
         columns = [self.x, "median", "low", "high", "coverage", "n", "unstable", "n_left", "n_right"]
         table = pd.DataFrame(rows, columns=columns)
         return Curve(table[table["median"].notna()].reset_index(drop=True), self.x)

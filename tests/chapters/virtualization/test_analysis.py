@@ -1,0 +1,241 @@
+"""Guests: the matrix, prices, ratios, steps, clocks, touches, containers and nodes of machines that never were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+from support.guests import (
+    BARE,
+    CELLS,
+    ENTRIES,
+    GUESTS,
+    HOSTS,
+    MACHINES,
+    NESTED,
+    Guests,
+    analysis,
+    chased,
+    median,
+    of,
+    points,
+    rows,
+    stated,
+)
+from support.synthetic import GIB, tlbs
+
+from experiments.article.chapter import Chapter
+from experiments.chapters.virtualization.analysis import Analysis
+from experiments.inference.splinter import HALF
+from experiments.lab.store import Store, data_root
+from experiments.machine.host import Host
+from experiments.words.prose import side
+from experiments.words.reasons import Unavailable
+
+pytestmark = pytest.mark.filterwarnings("error")
+FAR = GIB // 4096
+
+
+def lacks(make: Callable[[], object]) -> str:
+    with pytest.raises(Unavailable) as why:
+        make()
+    return why.value.code
+
+
+# --- the matrix
+
+
+def test_the_matrix_has_the_medians_prices_and_ratios_of_its_rows():
+    found = of().matrix
+    assert list(dict.fromkeys(zip(found["guest"], found["host"], strict=True))) == CELLS == of().cells
+    for row in found.sample(15, random_state=1).itertuples():
+        spread, packed = (chased(rows(), row.guest, row.host, row.lines, layout) for layout in ("spread", "packed"))
+        assert row.median == pytest.approx(spread) and row.low <= row.median <= row.high and row.n == 5
+        assert row.packed == pytest.approx(packed) and row.price == pytest.approx(spread - packed)
+        assert row.price_low <= row.price <= row.price_high
+        if row.lines in of().sizes:
+            assert row.over_4k == pytest.approx(spread / chased(rows(), "", "4k", row.lines))
+            assert row.over_alike == pytest.approx(spread / chased(rows(), "", row.guest, row.lines))
+            assert row.over_alike_low <= row.over_alike <= row.over_alike_high
+    outside = of().chases.query("guest == '' and host == 'thp' and lines == 16384").iloc[0]
+    assert outside["median"] == pytest.approx(chased(rows(), "", "thp", 16384)) and outside["n"] == 5
+
+
+def test_the_matrix_gives_the_truth_back():
+    far = analysis(rows(Guests(far=(), noise=0.0))).far.set_index(["guest", "host"])
+    assert set(far["lines"]) == {FAR}
+    for guest, host in CELLS:
+        price = BARE.price_ns(guest, host, FAR)
+        assert far.loc[(guest, host), "price"] == pytest.approx(price)
+        assert far.loc[(guest, host), "over_alike"] == pytest.approx((1 + price) / (1 + BARE.price_ns("", guest, FAR)))
+
+
+def test_namespaces_are_no_plain_process():
+    frame = rows(Guests(namespaces=7.0))
+    assert analysis(frame).matrix["over_4k"].max() == pytest.approx(of().matrix["over_4k"].max(), rel=0.05)
+    assert chased(frame, "", "4k", 16384) < 1 + 2 + 16 + 1
+
+
+def test_the_heat_maps_sizes_are_those_that_most_cells_share():
+    assert of().sizes == [512, 16384, 262144]
+    assert of("one cell").sizes == sorted(
+        {p.lines for p in points() if (p.kernel, p.mode, p.pages) == ("guest_chase", "4k", "4k")})
+
+
+@pytest.mark.parametrize(("there", "guest", "same"), [
+    (HOSTS, "2m", "2m"), (("4k", "thp"), "2m", "thp"), (("4k",), "2m", None), (HOSTS, "4k", "4k"), (("4k", "2m"), "1g", None)])
+def test_the_same_program_outside_is_on_the_guests_page_size(there: tuple[str, ...], guest: str, same: str | None):
+    coarse = analysis(rows(Guests(pages=there), per_octave=1))
+    assert coarse.alike(guest) == same
+    found = coarse.far.query("guest == @guest")
+    assert len(found) == 4 and found["over_alike"].notna().all() == (same is not None) and found["over_4k"].notna().all()
+
+
+def test_without_a_guest_there_is_no_matrix():
+    assert lacks(lambda: of("no guest").matrix) == "too-few-points" and of("no guest").cells == []
+    assert lacks(lambda: of("nothing").chases) == "too-few-points"
+
+
+def test_what_is_defined_anew_is_what_everything_after_it_is_made_of():
+    a = analysis(rows(per_octave=1))
+    before, ratios = a.far, a.over_base
+    a.price = {cell: a.spread[cell] for cell in a.spread}
+    a.over_alike = ratios
+    assert a.far["price"].to_numpy() == pytest.approx(before["median"].to_numpy()) and (a.far["price"] > before["price"]).all()
+    assert a.references["price"].to_numpy() == pytest.approx(a.far["median"].to_numpy())
+    assert a.far["over_alike"].to_numpy() == pytest.approx(before["over_4k"].to_numpy()) and a.guests is a
+
+
+# --- whose guests
+
+
+def test_a_machine_with_a_guest_shows_its_own():
+    mine = analysis(rows(), other=analysis(rows(NESTED)).about)
+    assert mine.guests is mine
+
+
+def test_a_machine_without_one_shows_the_reference_machines():
+    mine = analysis(MACHINES["no guest"](), stated("hidden"), other=analysis(rows(), stated("shadow", "kvm"), rows={
+        "virtualization": rows(NESTED)}).about)
+    theirs = mine.guests
+    assert theirs is not mine and theirs is mine.guests and theirs.cells == CELLS and theirs.host.kvm.tables == "shadow"
+    assert theirs.entries == ENTRIES and mine.cells == []
+    mine.depths = {}
+    assert mine.guests is theirs  # what a page defined of them stays
+
+
+@pytest.mark.parametrize("other", [None, {}, {"virtualization": MACHINES["no guest"]()}])
+def test_without_a_guest_anywhere_a_machine_stands_for_itself(other: dict | None):
+    mine = analysis(MACHINES["no guest"](), other=None if other is None else analysis(rows(), rows=other).about)
+    assert mine.guests is mine
+
+
+def test_a_chapter_knows_the_reference_machines_rows(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    this = Chapter("virtualization", {"machine": "this"}, Store(data_root()))
+    reference = this.reference()
+    assert reference.machine == this.store.resolve("reference") and not reference.is_this
+    assert Analysis(reference.kept("virtualization"), reference).cells
+    assert lacks(Chapter("virtualization", {"machine": "this"}, Store(tmp_path)).reference) == "no-data"
+    monkeypatch.setattr(Store, "read_machine", lambda *_: {"cpu_model": "of another version"})
+    assert lacks(this.reference) == "no-data"
+
+
+# --- what an entry spans
+
+
+def test_the_steps_of_small_entries_stand_at_the_machines_capacities():
+    found = of().steps.set_index(["guest", "host"])
+    for guest, host in (("", "4k"), ("4k", "4k"), ("4k", "thp"), ("2m", "4k")):
+        row = found.loc[(guest, host)]
+        assert row["first_low"] <= 64 < row["first_high"] and row["second_low"] <= 1536 < row["second_high"]
+    for guest, host in (("", "thp"), ("2m", "thp")):  # 16384 lines are 32 of its entries
+        assert found.loc[(guest, host), ["first_low", "second_low"]].isna().all()
+
+
+def test_large_pages_on_one_side_are_pieces_and_on_both_whole():
+    sides = {(share.guest, share.host): side(share.share, HALF) for share in of().shares}
+    assert sides == {("", "thp"): "below", ("4k", "thp"): "above", ("2m", "4k"): "above", ("2m", "thp"): "below"}
+    nested = {(share.guest, share.host): side(share.share, HALF) for share in of("a guest's guest").shares}
+    assert set(nested.values()) == {"above"} and ("2m", "thp") in nested
+
+
+@pytest.mark.parametrize(("guest", "host", "factor"), [("2m", "thp", 9.0), ("4k", "4k", 1 / 9)])
+def test_a_lone_loud_point_is_no_step_and_hides_none(guest: str, host: str, factor: float):
+    frame = rows().copy()
+    loud = (frame["mode"] == guest) & (frame["pages"] == host) & (frame["lines"] == 362) & (frame["layout"] == "spread")
+    frame.loc[loud, "ns_per_access"] *= factor
+    pd.testing.assert_frame_equal(of().steps, analysis(frame).steps)
+
+
+@pytest.mark.parametrize(("make", "host", "code"), [
+    (lambda: rows(most=64 << 10), stated(), "too-few-points"), (rows, stated(tlb=tlbs([64], [0])), "no-geometry"),
+    (rows, stated(tlb=()), "no-geometry"), (MACHINES["no controls"], stated(), "too-few-points"),
+    (lambda: rows(Guests(far=(), hit_ns=-0.1)), stated(), "no-step")])
+def test_what_has_no_steps_says_why(make: Callable[[], pd.DataFrame], host: Host, code: str):
+    assert lacks(lambda: analysis(make(), host).steps) == code
+    assert of("tiny").shares == []
+
+
+# --- clocks, touches, containers, nodes, levels
+
+
+def test_two_clocks_are_compared_process_by_process():
+    assert len(of().clocks) == (rows()["kernel"] == "guest_chase").sum() and of().clocks.to_numpy() == pytest.approx(1.002)
+    assert lacks(lambda: of("no results of its own").clocks) == lacks(lambda: of("no guest").clocks) == "too-few-points"
+
+
+def test_a_first_touch_is_a_fault_shared_by_the_lines_of_a_page():
+    found = of().touches.set_index(["guest", "host"])
+    assert list(found.index) == CELLS and set(found["lines"]) == {FAR}
+    assert found.loc[("4k", "1g"), "median"] == pytest.approx(3000) and found.loc[("2m", "thp"), "median"] == pytest.approx(3000 / 512)
+    assert lacks(lambda: of("no results of its own").touches) == lacks(lambda: of("no guest").touches) == "too-few-points"
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.05])
+def test_the_containers_ratio_is_the_median_of_its_pairs(factor: float):
+    frame = rows(Guests(namespaces=factor, far=()))
+    ratio, table = analysis(frame).container_ratio, analysis(frame).containers
+    assert ratio.value == pytest.approx(factor, rel=0.003) and ratio.low <= factor * 1.001 and ratio.high >= factor * 0.999
+    assert len(table) == 6 and set(table["layout"]) == {"spread", "packed"}
+    for row in table.itertuples():
+        plain, inside = (median(frame, kernel="page_chase", mode=mode, pages="4k", layout=row.layout, lines=row.lines)
+                         for mode in ("", "namespaces"))
+        assert (row.plain, row.inside) == (pytest.approx(plain), pytest.approx(inside)) and row.low <= row.difference <= row.high
+        assert row.difference == pytest.approx(inside - plain)
+
+
+def test_a_pair_is_of_one_repeat_so_that_drift_hits_both():
+    drift = rows().assign(ns_per_access=rows()["ns_per_access"] * (1 + rows()["repeat"]))
+    assert analysis(drift).container_ratio.value == pytest.approx(of().container_ratio.value)
+
+
+def test_too_few_pairs_of_processes_have_no_ratio():
+    none = analysis(rows()[rows()["lines"] == 99])
+    assert lacks(lambda: none.container_ratio) == lacks(lambda: none.containers) == "too-few-points"
+
+
+def test_far_memory_is_compared_with_both_near():
+    found = analysis(rows(Guests(noise=0.0), per_octave=1)).nodes.set_index(["memory", "tables"])["over"]
+    assert found.to_dict() == {("local", "local"): pytest.approx(1.0), ("remote", "local"): pytest.approx(1.5),
+                               ("local", "remote"): pytest.approx(1.2), ("remote", "remote"): pytest.approx(1.7)}
+    assert of().nodes.empty and len(of("far alone").nodes) == 3 and np.isnan(of("far alone").nodes["over"]).all()
+
+
+def test_a_chase_that_misses_nothing_costs_the_same_in_a_guest():
+    assert of().in_first_cache.value == pytest.approx(1, abs=0.01)
+    slow = rows().assign(ns_per_access=lambda f: f["ns_per_access"] * (1 + ((f["kernel"] == "guest_chase") & (f["layout"] == "packed"))))
+    assert analysis(slow).in_first_cache.value == pytest.approx(2, abs=0.02)
+    for name in ("no guest", "no controls", "no native"):
+        assert lacks(lambda name=name: of(name).in_first_cache) == "too-few-points"
+
+
+def test_a_guest_of_five_levels_is_set_beside_one_of_four_and_never_counted_with_it():
+    five = rows(Guests(five=1.25), per_octave=1)
+    lines, ratio = analysis(five).five_levels
+    assert lines == FAR and ratio.value == pytest.approx(1.25, rel=0.01)
+    four = analysis(five[five["levels"] != 5])
+    pd.testing.assert_frame_equal(analysis(five).matrix, four.matrix)
+    assert len(analysis(five).clocks) == len(four.clocks) and lacks(lambda: four.five_levels) == "too-few-points"
+    assert {guest for guest, _ in four.cells} == set(GUESTS)

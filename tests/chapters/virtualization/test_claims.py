@@ -1,0 +1,102 @@
+"""Verdicts on guests and containers, on machines whose truth is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+from support.guests import MACHINES, NESTED, Guests, analysis, of, points, rows, stated
+from support.synthetic import fit_to_be_shown
+
+from experiments.article.verdicts import Verdict, claims_of, judge, verdicts
+from experiments.chapters.virtualization import claims
+from experiments.chapters.virtualization.analysis import Analysis, Share
+from experiments.inference.intervals import Interval
+
+pytestmark = pytest.mark.filterwarnings("error")
+REFERENCES, PRACTICAL, SPANS, CONTAINERS = ("references-of-a-nested-walk", "a-guest-costs-under-three", "an-entry-spans-the-smaller-page",
+                                            "containers-add-nothing")
+H, F, C = "holds", "fails", "cannot tell"
+CLAIMS = {claim.id: claim for claim in claims_of(claims)}
+
+
+def by_id(a: Analysis, **bands: dict) -> dict[str, Verdict]:
+    return {verdict.claim.id: verdict for verdict in fit_to_be_shown(verdicts(claims, a, **bands), 4)}
+
+
+def inflated(factor: float, noise: float = 0.003) -> pd.DataFrame:
+    """Each guest's time is so many times that of the plain process on its page size."""
+    frame = rows(Guests(far=(), noise=noise), per_octave=1)
+    plain = frame[(frame["kernel"] == "page_chase") & (frame["mode"] == "")].groupby(["pages", "layout", "lines"])["ns_per_access"].median()
+    guest = frame["kernel"] == "guest_chase"
+    keys = list(zip(frame["mode"], frame["layout"], frame["lines"], strict=True))
+    ours = pd.Series([plain.get(key, np.nan) if inside else np.nan for key, inside in zip(keys, guest, strict=True)], index=frame.index)
+    wobble = frame["ns_per_access"] / frame.groupby(["kernel", "mode", "pages", "layout", "lines"])["ns_per_access"].transform("median")
+    return frame.assign(ns_per_access=(ours * factor * wobble).fillna(frame["ns_per_access"]))
+
+
+JUDGED: dict[str, tuple[str, Callable[[], pd.DataFrame], str, str]] = {
+    "24": (REFERENCES, rows, H, "24"), "24 without any guest": (REFERENCES, MACHINES["no guest"], H, "35"),
+    "one and a half": (PRACTICAL, lambda: inflated(1.5), H, "12 of 12"), "two and a half": (PRACTICAL, lambda: inflated(2.5), H, "0 of 12"),
+    "four": (PRACTICAL, lambda: inflated(4.0), F, "4.0"), "three or not": (PRACTICAL, lambda: inflated(3.0, noise=0.2), C, " of 12"),
+    "no native row": (PRACTICAL, MACHINES["no native"], C, "outside"), "no guest": (PRACTICAL, MACHINES["no guest"], C, "no guest"),
+    "the smaller page": (SPANS, rows, H, "2m on thp pays 0.0"),
+    "the smallest of three": (SPANS, MACHINES["a guest's guest"], C, "2m on thp pays 1.0"),
+    "one side is enough": (SPANS, lambda: rows().assign(ns_per_access=lambda f: f["ns_per_access"].where(
+        (f["kernel"] != "guest_chase") | (f["mode"] != "2m"), 1.0)), F, "2m on 4k pays 0.0"),
+    "both sides are in pieces": (SPANS, lambda: pd.concat([rows().query("kernel == 'page_chase'"), rows(NESTED).query(
+        "kernel == 'guest_chase'")]), F, "2m on thp pays 1.0"),
+    "one cell alone": (SPANS, MACHINES["one cell"], C, ""),
+    "containers add nothing": (CONTAINERS, lambda: rows(Guests(noise=0.0005), per_octave=1), H, "of 6"),
+    "containers add a tenth": (CONTAINERS, lambda: rows(Guests(namespaces=1.1), per_octave=1), F, "1.1"),
+    "containers in noise": (CONTAINERS, lambda: rows(Guests(noise=0.5), per_octave=1), C, "of 6"),
+    "no containers": (CONTAINERS, lambda: rows().query("mode != 'namespaces'"), C, "0 pairs"),
+}
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_each_claim_is_judged_by_its_own_rows(name: str):
+    id, make, verdict, number = JUDGED[name]
+    found = judge(CLAIMS[id], analysis(make()))
+    assert (found.verdict, number in found.evidence) == (verdict, True), found
+
+
+def test_bands_are_the_readers():
+    a = of()
+    plain, other = by_id(a), by_id(a, a_guest_costs_under_three={"wide": 99.0}, references_of_a_nested_walk={"most": 23},
+                                   an_entry_spans_the_smaller_page={"half": 1.5}, containers_add_nothing={"same": 0.0})
+    assert {id: verdict.verdict for id, verdict in plain.items()} == {REFERENCES: H, PRACTICAL: F, SPANS: H, CONTAINERS: H}
+    assert {id: verdict.verdict for id, verdict in other.items()} == {REFERENCES: F, PRACTICAL: H, SPANS: F, CONTAINERS: C}
+
+
+def test_guests_are_the_reference_machines_where_there_are_none_and_containers_always_this_ones():
+    other = analysis(rows(), stated(), rows={"virtualization": inflated(4.0)}).about
+    mine = analysis(rows(Guests(cells=(), far=(), namespaces=1.1)), other=other)
+    found = by_id(mine)
+    own = by_id(analysis(inflated(4.0)))
+    assert found[PRACTICAL].verdict == F and found[CONTAINERS].verdict == F and own[CONTAINERS].verdict != F
+    assert own[PRACTICAL].evidence in found[PRACTICAL].evidence != own[PRACTICAL].evidence  # and it is said whose
+    assert found[CONTAINERS].evidence == by_id(analysis(mine.frame))[CONTAINERS].evidence
+
+
+@pytest.mark.parametrize(("outside", "both", "truth"), [
+    ((0.9, 0.8, 1.0), (0.9, 0.8, 1.0), None), ((0.1, 0.0, 0.2), (0.9, 0.8, 1.0), False), ((0.6, 0.3, 1.1), (0.9, 0.8, 1.0), None),
+    ((0.9, 0.8, 1.0), (0.1, 0.0, 0.2), True), ((0.1, 0.0, 0.2), (0.6, 0.3, 1.1), None)])
+def test_pieces_on_both_sides_are_held_against_large_pages_that_are_whole_outside_and_no_others(outside: tuple, both: tuple, truth):
+    def share(guest: str, host: str, *bounds: float) -> Share:
+        return Share(guest, host, Interval(*bounds, 0.95))
+
+    a = analysis(rows())
+    a.shares = [share("", "thp", *outside), *(share(guest, host, 0.9, 0.8, 1.0) for guest, host in (("4k", "thp"), ("2m", "4k"))),
+                share("2m", "thp", *both)]
+    assert claims.an_entry_spans_the_smaller_page(a)[0] is truth
+
+
+def test_claims_compare_points_of_the_grid():
+    compared = {id: [point for point in points() if claim.points(point)] for id, claim in CLAIMS.items() if claim.points}
+    assert compared.keys() == {PRACTICAL, SPANS, CONTAINERS} and all(compared.values())
+    assert not any(point.options or point.kernel == "numa_chase" for some in compared.values() for point in some)
+    assert {(p.kernel, p.mode) for p in compared[CONTAINERS]} == {("page_chase", ""), ("page_chase", "namespaces")}
+    assert {p.pages for p in compared[SPANS]} == {"4k", "thp"}

@@ -1,0 +1,57 @@
+"""The grid of guests: each cell at each size, each spread chase with its control, nothing too large."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.guests import CELLS, HOSTS, points
+from support.synthetic import GIB, MIB, scope
+
+from experiments.chapters.virtualization import grid
+from experiments.lab.record import Point
+
+pytestmark = pytest.mark.filterwarnings("error")
+profiles = st.tuples(st.integers(64 << 10, 2**33), st.integers(1, 4), st.sampled_from(["c", "numba"]),
+                     st.sampled_from([(), (16,), (64, 1536), (72, 3072), (32, 64)]))
+
+
+@given(profiles)
+@settings(deadline=None, max_examples=30)
+def test_every_spread_chase_has_its_packed_control_and_nothing_is_too_large(profile: tuple):
+    found = points(*profile)
+    assert len(found) == len(set(found)) and {point.engine for point in found} == {profile[2]}
+    spread = {point for point in found if point.layout == "spread"}
+    assert {point.model_copy(update={"layout": "packed"}) for point in spread} == set(found) - spread
+    assert all(point.lines * 4096 <= max(profile[0], 64 << 10) for point in found)
+    assert all(Point.model_validate_json(point.model_dump_json()) == point for point in found[:20])
+
+
+@given(profiles)
+@settings(deadline=None, max_examples=30)
+def test_each_size_of_the_matrix_has_all_twelve_cells_the_plain_process_and_one_in_namespaces(profile: tuple):
+    found = {(p.kernel, p.mode, p.pages, p.lines) for p in points(*profile) if p.layout == "spread"}
+    for lines in {n for kernel, mode, _, n in found if mode == "namespaces"}:
+        assert {("guest_chase", guest, host, lines) for guest, host in CELLS} <= found
+        assert {("page_chase", "", host, lines) for host in HOSTS} <= found
+    assert {mode for kernel, mode, *_ in found if kernel == "numa_chase"} == set(grid.NODES)
+
+
+def test_the_matrix_begins_inside_the_stlb_and_ends_at_the_limit():
+    def sizes(*how: object) -> list[int]:
+        return sorted({p.lines for p in points(*how) if p.mode == "namespaces"})
+
+    assert sizes(4 * GIB, 2) == [512, 16384, 262144] and sizes(4 * GIB, 4) == [512, 16384, 65536, 262144, 1048576]
+    assert sizes(256 * MIB, 2) == [512, 16384, 65536] and sizes(16 * MIB, 1) == [512, 4096]
+    assert sizes(4 * GIB, 2, "c", ()) == [1024, 16384, 262144] and sizes(64 << 10, 2) == [16]
+
+
+def test_the_numba_engine_has_the_plain_sizes_and_no_fine_grid():
+    fine = {p.lines for p in points(engine="numba") if p.kernel == "page_chase"}
+    assert fine == {512, 16384, 262144}
+
+
+def test_the_grid_has_three_times_the_processes_so_each_times_for_half_as_long():
+    assert {point.region_ms for point in points()} == {1}  # half of 1 ms is none
+    half = scope(GIB).__class__(scope(GIB).profile.model_copy(update={"region_ms": 70}), "c", (64, 1536))
+    assert {point.region_ms for point in grid.points(half)} == {35}

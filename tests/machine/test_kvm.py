@@ -1,0 +1,63 @@
+"""What KVM's modules say of the tables that a guest here would have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.synthetic import Stated
+
+from experiments.machine import doctor, kvm
+from experiments.machine.host import Host, machine_id, state
+from experiments.machine.kvm import Kvm
+
+
+def stated(found: Kvm | None) -> Host:
+    return Stated(changes={"kvm": found}).host()
+
+
+NPT = Kvm(device=True, module="kvm_amd", tables="NPT")
+
+def planted(root: Path, module: str = "", parameter: str = "", value: str = "", device: bool = True) -> Path:
+    if module:
+        folder = root / "sys/module" / module / "parameters"
+        folder.mkdir(parents=True)
+        if parameter:
+            (folder / parameter).write_text(value)
+    if device:
+        (root / "dev").mkdir(exist_ok=True)
+        (root / "dev/kvm").write_text("")
+    return root
+
+
+@pytest.mark.parametrize(("module", "parameter", "value", "flags", "expected"), [
+    ("kvm_intel", "ept", "Y\n", {"vmx"}, ("kvm_intel", "EPT")), ("kvm_intel", "ept", "N\n", {"vmx"}, ("kvm_intel", "shadow")),
+    ("kvm_amd", "npt", "1\n", {"svm"}, ("kvm_amd", "NPT")), ("kvm_amd", "npt", "0\n", {"svm"}, ("kvm_amd", "shadow")),
+    ("kvm_amd", "", "", {"svm"}, ("kvm_amd", "unknown")), ("kvm_amd", "npt", "perhaps", {"svm"}, ("kvm_amd", "unknown")),
+    ("kvm_intel", "ept", "Y\n", set(), ("", "none")), ("kvm_pvm", "", "", set(), ("kvm_pvm", "shadow")),
+    ("kvm_other", "", "", set(), ("kvm_other", "unknown")), ("", "", "", {"vmx"}, ("", "none"))])
+def test_kvms_module_says_what_translates(tmp_path: Path, module: str, parameter: str, value: str, flags: set, expected: tuple):
+    found = kvm.look(planted(tmp_path, module, parameter, value), flags)
+    assert (found.module, found.tables, found.device) == (*expected, True)
+    assert kvm.describe(found).strip() == kvm.describe(found) != ""
+
+
+def test_a_built_in_module_of_another_cpu_does_not_serve(tmp_path: Path):
+    planted(planted(tmp_path, "kvm_amd", "npt", "1"), "kvm_pvm", device=False)
+    assert kvm.look(tmp_path, {"vmx"}).module == "kvm_pvm" and kvm.look(tmp_path, {"svm"}).tables == "NPT"
+
+
+def test_without_the_device_it_is_said(tmp_path: Path):
+    assert kvm.describe(kvm.look(planted(tmp_path, "kvm_amd", "npt", "1", device=False), {"svm"})) == "kvm_amd with NPT, but no /dev/kvm"
+    assert kvm.describe(kvm.look(tmp_path / "nothing", ())) == "no module, no /dev/kvm"
+
+
+def test_kvm_is_no_part_of_a_machines_id_or_state():
+    with_it, without = stated(NPT), stated(None)
+    assert machine_id(with_it) == machine_id(without) and state(with_it) == state(without)
+    assert dict(doctor.describe(with_it))["KVM"] == "kvm_amd with NPT" and "KVM" not in dict(doctor.describe(without))
+
+
+def test_a_description_from_before_this_question_still_validates():
+    old = {name: value for name, value in stated(None).model_dump(mode="json").items() if name != "kvm"}
+    assert Host.model_validate(old).kvm is None

@@ -1,0 +1,157 @@
+"""Machines that never were, with guests: their rows, what they state of KVM, and an Analysis of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+from experiments.chapters.virtualization import grid
+from experiments.chapters.virtualization.analysis import Analysis
+from experiments.inference.simulator import references_per_walk
+from experiments.lab import kernels
+from experiments.lab.record import Point
+from experiments.machine.host import Host
+from experiments.machine.kvm import Kvm
+from experiments.words.pages import hardware
+from support import synthetic
+from support.common import About, make_record
+from support.synthetic import GIB, MIB, PAGE_BYTES, Stated, lru
+
+ENTRIES = [64, 1536]
+GUESTS, HOSTS = ("4k", "2m", "1g"), ("4k", "thp", "2m", "1g")
+CELLS = [(guest, host) for guest in GUESTS for host in HOSTS]
+
+
+@dataclass(frozen=True)
+class Guests:
+    """A machine with two LRU levels whose entries span the smallest page on the way: the guest's, the host's and, where the host is a
+    guest itself, the outer host's. A walk costs so much a reference, of as many references as no cache shortens."""
+
+    cells: tuple[tuple[str, str], ...] = tuple(CELLS)
+    pages: tuple[str, ...] = HOSTS  # of the plain process
+    outer: str = ""  # the outer host's pages; "" on bare metal
+    shadow: bool = False
+    load_ns: float = 1.0
+    hit_ns: float = 2.0
+    reference_ns: float = 4.0
+    touch_ns: float = 3000.0  # of a fault in the guest
+    namespaces: float = 1.0  # what they do to a load, as a factor
+    far: tuple[float, ...] = (1.0, 1.5, 1.2, 1.7)
+    five: float = 0.0  # what five levels do to a guest's load, as a factor; 0: no LA57
+    outside: float = 1.002
+    noise: float = 0.003
+    ghz: float = 3.2
+
+    def span(self, *pages: str) -> int:
+        return min(PAGE_BYTES[page] for page in (*pages, self.outer) if page)
+
+    def references(self, guest: str, host: str) -> int:
+        """Two dimensions at the most: shadow tables and an outer host fold one."""
+        if not guest:
+            return references_per_walk(hardware(host), self.outer or None)
+        if self.shadow:
+            return references_per_walk(min(guest, hardware(host), key=GUESTS.index), self.outer or None)
+        return references_per_walk(guest, hardware(host))
+
+    def price_ns(self, guest: str, host: str, lines: int) -> float:
+        span = self.span(*((guest, host) if guest else (host,)))
+        order = "random" if span > 4096 else "cycle"
+        first, second = (float(lru(order, np.array([max(4096 * lines / span, 1.0)]), n)[0]) for n in ENTRIES)
+        return first * self.hit_ns + second * self.references(guest, host) * self.reference_ns
+
+    def time_ns(self, point: Point) -> float:
+        guest = point.mode if point.kernel == "guest_chase" else ""
+        price = self.price_ns(guest, point.pages, point.lines) if point.layout == "spread" else 0.0
+        factor = self.namespaces if point.mode == "namespaces" else 1.0
+        if point.kernel == "numa_chase":
+            factor = self.far[grid.NODES.index(point.mode)]
+        if point.options:
+            factor = self.five
+        return (self.load_ns + price) * factor
+
+    def has(self, point: Point) -> bool:
+        if point.kernel == "guest_chase":
+            return (point.mode, point.pages) in self.cells and bool(self.five or not point.options)
+        return point.kernel == "numa_chase" and bool(self.far) or point.kernel == "page_chase" and point.pages in self.pages
+
+    def also(self, point: Point) -> dict[str, float]:
+        """What a guest writes down beside its chase."""
+        if point.kernel != "guest_chase":
+            return {}
+        faults = max(1.0, 4096 * point.lines / self.span(point.mode, point.pages)) / point.lines
+        levels = float(dict(point.options).get("levels", 4))
+        return {"first_touch_ns_per_access": self.touch_ns * faults, "tsc_ghz": 2.5, "guest_levels": levels}
+
+    def frame(self, points: list[Point], repeats: int = 5, seed: int = 1) -> pd.DataFrame:
+        """One row a process, with the columns that `Chapter.kept` gives."""
+        noise, rows = np.random.default_rng(seed), []
+        for point in filter(self.has, points):
+            record = make_record(**point.model_dump(), core_ghz=self.ghz, also=self.also(point))
+            row = record.model_dump(exclude={"counters", "options", "also"}) | record.also | dict(record.options)
+            for repeat in range(repeats):
+                ns = self.time_ns(point) * float(np.exp(self.noise * noise.normal()))
+                outside = {"outside_ns_per_access": ns * self.outside} if record.also else {}
+                rows.append(row | outside | {"repeat": repeat, "ns_per_access": ns, "batch_ns_per_access": [ns],
+                                             "kernel_digest": "a" * 16})
+        return kernels.with_defaults(pd.DataFrame(rows))
+
+
+def points(most: int = GIB, per_octave: int = 2, engine: str = "c", entries: tuple[int, ...] = tuple(ENTRIES)) -> list[Point]:
+    return grid.points(synthetic.scope(most, entries, per_octave=per_octave, engine=engine))
+
+
+BARE = Guests(far=())
+NESTED = Guests(far=(), outer="4k", shadow=True)
+
+
+@cache
+def rows(machine: Guests = BARE, most: int = GIB, repeats: int = 5, per_octave: int = 2) -> pd.DataFrame:
+    return machine.frame(points(most, per_octave), repeats)
+
+
+MACHINES: dict[str, Callable[[], pd.DataFrame]] = {
+    "everything": lambda: rows(Guests()), "bare metal": lambda: rows(), "a guest's guest": lambda: rows(NESTED),
+    "noise": lambda: rows(Guests(noise=0.5)), "free": lambda: rows(Guests(hit_ns=0.0, reference_ns=0.0)),
+    "one cell": lambda: rows(Guests(cells=(("4k", "4k"),), pages=("4k",))), "no pools": lambda: rows(Guests(
+        cells=tuple((guest, host) for guest in GUESTS for host in ("4k", "thp")), pages=("4k", "thp"))),
+    "a cell without base pages": lambda: rows(Guests(cells=(("1g", "1g"),), pages=("1g",))),
+    "no guest": lambda: rows(Guests(cells=())), "no native": lambda: rows(Guests(pages=())), "one repeat": lambda: rows(repeats=1),
+    "two repeats": lambda: rows(repeats=2), "tiny": lambda: rows(most=64 << 10), "small": lambda: rows(most=16 * MIB),
+    "no controls": lambda: rows().query("layout != 'packed'"), "no clock": lambda: rows(Guests(ghz=0.0)),
+    "no results of its own": lambda: rows().drop(columns=["outside_ns_per_access", "first_touch_ns_per_access"]),
+    "far alone": lambda: rows(Guests()).query("kernel != 'numa_chase' or mode != 'local-local'"),
+    "packed alone": lambda: rows().query("layout == 'packed'"), "nothing": lambda: rows()[:0],
+}
+KVM: dict[str, Kvm | None] = {
+    "old": None, "none": Kvm(device=False, module="", tables="none"), "ept": Kvm(device=True, module="kvm_intel", tables="EPT"),
+    "npt": Kvm(device=True, module="kvm_amd", tables="NPT"), "shadow": Kvm(device=True, module="kvm_pvm", tables="shadow"),
+    "silent": Kvm(device=True, module="kvm_other", tables="unknown"), "hidden": Kvm(device=False, module="kvm_amd", tables="NPT"),
+}
+
+
+def stated(name: str = "npt", hypervisor: str = "none", **changes: object) -> Host:
+    """A machine that says so of its KVM."""
+    return Stated(hypervisor=hypervisor, changes={"kvm": KVM[name]} | changes).host()
+
+
+def analysis(frame: pd.DataFrame, host: Host | None = None, **about: object) -> Analysis:
+    return Analysis(frame, About(host or stated(), **about))
+
+
+@cache
+def of(name: str = "bare metal") -> Analysis:
+    """The Analysis of one of MACHINES; tests share it, so none assigns to it."""
+    return analysis(MACHINES[name]())
+
+
+def median(frame: pd.DataFrame, column: str = "ns_per_access", **where: object) -> float:
+    return float(frame.query(" and ".join(f"{name} == {value!r}" for name, value in where.items()))[column].median())
+
+
+def chased(frame: pd.DataFrame, guest: str, host: str, lines: int, layout: str = "spread") -> float:
+    kernel = "guest_chase" if guest else "page_chase"
+    return median(frame, kernel=kernel, mode=guest, pages=host, layout=layout, lines=lines)
