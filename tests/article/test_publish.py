@@ -6,7 +6,6 @@ Chromium these tests are skipped on a person's machine and fail where CI is "tru
 
 from __future__ import annotations
 
-import base64
 import csv
 import functools
 import io
@@ -34,10 +33,11 @@ from selenium.webdriver import ActionChains
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select, WebDriverWait
-from test_render import contrast, figure
+from support.pages import contrast, figure
 
-from experiments.article.charts import Figure, data_table, lacking_note, verdict_table
 from experiments.article.publish import SiteError, build_site
+from experiments.article.render import Figure, data_table, lacking_note
+from experiments.article.verdicts import Claim, Verdict, verdict_table
 from experiments.system import files
 
 ROOT = files.ROOT
@@ -214,10 +214,19 @@ def test_every_figure_has_words_a_number_a_caption_and_its_data(site):
             assert re.search(r"\d", caption.select_one(".caption-number").text), page
             assert len(caption.select_one(".caption-text").text.split()) > 5, page
             link = found.select_one(".tlb-figure-data a[download]")
-            kind, data = link["href"].split(",")
-            assert kind == "data:text/csv;base64" and link["download"].endswith(".csv")
-            head, *rows = csv.reader(io.StringIO(base64.b64decode(data).decode(), newline=""))
+            kind, data = link["href"].split(",", 1)
+            assert kind == "data:text/csv;charset=utf-8" and link["download"].endswith(".csv")
+            head, *rows = csv.reader(io.StringIO(unquote(data), newline=""))
             assert rows and all(len(row) == len(head) for row in rows), page
+
+
+MOST_BYTES = 400_000
+
+
+def test_every_page_and_every_notebook_is_light(site):
+    files = [*(site / page for page in pages(site)), *(ROOT / "book").glob("*.ipynb")]
+    assert len(files) > 10
+    assert not {path.name: size for path in files if (size := path.stat().st_size) > MOST_BYTES}
 
 
 def test_every_notebook_can_be_downloaded(site):
@@ -357,7 +366,8 @@ const behind = element => {
   const colour = getComputedStyle(element).backgroundColor;
   return /, 0\\)$|transparent/.test(colour) && element.parentElement ? behind(element.parentElement) : colour;
 };
-return [...document.querySelectorAll(".tlb-chart svg text, .tlb-verdict, .tlb-lacking p, figcaption span")]
+return [...document.querySelectorAll(".tlb-chart svg text, .tlb-verdict, .tlb-source, .tlb-predicate summary, .tlb-lacking p, " +
+                               "figcaption span, .highlight pre, .highlight pre span")]
   .filter(element => element.textContent.trim())
   .map(element => {
     const style = getComputedStyle(element);
@@ -473,10 +483,10 @@ def made_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shown(figure("hostile", frame, title=HOSTILE, alt_text=HOSTILE), "fig"),
         shown(HOSTILE, "machine"),
         said("```{glue:figure} fig\n:name: fig-hostile\n\nMeasured on {glue:text}`machine`, as said.\n```"),
-        shown(verdict_table([(HOSTILE, "holds", HOSTILE)])),
+        shown(verdict_table([Verdict(Claim("hostile", "one", HOSTILE, stage, None), "holds", HOSTILE)])),  # type: ignore[arg-type]
         shown(lacking_note(HOSTILE)),
         shown(data_table(pd.DataFrame({HOSTILE: [HOSTILE]}))),
-        shown(Figure(half | half, "two", "Two charts, one beside the other.", frame)),
+        shown(Figure(half | half, "Two charts, one beside the other.", frame, "two")),
     )
     return build_site(source, folder / "out").parent
 

@@ -147,7 +147,7 @@ def prefetch_said(a: Analysis) -> Prose:
     return Prose(said + choose(Interval.of(base, "gain"), {
         "above": f" If prefetches were dropped where the TLB misses, {most:.2f} would be the most on base pages. So they walk: a prefetch "
                  "hides the translation as well as the line.",
-        "below": f" That is no more on base pages than prefetches could gain that are dropped where the TLB misses, {most:.2f} at the most.",
+        "below": f" That is no more on base pages than prefetches could gain that are dropped on a miss of the TLB, {most:.2f} at most.",
         "open": f" Whether it is more on base pages than the {most:.2f} of prefetches that never walk, noise leaves open.",
     }, most * (1 + SAME)))
 

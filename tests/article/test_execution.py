@@ -1,0 +1,71 @@
+"""Every chapter executed on this computer: it measures once, keeps what it measured, and shows neither an error nor a warning."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from support.common import in_turn
+
+from experiments.article import parameters
+from experiments.lab.store import Store
+from experiments.machine import host
+
+CHAPTERS = parameters.table_of_contents()
+CHAPTER = "stlb_cliff"
+SMOKE = {"machine": "this", "profile": "smoke", "max_working_set": "4MiB"}
+EXECUTE = "import json, sys; from pathlib import Path; from experiments.article import publish; " \
+          "publish.execute(sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3]))"
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """What measuring writes: not machine.json, which holds the load."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.json*") if path.name != "machine.json"}
+
+
+def execute(chapter: str, output: Path, data: Path) -> str:
+    """Runs a chapter as `make book` does; what it told on stderr. Its outputs hold neither an error nor a warning."""
+    command = [sys.executable, "-c", EXECUTE, chapter, str(output), json.dumps(SMOKE)]
+    done = in_turn(command, env=os.environ | {"TLB_DATA": str(data)}, timeout=280)
+    assert done.returncode == 0, done.stderr[-3000:]
+    outputs = [shown for cell in nbformat.read(output, 4).cells if cell.cell_type == "code" for shown in cell.outputs]
+    assert outputs and not [shown for shown in outputs if shown.output_type == "error"]
+    assert not [shown.text for shown in outputs if shown.get("name") == "stderr" and "Warning" in shown.text]
+    return done.stderr
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data/ with what the chapters that measure have measured on this computer."""
+    folder = tmp_path_factory.mktemp("smoke")
+    told = execute(CHAPTER, folder / "first.ipynb", folder / "data")
+    assert re.search(r"stlb_cliff: \d+ measured, 0 already there", told)
+    for chapter in CHAPTERS[1:]:  # the first page has no experiment of its own
+        execute(chapter, folder / f"{chapter}.ipynb", folder / "data")
+    return folder / "data"
+
+
+@pytest.mark.measures
+@pytest.mark.timeout(900)  # every experiment, one after the other
+def test_what_a_chapter_measures_is_kept_under_this_machines_id_with_a_card(measured: Path):
+    machine = host.machine_id(host.inspect())
+    rows = Store(measured).load(machine, CHAPTER)
+    assert (set(rows["repeat"]), rows["lines"].max(), set(rows["pages"])) == ({0, 1}, 1024, {"4k"})
+    kept = {path.name for path in (measured / machine).iterdir()}
+    assert {"README.md", "machine.json", *(f"{name}.jsonl" for name in CHAPTERS[2:])} <= kept
+    assert all(re.fullmatch(r"README\.md|[a-z_]+\.jsonl?", name) for name in kept)
+
+
+@pytest.mark.measures
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_a_chapter_runs_on_this_computer_and_measures_nothing_a_second_time(measured: Path, tmp_path: Path, chapter: str):
+    before = tree(measured)
+    told = execute(chapter, tmp_path / "out.ipynb", measured)
+    assert tree(measured) == before
+    assert set(re.findall(r": (\d+) measured", told)) <= {"0"}
