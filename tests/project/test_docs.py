@@ -12,14 +12,14 @@ import pytest
 import typer
 import yaml
 
+import experiments
 from experiments import cli
-from experiments.article import chapter as chapters
-from experiments.lab import campaign as experiment
-from experiments.system import files
+from experiments.article import parameters
+from experiments.lab import grid
+from experiments.system.files import ROOT
 
-ROOT = files.ROOT
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-DOCUMENTS = ["README.md", "CHANGELOG.md", "data/literature/README.md"]
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/literature/README.md"]
 
 
 def shell_commands() -> list[list[str]]:
@@ -30,9 +30,9 @@ def shell_commands() -> list[list[str]]:
 
 
 def commands_of(program: str) -> list[list[str]]:
-    found = [words[1:] for words in shell_commands() if words[0] == program]
-    assert found, f"the README shows no `{program}` command"
-    return found
+    commands = [words[1:] for words in shell_commands() if words[0] == program]
+    assert commands, f"the README shows no `{program}` command"
+    return commands
 
 
 def make_targets() -> list[str]:
@@ -67,21 +67,32 @@ def test_every_papermill_command_of_the_readme_names_a_chapter_and_its_parameter
         (notebook,) = [word for word in words if word.startswith("book/")]
         assert (ROOT / notebook).exists()
         given = {words[i + 1] for i, word in enumerate(words) if word == "-p"}
-        assert given <= set(chapters.declared_parameters(Path(notebook).stem))
+        assert given <= set(parameters.declared(Path(notebook).stem))
 
 
 def test_the_readme_lists_each_parameter_with_its_default():
     rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \|", README, re.MULTILINE)
-    declared = chapters.declared_parameters("stlb_cliff")
+    declared = parameters.declared("stlb_cliff")
     assert dict(rows) == {name: str(default) for name, (_, default) in declared.items()}
-    assert all(f"`{profile}` (" in README for profile in experiment.profile_names())
+    assert all(f"`{profile}` (" in README for profile in grid.profile_names())
 
 
-def test_ci_runs_the_readme_s_test_command_and_then_builds_the_site():
+def test_ci_runs_the_readme_s_test_command_then_the_rest_and_builds_the_site():
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     subprocess.run(["bash", "-n", ROOT / ".ci" / "run"], check=True)
-    assert re.findall(r"^make \w+$", script, re.MULTILINE) == ["make test", "make site"]
+    assert re.findall(r"^make \w+$", script, re.MULTILINE) == ["make test", "make endurance", "make site"]
     assert "## Tests\n\n```sh\nmake test\n```" in README
+
+
+def test_the_rooms_are_the_same_in_the_package_its_table_the_readme_and_the_order_that_is_checked():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    layers = project["tool"]["importlinter"]["contracts"][0]["layers"]
+    table = [re.split(r",? {2,}|, ", line) for line in experiments.__doc__.splitlines()[2:] if line]
+    assert [name for names in table[:-1] for name in names[:1]] + table[-1] == [*layers[::-1][:-2], "bench", "cli"]
+    folder = ROOT / "experiments"
+    assert {path.stem for path in folder.iterdir() if path.name[0] not in "._" and (path.is_dir() or path.suffix == ".py")} == set(layers)
+    rooms = re.search(r"the package, in rooms: (.+)$", README, re.MULTILINE)[1].replace("/<name>", "").split(", ")
+    assert rooms == layers[::-1][:-2]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
@@ -130,12 +141,8 @@ def tracked_files() -> list[Path]:
 def test_no_tracked_file_holds(what):
     files = tracked_files()
     assert ROOT / "README.md" in files
-    found = []
-    for path in files:
-        hit = re.search(FORBIDDEN[what], path.read_text(encoding="utf-8", errors="ignore"))
-        if hit:
-            found.append(f"{path.relative_to(ROOT)}: {hit[0]}")
-    assert found == []
+    hits = {path.relative_to(ROOT): re.search(FORBIDDEN[what], path.read_text(encoding="utf-8", errors="ignore")) for path in files}
+    assert [f"{path}: {hit[0]}" for path, hit in hits.items() if hit] == []
 
 
 @pytest.mark.parametrize(

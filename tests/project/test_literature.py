@@ -8,9 +8,8 @@ import pandas as pd
 import pytest
 from pybtex.database import parse_file
 
-from experiments.system import files
+from experiments.system.files import ROOT
 
-ROOT = files.ROOT
 FOLDER = ROOT / "data" / "literature"
 FILES = sorted(FOLDER.glob("*.csv"))
 EVERY_ROW_HAS = ["source", "where", "note"]

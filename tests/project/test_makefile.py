@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.system import files
+from experiments.system.files import ROOT
 
-ROOT = files.ROOT
-
-# It answers the two questions that the Makefile asks of a Python (`-c`), makes a .venv whose python and tlb
-# are itself, and appends everything else to the file "log".
+# It answers the two questions that the Makefile asks of a Python (`-c`), makes a .venv whose programs are all
+# itself, and appends everything else to the file "log".
 FAKE = """#!/bin/sh
 here=$(basename "$0")
 if [ "$1" = -c ]; then
@@ -26,9 +24,11 @@ if [ "$1" = -c ]; then
 fi
 echo "$here $*" >> log
 if [ "$1 $2" = "-m venv" ]; then
-    mkdir -p .venv/bin && cp "$0" .venv/bin/python && cp "$0" .venv/bin/tlb
+    mkdir -p .venv/bin && for name in python tlb lint-imports; do cp "$0" ".venv/bin/$name"; done
 fi
 """
+
+LINT = ["python -m ruff check .", "lint-imports --no-cache"]
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_the_environment_is_made_once_and_again_when_the_lock_changes(checkout):
     later = (checkout / ".venv/.project-installed").stat().st_mtime + 10
     os.utime(checkout / "pyproject.toml", (later, later))
     make(checkout, "lint", python)
-    assert log(checkout) == [editable, "python -m ruff check ."]
+    assert log(checkout) == [editable, *LINT]
 
     os.utime(checkout / "requirements.lock", (later + 10, later + 10))
     make(checkout, "lint", python)
@@ -96,12 +96,15 @@ def test_make_book_passes_its_parameters_on(checkout):
     assert not (checkout / "owned").exists()
 
 
-def test_make_test_runs_ruff_and_then_one_pytest_over_tests_and_chapters(checkout):
-    make(checkout, "test", f"PYTHON={fake_python(checkout, 'python-new')}")
-    ruff, pytest_line = log(checkout)[-2:]
-    assert ruff == "python -m ruff check ."
-    assert pytest_line.startswith("python -m pytest tests book --nbval ")
-    assert "--nbval-sanitize-with tests/nbval_sanitize.cfg" in pytest_line
+@pytest.mark.parametrize(("target", "marks", "pages"), [
+    ("test", "not endurance", True), ("check", "not endurance and not measuring and not site and not slow", False),
+    ("endurance", "endurance", False)])
+def test_tests_run_in_one_pytest_of_two_processes_after_lint(checkout, target, marks, pages):
+    make(checkout, target, f"PYTHON={fake_python(checkout, 'python-new')}")
+    *_, ruff, imports, tests = log(checkout)
+    assert tests.startswith("python -m pytest --numprocesses 2 --dist loadgroup tests ") and tests.endswith(f" -m {marks}")
+    assert [ruff, imports] == LINT or target == "endurance"
+    assert ("book --nbval" in tests and "--nbval-sanitize-with tests/nbval_sanitize.cfg" in tests) == pages
 
 
 def test_targets_asked_for_together_share_one_environment(checkout):
@@ -109,7 +112,7 @@ def test_targets_asked_for_together_share_one_environment(checkout):
     assert made.returncode == 0
     lines = log(checkout)
     assert sum("-m venv" in line for line in lines) == 1
-    assert lines[-3:] == ["tlb bench", "tlb site", "python -m ruff check ."]
+    assert lines[-4:] == ["tlb bench", "tlb site", *LINT]
 
 
 @pytest.fixture
