@@ -11,17 +11,22 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.synthetic import GIB, MIB, PAGE_BYTES, Paged, hugepages
-from test_render import Elements
+from support.hugepages import SPLIT, WHOLE, analysis, only
+from support.hugepages import rows as all_rows
+from support.pages import Elements
+from support.synthetic import GIB, HOLE, MIB, PAGE_BYTES, Paged, hugepages
 
-from experiments.chapters.hugepages import calculator
-from experiments.chapters.hugepages.calculator import Tlb
+from experiments.article.render import Figure
+from experiments.chapters.hugepages import calculator, figures
+from experiments.chapters.hugepages.calculator import Basis
+from experiments.inference import geometry
+from experiments.inference.geometry import Estimate, Geometry, Level
 from experiments.words.reasons import Unavailable
 from experiments.words.units import format_size, parse_size
 
 pytestmark = pytest.mark.filterwarnings("error")
 
-TLB = Tlb(64, 1536, 2.0)
+BASIS = Basis(64, 1536, "by its truth", 2.0, False)
 QUIET = Paged(noise=0.0)
 
 
@@ -30,9 +35,17 @@ def rows(machine: Paged = QUIET, most: int = 4 * GIB) -> pd.DataFrame:
     return machine.frame([point for point in hugepages(most) if point.kernel == "page_chase"], repeats=3)
 
 
+def model(frame: pd.DataFrame, **basis: float) -> pd.DataFrame:
+    return calculator.model(analysis(frame), BASIS._replace(**basis))
+
+
 @cache
 def modelled(machine: Paged = QUIET, most: int = 4 * GIB) -> pd.DataFrame:
-    return calculator.model(rows(machine, most), TLB, machine.splintered)
+    return model(rows(machine, most), is_splintered=machine.splintered)
+
+
+def drawn(frame: pd.DataFrame) -> Figure:
+    return figures.calculator(analysis(frame))
 
 
 def closed_form(machine: Paged, pages: str, log2_bytes: int) -> tuple[float, float]:
@@ -46,8 +59,7 @@ def closed_form(machine: Paged, pages: str, log2_bytes: int) -> tuple[float, flo
 @pytest.mark.parametrize("machine", [QUIET, Paged(noise=0.0, splintered=True), Paged(noise=0.0, walk_ns=100.0, depth=0.3),
                                      Paged(noise=0.0, hit_ns=0.0, walk_ns=5.0)])
 def test_the_model_is_the_closed_form_of_independent_draws(machine: Paged):
-    tlb = TLB._replace(hit_ns=machine.hit_ns)
-    found = calculator.model(rows(machine), tlb, machine.splintered)
+    found = model(rows(machine), hit_ns=machine.hit_ns, is_splintered=machine.splintered)
     assert set(found["pages"]) == set(PAGE_BYTES)
     for row in found.itertuples():
         walks, ns = closed_form(machine, row.pages, row.log2_bytes)
@@ -67,7 +79,7 @@ def test_every_power_of_two_that_was_measured_has_its_row_on_each_page_size_and_
     for _, part in found.groupby("pages"):
         assert part["log2_bytes"].tolist() == list(range(16, 32))
     late = rows().query("lines >= 23")  # 92 KiB: nothing is known of 64
-    assert calculator.model(late, TLB, False)["log2_bytes"].min() == 17
+    assert model(late)["log2_bytes"].min() == 17
 
 
 @pytest.mark.parametrize("splintered", [False, True])
@@ -93,7 +105,7 @@ def test_more_bytes_never_take_fewer_walks_or_less_time_and_larger_pages_never_m
 def test_no_answer_is_below_a_hit_everywhere(walk: float, hit: float, depth: float, splintered: bool):
     machine = Paged(noise=0.0, walk_ns=walk, hit_ns=hit, depth=depth, splintered=splintered)
     points = [p for p in hugepages(GIB) if p.kernel == "page_chase" and p.pages in ("4k", "thp") and math.log2(p.lines) % 1 == 0]
-    found = calculator.model(machine.frame(points, repeats=1), TLB._replace(hit_ns=hit), splintered)
+    found = model(machine.frame(points, repeats=1), hit_ns=hit, is_splintered=splintered)
     assert (found["ns"] >= 1 - 1e-9).all() and found["walks_per_access"].between(0, 1).all()
 
 
@@ -101,13 +113,52 @@ def test_no_answer_is_below_a_hit_everywhere(walk: float, hit: float, depth: flo
                          ids=["small", "no controls", "no rows"])
 def test_where_nothing_was_measured_past_twice_the_last_level_there_is_a_reason(frame: pd.DataFrame):
     with pytest.raises(Unavailable) as why:
-        calculator.model(frame, TLB, False)
+        model(frame)
     assert why.value.code == "too-few-points" and "3,072" in why.value.detail
 
 
 def test_a_page_size_that_ends_too_early_is_left_out_and_the_others_stay():
-    found = calculator.model(rows().query("pages != '64k' or lines < 3000"), TLB, False)
+    found = model(rows().query("pages != '64k' or lines < 3000"))
     assert list(dict.fromkeys(found["pages"])) == ["4k", "thp", "2m", "1g"]
+
+
+def test_the_share_of_misses_that_the_page_defines_anew_is_the_models():
+    a = analysis(rows())
+    a.missed = lambda entries, pieces: 0.5
+    found = calculator.model(a, BASIS)
+    assert (found["walks_per_access"] == 0.5).all() and (modelled()["walks_per_access"] != 0.5).any()
+
+
+# --- what it counts with
+
+
+def measured(*entries: float) -> Geometry:
+    levels = [Level(level=k, entries=Estimate(value=n, low=n, high=n, method="alias, step"), opinions={}, stated=None, hit_cost=None,
+                    rise=(n, n + 1), verdict="") for k, n in enumerate(entries, 1)]
+    return Geometry(pages="4k", unit="cycles", core_ghz=3.2, first_tread=4, levels=levels, walks=[], alias_penalty=None, notes=[])
+
+
+@pytest.mark.parametrize(("entries", "expected"), [((63.0, 1500.4), (63, 1500.4)), ((63.0,), (64, 1536))], ids=["two levels", "one"])
+def test_two_levels_that_were_measured_are_believed_before_cpuid(monkeypatch, entries: tuple[float, ...], expected: tuple[float, float]):
+    monkeypatch.setattr(geometry, "infer", lambda *_: measured(*entries))
+    basis = calculator.basis(analysis(kept={"geometry": pd.DataFrame()}))
+    assert basis[:2] == expected and ("CPUID" in basis.source) == (len(entries) == 1)
+
+
+@pytest.mark.parametrize("machine", [WHOLE, SPLIT])
+def test_without_a_survey_cpuid_is_what_it_counts_with_and_the_hit_is_that_of_base_pages(machine: Paged):
+    basis = calculator.basis(analysis(all_rows(machine)))
+    assert (basis.first, basis.last, basis.is_splintered) == (64, 1536, machine.splintered) and "CPUID" in basis.source
+    assert basis.hit_ns == pytest.approx(machine.hit_ns, rel=0.05)
+
+
+@pytest.mark.parametrize(("entries", "frame", "code"), [
+    ((), all_rows(), "no-geometry"), ((64, 1536), all_rows(most=MIB), "too-few-points"), ((64, 1536), only("2m"), "too-few-points"),
+    ((64, 1536), all_rows().query("kernel != 'page_chase'"), "too-few-points")])
+def test_a_calculator_that_cannot_be_made_is_a_reason(entries: tuple[int, ...], frame: pd.DataFrame, code: str):
+    with pytest.raises(Unavailable) as why:
+        figures.calculator(analysis(frame, entries))
+    assert why.value.code == code
 
 
 # --- the figure
@@ -117,19 +168,19 @@ def parameters(spec: dict) -> dict[str, dict]:
     return {one["name"]: one for one in spec["params"]}
 
 
-def spec_of(found: pd.DataFrame) -> dict:
-    return json.loads(json.dumps(calculator.figure(found).spec(), allow_nan=False))
+def spec_of(figure: Figure) -> dict:
+    return json.loads(json.dumps(figure.spec(), allow_nan=False))
 
 
 def test_every_choice_has_its_answer_in_words():
-    given = parameters(spec_of(modelled()))
+    given, found = parameters(spec_of(drawn(rows()))), calculator.model(analysis(rows()), calculator.basis(analysis(rows())))
     answers = given["answers"]["value"]
     assert given["pages"]["bind"]["options"] == list(PAGE_BYTES) and set(answers) == set(PAGE_BYTES)
     for pages in given["pages"]["bind"]["options"]:
         for size, label in zip(given["size"]["bind"]["options"], given["size"]["bind"]["labels"], strict=True):
             told = answers[pages][str(size)]
             assert told.startswith(f"{label} on {pages} pages: reach ") and 2**size == parse_size(label)
-            row = modelled().query("pages == @pages and log2_bytes == @size").iloc[0]
+            row = found.query("pages == @pages and log2_bytes == @size").iloc[0]
             reach, walks, ns = re.fullmatch(r".*: reach (.+), ([\d.]+) walks per access, about ([\d.,]+) ns\.", told).groups()
             assert reach == format_size(int(row["reach_bytes"]))
             assert float(walks) == pytest.approx(row["walks_per_access"], abs=0.006)
@@ -145,31 +196,29 @@ SMALLER_POOL = rows().query("pages != '2m' or lines * 4096 <= 512 * 1024 * 1024"
     (rows().query("pages == '4k'"), "4k", 30), (SMALLER_POOL, "2m", 29)],
     ids=["all", "small", "no pool", "base pages alone", "a smaller pool"])
 def test_the_static_figure_answers_the_choice_that_is_made_at_first(frame: pd.DataFrame, pages: str, size: int):
-    figure = calculator.figure(calculator.model(frame, TLB, False))
+    figure = drawn(frame)
     given = parameters(figure.spec())
     assert (given["pages"]["value"], given["size"]["value"]) == (pages, size)
     assert figure.alt.endswith(given["answers"]["value"][pages][str(size)])
     assert size in given["size"]["bind"]["options"] and pages in given["pages"]["bind"]["options"]
-    assert figure.name == "calculator"
 
 
 def test_a_size_that_was_not_measured_on_a_page_size_has_no_number():
-    given = parameters(spec_of(calculator.model(SMALLER_POOL, TLB, False)))
+    given = parameters(spec_of(drawn(SMALLER_POOL)))
     assert "30" not in given["answers"]["value"]["2m"] and "30" in given["answers"]["value"]["4k"]
     assert "This size was not measured on these pages." in given["readout"]["expr"]
 
 
 @pytest.mark.parametrize("machine", [QUIET, Paged(splintered=True), Paged(pages=("4k",)), Paged(hit_ns=0.0, walk_ns=0.0)])
 def test_the_figure_is_drawn_with_one_line_a_page_size_and_its_data(machine: Paged):
-    found = modelled(machine)
-    figure = calculator.figure(found)
-    drawn = Elements(figure.svg())
-    assert drawn.tags.count("svg") == 1 and set(machine.pages) <= set(drawn.text)
-    assert list(figure.data) == ["pages", "working_set_bytes", "reach_bytes", "walks_per_access", "ns"] and len(figure.data) == len(found)
-    assert not re.search(r"\b(nan|inf|None)\b|-0(\.0+)?(?![.\d])", figure.alt + json.dumps(parameters(spec_of(found))["answers"]))
+    figure = drawn(rows(machine))
+    seen = Elements(figure.svg())
+    assert seen.tags.count("svg") == 1 and set(machine.pages) <= set(seen.text)
+    assert list(figure.data) == ["pages", "working_set_bytes", "reach_bytes", "walks_per_access", "ns"]
+    assert len(figure.data) == len(model(rows(machine), is_splintered=machine.splintered))
+    assert not HOLE.search((figure.alt + str(parameters(spec_of(figure))["answers"]["value"])).replace("{", ""))
 
 
 def test_the_chosen_point_alone_is_marked():
-    spec = spec_of(modelled())
-    (rule,) = (layer for layer in spec["layer"] if layer["mark"]["type"] == "rule")
+    (rule,) = (layer for layer in spec_of(drawn(rows()))["layer"] if layer["mark"]["type"] == "rule")
     assert rule["transform"] == [{"filter": "datum.pages == pages && datum.log2_bytes == size"}]

@@ -18,13 +18,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t as student
-from support.common import ROOT, lacking
+from support.common import lacking
 
-from experiments.chapters.hugepages.languages import jmh, jvm
+from experiments.chapters.hugepages.languages import jmh, jvm, maven
 from experiments.chapters.hugepages.languages.jmh import Jmh, Lack
 from experiments.chapters.hugepages.languages.jvm import Score
 from experiments.system import files, procfs
-from experiments.words.reasons import Unavailable
+from experiments.words.pages import words
+from experiments.words.reasons import Unavailable, explain
 
 # JMH 1.37 under JDK 17 wrote this of two forks of two iterations; its white space and percentiles are left out.
 REAL = """[{"jmhVersion": "1.37", "benchmark": "tlb.ByteArrayTouch.draw", "mode": "avgt", "threads": 1, "forks": 2,
@@ -113,16 +114,16 @@ def test_no_garbage_gives_a_score_or_another_error(text: str):
 # --- which pages the heap lies on ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("pages", jvm.PAGES)
-def test_a_heap_that_lies_on_the_pages_asked_for_is_accepted(pages: jvm.Pages):
+@pytest.mark.parametrize("pages", jvm.HEAP_PAGES)
+def test_a_heap_that_lies_on_the_pages_asked_for_is_accepted(pages: jvm.HeapPages):
     heap = jvm.heap_of(SMAPS[pages] + ELSEWHERE, LOG)
     assert heap.size == heap.resident == 192 * MIB
     jvm.refuse(heap, pages)
 
 
-@pytest.mark.parametrize("asked", jvm.PAGES)
-@pytest.mark.parametrize("got", jvm.PAGES)
-def test_no_page_size_passes_for_another(asked: jvm.Pages, got: jvm.Pages):
+@pytest.mark.parametrize("asked", jvm.HEAP_PAGES)
+@pytest.mark.parametrize("got", jvm.HEAP_PAGES)
+def test_no_page_size_passes_for_another(asked: jvm.HeapPages, got: jvm.HeapPages):
     if asked != got:
         expected = "pool-empty" if asked == "2m" else "backing-partial"
         assert code_of(jvm.refuse, jvm.heap_of(SMAPS[got] + ELSEWHERE, LOG), asked) == expected
@@ -144,12 +145,12 @@ def test_of_a_heap_in_the_pool_the_array_must_be_there_and_what_no_one_touched_n
     ("4k", mapping(LOW, 192, rss=192, page_kb=16)),
     ("4k", ELSEWHERE), ("thp", ELSEWHERE),
 ])
-def test_a_heap_partly_on_other_pages_is_refused(asked: jvm.Pages, smaps: str):
+def test_a_heap_partly_on_other_pages_is_refused(asked: jvm.HeapPages, smaps: str):
     assert code_of(jvm.refuse, jvm.heap_of(smaps, LOG), asked) == "backing-partial"
 
 
 @given(st.sets(st.integers(1, 191)), st.sampled_from(["4k", "thp", "2m"]))
-def test_it_does_not_matter_into_how_many_mappings_the_heap_is_split(cuts: set[int], pages: jvm.Pages):
+def test_it_does_not_matter_into_how_many_mappings_the_heap_is_split(cuts: set[int], pages: jvm.HeapPages):
     edges = [0, *sorted(cuts), 192]
     fields = {"4k": ("rss",), "thp": ("rss", "thp"), "2m": ("hugetlb",)}[pages]
     split = "".join(mapping(LOW + a * MIB, b - a, page_kb=2048 if pages == "2m" else 4, **dict.fromkeys(fields, b - a))
@@ -178,8 +179,8 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "root"
 
 
-@pytest.mark.parametrize("pages", jvm.PAGES)
-def test_a_system_with_all_pages_passes(pages: jvm.Pages, root: Path):
+@pytest.mark.parametrize("pages", jvm.HEAP_PAGES)
+def test_a_system_with_all_pages_passes(pages: jvm.HeapPages, root: Path):
     jvm.check(pages, jmh.SIZES, root)
 
 
@@ -193,7 +194,7 @@ def test_a_system_with_all_pages_passes(pages: jvm.Pages, root: Path):
     ("4k", "proc/meminfo", "MemAvailable: 786432 kB\n", "memory-short"),  # of which half is too little
     ("2m", "proc/meminfo", "MemAvailable: 262144 kB\n", "memory-short"),
 ])
-def test_what_the_system_lacks_has_its_reason(pages: jvm.Pages, file: str, text: str | None, code: str, root: Path):
+def test_what_the_system_lacks_has_its_reason(pages: jvm.HeapPages, file: str, text: str | None, code: str, root: Path):
     if text is None:
         (root / file).unlink()
     else:
@@ -261,12 +262,12 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return make
 
 
-def run(pages: jvm.Pages, root: Path, sizes: tuple[int, ...] = (1000,)) -> list[Score]:
+def run(pages: jvm.HeapPages, root: Path, sizes: tuple[int, ...] = (1000,)) -> list[Score]:
     return jvm.run(Path("benchmark.jar"), pages, sizes, **FORKED, root=root)
 
 
-@pytest.mark.parametrize("pages", jvm.PAGES)
-def test_scores_of_forks_that_prove_their_pages_are_taken(pages: jvm.Pages, fake, root: Path):
+@pytest.mark.parametrize("pages", jvm.HEAP_PAGES)
+def test_scores_of_forks_that_prove_their_pages_are_taken(pages: jvm.HeapPages, fake, root: Path):
     fake(SMAPS[pages])
     assert [score.quantity for score in run(pages, root)] == ["draw", "touch"]
 
@@ -341,7 +342,7 @@ def test_without_java_there_is_a_reason_and_no_error(root: Path, tmp_path: Path,
 @pytest.mark.parametrize(("pages", "flags"), [("4k", {"-XX:-UseTransparentHugePages", "-XX:-UseLargePages"}),
                                               ("thp", {"-XX:+UseTransparentHugePages"}),
                                               ("2m", {"-XX:+UseLargePages", "-XX:LargePageSizeInBytes=2m"})])
-def test_each_page_size_has_the_published_flag_and_a_fixed_heap(pages: jvm.Pages, flags: set[str], fake, root: Path):
+def test_each_page_size_has_the_published_flag_and_a_fixed_heap(pages: jvm.HeapPages, flags: set[str], fake, root: Path):
     seen = fake(SMAPS[pages])
     run(pages, root)
     said = set(seen.read_text().split())
@@ -374,7 +375,7 @@ def test_no_variable_adds_a_flag_of_its_own(name: str, fake, root: Path, monkeyp
 
 
 @pytest.fixture
-def maven(fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def fake_maven(fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Puts an `mvn` beside the fake `java`; a line of `calls` is the arguments of one of its runs."""
 
     def make(body: str) -> Path:
@@ -393,61 +394,61 @@ OFFLINE = "\x1b[0m[ERROR] Plugin x could not be resolved: Cannot access central 
 WRITES_A_JAR = 'for word in "$@"; do case $word in -DbuildDirectory=*) : > "${word#*=}/jmh-kernels.jar";; esac; done'
 
 
-def test_a_jar_is_built_once_and_without_the_network_where_that_is_enough(maven):
-    calls = maven(WRITES_A_JAR)
-    jar = jvm.build()
-    assert jar.exists() and jvm.build() == jar
+def test_a_jar_is_built_once_and_without_the_network_where_that_is_enough(fake_maven):
+    calls = fake_maven(WRITES_A_JAR)
+    jar = maven.build()
+    assert jar.exists() and maven.build() == jar
     assert [line.split()[-1] for line in calls.read_text().splitlines()] == ["-o"]
     assert list(jar.parent.iterdir()) == [jar]
 
 
-def test_what_maven_does_not_have_here_it_fetches(maven):
-    calls = maven(f'case "$*" in *" -o") echo "{OFFLINE}"; exit 1;; esac; {WRITES_A_JAR}')
-    assert jvm.build().exists()
+def test_what_maven_does_not_have_here_it_fetches(fake_maven):
+    calls = fake_maven(f'case "$*" in *" -o") echo "{OFFLINE}"; exit 1;; esac; {WRITES_A_JAR}')
+    assert maven.build().exists()
     assert [line.split()[-1] for line in calls.read_text().splitlines()] == ["-o", "package"]
 
 
 @pytest.mark.parametrize(("said", "detail", "tries"), [
-    (f"[ERROR] COMPILATION ERROR :\n[ERROR] {jvm.PROJECT}{os.sep}ByteArrayTouch.java:[64,57] cannot find symbol",
+    (f"[ERROR] COMPILATION ERROR :\n[ERROR] {maven.PROJECT}{os.sep}ByteArrayTouch.java:[64,57] cannot find symbol",
      "ByteArrayTouch.java:[64,57] cannot find symbol", 1),
     (OFFLINE, OFFLINE.partition("[ERROR] ")[2], 2),
     ("\x1b[0m[ERROR] Could not transfer artifact a:b:pom:1 from/to x (https://mirror.example/repo): Connect to mirror.example failed",
      "no repository was reached for a:b:pom:1", 1),
     ("", "exit status 1", 1),
 ])
-def test_a_build_that_fails_gives_mavens_own_reason_and_leaves_nothing(said: str, detail: str, tries: int, maven, tmp_path: Path):
-    calls = maven(f'echo "{said}"; exit 1')
+def test_a_build_that_fails_gives_mavens_own_reason_and_leaves_nothing(said: str, detail: str, tries: int, fake_maven, tmp_path: Path):
+    calls = fake_maven(f'echo "{said}"; exit 1')
     with pytest.raises(Unavailable) as why:
-        jvm.build()
+        maven.build()
     assert (why.value.code, why.value.detail) == ("maven-failed", detail)
     assert len(calls.read_text().splitlines()) == tries
     assert list((tmp_path / "build" / "kernels").iterdir()) == []
 
 
-def test_a_maven_that_hangs_is_ended(maven, monkeypatch: pytest.MonkeyPatch):
-    maven(f"exec {shutil.which('sleep')} 600")
-    monkeypatch.setattr(jvm, "BUILD_S", 0.5)
-    assert code_of(jvm.build) == "maven-failed"
+def test_a_maven_that_hangs_is_ended(fake_maven, monkeypatch: pytest.MonkeyPatch):
+    fake_maven(f"exec {shutil.which('sleep')} 600")
+    monkeypatch.setattr(maven, "BUILD_S", 0.5)
+    assert code_of(maven.build) == "maven-failed"
 
 
 def test_a_jvm_without_a_compiler_and_maven_is_not_enough(fake, monkeypatch: pytest.MonkeyPatch):
     fake()
     with pytest.raises(Unavailable, match="mvn and javac.*apt install maven") as why:
-        jvm.build()
+        maven.build()
     assert why.value.code == "no-toolchain"
 
 
 def test_the_project_names_a_version_of_all_that_it_takes_and_no_repository():
-    pom = ET.parse(jvm.PROJECT / "pom.xml").getroot()
+    pom = ET.parse(maven.PROJECT / "pom.xml").getroot()
     taken = pom.findall(".//plugin") + pom.findall(".//dependency")
     named = {plugin.findtext("artifactId"): plugin.findtext("version", "") for plugin in taken}
     # Beside JMH, a plugin for each phase of the life cycle of a jar up to `package`.
     assert set(named) == {"jmh-core", "jmh-generator-annprocess", *(f"maven-{name}-plugin" for name in (
         "resources", "compiler", "surefire", "jar", "shade"))}
     assert all(re.fullmatch(r"[0-9.]+|\$\{jmh\.version\}", version) for version in named.values())
-    assert re.fullmatch(r"[0-9.]+", jvm.jmh_version())
+    assert re.fullmatch(r"[0-9.]+", maven.jmh_version())
     assert pom.findall(".//repository") + pom.findall(".//pluginRepository") == []
-    assert "://" not in (jvm.PROJECT / "pom.xml").read_text()  # not even for a namespace, which Maven does not ask for
+    assert "://" not in (maven.PROJECT / "pom.xml").read_text()  # not even for a namespace, which Maven does not ask for
 
 
 # --- the document and what is said of it -----------------------------------------------------------------
@@ -461,18 +462,13 @@ def made(pages: str, ns: dict[int, float], error: float | None = 0.1, draw: floa
 
 def document(*scores: list[Score], **lack: Lack) -> Jmh:
     have = {score.pages for score in sum(scores, [])}
-    none = {pages: Lack(code="interrupted") for pages in jvm.PAGES if pages not in have}
+    none = {pages: Lack(code="interrupted") for pages in jvm.HEAP_PAGES if pages not in have}
     return Jmh(measured_at="2025-01-31T12:00:00Z", state="00112233aabb", jvm="openjdk 17", jmh="1.37", scores=sum(scores, []),
                lacking=none | lack)
 
 
-@pytest.fixture(scope="module")
-def literature() -> pd.DataFrame:
-    return pd.read_csv(ROOT / "data" / "literature" / "jmh_byte_array_touch.csv")
-
-
 def test_a_survey_keeps_the_reason_of_each_page_size_that_it_could_not_have(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    def fake_run(jar: Path, pages: jvm.Pages, sizes: tuple[int, ...], **effort: object) -> list[Score]:
+    def fake_run(jar: Path, pages: jvm.HeapPages, sizes: tuple[int, ...], **effort: object) -> list[Score]:
         if pages == "2m":
             raise Unavailable("pool-empty", "105 pages needed, 0 free")
         return made(pages, dict.fromkeys(sizes, 4.0))
@@ -490,56 +486,47 @@ def test_a_survey_keeps_the_reason_of_each_page_size_that_it_could_not_have(monk
         assert code_of(jmh.survey, (1000,)) == "measuring-already"
 
 
-def test_the_table_sets_the_published_scores_beside_ours(literature: pd.DataFrame):
-    found = jmh.table(document(made("4k", {1000: 3.5, 50_000: 4.0}), made("thp", {1000: 3.4, 50_000: 3.9})), literature)
-    assert list(found["array_bytes"]) == [1000, 10_000, 50_000, 1_000_000, 10_000_000, 100_000_000]
-    assert list(found.columns) == ["array_bytes", "here_4k_ns", "here_thp_ns", "here_2m_ns", "published_4k_ns", "published_thp_ns",
-                                   "published_2m_ns"]
-    rows = found.set_index("array_bytes")
-    assert (rows.loc[1000, "here_4k_ns"], rows.loc[1000, "published_4k_ns"]) == (3.5, 8.109)
-    assert list(rows.loc[100_000_000].dropna()) == [32.538, 28.698, 28.697]  # and not 33.575, which a profiler slowed down
-    assert rows.loc[50_000].count() == 2 and rows["here_2m_ns"].isna().all()
-
-
-def test_a_document_without_scores_leaves_the_published_table(literature: pd.DataFrame):
-    found = jmh.table(document(), literature)
-    assert len(found) == 5 and found.filter(like="here").isna().all(axis=None)
-    assert jmh.against(document(), pd.DataFrame(columns=["pages", "array_bytes", "median", "generator_ns"])).empty
-
-
 def test_our_kernel_stands_beside_jmh_where_both_measured():
     ours = pd.DataFrame({"pages": ["4k", "4k", "1g"], "array_bytes": [1000, 7, 1000], "median": [2.0, 1.0, 1.0], "generator_ns": 1.5})
-    found = jmh.against(document(made("4k", {1000: 5.0, 10_000: 6.0}, draw=3.0), made("thp", {1000: 4.0})), ours)
-    assert found.to_dict("records") == [{"pages": "4k", "array_bytes": 1000, "jmh_ns": 5.0, "ours_ns": 2.0, "ratio": 2.5,
-                                         "jmh_draw_ns": 3.0, "ours_draw_ns": 1.5}]
+    apart = jmh.against(document(made("4k", {1000: 5.0, 10_000: 6.0}, draw=3.0), made("thp", {1000: 4.0})), ours)
+    assert apart.to_dict("records") == [{"pages": "4k", "array_bytes": 1000, "jmh_ns": 5.0, "ours_ns": 2.0, "ratio": 2.5}]
+    assert jmh.against(document(), ours).empty
 
 
 def test_the_sentences_name_the_largest_array_whose_intervals_are_apart():
-    said = jmh.sentences(document(made("4k", {1000: 3.5, 10**6: 10.0, 10**8: 30.0}), made("thp", {1000: 3.5, 10**6: 8.0, 10**8: 20.0})))
-    assert said[:2] == [
-        "In the JVM a read of an array of 1 kB takes 3.5 ns, and drawing its index alone 3 ns: the rest, 0.5 ns, is the read.",
-        "On transparent huge pages a read of an array of 100 MB takes 20 ns, on base pages 30 ns: 1.50 times as long."]
+    first, second, *_ = jmh.sentences(document(made("4k", {1000: 3.5, 10**6: 10.0, 10**8: 30.0}),
+                                               made("thp", {1000: 3.5, 10**6: 8.0, 10**8: 20.0})))
+    assert [text in first for text in ("1 kB", "3.5 ns", "3 ns", "0.5 ns")] == [True] * 4
+    assert [text in second for text in ("transparent", "100 MB", "20 ns", "30 ns", "1.50")] == [True] * 5
 
 
 @pytest.mark.parametrize("error", [50.0, None])
 def test_what_lies_within_jmhs_own_error_is_no_difference(error: float | None):
-    said = jmh.sentences(document(made("4k", {1000: 3.5, 10**8: 30.0}, error), made("2m", {1000: 3.5, 10**8: 20.0}, error)))
-    assert said[0].endswith("3 ns: what the read adds lies within JMH's own errors.")
-    assert said[1] == "On hugetlbfs pages no array's reads differ from those on base pages by more than JMH's own errors."
+    read, huge, *_ = jmh.sentences(document(made("4k", {1000: 3.5, 10**8: 30.0}, error), made("2m", {1000: 3.5, 10**8: 20.0}, error)))
+    assert "JMH's own errors" in read and "0.5 ns" not in read
+    assert "JMH's own errors" in huge and "pool" in huge and "1.50" not in huge
 
 
 def test_a_document_without_base_pages_says_why_and_compares_nothing():
-    said = jmh.sentences(document(made("thp", {1000: 3.5}), **{"4k": Lack(code="memory-short", detail="416 MiB needed")}))
-    assert [line.partition(": ")[0] for line in said] == [f"JMH has no scores on {name} pages" for name in ("base", "hugetlbfs")]
-    assert "There is not enough memory for this working set (416 MiB needed)." in said[0]
+    told = jmh.sentences(document(made("thp", {1000: 3.5}), **{"4k": Lack(code="memory-short", detail="416 MiB needed")}))
+    assert [words(pages) in line for pages, line in zip(("4k", "2m"), told, strict=True)] == [True, True]
+    assert explain("memory-short", "416 MiB needed") in told[0]
+
+
+@pytest.mark.parametrize(("profile", "sizes", "quick"), [("smoke", 1, True), ("quick", 5, True), ("full", 5, False)])
+def test_a_profile_says_how_much_is_surveyed(monkeypatch: pytest.MonkeyPatch, profile: str, sizes: int, quick: bool):
+    asked = []
+    monkeypatch.setattr(jmh, "survey", lambda sizes, quick: asked.append((len(sizes), quick)) or document(made("4k", {1000: 3.5})))
+    assert Jmh.model_validate(jmh.make(profile)).jvm == "openjdk 17" and asked == [(sizes, quick)]
 
 
 @pytest.mark.measures
+@pytest.mark.measuring
 @pytest.mark.needs("mvn", "javac", "java")
 def test_the_benchmark_is_built_and_measures_on_base_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("TLB_BUILD", str(tmp_path))
     try:
-        jar = jvm.build()
+        jar = maven.build()
         with files.measuring_lock(wait=True):
             scores = jvm.run(jar, "4k", (1000, 100_000), warmup_s=0.1, measure_s=0.1, iterations=2, forks=1)
     except Unavailable as why:
@@ -548,4 +535,4 @@ def test_the_benchmark_is_built_and_measures_on_base_pages(tmp_path: Path, monke
         raise
     assert [(score.quantity, score.array_bytes) for score in scores] == [("draw", 100_000), ("touch", 1000), ("touch", 100_000)]
     assert {(score.pages, score.iterations_count, score.forks) for score in scores} == {("4k", 2, 1)}
-    assert list((tmp_path / "kernels").iterdir()) == [jar] and not (jvm.PROJECT / "target").exists()
+    assert list((tmp_path / "kernels").iterdir()) == [jar] and not (maven.PROJECT / "target").exists()

@@ -8,33 +8,30 @@ tests show that the other machine measures where it lacks nothing, and so that e
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import errno
 import mmap
 import os
 import re
 import resource
 import signal
-import subprocess
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.common import preloadable
-from test_faults import in_a_child
+from support.kernels import STATE, measured, why_not
+from support.stand_ins import PAGE, in_a_child, put_before
+from support.synthetic import MIB, Stated, hugepages
 
-from experiments.lab import build, measure, perf
-from experiments.lab import campaign as experiment
-from experiments.lab.grid import hugepages
+from experiments.lab import campaign, measure, perf
+from experiments.lab import kernels as catalogue
 from experiments.lab.record import Point, Record
+from experiments.lab.rig import Rig
 from experiments.lab.store import Store
-from experiments.words.reasons import REASONS, Unavailable
 
 pytestmark = [pytest.mark.measures, pytest.mark.needs("a C compiler")]
-STATE, MIB, CPUS = "00112233aabb", 2**20, len(os.sched_getaffinity(0))
-PAGE = {"4k": 2**12, "64k": 2**16, "thp": 2**21, "2m": 2**21, "1g": 2**30}
+CPUS = len(os.sched_getaffinity(0))
 ARENA = 16 * MIB  # eight pages of 2 MiB, of which 60 % and all but one are different numbers
 
 CASES = {
@@ -67,68 +64,6 @@ def needed(point: Point) -> int:
     """How many pages the point's arena takes."""
     size = point.lines * (64 if point.layout == "packed" else 4096)
     return -(-size // PAGE[point.pages])
-
-
-@pytest.fixture(scope="session")
-def other_machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """tests/support/other_machine.c, compiled."""
-    return preloadable("other_machine", tmp_path_factory)
-
-
-class Machine:
-    """The files of the other machine: `set` writes one, `lacks` takes one away or a folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        settings = {"enabled": "always [madvise] never", "hpage_pmd_size": 2**21, "hugepages-64kB/enabled": "[madvise] never",
-                    "hugepages-64kB/stats/anon_fault_alloc": 0, "hugepages-64kB/stats/anon_fault_fallback": 0}
-        for path, text in settings.items():
-            self.set(f"mm/transparent_hugepage/{path}", text)
-        for pages in ("2m", "1g"):
-            self.pool(pages, 64)
-
-    def set(self, path: str, value: object) -> None:
-        (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (self.folder / path).write_text(f"{value}\n")
-
-    def lacks(self, path: str) -> None:
-        subprocess.run(["rm", "-r", self.folder / path], check=True)
-
-    def pool(self, pages: str, free: int) -> None:
-        for file, count in {"nr": 64, "free": free, "resv": 0}.items():
-            self.set(f"mm/hugepages/hugepages-{PAGE[pages] >> 10}kB/{file}_hugepages", count)
-
-
-def put_before(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
-    """Each kernel's command is run by these words."""
-    real = build.kernel
-
-    def put(name: str, engine: Any = "c") -> build.Kernel:
-        kernel = real(name, engine)
-        return dataclasses.replace(kernel, command=(*words, *kernel.command))
-
-    monkeypatch.setattr(build, "kernel", put)
-
-
-@pytest.fixture
-def machine(tmp_path: Path, other_machine: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """The other machine, which lacks nothing yet; every kernel runs on it."""
-    there = Machine(tmp_path / "other")
-    put_before(monkeypatch, "env", f"LD_PRELOAD={other_machine}", f"OTHER_MACHINE={there.folder}")
-    return there
-
-
-def measured(point: Point, usable_bytes: int = 2**60) -> Record:
-    return measure.measure(point, state=STATE, usable_bytes=usable_bytes)
-
-
-def why_not(point: Point, code: str, usable_bytes: int = 2**60) -> str:
-    """Nothing is measured, for this reason, said in one line that ends with its remedy; the detail."""
-    with pytest.raises(Unavailable) as caught:
-        measured(point, usable_bytes)
-    assert caught.value.code == code, caught.value
-    assert str(caught.value).endswith(REASONS[code].remedy) and len(str(caught.value).splitlines()) == 1
-    return caught.value.detail
 
 
 @pytest.mark.parametrize("pages", ["4k", "64k", "thp", "2m"])
@@ -265,7 +200,7 @@ def test_a_page_size_without_a_pool_is_not_offered(machine, case: str, pages: st
 def test_memory_below_the_size_is_said_and_nothing_is_started(monkeypatch, case: str, pages: str):
     point = on(case, pages)
     monkeypatch.setattr(perf, "run", lambda *_, **__: pytest.fail("a kernel was started"))
-    usable = measure.arena_bytes(point) - 1
+    usable = catalogue.arena_bytes(point) - 1
     assert f"{usable >> 20} MiB may be used" in why_not(point, "memory-short", usable_bytes=usable)
 
 
@@ -366,19 +301,17 @@ def test_pages_that_are_joined_or_split_while_time_runs_are_refused_at_its_end(m
 
 
 @pytest.fixture
-def run(tmp_path: Path, own_lock: Path) -> Callable[..., tuple[experiment.Outcome, Store]]:
-    def go(points: list[Point], repeats: int = 1) -> tuple[experiment.Outcome, Store]:
-        store = Store(tmp_path / "data")
-        return experiment.run("hugepages", points, repeats, machine="other", store=store, state=STATE, plan=perf.NO_COUNTERS,
-                              usable_bytes=2**40, retry_share=0, quiet=True), store
+def run(tmp_path: Path, own_lock: Path) -> Callable[..., tuple[campaign.Outcome, Store]]:
+    def go(points: list[Point], repeats: int = 1, take: Callable[..., Record] = measure.measure) -> tuple[campaign.Outcome, Store]:
+        rig = Rig(Stated().host(), Store(tmp_path / "data"), "other", STATE, 2**40, plan=perf.NO_COUNTERS, measure=take)
+        return campaign.run(rig, "hugepages", points, repeats, retry_share=0, quiet=True), rig.store
 
     return go
 
 
 def a_grid() -> list[Point]:
     """The chapter's own points, as far as they are small."""
-    profile = experiment.Profile(max_working_set=ARENA, repeats=1, region_ms=1, points_per_octave=1)
-    return hugepages(profile, "c", [64], min(CPUS, 2))
+    return hugepages(ARENA, min(CPUS, 2), per_octave=1)
 
 
 def test_a_grid_on_a_machine_without_a_pool_is_measured_on_the_sizes_that_there_are(machine, run):
@@ -395,20 +328,19 @@ def test_a_grid_on_a_machine_without_a_pool_is_measured_on_the_sizes_that_there_
     assert (frame["backing"] == frame["pages"]).all()
 
 
-def test_a_pool_that_is_emptied_in_the_middle_of_a_run_takes_its_points_and_no_others(machine, run, monkeypatch):
+def test_a_pool_that_is_emptied_in_the_middle_of_a_run_takes_its_points_and_no_others(machine, run):
     points = [on(case, pages, size) for case in ("page_chase in C", "random_touch in C", "prefault by touch")
               for pages in ("4k", "thp", "2m") for size in (4 * MIB, ARENA)]
-    real, done = measure.measure, []
+    done = []
 
     def emptied_after_twelve(point: Point, *rest: Any, **how: Any) -> Record:
         if len(done) == 12:
             machine.pool("2m", 0)
-        record = real(point, *rest, **how)
+        record = measure.measure(point, *rest, **how)
         done.append(point)
         return record
 
-    monkeypatch.setattr(measure, "measure", emptied_after_twelve)
-    outcome, store = run(points, repeats=2)
+    outcome, store = run(points, repeats=2, take=emptied_after_twelve)
     large = {point for point in points if point.pages == "2m"}
     assert set(outcome.lacking) == large and {why.code for why in outcome.lacking.values()} == {"pool-empty"}
     frame = store.load("other", "hugepages")

@@ -1,0 +1,179 @@
+"""Curves by page size, speedups, reads and rates: each the median of its processes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from support.hugepages import ENTRIES, MACHINES, PAGES, analysis, chased, median, only, priced, rows
+from support.synthetic import PAGE_BYTES, Paged, hugepages
+
+from experiments.chapters.hugepages.analysis import typical
+from experiments.inference.intervals import median_interval
+from experiments.words.reasons import Unavailable
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+def test_page_sizes_come_from_small_to_large_whatever_the_order_of_the_rows():
+    shuffled = analysis(rows().sample(frac=1, random_state=1))
+    assert shuffled.kinds == list(PAGES) == sorted(PAGE_BYTES, key=lambda pages: (PAGE_BYTES[pages], pages != "thp"))
+    assert list(dict.fromkeys(shuffled.touches["pages"])) == ["4k", "thp", "2m"]
+    assert list(dict.fromkeys(shuffled.faults["pages"])) == list(PAGES)
+    assert analysis(only("2m", "4k")).kinds == ["4k", "2m"] and analysis(only()).kinds == []
+
+
+def test_a_curve_stands_for_each_page_size_and_is_the_median_of_its_processes():
+    a = analysis()
+    for pages in PAGES:
+        for lines, times in list(a.spread[pages])[::4]:
+            assert times.value == pytest.approx(chased(rows(), pages, lines * 4096))
+            assert times.low <= times.value <= times.high
+        assert (a.spread[pages].table["n"] == 5).all()
+
+
+def test_a_price_is_spread_minus_packed_on_the_same_pages_and_of_one_without_its_control_there_is_none():
+    a = analysis(rows().query("pages != '2m' or layout != 'packed' or lines != 4096"))
+    for pages in PAGES:
+        for lines, price in list(a.price[pages])[::4]:
+            assert price.value == pytest.approx(priced(rows(), pages, lines * 4096))
+    assert 4096 not in a.price["2m"].xs and 4096 in a.price["4k"].xs and 4096 in a.spread["2m"].xs
+
+
+@pytest.mark.parametrize(("pages", "over"), [("2m", "4k"), ("thp", "4k"), ("1g", "2m"), ("4k", "2m")])
+def test_a_speedup_is_the_ratio_of_the_medians_of_the_sizes_that_both_have(pages: str, over: str):
+    speedup = analysis().speedup(pages, over)
+    shared = [set(rows().query("kernel == 'page_chase' and layout == 'spread' and pages == @kind")["lines"]) for kind in (pages, over)]
+    assert speedup.xs == sorted(set.intersection(*shared))
+    for lines, times in speedup:
+        assert times.value == pytest.approx(chased(rows(), over, lines * 4096) / chased(rows(), pages, lines * 4096))
+        assert times.low <= times.value <= times.high
+
+
+def test_the_speedup_is_one_below_the_first_levels_reach_and_the_ratio_of_the_walks_beyond():
+    found = analysis(rows(Paged(splintered=True, noise=0.001))).speedup("2m").medians
+    assert found[found.index <= 1536].to_numpy() == pytest.approx(1, abs=0.01)
+    assert found[found.index > 2048].to_numpy() == pytest.approx((1 + 2 + 30) / (1 + 2 + 21), rel=0.01)
+
+
+def test_a_page_size_that_was_not_measured_has_no_speedup_and_no_price():
+    a = analysis(only("4k"))
+    assert not len(a.speedup("2m")) and not len(a.price["2m"]) and len(a.price["4k"])
+    assert not any(len(curve) for curve in analysis(MACHINES["no controls"]()).price.values())
+
+
+def test_below_the_reach_are_the_parts_that_were_measured():
+    both, first = analysis().below_reach(), analysis(entries=[64]).below_reach()
+    assert [list(parts) for parts in (both, first)] == [["inside the first level", "between the two"], ["inside the first level"]]
+    inside, between = (part.xs for part in both.values())
+    assert max(inside) <= 0.9 * ENTRIES[0] and min(between) >= 1.3 * ENTRIES[0] and max(between) <= 0.6 * ENTRIES[1]
+    assert analysis(rows().query("lines > 60")).below_reach().keys() == {"between the two"}
+    with pytest.raises(Unavailable) as why:
+        analysis(entries=[]).below_reach()
+    assert why.value.code == "no-geometry"
+
+
+def test_one_number_for_many_sizes_is_their_median_with_its_exact_interval_and_of_few_that_of_theirs():
+    gain = analysis().speedup("2m")
+    assert typical(gain) == median_interval(gain.medians)
+    few = gain.between(16, 45)
+    assert len(few) == 4
+    assert typical(few)[:3] == tuple(np.median([times[k] for _, times in few]) for k in range(3))
+
+
+@pytest.mark.parametrize(("there", "best"), [(PAGES, "2m"), (("4k", "thp", "1g"), "thp"), (("4k", "2m"), "2m")])
+def test_the_pools_pages_are_the_best_large_ones_and_transparent_ones_the_next(there: tuple[str, ...], best: str):
+    assert analysis(only(*there)).large == best
+
+
+@pytest.mark.parametrize("there", [("4k",), ("4k", "64k", "1g"), ()])
+def test_without_any_large_pages_the_pool_is_what_is_lacking(there: tuple[str, ...]):
+    with pytest.raises(Unavailable) as why:
+        analysis(only(*there)).large  # noqa: B018
+    assert why.value.code == "pool-empty"
+
+
+def test_large_pages_of_another_kernel_alone_are_none():
+    with pytest.raises(Unavailable):
+        analysis(rows().query("pages != '2m' and pages != 'thp' or kernel != 'page_chase'")).large  # noqa: B018
+
+
+def test_the_largest_size_is_one_that_all_of_them_have():
+    frame = rows().query("pages != '1g' or lines <= 100_000")
+    lines, ns = analysis(frame).largest("4k", "2m", "1g")
+    assert lines == 65536 and ns == {pages: pytest.approx(chased(frame, pages, lines * 4096)) for pages in ("4k", "2m", "1g")}
+    with pytest.raises(Unavailable) as why:
+        analysis(only("4k")).largest("4k", "2m")
+    assert why.value.code == "too-few-points"
+
+
+# --- random reads
+
+
+def test_touches_are_medians_with_what_the_draw_costs():
+    reads = analysis().touches
+    assert set(reads["array_bytes"]) == {10**3, 10**4, 10**6, 10**7, 10**8, 10**9} and len(reads) == 18
+    for row in reads.itertuples():
+        assert row.median == pytest.approx(median(rows(), kernel="random_touch", pages=row.pages, bytes=row.array_bytes))
+        assert row.generator_ns == Paged.DRAW_NS and row.n == 5
+
+
+def test_the_loop_with_a_spare_draw_is_kept_apart_from_the_plain_one_and_set_beside_it():
+    apart = analysis().reads_apart
+    assert set(apart["array_bytes"]) == {10**3, 10**4, 10**6, 10**7, 10**8} and list(dict.fromkeys(apart["pages"])) == ["4k", "thp", "2m"]
+    for row in apart.itertuples():
+        where = {"kernel": "random_touch", "pages": row.pages, "bytes": row.array_bytes}
+        assert row.median == pytest.approx(median(rows(), **where))
+        assert row.median_spare == pytest.approx(median(rows(), **where, spare_draws=1))
+    assert analysis(rows().drop(columns="spare_draws").query("kernel != 'random_touch'")).reads_apart.empty
+
+
+# --- faulting in
+
+
+@pytest.mark.parametrize(("ns", "rate"), [(819.2, 5.0), (4096 / 31, 31.0), (4096.0, 1.0), (1.0, 4096.0)])
+def test_a_rate_is_4096_bytes_by_the_nanoseconds_that_they_took(ns: float, rate: float):
+    """5 and 31 GB/s are the published rates of 4 TB touched on base pages and on transparent ones."""
+    faults = analysis(Paged(faults_ns=(ns,) * 5, noise=0.0).frame(hugepages(cpus=1), 1)).faults.query("mode == 'touch'")
+    assert faults["gb_per_s"].to_numpy() == pytest.approx(rate)
+
+
+def test_a_rate_is_of_the_machines_own_base_pages():
+    a = analysis()
+    a.about.host = a.host.model_copy(update={"base_page_bytes": 65536})
+    assert a.faults["gb_per_s"].to_numpy() == pytest.approx(16 * analysis().faults["gb_per_s"].to_numpy())
+
+
+def test_faults_are_rows_of_page_size_way_and_threads_in_order():
+    faults = analysis().faults
+    ways = [("memset", 1), ("populate", 1), ("populate", 4), ("touch", 1), ("touch", 4)]
+    alone = [way for way in ways if way[1] == 1]  # a page of 1 GiB cannot be shared out
+    assert list(zip(faults["mode"], faults["threads"], strict=True)) == ways * 4 + alone
+    for row in faults.itertuples():
+        assert row.median == pytest.approx(median(rows(), kernel="prefault", pages=row.pages, mode=row.mode, threads=row.threads))
+        assert row.gb_per_s * row.median == pytest.approx(4096)
+        assert (row.free_ns, row.one_byte_bytes) == (Paged.FREE_NS, PAGE_BYTES[row.pages])
+
+
+def test_what_was_not_measured_is_empty_and_no_error():
+    a = analysis(rows().query("kernel == 'page_chase'"))
+    assert a.touches.empty and a.faults.empty and a.reads(1).empty
+    assert set(analysis().touches) >= set(a.touches) and set(analysis().faults) >= set(a.faults)
+
+
+# --- documents
+
+
+def test_a_document_of_another_version_is_none():
+    for a in (analysis(jmh={"schema_version": 0}, runtimes={"schema_version": 0}), analysis()):
+        for name in ("scores", "programs"):
+            with pytest.raises(Unavailable) as why:
+                getattr(a, name)
+            assert why.value.code == "no-data"
+
+
+def test_the_rows_stay_as_they_are():
+    frame, before = rows(), rows().copy()
+    a = analysis(frame)
+    a.spread, a.price, a.touches, a.faults, a.reads_apart, a.pieces  # noqa: B018
+    pd.testing.assert_frame_equal(frame, before)

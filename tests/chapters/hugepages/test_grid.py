@@ -1,0 +1,75 @@
+"""Which points the chapter about page sizes asks for."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.hugepages import PAGES
+from support.synthetic import GIB, MIB, PAGE_BYTES, hugepages
+
+from experiments.article.chapter import literature
+from experiments.lab.grid import SMALLEST_LINES
+from experiments.lab.record import Point
+
+profiles = st.tuples(st.integers(64 << 10, 2**33), st.integers(1, 4), st.integers(1, 64), st.sampled_from(["c", "numba"]))
+
+
+@given(profiles)
+def test_every_spread_chase_has_its_packed_control_on_the_same_pages(profile: tuple):
+    most, per_octave, cpus, engine = profile
+    points = hugepages(most, cpus, per_octave, engine)
+    assert len(points) == len(set(points)) and {point.engine for point in points} == {engine}
+    chase = [point for point in points if point.kernel == "page_chase"]
+    spread = {point for point in chase if point.layout == "spread"}
+    assert {point.model_copy(update={"layout": "packed"}) for point in spread} == set(chase) - spread
+    assert {point.pages for point in spread} == set(PAGES) and min(point.lines for point in spread) == SMALLEST_LINES
+
+
+@given(profiles)
+def test_nothing_is_larger_than_max_working_set(profile: tuple):
+    most, per_octave, cpus, engine = profile
+    for point in hugepages(most, cpus, per_octave, engine):
+        own = dict(point.options)
+        assert (own["bytes"] if point.kernel == "random_touch" else point.lines * 4096) <= most, point
+
+
+def test_each_page_size_is_chased_at_the_published_sizes_and_two_of_them_finely():
+    lines = {pages: {p.lines for p in hugepages() if p.kernel == "page_chase" and p.pages == pages} for pages in PAGES}
+    assert {256 * MIB // 4096, GIB // 4096, 4 * GIB // 4096} <= set.intersection(*lines.values())
+    assert lines["4k"] == lines["2m"] > lines["64k"] == lines["thp"] == lines["1g"]
+
+
+def test_touches_are_of_the_published_sizes_and_say_their_bytes():
+    touched = [point for point in hugepages() if point.kernel == "random_touch"]
+    assert {point.pages for point in touched} == {"4k", "thp", "2m"}
+    assert {dict(point.options)["bytes"] for point in touched} == {*literature("jmh_byte_array_touch")["array_bytes"], 10**9}
+    assert all((point.lines - 1) * 64 < dict(point.options)["bytes"] <= point.lines * 64 for point in touched)
+    assert all((point.layout, point.order) == ("packed", "random") for point in touched)
+    spare = {point for point in touched if "spare_draws" in dict(point.options)}
+    plain = {point for point in touched if dict(point.options)["bytes"] <= 10**8} - spare
+    assert {point.model_copy(update={"options": point.options + (("spare_draws", 1),)}) for point in plain} == spare
+
+
+@pytest.mark.parametrize(("cpus", "threads"), [(1, {1}), (2, {1, 2}), (16, {1, 16})])
+def test_memory_is_faulted_in_by_one_thread_and_by_all_of_them(cpus: int, threads: set[int]):
+    faulted = [point for point in hugepages(cpus=cpus) if point.kernel == "prefault"]
+    assert {dict(point.options)["threads"] for point in faulted} == threads
+    assert {dict(point.options)["threads"] for point in faulted if point.pages == "1g"} == {1}  # 256 MiB of it are one page
+    ways = ("touch", "populate", "memset")
+    assert {(point.pages, point.mode) for point in faulted} == {(pages, way) for pages in PAGES for way in ways}
+    assert all(dict(point.options)["threads"] == 1 for point in faulted if point.mode == "memset")
+
+
+@given(profiles)
+def test_no_more_threads_than_pages_fault_memory_in(profile: tuple):
+    most, per_octave, cpus, engine = profile
+    for point in hugepages(most, cpus, per_octave, engine):
+        if point.kernel == "prefault":
+            threads = dict(point.options)["threads"]
+            assert threads == 1 or threads * PAGE_BYTES[point.pages] <= point.lines * 4096
+
+
+def test_a_point_of_the_grid_survives_json():
+    for point in hugepages(64 * MIB):
+        assert Point.model_validate_json(point.model_dump_json()) == point

@@ -1,0 +1,157 @@
+"""The tables: this machine's numbers beside the published ones, and a dash where nothing was measured."""
+
+from __future__ import annotations
+
+import re
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.hugepages import PAGES, analysis, chased, median, only, rows
+from support.hugepages_documents import programs, scores
+from support.synthetic import GIB, MIB, Paged
+
+from experiments.article.render import Html
+from experiments.chapters.hugepages import tables
+from experiments.words.reasons import Unavailable
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+def read(table: Html) -> pd.DataFrame:
+    """What a reader sees, as text."""
+    head, *lines = (line.split("\t") for line in table.text.splitlines())
+    return pd.DataFrame(lines, columns=head)
+
+
+def numbers(column: pd.Series) -> list[float]:
+    return [float(text.replace(",", "")) for text in column]
+
+
+def test_the_published_speedups_stand_beside_this_machines():
+    table = read(tables.speedups(analysis()))
+    assert table["working set"].tolist() == ["256 MiB", "1 GiB", "4 GiB"]
+    assert numbers(table["published 4k, ns"]) == [58.6, 89.4, 127.1]
+    assert numbers(table["published 2m, ns"]) == [11.2, 12.8, 14.1]
+    assert numbers(table["published speedup"]) == [5.23, 6.98, 9.01]
+    for k, size in enumerate((256 * MIB, GIB, 4 * GIB)):
+        for pages in PAGES:
+            assert numbers(table[f"{pages} here, ns"])[k] == pytest.approx(chased(rows(), pages, size), abs=0.006)
+        for pages in PAGES[1:]:
+            ratio = chased(rows(), "4k", size) / chased(rows(), pages, size)
+            assert numbers(table[f"{pages} speedup"])[k] == pytest.approx(ratio, abs=0.006)
+    assert "4k speedup" not in table
+
+
+def test_what_was_not_measured_is_a_dash_beside_the_published_and_never_zero():
+    small = read(tables.speedups(analysis(rows(most=256 * MIB))))
+    for name in [f"{pages} here, ns" for pages in PAGES] + ["2m speedup"]:
+        assert (small[name] == "–").tolist() == [False, True, True]
+    base = read(tables.speedups(analysis(only("4k"))))
+    assert [name for name in base if "here" in name] == ["4k here, ns"] and not [name for name in base if re.match("[1-9].* speedup", name)]
+    assert not {"thp speedup", "2m speedup"} & set(read(tables.speedups(analysis(only("thp", "2m")))))
+
+
+def test_a_speedup_that_the_page_defines_anew_is_the_tables():
+    a = analysis()
+    a.speedup = lambda pages, over="4k": a.spread[pages] / a.spread[over]
+    ratio = chased(rows(), "2m", 4 * GIB) / chased(rows(), "4k", 4 * GIB)
+    assert numbers(read(tables.speedups(a))["2m speedup"])[-1] == pytest.approx(ratio, abs=0.006)
+
+
+def test_the_published_reads_stand_beside_ours_at_the_same_sizes():
+    table = read(tables.reads(analysis()))
+    assert table["array, bytes"].tolist() == ["1,000", "10,000", "1,000,000", "10,000,000", "100,000,000", "1,000,000,000"]
+    published = {"4k": [8.109, 8.086, 9.831, 19.734, 32.538], "thp": [8.104, 8.060, 9.193, 17.282, 28.698],
+                 "2m": [8.104, 8.062, 9.303, 17.357, 28.697]}  # as the article prints them
+    for pages, ns in published.items():
+        column = table[f"{pages} published, ns"]
+        assert numbers(column[:5]) == pytest.approx(ns, abs=0.006) and column[5] == "–"
+        for text, ours in zip(table["array, bytes"], numbers(table[f"{pages} here, ns"]), strict=True):
+            where = {"kernel": "random_touch", "pages": pages, "bytes": int(text.replace(",", ""))}
+            assert ours == pytest.approx(median(rows(), **where), abs=0.006)
+    assert set(numbers(table["draw alone, ns"])) == {Paged.DRAW_NS}
+
+
+def test_without_reads_of_our_own_the_published_ones_stand_alone():
+    table = read(tables.reads(analysis(rows().query("kernel != 'random_touch'"))))
+    assert [name for name in table if "here" in name or "draw" in name] == [] and len(table) == 5
+
+
+def test_walks_are_counted_beside_the_published_misses_and_missing_where_nothing_counts():
+    table = read(tables.counts(analysis())).set_index("pages")
+    assert set(table["walks per read here"]) == {"–"} and table.loc["4k", "published dTLB-load-misses per read"] == "1.017"
+    counted = rows().assign(walk_per_access=[0.5 if pages == "4k" else 0.1 for pages in rows()["pages"]])
+    here = read(tables.counts(analysis(counted))).set_index("pages")["walks per read here"]
+    assert (here["4k"], here["thp"]) == ("0.500", "0.100")
+    assert list(read(tables.counts(analysis(only("2m"))))["pages"]) == ["4k", "thp", "2m"]
+
+
+def test_the_table_of_faults_has_rates_and_what_one_byte_costs():
+    a = analysis()
+    table = read(tables.faults(a))
+    for ours, name in (("median", "ns per 4 KiB"), ("gb_per_s", "GB/s"), ("free_ns", "freeing, ns per 4 KiB")):
+        assert numbers(table[name]) == pytest.approx(a.faults[ours].tolist(), abs=0.006)
+    of = dict(zip(table["pages"], table["resident for one byte"], strict=True))
+    assert of == {"4k": "4 KiB", "64k": "64 KiB", "thp": "2 MiB", "2m": "2 MiB", "1g": "1 GiB"}
+    with pytest.raises(Unavailable) as why:
+        tables.faults(analysis(rows().query("kernel != 'prefault'")))
+    assert why.value.code == "engine-lacks"
+
+
+def test_what_was_offered_is_a_row_a_page_size_and_no_number_without_processes():
+    table = read(tables.offered(analysis(only("4k", "thp")))).set_index("pages")
+    assert list(table.index) == list(PAGES)
+    assert table.loc["2m", ["processes verified on them", "largest chase"]].tolist() == ["none", "–"]
+    assert table.loc["4k", "processes verified on them"] == f"{len(only('4k')):,}" and table.loc["4k", "largest chase"] == "4 GiB"
+
+
+# --- other people's languages
+
+
+def test_jmhs_scores_stand_beside_the_published_ones():
+    table = read(tables.jvm(analysis(jmh=scores())))
+    assert list(table) == ["array, bytes", "4k here, ns", "thp here, ns", "2m here, ns", "4k published, ns", "thp published, ns",
+                           "2m published, ns"]
+    assert list(table["array, bytes"]) == ["1,000", "10,000", "1,000,000", "10,000,000", "100,000,000"]
+    assert table.iloc[-1, 4:].tolist() == ["32.54", "28.70", "28.70"]  # and not 33.58, which a profiler slowed down
+    assert float(table.iloc[-1, 1]) == pytest.approx(median(rows(), kernel="random_touch", pages="4k", bytes=10**8), abs=0.006)
+
+
+def test_a_size_that_was_not_published_is_a_row_of_its_own_and_one_without_scores_is_a_dash():
+    document = scores()
+    document["scores"] = [score | {"array_bytes": 50_000} for score in document["scores"] if score["array_bytes"] == 1000]
+    table = read(tables.jvm(analysis(jmh=document))).set_index("array, bytes")
+    assert list(table.index) == ["1,000", "10,000", "50,000", "1,000,000", "10,000,000", "100,000,000"]
+    assert (table.loc["50,000"] == "–").sum() == 3 and (table.loc["1,000"] == "–").sum() == 3
+
+
+def test_a_document_without_scores_leaves_the_published_ones():
+    table = read(tables.jvm(analysis(jmh=scores() | {"scores": []})))
+    assert len(table) == 5 and (table.filter(like="here") == "–").all(axis=None)
+
+
+def test_the_programs_have_a_row_a_variant_and_the_plain_ones_time_over_that_of_the_recipe():
+    table = read(tables.languages(analysis(runtimes=programs())))
+    assert list(table)[3:] == ["on huge pages, %", "huge elsewhere, bytes", "ns per read", "plain over huge"]
+    assert table.iloc[0, 2:].tolist() == ["plain", "0.00", "0", "20.10", "–"]
+    assert table.iloc[1, 2:].tolist() == ["huge", "100.00", "0", "10.10", "1.99"]
+
+
+@pytest.mark.parametrize("table", [tables.jvm, tables.languages])
+def test_a_document_that_is_not_there_is_a_reason(table):
+    with pytest.raises(Unavailable) as why:
+        table(analysis())
+    assert why.value.code == "no-data"
+
+
+@given(st.sets(st.tuples(st.sampled_from(["page_chase", "random_touch", "prefault"]), st.sampled_from(PAGES))))
+@settings(max_examples=15, deadline=None)
+def test_whatever_is_missing_there_is_a_table_or_its_reason(there: set):
+    frame = rows(most=16 * MIB, repeats=2)
+    a = analysis(frame[pd.MultiIndex.from_frame(frame[["kernel", "pages"]]).isin(list(there))])
+    for table in (tables.offered, tables.speedups, tables.reads, tables.counts):
+        assert "nan" not in table(a).text
+    if any(kernel == "prefault" for kernel, _ in there):
+        assert "nan" not in tables.faults(a).text

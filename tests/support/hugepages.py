@@ -1,0 +1,69 @@
+"""Rows of machines that give several page sizes, as the tests of the chapter about them share; and an account of them by pandas alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any
+
+import pandas as pd
+
+from experiments.chapters.hugepages import Analysis
+from experiments.words.reasons import Note
+from support.common import About
+from support.synthetic import GIB, MIB, Paged, Stated, hugepages, tlbs
+
+PAGES = ("4k", "64k", "thp", "2m", "1g")
+ENTRIES = (64, 1536)
+WHOLE, SPLIT, QUIET, LOUD = Paged(), Paged(splintered=True), Paged(noise=0.004), Paged(noise=0.4)
+
+
+@cache
+def rows(machine: Paged = WHOLE, most: int = 4 * GIB, repeats: int = 5, cpus: int = 4) -> pd.DataFrame:
+    return machine.frame(hugepages(most, cpus), repeats)
+
+
+def only(*pages: str, of: pd.DataFrame | None = None) -> pd.DataFrame:
+    """The rows on these page sizes, as a machine that has no others would have them."""
+    frame = rows() if of is None else of
+    return frame[frame["pages"].isin(pages)].reset_index(drop=True)
+
+
+def analysis(frame: pd.DataFrame | None = None, entries: Iterable[int] = ENTRIES, hypervisor: str = "kvm", notes: Iterable[Note] = (),
+             kept: dict[str, pd.DataFrame] | None = None, **documents: dict[str, Any]) -> Analysis:
+    """entries: of the TLB levels that CPUID states. kept: rows of other chapters."""
+    entries = list(entries)
+    host = Stated(tlb=tlbs(entries, (0, 12)[: len(entries)]), hypervisor=hypervisor).host()
+    return Analysis(rows() if frame is None else frame, About(host, notes=list(notes), rows=kept or {}, documents=documents))
+
+
+def median(frame: pd.DataFrame, **where: object) -> float:
+    """Of ns per access, by pandas' own query; of random reads the plain loop, where no spare draws are named."""
+    if where["kernel"] == "random_touch":
+        where = {"spare_draws": 0} | where
+    return float(frame.query(" and ".join(f"{name} == {value!r}" for name, value in where.items()))["ns_per_access"].median())
+
+
+def chased(frame: pd.DataFrame, pages: str, size_bytes: int, layout: str = "spread") -> float:
+    return median(frame, kernel="page_chase", pages=pages, layout=layout, lines=size_bytes // 4096)
+
+
+def priced(frame: pd.DataFrame, pages: str, size_bytes: int) -> float:
+    return chased(frame, pages, size_bytes) - chased(frame, pages, size_bytes, "packed")
+
+
+def times(frame: pd.DataFrame, factor: float, **where: object) -> pd.DataFrame:
+    """The frame with the chosen rows slower by a factor."""
+    chosen = frame.eval(" and ".join(f"{name} == {value!r}" for name, value in where.items()))
+    return frame.assign(ns_per_access=frame["ns_per_access"].where(~chosen, frame["ns_per_access"] * factor))
+
+
+MACHINES: dict[str, Callable[[], pd.DataFrame]] = {
+    "everything": lambda: rows(), "splintered": lambda: rows(SPLIT), "noise": lambda: rows(LOUD),
+    "free": lambda: rows(Paged(hit_ns=0.0, walk_ns=0.0)),
+    "base pages alone": lambda: only("4k"), "no pool": lambda: only("4k", "64k", "thp"), "no base pages": lambda: only("2m", "thp"),
+    "tiny sizes": lambda: rows(most=64 << 10), "small sizes": lambda: rows(most=4 * MIB), "one repeat": lambda: rows(repeats=1),
+    "one CPU": lambda: rows(cpus=1), "chases alone": lambda: rows().query("kernel == 'page_chase'"),
+    "no controls": lambda: rows().query("layout != 'packed' or kernel != 'page_chase'"), "no clock": lambda: rows(Paged(ghz=0.0)),
+    "sizes apart": lambda: rows().query("pages != 'thp' or lines % 64 == 0 and lines > 20000").query("pages != '2m' or lines < 20000"),
+}
