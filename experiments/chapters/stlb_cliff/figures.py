@@ -7,23 +7,7 @@ from collections.abc import Mapping, Sequence
 import altair as alt
 import pandas as pd
 
-from experiments.article.charts import (
-    LAYOUTS,
-    ORDERS,
-    PRICES,
-    TIMES,
-    capacities,
-    colours,
-    layered,
-    lines_axis,
-    log_scale,
-    marks,
-    ns_axis,
-    price_scale,
-    series_chart,
-    time_scale,
-    working_set,
-)
+from experiments.article import charts
 from experiments.article.render import PALETTE, Figure, Html, data_table
 from experiments.chapters.stlb_cliff.analysis import Analysis
 from experiments.inference.curves import Curve
@@ -47,7 +31,7 @@ def _by_bytes(a: Analysis, series: Mapping[str, pd.DataFrame], column: str, fiel
 
 def _marked(a: Analysis, chart: alt.LayerChart) -> alt.LayerChart:
     """A chart over the working set with the capacities that CPUID states."""
-    return layered(chart, capacities(a.entries, base_page_bytes=a.base_page_bytes))
+    return charts.layered(chart, charts.capacities(a.entries, base_page_bytes=a.base_page_bytes))
 
 
 def cliff(a: Analysis) -> Figure:
@@ -55,7 +39,8 @@ def cliff(a: Analysis) -> Figure:
     spread, packed = a.spread.table, a.packed.table
     fields = ["median", "low", "high", "coverage", "n", "spread", "unstable", "outliers"]
     data = _by_bytes(a, {"spread": spread, "packed": packed}, "layout", ["lines", *fields])
-    chart = series_chart(data, working_set(a.base_page_bytes), "ns per access", time_scale(data), TIMES, LAYOUTS, "layout")
+    x, scale = charts.working_set(a.base_page_bytes), charts.time_scale(data)
+    chart = charts.series_chart(data, x, "ns per access", scale, charts.TIMES, charts.LAYOUTS, "layout")
     first, last = spread.iloc[0], spread.iloc[-1]
     told = (f"Line chart on logarithmic axes. One line per page: {format_ns(first['median'])} an access at "
             f"{format_size(int(first['lines']) * a.base_page_bytes)}, rising in steps to {format_ns(last['median'])} at "
@@ -76,8 +61,8 @@ def price(a: Analysis) -> Figure:
         raise Unavailable("too-few-points", "no spread point has its packed control")
     name = "spread - packed"
     data = _by_bytes(a, {name: _sides(a.price)}, "series", [*_sides(a.price)])
-    scale = price_scale(data)
-    chart = series_chart(data, working_set(a.base_page_bytes), "ns per access for translation", scale, PRICES, colours([name]), "series")
+    x, scale = charts.working_set(a.base_page_bytes), charts.price_scale(data)
+    chart = charts.series_chart(data, x, "ns per access for translation", scale, charts.PRICES, charts.colours([name]), "series")
     first, last = data.iloc[0], data.iloc[-1]
     told = (f"The difference between the two lines of the figure before, in nanoseconds per access: {first['median']:z.1f} "
             f"at {int(first['lines'])} pages, {last['median']:z.0f} at {int(last['lines']):,} pages.")
@@ -103,8 +88,8 @@ def _knee(a: Analysis, entries: int, models: Mapping[str, pd.DataFrame]) -> Figu
     low, high = a.window
     ticks = [round(entries * 2**k) for k in (-0.75, -0.5, -0.25, 0, 0.25, 0.5, 0.75, 1)]
     x = alt.X("lines:Q", axis=alt.Axis(title="Pages touched", values=ticks, format=","),
-              scale=log_scale(domain=(entries * low, entries * high)))
-    y = alt.Y("median:Q", axis=ns_axis("ns per access for translation"))
+              scale=charts.log_scale(domain=(entries * low, entries * high)))
+    y = alt.Y("median:Q", axis=charts.ns_axis("ns per access for translation"))
     colour, dash = _lines(["measured", *models], columns=2)
     lines = alt.Chart(data).mark_line(clip=True).encode(x=x, y=y, color=colour, strokeDash=dash)
     points = alt.Chart(near).mark_point(clip=True).encode(
@@ -113,13 +98,13 @@ def _knee(a: Analysis, entries: int, models: Mapping[str, pd.DataFrame]) -> Figu
     first, last = near.iloc[0], near.iloc[-1]
     told = (f"The price of translation around {entries:,} pages: {first['median']:z.1f} ns at {int(first['lines']):,} pages, "
             f"{last['median']:z.1f} ns at {int(last['lines']):,}" + (f", beside {listed(models)}." if models else "."))
-    return Figure(lines + bars + points + marks([(entries, f"{entries:,} entries by CPUID")], "lines"), told, data)
+    return Figure(lines + bars + points + charts.marks([(entries, f"{entries:,} entries by CPUID")], "lines"), told, data)
 
 
 def _lines(names: list[str], columns: int) -> tuple[alt.Color, alt.StrokeDash]:
     """A colour and a dash for each series, with one legend for both."""
     legend = alt.Legend(title=None, symbolType="stroke", symbolSize=420, symbolOpacity=1, columns=columns)
-    return (alt.Color("series:N", sort=names, legend=legend, scale=colours(names)),
+    return (alt.Color("series:N", sort=names, legend=legend, scale=charts.colours(names)),
             alt.StrokeDash("series:N", sort=names, legend=legend, scale=alt.Scale(domain=names, range=list(_DASHES[: len(names)]))))
 
 
@@ -127,9 +112,9 @@ def orders(a: Analysis) -> Figure:
     """The price of translation of each order of visits, and 1 - C/M fitted to the random one."""
     data = pd.concat([price.table[[*_POINT, "n"]].assign(order=order) for order, price in a.by_order.items()], ignore_index=True)
     fitted = _fitted(a)
-    x, scale = alt.X("lines:Q", axis=lines_axis("Pages touched"), scale=log_scale()), price_scale(data)
+    x, scale = alt.X("lines:Q", axis=charts.lines_axis("Pages touched"), scale=charts.log_scale()), charts.price_scale(data)
     joined = None if fitted is None else ["cycle", "sequential"]
-    chart = series_chart(data, x, "ns per access for translation", scale, PRICES, ORDERS, "order", joined)
+    chart = charts.series_chart(data, x, "ns per access for translation", scale, charts.PRICES, charts.ORDERS, "order", joined)
     if fitted is not None:
         chart += alt.Chart(fitted).mark_line(color=PALETTE[1]).encode(x=x, y=alt.Y("median:Q", scale=scale))
         data = pd.concat([data, fitted.assign(order="random, 1 - C/M fitted")], ignore_index=True)
@@ -154,7 +139,8 @@ def latency_throughput(a: Analysis) -> Figure:
     series = {"dependent chase": a.spread.table, "independent gather": a.gather.table, "published gather": theirs}
     data = _by_bytes(a, series, "series", [*_POINT, "n"])
     scheme = alt.Scale(domain=list(series), range=[PALETTE[0], PALETTE[1], PALETTE[3]])
-    chart = series_chart(data, working_set(a.base_page_bytes), "ns per access", time_scale(data), TIMES, scheme, "series")
+    x, scale = charts.working_set(a.base_page_bytes), charts.time_scale(data)
+    chart = charts.series_chart(data, x, "ns per access", scale, charts.TIMES, scheme, "series")
     if not len(a.in_flight):
         raise Unavailable("too-few-points", "no size was measured in both loops")
     n = a.in_flight.xs[-1]
@@ -184,8 +170,8 @@ def _counters(a: Analysis, data: pd.DataFrame, title: str, scale: alt.Scale, tic
     """A line a series; what a model predicts has no points."""
     names = list(dict.fromkeys(data["series"]))
     colour, dash = _lines(names, columns=1)
-    base = alt.Chart(data).encode(x=working_set(a.base_page_bytes), color=colour,
-                                  y=alt.Y("median:Q", axis=ns_axis(title, ticks), scale=scale))
+    base = alt.Chart(data).encode(x=charts.working_set(a.base_page_bytes), color=colour,
+                                  y=alt.Y("median:Q", axis=charts.ns_axis(title, ticks), scale=scale))
     points = base.transform_filter("!test(/predicted/, datum.series)").mark_point().encode(
         tooltip=[alt.Tooltip("series:N"), alt.Tooltip("lines:Q", format=",", title="pages"), alt.Tooltip("median:Q", format=".3~r"),
                  alt.Tooltip("n:Q", title="processes")])

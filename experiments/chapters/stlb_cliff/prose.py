@@ -13,10 +13,8 @@ from experiments.words.prose import Prose, count
 from experiments.words.reasons import Unavailable, explain
 from experiments.words.units import format_size
 
-__all__ = [
-    "clock", "control", "counters", "counts_are", "coverage", "guest_note", "largest", "lead", "machine", "overlap", "price_last",
-    "random", "repeats", "sequential", "stable", "step_shape", "steps", "table_last", "tlb",
-]
+__all__ = ["clock", "control", "counters", "counts_are", "coverage", "guest_note", "largest", "lead", "machine", "overlap", "price_last",
+           "random", "repeats", "sequential", "stable", "step_shape", "steps", "table_last", "tlb"]
 
 
 def lead(a: Analysis) -> Prose:
@@ -121,14 +119,16 @@ def control(a: Analysis) -> Prose:
 _SHAPES = {
     TEXTBOOK: "A full table that always drops the entry longest unused fits best, as the textbook has it: one page too many, and a cycle "
               "misses on every visit.",
-    "fully associative, random replacement": "A full table that replaces at random fits best. Its misses do not cascade: a page survives "
-                                             "until the cycle comes round with a probability that falls with the misses in between.",
-    "hashed sets, LRU": "Sets chosen by a hash of the page number fit best. Some sets overflow before the whole is full, some later, "
-                        "and the step becomes a slope on both sides of the capacity.",
-    "hashed sets, random replacement": "Sets chosen by a hash, with random (or nearly random) replacement inside them, fit best. Sets that "
-                                       "overflow early start the slope before the capacity is reached, and random replacement stretches "
-                                       "it beyond: a page survives until the cycle comes round with a probability that falls with the "
-                                       "misses in between.",
+    "fully associative, random replacement":
+        "A full table that replaces at random fits best. Its misses do not cascade: a page survives until the cycle comes round with a "
+        "probability that falls with the misses in between.",
+    "hashed sets, LRU":
+        "Sets chosen by a hash of the page number fit best. Some sets overflow before the whole is full, some later, and the step becomes "
+        "a slope on both sides of the capacity.",
+    "hashed sets, random replacement":
+        "Sets chosen by a hash, with random (or nearly random) replacement inside them, fit best. Sets that overflow early start the slope "
+        "before the capacity is reached, and random replacement stretches it beyond: a page survives until the cycle comes round with a "
+        "probability that falls with the misses in between.",
 }
 
 
