@@ -22,10 +22,9 @@ from sphinx.application import Sphinx
 from sphinx.directives.code import container_wrapper
 from sphinx.util.docutils import SphinxDirective
 
-_MARK = re.compile(r"\s*(/\*|//|#) \[(timed|recipe)\b")
 _LANGUAGES = {".py": "python", ".go": "go", ".rs": "rust", ".java": "java"}
 ROOTS = ("experiments/", "kernels/")  # nothing else of a source tree is shown
-_TIMED = re.compile(r"/\* \[timed(?:: ([^\]]+))?\]")
+_MARK = re.compile(r"(?:/\*|//|#) \[(?:timed: ([^\]]+)|(timed|recipe))\]")
 
 
 def python_part(text: str, name: str) -> tuple[int, list[str]]:
@@ -46,10 +45,10 @@ def _names(node: ast.stmt) -> list[str | None]:
 
 
 def timed_part(text: str, name: str) -> tuple[int, list[str]]:
-    """(first line, lines) between [timed: NAME] and [end] of a C file, "timed" for a part without a name. LookupError without one."""
+    """(first line, lines) between [timed: NAME], [timed] or [recipe] and [end]; the name is what stands last. LookupError without it."""
     lines = text.splitlines()
     for start, line in enumerate(lines):
-        if (mark := _TIMED.search(line)) and name in (mark[1] or "timed").split(", "):
+        if (mark := _MARK.search(line)) and name in (mark[1] or mark[2]).split(", "):
             ends = [i for i in range(start, len(lines)) if "[end]" in lines[i]]
             return start + 2, lines[start + 1: ends[0] if ends else len(lines)]
     raise LookupError(name)
