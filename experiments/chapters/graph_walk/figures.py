@@ -8,19 +8,8 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from experiments.article import charts
 from experiments.article.chapter import literature
-from experiments.article.charts import (
-    TIMES,
-    bytes_axis,
-    colours,
-    layered,
-    line_legend,
-    lines_axis,
-    log_scale,
-    ns_axis,
-    page_colours,
-    time_scale,
-)
 from experiments.article.render import INK, MUTED, PALETTE, Figure, Html, data_table
 from experiments.chapters.graph_walk.analysis import SIZE, Analysis
 from experiments.chapters.graph_walk.grid import WALKERS
@@ -33,20 +22,20 @@ _SERIES = {"p50": "median", "p95": "95th percentile"}
 RIDGE_PX = 30  # from one ridge's foot to the next
 OVERLAP = 1.7  # how many of those a ridge is high
 STEP = 0.01  # of that: what is drawn in 0.3 px
-_SIZES = alt.X(f"{SIZE}:Q", axis=bytes_axis("Working set"), scale=log_scale())
+_SIZES = alt.X(f"{SIZE}:Q", axis=charts.bytes_axis("Working set"), scale=charts.log_scale())
 
 
 def _ticks(ns: pd.Series) -> list[float]:
-    return [tick for tick in TIMES if ns.min() * 0.5 <= tick <= ns.max() * 1.3]
+    return [tick for tick in charts.TIMES if ns.min() * 0.5 <= tick <= ns.max() * 1.3]
 
 
 def _pages(data: pd.DataFrame) -> alt.Color:
-    scale = page_colours(data["pages"])
+    scale = charts.page_colours(data["pages"])
     return alt.Color("pages:N", sort=scale.domain, scale=scale)
 
 
 def _dashes(names: Sequence[str]) -> alt.StrokeDash:
-    return alt.StrokeDash("series:N", sort=list(names), legend=line_legend(), scale=alt.Scale(
+    return alt.StrokeDash("series:N", sort=list(names), legend=charts.line_legend(), scale=alt.Scale(
         domain=list(names), range=[[1, 0], [5, 4], [2, 3], [8, 3, 2, 3]][: len(names)]))
 
 
@@ -69,13 +58,13 @@ def quantiles(a: Analysis) -> Figure:
     theirs = theirs.assign(where="published", series=theirs["q"].map(lambda name: _SERIES[name[:3]]))
     columns = ["where", "pages", "series", SIZE, "median", "low", "high", "coverage", "n", "unstable"]
     data = pd.concat([ours, theirs], ignore_index=True)[columns]
-    y = alt.Y("median:Q", scale=time_scale(data), axis=ns_axis("ns per hop", _ticks(data["median"])))
-    here, there = (alt.Chart(data[data["where"] == where]).encode(x=_SIZES, y=y, color=_pages(data)) for where in ("here", "published"))
+    y = alt.Y("median:Q", scale=charts.time_scale(data), axis=charts.ns_axis("ns per hop", _ticks(data["median"])))
+    measured, faint = (alt.Chart(data[data["where"] == where]).encode(x=_SIZES, y=y, color=_pages(data)) for where in ("here", "published"))
     tips, dash = _tooltips("pages:N", "series:N", f"{SIZE}:Q"), _dashes(list(_SERIES.values()))
-    chart = here.mark_line().encode(strokeDash=dash) + here.mark_point().encode(tooltip=tips)
+    chart = measured.mark_line().encode(strokeDash=dash) + measured.mark_point().encode(tooltip=tips)
     if len(theirs):
-        chart += there.mark_line(opacity=0.35, strokeWidth=1).encode(strokeDash=dash)
-        chart += there.mark_point(opacity=0.5, shape="diamond").encode(tooltip=tips[:4])
+        chart += faint.mark_line(opacity=0.35, strokeWidth=1).encode(strokeDash=dash)
+        chart += faint.mark_point(opacity=0.5, shape="diamond").encode(tooltip=tips[:4])
     ends = "; ".join(f"{words(pages)} at {format_size(part[SIZE].max())}, "
                      + " and ".join(f"{ns:.0f} ns" for ns in part.loc[part[SIZE] == part[SIZE].max(), "median"])
                      for pages, part in ours.groupby("pages", sort=False))
@@ -94,7 +83,7 @@ def ridges(a: Analysis) -> Figure:
     names = "[" + ", ".join(f"'{format_size(size)}'" for size in sizes) + "]"
     axis = alt.Axis(title="Working set", values=list(range(len(sizes))), labelExpr=f"{names}[datum.value]", grid=False)
     scale = alt.Scale(domain=[0, len(sizes) - 1 + OVERLAP], nice=False)
-    x = alt.X("ns:Q", axis=ns_axis("ns per hop, the clock's own cost taken off"), scale=alt.Scale(
+    x = alt.X("ns:Q", axis=charts.ns_axis("ns per hop, the clock's own cost taken off"), scale=alt.Scale(
         nice=False, domain=[data["ns"].min(), data["ns"].max()]))
     layers, shown, peaks = [], [], {}
     for place, (size, part) in enumerate(data.groupby(SIZE, sort=False)):
@@ -128,15 +117,16 @@ def walk_misses(a: Analysis) -> Figure:
     if not tables:
         raise Unavailable("no-data", "walks were neither counted nor can be predicted")
     data = pd.concat(tables, ignore_index=True)
-    base = alt.Chart(data).encode(x=_SIZES, color=_pages(data), y=alt.Y("median:Q", axis=ns_axis("walks per hop", _COUNTS), scale=alt.Scale(
-        domain=[0, max(1.0, data["median"].max())], nice=False)))
+    scale = alt.Scale(domain=[0, max(1.0, data["median"].max())], nice=False)
+    y = alt.Y("median:Q", axis=charts.ns_axis("walks per hop", _COUNTS), scale=scale)
+    base = alt.Chart(data).encode(x=_SIZES, color=_pages(data), y=y)
     points = base.transform_filter("!test(/predicted/, datum.series)").mark_point().encode(
         tooltip=_tooltips("series:N", "pages:N", f"{SIZE}:Q"))
     ends = data.loc[data.groupby(["series", "pages"], sort=False)[SIZE].idxmax()]
-    told = " ".join(f"{label[0].upper()}{label[1:]}: " + ", ".join(f"{words(row.pages)} {row.median:.2g}" for row in part.itertuples()) + "."
-                    for label, part in ends.groupby("series", sort=False))
+    shares = "; ".join(f"{label}: " + ", ".join(f"{words(row.pages)} {row.median:.2g}" for row in part.itertuples())
+                       for label, part in ends.groupby("series", sort=False))
     return Figure(base.mark_line().encode(strokeDash=_dashes(list(dict.fromkeys(data["series"])))) + points,
-                  f"Walks per hop against the working set, at the largest of each. {told}", data[["series", *columns]])
+                  f"Walks per hop against the working set, at the largest of each: {shares}.", data[["series", *columns]])
 
 
 def walkers(a: Analysis) -> Figure:
@@ -146,10 +136,10 @@ def walkers(a: Analysis) -> Figure:
     if data.empty:
         raise Unavailable("too-few-points", "no graph was walked by several numbers of walkers")
     floor = data.groupby("walkers")["floor_ns"].median().rename("median").dropna().reset_index()
-    scale = time_scale(pd.concat([data, floor]))
+    scale = charts.time_scale(pd.concat([data, floor]))
     x = alt.X("walkers:Q", axis=alt.Axis(title="Walks that take turns in one thread", values=list(WALKERS), format="d"),
-              scale=log_scale())
-    y = alt.Y("median:Q", scale=scale, axis=ns_axis("ns per hop", _ticks(pd.concat([data["median"], floor["median"]]))))
+              scale=charts.log_scale())
+    y = alt.Y("median:Q", scale=scale, axis=charts.ns_axis("ns per hop", _ticks(pd.concat([data["median"], floor["median"]]))))
     base = alt.Chart(data).encode(x=x, color=_pages(data))
     same = data.assign(median=data["median"] * data["gain"] / data["walkers"]).dropna(subset=["median"])
     thin = alt.Chart(same).mark_line(strokeDash=[2, 3], strokeWidth=1, clip=True).encode(x=x, y=y, color=_pages(data))
@@ -159,19 +149,19 @@ def walkers(a: Analysis) -> Figure:
     points = base.mark_point().encode(y=y, shape=alt.Shape("pages:N", sort=kinds, scale=alt.Scale(domain=kinds)),
                                       tooltip=_tooltips("pages:N", "walkers:Q", "gain:Q"))
     ends = data.loc[data.groupby("pages", sort=False)["walkers"].idxmax()]
-    told = ", ".join(f"{words(row.pages)} {row.median:.1f} ns with {row.walkers}" for row in ends.itertuples())
-    return Figure(layered(thin if len(same) else None, grey if len(floor) else None, base.mark_line().encode(y=y), bars, points),
-                  f"Time per hop against the number of walks that take turns, on logarithmic axes. With the most: {told}.", data)
+    times = ", ".join(f"{words(row.pages)} {row.median:.1f} ns with {row.walkers}" for row in ends.itertuples())
+    return Figure(charts.layered(thin if len(same) else None, grey if len(floor) else None, base.mark_line().encode(y=y), bars, points),
+                  f"Time per hop against the number of walks that take turns, on logarithmic axes. With the most: {times}.", data)
 
 
 def model(a: Analysis) -> Figure:
     """Points measured in random order, those that the fit saw and those that it did not, beside the model's lines."""
     data = a.modelled
     scale_of = pd.concat([data["measured_ns"], data["predicted_ns"]]).rename("median").to_frame().assign(high=np.nan)
-    scale, scheme = time_scale(scale_of), colours(list(dict.fromkeys(data["series"])))
-    base = alt.Chart(data).encode(x=alt.X("lines:Q", axis=lines_axis("Lines visited"), scale=log_scale()),
+    scale, scheme = charts.time_scale(scale_of), charts.colours(list(dict.fromkeys(data["series"])))
+    base = alt.Chart(data).encode(x=alt.X("lines:Q", axis=charts.lines_axis("Lines visited"), scale=charts.log_scale()),
                                   color=alt.Color("series:N", sort=scheme.domain, scale=scheme))
-    lines = base.mark_line().encode(y=alt.Y("predicted_ns:Q", scale=scale, axis=ns_axis("ns per load", _ticks(scale_of["median"]))))
+    lines = base.mark_line().encode(y=alt.Y("predicted_ns:Q", scale=scale, axis=charts.ns_axis("ns per load", _ticks(scale_of["median"]))))
     seen = ["fitted", "held out"]
     dots = base.mark_point().encode(
         y=alt.Y("measured_ns:Q", scale=scale), shape=alt.Shape("seen:N", sort=seen, scale=alt.Scale(

@@ -34,11 +34,11 @@ def brief(a: Analysis) -> Prose:
         raise Unavailable("too-few-points", "no walk on base pages was timed hop by hop")
     medians, tails = ({pages: curve.medians for pages, curve in curves.items()} for curves in (a.p50, a.p95))
     least, most = medians[BASE].index[[0, -1]]
-    told = [f"{medians[pages][most]:.0f} and {tails[pages][most]:.0f} ns on {words(pages)}"
+    larger = [f"{medians[pages][most]:.0f} and {tails[pages][most]:.0f} ns on {words(pages)}"
             for pages in medians if pages != BASE and most in medians[pages].index]
     return Prose(f"In a graph of {format_size(least)} half of all hops take {medians[BASE][least]:.0f} ns or less, and one in twenty more "
                  f"than {tails[BASE][least]:.0f}; in one of {format_size(most)}, on base pages, {medians[BASE][most]:.0f} and "
-                 f"{tails[BASE][most]:.0f}." + (f" The same walk takes {listed(told)}." if told else ""))
+                 f"{tails[BASE][most]:.0f}." + (f" The same walk takes {listed(larger)}." if larger else ""))
 
 
 def clock(a: Analysis) -> Prose:
@@ -50,29 +50,29 @@ def clock(a: Analysis) -> Prose:
     timed = select(rows, pages=BASE).groupby(SIZE)[["mean_ns", "ns_per_access"]].median()
     if BASE in a.means:
         timed = timed.join(a.means[BASE].medians.rename("batch_ns"), how="inner")
-    told = [f"Two serialised readings around nothing differ by {cost:.1f} ns here, and the counter advances {step:.2g} ns at once."]
+    sentences = [f"Two serialised readings around nothing differ by {cost:.1f} ns here, and the counter advances {step:.2g} ns at once."]
     if "batch_ns" not in timed or timed.empty:
-        return Prose(told[0])
+        return Prose(sentences[0])
     first, last = timed.iloc[0], timed.iloc[-1]
-    told.append(f"A hop in {format_size(first.name)} takes {first['batch_ns']:.1f} ns per batch" + (
+    sentences.append(f"A hop in {format_size(first.name)} takes {first['batch_ns']:.1f} ns per batch" + (
         f"; the clock costs {cost / first['batch_ns']:.1f} times that. Timed one by one, readings and counting included, it takes "
         f"{first['ns_per_access']:.0f}." if cost > first["batch_ns"] else
         f" and {first['ns_per_access']:.0f} with a reading before and after it."))
     if len(timed) > 1:
-        told.append(f"In {format_size(last.name)} the mean is {last['batch_ns']:.0f} ns per batch and {last['mean_ns']:.0f} from single "
-                    "readings, less the clock's own cost.")
+        sentences.append(f"In {format_size(last.name)} the mean is {last['batch_ns']:.0f} ns per batch and {last['mean_ns']:.0f} from "
+                         "single readings, less the clock's own cost.")
     if step > 2:
-        told.append("So a reading tells a hop to a step and no better; the figures spread each reading evenly over its step.")
-    return Prose(" ".join(told))
+        sentences.append("So a reading tells a hop to a step and no better; the figures spread each reading evenly over its step.")
+    return Prose(" ".join(sentences))
 
 
 def regimes(a: Analysis) -> Prose:
     """Where on base pages the median hop leaves the caches, and where it pays for a walk that reads memory."""
     cache, memory, walk = (a.regimes.sizes(name) for name in REGIMES)
-    told = [f"{what}{format_size(size)}{end}" for sizes, what, size, end in (
+    places = [f"{what}{format_size(size)}{end}" for sizes, what, size, end in (
         (cache, "a cache up to ", max(cache, default=0), ""), (memory, "memory from ", min(memory, default=0), " on"),
         (walk, "memory, and a walk that reads memory too, from ", min(walk, default=0), " on")) if sizes]
-    sentences = [f"On base pages half of the hops are answered by {listed(told)}. The lines between: a load from memory takes "
+    sentences = [f"On base pages half of the hops are answered by {listed(places)}. The lines between: a load from memory takes "
                  f"{a.regimes.memory_ns:.0f} ns ({words(a.regimes.large)}, two octaves past the caches), a hop that takes half as long "
                  "again did something beside it."]
     if not walk:
@@ -114,9 +114,9 @@ def walkers_said(a: Analysis) -> Prose:
     sides = {pages: a.parallel(pages) for pages in ordered(a.walkers["pages"])}
     if not sides:
         raise Unavailable("too-few-points", "no graph was walked by several numbers of walkers")
-    told = [f"{side.one_ns.value:.0f} ns with one walker and {side.best_ns.value:.1f} with {side.best_walkers} on {words(pages)}, "
+    gains = [f"{side.one_ns.value:.0f} ns with one walker and {side.best_ns.value:.1f} with {side.best_walkers} on {words(pages)}, "
             f"{side.gain:.1f} times as many hops (from {side.enough} walkers on within a tenth of that)" for pages, side in sides.items()]
-    sentence = f"In {format_size(int(a.walkers['vertices'].max()) * VERTEX_BYTES)} a hop takes {listed(told)}."
+    sentence = f"In {format_size(int(a.walkers['vertices'].max()) * VERTEX_BYTES)} a hop takes {listed(gains)}."
     try:
         base, large, busy = a.under_way
     except Unavailable as why:
@@ -132,15 +132,15 @@ def walkers_said(a: Analysis) -> Prose:
 
 def model_said(a: Analysis) -> Prose:
     """How far the model is off on what it saw and what it did not, and where it is wrong."""
-    told, held = [], select(a.modelled, seen="held out")
+    sentences, held = [], select(a.modelled, seen="held out")
     for name, part in (("of the chase", held[held["series"] != WALK]), ("of the walk of the graph", held[held["series"] == WALK])):
         if len(part):
             off = (part["predicted_ns"] / part["measured_ns"] - 1).abs()
-            told.append(f"On the {len(part)} points {name} that the fit did not see, its median error is {off.median():.0%}, the largest "
-                        f"{off.max():.0%}, at {format_size(int(part.loc[off.idxmax(), 'lines']) * VERTEX_BYTES)} of lines.")
+            sentences.append(f"On the {len(part)} points {name} that the fit did not see, its median error is {off.median():.0%}, the "
+                             f"largest {off.max():.0%}, at {format_size(int(part.loc[off.idxmax(), 'lines']) * VERTEX_BYTES)} of lines.")
     if not (held["series"] == WALK).any():
-        told.append("No walk on base pages was timed per batch, so the model is tested on the chase alone.")
-    return Prose(" ".join([*told, _explained(a)]))
+        sentences.append("No walk on base pages was timed per batch, so the model is tested on the chase alone.")
+    return Prose(" ".join([*sentences, _explained(a)]))
 
 
 def _explained(a: Analysis) -> str:
