@@ -101,13 +101,11 @@ def _compact(value: Any, digits: int) -> Any:
         return value
     if not math.isfinite(value):
         return None
-    if abs(value) < NOTHING:
-        return 0
-    value = value if value.is_integer() else float(f"{value:.{digits}g}")
+    value = 0.0 if abs(value) < NOTHING else value if value.is_integer() else float(f"{value:.{digits}g}")
     return int(value) if value.is_integer() else value
 
 
-_COUNTED = re.compile(r"\b(param_|view_|data-)[0-9a-f]+\b")
+_COUNTED = re.compile(r"\b((?:param|view)_(?=\d+\b|[0-9a-f]{16}\b)|data-(?=[0-9a-f]{32}\b))[0-9a-f]+\b")
 
 
 def _recount(spec: dict[str, Any]) -> dict[str, Any]:
@@ -230,10 +228,8 @@ class Figure:
     def csv(self) -> str:
         """The data as CSV (RFC 4180): floats at 6 significant digits, whole ones exact, none empty."""
         text = io.StringIO()
-        writer = csv.writer(text)
-        writer.writerow(self.data.columns)
-        for row in self.data.itertuples(index=False):
-            writer.writerow(["" if pd.isna(value) else _compact(value, _CSV_DIGITS) for value in row])
+        csv.writer(text).writerows([self.data.columns, *(
+            ["" if pd.isna(value) else _compact(value, _CSV_DIGITS) for value in row] for row in self.data.itertuples(index=False))])
         return text.getvalue()
 
     def html(self) -> str:
@@ -241,14 +237,11 @@ class Figure:
         svg, spec = self.svg(), self.spec()
         del spec["config"]  # the theme, which the page has once
         spec["datasets"] = {name: _table(rows) for name, rows in spec["datasets"].items()}
-        width_px = ET.fromstring(svg).get("width")
-        return (
-            f'<div class="tlb-figure" id="tlb-figure-{self.name}" style="--tlb-width: {width_px}px">'
-            f'<div class="tlb-chart" role="img" aria-label="{html.escape(self.alt)}">{svg}</div>'
-            f'<script type="application/json" class="tlb-spec">{escape_json(spec)}</script>'
-            f'<p class="tlb-figure-data"><a download="{self.name}.csv" '
-            f'href="data:text/csv;charset=utf-8,{quote(self.csv(), safe=_IN_URL)}">Data (CSV)</a></p></div>'
-        )
+        return (f'<div class="tlb-figure" id="tlb-figure-{self.name}" style="--tlb-width: {ET.fromstring(svg).get("width")}px">'
+                f'<div class="tlb-chart" role="img" aria-label="{html.escape(self.alt)}">{svg}</div>'
+                f'<script type="application/json" class="tlb-spec">{escape_json(spec)}</script>'
+                f'<p class="tlb-figure-data"><a download="{self.name}.csv" '
+                f'href="data:text/csv;charset=utf-8,{quote(self.csv(), safe=_IN_URL)}">Data (CSV)</a></p></div>')
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return {"text/html": self.html(), "text/plain": self.alt}

@@ -13,7 +13,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.pages import FRAME, Elements, cliff, contrast, figure, linear
 
@@ -112,6 +112,11 @@ def test_names_in_a_spec_hang_on_its_shape_and_not_on_its_numbers():
     assert spec["params"] == other["params"] and re.fullmatch(r"param_\d", spec["params"][0]["name"])
 
 
+def test_text_that_looks_like_a_counted_name_is_left_alone():
+    spec = figure(title="param_of data-3 view_a, data-bed").spec()
+    assert spec["title"] == "param_of data-3 view_a, data-bed"
+
+
 def test_digits_that_another_cpu_has_otherwise_change_nothing():
     noisy = FRAME.assign(ns_per_access=FRAME["ns_per_access"] * (1 + 1e-12), low=[1e-17, -3e-15, 0.0, 1.0, 2.0, 3.0])
     calm = FRAME.assign(low=[0.0, 0.0, 0.0, 1.0, 2.0, 3.0])
@@ -179,6 +184,7 @@ NUMBERS = st.floats(allow_infinity=False, allow_subnormal=False)
 CELLS = NUMBERS | st.text(st.characters(codec="utf-8")) | st.none()
 
 
+@settings(deadline=None)
 @given(st.lists(CELLS, min_size=1, max_size=8))
 def test_the_csv_gives_back_every_value_to_six_digits(values):
     frame = pd.DataFrame({"value": pd.Series(values, dtype=object), "n": range(len(values))})
@@ -197,7 +203,7 @@ def test_the_csv_gives_back_every_value_to_six_digits(values):
 
 def test_whole_numbers_keep_all_their_digits():
     frame = FRAME.assign(working_set_bytes=[float(2**32 + 4096)] * 6)
-    assert str(2**32 + 4096) in figure(frame=frame).csv()
+    assert all(line.startswith(f"{2**32 + 4096},") for line in figure(frame=frame).csv().splitlines()[1:])
     assert str(2**32 + 4096) in escape_json(figure(frame=frame).spec())
 
 
