@@ -18,20 +18,40 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 from support.common import ROOT
-from test_contract import NOT_IN_A_TIMED_LOOP, assert_refused, checksum, compiled, needs_c, reason, run_c, run_twins, splitmix64
-from test_touch_kernels import measured, needs_thp, unless_fragmented
+from support.kernels import (
+    NOT_IN_A_TIMED_LOOP,
+    both_engines,
+    changed,
+    checksum,
+    compiled,
+    disassembled,
+    emulated,
+    for_arm64,
+    measured,
+    needs_c,
+    needs_emulator,
+    needs_thp,
+    on_x86,
+    reason_of,
+    refused_by_both,
+    run_c,
+    run_program,
+    run_twins,
+    splitmix64,
+    unless_fragmented,
+    why_not,
+)
 
-from experiments.lab import build, measure
+from experiments.lab import build, kernels
+from experiments.lab.kernels import arena_bytes
 from experiments.lab.record import KernelReport, Point
-from experiments.machine.compiler import compiler
-from experiments.words.reasons import Unavailable
 from kernels import graph_walk
 
 GOLDEN = 0x9E3779B97F4A7C15
 QUANTILES = [0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999]
 PER_HOP = {"tsc_ghz", "clock_ns", "clock_step_ns", "mean_ns", "p5_ns", "p25_ns", "p50_ns", "p75_ns", "p95_ns", "p99_ns", "p999_ns"}
 
-pytestmark = pytest.mark.measures
+pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
 
 # --- the graph and the walk, by an independent account of them
@@ -294,7 +314,7 @@ def test_a_point_past_the_caches_walks_far_enough_for_four_million_lines():
         assert lines >= min(4e6, 0.96 * 2**k) - 1e-6
         assert hops < 20e6
         assert graph_walk.expected_lines(2**k, 2**k, 0.98 * hops - 2, 0) < min(4e6, 0.96 * 2**k)
-        assert 8 * (hops + 256) <= measure.PATH_BYTES  # numba's path, and its copy
+        assert 8 * (hops + 256) <= kernels.PATH_BYTES  # numba's path, and its copy
 
 
 @needs_c
@@ -374,7 +394,7 @@ def test_quantiles_of_a_trace_of_hops_are_within_one_percent_of_exact_ones(probe
         assert found == pytest.approx(np.quantile(ticks, q), rel=0.01)
 
 
-@pytest.mark.parametrize("engine", [pytest.param("c", marks=needs_c), "numba"])
+@both_engines
 def test_quantiles_and_mean_in_the_report_follow_from_its_histogram(engine: str):
     asked = walking(2**16, "--per_hop", 1)
     out = run_c("graph_walk", asked).stdout if engine == "c" else run_twins([("graph_walk", asked)])[0][1]
@@ -397,47 +417,23 @@ def test_quantiles_and_mean_in_the_report_follow_from_its_histogram(engine: str)
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the stamp's own instructions")
 @pytest.mark.needs("objdump")
 def test_each_hop_stands_between_two_readings_that_wait_for_it():
-    code = disassembled("walk_clocked")
+    code = disassembled("graph_walk", "walk_clocked")
     stamps = [i for i, one in enumerate(code) if one.startswith("rdtscp")]
     assert len(stamps) == 2 and all(code[i + 1].startswith("lfence") for i in stamps)
     loads = [one for one in code[stamps[0] + 2: stamps[1]] if re.match(r"mov\w*\s.*\(%.*\),", one)]
     assert len(loads) == 1, code[stamps[0]: stamps[1]]
 
 
-def disassembled(symbol: str) -> list[str]:
-    text = subprocess.run(["objdump", "-d", "--no-show-raw-insn", *build.kernel("graph_walk").command], capture_output=True, text=True,
-                          check=True).stdout
-    body = re.search(rf"<{symbol}(?:\.\w+)*>:\n(.*?)\n\n", text + "\n\n", re.DOTALL)[1]
-    return [line.split("\t", 1)[1].strip() for line in body.splitlines() if "\t" in line]
-
-
 @pytest.mark.needs("a C compiler", "objdump")
 @pytest.mark.parametrize(("symbol", "loads"), [("walk_on", 32 * 33 // 2), ("walk_ahead", 2)])
 def test_the_timed_loops_load_and_neither_call_nor_divide(symbol: str, loads: int):
-    code = disassembled(symbol)
+    code = disassembled("graph_walk", symbol)
     assert [one for one in code if NOT_IN_A_TIMED_LOOP.match(one)] == []
     assert sum(bool(re.match(r"mov\w*\s.*\(%.*\),|ldr\w*\s", one)) for one in code) >= loads
     assert any(re.match(r"prefetch|prfm", one) for one in code) == (symbol == "walk_ahead")
 
 
-@pytest.mark.parametrize("engine", ["c", "numba"])
-@pytest.mark.parametrize(("part", "word"), [("plain", "draw("), ("prefetch", "prefetch("), ("per hop", "stamp()")])
-def test_the_timed_loops_are_shown_from_the_source(part: str, word: str, engine: str):
-    shown = build.timed_source("graph_walk", part, engine)
-    assert word in shown and "[timed" not in shown and len(shown.splitlines()) < 25
-
-
 # --- a graph or a walk that is not the one described
-
-
-def changed(change: tuple[str, str], folder: Path) -> Path:
-    """The kernel with one place of its sources changed, compiled."""
-    found = 0
-    for path in [build.KERNELS / "graph_walk.c", *build.KERNELS.glob("*.h")]:
-        found += path.read_text().count(change[0])
-        (folder / path.name).write_text(path.read_text().replace(*change))
-    assert found == 1, change[0]
-    return compiled(folder / "graph_walk.c", folder / "graph_walk")
 
 
 MODES = {"plain": [], "walkers": ["--walkers", 3], "blocked": ["--mode", "blocked", "--block_vertices", 64, "--block_steps", 50],
@@ -466,9 +462,8 @@ FAULTS = [
 @needs_c
 @pytest.mark.parametrize(("mode", "before", "after"), FAULTS)
 def test_a_faulty_graph_or_walk_is_kernel_garbage(mode: str, before: str, after: str, tmp_path: Path):
-    kernel = changed((before, after), tmp_path)
-    done = subprocess.run([kernel, *walking(2**14, *MODES[mode])], capture_output=True, text=True, timeout=60)
-    code, detail = reason(done.returncode, done.stdout, done.stderr)
+    kernel = changed("graph_walk", {before: after}, tmp_path)
+    code, detail = reason_of(run_program(kernel, walking(2**14, *MODES[mode])))
     assert code == "kernel-garbage" and detail
 
 
@@ -498,7 +493,7 @@ def test_numba_notices_a_faulty_graph_and_hops_that_were_left_out(fault: str):
     if fault == "none":
         assert (done.returncode, done.stderr) == (0, "")
     else:
-        assert reason(done.returncode, done.stdout, done.stderr)[0] == "kernel-garbage"
+        assert reason_of(done)[0] == "kernel-garbage"
 
 
 # --- arguments that cannot be
@@ -515,17 +510,13 @@ BAD = [["--lines", "1000"], ["--lines", "2"], ["--vertices", "1024"], ["--lines"
 
 
 def test_an_argument_that_cannot_be_is_one_sentence():
-    for bad, said in zip(BAD, run_twins([("graph_walk", bad) for bad in BAD]), strict=True):
-        assert_refused(bad, *said)
-    for bad in BAD if compiler() else []:
-        done = run_c("graph_walk", bad)
-        assert_refused(bad, done.returncode, done.stdout, done.stderr)
+    refused_by_both("graph_walk", BAD)
 
 
 # --- a point and its record
 
 
-@pytest.mark.parametrize("engine", [pytest.param("c", marks=needs_c), "numba"])
+@both_engines
 @pytest.mark.parametrize(("mode", "options"), [
     ("plain", {}), ("plain", {"walkers": 4}), ("blocked", {"block_vertices": 256, "block_steps": 64}), ("prefetch", {"distance": 4}),
     ("plain", {"per_hop": 1})])
@@ -533,7 +524,7 @@ def test_a_point_of_graph_walk_is_measured(engine: str, mode: str, options: dict
     point = Point(kernel="graph_walk", engine=engine, layout="packed", order="random", lines=1024, mode=mode,
                   options={"vertices": 1024} | options, region_ms=1)
     record = measured(point)
-    assert record.point == point and record.arena_bytes <= measure.arena_bytes(point)
+    assert record.point == point and record.arena_bytes <= arena_bytes(point)
     assert bool(record.histogram) == ("per_hop" in options)
     assert type(record).model_validate(json.loads(record.model_dump_json())) == record
 
@@ -541,29 +532,22 @@ def test_a_point_of_graph_walk_is_measured(engine: str, mode: str, options: dict
 @needs_c
 def test_a_point_whose_lines_are_not_its_vertices_is_a_bad_parameter():
     point = Point(kernel="graph_walk", layout="packed", order="random", lines=1024, mode="plain", options={"vertices": 512}, region_ms=1)
-    with pytest.raises(Unavailable, match="--vertices takes") as why:
-        measured(point)
-    assert why.value.code == "bad-parameter"
+    assert "--vertices takes" in why_not(point, "bad-parameter")
 
 
 def test_a_graph_that_memory_cannot_hold_is_not_begun():
     point = Point(kernel="graph_walk", engine="numba", layout="packed", order="random", lines=2**29, mode="plain")
-    with pytest.raises(Unavailable) as why:
-        measured(point)
-    assert why.value.code == "memory-short"
-    assert measure.arena_bytes(point) == 32 << 30
+    why_not(point, "memory-short", usable_bytes=1 << 30)
+    assert arena_bytes(point) == 32 << 30
 
 
 # --- the other architecture
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86-64 has to emulate arm64")
-@pytest.mark.needs("aarch64-linux-gnu-gcc", "qemu-aarch64-static")
+@on_x86
+@needs_emulator
 def test_the_arm64_build_walks_the_same_under_emulation(tmp_path: Path):
-    binary = tmp_path / "graph_walk"
-    subprocess.run(["aarch64-linux-gnu-gcc", "-static", *build.FLAGS, "-o", binary, build.KERNELS / "graph_walk.c"], check=True)
+    program = for_arm64("graph_walk", tmp_path)
     for more, path in [(MODES["plain"], visited(1024, 7)), (["--walkers", 32], visited(1024, 7, 32)), (MODES["prefetch"], visited(1024, 7)),
                        (MODES["blocked"], visited(1024, 7, 1, 64, 50)), (MODES["per hop"], visited(1024, 7))]:
-        done = subprocess.run(["qemu-aarch64-static", binary, *walking(1024, *more)], capture_output=True, text=True, timeout=60)
-        assert (done.returncode, done.stderr) == (0, "")
-        assert KernelReport.model_validate_json(done.stdout).checksum == checksum(path)
+        assert emulated(program, *walking(1024, *more)).checksum == checksum(path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 import re
 import subprocess
 import sys
@@ -12,19 +11,20 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_contract import checksum, visits
-from test_guest_faults import guest, kvm, machine, measured, other_kvm, real  # noqa: F401
-from test_huge_faults import other_machine  # noqa: F401
+from support.guest import guest, real
+from support.kernels import checksum, measured, needs_c, on_x86, refused_by_c, run_c, visits
+from support.stand_ins import PAGE
 
 from experiments import cli
-from experiments.lab import build, measure
-from experiments.lab.record import PAGE_BYTES, KernelReport, Point, Record
+from experiments.lab import build
+from experiments.lab.kernels import SIDE_BYTES_PER_LINE, arena_bytes
+from experiments.lab.measure import seed_of
+from experiments.lab.record import KernelReport, Point, Record
+from experiments.lab.rig import Rig
 from experiments.system import files
 
 MIB = 2**20
-on_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the guest is one of x86-64")
-pytestmark = [pytest.mark.measures]
-needs_c = pytest.mark.needs("a C compiler")
+pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 GUESTS = [(mode, levels) for mode in ("4k", "2m", "1g") for levels in (4, 5)]
 
 
@@ -43,13 +43,13 @@ def tables(record: Record) -> int:
 @pytest.mark.parametrize("layout", ["spread", "packed"])
 @pytest.mark.parametrize(("mode", "levels"), GUESTS)
 @pytest.mark.parametrize("lines", [1, 2, 17, 64, 65, 1000, 5000])
-def test_a_guest_visits_every_line_in_the_order_of_page_chase(kvm, mode: str, levels: int, layout: str, lines: int):  # noqa: F811
+def test_a_guest_visits_every_line_in_the_order_of_page_chase(kvm, mode: str, levels: int, layout: str, lines: int):
     point = guest(mode, lines=lines, layout=layout, options={"levels": levels})
     record = measured(point)
     assert record.point == point
-    assert record.checksum == checksum(visits("page_chase", "cycle", lines, measure.seed_of(point, 0)))
+    assert record.checksum == checksum(visits("page_chase", "cycle", lines, seed_of(point, 0)))
     assert record.working_set_bytes == lines * (64 if layout == "packed" else 4096)
-    assert record.arena_bytes <= measure.arena_bytes(point) <= record.arena_bytes + lines * measure.SIDE_BYTES_PER_LINE
+    assert record.arena_bytes <= arena_bytes(point) <= record.arena_bytes + lines * SIDE_BYTES_PER_LINE
     assert record.also["guest_table_bytes"] == 4096 * tables(record) and record.also["guest_levels"] == levels
     assert record.accesses % lines == 0
 
@@ -58,15 +58,15 @@ def test_a_guest_visits_every_line_in_the_order_of_page_chase(kvm, mode: str, le
 @needs_c
 @pytest.mark.parametrize("pages", ["4k", "thp", "2m"])
 @pytest.mark.parametrize("mode", ["4k", "2m", "1g"])
-def test_every_guest_page_size_runs_on_every_host_page_size(machine, mode: str, pages: str):  # noqa: F811
+def test_every_guest_page_size_runs_on_every_host_page_size(hosted, mode: str, pages: str):
     record = measured(guest(mode, pages, 2000))
-    assert (record.backing, record.mode) == (pages, mode) and record.arena_bytes % PAGE_BYTES[pages] == 0
-    assert record.arena_bytes <= measure.arena_bytes(record.point)
+    assert (record.backing, record.mode) == (pages, mode) and record.arena_bytes % PAGE[pages] == 0
+    assert record.arena_bytes <= arena_bytes(record.point)
 
 
 @on_x86
 @needs_c
-def test_the_record_has_the_time_outside_and_what_the_first_touch_cost(kvm):  # noqa: F811
+def test_the_record_has_the_time_outside_and_what_the_first_touch_cost(kvm):
     record = measured(guest())
     assert {"outside_ns_per_access", "tsc_ghz", "first_touch_ns_per_access", "guest_table_bytes", "guest_levels"} == set(record.also)
     assert record.ns_per_access <= 1.01 * record.also["outside_ns_per_access"]
@@ -79,8 +79,7 @@ def test_the_record_has_the_time_outside_and_what_the_first_touch_cost(kvm):  # 
                                                  (["--mode", "64k"], "--mode takes 4k, 2m, 1g"), (["--levels", "3"], "from 4 to 5"),
                                                  (["--order", "random"], "--order takes cycle")])
 def test_a_bad_argument_is_one_sentence(arguments: list[str], word: str):
-    done = subprocess.run([*build.kernel("guest_chase").command, *arguments], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1) and word in done.stderr
+    assert word in refused_by_c("guest_chase", arguments)
 
 
 # --- in a real guest, where this computer runs one
@@ -95,7 +94,7 @@ def test_a_real_guest_visits_them_too(mode: str, pages: str, layout: str):
     point = guest(mode, pages, 3000, layout=layout)
     record = real(point)
     assert record.point == point and record.backing == pages
-    assert record.checksum == checksum(visits("page_chase", "cycle", 3000, measure.seed_of(point, 0)))
+    assert record.checksum == checksum(visits("page_chase", "cycle", 3000, seed_of(point, 0)))
     assert record.also["guest_table_bytes"] == 4096 * tables(record)
     assert record.ns_per_access <= 1.01 * record.also["outside_ns_per_access"]
     assert record.also.get("vcpu_exits", 0) >= 0 and record.also["first_touch_ns_per_access"] > 0
@@ -112,7 +111,7 @@ def test_a_real_guest_with_five_levels_says_so():
 
 @on_x86
 @needs_c
-def test_equal_seeds_are_equal_orders_in_a_guest_and_out_of_it(kvm):  # noqa: F811
+def test_equal_seeds_are_equal_orders_in_a_guest_and_out_of_it(kvm):
     for layout in ("spread", "packed"):
         inside = guest("2m", lines=777, layout=layout)
         native = Point(kernel="page_chase", lines=777, layout=layout, region_ms=1)
@@ -121,9 +120,9 @@ def test_equal_seeds_are_equal_orders_in_a_guest_and_out_of_it(kvm):  # noqa: F8
 
 @given(st.integers(1, 2**30), st.integers(0, 100), st.sampled_from(["4k", "2m", "1g"]), st.sampled_from(["4k", "thp", "2m", "1g"]))
 def test_the_seed_is_page_chases_whatever_the_pages_of_either(lines: int, repeat: int, mode: str, pages: str):
-    native = measure.seed_of(Point(kernel="page_chase", lines=lines), repeat)
-    assert measure.seed_of(guest(mode, pages, lines), repeat) == native
-    assert measure.seed_of(Point(kernel="page_gather", lines=lines), repeat) != native
+    native = seed_of(Point(kernel="page_chase", lines=lines), repeat)
+    assert seed_of(guest(mode, pages, lines), repeat) == native
+    assert seed_of(Point(kernel="page_gather", lines=lines), repeat) != native
 
 
 @given(st.integers(1, 2**22), st.sampled_from(["4k", "2m", "1g"]), st.integers(4, 5), st.sampled_from(["4k", "thp", "2m", "1g"]),
@@ -131,10 +130,10 @@ def test_the_seed_is_page_chases_whatever_the_pages_of_either(lines: int, repeat
 @settings(max_examples=200)
 def test_the_memory_asked_for_covers_lines_and_all_that_the_guest_has(lines: int, mode: str, levels: int, pages: str, layout: str):
     point = guest(mode, pages, lines, layout=layout, options={"levels": levels})
-    page, leaf = PAGE_BYTES[pages], {"4k": 1, "2m": 2, "1g": 3}[mode]  # type: ignore[index]
+    page, leaf = PAGE[pages], {"4k": 1, "2m": 2, "1g": 3}[mode]  # type: ignore[index]
     before_tables = -(-lines * (64 if layout == "packed" else 4096) // 4096) * 4096 + 2 * 4096
     least = before_tables + 4096 * (1 + sum(-(-before_tables // 2 ** (12 + 9 * level)) for level in range(leaf, levels)))
-    asked = measure.arena_bytes(point) - lines * measure.SIDE_BYTES_PER_LINE
+    asked = arena_bytes(point) - lines * SIDE_BYTES_PER_LINE
     assert least <= asked <= -(-(least + levels * 4096) // page) * page
 
 
@@ -150,7 +149,7 @@ def test_guest_pages_is_the_kernels_mode(arguments: list[str], mode: str, monkey
         asked.append(point)
         raise SystemExit(0)
 
-    monkeypatch.setattr(cli, "measure_point", fake)
+    monkeypatch.setattr(Rig, "take", lambda _, point, repeat: fake(point, repeat))
     monkeypatch.setattr(build, "engine_for", lambda *_: "c")
     monkeypatch.setattr(cli, "measuring_lock", lambda: files.measuring_lock(path=own_lock))
     monkeypatch.setattr(sys, "argv", ["tlb", "measure", "guest_chase", "--pages", "thp", "--lines", "4096", "--levels", "5", *arguments])
@@ -188,17 +187,10 @@ def test_between_the_guests_two_clocks_are_loads_and_the_counting_of_them():
     assert len(written) == 3  # the first clock's halves, and where the last hop starts: none is in the loop
 
 
-def test_the_loop_is_shown_from_the_header_that_has_it():
-    shown = build.timed_source("guest_chase", "guest")
-    assert ".rept 16" in shown and "[end]" not in shown and shown in (build.KERNELS / "guest.h").read_text()
-    assert "follow(" in build.timed_source("guest_chase", "cycle") == build.timed_source("page_chase", "cycle")
-
-
 @on_x86
 @needs_c
 def test_run_by_hand_it_prints_one_record_or_one_reason():
-    command = [*build.kernel("guest_chase").command, "--lines", "64", "--region-ms", "1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = run_c("guest_chase", ["--lines", "64", "--region-ms", "1"])
     if done.returncode == 3:
         assert done.stdout == "" and set(json.loads(done.stderr)) == {"reason", "detail"}
     else:

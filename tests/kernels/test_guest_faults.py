@@ -10,65 +10,20 @@ import errno
 import grp
 import os
 import platform
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.common import preloadable
-from test_huge_faults import Machine, other_machine, put_before, why_not  # noqa: F401
+from support.guest import guest, real
+from support.kernels import for_arm64, measured, needs_emulator, run_program, why_not
+from support.lab import MACHINE, run
 
-from experiments.lab import build, measure, perf
-from experiments.lab import campaign as experiment
-from experiments.lab.record import Point
+from experiments.lab import perf
 from experiments.lab.store import Store
-from experiments.words.reasons import Unavailable
 
-pytestmark = [pytest.mark.measures, pytest.mark.needs("a C compiler"),
+pytestmark = [pytest.mark.measures, pytest.mark.measuring, pytest.mark.needs("a C compiler"),
               pytest.mark.skipif(platform.machine() != "x86_64", reason="the guest is one of x86-64")]
-STATE, MIB = "00112233aabb", 2**20
+MIB = 2**20
 EXIT = {"hlt": 5, "memory that it has not": 6, "a triple fault": 8, "entry refused": 9, "internal error": 17, "a breakpoint": 4}
-# Why a guest that is whole may not run on the computer that has these tests.
-ANY_MACHINES = ("no-kvm", "kvm-permission", "kvm-refused", "guest-emulated", "page-size-unsupported", "no-la57", "thp-never",
-                "pool-empty", "backing-partial")
-
-
-def guest(mode: str = "4k", pages: str = "4k", lines: int = 300, **more: object) -> Point:
-    return Point(kernel="guest_chase", mode=mode, pages=pages, lines=lines, region_ms=1, **more)  # type: ignore[arg-type]
-
-
-@pytest.fixture(scope="session")
-def other_kvm(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """tests/support/other_kvm.c, compiled."""
-    return preloadable("other_kvm", tmp_path_factory)
-
-
-@pytest.fixture
-def kvm(other_kvm: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Says what the other machine's KVM is like: kvm(exit=8). Every kernel runs on it, at first as on one that lacks nothing."""
-    put_before(monkeypatch, "env", f"LD_PRELOAD={other_kvm}")
-
-    def like(**words: int) -> None:
-        monkeypatch.setenv("OTHER_KVM", " ".join(f"{name}={number}" for name, number in words.items()))
-
-    like()
-    return like
-
-
-def measured(point: Point):
-    return measure.measure(point, state=STATE, usable_bytes=2**60)
-
-
-def real(point: Point):
-    """A record of this computer's own KVM, where it has one that runs the point."""
-    try:
-        return measured(point)
-    except Unavailable as why:
-        if why.code in ANY_MACHINES:
-            pytest.skip(str(why))
-        raise
-
-
 # --- no /dev/kvm, no permission, nothing behind the module
 
 
@@ -105,11 +60,9 @@ def test_nothing_is_faulted_in_where_no_guest_could_run(kvm, monkeypatch):
 # --- another architecture
 
 
-@pytest.mark.needs("aarch64-linux-gnu-gcc", "qemu-aarch64-static")
+@needs_emulator
 def test_an_arm64_computer_is_not_x86(tmp_path: Path):
-    program = tmp_path / "guest_chase"
-    subprocess.run(["aarch64-linux-gnu-gcc", "-static", *build.FLAGS, "-o", program, build.KERNELS / "guest_chase.c"], check=True)
-    done = subprocess.run(["qemu-aarch64-static", program, "--lines", "64"], capture_output=True, text=True, timeout=60)
+    done = run_program("qemu-aarch64-static", [for_arm64("guest_chase", tmp_path), "--lines", "64"])
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == '{"reason": "not-x86", "detail": "this is arm64"}\n'
 
@@ -216,46 +169,37 @@ def test_a_guest_whose_hits_cost_thousands_of_cycles_is_emulated(kvm):
 # --- the pool
 
 
-@pytest.fixture
-def machine(tmp_path: Path, other_machine: Path, other_kvm: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:  # noqa: F811
-    """The other machine's huge pages and its KVM."""
-    there = Machine(tmp_path / "other")
-    put_before(monkeypatch, "env", f"LD_PRELOAD={other_kvm}:{other_machine}", f"OTHER_MACHINE={there.folder}")
-    return there
-
-
 @pytest.mark.parametrize("mode", ["4k", "2m", "1g"])
-def test_the_guests_own_pages_are_of_the_pool_too(machine, mode: str):
+def test_the_guests_own_pages_are_of_the_pool_too(hosted, mode: str):
     point = guest(mode, "2m", 8 * 512)  # 16 MiB of lines, and program, talk and tables behind them
-    machine.pool("2m", 8)
+    hosted.pool("2m", 8)
     assert "9 pages of 2m needed, 8 free" in why_not(point, "pool-empty")
-    machine.pool("2m", 9)
+    hosted.pool("2m", 9)
     record = measured(point)
     assert (record.backing, record.arena_bytes, record.working_set_bytes) == ("2m", 18 * MIB, 16 * MIB)
-    machine.set("percent", 87)
+    hosted.set("percent", 87)
     why_not(point, "backing-partial")
-    machine.set("whole", 1)  # split while time runs: smaps is read before the timed region and after it
+    hosted.set("whole", 1)  # split while time runs: smaps is read before the timed region and after it
     why_not(point, "backing-partial")
 
 
 @pytest.mark.parametrize(("lines", "pages"), [(1, 1), (2**18 - 16, 1), (2**18, 2)])
-def test_of_pages_of_1_gib_one_is_enough_until_the_lines_fill_it(machine, lines: int, pages: int):
-    machine.pool("1g", 0)
+def test_of_pages_of_1_gib_one_is_enough_until_the_lines_fill_it(hosted, lines: int, pages: int):
+    hosted.pool("1g", 0)
     assert f"{pages} pages of 1g needed, 0 free" in why_not(guest("2m", "1g", lines), "pool-empty")
 
 
-def test_thp_never_is_a_reason(machine):
-    machine.set("mm/transparent_hugepage/enabled", "always madvise [never]")
+def test_thp_never_is_a_reason(hosted):
+    hosted.set("mm/transparent_hugepage/enabled", "always madvise [never]")
     why_not(guest(pages="thp"), "thp-never")
 
 
 def test_no_fault_leaves_a_row(kvm, tmp_path: Path, own_lock: Path):
     kvm(exit=8, **{"from": 6})
     store = Store(tmp_path / "data")
-    outcome = experiment.run("virtualization", [guest(), guest("2m")], 2, machine="other", store=store, state=STATE,
-                             plan=perf.NO_COUNTERS, usable_bytes=2**40, retry_share=0, quiet=True)
+    outcome = run(store, [guest(), guest("2m")], 2, name="virtualization", usable_bytes=2**40, retry_share=0)
     assert {why.code for why in outcome.lacking.values()} == {"guest-crashed"} and outcome.measured == 0
-    assert store.load("other", "virtualization").empty
+    assert store.load(MACHINE, "virtualization").empty
 
 
 # --- faults of a real guest

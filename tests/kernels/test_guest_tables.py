@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support.fuzzing import ENDURANCE
+from support.fuzzing import ENDURANCE, sampled
 
 from experiments.lab import build
 from experiments.machine.compiler import compiler
@@ -85,6 +85,7 @@ class Tables:
 aligned = st.integers(0, 2**17 - 64)
 
 
+@sampled
 @given(leaf=st.integers(1, 3), levels=st.integers(4, 5), pages=st.integers(1, 3000), less=st.integers(0, 4095), from_gib=aligned,
        to_gib=st.integers(0, 2**14), tables_at=st.integers(0, 2**28))
 @example(leaf=1, levels=4, pages=512 * 513, less=0, from_gib=511, to_gib=4, tables_at=2**19)  # 1 GiB and a table: two directories

@@ -6,6 +6,7 @@ with many gives the same answers. Linux itself judges the arguments of each call
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import os
@@ -15,15 +16,16 @@ from pathlib import Path
 import pytest
 from support.common import preloadable
 from support.fake_perf import install
-from test_huge_faults import put_before
+from support.kernels import measured, why_not
+from support.stand_ins import put_before
 
-from experiments.lab import build, measure, perf
+from experiments.lab import build, kernels, measure, perf
 from experiments.lab.events import SOFTWARE
 from experiments.lab.record import Point, Record
 from experiments.words.reasons import REASONS, Unavailable
 
-pytestmark = [pytest.mark.measures, pytest.mark.needs("a C compiler")]
-STATE, CPU = "00112233aabb", max(getattr(os, "sched_getaffinity", lambda _: {0})(0))  # the one that kernels choose
+pytestmark = [pytest.mark.measures, pytest.mark.measuring, pytest.mark.needs("a C compiler")]
+CPU = max(getattr(os, "sched_getaffinity", lambda _: {0})(0))  # the one that kernels choose
 MODES = ("local-local", "remote-local", "local-remote", "remote-remote")
 
 
@@ -75,19 +77,6 @@ def nodes(tmp_path: Path, other_nodes: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def on(mode: str = "local-remote", **changes: object) -> Point:
     return Point(**{"kernel": "numa_chase", "mode": mode, "lines": 300, "region_ms": 1, **changes})  # type: ignore[arg-type]
-
-
-def measured(point: Point, plan: perf.Plan = perf.NO_COUNTERS) -> Record:
-    return measure.measure(point, state=STATE, usable_bytes=2**40, plan=plan)
-
-
-def why_not(point: Point, code: str = "node-refused") -> str:
-    """Nothing is measured, for this reason, said in one line that ends with its remedy; the detail."""
-    with pytest.raises(Unavailable) as caught:
-        measured(point)
-    assert caught.value.code == code, caught.value
-    assert str(caught.value).endswith(REASONS[code].remedy) and len(str(caught.value).splitlines()) == 1
-    return caught.value.detail
 
 
 def where(record: Record) -> tuple[float, float, float]:
@@ -153,7 +142,7 @@ def test_a_huge_page_is_looked_at_once(nodes):
 
 def test_the_gate_of_perf_is_opened_while_the_record_is_held_back(nodes, tmp_path: Path):
     program = install(tmp_path, {event.event: 100.0 + place for place, event in enumerate(SOFTWARE)})
-    record = measured(on(), perf.Plan(program, SOFTWARE))
+    record = measured(on(), plan=perf.Plan(program, SOFTWARE))
     assert [record.counters[event.quantity].value for event in SOFTWARE] == [100, 101]
 
 
@@ -197,7 +186,7 @@ def test_a_list_of_cpus_is_read_as_linux_writes_it(nodes, listed: str):
 @pytest.mark.parametrize("listed", ["", f"{CPU + 1}-{CPU + 9}", "none", "-", ",,,", f"{CPU + 1}-0", "\0\0", "9" * 5000])
 def test_a_list_without_the_cpu_is_none_of_its_node(nodes, listed: str):
     nodes.are({0: listed, 1: listed}, {0: "10 21", 1: "21 10"})
-    assert f"CPU {CPU} is on node -1" in why_not(on())
+    assert f"CPU {CPU} is on node -1" in why_not(on(), "node-refused")
 
 
 # --- where there is but one
@@ -221,17 +210,17 @@ def test_a_linux_without_nodes_has_one(nodes):
 
 def test_a_cpuset_of_one_node_is_another_reason(nodes):
     nodes.set("allowed", 0b01)
-    assert why_not(on()) == "of 2 nodes with memory this process may use node 0 alone"
+    assert why_not(on(), "node-refused") == "of 2 nodes with memory this process may use node 0 alone"
 
 
 def test_a_cpu_whose_own_node_gives_no_memory_has_no_local_memory(nodes):
     nodes.set("allowed", 0b10)
-    assert why_not(on()) == f"CPU {CPU} is on node 0, on which this process may have no memory"
+    assert why_not(on(), "node-refused") == f"CPU {CPU} is on node 0, on which this process may have no memory"
 
 
 def test_a_node_to_which_no_distance_is_stated_is_not_taken_for_the_farthest(nodes):
     nodes.are({0: f"{CPU}", 1: ""}, {0: "10", 1: "21 10"})
-    assert "node 0 alone" in why_not(on())
+    assert "node 0 alone" in why_not(on(), "node-refused")
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -253,7 +242,7 @@ def test_this_computer_is_measured_or_has_its_reason(mode: str):
 def test_a_call_that_is_refused_is_named(nodes, call: str, number: int):
     nodes.set("refused", call)
     nodes.set("refusal", number)
-    detail = why_not(on())
+    detail = why_not(on(), "node-refused")
     assert call in detail and detail.endswith(os.strerror(number))
     assert "--cap-add SYS_NICE" in REASONS["node-refused"].remedy
 
@@ -262,7 +251,7 @@ def test_a_call_that_is_refused_is_named(nodes, call: str, number: int):
 def test_one_page_elsewhere_before_or_after_the_timed_region_is_enough_to_refuse(nodes, looks: int, when: str):
     nodes.set("strays", 1)
     nodes.set("true_looks", looks)
-    assert why_not(on("remote-remote")) == "1 of 300 pages are not on node 1"
+    assert why_not(on("remote-remote"), "node-refused") == "1 of 300 pages are not on node 1"
     assert len(nodes.asked()) == 4 + looks, when
 
 
@@ -299,5 +288,6 @@ def test_it_is_in_c_alone(nodes):
 
 def test_a_chase_faster_than_a_load_can_follow_a_load_was_none(nodes, monkeypatch):
     slow = measured(on())
-    monkeypatch.setitem(measure.LEAST_CYCLES, "numa_chase", slow.ns_per_access * measure.MOST_GHZ * 10)
+    patient = dataclasses.replace(kernels.of("numa_chase"), least_cycles=slow.ns_per_access * measure.MOST_GHZ * 10)
+    monkeypatch.setitem(kernels.CATALOGUE, "numa_chase", patient)
     assert "left the accesses out" in why_not(on(), "kernel-garbage")

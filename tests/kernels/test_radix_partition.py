@@ -11,19 +11,28 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_contract import assert_refused, checksum, reason, run_twins, splitmix64
-from test_touch_kernels import needs_thp, unless_fragmented
+from support.kernels import (
+    assert_refused,
+    checksum,
+    measured,
+    needs_thp,
+    reason,
+    reason_of,
+    run_twins,
+    splitmix64,
+    unless_fragmented,
+    why_not,
+)
 
-from experiments.lab import build, measure
-from experiments.lab.record import KernelReport, Point, Record
-from experiments.words.reasons import Unavailable
+from experiments.lab import build, kernels
+from experiments.lab.record import KernelReport, Point
 from kernels import radix_partition as rp
 
 MODES = {"naive": [], "partitioned": ["--bits", "5"], "partition": ["--bits", "5"]}
 GOLDEN = 0x9E3779B97F4A7C15
 FROM_HASH = pow(GOLDEN, -1, 2**64)  # the hash is a product with an odd number, so every hash has its key
 
-pytestmark = pytest.mark.measures
+pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
 
 # --- partitioning and joining, by an independent account of them
@@ -139,7 +148,7 @@ def test_rows_that_are_lost_or_doubled_or_in_a_wrong_place_are_not_partitioned(f
 
 
 def asked(mode: str, tuples: int, *more: str, pages: str = "4k") -> list[str]:
-    lines = measure.shape("radix_partition", {"tuples": tuples})["lines"]
+    lines = kernels.shape("radix_partition", {"tuples": tuples})["lines"]
     return ["--mode", mode, "--tuples", str(tuples), "--lines", str(lines), "--seed", "7", "--region-ms", "1", "--pages", pages, *more]
 
 
@@ -227,7 +236,7 @@ def test_work_that_was_left_out_is_kernel_garbage(fault: str, tmp_path: Path):
     if fault == "nothing":
         assert (done.returncode, done.stderr) == (0, "")
     else:
-        assert reason(done.returncode, done.stdout, done.stderr)[0] == "kernel-garbage"
+        assert reason_of(done)[0] == "kernel-garbage"
 
 
 def test_transparent_huge_pages_back_all_six_arrays():
@@ -237,25 +246,14 @@ def test_transparent_huge_pages_back_all_six_arrays():
     assert report.backing == "thp" and report.arena_bytes == 6 * 16 << 17
 
 
-def measured(point: Point) -> Record:
-    return measure.measure(point, state="0" * 12, usable_bytes=1 << 30)
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_a_point_is_measured_with_its_options_and_faults_no_page_in(mode: str):
     options = {"tuples": 2000} | ({} if mode == "naive" else {"bits": 5, "passes": 2})
     point = Point(kernel="radix_partition", engine="numba", mode=mode, options=options, region_ms=1,
-                  **measure.shape("radix_partition", options))
+                  **kernels.shape("radix_partition", options))
     records = (measured(point) for _ in range(3))
     assert any(record.point == point and (record.minor_faults, record.major_faults) == (0, 0) for record in records)
 
 
 def test_the_kernel_is_in_numba_alone():
-    with pytest.raises(Unavailable) as why:
-        measured(Point(kernel="radix_partition", layout="packed", order="random", lines=1536))
-    assert why.value.code == "engine-lacks"
-
-
-def test_the_timed_loops_are_shown_from_the_source():
-    assert "def scatter(" in build.timed_source("radix_partition", "partition", "numba")
-    assert "def join(" in build.timed_source("radix_partition", "join", "numba")
+    assert why_not(Point(kernel="radix_partition", layout="packed", order="random", lines=1536), "engine-lacks").endswith("numba alone")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import re
 import subprocess
 import sys
@@ -22,6 +23,8 @@ from support.common import needs_c as needs_c
 STATE = "00112233aabb"
 THP = Path("/sys/kernel/mm/transparent_hugepage")
 POOLS = Path("/sys/kernel/mm/hugepages")
+on_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86-64 has to emulate arm64, or runs the guest")
+needs_emulator = pytest.mark.needs("aarch64-linux-gnu-gcc", "qemu-aarch64-static")
 both_engines = pytest.mark.parametrize("engine", [pytest.param("c", marks=needs_c), "numba"])
 
 
@@ -172,6 +175,10 @@ def setting(path: Path) -> str:
 def needs_thp() -> None:
     if setting(THP / "enabled") not in ("always", "madvise"):
         pytest.skip("transparent huge pages are off here")
+
+
+def huge_page_bytes() -> int:
+    return int((THP / "hpage_pmd_size").read_text())
 
 
 def unless_fragmented(status: int, out: str, err: str) -> KernelReport:

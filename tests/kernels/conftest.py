@@ -1,0 +1,5 @@
+"""The other machines that the kernels of this folder's tests run on (tests/support/stand_ins.py)."""
+
+from support.stand_ins import hosted, kvm, machine, other_kvm, other_machine
+
+__all__ = ["hosted", "kvm", "machine", "other_kvm", "other_machine"]

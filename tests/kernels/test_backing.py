@@ -1,0 +1,157 @@
+"""Pages that the machine lacks have their reason; those that it gives are verified, as seen from outside too."""
+
+from __future__ import annotations
+
+import re
+import resource
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from support.common import needs_c
+from support.kernels import POOLS, THP, both_engines, reason, reason_of, run_c, run_twins, setting
+
+from experiments.lab import build
+from experiments.lab.record import KernelReport
+from experiments.machine.compiler import compiler
+from kernels import harness
+
+pytestmark = [pytest.mark.measures, pytest.mark.measuring]
+
+
+# --- what the machine lacks
+
+
+def in_both(given: list[str]) -> list[tuple[int, str, str]]:
+    """By numba, and by C where there is a compiler."""
+    done = run_c("page_chase", given) if compiler() else None
+    return run_twins([("page_chase", given)]) + ([(done.returncode, done.stdout, done.stderr)] if done else [])
+
+
+@pytest.mark.parametrize(("pages", "kib"), [("2m", 2048), ("1g", 1048576)])
+def test_a_pool_that_is_too_small_says_how_many_pages_are_needed_and_free(pages: str, kib: int):
+    pool = POOLS / f"hugepages-{kib}kB"
+    if not pool.exists():
+        for said in in_both(["--pages", pages]):
+            assert reason(*said)[0] == "page-size-unsupported"
+        return
+    if int((pool / "nr_overcommit_hugepages").read_text()):
+        pytest.skip("this pool grows by itself")
+    free = int((pool / "free_hugepages").read_text())
+    needed = free + 3
+    for said in in_both(["--pages", pages, "--lines", str(needed * kib // 4)]):  # a line a page of 4 KiB
+        code, detail = reason(*said)
+        assert code == "pool-empty"
+        assert f"{needed} pages of {pages} needed" in detail and f"{free} free" in detail
+
+
+def test_pages_of_64_kib_are_refused_where_they_are_off():
+    enabled = setting(THP / "hugepages-64kB/enabled")
+    if enabled in ("always", "madvise", "inherit"):
+        pytest.skip("64 KiB pages are on here")
+    for said in in_both(["--pages", "64k"]):
+        assert reason(*said)[0] == ("mthp-off" if enabled else "page-size-unsupported")
+
+
+MTHP_PROBE = """
+int main(int argc, char **argv)
+{
+    (void)argc;
+    return printf("%d\\n", mthp_on(atoi(argv[1]))) < 0;
+}
+"""
+# The setting of all sizes, that of 64 kB (None: no such file), and whether a page of 64 kB may form.
+MTHP = [("never", "inherit", False), ("madvise", "inherit", True), ("always", "inherit", True), ("never", "madvise", True),
+        ("never", "always", True), ("always", "never", False), ("always", None, False), (None, "inherit", False)]
+
+
+@both_engines
+def test_a_size_that_inherits_is_on_where_transparent_huge_pages_are(engine: str, tmp_path: Path, monkeypatch):
+    if engine == "c":
+        text, path = (build.KERNELS / "harness.h").read_text(), '#define THP "/sys/kernel/mm/transparent_hugepage/"'
+        assert text.count(path) == 1
+        (tmp_path / "probe.c").write_text(text.replace(path, f'#define THP "{tmp_path}/"') + MTHP_PROBE)
+        probe = tmp_path / "probe"
+        subprocess.run([*compiler().command, "-std=gnu11", "-w", "-o", probe, tmp_path / "probe.c"], check=True)
+    monkeypatch.setattr(harness, "THP", tmp_path)
+    for size in (64, 2048):
+        (tmp_path / f"hugepages-{size}kB").mkdir()
+
+    def write(path: Path, selected: str | None) -> None:
+        words = ("always", "inherit", "madvise", "never")
+        path.unlink(missing_ok=True)
+        if selected:
+            path.write_text(" ".join(f"[{word}]" if word == selected else word for word in words) + "\n")
+
+    def is_on(size: int) -> bool:
+        if engine == "numba":
+            return harness._mthp_on(size)
+        return bool(int(subprocess.run([probe, str(size)], capture_output=True, text=True, check=True).stdout))
+
+    for of_all, own, on in MTHP:
+        write(tmp_path / "enabled", of_all)
+        write(tmp_path / "hugepages-64kB/enabled", own)
+        write(tmp_path / "hugepages-2048kB/enabled", "never" if on else "always")  # another size's, which decides nothing
+        assert is_on(64) == on, (of_all, own)
+
+
+def test_transparent_huge_pages_are_refused_where_they_are_off():
+    if setting(THP / "enabled") in ("always", "madvise"):
+        pytest.skip("transparent huge pages are on here")
+    for said in in_both(["--pages", "thp"]):
+        assert reason(*said)[0] == "thp-never"
+
+
+@pytest.mark.skipif(setting(THP / "enabled") not in ("always", "madvise"), reason="transparent huge pages are off here")
+def test_transparent_huge_pages_back_the_arena_where_they_are_on():
+    for status, out, err in in_both(["--pages", "thp", "--lines", "700", "--region-ms", "1"]):
+        if status == 3 and reason(status, out, err)[0] == "backing-partial":
+            pytest.skip("memory is too fragmented for huge pages now")
+        report = KernelReport.model_validate_json(out)
+        assert (report.pages, report.backing) == ("thp", "thp")
+        assert report.arena_bytes == 4 << 20  # 700 pages, rounded up to two of 2 MiB
+
+
+def memory_kb(pid: int) -> dict[str, int]:
+    """A process's memory as the kernel sums it up from outside; empty once it has ended."""
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except OSError:
+        return {}
+    return {name: int(kb) for name, kb in re.findall(r"^(\w+): +(\d+) kB$", text, re.MULTILINE)}
+
+
+@needs_c
+@pytest.mark.parametrize("pages", ["4k", "thp"])
+def test_the_pages_of_the_arena_are_those_asked_for_as_seen_from_outside(pages: str):
+    if pages == "thp" and setting(THP / "enabled") not in ("always", "madvise"):
+        pytest.skip("transparent huge pages are off here")
+    arena_kb = 16 << 10
+    kernel = subprocess.Popen([*build.kernel("page_chase").command, "--pages", pages, "--lines", str(arena_kb // 4),
+                               "--region-ms", "60000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 30
+        seen: dict[str, int] = {}
+        while kernel.poll() is None and seen.get("Rss", 0) < arena_kb and time.monotonic() < deadline:
+            seen = memory_kb(kernel.pid)
+    finally:
+        kernel.kill()
+        _, err = kernel.communicate()
+    if "backing-partial" in err and pages == "thp":
+        pytest.skip("memory is too fragmented for huge pages now")
+    assert seen.get("Rss", 0) >= arena_kb, err
+    assert seen["AnonHugePages"] == (arena_kb if pages == "thp" else 0)
+
+
+@needs_c
+def test_a_small_limit_of_address_space_is_memory_short():
+    limit = (256 << 20, 256 << 20)
+    done = run_c("page_chase", [], preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, limit))
+    code, detail = reason_of(done)
+    assert code == "memory-short" and "address space" in detail
+
+
+def test_numba_finds_a_small_limit_of_address_space_too():
+    (said,) = run_twins([("page_chase", ["--lines", str(2**21)])], address_space=6 << 30)  # 8 GiB of lines
+    assert reason(*said)[0] == "memory-short"

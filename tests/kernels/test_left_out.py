@@ -1,0 +1,124 @@
+"""Accesses that a compiler left out are noticed by the kernel itself, and its timed loop is what it claims."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.common import ROOT, needs_c
+from support.kernels import NOT_IN_A_TIMED_LOOP, arguments, changed, disassembled, reason, reason_of, run_program
+
+from experiments.lab import build
+
+pytestmark = [pytest.mark.measures, pytest.mark.measuring]
+
+
+# --- accesses that are not made
+
+NOTHING = {  # a timed loop that hands back what it was given, as if all accesses had been left out
+    "follow": ("follow(void **p, uint64_t hops)\n{", "follow(void **p, uint64_t hops)\n{ hops = 0;"),
+    "follow_draws": ("uint64_t draws, uint64_t loaded)\n{", "uint64_t draws, uint64_t loaded)\n{ draws = 0;"),
+    "gather": ("uint64_t lines, uint64_t rounds)\n{", "uint64_t lines, uint64_t rounds)\n{ rounds = 0;"),
+}
+GONE = {  # a compiler that takes the loop's result for a constant
+    "follow_draws": ("    return loaded + i;\n", "    return 0;\n"),
+    "gather": ("    return sum;\n", "    return lines;\n"),
+}
+HALF = {  # every second access
+    "follow_draws": ("uint64_t draws, uint64_t loaded)\n{", "uint64_t draws, uint64_t loaded)\n{ draws /= 2;"),
+    "follow": ("follow(void **p, uint64_t hops)\n{", "follow(void **p, uint64_t hops)\n{ hops /= 2;"),
+    "gather": ("uint64_t lines, uint64_t rounds)\n{", "uint64_t lines, uint64_t rounds)\n{ if (rounds > 1) lines /= 2;"),
+}
+ONE_SHORT = {
+    "follow_draws": ("uint64_t draws, uint64_t loaded)\n{", "uint64_t draws, uint64_t loaded)\n{ draws -= 1;"),
+    "follow": ("follow(void **p, uint64_t hops)\n{", "follow(void **p, uint64_t hops)\n{ hops -= 1;"),
+    "gather": ("uint64_t lines, uint64_t rounds)\n{", "uint64_t lines, uint64_t rounds)\n{ if (rounds > 1) lines -= 1;"),
+}
+CHASES = {"follow": [("cycle", "spread"), ("cycle", "packed"), ("sequential", "spread")],
+          "follow_draws": [("random", "spread"), ("random", "packed"), ("cycle", "alias"), ("random", "alias")],
+          "gather": [("cycle", "spread"), ("sequential", "packed")]}
+FAULTY = [(name, loop) for name, faults in (("NOTHING", NOTHING), ("GONE", GONE), ("HALF", HALF), ("ONE_SHORT", ONE_SHORT))
+          for loop in faults]
+
+
+def kernel_of(loop: str) -> str:
+    return "page_gather" if loop == "gather" else "page_chase"
+
+
+@needs_c
+@pytest.mark.parametrize(("fault", "loop"), FAULTY)
+def test_accesses_that_were_left_out_are_kernel_garbage(fault: str, loop: str, tmp_path: Path):
+    kernel = changed(kernel_of(loop), dict([globals()[fault][loop]]), tmp_path)
+    for order, layout in CHASES[loop]:
+        code, detail = reason_of(run_program(kernel, arguments(order, layout, 1000)))
+        assert code == "kernel-garbage" and detail
+
+
+@needs_c
+@pytest.mark.parametrize("loop", CHASES)
+def test_a_kernel_that_is_compiled_anew_and_unchanged_finds_nothing_amiss(loop: str, tmp_path: Path):
+    kernel = changed(kernel_of(loop), dict([NOTHING[loop][:1] * 2]), tmp_path)
+    for order, layout in CHASES[loop]:
+        done = run_program(kernel, arguments(order, layout, 1000))
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+# What numba's timed loops are replaced with: nothing, or half of the accesses, or what they are.
+BROKEN_TWINS = """
+import contextlib, importlib, io, json, sys
+import numpy as np
+idle = {"follow": lambda p, hops: p, "follow_draws": lambda base, draw, loaded: loaded, "gather": lambda memory, index, rounds: 0}
+def half(real):
+    return {"follow": lambda p, hops: real(p, np.uint64(hops // 2)),
+            "follow_draws": lambda base, draw, loaded: real(base, draw[: len(draw) // 2], loaded),
+            "gather": lambda memory, index, rounds: real(memory, index, max(rounds // 2, 1))}
+for kernel, loop, fault, arguments in json.load(sys.stdin):
+    module = importlib.import_module(f"kernels.{kernel}")
+    real = getattr(module, loop)
+    setattr(module, loop, {"nothing": idle.get(loop), "half": half(real).get(loop), "none": real}[fault])
+    sys.argv, out, err, status = [kernel, *arguments], io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            module.main()
+        except SystemExit as stop:
+            status = stop.code
+    setattr(module, loop, real)
+    print(json.dumps([status, out.getvalue(), err.getvalue()]), flush=True)
+"""
+
+
+def test_numba_notices_accesses_that_were_left_out():
+    def job(loop: str, fault: str, order: str, layout: str) -> tuple[str, str, str, list[str]]:
+        return kernel_of(loop), loop, fault, arguments(order, layout, 1000)
+
+    chases = [(loop, *chase) for loop, chases in CHASES.items() for chase in chases if "alias" not in chase]
+    jobs = [job(loop, fault, *chase) for loop, *chase in chases for fault in ("nothing", "half", "none")]
+    done = subprocess.run([sys.executable, "-c", BROKEN_TWINS], input=json.dumps(jobs), capture_output=True, text=True, cwd=ROOT,
+                          timeout=250)
+    assert done.returncode == 0, done.stderr
+    for (_, loop, fault, _), said in zip(jobs, map(json.loads, done.stdout.splitlines()), strict=True):
+        if fault == "none":
+            assert (said[0], said[2]) == (0, ""), loop
+        else:
+            assert reason(*said)[0] == "kernel-garbage", (loop, fault)
+
+
+# --- the timed loop
+
+@pytest.mark.needs("a C compiler", "objdump")
+@pytest.mark.parametrize(("kernel", "symbol", "loads"), [("page_chase", "follow", 16), ("page_chase", "follow_draws", 32),
+                                                         ("page_gather", "gather", 2)])
+def test_the_timed_loop_loads_and_neither_calls_nor_divides(kernel: str, symbol: str, loads: int):
+    code = disassembled(kernel, symbol)
+    assert [line for line in code if NOT_IN_A_TIMED_LOOP.match(line)] == []
+    from_memory = [line for line in code if re.match(r"mov\w*\s.*\(%.*\),|add\w*\s.*\(%.*\),|ldr\w*\s", line)]
+    assert len(from_memory) >= loads, code
+
+
+@pytest.mark.parametrize("path", sorted(build.KERNELS.glob("*.c")), ids=lambda path: path.name)
+def test_a_kernel_is_read_in_one_sitting(path: Path):
+    assert len(path.read_text().splitlines()) <= (300 if path.stem == "guest_chase" else 200)

@@ -1,0 +1,92 @@
+"""A runner that dies leaves no kernel behind."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import psutil
+import pytest
+from support.common import ROOT, needs_c
+
+from experiments.lab import measure
+from experiments.lab.record import Point
+
+pytestmark = [pytest.mark.measures, pytest.mark.measuring]
+
+
+# --- a runner that dies
+
+RUNNER = """
+import sys
+from experiments.lab import measure, perf
+from experiments.lab.record import Point
+plan = perf.plan("no table has a row for this") if sys.argv[1] == "counted" else perf.NO_COUNTERS
+measure.measure(Point(kernel="page_chase", engine=sys.argv[2], lines=777, region_ms=60_000), int(sys.argv[3]), state="0" * 12,
+                usable_bytes=1 << 30, plan=plan)
+"""
+
+
+def processes_with(argument: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if argument in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 30) -> bool:
+    deadline = time.monotonic() + seconds
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return bool(true())
+
+
+@pytest.mark.parametrize(("engine", "counted"), [
+    pytest.param("c", "timed", marks=needs_c),
+    pytest.param("c", "counted", marks=[needs_c, pytest.mark.needs("perf that counts faults")]),
+    ("numba", "timed"),
+])
+def test_a_runner_killed_with_9_leaves_no_kernel_behind(engine: str, counted: str):
+    repeat = time.time_ns()  # so that the seed, and with it the command line, is of this run alone
+    seed = str(measure.seed_of(Point(kernel="page_chase", engine=engine, lines=777), repeat))
+    runner = subprocess.Popen([sys.executable, "-c", RUNNER, counted, engine, str(repeat)], cwd=ROOT, stderr=subprocess.PIPE)
+
+    busy_s = 0.5 if engine == "c" else 3  # CPU time that a kernel uses up to reach its region, and more
+
+    def chasing() -> bool:
+        return any(sum(p.cpu_times()[:2]) > busy_s for p in processes_with(seed) if "--delay=-1" not in p.cmdline())
+
+    started: list[psutil.Process] = []
+    try:
+        assert wait_until(lambda: _quietly(chasing)), runner.stderr.read()
+        started = processes_with(seed)
+        assert any("--delay=-1" in process.cmdline() for process in started) == (counted == "counted")
+    finally:
+        runner.send_signal(signal.SIGKILL)
+        runner.wait()
+        gone = wait_until(lambda: all(ended(process) for process in started), seconds=5)  # alone it would chase for a minute
+        for process in processes_with(seed):
+            process.kill()
+        runner.stderr.close()
+    assert started and gone
+
+
+def ended(process: psutil.Process) -> bool:
+    """Also as a zombie: in a container nobody may take note of an orphan's end."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def _quietly(question: Callable[[], bool]) -> bool:
+    try:
+        return question()
+    except psutil.Error:  # it ended while it was looked at
+        return False

@@ -1,0 +1,27 @@
+"""Guests: a point of guest_chase, and what a real one may lack here."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments.lab.record import Point, Record
+from experiments.words.reasons import Unavailable
+from support.kernels import measured
+
+# Why a guest that is whole may not run on the computer that has these tests.
+ANY_MACHINES = ("no-kvm", "kvm-permission", "kvm-refused", "guest-emulated", "page-size-unsupported", "no-la57", "thp-never",
+                "pool-empty", "backing-partial")
+
+
+def guest(mode: str = "4k", pages: str = "4k", lines: int = 300, **more: object) -> Point:
+    return Point(kernel="guest_chase", mode=mode, pages=pages, lines=lines, region_ms=1, **more)  # type: ignore[arg-type]
+
+
+def real(point: Point) -> Record:
+    """A record of this computer's own KVM, where it has one that runs the point."""
+    try:
+        return measured(point)
+    except Unavailable as why:
+        if why.code in ANY_MACHINES:
+            pytest.skip(str(why))
+        raise
