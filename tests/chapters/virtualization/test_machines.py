@@ -26,6 +26,7 @@ ABOUT_GUESTS = ("guest_matrix", "guest_ratios", "guest_references")
 UNDRAWN = {"no guest": ABOUT_GUESTS, "no native": ("guest_ratios",), "no controls": ("guest_steps", "guest_references"),
            "a cell without base pages": ("guest_lines", "guest_steps"), "nothing": (*ABOUT_GUESTS, "guest_lines", "guest_steps"),
            "packed alone": (*ABOUT_GUESTS, "guest_lines", "guest_steps")}
+ODD = ("noise", "free", "one cell", "no pools", "no native", "one repeat", "tiny", "no guest")
 QUICK = ("one cell", "tiny", "no guest", "nothing")
 
 
@@ -43,13 +44,14 @@ def readable(a: Analysis) -> None:
     fit_to_be_shown(verdicts(claims, a), 4)
 
 
-def drawn(a: Analysis, figure: Callable[[Analysis], Figure]) -> bool:
-    """Whether a figure's rows are there; if so, it is fit to be shown."""
+def drawn(a: Analysis, figure: Callable[[Analysis], Figure], is_odd: bool) -> bool:
+    """Whether a figure's rows are there; if so, it is fit to be shown. is_odd: so its chart may be, and is made."""
     try:
         made = figure(a)
     except Unavailable:
         return False
-    json.dumps(made.spec(), allow_nan=False)
+    if is_odd:
+        json.dumps(made.spec(), allow_nan=False)
     assert len(made.data) and not HOLE.search(made.alt) and made.alt.endswith(".")
     return True
 
@@ -58,7 +60,7 @@ def drawn(a: Analysis, figure: Callable[[Analysis], Figure]) -> bool:
 def test_every_machine_has_every_sentence_and_verdict_and_the_figures_that_its_rows_allow(name: str):
     a = analysis(MACHINES[name](), notes=[Note("A note.")])
     readable(a)
-    assert {figure.__name__ for figure in FIGURES if not drawn(a, figure)} == set(UNDRAWN.get(name, ()))
+    assert {figure.__name__ for figure in FIGURES if not drawn(a, figure, name in ODD)} == set(UNDRAWN.get(name, ()))
 
 
 @pytest.mark.slow
