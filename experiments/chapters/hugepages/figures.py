@@ -7,23 +7,7 @@ from collections.abc import Mapping, Sequence
 import altair as alt
 import pandas as pd
 
-from experiments.article.charts import (
-    PAGE_COLOURS,
-    PRICES,
-    TIMES,
-    bytes_axis,
-    capacities,
-    colours,
-    layered,
-    lines_axis,
-    log_scale,
-    ns_axis,
-    page_colours,
-    price_scale,
-    series_chart,
-    time_scale,
-    working_set,
-)
+from experiments.article import charts
 from experiments.article.render import MUTED, Figure
 from experiments.chapters.hugepages import calculator as model
 from experiments.chapters.hugepages.analysis import Analysis
@@ -52,8 +36,9 @@ def _stacked(a: Analysis, curves: Mapping[str, Curve], lacking: str) -> pd.DataF
 
 def _by_pages(a: Analysis, data: pd.DataFrame, title: str, scale: alt.Scale, ticks: Sequence[float]) -> alt.LayerChart:
     """A line a page size against the working set, with the reach of each TLB level."""
-    chart = series_chart(data, working_set(a.base_page_bytes), title, scale, ticks, page_colours(data["pages"]), "pages")
-    return layered(chart, capacities(a.entries, base_page_bytes=a.base_page_bytes))
+    x, scheme = charts.working_set(a.base_page_bytes), charts.page_colours(data["pages"])
+    chart = charts.series_chart(data, x, title, scale, ticks, scheme, "pages")
+    return charts.layered(chart, charts.capacities(a.entries, base_page_bytes=a.base_page_bytes))
 
 
 def _within(ticks: Sequence[float], low: float, high: float) -> list[float]:
@@ -65,7 +50,7 @@ def page_sizes(a: Analysis) -> Figure:
     data = _stacked(a, a.spread, "no chase was measured")
     told = ", ".join(f"{a.spread[pages].last.value:.0f} ns on {pages} at {format_size(a.spread[pages].xs[-1] * a.base_page_bytes)}"
                      for pages in a.kinds)
-    return Figure(_by_pages(a, data, "ns per access", time_scale(data), TIMES),
+    return Figure(_by_pages(a, data, "ns per access", charts.time_scale(data), charts.TIMES),
                   f"Line chart on logarithmic axes, a line a page size. They end at {told}.",
                   data[["pages", "lines", "working_set_bytes", "median", "low", "high", "coverage", "n", "spread", "unstable"]])
 
@@ -74,7 +59,7 @@ def page_prices(a: Analysis) -> Figure:
     """The price of translation against working set, a line a page size."""
     data = _stacked(a, a.price, "no chase was measured with its packed control")
     told = ", ".join(f"{pages} {curve.last.value:z.1f} ns" for pages, curve in a.price.items() if len(curve))
-    return Figure(_by_pages(a, data, "ns per access for translation", price_scale(data), PRICES),
+    return Figure(_by_pages(a, data, "ns per access for translation", charts.price_scale(data), charts.PRICES),
                   f"The price of translation by page size, at the largest size of each: {told}.",
                   data[["pages", "lines", "working_set_bytes", "median", "low", "high", "n", "unstable"]])
 
@@ -83,11 +68,11 @@ def splinter(a: Analysis) -> Figure:
     """The price of one line to each base page, on base pages and on 2 MiB pages."""
     near = {words(pages): a.price[pages].between(0, a.most_lines) for pages in (BASE, a.large)}
     data = _stacked(a, near, "nothing was measured on both page sizes").rename(columns={"pages": "series"})
-    scheme = alt.Scale(domain=list(near), range=[PAGE_COLOURS[BASE], PAGE_COLOURS[a.large]])
-    x = alt.X("lines:Q", axis=lines_axis(f"Lines touched, one to each {format_size(a.base_page_bytes)}"), scale=log_scale())
-    chart = series_chart(data, x, "ns per access for translation", price_scale(data), PRICES, scheme, "series")
+    scheme = alt.Scale(domain=list(near), range=[charts.PAGE_COLOURS[BASE], charts.PAGE_COLOURS[a.large]])
+    x = alt.X("lines:Q", axis=charts.lines_axis(f"Lines touched, one to each {format_size(a.base_page_bytes)}"), scale=charts.log_scale())
+    chart = charts.series_chart(data, x, "ns per access for translation", charts.price_scale(data), charts.PRICES, scheme, "series")
     told = ", ".join(f"{name} {curve.last.value:z.1f} ns" for name, curve in near.items() if len(curve))
-    return Figure(layered(chart, capacities(a.entries, "lines")),
+    return Figure(charts.layered(chart, charts.capacities(a.entries, "lines")),
                   f"The price of translation on base pages and on large ones over the same lines. At the right: {told}.",
                   data[["series", "lines", "median", "low", "high", "n"]])
 
@@ -101,11 +86,11 @@ def touch(a: Analysis) -> Figure:
         ["where", "pages", "array_bytes", "median", "low", "high", "n"]]
     low, high = data["median"].min() * 0.8, data[["median", "high"]].max().max() * 1.3
     scale = alt.Scale(type="log", nice=False, domain=[low, high])
-    x = alt.X("array_bytes:Q", scale=log_scale(10), axis=alt.Axis(
+    x = alt.X("array_bytes:Q", scale=charts.log_scale(10), axis=alt.Axis(
         title="Bytes of the array", format="~s", values=sorted(set(data["array_bytes"]))))
-    colour = alt.Color("pages:N", sort=ordered(data["pages"]), scale=page_colours(data["pages"]))
+    colour = alt.Color("pages:N", sort=ordered(data["pages"]), scale=charts.page_colours(data["pages"]))
     base = alt.Chart(data).encode(
-        x=x, y=alt.Y("median:Q", scale=scale, axis=ns_axis("ns per random read", _within(_READS, low, high))), color=colour,
+        x=x, y=alt.Y("median:Q", scale=scale, axis=charts.ns_axis("ns per random read", _within(_READS, low, high))), color=colour,
         strokeDash=alt.StrokeDash("where:N", sort=["here", "published"], scale=alt.Scale(
             domain=["here", "published"], range=[[1, 0], [5, 4]]), legend=alt.Legend(symbolType="stroke", symbolSize=420)))
     bars = alt.Chart(data[data["where"] == "here"]).mark_rule().encode(x=x, y=alt.Y("low:Q", scale=scale), y2="high:Q", color=colour)
@@ -126,10 +111,10 @@ def prefault(a: Analysis) -> Figure:
     ways = list(dict.fromkeys(data.sort_values(["threads", "mode"])["way"]))
     low, high = data["gb_per_s"].min() * 0.7, data["gb_per_s"].max() * 1.3
     y = alt.Y("gb_per_s:Q", scale=alt.Scale(type="log", nice=False, domain=[low, high]),
-              axis=ns_axis("GB/s made ready", _within(_RATES, low, high)))
+              axis=charts.ns_axis("GB/s made ready", _within(_RATES, low, high)))
     x = alt.X("pages:N", sort=list(PAGES), axis=alt.Axis(title="Pages", labelAngle=0))
     base = alt.Chart(data).encode(x=x, xOffset=alt.XOffset("way:N", sort=ways))
-    colour = alt.Color("way:N", sort=ways, scale=colours(ways))
+    colour = alt.Color("way:N", sort=ways, scale=charts.colours(ways))
     points = base.mark_point(size=80).encode(
         y=y, color=colour, shape=alt.Shape("way:N", sort=ways, scale=alt.Scale(domain=ways)),
         tooltip=[alt.Tooltip("pages:N"), alt.Tooltip("way:N"), alt.Tooltip("gb_per_s:Q", format=".3~r"),
@@ -154,10 +139,10 @@ def calculator(a: Analysis) -> Figure:
         alt.param("pages", value=pages, bind=alt.binding_select(options=order, name="Pages ")),
         alt.param("answers", value=texts), alt.param("readout", expr=f"answers[pages][size] || '{_UNMEASURED}'")]
     data = rows.assign(working_set_bytes=2.0 ** rows["log2_bytes"], median=rows["ns"], low=rows["ns"], high=rows["ns"])
-    x = alt.X("working_set_bytes:Q", axis=bytes_axis("Working set"), scale=log_scale())
-    y = alt.Y("ns:Q", scale=time_scale(data), axis=ns_axis(
-        "expected ns per random access", _within(TIMES, data["ns"].min() * 0.5, data["ns"].max() * 1.3)))
-    colour = alt.Color("pages:N", sort=order, scale=page_colours(order))
+    x = alt.X("working_set_bytes:Q", axis=charts.bytes_axis("Working set"), scale=charts.log_scale())
+    y = alt.Y("ns:Q", scale=charts.time_scale(data), axis=charts.ns_axis(
+        "expected ns per random access", _within(charts.TIMES, data["ns"].min() * 0.5, data["ns"].max() * 1.3)))
+    colour = alt.Color("pages:N", sort=order, scale=charts.page_colours(order))
     base = alt.Chart(data[["pages", "log2_bytes", "working_set_bytes", "reach_bytes", "walks_per_access", "ns"]])
     lines = base.mark_line().encode(x=x, y=y, color=colour, strokeDash=alt.StrokeDash(
         "pages:N", sort=order, scale=alt.Scale(domain=order, range=list(_DASHES[: len(order)]))))

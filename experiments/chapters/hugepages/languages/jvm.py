@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
+from pydantic import AliasPath, BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
 
 from experiments.chapters.hugepages.languages.toolchains import environment
 from experiments.lab.record import Positive, PositiveNs
@@ -205,21 +205,17 @@ def verify(folder: Path, pages: HeapPages, sizes: Sequence[int], forks: int) -> 
                 refuse(heap_of(procfs.text(path), procfs.text(folder / f"heap-{path.name.split('-')[1]}.log")), pages, size)
 
 
-class _Metric(BaseModel):
-    score: float
-    scoreError: float  # "NaN" where JMH has too few iterations for one
-    scoreUnit: Literal["ns/op"]
-    rawData: list[list[float]]
-
-
 class _Result(BaseModel):
     """What this module reads of one result in JMH's JSON."""
 
     benchmark: str
     mode: Literal["avgt"]
     threads: Literal[1]
-    params: dict[str, str]
-    primaryMetric: _Metric
+    params: dict[str, int]
+    unit: Literal["ns/op"] = Field(validation_alias=AliasPath("primaryMetric", "scoreUnit"))
+    score: float = Field(validation_alias=AliasPath("primaryMetric", "score"))
+    error: float = Field(validation_alias=AliasPath("primaryMetric", "scoreError"))  # "NaN" where JMH has too few iterations for one
+    batches: list[list[float]] = Field(validation_alias=AliasPath("primaryMetric", "rawData"))
 
 
 _RESULTS = TypeAdapter(list[_Result])
@@ -230,15 +226,15 @@ def parse(text: str, pages: HeapPages, sizes: Sequence[int]) -> list[Score]:
     try:
         scores = []
         for result in _RESULTS.validate_json(text):
-            metric, quantity = result.primaryMetric, result.benchmark.rpartition(".")[2]
-            error = metric.scoreError if abs(metric.scoreError) < float("inf") else None
+            quantity, forks = result.benchmark.rpartition(".")[2], result.batches
             scores.append(Score(
-                pages=pages, array_bytes=int(result.params["size" if quantity == "touch" else "bound"]), quantity=quantity,
-                ns_per_access=metric.score, error_ns=error, iterations_count=sum(map(len, metric.rawData)), forks=len(metric.rawData)))
+                pages=pages, array_bytes=result.params["size" if quantity == "touch" else "bound"], quantity=quantity,
+                ns_per_access=result.score, error_ns=result.error if abs(result.error) < float("inf") else None,
+                iterations_count=sum(map(len, forks)), forks=len(forks)))
     except ValidationError as why:
         first = why.errors()[0]
         raise Unavailable("kernel-garbage", f"JMH's {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    except (KeyError, ValueError) as why:
+    except KeyError as why:
         raise Unavailable("kernel-garbage", f"JMH's params: {why}") from None
     got = sorted((score.quantity, score.array_bytes) for score in scores)
     if got != sorted([("draw", max(sizes)), *(("touch", size) for size in set(sizes))]):

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 
-from experiments.chapters.hugepages.languages.toolchains import environment
-from experiments.lab.build import KERNELS, build_folder
+from experiments.chapters.hugepages.languages.toolchains import Tool, built, first_line
+from experiments.lab.build import KERNELS
 from experiments.system import procfs
-from experiments.system.files import disk_errors
 from experiments.system.processes import run_whole
 from experiments.words.reasons import Unavailable
 
 PROJECT = KERNELS / "jmh"
 BUILD_S = 300.0  # of which a download of some 30 MB is most
-_INSTALL = "Debian, Ubuntu: apt install maven default-jdk-headless"
+_JVM = Tool("Java", "ByteArrayTouch.java", ("java", "-version"), (), (), "maven default-jdk-headless")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # Debian's Maven begins with a reset of colours that nobody asked for
 
 
@@ -31,16 +28,9 @@ def build() -> Path:
     """
     version = java_version()
     if missing := [name for name in ("mvn", "javac") if shutil.which(name) is None]:
-        raise Unavailable("no-toolchain", f"{' and '.join(missing)}; {_INSTALL}")
-    parts = [path.read_bytes() for path in (PROJECT / "pom.xml", PROJECT / "ByteArrayTouch.java")]
-    digest = hashlib.sha256(b"\0".join([*parts, version.encode()])).hexdigest()[:16]
-    folder = build_folder()
-    jar = folder / f"jmh-{digest}.jar"
-    if not jar.exists():
-        with disk_errors(folder), tempfile.TemporaryDirectory(dir=folder, prefix="jmh-") as made:
-            _package(Path(made))
-            os.replace(Path(made) / "jmh-kernels.jar", jar)
-    return jar
+        raise Unavailable("no-toolchain", _JVM.lacking(" and ".join(missing)))
+    parts = [(PROJECT / name).read_bytes() for name in ("pom.xml", _JVM.source)]
+    return built("jmh", [*parts, version.encode()], _package) / "jmh-kernels.jar"
 
 
 def _package(target: Path) -> None:
@@ -66,13 +56,7 @@ def _package(target: Path) -> None:
 
 def java_version() -> str:
     """The first line of `java -version`. Raises Unavailable("no-toolchain") where there is no JVM that answers."""
-    try:
-        done = run_whole(["java", "-version"], timeout=60, env=environment())
-    except (OSError, subprocess.TimeoutExpired):
-        done = None
-    if done is None or done.returncode or not done.stderr.strip():
-        raise Unavailable("no-toolchain", f"java; {_INSTALL}")
-    return procfs.label(done.stderr.strip().splitlines()[0])
+    return procfs.label(first_line(_JVM, _JVM.version, 60))
 
 
 def jmh_version() -> str:

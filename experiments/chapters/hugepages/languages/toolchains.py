@@ -1,4 +1,4 @@
-"""The programs of kernels/runtimes/: their toolchains, how each is built and started, and the recipe that each one shows."""
+"""The programs of kernels/runtimes/: their toolchains, and how each is built and started."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -75,7 +74,8 @@ class Program(NamedTuple):
         options = []
         if self.language == "java":
             heap = f"{(2 * array_bytes >> 20) + 64}m"
-            options = [f"-Xms{heap}", f"-Xmx{heap}", *(re.findall(r"-XX:\S+", recipes()["java"]) if variant == "huge" else ())]
+            recipe = re.findall(r"-XX:\S+", (SOURCES / TOOLS["java"].source).read_text())
+            options = [f"-Xms{heap}", f"-Xmx{heap}", *(recipe if variant == "huge" else ())]
         return [self.run[0], *options, *self.run[1:], variant, str(array_bytes)]
 
 
@@ -88,8 +88,8 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in _UNSET} | _SET
 
 
-def _first_line(tool: Tool, command: Sequence[str], timeout_s: float) -> str:
-    """The first line that a tool prints; Unavailable("no-toolchain") where it is missing or fails, with its complaint."""
+def first_line(tool: Tool, command: Sequence[str], timeout_s: float) -> str:
+    """The first line that a tool prints. Raises Unavailable("no-toolchain") where it is missing or fails, with its complaint."""
     name = Path(command[0]).name
     if shutil.which(command[0]) is None:
         raise Unavailable("no-toolchain", tool.lacking(name))
@@ -120,49 +120,43 @@ def _tool(language: str) -> tuple[str, tuple[str, ...]]:
         return procfs.label(cc.version), (*cc.command, *tool.compile)
     if tool.run[0] == "java" and shutil.which("java") is None:
         raise Unavailable("no-toolchain", tool.lacking("java"))
-    return procfs.label(_first_line(tool, tool.version, 60)) or tool.title, tool.compile
+    return procfs.label(first_line(tool, tool.version, 60)) or tool.title, tool.compile
 
 
 def build(language: str) -> Program:
-    """The program, compiled if it has to be. Raises Unavailable: no-toolchain, disk-full, disk-read-only.
+    """The program, compiled if it has to be: into a folder named after the digest of source, command and toolchain.
 
-    What is built lies in a folder named after the digest of source, command and toolchain, which comes to its place whole.
+    Raises Unavailable: no-toolchain, disk-full, disk-read-only.
     """
     tool = TOOLS[language]
     source = SOURCES / tool.source
     line, compile_ = _tool(language)
     if not compile_:
         return Program(language, line, (*tool.run, str(source)))
-    digest = hashlib.sha256("\0".join([hashlib.sha256(source.read_bytes()).hexdigest(), line, *compile_]).encode())
-    folder = build_folder() / f"runtime-{language}-{digest.hexdigest()[:16]}"
+
+    def put(folder: Path, words: Sequence[str]) -> tuple[str, ...]:
+        return tuple(word.replace("@", str(folder), 1) for word in words)
+
+    parts = [source.read_bytes(), *(word.encode() for word in (line, *compile_))]
+    folder = built(f"runtime-{language}", parts, lambda new: first_line(tool, [*put(new, compile_), str(source)], BUILD_LIMIT_S))
+    return Program(language, line, put(folder, tool.run))
+
+
+def built(name: str, parts: Sequence[bytes], make: Callable[[Path], object]) -> Path:
+    """The folder of a name and of the digest of all that decides what is in it, which comes to its place whole.
+
+    make: fills a folder. Raises Unavailable: disk-full, disk-read-only, and what `make` raises.
+    """
+    digest = hashlib.sha256(b"\0".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()[:16]
+    folder = build_folder() / f"{name}-{digest}"
     if not folder.exists():
         with disk_errors(folder), tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as temporary:
             new = Path(temporary, "new")
             new.mkdir()
-            _first_line(tool, [*(word.replace("@", str(new), 1) for word in compile_), str(source)], BUILD_LIMIT_S)
+            make(new)
             try:
                 new.rename(folder)
             except OSError:
                 if not folder.exists():  # else another process was quicker
                     raise
-    return Program(language, line, tuple(word.replace("@", str(folder), 1) for word in tool.run))
-
-
-def recipes() -> dict[str, str]:
-    """Language -> the lines between the marks [recipe] and [end] of its program. ValueError where there are none."""
-    return {language: _marked((SOURCES / tool.source).read_text(), tool.source) for language, tool in TOOLS.items()}
-
-
-def _marked(text: str, name: str) -> str:
-    kept: list[str] = []
-    inside = False
-    for line in text.splitlines():
-        if mark := re.fullmatch(r"\s*(?:/\*|//|#) \[(recipe|end)\](?: \*/)?", line):
-            inside = mark[1] == "recipe"
-        elif inside:
-            kept.append(line)
-    if not kept:
-        raise ValueError(f"{name} marks no recipe")
-    if all(line.startswith("// ") for line in kept):  # Java's is a command line
-        kept = [line.removeprefix("// ") for line in kept]
-    return textwrap.dedent("\n".join(kept)).strip()
+    return folder
