@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from support.common import lacking, make_record, software_plan
 
 from experiments.lab import build
@@ -23,6 +24,10 @@ ABILITIES: dict[str, Callable[[], bool]] = {
     "a C compiler": lambda: compiler() is not None,
     "perf that counts faults": lambda: "minor_faults" in {event.quantity for event in software_plan().events},
 }
+
+
+settings.register_profile("no test asserts a time", deadline=None)
+settings.load_profile("no test asserts a time")
 
 
 def pytest_configure(config: pytest.Config) -> None:

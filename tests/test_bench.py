@@ -104,6 +104,7 @@ def test_a_table_is_measured(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.measures
+@pytest.mark.measuring
 @pytest.mark.needs("a C compiler")
 def test_the_engines_take_turns_over_one_mapping(tmp_path):
     library = bench.c_program(bench.build.KERNELS / "page_chase.c", str(tmp_path), "-w", "-shared", "-fPIC", "-Dstatic=", "-fgnu89-inline")

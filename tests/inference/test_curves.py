@@ -18,7 +18,10 @@ from experiments.words.reasons import Unavailable
 
 values = st.floats(0.1, 1e6)
 samples = st.lists(values, min_size=1, max_size=7)
-grids = st.dictionaries(st.integers(1, 1 << 20), samples, min_size=1, max_size=12)
+grids = st.dictionaries(st.integers(1, 1 << 20), samples, min_size=1, max_size=8)
+
+
+few = settings(max_examples=50)  # a curve of random rows takes milliseconds
 
 
 def rows(lines: int, layout: str, times: list[float], **more: object) -> list[dict]:
@@ -77,6 +80,7 @@ def test_a_column_that_is_not_there_leaves_no_row_and_all_columns():
 # --- a curve of rows
 
 
+@few
 @given(grids, st.randoms())
 def test_a_curve_has_the_median_of_each_x_ascending_whatever_the_order_of_rows(grid: dict[int, list[float]], random):
     one_by_one = {n: median_interval(grid[n]) for n in sorted(grid)}
@@ -129,7 +133,7 @@ def test_curves_by_kind_are_those_that_were_measured_in_the_order_asked_for():
 # --- points of it
 
 
-@settings(max_examples=200)
+@few
 @given(grids, st.floats(0.5, 2e6), st.sampled_from([0.01, 0.1, 2**0.5 - 1]))
 def test_at_is_the_nearest_point_in_the_logarithm_and_no_farther_away_than_asked(grid, x: float, within: float):
     points = measured(grid)
@@ -145,6 +149,7 @@ def test_at_is_the_nearest_point_in_the_logarithm_and_no_farther_away_than_asked
         assert Interval.of(points.row(x, within)) == points.at(x, within)
 
 
+@few
 @given(grids, st.integers(1, 1 << 20))
 def test_get_is_exact_or_unknown(grid, x: int):
     points = measured(grid)
@@ -153,6 +158,7 @@ def test_get_is_exact_or_unknown(grid, x: int):
         assert interval == median_interval(grid[n]) if n in grid else interval is UNKNOWN
 
 
+@few
 @given(grids, st.integers(0, 1 << 20), st.integers(0, 1 << 20))
 def test_between_keeps_both_ends(grid, low: int, high: int):
     low, high = min(low, high), max(low, high)
@@ -164,6 +170,7 @@ def test_between_keeps_both_ends(grid, low: int, high: int):
         assert points.between(n, n).xs == [n]
 
 
+@few
 @given(grids, st.integers(0, 1 << 20), st.integers(0, 1 << 20))
 def test_a_level_is_the_median_of_the_medians(grid, low: int, high: int):
     low, high = min(low, high), max(low, high)
@@ -178,6 +185,7 @@ def test_a_level_is_the_median_of_the_medians(grid, low: int, high: int):
 # --- between two curves
 
 
+@few
 @given(grids, grids)
 def test_a_difference_of_curves_is_that_of_each_x_that_both_have_and_turned_over_its_negative(a, b):
     b = b | {n: b[min(b)] for n in list(a)[::2]}  # some x are shared
@@ -191,6 +199,7 @@ def test_a_difference_of_curves_is_that_of_each_x_that_both_have_and_turned_over
         (min(len(a[n]), len(b[n])), len(a[n]), len(b[n])) for n in there.xs]
 
 
+@few
 @given(grids, grids)
 def test_a_ratio_of_curves_times_the_one_turned_over_is_one(a, b):
     b = b | {n: b[min(b)] for n in list(a)[::2]}
@@ -352,7 +361,7 @@ def test_medians_below_zero_have_no_flatness(depth: float):
         assert refused.value.code == "unstable"
 
 
-@settings(max_examples=50)
+@few
 @given(st.lists(samples, min_size=2, max_size=8))
 def test_a_flatness_is_at_least_one_and_inside_its_bounds(points: list[list[float]]):
     flat = measured(dict(enumerate(points, 1))).flatness(1, len(points))

@@ -22,6 +22,7 @@ def test_sharp_steps_are_found_to_the_page_or_within_a_percent():
     assert first.opinions.keys() == {"price", "alias"} and {"price", "alias", "draws"} == second.opinions.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ways", "entries"), [(4, 64), (6, 96), (8, 64)])
 def test_a_first_level_of_sets_rises_over_a_way_and_the_draws_find_its_entries(ways: int, entries: int):
     """In sets chosen by the page's number, page 65 crowds one set of sixteen, page 80 the last."""
@@ -30,6 +31,7 @@ def test_a_first_level_of_sets_rises_over_a_way_and_the_draws_find_its_entries(w
     assert level.rise[1] > entries * (1 + 0.5 / ways)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entries", [(48, 1280), (64, 2048), (72, 3072), (96, 2048), (128, 1024), (64, 512)])
 def test_the_sizes_that_are_built_are_found_in_noise_of_two_percent(entries: tuple[int, int]):
     made = Made(lru(entries[0]), lru(entries[1]), noise=0.02)
@@ -56,6 +58,7 @@ def test_the_first_tread_is_a_load_that_hits_everywhere():
     assert inferred(SHARP).first_tread == pytest.approx(4, rel=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ways", "entries"), [(4, 64), (6, 96), (8, 64), (12, 48), (3, 48)])
 def test_pages_that_collide_show_the_ways_of_the_first_level(ways: int, entries: int):
     assert inferred(Made(lru(entries, ways), lru(1536))).levels[0].ways == ways

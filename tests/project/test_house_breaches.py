@@ -14,6 +14,7 @@ from support import house
 
 from experiments.system.files import ROOT
 
+pytestmark = pytest.mark.slow  # thirty copies
 BLOCKING = "experiments/chapters/tlb_blocking"
 LONG = "\n".join(["def long(x: int) -> int:", *(f"    x += {n}" for n in range(39)), "    return x", ""])
 

@@ -99,6 +99,7 @@ def rows(made: Made, pages: str, seed: int) -> pd.DataFrame:
     return survey.survey(made.run(seed), pages, CACHES)
 
 
+@cache
 def inferred(made: Made, pages: str = "4k", stated: tuple[int, ...] = (), seed: int = 1) -> Geometry:
     return geometry.infer(rows(made, pages, seed), stated, CACHES)
 
