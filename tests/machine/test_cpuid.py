@@ -185,11 +185,6 @@ def test_bit_16_of_leaf_7_means_five_levels():
     assert not cpuid.has_la57(reader(SILVERMONT, **{"0.0": "00000006 756E6547 6C65746E 49656E69"}))
 
 
-def test_gigabyte_pages_are_bit_26():
-    assert cpuid.has_gigabyte_pages(reader(SKYLAKE)) and cpuid.has_gigabyte_pages(reader(ZEN_2))
-    assert not cpuid.has_gigabyte_pages(reader(SKYLAKE, **{"80000001.0": "0 0 121 28100000"}))
-
-
 KVM = "40000001 4B4D564B 564B4D56 0000004D"
 HYPER_V = "4000000B 7263694D 666F736F 76482074"
 GUEST = {"1.0": "00870F10 00100800 FED8320B 178BFBFF"}  # bit 31 of ecx
@@ -273,7 +268,6 @@ def test_the_live_vendor_and_flags_agree_with_the_kernel():
     assert cpuid.vendor(cpuid.read) == info["vendor_id"]
     flags = info["flags"].split()
     # The kernel may drop a flag that it does not use; it adds none.
-    assert cpuid.has_gigabyte_pages(cpuid.read) or "pdpe1gb" not in flags
     assert cpuid.has_la57(cpuid.read) or "la57" not in flags
     assert (cpuid.hypervisor(cpuid.read) != "none") == ("hypervisor" in flags)
 

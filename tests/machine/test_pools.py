@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments import cli
-from experiments.machine import pools as pages
+from experiments.machine import pools
 from experiments.system import files
 from experiments.words.reasons import REASONS, Unavailable
 from experiments.words.units import parse_size
@@ -80,7 +80,7 @@ class Kernel:
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Kernel]:
     def made(**how: object) -> Kernel:
         kernel = Kernel(tmp_path, **how)
-        monkeypatch.setattr(pages, "_set", kernel.set)
+        monkeypatch.setattr(pools, "_set", kernel.set)
         return kernel
 
     return made
@@ -97,7 +97,7 @@ def why(act: Callable[[], object]) -> str:
 
 def test_reserve_asks_for_the_pages_that_hold_the_size(machine):
     kernel = machine()
-    got = pages.reserve("2m", 5 * MIB, kernel.root)
+    got = pools.reserve("2m", 5 * MIB, kernel.root)
     assert (got.page, got.wanted, got.free, got.total, got.added, got.why) == ("2m", 3, 3, 3, 3, "")
     assert kernel.asked == [("2m", 3)] and kernel.get("1g") == 0
     assert kernel.journal() == {"2m": {"before": 0, "asked": 3, "got": 3}}
@@ -105,7 +105,7 @@ def test_reserve_asks_for_the_pages_that_hold_the_size(machine):
 
 def test_free_pages_that_are_there_count_and_used_or_promised_ones_do_not(machine):
     kernel = machine(p2m={"total": 10, "free": 6, "reserved": 2})
-    assert pages.reserve("2m", 16 * MIB, kernel.root).added == 4
+    assert pools.reserve("2m", 16 * MIB, kernel.root).added == 4
     assert kernel.asked == [("2m", 14)]
 
 
@@ -113,31 +113,31 @@ def test_free_pages_that_are_there_count_and_used_or_promised_ones_do_not(machin
 def test_a_pool_with_enough_is_left_alone_and_takes_no_root(machine, monkeypatch, size_bytes):
     kernel = machine(p2m={"total": 4, "free": 4})
     denied(monkeypatch)
-    got = pages.reserve("2m", size_bytes, kernel.root)
+    got = pools.reserve("2m", size_bytes, kernel.root)
     assert (got.free, got.total, got.added, got.why, kernel.asked) == (4, 4, 0, "", [])
-    assert pages.changes(kernel.root) == {}
+    assert pools.changes(kernel.root) == {}
 
 
 def test_surplus_pages_are_in_use_and_do_not_stand_for_free_ones(machine):
     kernel = machine(p2m={"total": 5, "surplus": 2})
-    got = pages.reserve("2m", 6 * MIB, kernel.root)
+    got = pools.reserve("2m", 6 * MIB, kernel.root)
     assert (got.free, got.why, kernel.get("2m"), kernel.get("2m", "surplus")) == (3, "", 8, 0)
     assert kernel.journal()["2m"]["before"] == 3  # what was set, which surplus pages are not part of
 
 
 def test_a_kernel_that_gives_fewer_is_told_with_the_remedy_and_what_it_gave_stays(machine):
     kernel = machine(most=2)
-    got = pages.reserve("1g", 4 * 2**30, kernel.root)
+    got = pools.reserve("1g", 4 * 2**30, kernel.root)
     assert (got.wanted, got.free, got.total, got.added) == (4, 2, 2, 2)
     assert "(2 of 4 pages of 1g are free)" in got.why and got.why.endswith(REASONS["pool-short"].remedy)
     assert kernel.journal() == {"1g": {"before": 0, "asked": 4, "got": 2}}
-    assert [one.why for one in pages.restore(kernel.root)] == [""] and kernel.get("1g") == 0
+    assert [one.why for one in pools.restore(kernel.root)] == [""] and kernel.get("1g") == 0
 
 
 def test_a_kernel_that_gives_nothing_leaves_nothing_to_restore(machine):
     kernel = machine(most=0)
-    assert "(0 of 1 pages of 1g are free)" in pages.reserve("1g", 1, kernel.root).why
-    assert not (kernel.root / JOURNAL).exists() and pages.restore(kernel.root) == []
+    assert "(0 of 1 pages of 1g are free)" in pools.reserve("1g", 1, kernel.root).why
+    assert not (kernel.root / JOURNAL).exists() and pools.restore(kernel.root) == []
 
 
 def test_a_refusal_is_told_in_the_kernel_s_words(tmp_path, monkeypatch):
@@ -149,24 +149,24 @@ def test_a_refusal_is_told_in_the_kernel_s_words(tmp_path, monkeypatch):
         return write(fd, data)
 
     monkeypatch.setattr(os, "write", refusing)
-    assert "(0 of 1 pages of 1g are free, Invalid argument)" in pages.reserve("1g", 1, kernel.root).why
-    assert pages.restore(kernel.root) == []
+    assert "(0 of 1 pages of 1g are free, Invalid argument)" in pools.reserve("1g", 1, kernel.root).why
+    assert pools.restore(kernel.root) == []
 
 
 def test_the_number_goes_into_the_file_for_all_nodes(tmp_path):
     kernel = Kernel(tmp_path)  # plain files: the free pages stay at 0
-    assert pages.reserve("2m", 64 * MIB, tmp_path).why
+    assert pools.reserve("2m", 64 * MIB, tmp_path).why
     assert kernel.get("2m") == 32
-    assert [one.total for one in pages.restore(tmp_path)] == [0] and kernel.get("2m") == 0
+    assert [one.total for one in pools.restore(tmp_path)] == [0] and kernel.get("2m") == 0
 
 
 def test_more_than_the_memory_is_refused_before_anything_is_written(machine):
     kernel = machine()
     (kernel.root / "proc").mkdir()
     (kernel.root / "proc/meminfo").write_text("MemTotal: 9000 kB\nMemAvailable: 6144 kB\n")
-    assert why(lambda: pages.reserve("2m", 7 * MIB, kernel.root)) == "pool-short"
+    assert why(lambda: pools.reserve("2m", 7 * MIB, kernel.root)) == "pool-short"
     assert kernel.asked == [] and not (kernel.root / JOURNAL).exists()
-    assert pages.reserve("2m", 6 * MIB, kernel.root).free == 3
+    assert pools.reserve("2m", 6 * MIB, kernel.root).free == 3
 
 
 # --- page sizes
@@ -176,23 +176,23 @@ def test_more_than_the_memory_is_refused_before_anything_is_written(machine):
 def test_a_size_without_a_pool_is_unsupported(machine, page):
     kernel = machine()
     with pytest.raises(Unavailable, match="there are pools of 2m, 1g") as caught:
-        pages.reserve(page, 1, kernel.root)
+        pools.reserve(page, 1, kernel.root)
     assert caught.value.code == "page-size-unsupported"
 
 
 @pytest.mark.parametrize("page", ["", "thp", "2M", "0m", "-2m", "2", "2mb", "../2m", "9999999k", "２m"])
 def test_what_is_no_page_size_is_a_bad_parameter(machine, page):
     kernel = machine()
-    assert why(lambda: pages.reserve(page, 1, kernel.root)) == "bad-parameter"
+    assert why(lambda: pools.reserve(page, 1, kernel.root)) == "bad-parameter"
 
 
 def test_pages_of_1g_take_a_cpu_that_has_them(machine):
     kernel = machine()
     (kernel.root / "proc").mkdir()
     (kernel.root / "proc/cpuinfo").write_text("processor : 0\nflags : fpu pse\n\n")
-    assert why(lambda: pages.reserve("1g", 1, kernel.root)) == "page-size-unsupported"
+    assert why(lambda: pools.reserve("1g", 1, kernel.root)) == "page-size-unsupported"
     (kernel.root / "proc/cpuinfo").write_text("processor : 0\nflags : fpu pse pdpe1gb\n\n")
-    assert pages.reserve("1g", 1, kernel.root).free == 1
+    assert pools.reserve("1g", 1, kernel.root).free == 1
 
 
 @pytest.mark.parametrize("content", ["", "many\n", None])
@@ -200,7 +200,7 @@ def test_a_count_that_cannot_be_read_is_never_taken_for_zero(machine, content):
     kernel = machine()
     file = kernel.folder("2m") / "surplus_hugepages"
     file.unlink() if content is None else file.write_text(content)
-    assert why(lambda: pages.reserve("2m", 1, kernel.root)) == "page-size-unsupported"
+    assert why(lambda: pools.reserve("2m", 1, kernel.root)) == "page-size-unsupported"
     assert kernel.asked == []
 
 
@@ -210,92 +210,92 @@ def test_a_count_that_cannot_be_read_is_never_taken_for_zero(machine, content):
 def test_nothing_changed_is_nothing_to_restore_and_takes_no_root(machine, monkeypatch):
     kernel = machine()
     denied(monkeypatch)
-    assert pages.restore(kernel.root) == [] and kernel.asked == []
+    assert pools.restore(kernel.root) == [] and kernel.asked == []
 
 
 def test_a_computer_without_pools_has_nothing_to_restore(tmp_path):
-    assert (pages.look(tmp_path), pages.changes(tmp_path), pages.restore(tmp_path)) == ({}, {}, [])
+    assert (pools.look(tmp_path), pools.changes(tmp_path), pools.restore(tmp_path)) == ({}, {}, [])
 
 
 def test_a_pool_that_the_kernel_did_not_let_go_in_full_is_told_and_still_ours(machine, monkeypatch):
     kernel = machine()
-    pages.reserve("2m", 8 * MIB, kernel.root)
+    pools.reserve("2m", 8 * MIB, kernel.root)
     with monkeypatch.context() as patch:
-        patch.setattr(pages, "_set", lambda *_: kernel.set(kernel.root, "2m", 2) or "Cannot allocate memory")
-        (one,) = pages.restore(kernel.root)
+        patch.setattr(pools, "_set", lambda *_: kernel.set(kernel.root, "2m", 2) or "Cannot allocate memory")
+        (one,) = pools.restore(kernel.root)
     assert one.total == 2 and "(2 pages of 2m, Cannot allocate memory)" in one.why
-    assert pages.restore(kernel.root) == [("2m", 2, 0, "")]
+    assert pools.restore(kernel.root) == [("2m", 2, 0, "")]
 
 
 def test_restore_puts_every_pool_back_and_forgets(machine):
     kernel = machine(p2m={"total": 7, "free": 1}, p1g={})
-    pages.reserve("2m", 8 * MIB, kernel.root)
-    pages.reserve("1g", 2**30, kernel.root)
+    pools.reserve("2m", 8 * MIB, kernel.root)
+    pools.reserve("1g", 2**30, kernel.root)
     assert (kernel.get("2m"), kernel.get("1g")) == (10, 1)
-    assert pages.restore(kernel.root) == [("2m", 10, 7, ""), ("1g", 1, 0, "")]
+    assert pools.restore(kernel.root) == [("2m", 10, 7, ""), ("1g", 1, 0, "")]
     assert (kernel.get("2m"), kernel.get("1g")) == (7, 0) and not (kernel.root / JOURNAL).exists()
 
 
 def test_reserving_twice_keeps_what_was_there_before_the_first(machine):
     kernel = machine(p2m={"total": 2, "free": 2})
     for size in (8, 20, 12):
-        pages.reserve("2m", size * MIB, kernel.root)
+        pools.reserve("2m", size * MIB, kernel.root)
     assert kernel.asked == [("2m", 4), ("2m", 10)]
-    pages.restore(kernel.root)
+    pools.restore(kernel.root)
     assert kernel.get("2m") == 2
 
 
 @pytest.mark.parametrize("theirs", [1, 3, 5, 100])
 def test_a_pool_that_somebody_else_changed_is_not_restored(machine, theirs):
     kernel = machine()
-    pages.reserve("2m", 8 * MIB, kernel.root)
+    pools.reserve("2m", 8 * MIB, kernel.root)
     kernel.put("2m", total=theirs, free=theirs)
     kernel.asked.clear()
-    (one,) = pages.restore(kernel.root)
+    (one,) = pools.restore(kernel.root)
     assert (one.total, kernel.get("2m"), kernel.asked) == (theirs, theirs, [])
     assert f"({theirs} pages of 2m, 0 before)" in one.why and one.why.endswith(REASONS["pool-changed"].remedy)
     kernel.put("2m", total=4, free=4)  # were the entry kept, their 4 would now be taken for ours
-    assert pages.restore(kernel.root) == [] and kernel.get("2m") == 4
+    assert pools.restore(kernel.root) == [] and kernel.get("2m") == 4
 
 
 def test_a_pool_that_somebody_else_put_back_needs_nothing(machine):
     kernel = machine(p2m={"total": 3})
-    pages.reserve("2m", 8 * MIB, kernel.root)
+    pools.reserve("2m", 8 * MIB, kernel.root)
     kernel.put("2m", total=3, free=0)
     kernel.asked.clear()
-    assert pages.restore(kernel.root) == [("2m", 3, 3, "")] and kernel.asked == []
+    assert pools.restore(kernel.root) == [("2m", 3, 3, "")] and kernel.asked == []
 
 
 def test_reserving_after_somebody_else_s_change_goes_back_to_theirs(machine):
     kernel = machine()
-    pages.reserve("2m", 8 * MIB, kernel.root)
+    pools.reserve("2m", 8 * MIB, kernel.root)
     kernel.put("2m", total=2, free=2)
-    pages.reserve("2m", 12 * MIB, kernel.root)
-    assert pages.restore(kernel.root) == [("2m", 6, 2, "")]
+    pools.reserve("2m", 12 * MIB, kernel.root)
+    assert pools.restore(kernel.root) == [("2m", 6, 2, "")]
 
 
 def test_pages_in_use_are_told_and_the_journal_stays_until_they_are_let_go(machine):
     kernel = machine(p2m={"total": 1})
-    pages.reserve("2m", 8 * MIB, kernel.root)
+    pools.reserve("2m", 8 * MIB, kernel.root)
     kernel.use("2m", 3)
-    (one,) = pages.restore(kernel.root)
+    (one,) = pools.restore(kernel.root)
     assert (one.total, kernel.persistent()) == (4, 1)  # one was used before, one was free
     assert "(3 pages of 2m)" in one.why and REASONS["pool-held"].remedy in one.why
-    (again,) = pages.restore(kernel.root)
+    (again,) = pools.restore(kernel.root)
     assert again.why == one.why
     kernel.put("2m", total=1, surplus=0)  # the programs end
-    assert pages.restore(kernel.root) == [("2m", 1, 1, "")] and pages.changes(kernel.root) == {}
+    assert pools.restore(kernel.root) == [("2m", 1, 1, "")] and pools.changes(kernel.root) == {}
 
 
 def test_reserving_while_old_pages_are_held_still_goes_back_to_the_first(machine):
     kernel = machine(p2m={"total": 1})
-    pages.reserve("2m", 8 * MIB, kernel.root)
+    pools.reserve("2m", 8 * MIB, kernel.root)
     kernel.use("2m", 3)
-    pages.restore(kernel.root)
-    pages.reserve("2m", 4 * MIB, kernel.root)
+    pools.restore(kernel.root)
+    pools.reserve("2m", 4 * MIB, kernel.root)
     assert kernel.journal()["2m"]["before"] == 1
     kernel.put("2m", free=kernel.get("2m") - 1)
-    assert pages.restore(kernel.root) == [("2m", 6, 1, "")]
+    assert pools.restore(kernel.root) == [("2m", 6, 1, "")]
 
 
 # --- crashes
@@ -320,14 +320,14 @@ def crashing(step: int, patch: pytest.MonkeyPatch, kernel: Kernel) -> None:
 
         return acting
 
-    patch.setattr(pages, "_set", around(kernel.set))
-    patch.setattr(pages, "_write", around(pages._write))
+    patch.setattr(pools, "_set", around(kernel.set))
+    patch.setattr(pools, "_write", around(pools._write))
 
 
 def run(act: Callable[[], object], kernel: Kernel, step: int | None) -> bool:
     """Whether it came to its end."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pages, "_set", kernel.set)
+        patch.setattr(pools, "_set", kernel.set)
         if step is not None:
             crashing(step, patch, kernel)
         try:
@@ -341,9 +341,9 @@ def run(act: Callable[[], object], kernel: Kernel, step: int | None) -> bool:
 @pytest.mark.parametrize("most", [100, 5])
 def test_a_crash_at_any_step_of_reserve_is_put_right_by_restore(machine, step, most):
     kernel = machine(p2m={"total": 3, "free": 1}, most=most)
-    assert not run(lambda: pages.reserve("2m", 8 * MIB, kernel.root), kernel, step)
+    assert not run(lambda: pools.reserve("2m", 8 * MIB, kernel.root), kernel, step)
     kernel.asked.clear()
-    assert [one.why for one in pages.restore(kernel.root)] in ([""], [])
+    assert [one.why for one in pools.restore(kernel.root)] in ([""], [])
     assert kernel.get("2m") == 3 and all(count == 3 for _, count in kernel.asked)
     assert not (kernel.root / JOURNAL).exists()
 
@@ -351,28 +351,28 @@ def test_a_crash_at_any_step_of_reserve_is_put_right_by_restore(machine, step, m
 @pytest.mark.parametrize("step", range(6))
 def test_a_crash_and_then_another_reserve_still_go_back_to_the_first(machine, step):
     kernel = machine(p2m={"total": 3})
-    run(lambda: pages.reserve("2m", 8 * MIB, kernel.root), kernel, step)
-    assert pages.reserve("2m", 16 * MIB, kernel.root).free == 8
-    pages.restore(kernel.root)
+    run(lambda: pools.reserve("2m", 8 * MIB, kernel.root), kernel, step)
+    assert pools.reserve("2m", 16 * MIB, kernel.root).free == 8
+    pools.restore(kernel.root)
     assert kernel.get("2m") == 3
 
 
 @pytest.mark.parametrize("step", range(4))
 def test_a_crash_at_any_step_of_restore_is_put_right_by_the_next(machine, step):
     kernel = machine(p2m={"total": 3})
-    pages.reserve("2m", 8 * MIB, kernel.root)
-    assert not run(lambda: pages.restore(kernel.root), kernel, step)
-    assert [one.why for one in pages.restore(kernel.root)] in ([""], [])
+    pools.reserve("2m", 8 * MIB, kernel.root)
+    assert not run(lambda: pools.restore(kernel.root), kernel, step)
+    assert [one.why for one in pools.restore(kernel.root)] in ([""], [])
     assert kernel.get("2m") == 3 and not (kernel.root / JOURNAL).exists()
 
 
 @pytest.mark.parametrize("theirs", [2, 8])
 def test_after_a_crash_a_value_outside_of_what_we_asked_is_somebody_else_s(machine, theirs):
     kernel = machine(p2m={"total": 3})
-    run(lambda: pages.reserve("2m", 8 * MIB, kernel.root), kernel, 3)
+    run(lambda: pools.reserve("2m", 8 * MIB, kernel.root), kernel, 3)
     assert kernel.journal() == {"2m": {"before": 3, "asked": 7, "got": None}}
     kernel.put("2m", total=theirs)
-    (one,) = pages.restore(kernel.root)
+    (one,) = pools.restore(kernel.root)
     assert one.why and kernel.get("2m") == theirs
 
 
@@ -386,9 +386,9 @@ def test_whatever_is_reserved_restored_and_crashes_the_last_restore_brings_back_
         kernel = Kernel(Path(folder), p2m={"total": used + free, "free": free})
         for name, count, step, most in steps:
             kernel.most = most
-            act = partial(pages.reserve, "2m", count * 2 * MIB) if name == "reserve" else pages.restore
+            act = partial(pools.reserve, "2m", count * 2 * MIB) if name == "reserve" else pools.restore
             run(partial(act, root=kernel.root), kernel, step)
-        run(partial(pages.restore, kernel.root), kernel, None)
+        run(partial(pools.restore, kernel.root), kernel, None)
         assert (kernel.get("2m"), kernel.get("2m", "surplus")) == (used + free, 0)
         assert not (kernel.root / JOURNAL).exists()
 
@@ -401,8 +401,8 @@ def test_the_journal_is_on_the_disk_before_the_pool_is_written(machine, monkeypa
 
     monkeypatch.setattr(os, "fsync", noted("fsync", os.fsync))
     monkeypatch.setattr(os, "replace", noted("replace", os.replace))
-    monkeypatch.setattr(pages, "_set", noted("set", kernel.set))
-    pages.reserve("2m", 8 * MIB, kernel.root)
+    monkeypatch.setattr(pools, "_set", noted("set", kernel.set))
+    pools.reserve("2m", 8 * MIB, kernel.root)
     assert done == ["fsync", "replace", "fsync", "set", "fsync", "replace", "fsync"]  # a file's and its folder's
 
 
@@ -433,7 +433,7 @@ BAD = [
 def test_a_journal_that_cannot_be_trusted_stops_everything_and_is_left_as_it_is(machine, content):
     kernel = machine(p2m={"total": 4, "free": 4})
     (kernel.root / JOURNAL).write_bytes(content)
-    for act in (pages.changes, pages.restore, partial(pages.reserve, "2m", 64 * MIB)):
+    for act in (pools.changes, pools.restore, partial(pools.reserve, "2m", 64 * MIB)):
         assert why(partial(act, root=kernel.root)) == "pool-journal"
     assert kernel.asked == [] and (kernel.root / JOURNAL).read_bytes() == content
 
@@ -441,7 +441,7 @@ def test_a_journal_that_cannot_be_trusted_stops_everything_and_is_left_as_it_is(
 def test_a_good_journal_of_that_form_is_read(machine):
     kernel = machine(p2m={"total": 4, "free": 4})
     (kernel.root / JOURNAL).write_bytes(whole(GOOD))
-    assert pages.restore(kernel.root) == [("2m", 4, 0, "")]
+    assert pools.restore(kernel.root) == [("2m", 4, 0, "")]
 
 
 @pytest.mark.parametrize("kind", ["link", "dangling link", "folder", "fifo"])
@@ -456,7 +456,7 @@ def test_what_is_no_file_at_the_journal_s_place_is_not_followed(machine, kind):
         path.mkdir()
     else:
         os.mkfifo(path)
-    for act in (pages.changes, pages.restore, partial(pages.reserve, "2m", 64 * MIB)):
+    for act in (pools.changes, pools.restore, partial(pools.reserve, "2m", 64 * MIB)):
         assert why(partial(act, root=kernel.root)) == "pool-journal"
     assert kernel.asked == [] and other.exists() == (kind == "link")
 
@@ -464,7 +464,7 @@ def test_what_is_no_file_at_the_journal_s_place_is_not_followed(machine, kind):
 def test_a_journal_that_cannot_be_written_lets_nothing_be_set(machine):
     kernel = machine()
     (kernel.root / "run").rmdir()
-    assert why(lambda: pages.reserve("2m", 1, kernel.root)) == "pool-journal"
+    assert why(lambda: pools.reserve("2m", 1, kernel.root)) == "pool-journal"
     assert kernel.asked == []
 
 
@@ -473,11 +473,11 @@ def test_another_boot_s_journal_is_void(machine):
     boot = kernel.root / "proc/sys/kernel/random/boot_id"
     boot.parent.mkdir(parents=True)
     boot.write_text("first\n")
-    pages.reserve("2m", 8 * MIB, kernel.root)
+    pools.reserve("2m", 8 * MIB, kernel.root)
     boot.write_text("second\n")  # whose pool has the same size by its own settings
-    assert pages.restore(kernel.root) == [] and kernel.get("2m") == 4
-    pages.reserve("2m", 12 * MIB, kernel.root)
-    assert pages.restore(kernel.root) == [("2m", 6, 4, "")]
+    assert pools.restore(kernel.root) == [] and kernel.get("2m") == 4
+    pools.reserve("2m", 12 * MIB, kernel.root)
+    assert pools.restore(kernel.root) == [("2m", 6, 4, "")]
 
 
 # --- who may, and two at once
@@ -500,7 +500,7 @@ def test_without_root_the_command_for_sudo_is_given_in_full_and_nothing_is_touch
     kernel = machine(p2m={"total": 1})
     denied(monkeypatch, number)
     with pytest.raises(Unavailable) as caught:
-        pages.reserve("2m", 5 * MIB, kernel.root)
+        pools.reserve("2m", 5 * MIB, kernel.root)
     assert caught.value.code == "pool-denied" and os.strerror(number) in caught.value.detail
     sudo, program, *arguments = shlex.split(re.search(r"`(.+?)`", str(caught.value))[1])
     assert sudo == "sudo" and Path(program).is_absolute() and arguments == ["pool", "reserve", "--pages", "2m", "--size", "6MiB"]
@@ -509,10 +509,10 @@ def test_without_root_the_command_for_sudo_is_given_in_full_and_nothing_is_touch
 
 def test_without_root_restore_gives_its_command_and_keeps_the_journal(machine, monkeypatch):
     kernel = machine()
-    pages.reserve("2m", 8 * MIB, kernel.root)
+    pools.reserve("2m", 8 * MIB, kernel.root)
     denied(monkeypatch)
     with pytest.raises(Unavailable, match=r"`sudo \S.* pool restore`") as caught:
-        pages.restore(kernel.root)
+        pools.restore(kernel.root)
     assert caught.value.code == "pool-denied"
     assert kernel.get("2m") == 4 and kernel.journal()["2m"]["got"] == 4
 
@@ -521,7 +521,7 @@ def test_the_command_for_sudo_names_a_program_that_exists_and_needs_no_path(mach
     kernel = machine()
     denied(monkeypatch)
     with pytest.raises(Unavailable) as caught:
-        pages.reserve("2m", 1, kernel.root)
+        pools.reserve("2m", 1, kernel.root)
     program = Path(shlex.split(re.search(r"`(.+?)`", str(caught.value))[1])[1])
     assert program == Path(sys.executable).with_name("tlb") and os.access(program, os.X_OK)
 
@@ -530,7 +530,7 @@ def test_a_second_one_waits_for_the_first(machine):
     kernel = machine()
     fd = os.open(kernel.root / "sys/kernel/mm/hugepages", os.O_RDONLY)
     files.lock(fd)
-    second = threading.Thread(target=pages.reserve, args=("2m", 8 * MIB, kernel.root))
+    second = threading.Thread(target=pools.reserve, args=("2m", 8 * MIB, kernel.root))
     second.start()
     second.join(0.3)
     assert second.is_alive() and kernel.asked == [] and not (kernel.root / JOURNAL).exists()
@@ -547,7 +547,7 @@ def test_processes_at_once_leave_a_journal_that_restores(machine):
     def reserving(count: int) -> None:
         start.wait(30)
         for more in range(10):
-            pages.reserve("2m", (4 * more + count) * 2 * MIB, kernel.root)
+            pools.reserve("2m", (4 * more + count) * 2 * MIB, kernel.root)
 
     processes = [fork.Process(target=reserving, args=(count,)) for count in range(1, 5)]
     for process in processes:
@@ -556,7 +556,7 @@ def test_processes_at_once_leave_a_journal_that_restores(machine):
         process.join(60)
     assert [process.exitcode for process in processes] == [0] * 4
     assert kernel.get("2m", "free") == 40 and kernel.journal() == {"2m": {"before": 3, "asked": 43, "got": 43}}
-    assert pages.restore(kernel.root) == [("2m", 43, 3, "")]
+    assert pools.restore(kernel.root) == [("2m", 43, 3, "")]
 
 
 # --- the command
@@ -566,8 +566,8 @@ def test_processes_at_once_leave_a_journal_that_restores(machine):
 def tlb(machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
     """Runs `tlb pool ...` on the made-up computer: its exit status and what it printed to both streams."""
     kernel = machine(p2m={"total": 2, "free": 1}, p1g={}, most=9)
-    under = {act.__name__: partial(act, root=kernel.root) for act in (pages.look, pages.changes, pages.reserve, pages.restore)}
-    monkeypatch.setattr(cli, "pages", SimpleNamespace(**under))
+    under = {act.__name__: partial(act, root=kernel.root) for act in (pools.look, pools.changes, pools.reserve, pools.restore)}
+    monkeypatch.setattr(cli, "pools", SimpleNamespace(**under))
 
     def called(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["tlb", "pool", *arguments])
@@ -605,7 +605,7 @@ def test_pool_reserve_and_restore_say_what_they_did(tlb):
 
 
 def test_pool_shows_a_change_whose_outcome_is_not_known(tlb):
-    run(lambda: pages.reserve("2m", 8 * MIB, tlb.kernel.root), tlb.kernel, 2)
+    run(lambda: pools.reserve("2m", 8 * MIB, tlb.kernel.root), tlb.kernel, 2)
     assert "2m: 2 pages before, a change to 5 asked;" in tlb()[1]
 
 
@@ -640,5 +640,5 @@ def test_a_wrong_argument_is_one_line_and_exit_2(tlb, line):
 
 
 def test_a_kernel_without_pools_says_so(tlb, monkeypatch):
-    monkeypatch.setattr(cli.pages, "look", lambda: {})
+    monkeypatch.setattr(cli.pools, "look", lambda: {})
     assert tlb() == (0, "This kernel has no pools of huge pages.\n", "")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
-from experiments.machine import cpuid, host
+from hypothesis import strategies as st
+
+from experiments.machine import cpuid, doctor, host
 from experiments.machine.cpuid import Registers
 from experiments.machine.memory import Rlimits
 
@@ -201,3 +204,40 @@ def reader(dump: str, **changes: str) -> cpuid.Reader:
         return table.get(f"{leaf:X}.{subleaf}", Registers(0, 0, 0, 0))
 
     return read
+
+
+# --- files that hold anything
+
+WORDS = [
+    b"model\t: ", b"flags : la57", b"address sizes : 57 bits virtual", b"CPU part\t: 0x", b"MemAvailable: ",
+    b"0::/", b"/../", b"kB", b" - cgroup2 x memory", b"[", b"]", b"\n", b"\n\n", b"-", b"9" * 40, b"\0", b",",
+    b"\xff\xfe", "Größe: ١٢٣ 兆".encode(), b"0-99999", b"max", b"1e400", b"0x" + b"f" * 30,
+]
+JUNK = st.one_of(st.binary(max_size=200), st.lists(st.sampled_from(WORDS), max_size=12).map(b"".join))
+
+
+def topics(found: host.Host) -> set[str]:
+    return {advice.topic for advice in doctor.advice(found)}
+
+
+def well_formed(found: host.Host) -> None:
+    """What the command line and the pages rely on, whatever was read."""
+    assert re.fullmatch(r"[a-z0-9-]{1,64}", host.machine_id(found))
+    assert re.fullmatch(r"[0-9a-f]{12}", host.state(found))
+    assert host.Host.model_validate_json(found.model_dump_json()) == found
+    for texts in [*doctor.describe(found), *doctor.advice(found)]:
+        assert all(text.strip() and text.isprintable() for text in texts)
+
+
+# --- cgroups
+
+V2_MOUNT = "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n"
+
+
+def v2(path: str, **levels: dict[str, str]) -> dict[str, str]:
+    """Files of a v2 tree: each keyword is a folder with "__" for "/", each value its memory.* files."""
+    files = {"proc/self/cgroup": f"0::{path}\n", "proc/self/mountinfo": V2_MOUNT}
+    for folder, contents in levels.items():
+        below = folder.strip("_").replace("__", "/")
+        files |= {f"sys/fs/cgroup/{below}/memory.{name}": text for name, text in contents.items()}
+    return files

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.words.units import format_ns, format_seconds, format_size, page_name, parse_size
+from experiments.words.units import format_ns, format_size, page_name, parse_size
 
 
 @pytest.mark.parametrize(
@@ -124,18 +124,7 @@ def test_a_printed_duration_is_within_half_a_percent_of_its_value(ns):
     assert float(value) * {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9}[unit] == pytest.approx(ns, rel=0.0051)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.42, "0.42 s"), (12.7, "12.7 s"), (59.96, "1 min 00 s"), (185, "3 min 05 s"), (3720, "1 h 02 min"),
-     (3599.7, "1 h 00 min")],
-)
-def test_waiting_times_are_printed_as_people_say_them(seconds, text):
-    assert format_seconds(seconds) == text
-
-
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 def test_no_number_is_never_printed_as_a_duration(value):
     with pytest.raises(ValueError):
         format_ns(value)
-    with pytest.raises(ValueError):
-        format_seconds(value)

@@ -1,0 +1,77 @@
+"""A host in words: each finding with its remedy, and nothing that need not be mended."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.host import HERE, cpuid_of_a_server, inspect, topics, v2, well_formed
+
+from experiments.machine import doctor, host
+from experiments.machine.cpuid import Registers
+
+GIB = 2**30
+
+
+# --- advice and description
+
+
+def test_a_quiet_server_needs_no_advice(tmp_path):
+    assert doctor.advice(inspect(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("topic", "files"),
+    [
+        ("governor", {"sys/devices/system/cpu/cpu2/cpufreq/scaling_governor": "powersave\n"}),
+        ("turbo", {"sys/devices/system/cpu/intel_pstate/no_turbo": "0\n"}),
+        ("SMT", {"sys/devices/system/cpu/smt/control": "on\n"}),
+        ("load", {"proc/loadavg": "3.00 1.00 1.00 3/200 1\n"}),
+        ("THP", {"sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]\n"}),
+        ("mTHP", {"sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled": "always [never]\n"}),
+        ("pool 2m", {"sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "3\n"}),
+        ("pool 1g", {"sys/kernel/mm/hugepages/hugepages-1048576kB/free_hugepages": "0\n"}),
+        ("memory", v2("/job", job={"max": str(GIB), "current": "0"})),
+    ],
+)
+def test_what_spoils_a_measurement_is_found_and_nothing_else(tmp_path, topic, files):
+    assert topics(inspect(tmp_path, files)) == {topic}
+
+
+@pytest.mark.parametrize("reason", ["no-perf", "perf-denied", "perf-failed", "no-pmu", "not-counted"])
+def test_missing_counters_are_explained(tmp_path, reason):
+    (advice,) = doctor.advice(inspect(tmp_path, here=replace(HERE, probe_pmu=lambda: ("timing", reason))))
+    assert advice.topic == "perf" and advice.remedy
+
+
+def test_a_virtual_machine_without_counters_is_called_one(tmp_path):
+    def guest(leaf: int, subleaf: int) -> Registers:
+        return {
+            1: Registers(0, 0, 1 << 31, 0),
+            0x40000000: Registers(0, 0x4B4D564B, 0x564B4D56, 0x4D),
+        }.get(leaf) or cpuid_of_a_server(leaf, subleaf)
+
+    here = replace(HERE, cpuid=guest, probe_pmu=lambda: ("software", "no-pmu"))
+    (advice,) = doctor.advice(inspect(tmp_path, here=here))
+    assert advice.topic == "virtual machine" and "kvm" in advice.finding
+
+
+def test_without_a_compiler_the_other_engine_is_named(tmp_path):
+    (advice,) = doctor.advice(inspect(tmp_path, here=replace(HERE, find_compiler=lambda: None)))
+    assert advice.topic == "compiler" and "numba" in advice.remedy
+
+
+def test_another_system_reads_and_does_not_measure(tmp_path):
+    found = host.inspect(tmp_path, replace(HERE, os="Darwin"))
+    assert (found.pmu.tier, found.pmu.reason) == ("timing", "not-linux")
+    assert [advice.topic for advice in doctor.advice(found)] == ["system"]
+
+
+def test_every_line_of_the_description_has_a_label_and_a_value(tmp_path):
+    found = inspect(tmp_path)
+    well_formed(found)
+    values = dict(doctor.describe(found))
+    assert values["CPU"] == "Intel(R) Xeon(R) Platinum 8375C CPU @ 2.90GHz (Ice Lake server)"
+    assert values["page table"] == "5 levels"
+    assert values["pool 2m"] == "512 pages, 500 free, 3 reserved, 1 surplus"
+    assert values["TLB level 2, unified"].endswith("(CPUID 0x2, descriptor 0xc3)")

@@ -1,0 +1,51 @@
+"""Who a CPU is, and how deep its page tables are: on x86-64, on arm64, in a guest."""
+
+from __future__ import annotations
+
+import pytest
+from support.host import ARM, GRAVITON, inspect
+
+from experiments.machine import host
+
+GIB = 2**30
+
+
+@pytest.mark.parametrize(
+    ("flags", "bits", "levels"),
+    [("la57", 57, 5), ("la57", 48, 4), ("fpu", 57, 4), ("fpu", 48, 4)],
+)
+def test_five_levels_need_the_address_bits_and_the_kernels_own_flag(tmp_path, flags, bits, levels):
+    text = f"flags : {flags}\naddress sizes : 46 bits physical, {bits} bits virtual\n"
+    assert inspect(tmp_path, {"proc/cpuinfo": text}).page_table_levels == levels
+
+
+# --- arm64
+
+
+def test_an_arm_cpu_is_known_by_its_part_and_has_no_cpuid(tmp_path):
+    found = inspect(tmp_path, {"proc/cpuinfo": GRAVITON}, ARM)
+    assert (found.microarchitecture, found.cpu_model) == ("Neoverse V1", "arm Neoverse V1 r1p1")
+    assert (found.tlb, found.tlb_reason, found.gigabyte_pages) == ((), "no-cpuid", None)
+    assert host.machine_id(found).startswith("neoverse-v1-")
+
+
+@pytest.mark.parametrize(
+    ("config", "levels"),
+    [
+        ("CONFIG_PGTABLE_LEVELS=4\nCONFIG_ARM64_VA_BITS=48\n", 4),
+        ("CONFIG_PGTABLE_LEVELS=3\n", 3),
+        ("CONFIG_PGTABLE_LEVELS=5\nCONFIG_ARM64_VA_BITS=52\n", None),  # the boot decides
+        ("", None),
+    ],
+)
+def test_an_arm_kernels_levels_are_those_it_was_built_with(tmp_path, config, levels):
+    files = {"proc/cpuinfo": GRAVITON, "boot/config-6.12.1": config}
+    assert inspect(tmp_path, files, ARM).page_table_levels == levels
+
+
+@pytest.mark.parametrize(
+    ("product", "name"), [("KVM Virtual Machine", "kvm"), ("QEMU x", "qemu"), ("c7g.metal", "unknown")]
+)
+def test_an_arm_hypervisor_is_named_only_where_the_firmware_tells(tmp_path, product, name):
+    files = {"proc/cpuinfo": GRAVITON, "sys/class/dmi/id/product_name": product}
+    assert inspect(tmp_path, files, ARM).hypervisor == name

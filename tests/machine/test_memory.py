@@ -1,0 +1,141 @@
+"""How much memory may be used: what is free, less what cgroups and limits take away."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from support.common import ROOT
+from support.host import JUNK, SERVER, V2_MOUNT, plant, v2
+
+from experiments.machine.memory import Rlimits, usable_memory
+
+GIB = 2**30
+
+
+V1_MOUNT = "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+MEMINFO = {"proc/meminfo": SERVER["proc/meminfo"]}
+
+
+def usable(root: Path, files: dict[str, str], rlimits: Rlimits = Rlimits()) -> tuple[int, str]:  # noqa: B008
+    found = usable_memory(plant(root, MEMINFO | files), rlimits)
+    return found.usable_bytes, found.limit_source
+
+
+def test_without_limits_what_is_available_is_usable(tmp_path):
+    assert usable(tmp_path, {}) == (16 * GIB, "MemAvailable")
+
+
+def test_a_kernel_without_memavailable_counts_what_is_free(tmp_path):
+    assert usable(tmp_path, {"proc/meminfo": "MemTotal: 8 kB\nMemFree: 4 kB\n"}) == (4096, "MemFree")
+
+
+def test_a_cgroup_leaves_its_limit_less_what_is_used(tmp_path):
+    files = v2("/job", job={"max": str(4 * GIB), "current": str(GIB)})
+    assert usable(tmp_path, files) == (3 * GIB, "cgroup v2 memory.max")
+
+
+def test_page_cache_counts_as_reclaimable(tmp_path):
+    stat = f"anon 5\nfile {GIB}\nactive_file {GIB // 4}\ninactive_file {GIB // 4}\n"
+    files = v2("/job", job={"max": str(4 * GIB), "current": str(GIB), "stat": stat})
+    assert usable(tmp_path, files) == (4 * GIB - GIB // 2, "cgroup v2 memory.max")
+
+
+def test_an_ancestors_limit_binds_too(tmp_path):
+    files = v2(
+        "/a/b/c",
+        a={"max": str(2 * GIB), "current": str(GIB)},
+        a__b={"max": "max", "current": str(GIB)},
+        a__b__c={"max": str(8 * GIB), "current": "0"},
+    )
+    assert usable(tmp_path, files) == (GIB, "cgroup v2 memory.max")
+
+
+def test_beyond_memory_high_the_kernel_throttles_so_it_is_a_limit(tmp_path):
+    files = v2("/job", job={"max": "max", "high": str(GIB), "current": "0"})
+    assert usable(tmp_path, files) == (GIB, "cgroup v2 memory.high")
+
+
+def test_a_cgroup_over_its_limit_leaves_nothing(tmp_path):
+    files = v2("/job", job={"max": str(GIB), "current": str(2 * GIB)})
+    assert usable(tmp_path, files) == (0, "cgroup v2 memory.max")
+
+
+def test_a_v1_tree_is_walked_to_its_root(tmp_path):
+    base = "sys/fs/cgroup/memory"
+    files = {
+        "proc/self/cgroup": "4:cpu,memory:/a/b\n1:name=systemd:/\n0::/\n",
+        "proc/self/mountinfo": V1_MOUNT,
+        f"{base}/memory.limit_in_bytes": "9223372036854771712\n",  # what v1 prints for no limit
+        f"{base}/a/memory.limit_in_bytes": str(3 * GIB),
+        f"{base}/a/memory.usage_in_bytes": str(2 * GIB),
+        f"{base}/a/memory.stat": f"active_file 1\ntotal_active_file {GIB // 2}\ntotal_inactive_file {GIB}\n",
+        f"{base}/a/b/memory.limit_in_bytes": str(9 * GIB),
+    }
+    assert usable(tmp_path, files) == (5 * GIB // 2, "cgroup v1 memory.limit_in_bytes")
+
+
+@pytest.mark.parametrize("path", ["/docker/abc", "/docker/abc/sub", "/", "/../..", "/elsewhere"])
+def test_in_a_container_the_mount_is_the_nearest_ancestor_there_is(tmp_path, path):
+    # The mount shows /docker/abc of the host as its top; the process may see its path from inside or outside.
+    files = {
+        "proc/self/cgroup": f"0::{path}\n",
+        "proc/self/mountinfo": "31 23 0:28 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n",
+        "sys/fs/cgroup/memory.max": str(GIB),
+        "sys/fs/cgroup/memory.current": "0",
+    }
+    assert usable(tmp_path, files) == (GIB, "cgroup v2 memory.max")
+
+
+def test_a_mount_point_with_a_space_is_found(tmp_path):
+    files = {
+        "proc/self/cgroup": "0::/\n",
+        "proc/self/mountinfo": r"31 23 0:28 / /my\040groups rw - cgroup2 none rw" + "\n",
+        "my groups/memory.max": str(GIB),
+    }
+    assert usable(tmp_path, files) == (GIB, "cgroup v2 memory.max")
+
+
+@pytest.mark.parametrize(
+    ("rlimits", "size", "source"),
+    [
+        (Rlimits(3 * GIB, None, None), 2 * GIB, "RLIMIT_AS"),  # less the address space that a kernel aligns its arena in
+        (Rlimits(GIB // 2, None, None), 0, "RLIMIT_AS"),
+        (Rlimits(None, GIB, None), GIB, "RLIMIT_DATA"),
+        (Rlimits(3 * GIB, GIB, None), GIB, "RLIMIT_DATA"),
+    ],
+)
+def test_resource_limits_bind(tmp_path, rlimits, size, source):
+    assert usable(tmp_path, {}, rlimits) == (size, source)
+
+
+def test_the_limits_of_this_process_are_read():
+    script = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_DATA, (2**30, 2**30));"
+        "from experiments.machine.memory import usable_memory; m = usable_memory();"
+        "print(m.usable_bytes, m.limit_source)"
+    )
+    if not Path("/proc/meminfo").exists():
+        pytest.skip("needs Linux")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    size, source = done.stdout.split(" ", 1)
+    assert int(size) <= GIB
+    assert source.strip() == "RLIMIT_DATA" or int(size) < GIB
+
+
+def test_the_source_of_a_limit_never_names_a_cgroup(tmp_path):
+    files = v2("/user.slice/alice", **{"user.slice__alice": {"max": "1", "current": "0"}})
+    assert "alice" not in usable(tmp_path, files)[1]
+
+
+@settings(max_examples=150, deadline=None)
+@given(JUNK, JUNK, JUNK)
+def test_cgroup_files_of_any_bytes_give_an_amount_of_memory(cgroup, mountinfo, value):
+    with tempfile.TemporaryDirectory() as folder:
+        files = {"proc/self/cgroup": b"0::/" + cgroup, "proc/self/mountinfo": V2_MOUNT.encode() + mountinfo,
+                 "sys/fs/cgroup/memory.max": value}
+        assert 0 <= usable_memory(plant(Path(folder), MEMINFO | files), Rlimits()).usable_bytes <= 16 * GIB

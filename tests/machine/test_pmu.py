@@ -1,0 +1,66 @@
+"""What the answer of perf means for a computer: its tier and, below counters, the reason."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.host import plant
+
+from experiments.machine import pmu
+
+GIB = 2**30
+
+
+# --- counters
+
+
+@pytest.mark.parametrize(
+    ("status", "stderr", "expected"),
+    [
+        (0, "123456,,cycles:u,1000,100.00,,\n", ("counters", None)),
+        (0, "123456,,cycles,1000,100.00,,\n", ("counters", None)),  # names come back altered
+        (0, "<not supported>,,cycles:u,0,100.00,,\n", ("software", "no-pmu")),
+        (0, "<not counted>,,cycles:u,0,0.00,,\n", ("software", "not-counted")),
+        (0, "", ("timing", "perf-failed")),
+        (0, "1.234,56,,cycles:u\n", ("timing", "perf-failed")),
+        (255, "Error: perf_event_paranoid setting is 4:\n", ("timing", "perf-denied")),
+        (255, "cycles:u: Operation not permitted\n", ("timing", "perf-denied")),
+        (129, "event syntax error\n", ("timing", "perf-failed")),
+        (2, "WARNING: perf not found for kernel 6.8.0-1\n", ("timing", "no-perf")),
+        (-9, "123456,,cycles:u,1000,100.00,,\n", ("timing", "perf-failed")),
+    ],
+)
+def test_the_answer_of_perf_decides_the_tier(status, stderr, expected):
+    assert pmu.classify(status, stderr) == expected
+
+
+@given(st.integers(-64, 255), st.text())
+def test_any_answer_of_perf_is_a_tier_with_its_reason(status, stderr):
+    tier, reason = pmu.classify(status, stderr)
+    assert (tier == "counters") == (reason is None)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [(subprocess.TimeoutExpired("perf", 20), "perf-failed"), (OSError("exec format"), "perf-failed")],
+)
+def test_a_perf_that_hangs_or_does_not_start_leaves_times_alone(error, expected):
+    def run(*_, **options):
+        assert options["timeout"] and options["env"]["LC_ALL"] == "C"
+        raise error
+
+    assert pmu.probe(run, which=lambda name: f"/bin/{name}") == ("timing", expected)
+
+
+def test_without_perf_there_are_times_alone():
+    assert pmu.probe(which=lambda name: None) == ("timing", "no-perf")
+
+
+def test_the_pmus_of_a_hybrid_cpu_are_both_named(tmp_path):
+    root = plant(tmp_path, {f"sys/bus/event_source/devices/{name}/type": "8" for name in
+                            ("cpu_core", "cpu_atom", "power", "uncore_imc_0", "armv8_pmuv3_0")})
+    found = pmu.look(root, lambda: ("counters", None))
+    assert found.devices == ("armv8_pmuv3_0", "cpu_atom", "cpu_core")

@@ -1,0 +1,46 @@
+"""Reading /proc and /sys: files that are absent, enormous or no text at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.system import procfs
+
+GIB = 2**30
+
+
+@given(st.text())
+def test_any_text_becomes_a_label_of_one_line(text):
+    label = procfs.label(text)
+    assert len(label) <= 120 and label == label.strip() and (label.isprintable())
+
+
+@given(st.sets(st.integers(0, 8191), max_size=40))
+def test_a_cpu_list_reads_back_as_the_kernel_would_print_it(cpus):
+    assert procfs.cpu_list(",".join(map(str, sorted(cpus)))) == tuple(sorted(cpus))
+
+
+def test_a_cpu_list_with_ranges_is_read_and_any_other_text_is_none():
+    assert procfs.cpu_list("0-2,7,9-9\n") == (0, 1, 2, 7, 9)
+    assert procfs.cpu_list("0-2,x") == procfs.cpu_list("") == procfs.cpu_list("-1") == ()
+
+
+def test_an_enormous_file_is_read_only_to_its_first_mebibyte(tmp_path):
+    path = tmp_path / "cpuinfo"
+    with path.open("wb") as file:
+        file.write(b"model : 7\n")
+        file.truncate(2**32)  # sparse: 4 GiB that take no room
+    assert len(procfs.text(path)) == 2**20
+    assert procfs.fields(procfs.text(path))["model"] == "7"
+
+
+@pytest.mark.parametrize(
+    "make", [Path.mkdir, lambda path: path.symlink_to(path), lambda path: path.touch(0o000)]
+)
+def test_a_folder_a_loop_or_an_unreadable_file_is_no_text(tmp_path, make):
+    make(tmp_path / "odd")
+    assert procfs.text(tmp_path / "odd") == ""
