@@ -7,7 +7,7 @@ control, the same lines packed, is the same formula with 64 lines to a page; the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from math import exp, inf
 
@@ -47,7 +47,7 @@ class Known:
     cache_bytes: tuple[int, ...]
     nested: bool = False
     ways: int | None = None  # of the last TLB
-    page_bytes: int = 4096
+    page_bytes: int = field(kw_only=True)
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.entries) <= 2 or list(self.entries) != sorted(self.entries):

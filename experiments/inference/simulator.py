@@ -157,16 +157,8 @@ def references_per_walk(page: str, host_page: str | None = None, levels: int = 4
     return g if host_page is None else (g + 1) * (host_levels - _leaf(host_page) + 2) - 1
 
 
-def simulate(machine: SimulatedMachine, addresses: ArrayLike, page: str = "4k", *, unit_bytes: int = 1, warm: int = 0, seed: int = 1
-             ) -> Counts:
-    """The counts of a stream of loads from memory that is mapped, in a guest by the guest, on pages of one size.
-
-    addresses: whole numbers, one an access, in units of `unit_bytes`, a power of two: virtual addresses, or with unit_bytes =
-    4096 the numbers of 4 KiB pages. The caches start empty; `warm`: so many of the first accesses are made but not counted.
-    seed: of random replacement; the same seed gives the same counts.
-
-    Raises ValueError for an address that the levels cannot translate and for a page size that is none.
-    """
+def _checked(machine: SimulatedMachine, addresses: ArrayLike, unit_bytes: int, warm: int) -> tuple[np.ndarray, int, int]:
+    """(the stream as 64-bit numbers, its least, its most). Raises ValueError, as `simulate` says."""
     stream = np.ascontiguousarray(addresses).ravel()
     _require(not stream.size or stream.dtype.kind in "iu", f"addresses are whole numbers, not {stream.dtype}: convert them first.")
     _require(_is_power_of_two(unit_bytes), f"unit_bytes is a power of two, such as 1 or 4096, not {unit_bytes}.")
@@ -176,24 +168,34 @@ def simulate(machine: SimulatedMachine, addresses: ArrayLike, page: str = "4k", 
     _require(low >= 0 and not high * unit_bytes >> bits,
              f"{machine.levels} levels of tables translate addresses from 0 to 2^{bits} - 1, not {low} to {high} in units of "
              f"{unit_bytes}: take addresses of user space, or five levels.")
+    return stream.view(np.uint64) if stream.dtype == np.int64 else stream.astype(np.uint64, copy=False), low, high
 
+
+def _numbered(stream: np.ndarray, shift: int, first: int, last: int) -> tuple[np.ndarray, int, int, np.ndarray]:
+    """(keys, their shift, the first key, the pages' numbers). Each page has a row, and so has each page of the sizes above: a key from
+    0 says which. Where the accesses outnumber the pages between the first and the last, each of these has one."""
+    if last - first < stream.size:
+        return stream, shift, first, np.arange(first, last + 1)
+    codes, numbers = pd.factorize((stream >> np.uint64(shift)).view(np.int64))
+    return codes.astype(np.uint64), 0, 0, numbers
+
+
+def simulate(machine: SimulatedMachine, addresses: ArrayLike, page: str = "4k", *, unit_bytes: int = 1, warm: int = 0, seed: int = 1
+             ) -> Counts:
+    """The counts of a stream of loads from memory that is mapped, in a guest by the guest, on pages of one size.
+
+    addresses: whole numbers, one an access, in units of `unit_bytes`, a power of two: virtual addresses, or with unit_bytes =
+    4096 the numbers of 4 KiB pages. The caches start empty; `warm`: so many of the first accesses are made but not counted.
+    seed: of random replacement; the same seed gives the same counts. Raises ValueError for an address that the levels cannot translate and for a page size that is none.
+    """
+    stream, low, high = _checked(machine, addresses, unit_bytes, warm)
     leaf, host_leaf = _leaf(page), _leaf(machine.host.page) if machine.host else 0
     span = min(leaf, host_leaf or leaf)
     shift = OFFSET_BITS + INDEX_BITS * (span - 1) - unit_bytes.bit_length() + 1
-    stream = stream.view(np.uint64) if stream.dtype == np.int64 else stream.astype(np.uint64, copy=False)
     if shift < 0:
         stream, low, high, shift = stream << np.uint64(-shift), low << -shift, high << -shift, 0
-    first, last = low >> shift, high >> shift
-
-    # Each page has a row, and so has each page of the sizes above: a key from 0 says which. Where the accesses outnumber the
-    # pages between the first and the last, each of these has one.
-    if last - first < stream.size:
-        keys, key_shift, first_key, numbers = stream, shift, first, np.arange(first, last + 1)
-    else:
-        codes, numbers = pd.factorize((stream >> np.uint64(shift)).view(np.int64))
-        keys, key_shift, first_key = codes.astype(np.uint64), 0, 0
-    columns = dict.fromkeys(range(span, machine.levels + host_leaf + 1), 1)  # of a row at each level: the first leads upwards
-    shapes: list[Shape] = []
+    keys, key_shift, first_key, numbers = _numbered(stream, shift, low >> shift, high >> shift)
+    columns, shapes = dict.fromkeys(range(span, machine.levels + host_leaf + 1), 1), []  # of a row at each level: the first leads up
 
     def caches(by_level: dict[int, tuple[SimulatedCache, int]]) -> np.ndarray:
         """The number of the cache of each level, from 1, or 0; `by_level` has the caches, each with the level of its pages."""

@@ -151,6 +151,19 @@ def _run(stream: np.ndarray, keys: np.ndarray, plan: Plan, state: State, starts:
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _to_front(slots: np.ndarray, head: int, slot: int) -> None:
+    """Take a slot out of its set's ring and put it before the head."""
+    before, after = slots[slot].before, slots[slot].after
+    slots[before].after = after
+    slots[after].before = before
+    last = slots[head].before
+    slots[last].after = slot
+    slots[slot].before = last
+    slots[slot].after = head
+    slots[head].before = slot
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _touch(state: State, cache: int, row: int, number: int) -> bool:
     """Whether the cache held the page of a row; it holds it now, as the latest used. `number`, the page's, chooses the set."""
     shape, slots, places = state.caches[cache], state.slots, state.places
@@ -165,14 +178,7 @@ def _touch(state: State, cache: int, row: int, number: int) -> bool:
         head = mine.head
         if held:
             if slot != head:
-                before, after = slots[slot].before, slots[slot].after
-                slots[before].after = after
-                slots[after].before = before
-                last = slots[head].before
-                slots[last].after = slot
-                slots[slot].before = last
-                slots[slot].after = head
-                slots[head].before = slot
+                _to_front(slots, head, slot)
                 mine.head = slot
             return True
         slot = uint64(slots[head].before)

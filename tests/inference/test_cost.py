@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from functools import cache
+from functools import cache, partial
 from math import inf, isfinite
 from pathlib import Path
 
@@ -27,7 +27,8 @@ from experiments.words.reasons import Unavailable
 pytestmark = pytest.mark.filterwarnings("error")
 
 MIB = 2**20
-BARE = Known((64, 1536), (32768, MIB, 16 * MIB))
+stated = partial(Known, page_bytes=4096)
+BARE = stated((64, 1536), (32768, MIB, 16 * MIB))
 # A quiet machine: its rivals bring in less than any point shows.
 TRUE = {"load_cycle_ns": 1.1, "load_random_ns": 1.4, "load_l2_adds_ns": 3.0, "load_l3_adds_ns": 11.0, "load_memory_adds_ns": 80.0,
         "stlb_hit_ns": 2.0, "walk_ns": 9.0, "walk_reads": 1.2, "rivals_bytes_per_ns": 1.0, "l2_smear_ways": 8.0,
@@ -121,7 +122,7 @@ def test_a_cycle_over_many_lines_of_each_page_misses_a_tlb_as_draws_do():
 
 # --- the fit, on machines whose parameters are known
 
-SMALL = Known((64, 1536), (32768, MIB))
+SMALL = stated((64, 1536), (32768, MIB))
 TOLD = [name for name in SMALL.parameters if name != "rivals_bytes_per_ns"]  # of which a quiet machine's points tell an upper bound
 
 
@@ -165,13 +166,13 @@ def test_fitted_numbers_have_four_digits():
 
 
 @pytest.mark.parametrize(("known", "tlbs"), [
-    (Known((64, 1536), (32768, MIB, 16 * MIB), nested=True), None),
-    (Known((64, 1536), (49152, 2 * MIB)), None),  # no third cache
-    (Known((64,), (32768, MIB, 16 * MIB)), None),  # one level of TLB
-    (Known((64, 1536), (32768,)), None),
-    (Known((64, 1536), (32768, MIB, 16 * MIB), ways=12), Tlbs((64, 1536), "hashed sets, random replacement", 12)),
-    (Known((64, 1536), (32768, MIB, 16 * MIB), ways=12), Tlbs((64, 1536), "hashed sets, LRU", 12)),
-    (Known((64, 1536), (32768, MIB, 16 * MIB), ways=12), Tlbs((64, 1536), "fully associative, random replacement")),
+    (stated((64, 1536), (32768, MIB, 16 * MIB), nested=True), None),
+    (stated((64, 1536), (49152, 2 * MIB)), None),  # no third cache
+    (stated((64,), (32768, MIB, 16 * MIB)), None),  # one level of TLB
+    (stated((64, 1536), (32768,)), None),
+    (stated((64, 1536), (32768, MIB, 16 * MIB), ways=12), Tlbs((64, 1536), "hashed sets, random replacement", 12)),
+    (stated((64, 1536), (32768, MIB, 16 * MIB), ways=12), Tlbs((64, 1536), "hashed sets, LRU", 12)),
+    (stated((64, 1536), (32768, MIB, 16 * MIB), ways=12), Tlbs((64, 1536), "fully associative, random replacement")),
 ])
 def test_a_machine_of_the_models_kind_is_found_and_predicted(known: Known, tlbs: Tlbs | None):
     rows = made(known, tlbs=tlbs, noise=0.01, sizes=FINE)
@@ -196,7 +197,7 @@ def test_a_cycle_predicts_the_random_order_that_it_never_saw():
 
 def test_half_a_curve_predicts_the_rest_where_it_tells_enough_and_knows_where_not():
     """64 Ki lines packed are 4 MiB: on a machine with 2 MiB of cache they are in memory, on one with 512 MiB nothing is."""
-    seen, unseen = Known((64, 1536), (32768, MIB, 2 * MIB)), Known((64, 1536), (32768, MIB, 512 * MIB))
+    seen, unseen = stated((64, 1536), (32768, MIB, 2 * MIB)), stated((64, 1536), (32768, MIB, 512 * MIB))
     rows = made(seen, noise=0.01)
     large = rows[(rows["lines"] > 65536) & (rows["layout"] == "spread")]
     assert error(fit(rows[rows["lines"] <= 65536], seen), large).median() < 0.05
@@ -247,12 +248,12 @@ def test_too_little_is_refused_with_a_reason():
         assert refused.value.code == "too-few-points"
     for entries, caches in (((), (32768,)), ((64, 8, 1), (32768,)), ((64, 1536), ()), ((1536, 64), (32768,))):
         with pytest.raises(Unavailable) as refused:
-            Known(entries, caches)
+            stated(entries, caches)
         assert refused.value.code == "no-geometry"
 
 
 def test_a_machine_states_its_entries_its_caches_and_whether_it_is_a_guest():
-    assert Known.of(Stated(hypervisor="kvm").host()) == Known((64, 1536), (32768, MIB), True, 12)
+    assert Known.of(Stated(hypervisor="kvm").host()) == stated((64, 1536), (32768, MIB), True, 12)
     assert Known.of(Stated().host()).nested is False and Known.of(Stated(changes={"base_page_bytes": 65536}).host()).lines_per_page == 1024
     with pytest.raises(Unavailable):
         Known.of(Stated(tlb=()).host())
