@@ -13,7 +13,7 @@ from experiments.lab.record import Point
 from experiments.machine.compiler import compiler
 from experiments.words.reasons import Unavailable
 
-pytestmark = pytest.mark.measures
+pytestmark = [pytest.mark.measures, pytest.mark.slow]
 
 
 # --- arguments that cannot be

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.kernels import arguments, checksum, emulated, for_arm64, needs_emulator, on_x86, visits
 
-pytestmark = [pytest.mark.measures, on_x86, needs_emulator]
+pytestmark = [pytest.mark.measures, pytest.mark.slow, on_x86, needs_emulator]
 ORDERS = {"page_chase": ("cycle", "random", "sequential"), "page_gather": ("cycle", "sequential")}
 CASES = [(kernel, order, layout) for kernel, orders in ORDERS.items() for order in orders for layout in ("spread", "packed")]
 

@@ -58,6 +58,7 @@ def refuse(patch: pytest.MonkeyPatch, folder: Path, number: int) -> None:
     patch.setattr(builtins, "open", wrapped(builtins.open, by_mode))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), REFUSALS)
 @pytest.mark.parametrize("what", ["the results", "machine.json", "the quarantine", "the build folder", "the card", "the notebook",
                                   "the site's sources"])

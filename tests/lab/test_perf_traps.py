@@ -225,6 +225,7 @@ def test_a_killed_workload_is_no_result_although_perf_exits_with_0(tmp_path: Pat
     assert why.value.code == code and remedy in str(why.value)
 
 
+@pytest.mark.slow
 def test_a_perf_that_hangs_at_its_probe_is_given_up_with_all_that_it_started(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(perf, "_PROBE_S", 0.5)
     plan = perf.plan("unknown", install(tmp_path, answers("Zen 4"), hangs=86.25), root=tmp_path)

@@ -61,6 +61,7 @@ def records(draw: st.DrawFn) -> Record:
     return make_record(pages=pages, **{name: draw(strategy) for name, strategy in choice.items()})
 
 
+@pytest.mark.slow
 @given(st.lists(records(), max_size=4))
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_record_comes_back_as_it_went_in(made: list[Record]) -> None:

@@ -47,6 +47,7 @@ def test_a_torn_last_line_is_dropped_and_cut_off_by_the_next_append(store: Store
     assert len(tree(store.root)) == 1  # a torn line is no evidence of anything: it is not quarantined
 
 
+@pytest.mark.slow
 def test_no_flipped_bit_is_ever_loaded_as_another_value(store: Store, path: Path) -> None:
     lines = path.read_bytes().splitlines(keepends=True)
     good = store.load(MACHINE, NAME)
@@ -162,6 +163,7 @@ def resigned(field: str, value: object) -> bytes:
     return sign(content_of(GOOD) | {"record": make_record().model_dump(exclude_none=True) | {field: value}})
 
 
+@pytest.mark.slow
 @given(st.one_of(
     st.binary(max_size=200),
     json_values.map(lambda value: json.dumps(value).encode()),

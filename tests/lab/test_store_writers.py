@@ -9,6 +9,7 @@ import random
 import time
 from pathlib import Path
 
+import pytest
 from support.common import make_record
 from support.lab import KERNEL, MACHINE, NAME, assert_whole, repeats
 
@@ -42,6 +43,7 @@ def test_eight_writers_at_once_lose_and_tear_nothing(store: Store) -> None:
     assert_whole(store, 8 * rounds)
 
 
+@pytest.mark.slow
 def test_writers_at_once_mend_a_broken_file_once_and_lose_nothing(store: Store, path: Path) -> None:
     for turn in range(5):
         path.write_bytes(path.read_bytes() + f"broken {turn}\n".encode() + b'{"digest":"torn')
@@ -62,6 +64,7 @@ def write_for_ever(root: Path, start: int, report: int) -> None:
         os.write(report, b"%d\n" % repeat)
 
 
+@pytest.mark.slow
 def test_a_writer_killed_at_any_moment_loses_no_finished_record(store: Store) -> None:
     rng = random.Random(2)
     finished: set[int] = set()

@@ -45,6 +45,7 @@ def test_the_coarse_sweep_holds_every_layout_at_every_size_and_its_control():
     assert min(sizes["spread"]) == survey.FROM_LINES and max(sizes["spread"]) == survey.TO_LINES
 
 
+@pytest.mark.slow
 def test_every_spread_point_around_a_knee_has_its_control_too():
     for stage in asked(SHARP)[:2]:
         lines = {layout: {p.lines for p in stage if p.layout == layout and p.stride_pages == 1} for layout in ("spread", "packed")}
@@ -52,6 +53,7 @@ def test_every_spread_point_around_a_knee_has_its_control_too():
         assert lines["spread"]
 
 
+@pytest.mark.slow
 def test_the_second_stage_is_finer_where_the_first_one_bends():
     first, second = asked(SHARP)[:2]
     for knee in (64, 1536):
@@ -60,10 +62,12 @@ def test_the_second_stage_is_finer_where_the_first_one_bends():
         assert len(near(second)) > 2 * len(near(first))
 
 
+@pytest.mark.slow
 def test_the_same_rows_ask_for_the_same_points():
     assert asked(SHARP) == asked(SHARP)
 
 
+@pytest.mark.slow
 def test_rows_that_are_there_already_ask_for_the_same_points_again():
     """What makes a second run measure nothing: the rows of all stages are there before the first."""
     run, stages = SHARP.run(), []
@@ -82,6 +86,7 @@ def test_a_machine_without_a_knee_is_asked_for_no_more_than_the_coarse_sweep():
     assert [len(stage) for stage in stages[1:]] == [0, 0, 0]
 
 
+@pytest.mark.slow
 def test_a_survey_is_half_a_minute_of_processes():
     """By the runner's own guess of a process; quiet machines are faster, and no test may time one."""
     points = {p for stage in asked(Made(lru(72), lru(3072))) for p in stage}
@@ -169,6 +174,7 @@ def test_pieces_of_this_computer_are_rows_that_can_be_judged_or_not(here: Rig, m
     assert "thp" in set(frame["pages"]) or (found.verdict == "cannot tell" and "2 MiB pages" in found.evidence)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pages", ["4k", "2m"])
 def test_no_point_spans_more_than_its_visits_can_name(pages: str):
     for stage in asked(SHARP, pages):

@@ -168,6 +168,7 @@ DAMAGED = [*SERVER, "proc/self/cgroup", "proc/self/mountinfo", "sys/fs/cgroup/me
            "sys/fs/cgroup/memory.current", "sys/fs/cgroup/memory.stat"]
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.dictionaries(st.sampled_from(DAMAGED), JUNK, min_size=1, max_size=8), st.sampled_from([HERE, ARM]))
 def test_files_of_any_bytes_give_a_host_and_a_proper_id(files, here):

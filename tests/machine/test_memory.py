@@ -132,6 +132,7 @@ def test_the_source_of_a_limit_never_names_a_cgroup(tmp_path):
     assert "alice" not in usable(tmp_path, files)[1]
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(JUNK, JUNK, JUNK)
 def test_cgroup_files_of_any_bytes_give_an_amount_of_memory(cgroup, mountinfo, value):

@@ -379,6 +379,7 @@ def test_after_a_crash_a_value_outside_of_what_we_asked_is_somebody_else_s(machi
 acts = st.tuples(st.sampled_from(["reserve", "restore"]), st.integers(1, 12), st.none() | st.integers(0, 7), st.integers(0, 12))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(st.integers(0, 4), st.integers(0, 4), st.lists(acts, max_size=6))
 def test_whatever_is_reserved_restored_and_crashes_the_last_restore_brings_back_the_first_size(used, free, steps):
@@ -539,6 +540,7 @@ def test_a_second_one_waits_for_the_first(machine):
     assert kernel.get("2m") == 4
 
 
+@pytest.mark.slow
 def test_processes_at_once_leave_a_journal_that_restores(machine):
     kernel = machine(p2m={"total": 3})
     fork = multiprocessing.get_context("fork")

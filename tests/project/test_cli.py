@@ -29,6 +29,7 @@ def tlb(*arguments: str, **how: object) -> subprocess.CompletedProcess[str]:
     return in_turn([*TLB, *arguments], timeout=120, **how)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["--help"], []])
 def test_help_lists_every_command_with_what_it_does(arguments: list[str]):
     done = tlb(*arguments)
@@ -38,23 +39,27 @@ def test_help_lists_every_command_with_what_it_does(arguments: list[str]):
         assert command.callback.__doc__.split()[0] in done.stdout
 
 
+@pytest.mark.slow
 def test_the_command_is_installed_under_its_name():
     installed = Path(sys.executable).with_name("tlb")
     assert subprocess.run([installed, "--help"], capture_output=True, cwd=ROOT, timeout=60).returncode == 0
 
 
+@pytest.mark.slow
 def test_inspect_as_json_is_the_inspection_and_nothing_else():
     done = tlb("inspect", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert host.machine_id(Host.model_validate(json.loads(done.stdout))) == host.machine_id(host.inspect())
 
 
+@pytest.mark.slow
 def test_inspect_for_a_person_has_a_line_for_everything():
     done = tlb("inspect", env=os.environ | {"COLUMNS": "300"})
     assert (done.returncode, done.stderr) == (0, "")
     assert [label for label, _ in doctor.describe(host.inspect()) if label not in done.stdout] == []
 
 
+@pytest.mark.slow
 def test_doctor_gives_each_finding_its_remedy():
     done = tlb("doctor", env=os.environ | {"COLUMNS": "1000"})
     assert (done.returncode, done.stderr) == (0, "")
@@ -112,6 +117,7 @@ def test_a_wrong_argument_is_one_line_on_stderr_and_exit_2(arguments: list[str],
     assert len(said.err.splitlines()) == 1 and len(said.err) > 20 and said.err.endswith(".\n")
 
 
+@pytest.mark.slow
 def test_a_process_ends_as_the_command_does():
     done = tlb("frobnicate")
     assert (done.returncode, done.stdout) == (2, "")

@@ -73,6 +73,7 @@ def geometry(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     return ended.value.code
 
 
+@pytest.mark.slow
 def test_geometry_says_in_its_help_what_it_does_and_takes():
     done = subprocess.run([sys.executable, "-c", "from experiments.cli import main; main()", "geometry", "--help"], capture_output=True,
                           text=True, cwd=ROOT, timeout=60)
@@ -159,6 +160,7 @@ def test_geometry_of_a_flat_machine_is_one_line_and_exit_1(surveyed: SimpleNames
     assert said.err.startswith(REASONS["no-step"].sentence.removesuffix("."))
 
 
+@pytest.mark.slow
 def test_a_survey_that_could_measure_nothing_says_why_and_ends_with_1():
     script = ("import pandas as pd\nfrom experiments import cli\nfrom experiments.lab import survey\n"
               "from experiments.words.reasons import Note\n"
