@@ -90,12 +90,11 @@ def _rank(n: int, confidence: float) -> tuple[int, float]:
 def median_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
     """The median and its exact order-statistic interval [X(r), X(n+1-r)].
 
-    The number of values below the true median is Binomial(n, 1/2), so the coverage is 1 - 2 P(B < r), free
-    of any assumption but independence (Thompson, Ann. Math. Stat. 7, 1936; Le Boudec, Performance
-    Evaluation of Computer and Communication Systems, 2010, chapter 2). From n = 6 on it reaches 95 %.
-    Below that it is the full range: 93.75, 87.5, 75 and 50 % for 5, 4, 3 and 2 values, and nothing (0) for
-    one. Ties only raise the coverage. NaN is left out; without any value every field is NaN and the
-    coverage 0.
+    The number of values below the true median is Binomial(n, 1/2), so the coverage is 1 - 2 P(B < r), free of any assumption
+    but independence (Thompson, Ann. Math. Stat. 7, 1936; Le Boudec, Performance Evaluation of Computer and Communication
+    Systems, 2010, chapter 2). From n = 6 on it reaches 95 %. Below that it is the full range: 93.75, 87.5, 75 and 50 % for 5,
+    4, 3 and 2 values, and nothing (0) for one. Ties only raise the coverage. NaN is left out; without any value every field is
+    NaN and the coverage 0.
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence is between 0 and 1, not {confidence}")
@@ -109,12 +108,11 @@ def median_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
 def interval_of_difference(a: Interval, b: Interval) -> Interval:
     """a - b of independent estimates, by the method of variance estimates recovery (MOVER).
 
-    Each bound adds in quadrature the distances from which it comes (Zou & Donner, Statistics in Medicine
-    27, 2008). It assumes no common shape: where one sample is much noisier, as spread is beside packed, it
-    tends to that sample's exact interval. A Hodges-Lehmann shift with Moses' bounds does assume one, and at
-    10 and 10 values of scales 1 and 0.02 covers 89 % for a nominal 95. Coverage given: the lower of the
-    two, which simulations over six distributions, 2 to 15 values and scales 1 to 0.02 do not undercut
-    (tests/inference/test_intervals.py holds a part of it).
+    Each bound adds in quadrature the distances from which it comes (Zou & Donner, Statistics in Medicine 27, 2008). It assumes
+    no common shape: where one sample is much noisier, as spread is beside packed, it tends to that sample's exact interval. A
+    Hodges-Lehmann shift with Moses' bounds does assume one, and at 10 and 10 values of scales 1 and 0.02 covers 89 % for a
+    nominal 95. Coverage given: the lower of the two, which simulations over six distributions, 2 to 15 values and scales 1 to
+    0.02 do not undercut (tests/inference/test_intervals.py holds a part of it).
     """
     value = a.value - b.value
     low = value - hypot(a.value - a.low, b.high - b.value)
@@ -138,11 +136,10 @@ def interval_of_ratio(a: Interval, b: Interval) -> Interval:
 def relative_spread(values: ArrayLike) -> float:
     """Interquartile range over the median; NaN for fewer than two values.
 
-    Fresh mappings tend to come in two kinds (good and bad physical pages), so the measure must see a second
-    mode that holds a quarter of the runs: the MAD is blind to it up to a half. And one bad run of 15 must
-    not decide, as it does with the range. Quartiles are the median-unbiased ones (Hyndman & Fan, The
-    American Statistician 50, 1996, definition 8): with two values they are the range, and from seven on the
-    extremes no longer count.
+    Fresh mappings tend to come in two kinds (good and bad physical pages), so the measure must see a second mode that holds a
+    quarter of the runs: the MAD is blind to it up to a half. And one bad run of 15 must not decide, as it does with the range.
+    Quartiles are the median-unbiased ones (Hyndman & Fan, The American Statistician 50, 1996, definition 8): with two values
+    they are the range, and from seven on the extremes no longer count.
     """
     x = _finite(values)
     if x.size < 2:
@@ -155,8 +152,7 @@ def relative_spread(values: ArrayLike) -> float:
 
 
 def outliers(values: ArrayLike) -> np.ndarray:
-    """A flag per value: far from the median both by the noise and by what matters. Nothing is removed
-    anywhere.
+    """A flag per value: far from the median both by the noise and by what matters. Nothing is removed anywhere.
 
     By the noise: |x - median| > 3.5 x 1.4826 MAD (Iglewicz & Hoaglin 1993). By what matters: more than 5 %
     of the median, without which the MAD of a quiet point would flag differences of a tenth of a percent.
@@ -175,9 +171,8 @@ def summarise(
 ) -> pd.DataFrame:
     """One row a group, sorted by `by`: by + median, low, high, coverage, n, spread, unstable, outliers.
 
-    median, low and high are in the unit of `value`; spread is `relative_spread`, outliers a count.
-    unstable: the spread is over 5 %, or there are too few values to know it. Rows whose value is NaN do not
-    count in n.
+    median, low and high are in the unit of `value`; spread is `relative_spread`, outliers a count. unstable: the spread is over
+    5 %, or there are too few values to know it. Rows whose value is NaN do not count in n.
     """
     rows = []
     for key, group in frame.groupby(list(by), sort=True, dropna=False)[value]:
@@ -207,12 +202,10 @@ def difference(a: ArrayLike, b: ArrayLike, confidence: float = 0.95) -> Differen
 
 
 def newest(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows measured as the last row of their kernel and engine was: same kernel digest, same machine
-    state.
+    """The rows measured as the last row of their kernel and engine was: same kernel digest, same machine state.
 
-    A store keeps what an older kernel, compiler or THP setting gave. A median over both would be of
-    neither. `frame` is in the order of `Store.load`, that of appending, so a clock that steps back changes
-    nothing.
+    A store keeps what an older kernel, compiler or THP setting gave. A median over both would be of neither. `frame` is in the
+    order of `Store.load`, that of appending, so a clock that steps back changes nothing.
     """
     conditions = ["kernel_digest", "state"]
     last = frame.groupby(["kernel", "engine"])[conditions].transform("last")

@@ -186,7 +186,8 @@ def simulate(machine: SimulatedMachine, addresses: ArrayLike, page: str = "4k", 
 
     addresses: whole numbers, one an access, in units of `unit_bytes`, a power of two: virtual addresses, or with unit_bytes =
     4096 the numbers of 4 KiB pages. The caches start empty; `warm`: so many of the first accesses are made but not counted.
-    seed: of random replacement; the same seed gives the same counts. Raises ValueError for an address that the levels cannot translate and for a page size that is none.
+    seed: of random replacement; the same seed gives the same counts. Raises ValueError for an address that the levels cannot
+    translate and for a page size that is none.
     """
     stream, low, high = _checked(machine, addresses, unit_bytes, warm)
     leaf, host_leaf = _leaf(page), _leaf(machine.host.page) if machine.host else 0

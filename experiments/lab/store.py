@@ -1,9 +1,8 @@
 """data/: appends each record so that nothing finished is lost, and reads back only what proves whole.
 
-`<root>/<machine>/<experiment>.jsonl` holds one canonical JSON object a line: key, digest, kernel_digest,
-record. Readers never write. A writer holds the file's lock; it cuts off a torn last line and moves lines
-that do not prove whole to `<experiment>.quarantine.jsonl`. Lines of another schema version stay where they
-are and are not loaded.
+`<root>/<machine>/<experiment>.jsonl` holds one canonical JSON object a line: key, digest, kernel_digest, record. Readers never
+write. A writer holds the file's lock; it cuts off a torn last line and moves lines that do not prove whole to
+`<experiment>.quarantine.jsonl`. Lines of another schema version stay where they are and are not loaded.
 """
 
 from __future__ import annotations

@@ -17,9 +17,8 @@ from experiments.machine.cpuid import Reader, has_basic, has_extended, vendor
 class Tlb(BaseModel):
     """One translation buffer, or the part of one that holds a page size.
 
-    `ways` is 0 for fully associative, and None where CPUID states no single number; `ways_between` then holds
-    the least and the most that its code allows, if it has one. A "load" TLB serves loads only, a "store" TLB
-    stores only.
+    `ways` is 0 for fully associative, and None where CPUID states no single number; `ways_between` then holds the least and the
+    most that its code allows, if it has one. A "load" TLB serves loads only, a "store" TLB stores only.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

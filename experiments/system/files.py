@@ -1,5 +1,4 @@
-"""Files that survive: appends and replacements that are whole or not there, locks that nothing can leave
-behind.
+"""Files that survive: appends and replacements that are whole or not there, locks that nothing can leave behind.
 
 A lock is a flock, which the kernel drops with the last descriptor of it: a kill -9 leaves no stale state.
 """
@@ -108,12 +107,10 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def measuring_lock(wait: bool = False, path: Path = MEASURING_LOCK) -> Iterator[int]:
-    """Holds the lock that makes measurements of a host take turns, whoever runs them; yields its
-    descriptor.
+    """Holds the lock that makes measurements of a host take turns, whoever runs them; yields its descriptor.
 
-    Held by another: Unavailable("measuring-already"), or with `wait` this waits. Pass the descriptor to a
-    kernel process (subprocess's pass_fds), and the orphan of a killed runner keeps the lock until it ends
-    too.
+    Held by another: Unavailable("measuring-already"), or with `wait` this waits. Pass the descriptor to a kernel process
+    (subprocess's pass_fds), and the orphan of a killed runner keeps the lock until it ends too.
     """
     while True:
         fd = _open_lock(path)
@@ -132,9 +129,8 @@ def measuring_lock(wait: bool = False, path: Path = MEASURING_LOCK) -> Iterator[
 def _open_lock(path: Path) -> int:
     """Opens for reading, which is all that flock needs; creates the file for all where there is none.
 
-    Not O_CREAT at once: fs.protected_regular refuses it for another user's file in a sticky folder. The
-    umask is lifted for the open: a chmod after it would leave, to a kill -9 between the two, a file that
-    shuts others out.
+    Not O_CREAT at once: fs.protected_regular refuses it for another user's file in a sticky folder. The umask is lifted for the
+    open: a chmod after it would leave, to a kill -9 between the two, a file that shuts others out.
     """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS
     while True:

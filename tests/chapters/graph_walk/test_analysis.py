@@ -12,6 +12,7 @@ from support.synthetic import frame as chases
 from support.walk import ENTRIES, REACH, Walk, analysis, only, rows
 
 from experiments.chapters.graph_walk.analysis import REGIMES, WALK
+from experiments.inference.curves import Curve
 from experiments.inference.hops import below
 from experiments.words.reasons import Unavailable
 
@@ -55,6 +56,11 @@ def test_of_several_graphs_the_largest_that_several_walked_is_compared():
     alone = frame[(frame["per_hop"] == 0) & (frame["lines"] == 1 << 12)]
     both = analysis(pd.concat([frame, alone.assign(walkers=2.0)], ignore_index=True))
     assert set(both.walkers["vertices"]) == {1 << 12, 1 << 24} and both.walkers.set_index("pages").loc["4k", "vertices"].eq(1 << 24).all()
+
+
+def test_a_gain_ends_where_a_tenth_is_left_of_it():
+    side = analysis(rows(Walk(in_flight=16, noise=0.002))).parallel("2m")
+    assert side.enough == 16 and side.best_walkers >= 16 and side.gain == pytest.approx(16, rel=0.05)
 
 
 @pytest.mark.parametrize("walkers", [2, 4, 6])
@@ -101,6 +107,14 @@ def test_regimes_are_those_that_the_machine_was_made_with():
     assert names[8 * GIB] == names[16 * GIB] == "memory and walk"
     shares = below(a.distributions("4k")[16 * GIB], a.regimes.cut_ns)
     assert 1 - shares[1] == pytest.approx(1 - 1 / 32, abs=0.02)
+
+
+def test_a_load_from_memory_is_what_large_pages_take_two_octaves_past_half_of_their_rise():
+    a = analysis()
+    a.p50 = {pages: Curve(pd.DataFrame({"working_set_bytes": [2**k * MIB for k in range(8)], "median": medians}), "working_set_bytes")
+             for pages, medians in (("4k", [5.0, 5, 20, 60, 90, 130, 200, 300]), ("2m", [5.0, 5, 20, 55, 70, 80, 95, 105]))}
+    assert a.regimes.memory_ns == 80 and a.regimes.cut_ns == pytest.approx((20, 120))  # half of the rise to 105 is done at 8 MiB
+    assert a.regimes.answers.tolist() == [0, 0, 0, 1, 1, 2, 2, 2]
 
 
 @pytest.mark.parametrize(("frame", "code"), [

@@ -108,8 +108,7 @@ class Runtimes(_Strict):
 
 def huge_pages_on(root: Path = Path("/"), status: str = "") -> bool:
     """Whether a mapping that asks gets transparent pages of 2 MiB: by the setting of that size (Linux 6.8) or the one of all
-    sizes, and by the process's own /proc/PID/status.
-    """
+    sizes, and by the process's own /proc/PID/status."""
     folder = root / "sys/kernel/mm/transparent_hugepage"
     own = procfs.chosen(folder / "hugepages-2048kB/enabled")
     chosen = own if own in ("always", "madvise", "never") else procfs.chosen(folder / "enabled")

@@ -1,0 +1,132 @@
+"""A page is its experiment: a copy of each notebook, edited as a reader would, measures other rows, draws and judges otherwise."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import papermill
+import pytest
+
+from experiments.article.parameters import BOOK, table_of_contents
+
+pytestmark = [pytest.mark.endurance, pytest.mark.timeout(600)]
+
+_BEGINS = "for (uint64_t i = hops / 16; i; i--) {"
+LOOP = ("page_chase", _BEGINS, f"{_BEGINS}\n        for (volatile int n = 0; n < 9; n++)\n            ;")
+TURN = ("graph_walk", "for (; turns; turns--) {\n        uint64_t random = draw(&state);\n        UNROLL",
+        "for (; turns; turns--) {\n        draw(&state);\n        uint64_t random = draw(&state);\n        UNROLL")
+
+
+@dataclass(frozen=True)
+class Edits:
+    """What a reader might change of a page: a definition and the figure that it is drawn in, a band and the claim that it decides, a
+    point more, and a loop."""
+
+    definition: tuple[str, str]
+    figure: str
+    band: tuple[str, str]
+    claim: str  # of the sentence, a part
+    more: str  # points
+    kernel: str
+    lines: int  # of the point more
+    loop: tuple[str, str, str]
+
+
+CHASE = "chapter.scope.chase('page_chase', '4k', 49)", "page_chase", 49
+WALK = "[chapter.scope.point('graph_walk', mode='plain', vertices=512)]", "graph_walk", 512
+EDITS: dict[str, Edits] = {
+    "your_machine": Edits(("a.price = a.spread - a.packed", "a.price = a.spread / a.packed"), "staircase",
+                          ('{"most": claims.ONE_CYCLE}', '{"most": 99}'), "costs one cycle", *CHASE, LOOP),
+    "stlb_cliff": Edits(("a.price = a.spread - a.packed", "a.price = a.spread / a.packed"), "price",
+                        ('{"most": claims.FLAT}', '{"most": 1.0}'), "price of translation is flat", *CHASE, LOOP),
+    "hugepages": Edits(("spread[pages] - packed[pages]", "spread[pages] / packed[pages]"), "page_prices",
+                       ('{"least": claims.FIVE}', '{"least": 1.01}'), "five times as fast", *CHASE, LOOP),
+    "graph_walk": Edits(("(1 - reach / sizes)", "(1 - reach / sizes / 2)"), "walk_misses",
+                        ('{"most": claims.SHORT_TAIL}', '{"most": 2.0}'), "tail is gone", *WALK, TURN),
+    "tlb_blocking": Edits(('2 ** fan_out["bits"]', '4 ** fan_out["bits"]'), "fan_out",
+                          ('{"most": claims.ALL_BUT_VANISHED}', '{"most": -9.0}'), "miss regime", *WALK, TURN),
+    "virtualization": Edits(("curve - packed[chase]", "curve / packed[chase]"), "guest_steps",
+                            ('{"same": claims.SAME}', '{"same": 0.5}'), "Containers add no", *CHASE, LOOP),
+}
+
+
+def sources(name: str) -> nbformat.NotebookNode:
+    notebook = nbformat.read(BOOK / f"{name}.ipynb", as_version=4)
+    notebook.metadata.pop("papermill", None)
+    return notebook
+
+
+def edit(notebook: nbformat.NotebookNode, old: str, new: str) -> None:
+    """Put `new` in the place of `old`, which stands in one cell exactly once."""
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code" and old in cell.source]
+    assert len(cells) == 1 and cells[0].source.count(old) == 1, old
+    cells[0].source = cells[0].source.replace(old, new)
+
+
+def execute(notebook: nbformat.NotebookNode, folder: Path, **parameters: Any) -> nbformat.NotebookNode:
+    given, done = folder / "edited.ipynb", folder / "done.ipynb"
+    nbformat.write(notebook, given)
+    return papermill.execute_notebook(given, done, parameters, cwd=BOOK, progress_bar=False, kernel_name="python3")
+
+
+def figures(notebook: nbformat.NotebookNode) -> dict[str, Any]:
+    """The data of each figure's chart, by the figure's name."""
+    text = " ".join("".join(output.get("data", {}).get("text/html", "")) for cell in notebook.cells for output in cell.get("outputs", []))
+    return {name: json.loads(html.unescape(spec)).get("datasets") for name, spec in re.findall(
+        r'id="tlb-figure-([a-z0-9_-]+)".*?class="tlb-spec">(.*?)</script>', text, re.DOTALL)}
+
+
+def verdicts(notebook: nbformat.NotebookNode) -> dict[str, str]:
+    """The verdict on each claim, by its sentence."""
+    texts = ["".join(output["data"]["text/plain"]) for cell in notebook.cells for output in cell.get("outputs", [])
+             if "tlb-verdicts" in "".join(output.get("data", {}).get("text/html", ""))]
+    return {says: verdict for text in texts for verdict, says in re.findall(r"^([A-Z ]+): (.*?) \[", text, re.MULTILINE)}
+
+
+@cache
+def edited(name: str, folder: Path) -> tuple[nbformat.NotebookNode, nbformat.NotebookNode]:
+    """(a chapter as committed, and with another definition and another band, on the same rows)."""
+    notebook = sources(name)
+    edit(notebook, *EDITS[name].definition)
+    edit(notebook, *EDITS[name].band)
+    return sources(name), execute(notebook, folder)
+
+
+def test_every_chapter_with_rows_of_its_own_is_edited():
+    assert set(EDITS) == set(table_of_contents()) - {"index"}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_another_definition_and_another_band_are_drawn_and_judged(name, tmp_path):
+    before, after = edited(name, tmp_path)
+    assert figures(before)[EDITS[name].figure] != figures(after)[EDITS[name].figure]
+    says = next(sentence for sentence in verdicts(before) if EDITS[name].claim in sentence)
+    assert verdicts(before)[says] != verdicts(after)[says]
+
+
+@pytest.mark.measuring
+@pytest.mark.needs("a C compiler")
+@pytest.mark.parametrize("name", EDITS)
+def test_a_point_more_and_another_loop_are_measured(name, tmp_path, monkeypatch):
+    """As far as the cell that measures: the rest of the page is read off those rows."""
+    monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
+    small = {"machine": "this", "profile": "smoke", "repeats": 1, "max_working_set": "1MiB"}
+    seen = []
+    for patch in ("", f"chapter.patch(*{EDITS[name].loop!r})\n"):
+        notebook = sources(name)
+        line = f"points = {name}.grid.points(chapter.scope)"
+        edit(notebook, line, f"{patch}{line} + {EDITS[name].more}")
+        last = next(i for i, cell in enumerate(notebook.cells) if line in cell.source)
+        notebook.cells = [*notebook.cells[: last + 1], nbformat.v4.new_code_cell("assert len(a.frame)")]
+        execute(notebook, tmp_path, **small)
+        rows = [json.loads(text) for path in (tmp_path / "data").glob("*/*.jsonl") for text in path.read_text().splitlines()]
+        assert any((row["record"]["kernel"], row["record"]["lines"]) == (EDITS[name].kernel, EDITS[name].lines) for row in rows)
+        seen.append({row["kernel_digest"] for row in rows if row["record"]["kernel"] == EDITS[name].loop[0]})
+    assert len(seen[1]) == len(seen[0]) + 1 and seen[0] < seen[1]
