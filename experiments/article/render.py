@@ -29,6 +29,8 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 from pygments.token import Name, Operator, Punctuation, Text, Whitespace
 
+from experiments.article.svg import tidy
+
 # book/assets/figures.css repaints each of these in dark mode; a test holds the two together.
 INK = "#1f2933"  # what is read: labels, titles, annotations
 MUTED = "#46525e"  # what is glanced at: ticks, reference lines
@@ -42,6 +44,7 @@ HEIGHT_PX = 320  # of the plot alone
 # vl-convert carries Liberation Sans, so text is measured alike on every machine; the others have its metrics.
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 FONT_PX = 13
+_TEXT = {"font-family": FONT, "font-size": f"{FONT_PX}px"}  # of all text of a chart
 
 _LABELS = {"labelColor": INK, "labelFont": FONT, "labelFontSize": FONT_PX, "labelLimit": 320,
            "titleColor": INK, "titleFont": FONT, "titleFontSize": FONT_PX, "titleFontWeight": "normal"}
@@ -129,62 +132,6 @@ def _table(rows: list[dict[str, Any]]) -> dict[str, list]:
     return {"columns": columns, "rows": [[row.get(key) for key in columns] for row in rows]}
 
 
-_SVG = "{http://www.w3.org/2000/svg}"
-# What Vega draws with. Without links, images, styles, scripts, foreign objects: those load or run something.
-_DRAWN = {"svg", "g", "path", "rect", "line", "text", "tspan", "defs", "clipPath", "linearGradient", "stop"}
-_COORDINATES = {"d", "transform", "x", "y", "x1", "x2", "y1", "y2", "width", "height"}
-_UNUSED = {"role", "class", "pointer-events"}  # of the interactive chart; aria-* as well
-_USUAL = {"font-family": FONT, "font-size": f"{FONT_PX}px"}  # of all text, so said at the top
-_INITIAL = {("opacity", "1"), ("font-weight", "normal")}
-_INHERITED = ("fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-linejoin",
-              "stroke-miterlimit", "text-anchor")
-_NOTHING_DRAWN = {"", "M0,0h0v0h0Z"}
-
-
-def _said_once(element: ET.Element) -> None:
-    """Leaves out paths without length, and moves what all children of an element have alike to the element itself."""
-    for child in list(element):
-        _said_once(child)
-        if child.get("d") in _NOTHING_DRAWN:
-            element.remove(child)
-    for key in _INHERITED if len(element) else ():
-        first, *rest = (child.get(key) for child in element)
-        if first is not None and set(rest) <= {first}:
-            element.set(key, first)
-            for child in element:
-                del child.attrib[key]
-
-
-def _tidy_svg(svg: str, name: str) -> str:
-    """The SVG with ids of its own, coordinates of one decimal, its font said once, and nothing in it that could load or run.
-
-    Vega counts clip paths through the life of the process: two figures of a page would share ids, and a
-    figure would differ from run to run. ValueError on an element that a chart does not need.
-    """
-    root = ET.fromstring(svg)
-    ids: dict[str, str] = {}
-    for element in root.iter():
-        tag = element.tag.removeprefix(_SVG)
-        if tag not in _DRAWN:
-            raise ValueError(f"figure {name!r} draws a <{tag}>; use marks without links and images")
-        if "id" in element.attrib:
-            ids[element.attrib["id"]] = f"{name}-{len(ids)}"
-    for element in root.iter():
-        for key, value in list(element.attrib.items()):
-            if key in _UNUSED or key.startswith("aria-") or (key, value) in _INITIAL or _USUAL.get(key) == value:
-                del element.attrib[key]
-            elif key in _COORDINATES:
-                element.set(key, re.sub(r"-?\d+\.\d+", lambda match: f"{float(match[0]):z.1f}".removesuffix(".0"), value))
-            elif key == "id":
-                element.set(key, ids[value])
-            elif value.startswith("url(#"):
-                element.set(key, f"url(#{ids[value[5:-1]]})")
-    _said_once(root)
-    root.attrib |= _USUAL
-    ET.register_namespace("", _SVG[1:-1])
-    return ET.tostring(root, encoding="unicode")
-
-
 _IN_URL = "-_.~,/:;()+*!"  # stand for themselves in the data of a link and in an attribute
 _COMPOSED = {"concat", "hconcat", "vconcat", "facet", "repeat"}
 
@@ -223,7 +170,7 @@ class Figure:
 
     def svg(self) -> str:
         """The static chart as SVG text."""
-        return _tidy_svg(vl_convert.vegalite_to_svg(self.spec(), allowed_base_urls=[]), self.name)
+        return tidy(vl_convert.vegalite_to_svg(self.spec(), allowed_base_urls=[]), self.name, _TEXT)
 
     def csv(self) -> str:
         """The data as CSV (RFC 4180): floats at 6 significant digits, whole ones exact, none empty."""
