@@ -17,7 +17,7 @@ from experiments.lab.record import KernelReport
 from experiments.machine.compiler import compiler
 from kernels import harness
 
-pytestmark = [pytest.mark.measures, pytest.mark.measuring]
+pytestmark = [pytest.mark.measures, pytest.mark.slow]
 
 
 # --- what the machine lacks

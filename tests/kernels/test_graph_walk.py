@@ -1,30 +1,19 @@
-"""graph_walk: the graph is the one described and proved whole, the walk is the oracle's, the histogram tells the quantiles."""
+"""graph_walk: the graph is the one described and proved whole, and the walk is the oracle's."""
 
 from __future__ import annotations
 
 import json
 import os
-import platform
-import re
-import subprocess
-import sys
-from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numba import njit
-from support.common import ROOT
+from support.graph_walk import MODES, graph, parsed, visited, walking
 from support.kernels import (
-    NOT_IN_A_TIMED_LOOP,
     both_engines,
-    changed,
     checksum,
-    compiled,
-    disassembled,
     emulated,
     for_arm64,
     measured,
@@ -32,58 +21,21 @@ from support.kernels import (
     needs_emulator,
     needs_thp,
     on_x86,
-    reason_of,
-    refused_by_both,
     run_c,
-    run_program,
     run_twins,
-    splitmix64,
     unless_fragmented,
     why_not,
 )
 
-from experiments.lab import build, kernels
+from experiments.lab import kernels
 from experiments.lab.kernels import arena_bytes
 from experiments.lab.record import KernelReport, Point
 from kernels import graph_walk
-
-GOLDEN = 0x9E3779B97F4A7C15
-QUANTILES = [0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999]
-PER_HOP = {"tsc_ghz", "clock_ns", "clock_step_ns", "mean_ns", "p5_ns", "p25_ns", "p50_ns", "p75_ns", "p95_ns", "p99_ns", "p999_ns"}
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
 
 # --- the graph and the walk, by an independent account of them
-
-
-def graph(vertices: int, block: int, seed: int) -> list[list[int]]:
-    """Four out-edges of each vertex."""
-    key, step = islice(splitmix64(seed), 2)
-    numbers = islice(splitmix64(key - GOLDEN), 2 * vertices)
-    edges = []
-    for v, (two, third) in enumerate(zip(numbers, numbers, strict=True)):
-        first = v // block * block
-        cycle = (1664525 * (v - first) + (step | 1)) % block
-        edges.append([first + cycle, *(first + to % block for to in (two % 2**32, two >> 32, third))])
-    return edges
-
-
-def visited(vertices: int, seed: int, walkers: int = 1, block: int = 0, steps: int = 0, turns: int = 4096) -> list[int]:
-    """The vertices that the walkers stand on, turn by turn and walker by walker."""
-    edges, draws = graph(vertices, block or vertices, seed), splitmix64(seed)
-    at = [next(draws) % vertices for _ in range(2 + walkers)][2:]
-    seen, blocks = [], vertices // block if block else 1
-    for turn in range(1, turns + 1):
-        seen += at
-        random = next(draws)
-        at = [edges[v][random >> 2 * k & 3] for k, v in enumerate(at)]
-        if steps and turn % steps == 0:
-            for k, v in enumerate(at):
-                random = next(draws)
-                other = (v // block + 1 + ((random >> 32) * (blocks - 1) >> 32)) % blocks
-                at[k] = other * block + random % block
-    return seen
 
 
 def reached(edges: list[list[int]], start: int) -> set[int]:
@@ -148,52 +100,6 @@ def test_each_single_wrong_edge_is_counted(vertices: int, block: int, seed: int)
     assert wrong() == 0
 
 
-PROBE = f"""
-#define main kernel_main
-#include "{build.KERNELS}/graph_walk.c"
-#undef main
-static struct tally tally;
-int main(int argc, char **argv)
-{{
-    if (argc > 3) {{
-        uint64_t n = strtoull(argv[1], NULL, 10), seed = strtoull(argv[3], NULL, 10);
-        struct graph g = plan_graph(aligned_alloc(64, n * LINE), n, strtoull(argv[2], NULL, 10), &seed);
-        link_vertices(&g, n / 2, n);
-        link_vertices(&g, 0, n / 2);
-        for (uint64_t v = 0; v < n; v++)
-            printf("%u %u %u %u\\n", g.vertex[v].edge[0], g.vertex[v].edge[1], g.vertex[v].edge[2], g.vertex[v].edge[3]);
-        return count_wrong(&g, 0, n) != 0;
-    }}
-    if (argc > 2) {{
-        struct graph g = {{NULL, strtoull(argv[1], NULL, 10), strtoull(argv[2], NULL, 10), 0, 0}};
-        for (double hops = 1; hops < 1e9; hops *= 7)
-            printf("%.17g %.17g %.17g\\n", hops, expected_lines(&g, hops, 0), expected_lines(&g, hops, 1000));
-        return printf("%" PRIu64 "\\n", hops_for(g.vertices, DISTINCT)) < 0;
-    }}
-    unsigned long long ticks;
-    static const double asked[] = {{0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999}};
-    while (scanf("%llu", &ticks) == 1)
-        count(&tally, ticks);
-    for (unsigned i = 0; i < 7; i++)
-        printf("%.17g ", quantile(&tally, asked[i]));
-    for (uint64_t bin = 0; bin < BINS; bin++)
-        if (tally.bin[bin])
-            printf("\\n%" PRIu64 " %" PRIu64, least_of(bin), tally.bin[bin]);
-    return 0;
-}}
-"""
-
-
-@pytest.fixture(scope="module")
-def probe(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
-    """Parts of graph_walk.c by themselves: a graph, what is expected of a walk, or the histogram of the ticks on stdin."""
-    folder = tmp_path_factory.mktemp("probe")
-    (folder / "probe.c").write_text(PROBE)
-    binary = compiled(folder / "probe.c", folder / "probe")
-    return lambda *given, text="": subprocess.run([binary, *map(str, given)], input=text, capture_output=True, text=True, timeout=60,
-                                                  check=True).stdout
-
-
 @needs_c
 @pytest.mark.parametrize(("vertices", "block", "seed"), GRAPHS)
 def test_c_links_the_graph_that_the_oracle_names(probe, vertices: int, block: int, seed: int):
@@ -201,11 +107,6 @@ def test_c_links_the_graph_that_the_oracle_names(probe, vertices: int, block: in
 
 
 # --- the walk
-
-
-def walking(vertices: int, *more: object, seed: int = 7, pages: str = "4k") -> list[str]:
-    """Of the shortest possible measurement."""
-    return ["--pages", pages, "--lines", str(vertices), "--seed", str(seed), "--region-ms", "1", *map(str, more)]
 
 
 CASES: list[tuple[list[str], list[int]]] = [
@@ -220,26 +121,6 @@ CASES: list[tuple[list[str], list[int]]] = [
     (walking(1024, "--per_hop", 0), visited(1024, 7)),
     (walking(1024, "--per_hop", 1, "--mode", "blocked", "--block_vertices", 64), visited(1024, 7, 1, 64, 1024)),
 ]
-
-
-def parsed(asked: list[str], out: str, engine: str) -> KernelReport:
-    report = KernelReport.model_validate_json(out)
-    words = dict(zip(asked[::2], asked[1::2], strict=True))
-    lines, walkers = int(words["--lines"]), int(words.get("--walkers", 1))
-    assert (report.engine, report.layout, report.order, report.lines) == (engine, "packed", "random", lines)
-    own = {name[2:]: int(value) for name, value in words.items() if "_" in name or name in ("--vertices", "--walkers", "--distance")}
-    assert (report.mode, dict(report.options)) == (words.get("--mode", "plain"), own)
-    assert report.working_set_bytes == 64 * lines and report.arena_bytes == max(64 * lines, 4096)
-    assert report.accesses % (walkers * len(report.batch_ns_per_access)) == 0
-    assert report.ns_per_access == pytest.approx(np.median(report.batch_ns_per_access), rel=1e-4)
-    assert 1 <= report.also["prepare_threads"] <= len(os.sched_getaffinity(0)) and report.also["prepare_graph_ns"] > 0
-    per_hop, timed = own.get("per_hop") == 1, report.mode != "prefetch" and own.get("per_hop") != 1
-    assert report.also.keys() == ({"prepare_threads", "prepare_graph_ns", "distinct_lines_expected"} | (PER_HOP if per_hop else set())
-                                  | ({"four_vertices_ns_per_access"} if timed else set()))
-    if report.mode == "plain":
-        assert 0.95 * lines < report.also["distinct_lines_expected"] <= lines
-    assert sum(hops for _, hops in report.histogram) == (report.accesses if per_hop else 0)
-    return report
 
 
 def test_numba_walks_as_the_oracle_does():
@@ -326,191 +207,6 @@ def test_c_expects_what_numba_expects(probe):
             assert plain == pytest.approx(graph_walk.expected_lines(vertices, block, n, 0), rel=1e-9)
             assert blocked == pytest.approx(graph_walk.expected_lines(vertices, block, n, 1000), rel=1e-3)
         assert int(hops) == pytest.approx(graph_walk.hops_for(vertices, 4e6), rel=0.011)
-
-
-# --- the histogram
-
-
-@njit
-def binned(ticks, bins):
-    for one in ticks:
-        bins[graph_walk.bin_of(one)] += 1
-
-
-def histogram(ticks: list[int]) -> np.ndarray:
-    bins = np.zeros(graph_walk.BINS, dtype=np.int64)
-    binned(np.array(ticks, dtype=np.uint64), bins)
-    return bins
-
-
-TICKS = st.lists(st.one_of(st.integers(0, 1000), st.integers(0, 2**32 - 1)), min_size=1, max_size=300)
-
-
-@given(TICKS)
-@settings(deadline=None)
-def test_quantiles_of_the_histogram_are_within_one_percent_of_exact_ones(ticks: list[int]):
-    bins = histogram(ticks)
-    for q in QUANTILES:
-        exact = int(np.quantile(ticks, q, method="inverted_cdf"))
-        assert graph_walk.quantile(bins, q) == pytest.approx(exact, rel=0.01, abs=0)
-
-
-@given(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=300))
-@settings(deadline=None)
-def test_a_bin_begins_at_or_below_what_it_counts_and_ends_within_one_percent_above(ticks: list[int]):
-    for one in ticks:
-        (at,) = np.flatnonzero(histogram([one]))
-        least, after = graph_walk.least_of(np.array([at, at + 1]))
-        assert least <= one < after and (after - 1 - least) <= 0.01 * one
-
-
-def test_what_takes_longer_than_the_last_bin_is_counted_there():
-    assert np.flatnonzero(histogram([2**32, 2**63, 2**64 - 1])).tolist() == [graph_walk.BINS - 1]
-
-
-def in_c(probe: Callable[..., str], ticks: list[int]) -> tuple[list[float], np.ndarray]:
-    first, *rows = probe(text=" ".join(map(str, ticks))).splitlines()
-    return [float(word) for word in first.split()], np.array([[int(word) for word in row.split()] for row in rows])
-
-
-@needs_c
-@given(ticks=TICKS)
-@settings(deadline=None, max_examples=30)
-def test_c_counts_into_the_same_bins_and_tells_the_same_quantiles(probe, ticks: list[int]):
-    quantiles, rows = in_c(probe, ticks)
-    bins = histogram(ticks)
-    full = np.flatnonzero(bins)
-    assert rows.tolist() == np.column_stack([graph_walk.least_of(full), bins[full]]).tolist()
-    assert quantiles == [graph_walk.quantile(bins, q) for q in QUANTILES]
-
-
-@needs_c
-def test_quantiles_of_a_trace_of_hops_are_within_one_percent_of_exact_ones(probe):
-    """Three modes as a walk has them: a cache, memory, memory after a page walk; half a million hops."""
-    random = np.random.default_rng(1)
-    trace = np.concatenate([random.normal(40, 5, 100_000), random.gamma(60, 5, 300_000), 500 + random.gamma(9, 40, 100_000)])
-    ticks = np.maximum(trace, 1).astype(int)
-    for found, q in zip(in_c(probe, ticks.tolist())[0], QUANTILES, strict=True):
-        assert found == pytest.approx(np.quantile(ticks, q), rel=0.01)
-
-
-@both_engines
-def test_quantiles_and_mean_in_the_report_follow_from_its_histogram(engine: str):
-    asked = walking(2**16, "--per_hop", 1)
-    out = run_c("graph_walk", asked).stdout if engine == "c" else run_twins([("graph_walk", asked)])[0][1]
-    report = parsed(asked, out, engine)
-    least, hops = np.array(report.histogram).T
-    also, reached = report.also, np.cumsum(hops)
-    named = [also[f"p{str(100 * q).rstrip('0').rstrip('.').replace('.', '')}_ns"] for q in QUANTILES]
-    for q, ns in zip(QUANTILES, named, strict=True):
-        at = least[np.searchsorted(reached, q * reached[-1])]
-        width = max(1 / also["tsc_ghz"], at / 128)
-        assert ns == pytest.approx(max(at + width / 2 - also["clock_ns"], 0), abs=0.51 * width + 1e-6)
-    assert named == sorted(named)
-    mean = np.average(least, weights=hops)
-    assert mean * 0.999 - also["clock_ns"] <= also["mean_ns"] <= mean * 1.009 - also["clock_ns"]
-    assert also["clock_ns"] > 0 and also["clock_step_ns"] >= 0.99 / also["tsc_ghz"]
-    assert also["mean_ns"] + also["clock_ns"] < report.elapsed_ns / report.accesses  # which holds the counting too
-
-
-@needs_c
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="the stamp's own instructions")
-@pytest.mark.needs("objdump")
-def test_each_hop_stands_between_two_readings_that_wait_for_it():
-    code = disassembled("graph_walk", "walk_clocked")
-    stamps = [i for i, one in enumerate(code) if one.startswith("rdtscp")]
-    assert len(stamps) == 2 and all(code[i + 1].startswith("lfence") for i in stamps)
-    loads = [one for one in code[stamps[0] + 2: stamps[1]] if re.match(r"mov\w*\s.*\(%.*\),", one)]
-    assert len(loads) == 1, code[stamps[0]: stamps[1]]
-
-
-@pytest.mark.needs("a C compiler", "objdump")
-@pytest.mark.parametrize(("symbol", "loads"), [("walk_on", 32 * 33 // 2), ("walk_ahead", 2)])
-def test_the_timed_loops_load_and_neither_call_nor_divide(symbol: str, loads: int):
-    code = disassembled("graph_walk", symbol)
-    assert [one for one in code if NOT_IN_A_TIMED_LOOP.match(one)] == []
-    assert sum(bool(re.match(r"mov\w*\s.*\(%.*\),|ldr\w*\s", one)) for one in code) >= loads
-    assert any(re.match(r"prefetch|prfm", one) for one in code) == (symbol == "walk_ahead")
-
-
-# --- a graph or a walk that is not the one described
-
-
-MODES = {"plain": [], "walkers": ["--walkers", 3], "blocked": ["--mode", "blocked", "--block_vertices", 64, "--block_steps", 50],
-         "prefetch": ["--mode", "prefetch"], "per hop": ["--per_hop", 1]}
-TURNS = "uint64_t turns, const int walkers)\n{"
-FAULTS = [
-    ("plain", "edge[0] = (uint32_t)cyclic(g, v);", "edge[0] = (uint32_t)v;"),
-    ("plain", "edge[0] = (uint32_t)cyclic(g, v);", "edge[0] = (uint32_t)(v == 77 ? 77 : cyclic(g, v));"),
-    ("plain", "g.step = draw(seed) | 1;", "g.step = draw(seed) & ~1ull;"),
-    ("plain", "#define MULTIPLIER 1664525ull", "#define MULTIPLIER 1664527ull"),
-    ("plain", "(uint32_t)(base | (third & mask));", "(uint32_t)(base | third);"),
-    ("blocked", "(uint32_t)(base | (two & mask));", "(uint32_t)(two & (g->vertices - 1));"),
-    ("blocked", "(uint32_t)(base | (two >> 32 & mask));", "(uint32_t)((base ^ 64) | (two >> 32 & mask));"),
-    ("plain", "last = end / LINE;", "last = end / LINE - 1;"),  # neither filled nor looked at
-    ("plain", "(uint64_t)CPU_COUNT(allowed), wrong = 0;", "(uint64_t)CPU_COUNT(allowed), wrong = 0; chunks -= chunks > 1;"),
-    *((mode, TURNS, TURNS + fault) for mode in ("plain", "walkers", "blocked") for fault in (" turns = 1;", " turns /= 2;", " turns--;")),
-    ("walkers", "k = 0; k < walkers; k++)\n            at[k] = vertex", "k = 1; k < walkers; k++)\n            at[k] = vertex"),
-    ("plain", "at[k] = vertex[at[k]].edge[random >> 2 * k & 3];", "at[k] = vertex[at[k]].edge[random >> 2 * k & 1];"),
-    ("prefetch", "for (uint64_t i = 0; i < turns; i++) {\n        __builtin", "for (uint64_t i = 1; i < turns; i++) {\n        __builtin"),
-    ("prefetch", "at = vertex[at].edge[draw(&state) & 3];", "at = vertex[ahead[i]].edge[draw(&state) & 3];"),
-    ("per hop", "w->at[0] = *edge;", "w->at[0] = *(edge - 0) & 1;"),
-    ("per hop", "for (; turns; turns--) {\n        const", "for (turns /= 2; turns; turns--) {\n        const"),
-]
-
-
-@needs_c
-@pytest.mark.parametrize(("mode", "before", "after"), FAULTS)
-def test_a_faulty_graph_or_walk_is_kernel_garbage(mode: str, before: str, after: str, tmp_path: Path):
-    kernel = changed("graph_walk", {before: after}, tmp_path)
-    code, detail = reason_of(run_program(kernel, walking(2**14, *MODES[mode])))
-    assert code == "kernel-garbage" and detail
-
-
-BROKEN_TWIN = """
-import sys
-import numpy as np
-from kernels import graph_walk
-fault = sys.argv.pop(1)
-link, go = graph_walk.link_vertices, graph_walk.Walk.go
-def self_loop(edges, first, last, *rest):
-    link(edges, first, last, *rest)
-    edges[16 * (last - 1)] = last - 1
-def astray(edges, first, last, *rest):
-    link(edges, first, last, *rest)
-    edges[16 * first + 2] ^= 1 << 10 if last > 4 else 0
-if fault in ("self_loop", "astray"):
-    graph_walk.link_vertices = {"self_loop": self_loop, "astray": astray}[fault]
-if fault == "half":
-    graph_walk.Walk.go = lambda self, turns, bins: go(self, turns // 2, bins)
-graph_walk.main()
-"""
-
-
-@pytest.mark.parametrize("fault", ["self_loop", "astray", "half", "none"])
-def test_numba_notices_a_faulty_graph_and_hops_that_were_left_out(fault: str):
-    done = subprocess.run([sys.executable, "-c", BROKEN_TWIN, fault, *walking(1024)], capture_output=True, text=True, cwd=ROOT, timeout=120)
-    if fault == "none":
-        assert (done.returncode, done.stderr) == (0, "")
-    else:
-        assert reason_of(done)[0] == "kernel-garbage"
-
-
-# --- arguments that cannot be
-
-BAD = [["--lines", "1000"], ["--lines", "2"], ["--vertices", "1024"], ["--lines", "1024", "--vertices", "512"], ["--vertices", "3"],
-       ["--lines", str(2**30)], ["--lines", str(2**30), "--vertices", str(2**30)], ["--walkers", "0"], ["--walkers", "33"],
-       ["--walkers", "x"],
-       ["--mode", "blocked"], ["--mode", "blocked", "--block_vertices", "100"], ["--mode", "blocked", "--block_vertices", "2"],
-       ["--mode", "blocked", "--block_vertices", "8192"], ["--mode", "blocked", "--block_vertices", "64", "--block_steps", "0"],
-       ["--block_vertices", "64"], ["--block_steps", "64"], ["--mode", "prefetch", "--block_vertices", "64"], ["--distance", "4"],
-       ["--mode", "prefetch", "--distance", "257"], ["--mode", "prefetch", "--walkers", "2"], ["--mode", "prefetch", "--per_hop", "1"],
-       ["--per_hop", "2"], ["--per_hop", "1", "--walkers", "2"], ["--mode", "hop"], ["--layout", "spread"], ["--order", "cycle"],
-       ["--bytes", "64"]]
-
-
-def test_an_argument_that_cannot_be_is_one_sentence():
-    refused_by_both("graph_walk", BAD)
 
 
 # --- a point and its record

@@ -14,7 +14,7 @@ from support.kernels import NOT_IN_A_TIMED_LOOP, arguments, changed, disassemble
 
 from experiments.lab import build
 
-pytestmark = [pytest.mark.measures, pytest.mark.measuring]
+pytestmark = [pytest.mark.measures, pytest.mark.slow]
 
 
 # --- accesses that are not made

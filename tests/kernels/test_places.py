@@ -19,7 +19,7 @@ from experiments.lab.record import KernelReport
 from experiments.machine.compiler import compiler
 from kernels.harness import line_offset
 
-pytestmark = [pytest.mark.measures, pytest.mark.measuring]
+pytestmark = [pytest.mark.measures, pytest.mark.slow]
 
 
 # --- where a line stands

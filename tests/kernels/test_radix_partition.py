@@ -32,7 +32,7 @@ MODES = {"naive": [], "partitioned": ["--bits", "5"], "partition": ["--bits", "5
 GOLDEN = 0x9E3779B97F4A7C15
 FROM_HASH = pow(GOLDEN, -1, 2**64)  # the hash is a product with an odd number, so every hash has its key
 
-pytestmark = [pytest.mark.measures, pytest.mark.measuring]
+pytestmark = [pytest.mark.measures, pytest.mark.slow]
 
 
 # --- partitioning and joining, by an independent account of them

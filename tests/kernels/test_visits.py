@@ -14,7 +14,7 @@ from support.kernels import arguments, checksum, run_c, run_twins, shuffled, spl
 
 from experiments.lab.record import KernelReport
 
-pytestmark = [pytest.mark.measures, pytest.mark.measuring]
+pytestmark = [pytest.mark.measures, pytest.mark.slow]
 ORDERS = {"page_chase": ("cycle", "random", "sequential"), "page_gather": ("cycle", "sequential")}
 SIZES = (1, 2, 3, 17, 63, 64, 65, 1000)  # around a line of 64, a block of 64 pages, and the unrolled loop's 16
 

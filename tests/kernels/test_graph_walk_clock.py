@@ -1,0 +1,130 @@
+"""graph_walk hop by hop: the histogram tells the quantiles, and each hop stands between two readings."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba import njit
+from support.graph_walk import parsed, walking
+from support.kernels import (
+    NOT_IN_A_TIMED_LOOP,
+    both_engines,
+    disassembled,
+    needs_c,
+    run_c,
+    run_twins,
+)
+
+from kernels import graph_walk
+
+QUANTILES = [0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999]
+
+pytestmark = [pytest.mark.measures, pytest.mark.measuring]
+
+
+@njit
+def binned(ticks, bins):
+    for one in ticks:
+        bins[graph_walk.bin_of(one)] += 1
+
+
+def histogram(ticks: list[int]) -> np.ndarray:
+    bins = np.zeros(graph_walk.BINS, dtype=np.int64)
+    binned(np.array(ticks, dtype=np.uint64), bins)
+    return bins
+
+
+TICKS = st.lists(st.one_of(st.integers(0, 1000), st.integers(0, 2**32 - 1)), min_size=1, max_size=300)
+
+
+@given(TICKS)
+@settings(deadline=None)
+def test_quantiles_of_the_histogram_are_within_one_percent_of_exact_ones(ticks: list[int]):
+    bins = histogram(ticks)
+    for q in QUANTILES:
+        exact = int(np.quantile(ticks, q, method="inverted_cdf"))
+        assert graph_walk.quantile(bins, q) == pytest.approx(exact, rel=0.01, abs=0)
+
+
+@given(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=300))
+@settings(deadline=None)
+def test_a_bin_begins_at_or_below_what_it_counts_and_ends_within_one_percent_above(ticks: list[int]):
+    for one in ticks:
+        (at,) = np.flatnonzero(histogram([one]))
+        least, after = graph_walk.least_of(np.array([at, at + 1]))
+        assert least <= one < after and (after - 1 - least) <= 0.01 * one
+
+
+def test_what_takes_longer_than_the_last_bin_is_counted_there():
+    assert np.flatnonzero(histogram([2**32, 2**63, 2**64 - 1])).tolist() == [graph_walk.BINS - 1]
+
+
+def in_c(probe: Callable[..., str], ticks: list[int]) -> tuple[list[float], np.ndarray]:
+    first, *rows = probe(text=" ".join(map(str, ticks))).splitlines()
+    return [float(word) for word in first.split()], np.array([[int(word) for word in row.split()] for row in rows])
+
+
+@needs_c
+@given(ticks=TICKS)
+@settings(deadline=None, max_examples=30)
+def test_c_counts_into_the_same_bins_and_tells_the_same_quantiles(probe, ticks: list[int]):
+    quantiles, rows = in_c(probe, ticks)
+    bins = histogram(ticks)
+    full = np.flatnonzero(bins)
+    assert rows.tolist() == np.column_stack([graph_walk.least_of(full), bins[full]]).tolist()
+    assert quantiles == [graph_walk.quantile(bins, q) for q in QUANTILES]
+
+
+@needs_c
+def test_quantiles_of_a_trace_of_hops_are_within_one_percent_of_exact_ones(probe):
+    """Three modes as a walk has them: a cache, memory, memory after a page walk; half a million hops."""
+    random = np.random.default_rng(1)
+    trace = np.concatenate([random.normal(40, 5, 100_000), random.gamma(60, 5, 300_000), 500 + random.gamma(9, 40, 100_000)])
+    ticks = np.maximum(trace, 1).astype(int)
+    for found, q in zip(in_c(probe, ticks.tolist())[0], QUANTILES, strict=True):
+        assert found == pytest.approx(np.quantile(ticks, q), rel=0.01)
+
+
+@both_engines
+def test_quantiles_and_mean_in_the_report_follow_from_its_histogram(engine: str):
+    asked = walking(2**16, "--per_hop", 1)
+    out = run_c("graph_walk", asked).stdout if engine == "c" else run_twins([("graph_walk", asked)])[0][1]
+    report = parsed(asked, out, engine)
+    least, hops = np.array(report.histogram).T
+    also, reached = report.also, np.cumsum(hops)
+    named = [also[f"p{str(100 * q).rstrip('0').rstrip('.').replace('.', '')}_ns"] for q in QUANTILES]
+    for q, ns in zip(QUANTILES, named, strict=True):
+        at = least[np.searchsorted(reached, q * reached[-1])]
+        width = max(1 / also["tsc_ghz"], at / 128)
+        assert ns == pytest.approx(max(at + width / 2 - also["clock_ns"], 0), abs=0.51 * width + 1e-6)
+    assert named == sorted(named)
+    mean = np.average(least, weights=hops)
+    assert mean * 0.999 - also["clock_ns"] <= also["mean_ns"] <= mean * 1.009 - also["clock_ns"]
+    assert also["clock_ns"] > 0 and also["clock_step_ns"] >= 0.99 / also["tsc_ghz"]
+    assert also["mean_ns"] + also["clock_ns"] < report.elapsed_ns / report.accesses  # which holds the counting too
+
+
+@needs_c
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the stamp's own instructions")
+@pytest.mark.needs("objdump")
+def test_each_hop_stands_between_two_readings_that_wait_for_it():
+    code = disassembled("graph_walk", "walk_clocked")
+    stamps = [i for i, one in enumerate(code) if one.startswith("rdtscp")]
+    assert len(stamps) == 2 and all(code[i + 1].startswith("lfence") for i in stamps)
+    loads = [one for one in code[stamps[0] + 2: stamps[1]] if re.match(r"mov\w*\s.*\(%.*\),", one)]
+    assert len(loads) == 1, code[stamps[0]: stamps[1]]
+
+
+@pytest.mark.needs("a C compiler", "objdump")
+@pytest.mark.parametrize(("symbol", "loads"), [("walk_on", 32 * 33 // 2), ("walk_ahead", 2)])
+def test_the_timed_loops_load_and_neither_call_nor_divide(symbol: str, loads: int):
+    code = disassembled("graph_walk", symbol)
+    assert [one for one in code if NOT_IN_A_TIMED_LOOP.match(one)] == []
+    assert sum(bool(re.match(r"mov\w*\s.*\(%.*\),|ldr\w*\s", one)) for one in code) >= loads
+    assert any(re.match(r"prefetch|prfm", one) for one in code) == (symbol == "walk_ahead")
