@@ -43,8 +43,7 @@ def record_key(point: Point, repeat: int, kernel_digest: str, state: str) -> str
     for name, default in _LATER.items():  # rows measured before there were such fields keep their keys
         if asked[name] == default:
             del asked[name]
-    what = {"point": asked, "repeat": repeat, "kernel_digest": kernel_digest, "state": state}
-    return _sha16(what)
+    return _sha16({"point": asked, "repeat": repeat, "kernel_digest": kernel_digest, "state": state})
 
 
 def data_root() -> Path:
@@ -168,8 +167,7 @@ class Store:
 
     def _path(self, machine: str, experiment: str, suffix: str) -> Path:
         if not (isinstance(experiment, str) and NAME.fullmatch(experiment)):
-            what = f"experiment {str(experiment)[:80]!r} is not 1 to 64 of a-z 0-9 _ -"
-            raise Unavailable("bad-parameter", what)
+            raise Unavailable("bad-parameter", f"experiment {str(experiment)[:80]!r} is not 1 to 64 of a-z 0-9 _ -")
         return self._inside(self._folder(machine) / (experiment + suffix))
 
     def _inside(self, path: Path) -> Path:

@@ -1,7 +1,7 @@
 """The CPUID instruction without a C compiler: who made the CPU, its caches, its paging, its hypervisor.
 
-`read` executes the instruction through a function that llvmlite compiles at run time. Everything else is a
-pure function of a reader (leaf, subleaf) -> Registers, so a recorded dump serves as well as the CPU itself.
+`read` executes the instruction through a function that llvmlite compiles at run time. Everything else is a pure function of a reader
+(leaf, subleaf) -> Registers, so a recorded dump serves as well as the CPU itself.
 
 Sources, by the names used here and in experiments/machine/tlb.py:
   SDM   Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2A, instruction CPUID
@@ -17,8 +17,7 @@ import platform
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
-
+from experiments.machine.facts import Facts
 from experiments.words.reasons import Unavailable
 
 
@@ -34,10 +33,8 @@ class Registers(NamedTuple):
 Reader = Callable[[int, int], Registers]
 
 
-class Cache(BaseModel):
+class Cache(Facts):
     """One cache. `ways` is 0 where it is fully associative; None is what nothing states."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     level: int
     kind: Literal["data", "instruction", "unified"]
@@ -51,8 +48,7 @@ class Cache(BaseModel):
 def available() -> bool:
     """Whether `read` works here: an x86-64 CPU, and llvmlite to compile with."""
     with contextlib.suppress(Unavailable):
-        _compiled()
-        return True
+        return bool(_compiled())
     return False
 
 
@@ -110,14 +106,8 @@ def has_la57(read: Reader) -> bool:
 # Signatures of leaf 0x40000000, as each hypervisor documents its own; Linux reads them in
 # arch/x86/kernel/cpu/hypervisor.c and the files beside it.
 _HYPERVISORS = {
-    "KVMKVMKVM": "kvm",
-    "XenVMMXenVMM": "xen",
-    "VMwareVMware": "vmware",
-    "TCGTCGTCGTCG": "qemu-tcg",
-    "VBoxVBoxVBox": "virtualbox",
-    "bhyve bhyve ": "bhyve",
-    "ACRNACRNACRN": "acrn",
-    "Microsoft Hv": "hyper-v",
+    "KVMKVMKVM": "kvm", "XenVMMXenVMM": "xen", "VMwareVMware": "vmware", "TCGTCGTCGTCG": "qemu-tcg", "VBoxVBoxVBox": "virtualbox",
+    "bhyve bhyve ": "bhyve", "ACRNACRNACRN": "acrn", "Microsoft Hv": "hyper-v",
 }
 
 
@@ -139,10 +129,10 @@ def hypervisor(read: Reader) -> str:
 def caches(read: Reader) -> tuple[Cache, ...]:
     """The caches, by Intel's leaf 4 (SDM, leaf 04H) or AMD's Fn8000_001D (APM), which share one layout."""
     if vendor(read) == "GenuineIntel":
-        leaf = 4 if has_basic(read, 4) else None
+        leaf, exists = 4, has_basic(read, 4)
     else:  # Fn8000_001D is valid where the CPU has TopologyExtensions: Fn8000_0001 ecx bit 22
-        leaf = 0x8000001D if has_extended(read, 0x8000001D) and read(0x80000001, 0).ecx >> 22 & 1 else None
-    return tuple(_deterministic_caches(read, leaf)) if leaf else ()
+        leaf, exists = 0x8000001D, has_extended(read, 0x8000001D) and read(0x80000001, 0).ecx >> 22 & 1
+    return tuple(_deterministic_caches(read, leaf)) if exists else ()
 
 
 def _deterministic_caches(read: Reader, leaf: int) -> Iterator[Cache]:
@@ -151,15 +141,9 @@ def _deterministic_caches(read: Reader, leaf: int) -> Iterator[Cache]:
         kind = {1: "data", 2: "instruction", 3: "unified"}.get(eax & 0x1F)
         if kind is None:
             return
-        ways, partitions, line_bytes = (ebx >> 22) + 1, (ebx >> 12 & 0x3FF) + 1, (ebx & 0xFFF) + 1
-        yield Cache(
-            level=eax >> 5 & 7,
-            kind=kind,
-            size_bytes=ways * partitions * line_bytes * (ecx + 1),
-            line_bytes=line_bytes,
-            ways=0 if eax >> 9 & 1 else ways,
-            sets=ecx + 1,
-        )
+        ways, partitions, line_bytes, sets = (ebx >> 22) + 1, (ebx >> 12 & 0x3FF) + 1, (ebx & 0xFFF) + 1, ecx + 1
+        yield Cache(level=eax >> 5 & 7, kind=kind, size_bytes=ways * partitions * line_bytes * sets, line_bytes=line_bytes,
+                    ways=0 if eax >> 9 & 1 else ways, sets=sets)
 
 
 def has_basic(read: Reader, leaf: int) -> bool:

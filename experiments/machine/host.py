@@ -1,7 +1,7 @@
 """What computer this is: CPU, caches, TLB, paging, huge pages, hypervisor, counters, limits, noise; its id.
 
-Everything read from /proc and /sys lies under a root, and everything else comes from a `Platform`, so a test
-describes any computer. A field that is absent or unreadable is None, "absent" or "unknown": never an error.
+Everything read from /proc and /sys lies under a root, and everything else comes from a `Platform`, so a test describes any computer.
+A field that is absent or unreadable is None, "absent" or "unknown": never an error.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
-
 from experiments.machine import cpuid, identity, kvm, pmu
 from experiments.machine.compiler import compiler
 from experiments.machine.cpuid import Cache, Reader
+from experiments.machine.facts import Facts
 from experiments.machine.kvm import Kvm
 from experiments.machine.memory import Memory, Rlimits, usable_memory
 from experiments.machine.microarchitecture import IMPLEMENTERS, UNKNOWN, VENDORS
@@ -32,11 +31,7 @@ from experiments.words.units import page_name
 LOADS = ("data", "unified", "load")  # the kinds of TLB that translate a load
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Thp(_Model):
+class Thp(Facts):
     """Transparent huge pages of the PMD size: the words in brackets, and khugepaged's settings."""
 
     enabled: str  # always, madvise, never; absent where the kernel has none
@@ -44,7 +39,7 @@ class Thp(_Model):
     khugepaged: dict[str, int] = {}
 
 
-class Pool(_Model):
+class Pool(Facts):
     """The pool of one huge page size, in pages."""
 
     page: str
@@ -54,7 +49,7 @@ class Pool(_Model):
     surplus: int
 
 
-class Noise(_Model):
+class Noise(Facts):
     """What may disturb a measurement. None is what the system does not state."""
 
     governor: str | None
@@ -63,7 +58,7 @@ class Noise(_Model):
     load1: float | None
 
 
-class Host(_Model):
+class Host(Facts):
     """A computer, as far as measurements of address translation depend on it. Holds no host or user name."""
 
     cpu_model: str
@@ -222,12 +217,9 @@ _KHUGEPAGED = ("defrag", "max_ptes_none", "max_ptes_shared", "max_ptes_swap", "p
 
 
 def _thp(folder: Path) -> Thp:
-    values = {name: procfs.number(folder / "khugepaged" / name) for name in _KHUGEPAGED}
-    return Thp(
-        enabled=procfs.chosen(folder / "enabled"),
-        defrag=procfs.chosen(folder / "defrag"),
-        khugepaged={name: value for name, value in values.items() if value is not None},
-    )
+    settings = {name: procfs.number(folder / "khugepaged" / name) for name in _KHUGEPAGED}
+    return Thp(enabled=procfs.chosen(folder / "enabled"), defrag=procfs.chosen(folder / "defrag"),
+               khugepaged={name: value for name, value in settings.items() if value is not None})
 
 
 def _mthp(folder: Path) -> dict[str, str]:
@@ -242,11 +234,9 @@ POOL_FILES = {"total": "nr", "free": "free", "reserved": "resv", "surplus": "sur
 
 
 def _pools(folder: Path) -> tuple[Pool, ...]:
-    pools = []
-    for kib, path in procfs.numbered(folder, r"hugepages-([0-9]{1,9})kB"):
-        counts = {name: procfs.number(path / f"{file}_hugepages") or 0 for name, file in POOL_FILES.items()}
-        pools.append(Pool(page=page_name(kib * 1024), **counts))
-    return tuple(pools)
+    return tuple(Pool(page=page_name(kib * 1024), **{
+        name: procfs.number(path / f"{file}_hugepages") or 0 for name, file in POOL_FILES.items()})
+        for kib, path in procfs.numbered(folder, r"hugepages-([0-9]{1,9})kB"))
 
 
 def _noise(root: Path, system: Path, cpu: Path) -> Noise:

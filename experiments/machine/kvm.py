@@ -6,8 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
+from experiments.machine.facts import Facts
 from experiments.system import procfs
 
 Tables = Literal["EPT", "NPT", "shadow", "unknown", "none"]
@@ -20,11 +19,9 @@ _SHADOWING = "kvm_pvm"
 _YES, _NO = ("Y", "1"), ("N", "0")  # a bool; npt was an int in older kernels (arch/x86/kvm/svm.c)
 
 
-class Kvm(BaseModel):
+class Kvm(Facts):
     """KVM here. tables: those of a second dimension that the CPU walks; "shadow", one dimension that KVM writes itself; "unknown" of
     a module that does not say; "none" without a module."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     device: bool  # whether there is a /dev/kvm, whoever may open it
     module: str  # kvm_intel, kvm_amd, kvm_pvm, ...; "" for none

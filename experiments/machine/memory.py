@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict
-
+from experiments.machine.facts import Facts
 from experiments.system import procfs
 
 
@@ -34,14 +33,12 @@ class Rlimits(NamedTuple):
 _ALIGNMENT_BYTES = 1 << 30
 
 
-class Memory(BaseModel):
+class Memory(Facts):
     """What memory there is. A measurement takes half of `usable_bytes` at most, so nothing swaps or dies.
 
-    `available_bytes` is the kernel's own estimate (MemAvailable of /proc/meminfo); `usable_bytes` is the
-    smallest of it and every limit, and `limit_source` names which. Both are 0 where nothing states them.
+    available_bytes: the kernel's own estimate (MemAvailable of /proc/meminfo). usable_bytes: the smallest of it and every limit;
+    limit_source names which. Both are 0 where nothing states them.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     total_bytes: int
     available_bytes: int
@@ -64,13 +61,8 @@ def usable_memory(root: Path = Path("/"), rlimits: Rlimits | None = None) -> Mem
     if rlimits.data_bytes is not None:
         known.append((rlimits.data_bytes, "RLIMIT_DATA"))
     usable, limit_source = min(known, default=(0, "unknown"))
-    return Memory(
-        total_bytes=procfs.kib(meminfo.get("MemTotal", "")) or 0,
-        available_bytes=available or 0,
-        usable_bytes=usable,
-        limit_source=limit_source,
-        memlock_bytes=rlimits.memlock_bytes,
-    )
+    return Memory(total_bytes=procfs.kib(meminfo.get("MemTotal", "")) or 0, available_bytes=available or 0, usable_bytes=usable,
+                  limit_source=limit_source, memlock_bytes=rlimits.memlock_bytes)
 
 
 _DEEPEST = 64  # levels of nesting; real trees have fewer than ten
@@ -88,8 +80,7 @@ class _Version(NamedTuple):
 # memory.high is no hard limit, but beyond it the kernel throttles, which no measurement survives. v1 counts
 # usage with the children's, so the total_ lines belong to it.
 _V2 = _Version("cgroup v2", ("memory.max", "memory.high"), "memory.current", ("active_file", "inactive_file"))
-_V1 = _Version("cgroup v1", ("memory.limit_in_bytes",), "memory.usage_in_bytes",
-               ("total_active_file", "total_inactive_file"))
+_V1 = _Version("cgroup v1", ("memory.limit_in_bytes",), "memory.usage_in_bytes", ("total_active_file", "total_inactive_file"))
 
 
 def _cgroup_rooms(root: Path) -> Iterator[tuple[int, str]]:
@@ -115,11 +106,8 @@ def _rooms(folder: Path, version: _Version) -> Iterator[tuple[int, str]]:
 
 
 def _upwards(mount: Path, mount_root: PurePosixPath, path: PurePosixPath) -> Iterator[Path]:
-    """The folders of a cgroup and of all its ancestors that this mount shows.
-
-    The path in /proc/self/cgroup is seen from the cgroup namespace. In a container the mount may show less
-    than that, or the path may lie outside ("/../x"); then the mount's own top is the nearest ancestor.
-    """
+    """The folders of a cgroup and of all its ancestors that this mount shows. The path is seen from the cgroup namespace: in a
+    container the mount may show less, or the path lie outside ("/../x"); then the mount's own top is the nearest ancestor."""
     try:
         inside = path.relative_to(mount_root)
     except ValueError:
@@ -131,22 +119,17 @@ def _upwards(mount: Path, mount_root: PurePosixPath, path: PurePosixPath) -> Ite
 
 def _cgroup_mounts(root: Path) -> dict[_Version, tuple[Path, PurePosixPath]]:
     """Where each version is mounted, and which cgroup the mount shows as its top (mountinfo in proc(5))."""
-    found: dict[_Version, tuple[Path, PurePosixPath]] = {}
+    mounts: dict[_Version, tuple[Path, PurePosixPath]] = {}
     for line in procfs.text(root / "proc/self/mountinfo").split("\n"):
         before, _, after = line.partition(" - ")
         left, right = before.split(" "), after.split(" ")
         if len(left) < 5 or len(right) < 3:
             continue
-        if right[0] == "cgroup2":
-            version = _V2
-        elif right[0] == "cgroup" and "memory" in right[2].split(","):
-            version = _V1
-        else:
-            continue
+        version = _V2 if right[0] == "cgroup2" else _V1 if right[0] == "cgroup" and "memory" in right[2].split(",") else None
         top, mount = _unescape(left[3]), _unescape(left[4])
-        if ".." not in PurePosixPath(mount).parts:
-            found.setdefault(version, (root / mount.lstrip("/"), PurePosixPath(top)))
-    return found
+        if version and ".." not in PurePosixPath(mount).parts:
+            mounts.setdefault(version, (root / mount.lstrip("/"), PurePosixPath(top)))
+    return mounts
 
 
 def _unescape(value: str) -> str:

@@ -10,8 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
+from experiments.machine.facts import Facts
 from experiments.system import procfs
 from experiments.system.processes import run_whole
 
@@ -22,10 +21,8 @@ _CPU_PMU = re.compile(r"cpu(_core|_atom|_lowpower)?|armv[89]_\w{1,40}")
 _TIMEOUT_S = 20  # `true` under perf takes milliseconds; a machine so busy that it takes longer cannot measure
 
 
-class Pmu(BaseModel):
+class Pmu(Facts):
     """What perf can count here. Tiers: hardware counters; software events alone; nothing, so times alone."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     tier: Tier
     reason: str | None = None  # a code of experiments.words.reasons, None for the tier "counters"
@@ -36,12 +33,8 @@ class Pmu(BaseModel):
 def look(root: Path, probe: Callable[[], tuple[Tier, str | None]]) -> Pmu:
     """The PMU of the system under `root`, whose tier `probe` finds by trying."""
     tier, reason = probe()
-    return Pmu(
-        tier=tier,
-        reason=reason,
-        devices=tuple(listed(root)),
-        paranoid=procfs.number(root / "proc/sys/kernel/perf_event_paranoid", signed=True),
-    )
+    paranoid = procfs.number(root / "proc/sys/kernel/perf_event_paranoid", signed=True)
+    return Pmu(tier=tier, reason=reason, devices=tuple(listed(root)), paranoid=paranoid)
 
 
 def listed(root: Path) -> dict[str, tuple[int, ...]]:
@@ -68,20 +61,15 @@ def performance_cpu(usable: Collection[int], pmus: Mapping[str, tuple[int, ...]]
     return max((cpu for cpu in pmus.get("cpu_core", ()) if cpu in usable), default=None)
 
 
-def probe(
-    run: Callable[..., subprocess.CompletedProcess[str]] = run_whole,
-    which: Callable[[str], str | None] = shutil.which,
-) -> tuple[Tier, str | None]:
+def probe(run: Callable[..., subprocess.CompletedProcess[str]] = run_whole,
+          which: Callable[[str], str | None] = shutil.which) -> tuple[Tier, str | None]:
     """The tier and, below "counters", the reason code. A test gives its own `run` and `which`."""
     perf, idle = which("perf"), which("true")
     if perf is None or idle is None:
         return "timing", "no-perf" if perf is None else "perf-failed"
     try:
-        done = run(
-            [perf, "stat", "-x", ",", "-e", "cycles:u", "--", idle],
-            timeout=_TIMEOUT_S,
-            env=os.environ | {"LC_ALL": "C"},  # elsewhere perf translates, and prints decimal commas
-        )
+        # In another locale perf translates, and prints decimal commas.
+        done = run([perf, "stat", "-x", ",", "-e", "cycles:u", "--", idle], timeout=_TIMEOUT_S, env=os.environ | {"LC_ALL": "C"})
     except (OSError, subprocess.SubprocessError):
         return "timing", "perf-failed"
     return classify(done.returncode, done.stderr)

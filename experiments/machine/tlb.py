@@ -1,7 +1,6 @@
 """The geometry of the TLBs as CPUID states it, decoded from Intel's leaves 2 and 0x18 and AMD's Fn8000_xxxx.
 
-What CPUID states is the vendor's word, not a measurement; hypervisors may hide or invent it. The sources SDM
-and APM are named in experiments/machine/cpuid.py.
+What CPUID states is the vendor's word, not a measurement; hypervisors may hide or invent it. SDM and APM: see experiments/machine/cpuid.py.
 """
 
 from __future__ import annotations
@@ -9,19 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from experiments.machine.cpuid import Reader, has_basic, has_extended, vendor
+from experiments.machine.facts import Facts
 
 
-class Tlb(BaseModel):
+class Tlb(Facts):
     """One translation buffer, or the part of one that holds a page size.
 
     `ways` is 0 for fully associative, and None where CPUID states no single number; `ways_between` then holds the least and the
     most that its code allows, if it has one. A "load" TLB serves loads only, a "store" TLB stores only.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     level: int
     kind: Literal["data", "instruction", "unified", "load", "store"]
@@ -105,13 +101,9 @@ _LEAF_2: dict[int, list[tuple[int, str, tuple[str, ...], int, int | None]]] = {
 
 # Descriptors of the same table that say nothing of a TLB: null, caches, prefetch sizes, and the two that
 # point to leaf 0x18 (0xFE) and leaf 4 (0xFF).
-_LEAF_2_SILENT = frozenset(
-    bytes.fromhex(
-        "00 06 08 09 0a 0c 0d 0e 1d 21 22 23 24 25 29 2c 30 40 41 42 43 44 45 46 47 48 49 4a 4b 4c 4d 4e 60"
-        "66 67 68 70 71 72 78 79 7a 7b 7c 7d 7f 80 82 83 84 85 86 87 d0 d1 d2 d6 d7 d8 dc dd de e2 e3 e4"
-        "ea eb ec f0 f1 fe ff"
-    )
-)
+_LEAF_2_SILENT = frozenset(bytes.fromhex(
+    "00 06 08 09 0a 0c 0d 0e 1d 21 22 23 24 25 29 2c 30 40 41 42 43 44 45 46 47 48 49 4a 4b 4c 4d 4e 60 66 67 68 70 71 72"
+    "78 79 7a 7b 7c 7d 7f 80 82 83 84 85 86 87 d0 d1 d2 d6 d7 d8 dc dd de e2 e3 e4 ea eb ec f0 f1 fe ff"))
 
 
 def _described(code: int) -> Iterator[Tlb]:
@@ -138,14 +130,9 @@ def _leaf_18(read: Reader) -> Iterator[Tlb]:
         _, ebx, sets, edx = read(0x18, subleaf)
         kind, ways = kinds.get(edx & 0x1F), ebx >> 16
         if kind and ways and sets:
-            yield Tlb(
-                level=edx >> 5 & 7,
-                kind=kind,
-                pages=tuple(page for bit, page in enumerate(_SIZES) if ebx >> bit & 1),
-                entries=ways * sets,
-                ways=0 if edx >> 8 & 1 else ways,
-                source=f"CPUID 0x18, subleaf {subleaf}",
-            )
+            pages = tuple(page for bit, page in enumerate(_SIZES) if ebx >> bit & 1)
+            yield Tlb(level=edx >> 5 & 7, kind=kind, pages=pages, entries=ways * sets, ways=0 if edx >> 8 & 1 else ways,
+                      source=f"CPUID 0x18, subleaf {subleaf}")
 
 
 # --- AMD --------------------------------------------------------------------------------------------
@@ -193,9 +180,7 @@ def _amd_halves(level: int, page: str, register: int, unit: int, source: str) ->
             yield _amd_tlb(level, kind, page, entries * unit, _AMD_WAYS.get(code), source)
 
 
-def _amd_tlb(
-    level: int, kind: str, page: str, entries: int, ways: int | tuple[int, int] | None, source: str
-) -> Tlb:
+def _amd_tlb(level: int, kind: str, page: str, entries: int, ways: int | tuple[int, int] | None, source: str) -> Tlb:
     stated = {"ways_between": ways} if isinstance(ways, tuple) else {"ways": ways}
     note = _NOTE_4M if page == "2m" else ""
     return Tlb(level=level, kind=kind, pages=(page,), entries=entries, source=source, note=note, **stated)

@@ -1,0 +1,11 @@
+"""What the description of a computer is made of."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Facts(BaseModel):
+    """Fields that never change, and no others than those declared."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
