@@ -7,11 +7,12 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from support.common import lacking, make_record, software_plan
+from support.common import ROOT, lacking, make_record, software_plan
 
 from experiments.lab import build
 from experiments.lab.build import Kernel
@@ -39,12 +40,24 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "endurance: takes long and is no reader's path; `make endurance` runs it")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What runs in one process: all that measures; else a file, for its fixtures, or a notebook, whose cells are one run."""
-    for item in items:
-        name = "measuring" if item.get_closest_marker("measuring") else item.path.as_posix()
-        item.add_marker(pytest.mark.xdist_group(name))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """What runs in one process: all files with a test that measures; else a file, for its fixtures, or a notebook, whose cells are one run.
+
+    By the files' text, since the process that hands out tests collects none. (xdist's own groups are lost under pytest 9.)
+    """
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFile(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(super()._split_scope(nodeid))
+
+    return ByFile(config, log)
+
+
+@cache
+def group_of(file: str) -> str:
+    return "measuring" if "mark.measuring" in (ROOT / file).read_text(encoding="utf-8") else file
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
