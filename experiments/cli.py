@@ -24,7 +24,7 @@ from experiments.machine import doctor as doctors
 from experiments.machine import host as hosts
 from experiments.machine import pools
 from experiments.system.files import ROOT, measuring_lock
-from experiments.words.pages import PAGES
+from experiments.words.pages import BASE, PAGES
 from experiments.words.reasons import Unavailable
 from experiments.words.units import format_size, parse_size
 
@@ -98,13 +98,13 @@ def geometry(
     from experiments.inference.geometry import infer
     from experiments.lab import survey
 
-    if pages not in ("4k", "2m"):
+    if pages not in (BASE, "2m"):
         raise Unavailable("bad-parameter", f"pages is 4k or 2m, not '{pages}'")
     host, quiet, backing = hosts.inspect(), not sys.stderr.isatty(), None
     with tempfile.TemporaryDirectory(prefix="tlb-geometry-") as folder:
         rig = Rig.of(host, Store(folder), counters=False)
         frame, notes = survey.measured(rig, pages, quiet=quiet)
-        if pages != "4k" and not frame.empty:
+        if pages != BASE and not frame.empty:
             backing = splinter.backing(survey.pieces(rig, pages, quiet=quiet), host.hypervisor)
     lacking = [note.text for note in notes]
     if frame.empty:
@@ -184,7 +184,8 @@ def measure(
         raise Unavailable("bad-parameter", "; ".join(problems)) from None
     rig = Rig.of(hosts.inspect(), Store(data_root()), cpu=cpu)
     with measuring_lock():
-        print(rig.take(point, repeat).model_dump_json())
+        record = rig.take(point, repeat)
+    print(record.model_dump_json())
 
 
 pool = typer.Typer(invoke_without_command=True)

@@ -113,11 +113,11 @@ def build_folder() -> Path:
 
 def _with_headers(*sources: Path) -> tuple[Path, ...]:
     """A source and the headers of its folder that it includes, and those that they include: each once, as first met."""
-    found = list(sources)
-    for path in found:  # which grows meanwhile
+    paths = list(sources)
+    for path in paths:  # which grows meanwhile
         named = (path.parent / name for name in re.findall(r'^#include "(\w+\.h)"', path.read_text(), re.MULTILINE))
-        found += [header for header in named if header not in found]
-    return tuple(found)
+        paths += [header for header in named if header not in paths]
+    return tuple(paths)
 
 
 def _digest(*files: Path, words: list[str]) -> str:
@@ -153,6 +153,6 @@ def _compile_error(cc: Compiler, stderr: str) -> Exception:
     for words, number in _DISK_WORDS.items():
         if words in stderr:
             return OSError(number, f"{cc.command[0]}: {words}")
-    said = stderr.splitlines() or ["no message"]
-    first = next((line for line in said if "error: " in line), said[0])
+    lines = stderr.splitlines() or ["no message"]
+    first = next((line for line in lines if "error: " in line), lines[0])
     return Unavailable("compile-failed", f"{cc.command[0]}: {first.strip()}")

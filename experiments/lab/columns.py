@@ -31,12 +31,12 @@ def check(record: Record, kernel_digest: str) -> None:
     for name in own:
         if name in {*Record.model_fields, "kernel_digest"} or own.count(name) > 1:
             raise ValueError(f"an option or a result cannot be called {name!r}")
-    for quantity, found in record.counters.items():
+    for quantity, counted in record.counters.items():
         if f"{quantity}_per_access" in own or f"{quantity}_reason" in own:
             raise ValueError(f"{quantity} has two values")
         if not NAME.fullmatch(quantity) or f"{quantity}_per_access" in Record.model_fields:
             raise ValueError(f"a counter cannot be called {quantity[:64]!r}")
-        if found.reason == "":  # which is what the column says of a value
+        if counted.reason == "":  # which is what the column says of a value
             raise ValueError(f"{quantity} has neither a value nor a reason")
 
 

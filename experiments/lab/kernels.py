@@ -134,13 +134,13 @@ def expected_s(point: Point) -> float:
 
 def with_defaults(frame: pd.DataFrame) -> pd.DataFrame:
     """A frame of `Store.load` in which each kernel's own numbers say what they were where nothing was asked, and not NaN."""
-    said: dict[str, pd.Series] = {}
+    filled: dict[str, pd.Series] = {}
     for name in frame["kernel"].unique():
         for option, value in CATALOGUE[name].options.items() if name in CATALOGUE else ():
             if value is not None:
-                column = said.get(option, frame[option] if option in frame else pd.Series(float("nan"), index=frame.index))
-                said[option] = column.mask((frame["kernel"] == name) & column.isna(), float(value))
-    return frame.assign(**said)
+                column = filled.get(option, frame[option] if option in frame else pd.Series(float("nan"), index=frame.index))
+                filled[option] = column.mask((frame["kernel"] == name) & column.isna(), float(value))
+    return frame.assign(**filled)
 
 
 def is_within(frame: pd.DataFrame, most_bytes: int) -> pd.Series:

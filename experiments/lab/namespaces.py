@@ -51,10 +51,10 @@ def _proved(words: tuple[str, ...], program: str) -> tuple[str, ...]:
         done = run_whole([*words, "sh", "-c", LOOK, "sh", program], timeout=PATIENCE_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unavailable("no-namespaces", f"unshare gave no answer: {error}") from None
-    said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+    last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
     inside = dict(line.split(":", 1) for line in done.stdout.splitlines() if ":" in line)
     if not set(KINDS) <= inside.keys():
-        raise Unavailable("no-namespaces", "; ".join((said, *forbidden())))
+        raise Unavailable("no-namespaces", "; ".join((last, *forbidden())))
     if same := [kind for kind in KINDS if os.readlink(f"/proc/self/ns/{kind}") == f"{kind}:{inside[kind]}"]:
         raise Unavailable("no-namespaces", f"unshare left the old ones: {', '.join(same)}")
     if not done.stdout.endswith("runs\n"):

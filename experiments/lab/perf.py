@@ -98,10 +98,10 @@ def plan(microarchitecture: str, perf: str | None = None, *, cpu: int | None = N
 
 def _probe(command: Sequence[str], event: Event) -> str | None:
     """None where the event counts, else the reason code."""
-    said = _ask([*command, "stat", "-j", "-e", event.event or "", "--", "true"])
-    if isinstance(said, str):
-        return said
-    status, stderr = said
+    answer = _ask([*command, "stat", "-j", "-e", event.event or "", "--", "true"])
+    if isinstance(answer, str):
+        return answer
+    status, stderr = answer
     if status == 129:
         return "event-unknown"
     if status:
@@ -153,11 +153,11 @@ MOSTLY_PERCENT = 50.0
 
 
 def _quantity(row: dict, event: Event) -> Quantity:
-    said = str(row["counter-value"])
-    if said.startswith("<"):
-        return Quantity(reason="not-supported" if "supported" in said else "not-counted", event=event.event)
+    text = str(row["counter-value"])
+    if text.startswith("<"):
+        return Quantity(reason="not-supported" if "supported" in text else "not-counted", event=event.event)
     try:
-        value, running, runtime = float(said), float(row.get("pcnt-running", 0)), float(row.get("event-runtime", 0))
+        value, running, runtime = float(text), float(row.get("pcnt-running", 0)), float(row.get("event-runtime", 0))
     except (TypeError, ValueError, OverflowError):  # a decimal comma, or no number at all
         return Quantity(reason="perf-failed", event=event.event)
     if not 0 <= running <= 100:  # NaN is not either
@@ -175,8 +175,8 @@ def derive(counted: Mapping[str, Quantity], events: Sequence[Event]) -> dict[str
     """The quantities that are a sum or a difference of two counted ones, or the reason of the first that is lacking."""
     result = {}
     for event in events:
-        one, sign, other = event.derived or ("", "", "")
-        parts, text = [counted.get(one), counted.get(other)], f"derived: {one} {sign} {other}"
+        first, sign, second = event.derived or ("", "", "")
+        parts, text = [counted.get(first), counted.get(second)], f"derived: {first} {sign} {second}"
         if reason := next(("event-unknown" if q is None else q.reason for q in parts if q is None or q.reason), None):
             result[event.quantity] = Quantity(reason=reason, event=text)
             continue
@@ -255,10 +255,10 @@ def dtlb_bound(command: Sequence[str], timeout_s: float, cwd: Path | None = None
     perf = perf or shutil.which("perf")
     if perf is None:
         return Quantity(reason="no-perf", event=TOPDOWN)
-    said = _ask([perf, "stat", "-j", "-M", TOPDOWN, "--", "true"])
-    if isinstance(said, str):
-        return Quantity(reason=said, event=TOPDOWN)
-    status, stderr = said
+    answer = _ask([perf, "stat", "-j", "-M", TOPDOWN, "--", "true"])
+    if isinstance(answer, str):
+        return Quantity(reason=answer, event=TOPDOWN)
+    status, stderr = answer
     if status:
         return Quantity(reason="perf-denied" if pmu.denied(stderr) else "no-topdown", event=TOPDOWN)
     if (probed := metric(stderr)).reason in ("no-topdown", "no-pmu"):  # `true` may be too short for more
@@ -269,13 +269,13 @@ def dtlb_bound(command: Sequence[str], timeout_s: float, cwd: Path | None = None
 def metric(text: str, name: str = TOPDOWN) -> Quantity:
     """One metric, percent, out of perf's JSON lines: the row whose unit ends with its name ("%  tma_dtlb_load")."""
     rows = list(_rows(text))
-    said = [row for row in rows if str(row.get("metric-unit", "")).split()[-1:] == [name]]
-    if not said:
+    named = [row for row in rows if str(row.get("metric-unit", "")).split()[-1:] == [name]]
+    if not named:
         # Without the metric perf counts its default events instead, so what those say means nothing.
         unsupported = "Cannot find metric" not in text and any("supported" in str(row.get("counter-value")) for row in rows)
         return Quantity(reason="no-pmu" if unsupported else "no-topdown", event=name)
     try:
-        value = float(said[0]["metric-value"]) * (1 if "%" in said[0]["metric-unit"] else 100)
+        value = float(named[0]["metric-value"]) * (1 if "%" in named[0]["metric-unit"] else 100)
     except (TypeError, ValueError, KeyError, OverflowError):
         return Quantity(reason="perf-failed", event=name)
     if not math.isfinite(value) or value < 0:

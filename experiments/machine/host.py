@@ -125,40 +125,40 @@ class Platform:
     find_compiler: Callable[[], str | None] = _compiler
 
 
-def inspect(root: Path = Path("/"), here: Platform | None = None) -> Host:
+def inspect(root: Path = Path("/"), computer: Platform | None = None) -> Host:
     """The computer whose /proc and /sys lie under `root`. Takes a fraction of a second, most of it perf's."""
-    here = here or Platform()
-    arm = is_arm(here)
+    computer = computer or Platform()
+    arm = is_arm(computer)
     info = procfs.fields(procfs.text(root / "proc/cpuinfo"))
     flags = frozenset(info.get("flags", "").split())
-    stated, unknown = tlbs(here.cpuid) if here.cpuid else ((), ())
+    stated, unknown = tlbs(computer.cpuid) if computer.cpuid else ((), ())
     system = root / "sys/devices/system/cpu"
-    cpu = system / f"cpu{min(here.usable_cpus, default=0)}"
+    cpu = system / f"cpu{min(computer.usable_cpus, default=0)}"
     present = procfs.cpu_list(procfs.text(system / "present"))
     return Host(
         **(identity.arm(info) if arm else identity.x86(info)),
         microcode=procfs.label(info.get("microcode", "")) or None,
-        logical_cpus=len(present) or len(here.usable_cpus),
-        usable_cpus=here.usable_cpus,
-        caches=_caches(cpu / "cache") or (cpuid.caches(here.cpuid) if here.cpuid else ()),
+        logical_cpus=len(present) or len(computer.usable_cpus),
+        usable_cpus=computer.usable_cpus,
+        caches=_caches(cpu / "cache") or (cpuid.caches(computer.cpuid) if computer.cpuid else ()),
         tlb=stated,
-        tlb_reason=None if stated else "no-geometry" if here.cpuid else "no-cpuid",
+        tlb_reason=None if stated else "no-geometry" if computer.cpuid else "no-cpuid",
         tlb_unknown_descriptors=tuple(f"{code:#04x}" for code in unknown),
-        page_table_levels=identity.arm_levels(root, here.kernel_release) if arm else identity.x86_levels(info, flags),
-        la57=cpuid.has_la57(here.cpuid) if here.cpuid else None,
+        page_table_levels=identity.arm_levels(root, computer.kernel_release) if arm else identity.x86_levels(info, flags),
+        la57=cpuid.has_la57(computer.cpuid) if computer.cpuid else None,
         gigabyte_pages=None if arm or not flags else "pdpe1gb" in flags,
-        base_page_bytes=here.base_page_bytes,
+        base_page_bytes=computer.base_page_bytes,
         thp=_thp(root / "sys/kernel/mm/transparent_hugepage"),
         mthp=_mthp(root / "sys/kernel/mm/transparent_hugepage"),
         pools=_pools(root / "sys/kernel/mm/hugepages"),
-        hypervisor=cpuid.hypervisor(here.cpuid) if here.cpuid else identity.hypervisor(root, flags),
-        pmu=pmu.look(root, here.probe_pmu) if here.os == "Linux" else Pmu(tier="timing", reason="not-linux"),
-        memory=usable_memory(root, here.rlimits),
+        hypervisor=cpuid.hypervisor(computer.cpuid) if computer.cpuid else identity.hypervisor(root, flags),
+        pmu=pmu.look(root, computer.probe_pmu) if computer.os == "Linux" else Pmu(tier="timing", reason="not-linux"),
+        memory=usable_memory(root, computer.rlimits),
         noise=_noise(root, system, cpu),
-        kernel_release=procfs.label(here.kernel_release),
-        os=here.os,
-        arch=here.arch,
-        c_compiler=here.find_compiler(),
+        kernel_release=procfs.label(computer.kernel_release),
+        os=computer.os,
+        arch=computer.arch,
+        c_compiler=computer.find_compiler(),
         installation=_installation(root),
         kvm=kvm.look(root, flags),
     )

@@ -31,10 +31,10 @@ class Kvm(Facts):
 def look(root: Path, flags: Collection[str]) -> Kvm:
     """KVM of the system under `root`, on a CPU with these flags of cpuinfo."""
     try:
-        found = sorted(path.name for path in (root / "sys/module").iterdir() if path.name.startswith("kvm_"))
+        modules = sorted(path.name for path in (root / "sys/module").iterdir() if path.name.startswith("kvm_"))
     except OSError:
-        found = []
-    serving = [name for name in found if name not in _HARDWARE or _HARDWARE[name][0] in flags]
+        modules = []
+    serving = [name for name in modules if name not in _HARDWARE or _HARDWARE[name][0] in flags]
     module = procfs.label(serving[0]) if serving else ""
     return Kvm(device=(root / "dev/kvm").exists(), module=module, tables=_tables(root, module))
 
@@ -43,14 +43,14 @@ def _tables(root: Path, module: str) -> Tables:
     if module not in _HARDWARE:
         return "shadow" if module == _SHADOWING else "unknown" if module else "none"
     _, parameter, name = _HARDWARE[module]
-    said = procfs.word(root / "sys/module" / module / "parameters" / parameter)
-    return name if said in _YES else "shadow" if said in _NO else "unknown"
+    setting = procfs.word(root / "sys/module" / module / "parameters" / parameter)
+    return name if setting in _YES else "shadow" if setting in _NO else "unknown"
 
 
-def describe(found: Kvm) -> str:
+def describe(state: Kvm) -> str:
     """One line for people: "kvm_amd with NPT"."""
-    if not found.module:
-        return "no module" + ("" if found.device else ", no /dev/kvm")
+    if not state.module:
+        return "no module" + ("" if state.device else ", no /dev/kvm")
     tables = {"shadow": "with shadow page tables", "unknown": "which does not say what translates"}.get(
-        found.tables, f"with {found.tables}")
-    return f"{found.module} {tables}" + ("" if found.device else ", but no /dev/kvm")
+        state.tables, f"with {state.tables}")
+    return f"{state.module} {tables}" + ("" if state.device else ", but no /dev/kvm")

@@ -77,16 +77,16 @@ def probe(run: Callable[..., subprocess.CompletedProcess[str]] = run_whole,
 
 def classify(status: int, stderr: str) -> tuple[Tier, str | None]:
     """What the answer of `perf stat -x , -e cycles:u` means. Status 0 alone proves nothing."""
-    said = stderr.lower()
-    if "perf not found for kernel" in said:  # Ubuntu's wrapper, with the linux-tools of another kernel
+    answer = stderr.lower()
+    if "perf not found for kernel" in answer:  # Ubuntu's wrapper, with the linux-tools of another kernel
         return "timing", "no-perf"
     if status != 0:
-        return "timing", "perf-denied" if denied(said) else "perf-failed"
-    if re.search(r"^([0-9]+),[^,]*,[^,]*cycles", said, re.MULTILINE):  # of a hybrid part, the line of the core that ran
+        return "timing", "perf-denied" if denied(answer) else "perf-failed"
+    if re.search(r"^([0-9]+),[^,]*,[^,]*cycles", answer, re.MULTILINE):  # of a hybrid part, the line of the core that ran
         return "counters", None
-    if "<not supported>" in said:
+    if "<not supported>" in answer:
         return "software", "no-pmu"
-    return ("software", "not-counted") if "<not counted>" in said else ("timing", "perf-failed")
+    return ("software", "not-counted") if "<not counted>" in answer else ("timing", "perf-failed")
 
 
 # What perf says where perf_event_open is refused: by kernel.perf_event_paranoid 3 and 4 (EACCES), by a container's seccomp

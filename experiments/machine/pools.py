@@ -74,9 +74,9 @@ class Restored(NamedTuple):
 
 def look(root: Path = Path("/")) -> dict[str, Pool]:
     """The pools by page size ("2m", "1g"), the smallest first. A count that cannot be read is Unavailable, for it decides a write."""
-    found = procfs.numbered(root / _POOLS, r"hugepages-([0-9]{1,9})kB")
+    folders = procfs.numbered(root / _POOLS, r"hugepages-([0-9]{1,9})kB")
     return {page_name(kib * 1024): Pool(page=page_name(kib * 1024), **{
-        name: _count(folder / f"{file}_hugepages") for name, file in POOL_FILES.items()}) for kib, folder in found}
+        name: _count(folder / f"{file}_hugepages") for name, file in POOL_FILES.items()}) for kib, folder in folders}
 
 
 def changes(root: Path = Path("/")) -> dict[str, Change]:

@@ -16,13 +16,12 @@ def run_whole(command: Sequence[str], *, timeout: float | None, **how: Any) -> s
 
     Raises OSError where the command does not start. `how` are arguments of subprocess.Popen.
     """
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
-                             errors="replace", start_new_session=True, **how)
-    try:
-        stdout, stderr = child.communicate(timeout=timeout)
-    except BaseException:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
-        raise
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
+                          errors="replace", start_new_session=True, **how) as child:
+        try:
+            stdout, stderr = child.communicate(timeout=timeout)
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            raise
     return subprocess.CompletedProcess(command, child.returncode, stdout, stderr)

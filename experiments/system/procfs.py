@@ -63,16 +63,16 @@ def fields(content: str) -> dict[str, str]:
 
     The first of two lines with one key counts.
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for line in content.split("\n"):
         if not line.strip():
-            if found:
+            if values:
                 break
             continue
         key, colon, value = line.partition(":")
         if colon:
-            found.setdefault(key.strip(), value.strip())
-    return found
+            values.setdefault(key.strip(), value.strip())
+    return values
 
 
 def kib(value: str) -> int | None:

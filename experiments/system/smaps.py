@@ -53,38 +53,38 @@ def mappings(smaps: str) -> list[Mapping]:
             if field[1] in stated:
                 raise ValueError(f"{field[1]} is there twice")
             stated[field[1]] = int(field[2]) << 10
-    found: list[Mapping] = []
+    parsed: list[Mapping] = []
     for head, fields in heads:
         if missing := [name for name in _STATED if name not in fields]:
             raise ValueError(f"{missing[0]} is missing")
         start, end = int(head[1], 16), int(head[2], 16)
         pool = fields["Private_Hugetlb"] + fields["Shared_Hugetlb"]
         resident, thp = fields["Rss"] + pool, fields["AnonHugePages"] + fields["ShmemPmdMapped"]
-        if not (found[-1].end if found else 0) <= start < end or not thp + pool <= resident <= end - start:
+        if not (parsed[-1].end if parsed else 0) <= start < end or not thp + pool <= resident <= end - start:
             raise ValueError(f"{thp + pool} of {resident} bytes are huge from {start:x} to {end:x}")
         private = head[3].startswith("rw") and head[3].endswith("p") and head[4] == "0"
-        found.append(Mapping(start, end, private, fields["KernelPageSize"], resident, thp, pool))
-    if not found:
+        parsed.append(Mapping(start, end, private, fields["KernelPageSize"], resident, thp, pool))
+    if not parsed:
         raise ValueError("empty")
-    return found
+    return parsed
 
 
-def pages(found: Iterable[Mapping], address: int | None, array_bytes: int) -> Pages:
+def pages(parsed: Iterable[Mapping], address: int | None, array_bytes: int) -> Pages:
     """The pages of the mappings that hold the array, which is written: all of it has to be resident.
 
     Raises Unavailable: kernel-garbage where the address is not mapped, memory-short where part of the array is not resident.
     """
-    found = list(found)
+    parsed = list(parsed)
     if address is None:
-        holding = sorted((m for m in found if m.private_anonymous), key=lambda m: m.resident_bytes)[-1:]
+        holding = sorted((m for m in parsed if m.private_anonymous), key=lambda m: m.resident_bytes)[-1:]
         covered = array_bytes if holding else 0
     else:
-        holding = [m for m in found if m.start < address + array_bytes and m.end > address]
+        holding = [m for m in parsed if m.start < address + array_bytes and m.end > address]
         covered = sum(min(m.end, address + array_bytes) - max(m.start, address) for m in holding)
     if covered < array_bytes:
         raise Unavailable("kernel-garbage", f"{covered} of the array's {array_bytes} bytes are mapped")
     resident, huge = (sum(getattr(m, name) for m in holding) for name in ("resident_bytes", "huge_bytes"))
     if resident < array_bytes:
         raise Unavailable("memory-short", f"{resident >> 20} of the array's {array_bytes >> 20} MiB are resident")
-    rest = sum(m.huge_bytes for m in found) - huge
+    rest = sum(m.huge_bytes for m in parsed) - huge
     return Pages(resident, huge, rest, max(huge - (resident - array_bytes), 0))

@@ -18,274 +18,146 @@ class ReasonText(NamedTuple):
 _DETAIL_CHARS = 300  # a compiler's first error line fits; a core dump of text does not
 
 REASONS: dict[str, ReasonText] = {
-    # --- the compiler -------------------------------------------------------------------------------------
-    "no-compiler": ReasonText(
-        "There is no C compiler.",
-        "Install one (Debian, Ubuntu: apt install gcc libc6-dev), or measure with --engine numba.",
-    ),
-    "compile-failed": ReasonText(
-        "The C compiler could not build the kernel.",
-        "Install the C library's headers (Debian, Ubuntu: apt install libc6-dev), "
-        "or measure with --engine numba.",
-    ),
-    "no-toolchain": ReasonText(
-        "A toolchain that this program needs is not installed.",
-        "Install what the brackets name; the rest is measured without it.",
-    ),
-    "maven-failed": ReasonText(
-        "Maven could not build the JVM benchmark.",
-        "Run `mvn -f kernels/jmh/pom.xml package` by hand and mend what it says; "
-        "it takes a JDK of 17 or later and, for the first time, a repository that Maven reaches.",
-    ),
-    # --- perf and the counters ----------------------------------------------------------------------------
-    "no-perf": ReasonText(
-        "The perf program for this Linux kernel is not installed.",
-        "Install it (Debian: apt install linux-perf; Ubuntu: apt install linux-tools-$(uname -r)).",
-    ),
-    "perf-denied": ReasonText(
-        "The kernel does not let this user count events.",
-        "Allow it with `sudo sysctl kernel.perf_event_paranoid=2`; "
-        "in a container, allow the system call perf_event_open too.",
-    ),
-    "perf-failed": ReasonText(
-        "perf did not finish a measurement.",
-        "Run `perf stat true` by hand and mend what it says; until then times are measured without counters.",
-    ),
-    "no-pmu": ReasonText(
-        "This computer shows no hardware counters.",
-        "Most virtual machines hide them: use bare metal, "
-        "or a machine type whose hypervisor passes the PMU on.",
-    ),
-    "event-unknown": ReasonText(
-        "This CPU or this version of perf does not know the event.",
-        "Use a newer perf; where the CPU lacks the event there is no remedy but another CPU.",
-    ),
-    "not-counted": ReasonText(
-        "perf asked for the event, and the CPU never counted it.",
-        "Stop other users of the counters (other perf runs, profilers, the NMI watchdog: "
-        "`sudo sysctl kernel.nmi_watchdog=0`).",
-    ),
-    "multiplexed": ReasonText(
-        "The event counted only part of the time, because events shared too few counters.",
-        "Count fewer events at once, or free a counter with `sudo sysctl kernel.nmi_watchdog=0`.",
-    ),
-    "no-walk-cycle-event": ReasonText(
-        "This CPU has no event that counts the cycles of a page walk.",
-        "Take the time of a walk from the price of translation, where it is labelled as inferred.",
-    ),
-    "no-nested-walk-event": ReasonText(
-        "This CPU has no event that counts the second dimension of a guest's page walk.",
-        "Compare a guest with bare metal of the same CPU; Intel counted it from Haswell to Cooper Lake.",
-    ),
-    "no-clock": ReasonText(
-        "No core clock was measured here, so times cannot be told in cycles.",
-        "Measure with --engine c, which times a chain of additions beside each point.",
-    ),
-    "other-repeat": ReasonText(
-        "This quantity is counted in another repeat, because a CPU counts few events at once.",
-        "Measure two or more repeats: each counts the next group of events.",
-    ),
-    "counts-disagree": ReasonText(
-        "Two counts contradict each other: a part is larger than its whole.",
-        "Measure again with nothing else counting; where it stays so, an erratum of this CPU is likely.",
-    ),
-    "no-topdown": ReasonText(
-        "This CPU or this version of perf has no top-down metric for misses of the data TLB.",
-        "Use an Intel core from Haswell on and a perf that lists tma_dtlb_load; elsewhere compare walk cycles with cycles.",
-    ),
-    "not-supported": ReasonText(
-        "perf reports the event as not supported here.",
-        "Use bare metal, or a machine type whose hypervisor passes this event on.",
-    ),
-    # --- page sizes ---------------------------------------------------------------------------------------
-    "pool-empty": ReasonText(
-        "The pool of huge pages is empty or too small.",
-        "Reserve pages of that size, such as 1 GiB of 2m pages with `tlb pool reserve --pages 2m --size 1GiB`; "
-        "`tlb pool restore` gives them back.",
-    ),
-    "pool-denied": ReasonText(
-        "Only root may change the pools of huge pages.",
-        "Run the command in brackets; from a container whose /sys is read-only, run it on the host.",
-    ),
-    "pool-short": ReasonText(
-        "The kernel cannot give all the huge pages.",
-        "Ask for less, or free memory (end programs, `echo 1 | sudo tee /proc/sys/vm/compact_memory`) and ask again; "
-        "1g pages are there for certain only at boot (hugepagesz=1G hugepages=4).",
-    ),
+    # --- the compiler
+    "no-compiler": ReasonText("There is no C compiler.",
+        "Install one (Debian, Ubuntu: apt install gcc libc6-dev), or measure with --engine numba."),
+    "compile-failed": ReasonText("The C compiler could not build the kernel.",
+        "Install the C library's headers (Debian, Ubuntu: apt install libc6-dev), or measure with --engine numba."),
+    "no-toolchain": ReasonText("A toolchain that this program needs is not installed.",
+        "Install what the brackets name; the rest is measured without it."),
+    "maven-failed": ReasonText("Maven could not build the JVM benchmark.",
+        "Run `mvn -f kernels/jmh/pom.xml package` by hand and mend what it says; it takes a JDK of 17 or later and, for the "
+        "first time, a repository that Maven reaches."),
+    # --- perf and the counters
+    "no-perf": ReasonText("The perf program for this Linux kernel is not installed.",
+        "Install it (Debian: apt install linux-perf; Ubuntu: apt install linux-tools-$(uname -r))."),
+    "perf-denied": ReasonText("The kernel does not let this user count events.",
+        "Allow it with `sudo sysctl kernel.perf_event_paranoid=2`; in a container, allow the system call perf_event_open too."),
+    "perf-failed": ReasonText("perf did not finish a measurement.",
+        "Run `perf stat true` by hand and mend what it says; until then times are measured without counters."),
+    "no-pmu": ReasonText("This computer shows no hardware counters.",
+        "Most virtual machines hide them: use bare metal, or a machine type whose hypervisor passes the PMU on."),
+    "event-unknown": ReasonText("This CPU or this version of perf does not know the event.",
+        "Use a newer perf; where the CPU lacks the event there is no remedy but another CPU."),
+    "not-counted": ReasonText("perf asked for the event, and the CPU never counted it.",
+        "Stop other users of the counters (other perf runs, profilers, the NMI watchdog: `sudo sysctl kernel.nmi_watchdog=0`)."),
+    "multiplexed": ReasonText("The event counted only part of the time, because events shared too few counters.",
+        "Count fewer events at once, or free a counter with `sudo sysctl kernel.nmi_watchdog=0`."),
+    "no-walk-cycle-event": ReasonText("This CPU has no event that counts the cycles of a page walk.",
+        "Take the time of a walk from the price of translation, where it is labelled as inferred."),
+    "no-nested-walk-event": ReasonText("This CPU has no event that counts the second dimension of a guest's page walk.",
+        "Compare a guest with bare metal of the same CPU; Intel counted it from Haswell to Cooper Lake."),
+    "no-clock": ReasonText("No core clock was measured here, so times cannot be told in cycles.",
+        "Measure with --engine c, which times a chain of additions beside each point."),
+    "other-repeat": ReasonText("This quantity is counted in another repeat, because a CPU counts few events at once.",
+        "Measure two or more repeats: each counts the next group of events."),
+    "counts-disagree": ReasonText("Two counts contradict each other: a part is larger than its whole.",
+        "Measure again with nothing else counting; where it stays so, an erratum of this CPU is likely."),
+    "no-topdown": ReasonText("This CPU or this version of perf has no top-down metric for misses of the data TLB.",
+        "Use an Intel core from Haswell on and a perf that lists tma_dtlb_load; elsewhere compare walk cycles with cycles."),
+    "not-supported": ReasonText("perf reports the event as not supported here.",
+        "Use bare metal, or a machine type whose hypervisor passes this event on."),
+    # --- page sizes
+    "pool-empty": ReasonText("The pool of huge pages is empty or too small.",
+        "Reserve pages of that size, such as 1 GiB of 2m pages with `tlb pool reserve --pages 2m --size 1GiB`; `tlb pool "
+        "restore` gives them back."),
+    "pool-denied": ReasonText("Only root may change the pools of huge pages.",
+        "Run the command in brackets; from a container whose /sys is read-only, run it on the host."),
+    "pool-short": ReasonText("The kernel cannot give all the huge pages.",
+        "Ask for less, or free memory (end programs, `echo 1 | sudo tee /proc/sys/vm/compact_memory`) and ask again; 1g pages "
+        "are there for certain only at boot (hugepagesz=1G hugepages=4)."),
     "pool-changed": ReasonText(
         "The pool was changed by somebody else since, so it stays as it is, and what we had changed is forgotten.",
-        "Write the number that it should have to nr_hugepages in its folder under /sys/kernel/mm/hugepages.",
-    ),
-    "pool-held": ReasonText(
-        "The pool's old size is set, but programs still hold pages beyond it.",
-        "They go back as those programs end; `tlb pool restore` then says so.",
-    ),
-    "pool-journal": ReasonText(
-        "The journal of what was changed in the pools cannot be read or written.",
-        "Compare nr_hugepages in the folders of /sys/kernel/mm/hugepages with what you want, mend it by hand, "
-        "remove the journal if there is one, and see that root can write its folder.",
-    ),
-    "thp-never": ReasonText(
-        "Transparent huge pages are switched off.",
-        "Allow them on request: `echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled`.",
-    ),
-    "mthp-off": ReasonText(
-        "Transparent pages of 64 KiB are switched off.",
-        "Allow them on request: "
-        "`echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled`.",
-    ),
-    "page-size-unsupported": ReasonText(
-        "This CPU or this kernel does not offer the page size.",
-        "Ask for another page size; 64k needs Linux 6.8, 1g needs the CPU flag pdpe1gb on x86-64.",
-    ),
-    "backing-partial": ReasonText(
-        "The kernel gave only part of the memory in the page size asked for.",
-        "Free or defragment memory (`echo 1 | sudo tee /proc/sys/vm/compact_memory`) and measure again.",
-    ),
-    "no-populate": ReasonText(
-        "This kernel does not fault memory in on request (MADV_POPULATE_WRITE).",
-        "Use Linux 5.14 or newer, or measure with --mode touch and --mode memset.",
-    ),
-    # --- the guest ----------------------------------------------------------------------------------------
-    "not-x86": ReasonText(
-        "The guest that measures itself is written for x86-64.",
-        "Run it on an x86-64 computer, or read the reference machine's results.",
-    ),
-    "no-kvm": ReasonText(
-        "This computer offers no KVM, so no guest can run here.",
+        "Write the number that it should have to nr_hugepages in its folder under /sys/kernel/mm/hugepages."),
+    "pool-held": ReasonText("The pool's old size is set, but programs still hold pages beyond it.",
+        "They go back as those programs end; `tlb pool restore` then says so."),
+    "pool-journal": ReasonText("The journal of what was changed in the pools cannot be read or written.",
+        "Compare nr_hugepages in the folders of /sys/kernel/mm/hugepages with what you want, mend it by hand, remove the journal "
+        "if there is one, and see that root can write its folder."),
+    "thp-never": ReasonText("Transparent huge pages are switched off.",
+        "Allow them on request: `echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled`."),
+    "mthp-off": ReasonText("Transparent pages of 64 KiB are switched off.",
+        "Allow them on request: `echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled`."),
+    "page-size-unsupported": ReasonText("This CPU or this kernel does not offer the page size.",
+        "Ask for another page size; 64k needs Linux 6.8, 1g needs the CPU flag pdpe1gb on x86-64."),
+    "backing-partial": ReasonText("The kernel gave only part of the memory in the page size asked for.",
+        "Free or defragment memory (`echo 1 | sudo tee /proc/sys/vm/compact_memory`) and measure again."),
+    "no-populate": ReasonText("This kernel does not fault memory in on request (MADV_POPULATE_WRITE).",
+        "Use Linux 5.14 or newer, or measure with --mode touch and --mode memset."),
+    # --- the guest
+    "not-x86": ReasonText("The guest that measures itself is written for x86-64.",
+        "Run it on an x86-64 computer, or read the reference machine's results."),
+    "no-kvm": ReasonText("This computer offers no KVM, so no guest can run here.",
         "Load the module (`sudo modprobe kvm_intel` or `kvm_amd`) and switch virtualization on in the firmware; in a virtual "
-        "machine use a type with nested virtualization, in a container pass the device on (docker: --device /dev/kvm).",
-    ),
-    "kvm-permission": ReasonText(
-        "This user may not open /dev/kvm.",
+        "machine use a type with nested virtualization, in a container pass the device on (docker: --device /dev/kvm)."),
+    "kvm-permission": ReasonText("This user may not open /dev/kvm.",
         "Join the group in brackets (`sudo usermod -aG GROUP $USER`) and log in again; in a container, pass the device and the "
-        "group on (docker: --device /dev/kvm --group-add GROUP).",
-    ),
-    "kvm-refused": ReasonText(
-        "KVM refused a part of the virtual machine.",
-        "End other hypervisors and virtual machines, see that memory is free, and measure again; "
-        "`dmesg | grep -i kvm` may say more.",
-    ),
-    "no-la57": ReasonText(
-        "The CPU that KVM shows its guests has no page tables of five levels.",
-        "Measure with four: leave --levels out.",
-    ),
-    "guest-crashed": ReasonText(
-        "The guest ended otherwise than by saying that it is done.",
-        "Run the same point by hand with `tlb measure` and report what it prints; `dmesg | grep -i kvm` may say more.",
-    ),
-    "guest-emulated": ReasonText(
-        "KVM emulates the guest's instructions here, so a time inside would be the emulator's.",
-        "Use a computer whose CPU runs guests by itself (VMX or SVM, on bare metal or nested).",
-    ),
-    # --- memory -------------------------------------------------------------------------------------------
-    "memory-short": ReasonText(
-        "There is not enough memory for this working set.",
-        "Ask for a smaller max_working_set, or raise the limit that `tlb inspect` names.",
-    ),
-    "memlock": ReasonText(
-        "The limit on locked memory is too low.",
-        "Raise it for this shell with `ulimit -l`, or in /etc/security/limits.conf (memlock).",
-    ),
-    "oom-killed": ReasonText(
-        "The kernel ended the measuring process because memory ran out.",
-        "Ask for a smaller max_working_set, or raise the memory limit of this container or login.",
-    ),
-    # --- the computer -------------------------------------------------------------------------------------
-    "not-linux": ReasonText(
-        "Measuring needs Linux.",
-        "Read the committed results here (`make site`), and measure on a Linux computer.",
-    ),
-    "arch-unsupported": ReasonText(
-        "The kernels are written for x86-64 and arm64.",
-        "Measure on one of those, or with --engine numba where numba runs.",
-    ),
-    "no-cpuid": ReasonText(
-        "This computer has no readable CPUID instruction, so nothing states the geometry of its TLB.",
-        "Take the geometry from the vendor's manual, or from the steps that the measurement shows.",
-    ),
-    "no-geometry": ReasonText(
-        "CPUID is silent about the TLB of this CPU, as hypervisors often make it.",
-        "Take the geometry from the vendor's manual, or from the steps that the measurement shows.",
-    ),
-    "single-node": ReasonText(
-        "This computer has one memory node, so there is no remote memory to measure.",
-        "Measure on a computer with two or more NUMA nodes.",
-    ),
-    "node-refused": ReasonText(
-        "Memory could not be held on the NUMA node asked for.",
-        "Name a CPU of another node with --cpu, widen the cpuset (cpuset.mems), stop what moves pages between nodes; "
-        "in a container, allow the system calls mbind, set_mempolicy and move_pages (docker: --cap-add SYS_NICE).",
-    ),
-    "no-namespaces": ReasonText(
-        "A process cannot be put into fresh user, mount, pid and network namespaces here.",
-        "Install unshare (Debian, Ubuntu: apt install util-linux) and allow user namespaces "
-        "(`sudo sysctl user.max_user_namespaces=10000`); in a container, allow the system calls unshare and mount too.",
-    ),
-    "cpu-gone": ReasonText(
-        "The CPU that was to measure is no longer there for this process.",
-        "Bring it back (`echo 1 | sudo tee /sys/devices/system/cpu/cpuN/online`, or a wider mask with taskset), "
-        "or name another with --cpu; then run the same command again.",
-    ),
-    # --- the measuring process ----------------------------------------------------------------------------
-    "kernel-crashed": ReasonText(
-        "The measuring process crashed.",
-        "Run the same point by hand with `tlb measure` and report what it prints.",
-    ),
-    "kernel-hung": ReasonText(
-        "The measuring process did not finish in its time.",
-        "Measure with less load on the computer; report the point if it hangs again.",
-    ),
-    "kernel-garbage": ReasonText(
-        "The measuring process printed something that is not a record.",
-        "Run the same point by hand with `tlb measure` and report what it prints.",
-    ),
-    "engine-lacks": ReasonText(
-        "The engine has not all that the other one has.",
-        "Measure with the other one: --engine numba, "
-        "or --engine c, which takes a C compiler (Debian, Ubuntu: apt install gcc libc6-dev).",
-    ),
-    "interrupted": ReasonText(
-        "The measurement was interrupted.",
-        "Run the same command again: it goes on where it stopped.",
-    ),
-    "measuring-already": ReasonText(
-        "Another measurement is running on this computer.",
-        "Wait until it ends; two at once would spoil both.",
-    ),
-    # --- the data -----------------------------------------------------------------------------------------
-    "no-data": ReasonText(
-        "There are no results of this experiment for this machine yet.",
-        "Measure them with `tlb run`, or read another machine's results.",
-    ),
-    "too-few-points": ReasonText(
-        "There are too few results for this statement.",
-        "Measure with a larger profile or more repeats.",
-    ),
-    "no-step": ReasonText(
-        "The data show no step where this statement looks for one.",
-        "Compare with `tlb inspect`: this TLB may be larger than CPUID states, or the sweep may end before it.",
-    ),
-    "out-of-reach": ReasonText(
-        "The chase would span more address space than its visits can name.",
-        "Measure it with smaller pages (--pages 4k): a page table is left by as many of them.",
-    ),
-    "unstable": ReasonText(
-        "The repeats differ by more than 5 percent.",
-        "Let `tlb doctor` look for noise, quiet the computer, and measure again.",
-    ),
-    "bad-parameter": ReasonText(
-        "A parameter has a value that cannot be measured.",
-        "Correct it; `papermill --help-notebook` and `tlb --help` list what each one takes.",
-    ),
-    "disk-full": ReasonText(
-        "There is no room on the disk for what is to be written.",
-        "Free some space or raise the quota, then run the same command again: nothing measured is lost.",
-    ),
-    "disk-read-only": ReasonText(
-        "The folder for what is to be written is read-only.",
-        "Name a writable folder in TLB_DATA (results) or TLB_BUILD (binaries), then run the same command again.",
-    ),
+        "group on (docker: --device /dev/kvm --group-add GROUP)."),
+    "kvm-refused": ReasonText("KVM refused a part of the virtual machine.",
+        "End other hypervisors and virtual machines, see that memory is free, and measure again; `dmesg | grep -i kvm` may say "
+        "more."),
+    "no-la57": ReasonText("The CPU that KVM shows its guests has no page tables of five levels.",
+        "Measure with four: leave --levels out."),
+    "guest-crashed": ReasonText("The guest ended otherwise than by saying that it is done.",
+        "Run the same point by hand with `tlb measure` and report what it prints; `dmesg | grep -i kvm` may say more."),
+    "guest-emulated": ReasonText("KVM emulates the guest's instructions here, so a time inside would be the emulator's.",
+        "Use a computer whose CPU runs guests by itself (VMX or SVM, on bare metal or nested)."),
+    # --- memory
+    "memory-short": ReasonText("There is not enough memory for this working set.",
+        "Ask for a smaller max_working_set, or raise the limit that `tlb inspect` names."),
+    "memlock": ReasonText("The limit on locked memory is too low.",
+        "Raise it for this shell with `ulimit -l`, or in /etc/security/limits.conf (memlock)."),
+    "oom-killed": ReasonText("The kernel ended the measuring process because memory ran out.",
+        "Ask for a smaller max_working_set, or raise the memory limit of this container or login."),
+    # --- the computer
+    "not-linux": ReasonText("Measuring needs Linux.",
+        "Read the committed results here (`make site`), and measure on a Linux computer."),
+    "arch-unsupported": ReasonText("The kernels are written for x86-64 and arm64.",
+        "Measure on one of those, or with --engine numba where numba runs."),
+    "no-cpuid": ReasonText("This computer has no readable CPUID instruction, so nothing states the geometry of its TLB.",
+        "Take the geometry from the vendor's manual, or from the steps that the measurement shows."),
+    "no-geometry": ReasonText("CPUID is silent about the TLB of this CPU, as hypervisors often make it.",
+        "Take the geometry from the vendor's manual, or from the steps that the measurement shows."),
+    "single-node": ReasonText("This computer has one memory node, so there is no remote memory to measure.",
+        "Measure on a computer with two or more NUMA nodes."),
+    "node-refused": ReasonText("Memory could not be held on the NUMA node asked for.",
+        "Name a CPU of another node with --cpu, widen the cpuset (cpuset.mems), stop what moves pages between nodes; in a "
+        "container, allow the system calls mbind, set_mempolicy and move_pages (docker: --cap-add SYS_NICE)."),
+    "no-namespaces": ReasonText("A process cannot be put into fresh user, mount, pid and network namespaces here.",
+        "Install unshare (Debian, Ubuntu: apt install util-linux) and allow user namespaces (`sudo sysctl "
+        "user.max_user_namespaces=10000`); in a container, allow the system calls unshare and mount too."),
+    "cpu-gone": ReasonText("The CPU that was to measure is no longer there for this process.",
+        "Bring it back (`echo 1 | sudo tee /sys/devices/system/cpu/cpuN/online`, or a wider mask with taskset), or name another "
+        "with --cpu; then run the same command again."),
+    # --- the measuring process
+    "kernel-crashed": ReasonText("The measuring process crashed.",
+        "Run the same point by hand with `tlb measure` and report what it prints."),
+    "kernel-hung": ReasonText("The measuring process did not finish in its time.",
+        "Measure with less load on the computer; report the point if it hangs again."),
+    "kernel-garbage": ReasonText("The measuring process printed something that is not a record.",
+        "Run the same point by hand with `tlb measure` and report what it prints."),
+    "engine-lacks": ReasonText("The engine has not all that the other one has.",
+        "Measure with the other one: --engine numba, or --engine c, which takes a C compiler (Debian, Ubuntu: apt install gcc "
+        "libc6-dev)."),
+    "interrupted": ReasonText("The measurement was interrupted.", "Run the same command again: it goes on where it stopped."),
+    "measuring-already": ReasonText("Another measurement is running on this computer.",
+        "Wait until it ends; two at once would spoil both."),
+    # --- the data
+    "no-data": ReasonText("There are no results of this experiment for this machine yet.",
+        "Measure them with `tlb run`, or read another machine's results."),
+    "too-few-points": ReasonText("There are too few results for this statement.", "Measure with a larger profile or more repeats."),
+    "no-step": ReasonText("The data show no step where this statement looks for one.",
+        "Compare with `tlb inspect`: this TLB may be larger than CPUID states, or the sweep may end before it."),
+    "out-of-reach": ReasonText("The chase would span more address space than its visits can name.",
+        "Measure it with smaller pages (--pages 4k): a page table is left by as many of them."),
+    "unstable": ReasonText("The repeats differ by more than 5 percent.",
+        "Let `tlb doctor` look for noise, quiet the computer, and measure again."),
+    "bad-parameter": ReasonText("A parameter has a value that cannot be measured.",
+        "Correct it; `papermill --help-notebook` and `tlb --help` list what each one takes."),
+    "disk-full": ReasonText("There is no room on the disk for what is to be written.",
+        "Free some space or raise the quota, then run the same command again: nothing measured is lost."),
+    "disk-read-only": ReasonText("The folder for what is to be written is read-only.",
+        "Name a writable folder in TLB_DATA (results) or TLB_BUILD (binaries), then run the same command again."),
 }
 
 

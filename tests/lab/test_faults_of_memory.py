@@ -152,7 +152,7 @@ def little_address_space(monkeypatch: pytest.MonkeyPatch) -> host.Host:
     real = build.kernel("page_chase")
     limited = ("sh", "-c", f'ulimit -v {ADDRESS_SPACE >> 10} && exec "$0" "$@"', *real.command)
     monkeypatch.setattr(build, "kernel", lambda name, engine="c": Kernel(name, engine, limited, real.digest))
-    return host.inspect(here=host.Platform(rlimits=memory.Rlimits(address_space_bytes=ADDRESS_SPACE)))
+    return host.inspect(computer=host.Platform(rlimits=memory.Rlimits(address_space_bytes=ADDRESS_SPACE)))
 
 
 @needs_c
