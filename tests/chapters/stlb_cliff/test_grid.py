@@ -1,0 +1,71 @@
+"""The points of the chapter about the cliff: each with its control, none past the limit, finer where the TLBs end."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.chapters.stlb_cliff import grid
+from experiments.lab.grid import Profile, Scope
+from experiments.lab.grid import profile as named
+from experiments.lab.record import Point
+
+
+def stlb_cliff(profile: Profile, engine: str, entries: list[int] | tuple[int, ...]) -> list[Point]:
+    return grid.points(Scope(profile, engine, tuple(entries)))
+
+
+profiles = st.builds(Profile, max_working_set=st.integers(64 << 10, 2**33), repeats=st.just(1), region_ms=st.integers(1, 100),
+                     points_per_octave=st.integers(1, 4))
+entry_lists = st.sampled_from([[], [64], [72, 3072], [64, 1536], [48, 1280], [96, 2048], [32, 64, 1536]])
+engines = st.sampled_from(["c", "numba"])
+
+
+@given(profiles, engines, entry_lists)
+def test_every_spread_point_has_its_packed_control(profile: Profile, engine: str, entries: list[int]):
+    points = stlb_cliff(profile, engine, entries)
+    assert len(points) == len(set(points))
+    spread = {point for point in points if point.layout == "spread"}
+    assert {point.model_copy(update={"layout": "packed"}) for point in spread} == set(points) - spread
+    assert all((point.engine, point.region_ms) == (engine, profile.region_ms) for point in points)
+
+
+@given(profiles, engines, entry_lists)
+def test_no_point_is_larger_than_max_working_set_and_the_sweep_comes_near_it(profile: Profile, engine: str, entries: list[int]):
+    cycle = [p.lines for p in stlb_cliff(profile, engine, entries) if (p.kernel, p.order) == ("page_chase", "cycle")]
+    most = profile.max_working_set
+    assert max(cycle) * 4096 <= most < max(cycle) * 4096 * 2 * 1.01
+    assert min(cycle) == 16
+    assert all(p.lines * 4096 <= most for p in stlb_cliff(profile, engine, entries))
+
+
+def cycle_lines(engine: str = "c", per_octave: int = 2, entries: tuple[int, ...] = (72, 3072)) -> list[int]:
+    profile = Profile(max_working_set=2**30, repeats=1, region_ms=1, points_per_octave=per_octave)
+    return sorted({p.lines for p in stlb_cliff(profile, engine, entries) if (p.kernel, p.order) == ("page_chase", "cycle")})
+
+
+@pytest.mark.parametrize("entries", [72, 3072])
+def test_the_grid_is_finer_around_what_cpuid_states_and_holds_it_and_its_double(entries: int):
+    near = [n for n in cycle_lines() if entries / 2**0.75 <= n <= entries * 2]
+    assert {entries, 2 * entries} <= set(near)
+    assert all(b / a < 1.12 for a, b in zip(near, near[1:], strict=False) if a > 60)  # 9 %, and what rounding adds
+    away = [n for n in cycle_lines() if n > 2 * 3072]
+    assert all(b / a > 1.3 for a, b in zip(away, away[1:], strict=False))
+
+
+def test_numba_has_a_coarser_grid_and_smoke_no_zoom():
+    assert len(cycle_lines("numba")) < len(cycle_lines("c")) / 1.5
+    assert {72, 3072, 6144} <= set(cycle_lines("numba"))
+    assert cycle_lines(per_octave=1) == [2**k for k in range(4, 19)]
+
+
+def test_the_gibibyte_and_its_half_are_measured_for_the_claim_about_them():
+    for engine in ("c", "numba"):
+        assert {2**17, 2**18} <= set(cycle_lines(engine))
+
+
+def test_all_three_orders_and_the_gather_are_in_the_grid():
+    points = stlb_cliff(named("quick"), "c", [72, 3072])
+    assert {(p.kernel, p.order) for p in points} == {
+        ("page_chase", "cycle"), ("page_chase", "random"), ("page_chase", "sequential"), ("page_gather", "cycle")}
