@@ -120,6 +120,7 @@ def tlb(*arguments: str, **how: object) -> subprocess.CompletedProcess[str]:
     return in_turn([sys.executable, "-c", "from experiments.cli import main; main()", *arguments], timeout=250, **how)
 
 
+@pytest.mark.endurance
 @pytest.mark.parametrize(("name", "value"), [("max_working_set", "12 bananas"), ("max_working_sise", "256MiB"), ("machine", "../x")])
 def test_tlb_run_refuses_a_bad_parameter_before_it_starts_anything(data: Path, tmp_path: Path, name: str, value: str):
     done = tlb("run", CHAPTER, "-p", name, value, "--output", str(tmp_path / "out.ipynb"))
@@ -128,6 +129,7 @@ def test_tlb_run_refuses_a_bad_parameter_before_it_starts_anything(data: Path, t
     assert not (tmp_path / "out.ipynb").exists() and not data.exists()
 
 
+@pytest.mark.endurance
 @pytest.mark.parametrize(("given", "sentence"), [
     (["-p", "max_working_set", "12 bananas"], "'12 bananas' is not a size"),
     (["-p", "max_working_sise", "256MiB"], "has no parameter 'max_working_sise'"),

@@ -143,6 +143,7 @@ def coverage(machines: list[cost.CostFit]) -> dict[str, int]:
     return {name: sum(one.parameters[name].low <= TRUE[name] <= one.parameters[name].high for one in machines) for name in TOLD}
 
 
+@pytest.mark.endurance
 def test_intervals_hold_the_truth_as_often_as_they_say():
     """Each machine has its own noise of 2 %. A nominal 95 % falls under 6 of 8 once in 170 tries."""
     held = coverage(fits(0.02, 8))

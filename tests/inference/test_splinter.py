@@ -43,7 +43,7 @@ def share_right(guest: Paged, verdict: str, hypervisor: str = "kvm", large: str 
     return right / len(SEEDS)
 
 
-@pytest.mark.slow
+@pytest.mark.endurance
 @pytest.mark.parametrize("noise", [0.02, 0.05])  # with less it is right as well
 @pytest.mark.parametrize("splintered", [True, False])
 @pytest.mark.parametrize("guest", [Paged(), Paged(entries=(72, 3072)), Paged(hit_ns=7 / 3.2, walk_ns=30 / 3.2), Paged(depth=1.0),
@@ -65,7 +65,7 @@ def test_of_both_kinds_the_pools_pages_are_compared():
     assert splinter.large_pages(both) == splinter.judge(both, "kvm").pages == "2m"
 
 
-@pytest.mark.slow
+@pytest.mark.endurance
 @pytest.mark.parametrize("splintered", [True, False])
 @pytest.mark.parametrize("noise", [1.0, 2.0])
 def test_noise_that_hides_the_steps_gives_no_verdict(splintered: bool, noise: float):

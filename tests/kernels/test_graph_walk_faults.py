@@ -17,7 +17,7 @@ from support.kernels import (
     run_program,
 )
 
-pytestmark = [pytest.mark.measures, pytest.mark.slow]
+pytestmark = [pytest.mark.measures, pytest.mark.endurance]
 
 
 TURNS = "uint64_t turns, const int walkers)\n{"

@@ -184,6 +184,7 @@ print(lab.run(Store(sys.argv[1]), points, 2).measured)
 """
 
 
+@pytest.mark.endurance
 @pytest.mark.measures
 @pytest.mark.measuring
 @pytest.mark.needs("a C compiler")

@@ -229,11 +229,13 @@ def test_a_cpu(copy):
         '(0x1A, 0x60, 0x7F, "Zen 5"),', '(0x1A, 0x60, 0x7F, "Zen 5"),\n    (0x1A, 0x90, 0x9F, "Zen 6"),'))
     copy.edit("experiments/lab/events.py", ('    ("Neoverse N1", ""):', (
         '    ("Zen 6", ""): _zen(0x0F, "amdzen6/load-store.json", "amdzen6/branch-prediction.json"),\n    ("Neoverse N1", ""):')))
+    copy.edit("tests/lab/test_events.py", ('"Zen 5": ZEN | {"itlb_walk": 0x0F85},', (
+        '"Zen 5": ZEN | {"itlb_walk": 0x0F85}, "Zen 6": ZEN | {"itlb_walk": 0x0F85},')))
     copy.run("-c", "from experiments.machine.microarchitecture import x86_name; from experiments.lab.events import quantities; "
                    "name = x86_name('AuthenticAMD', 0x1A, 0x94, 0); "
                    "assert name == 'Zen 6' and any(e.quantity == 'walk' and e.event for e in quantities(name)), name")
     copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/lab/test_events.py", "tests/project/test_house.py")
-    assert_is_all(copy, "A CPU", {"experiments/machine/microarchitecture.py", "experiments/lab/events.py"})
+    assert_is_all(copy, "A CPU", {"experiments/machine/microarchitecture.py", "experiments/lab/events.py", "tests/lab/test_events.py"})
 
 
 @pytest.mark.needs("a C compiler")

@@ -520,6 +520,7 @@ def test_a_profile_says_how_much_is_surveyed(monkeypatch: pytest.MonkeyPatch, pr
     assert Jmh.model_validate(jmh.make(profile)).jvm == "openjdk 17" and asked == [(sizes, quick)]
 
 
+@pytest.mark.endurance
 @pytest.mark.measures
 @pytest.mark.measuring
 @pytest.mark.needs("mvn", "javac", "java")
