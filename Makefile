@@ -56,8 +56,10 @@ NBVAL := --nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.
 test: lint ## lint, the tests, and every chapter against its committed outputs (under ten minutes on two cores)
 	$(PYTEST) tests book $(NBVAL) -m "not endurance"
 
-check: lint ## while working: lint, and the tests that neither measure nor build the site (under a minute on two cores)
-	$(PYTEST) tests -m "not endurance and not measuring and not site and not slow"
+# The rooms that everything stands on, and the rules of the house; ALSO=tests/chapters/stlb_cliff adds what is worked on.
+PURE := tests/words tests/system tests/machine tests/lab tests/project/test_house.py tests/inference/test_intervals.py tests/inference/test_knees.py
+check: lint ## while working: lint, and pure tests, under a minute on two cores; ALSO=FOLDER for more
+	$(PYTEST) $(PURE) $(ALSO) -m "not endurance and not measuring and not site and not slow"
 
 bench: $(READY) ## print the figures that the project has to reach, as ratios measured now
 	$(TLB) bench

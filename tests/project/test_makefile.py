@@ -102,7 +102,7 @@ def test_make_book_passes_its_parameters_on(checkout):
 def test_tests_run_in_one_pytest_of_two_processes_after_lint(checkout, target, marks, pages):
     make(checkout, target, f"PYTHON={fake_python(checkout, 'python-new')}")
     *_, ruff, imports, tests = log(checkout)
-    assert tests.startswith("python -m pytest --numprocesses 2 --dist loadfile tests ") and tests.endswith(f" -m {marks}")
+    assert tests.startswith("python -m pytest --numprocesses 2 --dist loadfile tests") and tests.endswith(f" -m {marks}")
     assert [ruff, imports] == LINT or target == "endurance"
     assert ("book --nbval" in tests and "--nbval-sanitize-with tests/nbval_sanitize.cfg" in tests) == pages
 
