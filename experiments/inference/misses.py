@@ -20,6 +20,7 @@ from scipy.stats import t as student
 
 from experiments.inference.intervals import Interval
 from experiments.words.reasons import Unavailable
+from experiments.words.units import rounded
 
 # Capacities tried as a start of a fit with free knees: between every two neighbours of so many quantiles of
 # the grid.
@@ -103,15 +104,6 @@ def share_missed(kind: str, lines: ArrayLike, entries: int, ways: int | None) ->
     return np.where(share < _NO_MISSES, 0.0, share)
 
 
-def _steady(number: float) -> float:
-    """A fitted number at 4 significant digits, more than any of these fits knows.
-
-    Solvers and special functions differ in their last digits from one CPU to the next, by the width of its vectors and by
-    fused multiplications. What is drawn and said of committed rows is to be the same on all.
-    """
-    return float(f"{number:.4g}")
-
-
 def fit_step(lines: ArrayLike, price_ns: ArrayLike, entries: int, ways: int | None = None) -> list[StepFit]:
     """Each kind of TLB of `entries` fitted to a cyclic chase's price across its step, the best first.
 
@@ -129,7 +121,7 @@ def fit_step(lines: ArrayLike, price_ns: ArrayLike, entries: int, ways: int | No
         p = share_missed(kind, x, entries, ways)
         (before, after), _ = nnls(np.stack([1 - p, p], axis=1), y)
         residual = y - (1 - p) * before - p * after
-        fits.append(StepFit(kind, *map(_steady, (before, after, np.sqrt(np.mean(residual**2))))))
+        fits.append(StepFit(kind, *map(rounded, (before, after, np.sqrt(np.mean(residual**2))))))
     return sorted(fits, key=lambda fit: fit.residual_ns)
 
 
@@ -229,13 +221,13 @@ def fit_random_curve(lines: ArrayLike, price_ns: ArrayLike, l1_entries: float | 
         lambda p: weighted(p[2:]) @ p[:2] - y / sigma, [*costs, *knees], x_scale="jac",
         bounds=([0, 0] + [low] * len(free), [inf, inf] + [high] * len(free)))
     ends = np.stack([best.x, best.x - (half := _half_widths(best.jac, best.fun, confidence)), best.x + half], axis=1)
-    prices = [Interval(*map(_steady, row), confidence) for row in ends[:2]]
+    prices = [Interval(*map(rounded, row), confidence) for row in ends[:2]]
     entries = [Interval(c, c, c, 1.0) for c in knees_of(best.x[2:])]
     for i, row in zip(free, np.exp(np.clip(ends[2:], -700, 700)), strict=True):
-        entries[i] = Interval(*map(_steady, row), confidence)
+        entries[i] = Interval(*map(rounded, row), confidence)
     if entries[0].value > entries[1].value:  # free knees may have crossed; the first level's is the smaller
         entries, prices = entries[::-1], prices[::-1]
-    return RandomFit(*prices, *entries, residual_ns=_steady(np.sqrt(np.mean((best.fun * sigma) ** 2))))
+    return RandomFit(*prices, *entries, residual_ns=rounded(np.sqrt(np.mean((best.fun * sigma) ** 2))))
 
 
 def _usable(lines: ArrayLike, price_ns: ArrayLike, sigma_ns: ArrayLike | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -64,7 +64,11 @@ def format_ns(ns: float) -> str:
 
 
 def rounded(value: float, digits: int = 4) -> float:
-    """A number to so many significant digits: those of a fit that do not depend on the CPU it was made on."""
+    """A number to so many significant digits: those of a fit that do not depend on the CPU it was made on.
+
+    Solvers and special functions differ in their last digits from one CPU to the next, by the width of its vectors and by fused
+    multiplications. What is drawn and said of committed rows is to be the same on all.
+    """
     return float(f"{value:.{digits}g}")
 
 
