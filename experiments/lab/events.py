@@ -24,7 +24,7 @@ from dataclasses import dataclass
 CANONICAL = ("walk", "walk_cycles", "stlb_hit", "l1_dtlb_miss", "core_cycles", "instructions",
              "itlb_walk", "itlb_walk_cycles", "itlb_stlb_hit", "l1_itlb_miss", "nested_walk_cycles")
 # Intel's cores count at most four programmable events per thread with Hyper-Threading on; Zen and Neoverse have six
-# counters, of which cycles and instructions take up to two.
+# counters, of which cycles and instructions take up to two. One fewer where the kernel's NMI watchdog has cycles counted.
 PROGRAMMABLE = 4
 
 
@@ -206,6 +206,12 @@ TABLE: dict[tuple[str, str], tuple[Event, ...]] = {
     ("Neoverse V3", ""): _neoverse("neoverse-v3", "neoverse-v3", walks_per_cycle=True),
     ("Neoverse N3", ""): _neoverse("neoverse-n3", "neoverse-n3", walks_per_cycle=True),
 }
+
+
+def may_be_zero(quantity: str) -> bool:
+    """Whether a process may live that misses in every TLB and has none of these: on bare metal there is no second dimension, and what
+    answered the walker's loads is a matter of what the caches hold."""
+    return quantity == "nested_walk_cycles" or quantity.startswith("walker_")
 
 
 def quantities(microarchitecture: str, pmu: str = "cpu") -> tuple[Event, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
@@ -82,7 +82,7 @@ class Scope:
     engine: str = "c"
     entries: tuple[int, ...] = ()
     cpus: int = 1
-    base_page_bytes: int = 4096
+    base_page_bytes: int = field(kw_only=True)  # the machine's, which nobody assumes
 
     @property
     def is_fine(self) -> bool:

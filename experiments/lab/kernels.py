@@ -55,6 +55,7 @@ class Declaration:
     least_cycles: float = 0.0
     start_s: float = 0.04  # before a process measures anything, beside faulting in
     is_slow: Callable[[Point], bool] = lambda point: False  # beyond what its memory says
+    faults_in: bool = False  # its timed region is where pages are faulted in, which elsewhere is a disturbance
     in_guest: bool = False  # its accesses are made by a guest, so are the events that count them, and its modes are the guest's pages
     order_of: str = ""  # the kernel whose order its chase walks, and so its seed
     is_chase: bool = True  # whether a packed point belongs to the spread point with as many lines
@@ -67,7 +68,8 @@ CATALOGUE: dict[str, Declaration] = {
     "random_touch": Declaration(options={"bytes": None, "spare_draws": 0}, layout="packed", order="random", size="bytes",
                                 lines=lambda n: -(-n // LINE_BYTES), least_cycles=0.5, is_chase=False),
     # No bound: a kernel may have pages zeroed beforehand.
-    "prefault": Declaration(modes=("touch", "populate", "memset"), options={"threads": 1}, order="sequential", is_chase=False),
+    "prefault": Declaration(modes=("touch", "populate", "memset"), options={"threads": 1}, order="sequential", faults_in=True,
+                            is_chase=False),
     # A hop waits for the last hop of its own walker alone, and no core starts more than four loads in a cycle.
     "graph_walk": Declaration(
         modes=("plain", "blocked", "prefetch"), layout="packed", order="random", size="vertices", least_cycles=0.25, is_chase=False,

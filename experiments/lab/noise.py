@@ -6,6 +6,7 @@ import os
 import re
 from pathlib import Path
 
+from experiments.lab import kernels
 from experiments.lab.record import Disturbance, Record
 from experiments.system import procfs
 
@@ -15,6 +16,10 @@ STOLEN_SHARE = 0.01
 # by 0.5 percent at most, because the gate closes a little after the last batch. The count of switches would say nothing:
 # there it is 3 a process, and not one in a hundred of those processes lost 1 percent.
 SWITCHED_SHARE = 0.02
+# Of the region, spent on minor faults. Where no kernel faults pages in there, Linux takes pages away from it meanwhile: NUMA balancing
+# unmaps them to see who touches them, and moves them.
+FAULTED_SHARE = 0.01
+FAULT_NS = 1000  # prefault touches a base page in 700 ns (Zen 4, guest); one that has to be moved takes longer
 # Interquartile range of the batches over their median: twice the 5 percent from which the repeats of a point are called
 # unstable. Of the first 2808 processes of the reference machine 9 percent are over it; two thirds of these are more than
 # 5 percent off their point's median, of the others one in six.
@@ -45,8 +50,11 @@ def disturbance(record: Record) -> Disturbance:
     ran_ns = counted.value if counted and counted.value is not None else record.elapsed_ns
     if record.migrations:
         return "migrated"  # to cold caches and a cold TLB
-    if record.major_faults:
-        return "faulted"  # waited for a disk
+    if record.major_faults or (not kernels.of(record.kernel).faults_in
+                               and record.minor_faults * FAULT_NS > FAULTED_SHARE * record.elapsed_ns):
+        return "faulted"  # waited for a disk, or for pages that were taken away
+    if record.also.get("off_node_pages"):
+        return "spilled"  # onto another node's memory, which is further away
     # One tick may stand for a microsecond: it is where the clock of /proc/stat happened to step.
     if (record.steal_ms or 0) > max(STOLEN_SHARE * record.wall_ns / 1e6, tick_ms()):
         return "stolen"

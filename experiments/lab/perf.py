@@ -1,4 +1,4 @@
-"""Counters: what perf can count here (`plan`), one `perf stat` run around a kernel (`run`), and its JSON (`parse`).
+"""Counters: what perf can count here (`plan`), and one `perf stat` run around a kernel (`run`).
 
 perf's exit status proves nothing (0 for a workload that was killed, 0 for an output that could not be written), so a
 result is believed only when every event that was asked for came back, in its position.
@@ -7,16 +7,16 @@ result is believed only when every event that was asked for came back, in its po
 from __future__ import annotations
 
 import contextlib
-import json
-import math
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from experiments.lab.events import PROGRAMMABLE, SOFTWARE, Event, quantities
+from experiments.lab.events import PROGRAMMABLE, SOFTWARE, Event, may_be_zero, quantities
+from experiments.lab.perf_json import TOPDOWN, derive, metric, parse
 from experiments.lab.record import Quantity
 from experiments.machine import pmu
 from experiments.system.processes import run_whole
@@ -32,18 +32,24 @@ class Plan:
     events: tuple[Event, ...] = ()
     lacking: dict[str, str] = field(default_factory=dict)  # quantity -> reason code
     derived: tuple[Event, ...] = ()
+    programmable: int = PROGRAMMABLE  # counters that these events may take together, beside cycles and instructions
 
     def groups(self) -> tuple[tuple[Event, ...], ...]:
-        """What is counted together, one group a run: all that takes no programmable counter, and at most PROGRAMMABLE of
-        what does, so that perf never has to share counters out among them. The loads' own events are the first."""
+        """What is counted together, one group a run: all that takes no programmable counter, and at most `programmable` of
+        what does, so that perf never has to share counters out among them. The loads' own events are the first; what a sum is made of
+        stays together."""
         always = tuple(event for event in self.events if event.group is None)
+        parts = {name for event in self.derived for name in event.derived[::2]}
         rotated: list[tuple[Event, ...]] = []
         for number in sorted({event.group for event in self.events if event.group is not None}):
-            group = tuple(event for event in self.events if event.group == number)
-            if rotated and len(rotated[-1]) + len(group) <= PROGRAMMABLE:
-                rotated[-1] += group
-            else:
-                rotated.append(group)
+            group = sorted((event for event in self.events if event.group == number), key=lambda event: event.quantity not in parts)
+            for first in range(0, len(group), self.programmable):
+                some = tuple(group[first:first + self.programmable])
+                room = next((i for i, taken in enumerate(rotated) if len(taken) + len(some) <= self.programmable), None)
+                if room is None:
+                    rotated.append(some)
+                else:
+                    rotated[room] += some
         return tuple(always + group for group in rotated) or (always,)
 
     def in_guest(self) -> Plan:
@@ -58,11 +64,10 @@ _PROBE_S = 20.0  # `true` under perf takes milliseconds; a machine so busy that 
 
 
 def plan(microarchitecture: str, perf: str | None = None, *, cpu: int | None = None, root: Path = Path("/")) -> Plan:
-    """Probe each event once (`perf stat -j -e EVENT -- true`) and keep those that count.
+    """What perf counts here: each event is tried alone (`perf stat -j -e EVENT -- true`), then all as a kernel's run would ask for them.
 
     cpu: where the kernels will run, by default the last allowed one, as they choose it: a hybrid part has a PMU and events
-    for each kind of core. Hardware events are asked for only if cycles answer: without a PMU each would cost a process to say
-    so again.
+    for each kind of core.
     """
     perf = perf or shutil.which("perf")
     pmus = pmu.listed(root)
@@ -73,11 +78,23 @@ def plan(microarchitecture: str, perf: str | None = None, *, cpu: int | None = N
         return Plan(None, (), {event.quantity: "no-perf" for event in table})
     taskset = shutil.which("taskset") if len(pmus) > 1 else None  # `true` on another kind of core would count nothing
     command = [taskset, "--cpu-list", str(where), perf] if taskset else [perf]
+    good, lacking = _counted_alone(command, [event for event in table if not event.derived])
+    made = Plan(perf, good, lacking, tuple(event for event in table if event.derived))
+    if any(event.group is not None for event in good):
+        made = _counted_together(command, made)
+    for event in made.derived:
+        if reason := next((made.lacking[name] for name in event.derived[::2] if name in made.lacking), None):
+            made.lacking[event.quantity] = reason
+    return replace(made, perf=perf if made.events else None,
+                   derived=tuple(event for event in made.derived if event.quantity not in made.lacking))
+
+
+def _counted_alone(command: Sequence[str], table: Sequence[Event]) -> tuple[tuple[Event, ...], dict[str, str]]:
+    """The events that answer, and the reasons of the others. Hardware events are asked for only if cycles answer: without a PMU each
+    would cost a process to say so again."""
     good: list[Event] = []
     lacking: dict[str, str] = {}
     for event in table:
-        if event.derived:
-            continue
         if event.event is None:
             lacking[event.quantity] = event.reason or "event-unknown"
         elif event not in SOFTWARE and "perf-denied" in lacking.values():
@@ -88,12 +105,45 @@ def plan(microarchitecture: str, perf: str | None = None, *, cpu: int | None = N
             lacking[event.quantity] = reason
         else:
             good.append(event)
-    derived = tuple(event for event in table if event.derived)
-    for event in derived:
-        if reason := next((lacking[name] for name in event.derived[::2] if name in lacking), None):
-            lacking[event.quantity] = reason
-    derived = tuple(event for event in derived if event.quantity not in lacking)
-    return Plan(perf if good else None, tuple(good), lacking, derived)
+    return tuple(good), lacking
+
+
+# The canary. It reads 16,384 pages for the first time, which takes a walk each on every CPU, for what is not mapped is in no TLB; and
+# it starts an interpreter, whose code misses as well. A hypervisor may show a PMU and filter its events, as clouds do that let only the
+# architectural ones through: those then count nothing, and 0 walks would pass for a measurement.
+_CANARY = """
+import contextlib, mmap
+pages = mmap.mmap(-1, mmap.PAGESIZE << 14, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+with contextlib.suppress(OSError):  # a kernel without huge pages
+    pages.madvise(mmap.MADV_NOHUGEPAGE)
+pages[::mmap.PAGESIZE]
+"""
+
+
+def _counted_together(command: Sequence[str], plan: Plan) -> Plan:
+    """The plan as the canary leaves it: in groups small enough that each event counts all the time (the NMI watchdog, a hypervisor or
+    another perf may hold counters), and without the events that count nothing while it lives."""
+    for programmable in range(PROGRAMMABLE, 0, -1):
+        fitted = replace(plan, programmable=programmable)
+        counted = {name: quantity for group in fitted.groups() for name, quantity in _canary(command, group).items()}
+        if not any(quantity.reason in ("multiplexed", "not-counted") for quantity in counted.values()):
+            break
+    else:
+        fitted = plan  # smaller groups are no help, and each row will say what was not counted all the time
+    silent = {name: "not-counted" for name, quantity in counted.items() if quantity.value == 0 and not may_be_zero(name)}
+    silent |= {name: quantity.reason for name, quantity in counted.items() if quantity.reason not in (None, "multiplexed")}
+    if "walk" in silent:  # whoever filters it filters what stands beside it in the table
+        silent |= {event.quantity: silent["walk"] for event in plan.events if event.group is not None}
+    return replace(fitted, events=tuple(event for event in plan.events if event.quantity not in silent), lacking=plan.lacking | silent)
+
+
+def _canary(command: Sequence[str], group: Sequence[Event]) -> dict[str, Quantity]:
+    """What each of these counts together while the canary lives."""
+    listed = ",".join(event.event or "" for event in group)
+    answer = _ask([*command, "stat", "-j", "-e", listed, "--", sys.executable, "-ISc", _CANARY])
+    counted = parse(answer[1], group) if not isinstance(answer, str) else {}
+    hardware = [event for event in group if event not in SOFTWARE]
+    return {event.quantity: counted.get(event.quantity, Quantity(reason="perf-failed", event=event.event)) for event in hardware}
 
 
 def _probe(command: Sequence[str], event: Event) -> str | None:
@@ -125,66 +175,6 @@ def _ask(command: list[str]) -> str | tuple[int, str]:
         return "no-perf"
     # 126 and 127: setpriv could not start it. The sentence: Ubuntu's wrapper, with the linux-tools of another kernel.
     return "no-perf" if status in (126, 127) or "perf not found for kernel" in stderr else (status, stderr)
-
-
-def parse(text: str, events: Sequence[Event]) -> dict[str, Quantity]:
-    """perf's JSON lines (perf 5.19 and later) to quantities, matched by position: perf alters names.
-
-    Value, then event-runtime, then pcnt-running, in that order: `<not supported>` comes with runtime 0 and 100.00 %.
-    Counts are scaled by perf already. Returns {} where the lines do not fit the events: nothing is guessed.
-    """
-    rows = [row for row in _rows(text) if "counter-value" in row]
-    if len(rows) != len(events):
-        return {}
-    return {event.quantity: _quantity(row, event) for row, event in zip(rows, events, strict=True)}
-
-
-def _rows(text: str) -> Iterator[dict]:
-    for line in text.splitlines():
-        with contextlib.suppress(ValueError, RecursionError):
-            row = json.loads(line)
-            if isinstance(row, dict):
-                yield row
-
-
-# Below this share of the region perf's scaling more than doubles what was seen. perf shares counters out in turns of 4 ms
-# (perf_event_mux_interval_ms): of a region of 60 ms it has then seen fewer than eight turns.
-MOSTLY_PERCENT = 50.0
-
-
-def _quantity(row: dict, event: Event) -> Quantity:
-    text = str(row["counter-value"])
-    if text.startswith("<"):
-        return Quantity(reason="not-supported" if "supported" in text else "not-counted", event=event.event)
-    try:
-        value, running, runtime = float(text), float(row.get("pcnt-running", 0)), float(row.get("event-runtime", 0))
-    except (TypeError, ValueError, OverflowError):  # a decimal comma, or no number at all
-        return Quantity(reason="perf-failed", event=event.event)
-    if not 0 <= running <= 100:  # NaN is not either
-        return Quantity(reason="perf-failed", event=event.event)
-    if not 0 <= value < 2**64 or not runtime > 0:  # a counter has 64 bits
-        return Quantity(reason="not-counted", event=event.event)
-    if event.quantity == "task_clock_ns" and str(row.get("unit")) == "msec":
-        value *= 1e6  # perf prints the task clock in milliseconds
-    if running < MOSTLY_PERCENT:
-        return Quantity(reason="multiplexed", event=event.event, running_percent=running)
-    return Quantity(value=value, event=event.event, running_percent=running)
-
-
-def derive(counted: Mapping[str, Quantity], events: Sequence[Event]) -> dict[str, Quantity]:
-    """The quantities that are a sum or a difference of two counted ones, or the reason of the first that is lacking."""
-    result = {}
-    for event in events:
-        first, sign, second = event.derived or ("", "", "")
-        parts, text = [counted.get(first), counted.get(second)], f"derived: {first} {sign} {second}"
-        if reason := next(("event-unknown" if q is None else q.reason for q in parts if q is None or q.reason), None):
-            result[event.quantity] = Quantity(reason=reason, event=text)
-            continue
-        value = parts[0].value + (parts[1].value if sign == "+" else -parts[1].value)
-        running = min(q.running_percent for q in parts)
-        result[event.quantity] = (Quantity(value=value, event=text, running_percent=running) if value >= 0
-                                  else Quantity(reason="counts-disagree", event=text, running_percent=running))
-    return result
 
 
 @dataclass(frozen=True)
@@ -243,9 +233,6 @@ def _gated(perf: str, options: Sequence[str], command: Sequence[str], timeout_s:
         return *finished, output.read()
 
 
-TOPDOWN = "tma_dtlb_load"  # Intel's top-down tree, level 4; Linux tools/perf/pmu-events/arch/x86/*/*-metrics.json
-
-
 def dtlb_bound(command: Sequence[str], timeout_s: float, cwd: Path | None = None, perf: str | None = None) -> Quantity:
     """The share of core cycles in which loads waited for the data TLB, percent: Intel's estimate, by perf's metric.
 
@@ -264,23 +251,6 @@ def dtlb_bound(command: Sequence[str], timeout_s: float, cwd: Path | None = None
     if (probed := metric(stderr)).reason in ("no-topdown", "no-pmu"):  # `true` may be too short for more
         return probed
     return metric(_gated(perf, ["-M", TOPDOWN], command, timeout_s, cwd)[3])
-
-
-def metric(text: str, name: str = TOPDOWN) -> Quantity:
-    """One metric, percent, out of perf's JSON lines: the row whose unit ends with its name ("%  tma_dtlb_load")."""
-    rows = list(_rows(text))
-    named = [row for row in rows if str(row.get("metric-unit", "")).split()[-1:] == [name]]
-    if not named:
-        # Without the metric perf counts its default events instead, so what those say means nothing.
-        unsupported = "Cannot find metric" not in text and any("supported" in str(row.get("counter-value")) for row in rows)
-        return Quantity(reason="no-pmu" if unsupported else "no-topdown", event=name)
-    try:
-        value = float(named[0]["metric-value"]) * (1 if "%" in named[0]["metric-unit"] else 100)
-    except (TypeError, ValueError, KeyError, OverflowError):
-        return Quantity(reason="perf-failed", event=name)
-    if not math.isfinite(value) or value < 0:
-        return Quantity(reason="not-counted", event=name)
-    return Quantity(value=value, event=name)
 
 
 def _plain_locale() -> dict[str, str]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from experiments.lab import kernels, perf
 from experiments.lab import measure as processes
-from experiments.lab import perf
 from experiments.lab.record import Point, Record
 from experiments.lab.store import Store
 from experiments.machine import host as hosts
 from experiments.machine.host import Host
-from experiments.machine.pmu import performance_cpu
+from experiments.words.pages import BASE, PAGES
 
 MEMORY_SHARE = 0.5  # of the memory that is free for us (design: half at most)
 
@@ -20,7 +20,7 @@ MEMORY_SHARE = 0.5  # of the memory that is free for us (design: half at most)
 class Rig:
     """A host with what follows from it: its state, its CPU for measuring, its counters, its memory, and where rows go.
 
-    usable_bytes: all that one process may use. measure: one process a call, which tests replace.
+    usable_bytes: of memory, all that one process may use. measure: one process a call, which tests replace.
     """
 
     host: Host
@@ -33,17 +33,28 @@ class Rig:
     measure: Callable[..., Record] = processes.measure
 
     @classmethod
-    def of(cls, host: Host, store: Store, machine: str = "", *, counters: bool = True, cpu: int | None = None) -> Rig:
-        """The rig of an inspected host. counters: probes perf, once."""
-        cpu = performance_cpu(host.usable_cpus) if cpu is None else cpu
+    def of(cls, host: Host, store: Store, machine: str = "", *, counters: bool = True) -> Rig:
+        """The rig of an inspected host, on the CPU that the inspection was of. counters: probes perf, once."""
+        cpu = host.core.number if host.core else None
         plan = perf.plan(host.microarchitecture, cpu=cpu) if counters else perf.NO_COUNTERS
         return cls(host, store, machine or hosts.machine_id(host), hosts.state(host), usable_bytes(host), cpu, plan)
 
     def take(self, point: Point, repeat: int = 0) -> Record:
         """The record of one fresh process. Raises Unavailable, as `measure.measure` does."""
-        return self.measure(point, repeat, state=self.state, usable_bytes=self.usable_bytes, plan=self.plan, cpu=self.cpu)
+        return self.measure(point, repeat, state=self.state, usable_bytes=self.room_bytes(point), plan=self.plan, cpu=self.cpu)
+
+    def room_bytes(self, point: Point) -> int:
+        """What a point's process may use. A pool's pages are no part of the memory that is free: Linux holds them against the pool as
+        it maps them, and only what a kernel needs beside its arena against memory."""
+        if PAGES[point.pages].source != "pool":
+            return self.usable_bytes
+        return self.usable_bytes + kernels.arena_bytes(point) - kernels.of(point.kernel).side_bytes(point)
 
 
-def usable_bytes(host: Host) -> int:
-    """What one measuring process may use of a host's memory."""
-    return int(host.memory.usable_bytes * MEMORY_SHARE)
+def usable_bytes(host: Host, pages: str = BASE) -> int:
+    """What one measuring process may use of a host's memory, on pages of this kind: of a pool, what is free in it."""
+    if PAGES[pages].source != "pool":
+        return int(host.memory.usable_bytes * MEMORY_SHARE)
+    limit = host.memory.address_space_bytes
+    free = sum(pool.left * (PAGES[pages].size_bytes or 0) for pool in host.pools if pool.page == pages)
+    return free if limit is None else min(free, limit)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from experiments.machine import kvm
+from experiments.machine.cpus import Core
 from experiments.machine.host import Host
 from experiments.machine.tlb import Tlb
 from experiments.words.reasons import REASONS, explain
@@ -64,7 +65,7 @@ def _memory(host: Host) -> Iterator[Advice]:
 
 
 def _page_sizes(host: Host) -> Iterator[Advice]:
-    if host.thp.enabled in ("never", "absent"):
+    if host.thp_setting in ("never", "absent"):
         yield Advice("THP", *REASONS["thp-never"])
     own = host.mthp.get("64k") or "never"
     if not host.mthp:
@@ -72,7 +73,7 @@ def _page_sizes(host: Host) -> Iterator[Advice]:
                      "Use Linux 6.8 or newer for 64k pages; every other page size works without.")
     elif own == "never" or (own == "inherit" and host.thp.enabled == "never"):
         yield Advice("mTHP", *REASONS["mthp-off"])
-    there = {pool.page for pool in host.pools if pool.free > pool.reserved}
+    there = {pool.page for pool in host.pools if pool.left}
     if "2m" not in there:
         yield Advice("pool 2m", *REASONS["pool-empty"])
     if "1g" not in there and host.gigabyte_pages is False:
@@ -108,7 +109,7 @@ def describe(host: Host) -> list[tuple[str, str]]:
         ("CPU", f"{host.cpu_model} ({host.microarchitecture})"),
         ("family, model, stepping", ", ".join(signature)),
         ("microcode", host.microcode or "unknown"),
-        ("CPUs", f"{len(host.usable_cpus)} usable of {host.logical_cpus}"),
+        ("CPUs", f"{len(host.usable_cpus)} usable of {host.logical_cpus}" + (f"; measured: {_core(host.core)}" if host.core else "")),
         ("hypervisor", host.hypervisor),
         *([("KVM", kvm.describe(host.kvm))] if host.kvm else []),
         *((f"L{cache.level} {cache.kind}", f"{format_size(cache.size_bytes)}{_ways(cache.ways, None)}") for cache in host.caches),
@@ -116,13 +117,15 @@ def describe(host: Host) -> list[tuple[str, str]]:
         *([("TLB", explain(host.tlb_reason))] if host.tlb_reason else []),
         ("page table", "unknown" if levels is None else f"{levels} levels{spare}"),
         ("base page", format_size(host.base_page_bytes)),
-        ("THP", f"{host.thp.enabled}; defrag {host.thp.defrag}"),
+        ("THP", f"{host.thp_setting}; defrag {host.thp.defrag}"),
         ("mTHP", ", ".join(f"{page} {setting}" for page, setting in host.mthp.items()) or "no such pages"),
         *((f"pool {pool.page}", f"{pool.total} pages, {pool.free} free, {pool.reserved} reserved, {pool.surplus} surplus")
           for pool in host.pools),
         ("counters", host.pmu.tier + (f": {explain(host.pmu.reason)}" if host.pmu.reason else "")),
         ("memory", f"{format_size(memory.total_bytes)}, of which {format_size(memory.usable_bytes)} usable"),
         ("memory limit", memory.limit_source),
+        *([] if host.numa_balancing is None else [("NUMA balancing", "on" if host.numa_balancing else "off")]),
+        *((f"against {name}", word) for name, word in host.mitigations.items() if word != "Not affected"),
         ("governor", noise.governor or "not shown"),
         ("turbo", "not shown" if noise.turbo is None else "on" if noise.turbo else "off"),
         ("SMT", noise.smt),
@@ -130,6 +133,11 @@ def describe(host: Host) -> list[tuple[str, str]]:
         ("C compiler", host.c_compiler or explain("no-compiler")),
         ("system", f"{host.os} {host.kernel_release}, {host.arch}"),
     ]
+
+
+def _core(core: Core) -> str:
+    clock = f", at most {core.highest_khz / 1e6:.2g} GHz" if core.highest_khz else ""
+    return f"CPU {core.number}{f' ({core.kind})' if core.kind else ''}{clock}"
 
 
 def _tlb(tlb: Tlb) -> str:

@@ -1,5 +1,6 @@
-"""What computer this is: CPU, caches, TLB, paging, huge pages, hypervisor, counters, limits, noise; its id.
+"""What computer this is: CPU, caches, TLB, paging, huge pages, hypervisor, counters, limits, settings; its id and its state.
 
+What a CPU states of itself is asked of the one that is measured (experiments/machine/cpus.py), for the CPUs of one computer may differ.
 Everything read from /proc and /sys lies under a root, and everything else comes from a `Platform`, so a test describes any computer.
 A field that is absent or unreadable is None, "absent" or "unknown": never an error.
 """
@@ -9,53 +10,33 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import mmap
 import os
 import platform
 import re
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from experiments.machine import cpuid, identity, kvm, pmu
+from experiments.machine import cpuid, cpus, identity, kvm, pmu, settings
 from experiments.machine.compiler import compiler
 from experiments.machine.cpuid import Cache, Reader
+from experiments.machine.cpus import Core, measuring_cpu
 from experiments.machine.facts import Facts
 from experiments.machine.kvm import Kvm
 from experiments.machine.memory import Memory, Rlimits, usable_memory
 from experiments.machine.microarchitecture import IMPLEMENTERS, UNKNOWN, VENDORS
 from experiments.machine.pmu import Pmu
+from experiments.machine.settings import Noise, Pool, Thp
 from experiments.machine.tlb import Tlb, tlbs
 from experiments.system import procfs
+from experiments.system.processes import pinned
+from experiments.words.reasons import Unavailable
 from experiments.words.units import page_name
 
 LOADS = ("data", "unified", "load")  # the kinds of TLB that translate a load
-
-
-class Thp(Facts):
-    """Transparent huge pages of the PMD size: the words in brackets, and khugepaged's settings."""
-
-    enabled: str  # always, madvise, never; absent where the kernel has none
-    defrag: str
-    khugepaged: dict[str, int] = {}
-
-
-class Pool(Facts):
-    """The pool of one huge page size, in pages."""
-
-    page: str
-    total: int
-    free: int
-    reserved: int
-    surplus: int
-
-
-class Noise(Facts):
-    """What may disturb a measurement. None is what the system does not state."""
-
-    governor: str | None
-    smt: str  # on, off, notsupported, ...: the kernel's words, or "unknown"
-    turbo: bool | None
-    load1: float | None
 
 
 class Host(Facts):
@@ -90,12 +71,33 @@ class Host(Facts):
     arch: str
     c_compiler: str | None
     installation: str  # keyed hash of /etc/machine-id; "" without one
-    kvm: Kvm | None = None  # None where an older version wrote the description
+    # Descriptions that older versions wrote lack these.
+    kvm: Kvm | None = None
+    core: Core | None = None  # the CPU that is measured, whose caches, TLBs and clock these are
+    mitigations: dict[str, str] = {}
+    numa_balancing: int | None = None
+    nested_paging: bool | None = None  # whether the CPU offers guests a second dimension; None where nothing says
+    xen_guest: str = ""  # PV, HVM or PVH under Xen, "" elsewhere
+
+    @property
+    def has_nested_walks(self) -> bool | None:
+        """Whether a page walk here has two dimensions; None where nothing tells (see identity.nested_walks)."""
+        offered = self.nested_paging or bool(self.kvm and self.kvm.tables in ("EPT", "NPT"))
+        return identity.nested_walks(self.hypervisor, offered, self.xen_guest, is_arm(self))
+
+    @property
+    def thp_setting(self) -> str:
+        """What decides on transparent huge pages that a whole table maps: always, madvise or never, or absent.
+
+        Since Linux 6.8 the setting of their own size, unless it says `inherit`, as it does from boot on.
+        """
+        own = self.mthp.get(page_name(self.thp.page_bytes or 2 << 20))
+        return own if own in ("always", "madvise", "never") else self.thp.enabled
 
 
 def base_page_bytes() -> int:
     """The page that this kernel maps where nothing larger is asked for."""
-    return os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+    return mmap.PAGESIZE
 
 
 def _usable_cpus() -> tuple[int, ...]:
@@ -120,48 +122,70 @@ class Platform:
     base_page_bytes: int = field(default_factory=base_page_bytes)
     usable_cpus: tuple[int, ...] = field(default_factory=_usable_cpus)
     rlimits: Rlimits = field(default_factory=Rlimits.here)
-    cpuid: Reader | None = field(default_factory=lambda: cpuid.read if cpuid.available() else None)
+    cpuid: Reader | None = field(default_factory=lambda: cpuid.read if cpuid.available() else None)  # of the CPU that runs
+    pinned: Callable[[int], AbstractContextManager[None]] = pinned  # runs on a CPU meanwhile
     probe_pmu: Callable[[], tuple[pmu.Tier, str | None]] = pmu.probe
     find_compiler: Callable[[], str | None] = _compiler
 
 
-def inspect(root: Path = Path("/"), computer: Platform | None = None) -> Host:
-    """The computer whose /proc and /sys lie under `root`. Takes a fraction of a second, most of it perf's."""
+def inspect(root: Path = Path("/"), computer: Platform | None = None, cpu: int | None = None) -> Host:
+    """The computer whose /proc and /sys lie under `root`. Takes a fraction of a second, most of it perf's.
+
+    cpu: the one to describe, by default the one that is measured. Raises Unavailable: bad-parameter for one that this process may not
+    use, cpu-gone for one that went away meanwhile.
+    """
     computer = computer or Platform()
-    arm = is_arm(computer)
-    info = procfs.fields(procfs.text(root / "proc/cpuinfo"))
-    flags = frozenset(info.get("flags", "").split())
-    stated, unknown = tlbs(computer.cpuid) if computer.cpuid else ((), ())
-    system = root / "sys/devices/system/cpu"
-    cpu = system / f"cpu{min(computer.usable_cpus, default=0)}"
-    present = procfs.cpu_list(procfs.text(system / "present"))
+    chosen = measuring_cpu(root, computer.usable_cpus) if cpu is None else cpu
+    if cpu is not None and cpu not in computer.usable_cpus:
+        raise Unavailable("bad-parameter", f"CPU {cpu} is not one this process may use")
+    present = procfs.cpu_list(procfs.text(root / "sys/devices/system/cpu/present"))
     return Host(
-        **(identity.arm(info) if arm else identity.x86(info)),
-        microcode=procfs.label(info.get("microcode", "")) or None,
+        **_of_cpu(root, computer, chosen or 0),
+        core=None if chosen is None else cpus.core(root, chosen),
         logical_cpus=len(present) or len(computer.usable_cpus),
         usable_cpus=computer.usable_cpus,
-        caches=_caches(cpu / "cache") or (cpuid.caches(computer.cpuid) if computer.cpuid else ()),
-        tlb=stated,
-        tlb_reason=None if stated else "no-geometry" if computer.cpuid else "no-cpuid",
-        tlb_unknown_descriptors=tuple(f"{code:#04x}" for code in unknown),
-        page_table_levels=identity.arm_levels(root, computer.kernel_release) if arm else identity.x86_levels(info, flags),
-        la57=cpuid.has_la57(computer.cpuid) if computer.cpuid else None,
-        gigabyte_pages=None if arm or not flags else "pdpe1gb" in flags,
         base_page_bytes=computer.base_page_bytes,
-        thp=_thp(root / "sys/kernel/mm/transparent_hugepage"),
-        mthp=_mthp(root / "sys/kernel/mm/transparent_hugepage"),
-        pools=_pools(root / "sys/kernel/mm/hugepages"),
-        hypervisor=cpuid.hypervisor(computer.cpuid) if computer.cpuid else identity.hypervisor(root, flags),
+        thp=settings.thp(root),
+        mthp=settings.mthp(root),
+        pools=settings.pools(root),
+        mitigations=settings.mitigations(root),
+        numa_balancing=settings.numa_balancing(root),
+        noise=settings.noise(root, chosen or 0),
         pmu=pmu.look(root, computer.probe_pmu) if computer.os == "Linux" else Pmu(tier="timing", reason="not-linux"),
         memory=usable_memory(root, computer.rlimits),
-        noise=_noise(root, system, cpu),
         kernel_release=procfs.label(computer.kernel_release),
         os=computer.os,
         arch=computer.arch,
         c_compiler=computer.find_compiler(),
         installation=_installation(root),
-        kvm=kvm.look(root, flags),
+        xen_guest=procfs.word(root / "sys/hypervisor/guest_type"),
     )
+
+
+def _of_cpu(root: Path, computer: Platform, cpu: int) -> dict[str, Any]:
+    """The fields of a Host that one CPU states of itself: in its block of cpuinfo, in its folder of sysfs, by CPUID executed on it."""
+    arm, read = is_arm(computer), computer.cpuid
+    info = identity.block(procfs.text(root / "proc/cpuinfo", procfs.CPUINFO_BYTES), cpu)
+    flags = frozenset(info.get("flags", "").split())
+    try:
+        with computer.pinned(cpu) if read else nullcontext():
+            stated, unknown = tlbs(read) if read else ((), ())
+            asked = {"caches": cpuid.caches(read), "la57": cpuid.has_la57(read)} if read else {"caches": (), "la57": None}
+            runs_on = identity.hypervisor(root, flags, read)
+    except OSError as error:
+        raise Unavailable("cpu-gone", f"CPU {cpu}: {error.strerror}") from error
+    return (identity.arm(info) if arm else identity.x86(info)) | asked | {
+        "caches": cpus.caches(root, cpu) or asked["caches"],
+        "microcode": procfs.label(info.get("microcode", "")) or None,
+        "tlb": stated,
+        "tlb_reason": None if stated else "no-geometry" if read else "no-cpuid",
+        "tlb_unknown_descriptors": tuple(f"{code:#04x}" for code in unknown),
+        "page_table_levels": identity.arm_levels(root, computer.kernel_release) if arm else identity.x86_levels(info, flags),
+        "gigabyte_pages": None if arm or not flags else "pdpe1gb" in flags,
+        "hypervisor": runs_on,
+        "nested_paging": identity.offers_nested_paging(info, flags),
+        "kvm": kvm.look(root, flags),
+    }
 
 
 # machine-id(5) asks programs to show a keyed hash of the id, never the id itself.
@@ -177,6 +201,7 @@ def machine_id(host: Host) -> str:
     """An id such as "zen-4-1a2b3c4d" ([a-z0-9-]{1,64}): the microarchitecture, and a hash of what stays.
 
     Kernel, microcode, limits and load are left out: they change on one computer. See `state`.
+    A computer whose CPUs differ has an id for each kind that is measured, since each has a description of its own.
     """
     name = host.microarchitecture
     if name == UNKNOWN:
@@ -191,64 +216,35 @@ def machine_id(host: Host) -> str:
     return f"{slug}-{hmac.new(_KEY, json.dumps(facts).encode(), hashlib.sha256).hexdigest()[:8]}"
 
 
+def state_facts(host: Host) -> dict[str, object]:
+    """What changes on one computer, and its numbers with it: rows are compared and reused within one such state.
+
+    Each is a setting or a version. What fluctuates by itself is none: the clock of the moment, the load, the memory and the pages of
+    pools that are free, counters, whether a guest runs.
+    """
+    return {
+        "kernel_release": host.kernel_release,
+        "microcode": host.microcode,
+        "base_page_bytes": host.base_page_bytes,
+        "page_table_levels": host.page_table_levels,  # the kernel's own choice (no5lvl)
+        "la57": host.la57,
+        "thp": host.thp.model_dump(),
+        "mthp": host.mthp,
+        "numa_balancing": host.numa_balancing,  # unmaps pages, to see who touches them
+        "governor": host.noise.governor,
+        "turbo": host.noise.turbo,
+        "smt": host.noise.smt,  # a thread beside shares the core's TLB
+        "mitigations": host.mitigations,  # page-table isolation and what else a system call or a fault pays
+        # A module that is loaded later is no other state; one that shadows page tables, or cuts up pages, gives guests other numbers.
+        "guests_are_shadowed": bool(host.kvm and host.kvm.tables == "shadow"),
+        "nx_huge_pages": bool(host.kvm and host.kvm.nx_huge_pages),
+        "core": {"kind": host.core.kind, "highest_khz": host.core.highest_khz, "l3_bytes": data_caches(host).get(3)} if host.core else None,
+    }
+
+
 def state(host: Host) -> str:
-    """12 hex digits of what changes on one computer, and its numbers with it: kernel, microcode, THP."""
-    facts = [host.kernel_release, host.microcode, host.thp.model_dump(), host.mthp]
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
-
-
-def _caches(folder: Path) -> tuple[Cache, ...]:
-    caches = []
-    for _, index in procfs.numbered(folder, r"index([0-9]{1,3})"):
-        kind, level = procfs.word(index / "type").lower(), procfs.number(index / "level")
-        size_bytes = procfs.kib(procfs.text(index / "size"))
-        if kind not in ("data", "instruction", "unified") or level is None or size_bytes is None:
-            continue
-        details = ("coherency_line_size", "ways_of_associativity", "number_of_sets")
-        line_bytes, ways, sets = (procfs.number(index / name) for name in details)
-        cpus = procfs.cpu_list(procfs.text(index / "shared_cpu_list"))
-        caches.append(Cache(level=level, kind=kind, size_bytes=size_bytes, line_bytes=line_bytes, ways=ways, sets=sets, shared_cpus=cpus))
-    return tuple(caches)
-
-
-# Settings only: khugepaged's folder also has counters, and those change by themselves.
-_KHUGEPAGED = ("defrag", "max_ptes_none", "max_ptes_shared", "max_ptes_swap", "pages_to_scan",
-               "alloc_sleep_millisecs", "scan_sleep_millisecs")
-
-
-def _thp(folder: Path) -> Thp:
-    settings = {name: procfs.number(folder / "khugepaged" / name) for name in _KHUGEPAGED}
-    return Thp(enabled=procfs.chosen(folder / "enabled"), defrag=procfs.chosen(folder / "defrag"),
-               khugepaged={name: value for name, value in settings.items() if value is not None})
-
-
-def _mthp(folder: Path) -> dict[str, str]:
-    sizes = procfs.numbered(folder, r"hugepages-([0-9]{1,9})kB")
-    settings = {page_name(kib * 1024): procfs.chosen(path / "enabled") for kib, path in sizes}
-    # Sizes without the file are for shared memory only.
-    return {page: setting for page, setting in settings.items() if setting != "absent"}
-
-
-# Pool's fields, and the beginnings of the names of the files that they are read from.
-POOL_FILES = {"total": "nr", "free": "free", "reserved": "resv", "surplus": "surplus"}
-
-
-def _pools(folder: Path) -> tuple[Pool, ...]:
-    return tuple(Pool(page=page_name(kib * 1024), **{
-        name: procfs.number(path / f"{file}_hugepages") or 0 for name, file in POOL_FILES.items()})
-        for kib, path in procfs.numbered(folder, r"hugepages-([0-9]{1,9})kB"))
-
-
-def _noise(root: Path, system: Path, cpu: Path) -> Noise:
-    no_turbo = procfs.number(system / "intel_pstate/no_turbo")
-    boost = procfs.number(system / "cpufreq/boost")
-    load = re.match(r"[0-9]{1,6}\.[0-9]{1,2}\b", procfs.text(root / "proc/loadavg"))
-    return Noise(
-        governor=procfs.word(cpu / "cpufreq/scaling_governor") or None,
-        smt=procfs.word(system / "smt/control") or "unknown",
-        turbo=no_turbo == 0 if no_turbo is not None else boost == 1 if boost is not None else None,
-        load1=float(load[0]) if load else None,
-    )
+    """12 hex digits of `state_facts`."""
+    return hashlib.sha256(json.dumps(state_facts(host), sort_keys=True).encode()).hexdigest()[:12]
 
 
 # --- what others ask of a description

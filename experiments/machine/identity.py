@@ -6,9 +6,22 @@ import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from experiments.machine import microarchitecture
+from experiments.machine import cpuid, microarchitecture
+from experiments.machine.cpuid import Reader
 from experiments.machine.microarchitecture import IMPLEMENTERS, UNKNOWN
 from experiments.system import procfs
+
+# What a block of cpuinfo says of who its CPU is.
+_IDENTITY = ("vendor_id", "cpu family", "model", "stepping", "CPU implementer", "CPU part", "CPU variant", "CPU revision")
+
+
+def block(cpuinfo: str, cpu: int) -> dict[str, str]:
+    """The block of cpuinfo that is about a CPU. Where none has its number (a container's file may number its CPUs anew), the first,
+    if all of them say the same of who they are, else {}."""
+    blocks = [*procfs.blocks(cpuinfo)]
+    own = [info for info in blocks if info.get("processor") == str(cpu)]
+    alike = len({tuple(map(info.get, _IDENTITY)) for info in blocks}) == 1
+    return own[0] if own else blocks[0] if alike else {}
 
 
 def x86(info: Mapping[str, str]) -> dict[str, object]:
@@ -20,7 +33,7 @@ def x86(info: Mapping[str, str]) -> dict[str, object]:
 
 
 def arm(info: Mapping[str, str]) -> dict[str, object]:
-    """The same; arm64's cpuinfo shows the fields of MIDR_EL1 of each core, and the first core stands for all."""
+    """The same; arm64's cpuinfo shows the fields of each core's MIDR_EL1."""
     implementer, part, variant = (_hex(info.get(f"CPU {key}")) for key in ("implementer", "part", "variant"))
     revision = procfs.leading_number(info.get("CPU revision", ""))
     maker, name = IMPLEMENTERS.get(implementer, UNKNOWN), microarchitecture.arm_name(implementer, part)
@@ -49,11 +62,41 @@ def arm_levels(root: Path, kernel_release: str) -> int | None:
     return int(levels[1]) if levels and "CONFIG_ARM64_VA_BITS=52" not in config else None
 
 
-def hypervisor(root: Path, flags: Collection[str]) -> str:
-    """Without CPUID: the flag on x86-64; on arm64 the device tree or the firmware, where they tell."""
+def hypervisor(root: Path, flags: Collection[str], read: Reader | None) -> str:
+    """`none`, a name such as `kvm`, or `unknown`: what CPUID says; without it the flag on x86-64, and on arm64 the device tree or the
+    firmware, where they tell."""
+    if procfs.word(root / "sys/hypervisor/type") == "xen":
+        return "xen"  # a paravirtual guest's CPUID may be the processor's own, which names nobody
+    if read:
+        return cpuid.hypervisor(read)
     if flags:
         return "unknown" if "hypervisor" in flags else "none"
     firmware = root / "sys/class/dmi/id"
     stated = (root / "proc/device-tree/hypervisor/compatible", firmware / "product_name", firmware / "sys_vendor")
     words = " ".join(map(procfs.text, stated)).lower()
     return next((name for name in ("kvm", "xen", "qemu", "vmware") if name in words), "unknown")
+
+
+def offers_nested_paging(info: Mapping[str, str], flags: Collection[str]) -> bool | None:
+    """Whether this CPU offers guests tables of their own (EPT, NPT), by its block of cpuinfo; None where it lists no flags."""
+    return bool({"ept", "npt"} & {*flags, *info.get("vmx flags", "").split()}) if flags else None
+
+
+# These run guests on the processor's second dimension or not at all: Hyper-V since Windows Server 2016 (its system requirements name
+# second-level address translation), bhyve always (FreeBSD Handbook, bhyve: EPT or NPT).
+_NESTED_ALWAYS = ("hyper-v", "bhyve")
+_STAGE_2 = ("kvm", "xen", "vmware", "hyper-v")
+
+
+def nested_walks(hypervisor: str, offers: bool, xen_guest: str, arm: bool) -> bool | None:
+    """Whether a page walk has two dimensions under this hypervisor; None where a guest has no means to know.
+
+    offers: whether the CPU that it shows offers such walks to guests of its own, which hypervisors let it only while they use them
+    themselves (KVM: nested_vmx_setup_secondary_ctls() and svm_set_cpu_caps() ask for ept and npt). On arm64 a guest's tables are
+    stage 1, and the processor walks stage 2 behind it.
+    """
+    if hypervisor in ("none", "qemu-tcg"):  # which emulates the walk, in software
+        return False
+    if hypervisor == "xen" and xen_guest == "PV":  # its tables hold the machine's own addresses
+        return False
+    return True if offers or hypervisor in _NESTED_ALWAYS or (arm and hypervisor in _STAGE_2) else None

@@ -26,6 +26,8 @@ class Kvm(Facts):
     device: bool  # whether there is a /dev/kvm, whoever may open it
     module: str  # kvm_intel, kvm_amd, kvm_pvm, ...; "" for none
     tables: Tables
+    # Whether the page that holds a guest's code is mapped in small pieces (against an erratum of Intel's); None where nothing says.
+    nx_huge_pages: bool | None = None
 
 
 def look(root: Path, flags: Collection[str]) -> Kvm:
@@ -36,7 +38,9 @@ def look(root: Path, flags: Collection[str]) -> Kvm:
         modules = []
     serving = [name for name in modules if name not in _HARDWARE or _HARDWARE[name][0] in flags]
     module = procfs.label(serving[0]) if serving else ""
-    return Kvm(device=(root / "dev/kvm").exists(), module=module, tables=_tables(root, module))
+    pieces = procfs.word(root / "sys/module/kvm/parameters/nx_huge_pages")  # Y, N, or never
+    return Kvm(device=(root / "dev/kvm").exists(), module=module, tables=_tables(root, module),
+               nx_huge_pages=pieces in _YES if pieces else None)
 
 
 def _tables(root: Path, module: str) -> Tables:

@@ -37,7 +37,8 @@ class Memory(Facts):
     """What memory there is. A measurement takes half of `usable_bytes` at most, so nothing swaps or dies.
 
     available_bytes: the kernel's own estimate (MemAvailable of /proc/meminfo). usable_bytes: the smallest of it and every limit;
-    limit_source names which. Both are 0 where nothing states them.
+    limit_source names which. Both are 0 where nothing states them. A pool's pages are in neither: what limits them beside the pool
+    itself is address_space_bytes, of which None is no limit.
     """
 
     total_bytes: int
@@ -45,6 +46,7 @@ class Memory(Facts):
     usable_bytes: int
     limit_source: str
     memlock_bytes: int | None = None
+    address_space_bytes: int | None = None  # what RLIMIT_AS and RLIMIT_DATA leave a process for its arena
 
 
 def usable_memory(root: Path = Path("/"), rlimits: Rlimits | None = None) -> Memory:
@@ -56,13 +58,14 @@ def usable_memory(root: Path = Path("/"), rlimits: Rlimits | None = None) -> Mem
         available, source = procfs.kib(meminfo.get("MemFree", "")), "MemFree"
     known = [(available, source)] if available is not None else []
     known += _cgroup_rooms(root)
+    own = []
     if rlimits.address_space_bytes is not None:
-        known.append((max(rlimits.address_space_bytes - _ALIGNMENT_BYTES, 0), "RLIMIT_AS"))
+        own.append((max(rlimits.address_space_bytes - _ALIGNMENT_BYTES, 0), "RLIMIT_AS"))
     if rlimits.data_bytes is not None:
-        known.append((rlimits.data_bytes, "RLIMIT_DATA"))
-    usable, limit_source = min(known, default=(0, "unknown"))
+        own.append((rlimits.data_bytes, "RLIMIT_DATA"))
+    usable, limit_source = min([*known, *own], default=(0, "unknown"))
     return Memory(total_bytes=procfs.kib(meminfo.get("MemTotal", "")) or 0, available_bytes=available or 0, usable_bytes=usable,
-                  limit_source=limit_source, memlock_bytes=rlimits.memlock_bytes)
+                  limit_source=limit_source, memlock_bytes=rlimits.memlock_bytes, address_space_bytes=min(own)[0] if own else None)
 
 
 _DEEPEST = 64  # levels of nesting; real trees have fewer than ten

@@ -69,6 +69,7 @@ _ARM: dict[tuple[int, int], str] = {
     (0x41, 0xD84): "Neoverse V3",
     (0x41, 0xD8E): "Neoverse N3",
     (0x41, 0xD03): "Cortex-A53",
+    (0x41, 0xD05): "Cortex-A55",
     (0x41, 0xD07): "Cortex-A57",
     (0x41, 0xD08): "Cortex-A72",
     (0x41, 0xD0B): "Cortex-A76",

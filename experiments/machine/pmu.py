@@ -1,12 +1,14 @@
-"""Whether this computer can count: a look at sysfs, and one `perf stat -e cycles:u -- true`."""
+"""Whether this computer can count: a look at sysfs, and one `perf stat -j -e cycles:u -- true`."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -54,13 +56,6 @@ def of_cpu(cpu: int, pmus: Mapping[str, tuple[int, ...]]) -> str | None:
     return own[0] if len(own) == 1 else None
 
 
-def performance_cpu(usable: Collection[int], pmus: Mapping[str, tuple[int, ...]] | None = None) -> int | None:
-    """The last usable CPU that is a performance core of a hybrid part: what a reader means by their CPU. None elsewhere, where
-    the kernels choose for themselves. pmus: as `listed` gives them, by default this computer's."""
-    pmus = listed(Path("/")) if pmus is None else pmus
-    return max((cpu for cpu in pmus.get("cpu_core", ()) if cpu in usable), default=None)
-
-
 def probe(run: Callable[..., subprocess.CompletedProcess[str]] = run_whole,
           which: Callable[[str], str | None] = shutil.which) -> tuple[Tier, str | None]:
     """The tier and, below "counters", the reason code. A test gives its own `run` and `which`."""
@@ -68,21 +63,31 @@ def probe(run: Callable[..., subprocess.CompletedProcess[str]] = run_whole,
     if perf is None or idle is None:
         return "timing", "no-perf" if perf is None else "perf-failed"
     try:
-        # In another locale perf translates, and prints decimal commas.
-        done = run([perf, "stat", "-x", ",", "-e", "cycles:u", "--", idle], timeout=_TIMEOUT_S, env=os.environ | {"LC_ALL": "C"})
+        # As counts will be asked for: a perf before 5.19 has no -j. In another locale perf translates, and prints decimal commas.
+        done = run([perf, "stat", "-j", "-e", "cycles:u", "--", idle], timeout=_TIMEOUT_S, env=os.environ | {"LC_ALL": "C"})
     except (OSError, subprocess.SubprocessError):
         return "timing", "perf-failed"
     return classify(done.returncode, done.stderr)
 
 
+def rows(text: str) -> Iterator[dict]:
+    """The JSON objects among the lines of a text: what `perf stat -j` prints, one an event."""
+    for line in text.splitlines():
+        with contextlib.suppress(ValueError, RecursionError):
+            row = json.loads(line)
+            if isinstance(row, dict):
+                yield row
+
+
 def classify(status: int, stderr: str) -> tuple[Tier, str | None]:
-    """What the answer of `perf stat -x , -e cycles:u` means. Status 0 alone proves nothing."""
+    """What the answer of `perf stat -j -e cycles:u` means. Status 0 alone proves nothing."""
     answer = stderr.lower()
     if "perf not found for kernel" in answer:  # Ubuntu's wrapper, with the linux-tools of another kernel
         return "timing", "no-perf"
-    if status != 0:
-        return "timing", "perf-denied" if denied(answer) else "perf-failed"
-    if re.search(r"^([0-9]+),[^,]*,[^,]*cycles", answer, re.MULTILINE):  # of a hybrid part, the line of the core that ran
+    if status != 0:  # 129: of the events, every perf knows cycles; what an old one does not know is -j
+        return "timing", "perf-denied" if denied(answer) else "event-unknown" if status == 129 else "perf-failed"
+    values = [str(row.get("counter-value")) for row in rows(stderr) if "cycles" in str(row.get("event"))]
+    if any(re.fullmatch(r"[0-9]+(\.[0-9]+)?", value) for value in values):  # of a hybrid part, the row of the core that ran
         return "counters", None
     if "<not supported>" in answer:
         return "software", "no-pmu"

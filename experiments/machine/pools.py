@@ -16,7 +16,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from experiments.machine.host import POOL_FILES, Pool
+from experiments.machine.settings import POOL_FILES, Pool
 from experiments.system import files, procfs
 from experiments.words.reasons import Unavailable, explain
 from experiments.words.units import format_size, page_name, parse_size
@@ -110,14 +110,14 @@ def reserve(page: str, size_bytes: int, root: Path = Path("/")) -> Reserved:
     """
     wanted = -(-size_bytes // _page_bytes(page))
     pool = _pool(root, page)
-    if _free(pool) >= wanted:  # which takes no root
-        return Reserved(page, wanted, _free(pool), pool.total, 0, "")
+    if pool.left >= wanted:  # which takes no root
+        return Reserved(page, wanted, pool.left, pool.total, 0, "")
     whole = f"{wanted * int(page[:-1])}{page[-1].upper()}iB"  # in the page's own unit, so that it is exact
     _may_write(root, [page], "reserve", "--pages", page, "--size", whole)
     why = ""
     with _alone(root):
         journal, pool = changes(root), _pool(root, page)
-        total, missing = pool.total, wanted - _free(pool)
+        total, missing = pool.total, wanted - pool.left
         if missing > 0:
             _fits(root, missing * _page_bytes(page))
             # The kernel turns surplus pages, which are in use, into persistent ones before it makes free ones.
@@ -131,9 +131,9 @@ def reserve(page: str, size_bytes: int, root: Path = Path("/")) -> Reserved:
             got = _persistent(pool)
             done = {page: Change(before=before, asked=asked, got=got)} if got != before else {}
             _write(root, {other: change for other, change in journal.items() if other != page} | done)
-            if _free(pool) < wanted:
-                why = explain("pool-short", ", ".join(filter(None, [f"{_free(pool)} of {wanted} pages of {page} are free", refused])))
-    return Reserved(page, wanted, _free(pool), pool.total, pool.total - total, why)
+            if pool.left < wanted:
+                why = explain("pool-short", ", ".join(filter(None, [f"{pool.left} of {wanted} pages of {page} are free", refused])))
+    return Reserved(page, wanted, pool.left, pool.total, pool.total - total, why)
 
 
 def restore(root: Path = Path("/")) -> list[Restored]:
@@ -197,11 +197,6 @@ def _count(path: Path) -> int:
 def _persistent(pool: Pool) -> int:
     """What a write to nr_hugepages sets. Read, that file in sysfs counts surplus pages too (mm/hugetlb.c, nr_hugepages_show_common)."""
     return pool.total - pool.surplus
-
-
-def _free(pool: Pool) -> int:
-    """Pages for a new mapping: reserved ones are free as well, but promised to mappings that have not touched them yet."""
-    return max(0, pool.free - pool.reserved)
 
 
 def _fits(root: Path, size_bytes: int) -> None:

@@ -1,4 +1,4 @@
-"""A process that is ended with all that it started."""
+"""A process that is ended with all that it started, and a thread that runs on one CPU."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 
@@ -25,3 +25,18 @@ def run_whole(command: Sequence[str], *, timeout: float | None, **how: Any) -> s
                 os.killpg(child.pid, signal.SIGKILL)
             raise
     return subprocess.CompletedProcess(command, child.returncode, stdout, stderr)
+
+
+@contextlib.contextmanager
+def pinned(cpu: int) -> Iterator[None]:
+    """This thread runs on one CPU alone meanwhile; a system that pins no threads leaves it where it is. Raises OSError where the
+    thread may not run there."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {cpu})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

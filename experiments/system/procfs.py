@@ -8,8 +8,8 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-# /proc/cpuinfo, the longest file read here, has about 3 KiB a CPU, and its first block is what counts.
-_LIMIT_BYTES = 2**20
+_LIMIT_BYTES = 2**20  # of every file but /proc/cpuinfo, which has about 3 KiB a CPU: of the 8192 that Linux numbers at most, 24 MiB
+CPUINFO_BYTES = 2**25
 _NUMBER = re.compile(r"\s*([0-9]{1,19})\b")  # ASCII digits; 19 of them hold every 64-bit number
 _SIGNED = re.compile(r"\s*(-?[0-9]{1,19})\b")
 _CHOSEN = re.compile(r"\[([a-z+_]{1,32})\]")
@@ -17,11 +17,11 @@ _KIB = re.compile(r"\s*([0-9]{1,15})\s*(?:K|kB)\b")
 _LABEL_CHARS = 120
 
 
-def text(path: Path) -> str:
-    """The first MiB of a file as text, bytes that are not UTF-8 replaced; "" where it cannot be read."""
+def text(path: Path, most_bytes: int = _LIMIT_BYTES) -> str:
+    """The first MiB of a file, or so many bytes, as text, those that are not UTF-8 replaced; "" where it cannot be read."""
     try:
         with path.open("rb") as file:
-            return file.read(_LIMIT_BYTES).decode("utf-8", "replace")
+            return file.read(most_bytes).decode("utf-8", "replace")
     except (OSError, ValueError):  # ValueError: a path with a NUL in it
         return ""
 
@@ -59,20 +59,25 @@ def chosen(path: Path) -> str:
 
 
 def fields(content: str) -> dict[str, str]:
-    """The "key : value" lines of a text up to its first empty line: one CPU of cpuinfo, or all of meminfo.
+    """The "key : value" lines of a text up to its first empty line: all of meminfo, or the first CPU of cpuinfo."""
+    return next(blocks(content), {})
 
-    The first of two lines with one key counts.
+
+def blocks(content: str) -> Iterator[dict[str, str]]:
+    """The "key : value" lines between empty lines, a block at a time: each CPU of cpuinfo.
+
+    The first of two lines with one key counts. A block without such a line is none.
     """
     values: dict[str, str] = {}
     for line in content.split("\n"):
-        if not line.strip():
-            if values:
-                break
-            continue
         key, colon, value = line.partition(":")
         if colon:
             values.setdefault(key.strip(), value.strip())
-    return values
+        elif values and not line.strip():
+            yield values
+            values = {}
+    if values:
+        yield values
 
 
 def kib(value: str) -> int | None:

@@ -5,7 +5,10 @@ A number is there or a reason is; there is no third way. Codes go into data/, so
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Sized
+from typing import Any, NamedTuple, TypeVar
+
+Some = TypeVar("Some", bound=Sized)
 
 
 class ReasonText(NamedTuple):
@@ -40,7 +43,8 @@ REASONS: dict[str, ReasonText] = {
     "event-unknown": ReasonText("This CPU or this version of perf does not know the event.",
         "Use a newer perf; where the CPU lacks the event there is no remedy but another CPU."),
     "not-counted": ReasonText("perf asked for the event, and the CPU never counted it.",
-        "Stop other users of the counters (other perf runs, profilers, the NMI watchdog: `sudo sysctl kernel.nmi_watchdog=0`)."),
+        "Stop other users of the counters (other perf runs, profilers, the NMI watchdog: `sudo sysctl kernel.nmi_watchdog=0`); in "
+        "a virtual machine, whose hypervisor may filter the event, use bare metal or another machine type."),
     "multiplexed": ReasonText("The event counted only part of the time, because events shared too few counters.",
         "Count fewer events at once, or free a counter with `sudo sysctl kernel.nmi_watchdog=0`."),
     "no-walk-cycle-event": ReasonText("This CPU has no event that counts the cycles of a page walk.",
@@ -75,7 +79,8 @@ REASONS: dict[str, ReasonText] = {
         "Compare nr_hugepages in the folders of /sys/kernel/mm/hugepages with what you want, mend it by hand, remove the journal "
         "if there is one, and see that root can write its folder."),
     "thp-never": ReasonText("Transparent huge pages are switched off.",
-        "Allow them on request: `echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled`."),
+        "Allow them on request: `echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled`; where the setting of "
+        "their own size (hugepages-2048kB/enabled beside it) says never, write it there."),
     "mthp-off": ReasonText("Transparent pages of 64 KiB are switched off.",
         "Allow them on request: `echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled`."),
     "page-size-unsupported": ReasonText("This CPU or this kernel does not offer the page size.",
@@ -203,3 +208,18 @@ class Unavailable(Exception):
     def _render_traceback_(self) -> list[str]:
         """What IPython prints in place of a traceback: the sentence is all that helps whoever reads it."""
         return [f"Unavailable: {self.text}"]
+
+
+def if_available(make: Callable[..., Any], *given: Any) -> Any:
+    """What `make` gives; None where it raises Unavailable: for what a sentence or a figure can do without."""
+    try:
+        return make(*given)
+    except Unavailable:
+        return None
+
+
+def required(rows: Some, lacking: str, code: str = "too-few-points") -> Some:
+    """`rows`, of which there are some. Raises Unavailable(code) with what is lacking where there are none."""
+    if not len(rows):
+        raise Unavailable(code, lacking)
+    return rows

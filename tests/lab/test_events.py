@@ -245,8 +245,8 @@ def test_the_pmus_of_sysfs_come_with_their_cpus(tmp_path: Path):
 
 
 def test_of_a_hybrid_part_the_line_of_the_core_that_ran_decides_the_tier():
-    said = "123456,,cpu_core/cycles/u,1000,100.00,,\n<not counted>,,cpu_atom/cycles/u,0,0.00,,\n"
-    assert pmu.classify(0, said) == ("counters", None)
+    said = [{"counter-value": "<not counted>", "event": "cpu_atom/cycles/u"}, {"counter-value": "123456.0", "event": "cpu_core/cycles/u"}]
+    assert pmu.classify(0, "\n".join(map(json.dumps, said))) == ("counters", None)
 
 
 @pytest.mark.parametrize("said", [fake_perf.PARANOID.format(level=3), fake_perf.PARANOID.format(level=4),

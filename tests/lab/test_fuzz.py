@@ -296,9 +296,9 @@ def test_no_file_of_proc_or_sys_breaks_the_portrait_or_makes_up_a_number(
     read = procfs.text
     known: dict[Path, str] = {}
 
-    def text(path: Path) -> str:
+    def text(path: Path, *most_bytes: int) -> str:
         if path not in known:
-            known[path] = read(path)
+            known[path] = read(path, *most_bytes)
         return known[path]
 
     monkeypatch.setattr(procfs, "text", text)

@@ -75,6 +75,11 @@ def test_a_size_below_the_smallest_sweep_or_none_is_refused(text: str):
 # --- scopes: the base page is the machine's
 
 
+def test_a_scope_is_of_a_machine_whose_base_page_is_known():
+    with pytest.raises(TypeError, match="base_page_bytes"):
+        Scope(PROFILE)
+
+
 @pytest.mark.parametrize("kib", [4, 16, 64])
 def test_a_line_of_a_scope_has_a_base_page_of_the_machine(kib: int):
     scope = Scope(PROFILE, base_page_bytes=kib << 10)
@@ -92,7 +97,7 @@ def test_dense_numbers_of_lines_end_where_a_point_gets_slow_on_any_base_page(kib
     assert max(small) * (kib << 10) <= PROFILE_SCOPE.profile.max_working_set < DENSE_BELOW_BYTES
 
 
-PROFILE_SCOPE = Scope(PROFILE.model_copy(update={"max_working_set": 8 * MIB}))
+PROFILE_SCOPE = Scope(PROFILE.model_copy(update={"max_working_set": 8 * MIB}), base_page_bytes=4096)
 
 
 @pytest.mark.parametrize("kib", [4, 16, 64])
@@ -104,7 +109,7 @@ def test_a_chase_is_a_spread_point_and_its_control_with_as_many_lines(kib: int):
 
 
 def test_a_point_is_what_the_catalogue_has_where_nothing_is_said():
-    scope = Scope(PROFILE)
+    scope = Scope(PROFILE, base_page_bytes=4096)
     assert scope.point("random_touch", "thp", bytes=1000) == Point(
         kernel="random_touch", pages="thp", layout="packed", order="random", lines=16, options={"bytes": 1000}, region_ms=7)
     said = {"engine": "numba", "lines": 5, "region_ms": 2}
@@ -115,4 +120,4 @@ def test_a_point_is_what_the_catalogue_has_where_nothing_is_said():
 
 @pytest.mark.parametrize(("per_octave", "is_fine"), [(1, False), (2, False), (4, True)])
 def test_a_fine_grid_is_the_reference_machine_s(per_octave: int, is_fine: bool):
-    assert Scope(PROFILE.model_copy(update={"points_per_octave": per_octave})).is_fine == is_fine
+    assert Scope(PROFILE.model_copy(update={"points_per_octave": per_octave}), base_page_bytes=4096).is_fine == is_fine

@@ -50,7 +50,15 @@ def clocked(ran_ns: float | None, **changes: object) -> Record:
     (make_record(), ""),
     (make_record(migrations=1), "migrated"),
     (make_record(major_faults=1), "faulted"),
-    (make_record(minor_faults=9, voluntary_switches=9, involuntary_switches=9), ""),  # how long they took is not known
+    (make_record(minor_faults=9, voluntary_switches=9, involuntary_switches=9), ""),  # a handful
+    (make_record(minor_faults=650), ""),  # of 65 ms, at a microsecond each
+    (make_record(minor_faults=651), "faulted"),
+    (make_record(minor_faults=262_144, elapsed_ns=1e9), "faulted"),  # NUMA balancing, over a gibibyte
+    (make_record(kernel="prefault", order="sequential", minor_faults=262_144), ""),  # which it is there to measure
+    (make_record(kernel="prefault", order="sequential", major_faults=1), "faulted"),
+    (make_record(also={"off_node_pages": 0.0}), ""),
+    (make_record(also={"off_node_pages": 1.0}), "spilled"),
+    (make_record(also={"off_node_pages": 1.0}, minor_faults=262_144), "faulted"),  # the first that is found
     (make_record(wall_ns=4e9, steal_ms=39.0), ""),
     (make_record(wall_ns=4e9, steal_ms=41.0), "stolen"),
     (make_record(wall_ns=1e8, steal_ms=noise.tick_ms()), ""),  # a single step of a coarse clock

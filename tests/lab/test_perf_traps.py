@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -119,12 +121,77 @@ def test_a_gate_that_is_never_opened_counts_nothing(tmp_path: Path):
     assert "kernel.nmi_watchdog" in explain("not-counted")
 
 
-@pytest.mark.parametrize(("running", "value"), [(40.0, None), (85.0, 1000.0), (99.0, 1000.0)])
-def test_multiplexed_counts_are_kept_as_perf_scaled_them_or_refused(tmp_path: Path, running: float, value: float | None):
+@pytest.mark.parametrize("running", [40.0, 85.0, 99.99])
+def test_counts_that_perf_scaled_are_refused(tmp_path: Path, running: float):
     program = install(tmp_path, answers("Zen 4", walk={"value": 1000.0, "running": running}))
     walk = gated(program, "Zen 4").counters["walk"]
-    assert (walk.value, walk.running_percent) == (value, running)
-    assert walk.reason == (None if value else "multiplexed") and "Count fewer events" in explain("multiplexed")
+    assert (walk.value, walk.reason, walk.running_percent) == (None, "multiplexed", running)
+    assert "Count fewer events" in explain("multiplexed")
+
+
+# --- a PMU that shows itself and does not count, or has too few counters: the canary
+
+
+def tlb_events(cpu: str) -> list[str]:
+    return [row.quantity for row in quantities(cpu) if row.group is not None]
+
+
+@pytest.mark.parametrize("cpu", ["Ice Lake server", "Skylake server", "Zen 4"])
+def test_events_that_a_hypervisor_filters_are_no_zeros(tmp_path: Path, cpu: str):
+    """Cycles and instructions count, as clouds let them; all that is no architectural event answers 0."""
+    program = install(tmp_path, answers(cpu, **dict.fromkeys(tlb_events(cpu), 0.0)))
+    plan = perf.plan(cpu, program, root=tmp_path)
+    assert {event.quantity for event in plan.events} == {"minor_faults", "task_clock_ns", "core_cycles", "instructions"}
+    assert {plan.lacking[name] for name in ("walk", "stlb_hit", "l1_dtlb_miss", "itlb_walk", *tlb_events(cpu))} == {"not-counted"}
+    run = perf.run(workload(), plan, 30)
+    assert reasons(run)["walk"] == "not-counted" and counted(run).keys() == {event.quantity for event in plan.events}
+    assert "hypervisor" in explain("not-counted")
+
+
+def test_one_event_that_is_filtered_takes_its_sum_with_it_and_nothing_else(tmp_path: Path):
+    plan = perf.plan("Ice Lake server", install(tmp_path, answers("Ice Lake server", stlb_hit=0.0)), root=tmp_path)
+    assert {name for name, reason in plan.lacking.items() if reason == "not-counted"} == {"stlb_hit", "l1_dtlb_miss"}
+    assert "walk" in {event.quantity for event in plan.events}
+
+
+def test_what_may_really_be_zero_is_believed(tmp_path: Path):
+    zeros = {"nested_walk_cycles": 0.0, "walker_memory": 0.0, "walker_l3": 0.0}
+    plan = perf.plan("Haswell", install(tmp_path, answers("Haswell", **zeros)), root=tmp_path)
+    assert zeros.keys() <= {event.quantity for event in plan.events} and not plan.lacking
+
+
+@pytest.mark.parametrize(("counters", "programmable"), [(6, 4), (7, 4), (5, 3), (4, 2), (3, 1)])
+@pytest.mark.parametrize("cpu", ["Skylake server", "Haswell", "Zen 4", "Neoverse V2"])
+def test_with_fewer_counters_fewer_events_are_counted_at_once_and_all_of_them_all_the_time(tmp_path: Path, cpu: str, counters: int,
+                                                                                             programmable: int):
+    """5 of 6: the NMI watchdog has one, or cycles fall onto a programmable counter because the watchdog has theirs."""
+    plan = perf.plan(cpu, program := install(tmp_path, answers(cpu), counters=counters), root=tmp_path / "no sysfs")
+    most = max(sum(event.group is not None for event in group) for group in plan.groups())
+    assert most <= programmable == plan.programmable or most < plan.programmable
+    every = [perf.run(workload(), plan, 30, repeat=repeat) for repeat in range(len(plan.groups()))]
+    assert {reason for run in every for reason in reasons(run).values()} <= {"other-repeat", *plan.lacking.values()}
+    seen = set().union(*(counted(run) for run in every))
+    assert {row.quantity for row in table(cpu) if row.event} <= seen
+    if programmable > 1:  # a sum takes both its parts at once
+        assert {row.quantity for row in table(cpu) if row.derived} <= seen
+    assert "walk" in counted(every[0]) and asked(tmp_path) and plan.perf == program
+
+
+def test_where_no_group_is_small_enough_each_row_says_so(tmp_path: Path):
+    plan = perf.plan("Zen 4", install(tmp_path, answers("Zen 4"), counters=1), root=tmp_path)
+    assert (plan.programmable, "walk" in plan.lacking) == (4, False)
+    assert reasons(perf.run(workload(), plan, 30))["walk"] == "multiplexed"
+
+
+def test_a_perf_that_fails_at_several_events_at_once_is_trusted_with_none(tmp_path: Path):
+    plan = perf.plan("Zen 4", install(tmp_path, answers("Zen 4"), wraps_several=True), root=tmp_path)
+    assert {plan.lacking[name] for name in ("walk", "core_cycles")} == {"perf-failed"}
+
+
+@pytest.mark.needs("perf that counts faults")
+def test_the_canary_touches_16384_pages():
+    status, said = perf._ask([shutil.which("perf"), "stat", "-j", "-e", SOFTWARE[0].event, "--", sys.executable, "-ISc", perf._CANARY])
+    assert status == 0 and perf.parse(said, SOFTWARE[:1])["minor_faults"].value >= 16384
 
 
 def test_a_sum_is_refused_with_its_multiplexed_part(tmp_path: Path):

@@ -10,29 +10,37 @@ from support.common import make_record
 from support.lab import GIB, a_rig, run
 from support.synthetic import Stated
 
-from experiments.lab import measure, perf, rig
+from experiments.lab import kernels, measure, perf
 from experiments.lab.build import Kernel
 from experiments.lab.record import Point, Record
-from experiments.lab.rig import Rig
+from experiments.lab.rig import Rig, usable_bytes
 from experiments.lab.store import Store
 from experiments.machine import host as hosts
+from experiments.machine.host import Host
 from experiments.words.reasons import Unavailable
 
 POINT = Point(kernel="page_chase", lines=64)
 
 
+def with_memory(usable: int, pool_pages: int = 0, reserved: int = 0, limit: int | None = None, **changes: object) -> Host:
+    """A host with so much memory free, so many free pages in a pool of 2 MiB pages, and this limit on address space."""
+    pool = {"page": "2m", "total": pool_pages, "free": pool_pages, "reserved": reserved, "surplus": 0}
+    memory = {"total_bytes": 16 * GIB, "available_bytes": usable, "usable_bytes": usable, "limit_source": "MemAvailable",
+              "address_space_bytes": limit}
+    return Stated(changes={"pools": [pool], "memory": memory, **changes}).host()
+
+
 def test_a_rig_is_what_follows_from_its_host(store: Store, monkeypatch: pytest.MonkeyPatch):
     probed: list[tuple] = []
     monkeypatch.setattr(perf, "plan", lambda name, cpu: probed.append((name, cpu)) or perf.NO_COUNTERS)
-    monkeypatch.setattr(rig, "performance_cpu", lambda usable: max(usable))
-    host = Stated().host()
-    host = host.model_copy(update={"usable_cpus": (2, 5), "memory": host.memory.model_copy(update={"usable_bytes": 3 * GIB})})
+    host = with_memory(3 * GIB, core={"number": 5, "kind": "cpu_core", "highest_khz": None})
     made = Rig.of(host, store)
     assert (made.machine, made.state) == (hosts.machine_id(host), hosts.state(host))
     assert (made.usable_bytes, made.cpu, made.measure) == (3 * GIB // 2, 5, measure.measure)  # half of what is free
     assert probed == [(host.microarchitecture, 5)]
-    named = Rig.of(host, store, "another", counters=False, cpu=2)
-    assert (named.machine, named.cpu, named.plan) == ("another", 2, perf.NO_COUNTERS) and len(probed) == 1
+    named = Rig.of(host, store, "another", counters=False)
+    assert (named.machine, named.cpu, named.plan) == ("another", 5, perf.NO_COUNTERS) and len(probed) == 1
+    assert Rig.of(with_memory(GIB), store).cpu is None  # a description from before says nothing of a CPU
 
 
 def test_a_replaced_measure_gets_the_point_and_all_of_the_rig(store: Store):
@@ -63,3 +71,41 @@ def test_a_campaign_measures_with_the_rig_s_own_measure_and_stores_under_its_mac
 
 def test_two_rigs_of_one_store_are_apart(store: Store):
     assert replace(a_rig(store), machine="b") != a_rig(store) == a_rig(store)
+
+
+# --- a pool's pages are memory of their own
+
+CHASE = Point(kernel="page_chase", pages="2m", lines=(4 * GIB) // 4096)  # 4 GiB, and 16 MiB of order beside it
+
+
+def room(store: Store, host: Host, point: Point) -> int:
+    return Rig.of(host, store, counters=False).room_bytes(point) - kernels.arena_bytes(point)
+
+
+def test_with_the_pools_filled_as_advised_on_16_gib_a_point_on_a_pool_is_measured_and_one_on_base_pages_is_not(store: Store):
+    filled = with_memory(3 * GIB, pool_pages=4096)  # 8 GiB of the 16 are the pool's, so MemAvailable has them no more
+    assert room(store, filled, CHASE) >= 0
+    for pages in ("4k", "64k", "thp"):
+        assert room(store, filled, CHASE.model_copy(update={"pages": pages})) < 0
+
+
+def test_what_a_kernel_needs_beside_a_pools_pages_is_held_against_memory(store: Store):
+    packed = CHASE.model_copy(update={"layout": "packed", "lines": (2 * GIB) // 64})  # whose order takes 512 MiB
+    assert room(store, with_memory(GIB - 4096, 4096), packed) < 0 <= room(store, with_memory(GIB, 4096), packed)
+
+
+def test_measuring_holds_each_point_against_the_memory_that_it_takes(store: Store, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("experiments.lab.build.kernel", lambda name, engine: Kernel(name, engine, ("false",), "a" * 16))
+    rig = Rig.of(with_memory(3 * GIB, 4096), store, counters=False)
+    codes = []
+    for pages in ("2m", "4k"):
+        with pytest.raises(Unavailable) as why:
+            rig.take(CHASE.model_copy(update={"pages": pages}))
+        codes.append(why.value.code)
+    assert codes == ["kernel-crashed", "memory-short"]  # the first was let start
+
+
+@pytest.mark.parametrize(("pages", "size"), [("4k", GIB), ("thp", GIB), ("2m", 2 * GIB), ("1g", 0)])
+def test_a_sweep_on_each_kind_of_pages_ends_where_its_own_memory_does(pages: str, size: int):
+    assert usable_bytes(with_memory(2 * GIB, pool_pages=1030, reserved=6), pages) == size
+    assert usable_bytes(with_memory(2 * GIB, 1030, 6, limit=1 << 20), "2m") == 1 << 20

@@ -23,11 +23,12 @@ def test_a_quiet_server_needs_no_advice(tmp_path):
 @pytest.mark.parametrize(
     ("topic", "files"),
     [
-        ("governor", {"sys/devices/system/cpu/cpu2/cpufreq/scaling_governor": "powersave\n"}),
+        ("governor", {"sys/devices/system/cpu/cpu3/cpufreq/scaling_governor": "powersave\n"}),
         ("turbo", {"sys/devices/system/cpu/intel_pstate/no_turbo": "0\n"}),
         ("SMT", {"sys/devices/system/cpu/smt/control": "on\n"}),
         ("load", {"proc/loadavg": "3.00 1.00 1.00 3/200 1\n"}),
         ("THP", {"sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]\n"}),
+        ("THP", {"sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled": "always inherit madvise [never]\n"}),
         ("mTHP", {"sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled": "always [never]\n"}),
         ("pool 2m", {"sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "3\n"}),
         ("pool 1g", {"sys/kernel/mm/hugepages/hugepages-1048576kB/free_hugepages": "0\n"}),
@@ -36,6 +37,14 @@ def test_a_quiet_server_needs_no_advice(tmp_path):
 )
 def test_what_spoils_a_measurement_is_found_and_nothing_else(tmp_path, topic, files):
     assert topics(inspect(tmp_path, files)) == {topic}
+
+
+@pytest.mark.parametrize("own", ["always", "madvise"])
+def test_huge_pages_that_their_own_setting_allows_are_not_called_off(tmp_path, own):
+    files = {"sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]\n",
+             "sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled": f"inherit [{own}]\n"}
+    found = inspect(tmp_path, files)
+    assert (topics(found), found.thp_setting) == (set(), own)
 
 
 @pytest.mark.parametrize("reason", ["no-perf", "perf-denied", "perf-failed", "no-pmu", "not-counted"])

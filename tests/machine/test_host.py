@@ -5,13 +5,29 @@ from __future__ import annotations
 import json
 import re
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.host import ARM, CPUINFO, HERE, JUNK, SERVER, V2_MOUNT, cpuid_of_a_server, inspect, plant, topics, well_formed
+from support.host import (
+    ARM,
+    CPUINFO,
+    GRAVITON,
+    HERE,
+    JUNK,
+    SERVER,
+    V2_MOUNT,
+    cache_of,
+    cpuid_of_a_server,
+    inspect,
+    plant,
+    topics,
+    well_formed,
+)
+from support.synthetic import Stated
 
 from experiments.machine import doctor, host
 from experiments.machine.cpuid import Registers
@@ -28,11 +44,14 @@ def test_a_server_is_read_field_by_field(tmp_path):
     assert found.microarchitecture == "Ice Lake server"
     assert found.cpu_model == "Intel(R) Xeon(R) Platinum 8375C CPU @ 2.90GHz"
     assert (found.microcode, found.logical_cpus, found.usable_cpus) == ("0xd0003f6", 16, (2, 3))
-    (cache,) = found.caches  # of the first CPU that may be used, which here is CPU 2
+    (cache,) = found.caches  # of the last CPU that may be used, which here is CPU 3
     assert cache.model_dump() == {
         "level": 1, "kind": "data", "size_bytes": 49152, "line_bytes": 64, "ways": 12, "sets": 64,
-        "shared_cpus": (2, 10),
+        "shared_cpus": (3, 11),
     }
+    assert found.core.model_dump() == {"number": 3, "kind": "", "highest_khz": 3_500_000}
+    assert found.mitigations == {"l1tf": "Mitigation: PTE Inversion", "meltdown": "Mitigation: PTI"}
+    assert (found.numa_balancing, found.thp.page_bytes, found.nested_paging) == (0, 2 << 20, False)
     assert [(t.level, t.kind, t.pages, t.entries) for t in found.tlb][0] == (1, "data", ("4k",), 64)
     assert found.tlb_reason is None
     assert (found.page_table_levels, found.la57, found.gigabyte_pages) == (5, True, True)
@@ -122,34 +141,121 @@ def test_the_id_stays_through_an_upgrade_a_load_and_a_mask(tmp_path):
         {"proc/meminfo": "MemTotal: 65011712 kB\nMemAvailable: 1000 kB\n"},
         {"proc/cpuinfo": CPUINFO.replace("8375C", "8380")},
         {"sys/devices/system/cpu/present": "0-31"},
-        {"sys/devices/system/cpu/cpu2/cache/index0/size": "32K"},
+        {"sys/devices/system/cpu/cpu3/cache/index0/size": "32K"},
     ],
 )
 def test_another_computer_has_another_id(tmp_path, files):
     assert host.machine_id(inspect(tmp_path)) != host.machine_id(inspect(tmp_path, files))
 
 
-@pytest.mark.parametrize(
-    ("files", "release"),
-    [
-        ({"sys/kernel/mm/transparent_hugepage/enabled": "[always] madvise never"}, "6.12.1"),
-        ({"sys/kernel/mm/transparent_hugepage/khugepaged/pages_to_scan": "8"}, "6.12.1"),
-        ({"sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled": "[never]"}, "6.12.1"),
-        ({"proc/cpuinfo": CPUINFO.replace("0xd0003f6", "0xd000400")}, "6.12.1"),
-        ({}, "6.12.2"),
-    ],
-)
-def test_the_state_follows_kernel_microcode_and_thp(tmp_path, files, release):
+THP = "sys/kernel/mm/transparent_hugepage"
+CPU = "sys/devices/system/cpu"
+SHADOWING = {"proc/cpuinfo": CPUINFO.replace("pdpe1gb", "pdpe1gb vmx"), "sys/module/kvm_intel/parameters/ept": "N\n"}
+
+
+@pytest.mark.parametrize("files", [
+    {f"{THP}/enabled": "[always] madvise never"}, {f"{THP}/defrag": "[always] never"}, {f"{THP}/khugepaged/pages_to_scan": "8"},
+    {f"{THP}/hugepages-64kB/enabled": "[never]"}, {"proc/cpuinfo": CPUINFO.replace("0xd0003f6", "0xd000400")},
+    {"proc/cpuinfo": CPUINFO.replace(" la57", "")}, {"proc/sys/kernel/numa_balancing": "1"},
+    {f"{CPU}/cpu3/cpufreq/scaling_governor": "powersave"}, {f"{CPU}/intel_pstate/no_turbo": "0"}, {f"{CPU}/smt/control": "on"},
+    {f"{CPU}/vulnerabilities/meltdown": "Vulnerable"}, {f"{CPU}/cpu3/cpufreq/cpuinfo_max_freq": "3300000"}, cache_of(3, "98304K", 3),
+    SHADOWING, {"sys/module/kvm/parameters/nx_huge_pages": "Y"},
+], ids=lambda files: next(iter(files)).rpartition("/")[2])
+def test_each_setting_that_decides_a_number_is_a_state_of_its_own(tmp_path, files):
     before = host.state(inspect(tmp_path))
-    after = host.state(inspect(tmp_path, files, replace(HERE, kernel_release=release)))
+    after = host.state(inspect(tmp_path, files))
     assert re.fullmatch(r"[0-9a-f]{12}", before) and after != before
 
 
-def test_the_state_ignores_load_and_what_khugepaged_counts(tmp_path):
-    before = host.state(inspect(tmp_path))
-    files = {"proc/loadavg": "5.00 1 1 1/2 3",
-             "sys/kernel/mm/transparent_hugepage/khugepaged/full_scans": "78"}
-    assert host.state(inspect(tmp_path, files)) == before
+@pytest.mark.parametrize("platform", [{"kernel_release": "6.12.2"}, {"base_page_bytes": 65536}], ids=lambda platform: next(iter(platform)))
+def test_the_kernel_and_its_pages_are_a_state(tmp_path, platform):
+    assert host.state(inspect(tmp_path, here=replace(HERE, **platform))) != host.state(inspect(tmp_path))
+
+
+@pytest.mark.parametrize("files", [
+    {"proc/loadavg": "5.00 1 1 1/2 3"}, {f"{THP}/khugepaged/full_scans": "78"}, {f"{CPU}/cpu3/cpufreq/scaling_cur_freq": "800000"},
+    {"proc/meminfo": "MemTotal: 32505856 kB\nMemAvailable: 5 kB\n"}, {"sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "7"},
+    {"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "9999"},
+    {f"{CPU}/vulnerabilities/itlb_multihit": "KVM: Mitigation: Split huge pages"},  # once a guest has run
+    {f"{CPU}/vulnerabilities/l1tf": "Mitigation: PTE Inversion"},  # before KVM's module is loaded
+    {"proc/cpuinfo": CPUINFO.replace("pdpe1gb", "pdpe1gb vmx")},
+    SHADOWING | {"sys/module/kvm_intel/parameters/ept": "Y\n", "sys/module/kvm/parameters/nx_huge_pages": "N\n"},  # and after it
+], ids=lambda files: "-".join(name.rpartition("/")[2] for name in files))
+def test_what_fluctuates_by_itself_is_no_state(tmp_path, files):
+    assert host.state(inspect(tmp_path, files)) == host.state(inspect(tmp_path))
+
+
+def test_the_facts_of_a_state_are_plain_json_of_settings_alone(tmp_path):
+    facts = host.state_facts(inspect(tmp_path))
+    assert json.loads(json.dumps(facts)) == facts
+    assert facts["core"] == {"kind": "", "highest_khz": 3_500_000, "l3_bytes": None}  # and not its number
+    assert facts["mitigations"] == {"l1tf": "Mitigation: PTE Inversion", "meltdown": "Mitigation: PTI"}
+    assert not {"pools", "memory", "load1", "usable_cpus"} & facts.keys()
+
+
+# --- what translates
+
+
+def cpuid_under(hypervisor: str) -> Callable[[int, int], Registers]:
+    """CPUID of a guest whose hypervisor signs so, or of a computer without one."""
+    letters = [int.from_bytes(hypervisor.encode().ljust(12, b"\0")[at:at + 4], "little") for at in (0, 4, 8)]
+
+    def read(leaf: int, subleaf: int) -> Registers:
+        if hypervisor and leaf in (1, 0x40000000):
+            return Registers(0, 0, 1 << 31, 0) if leaf == 1 else Registers(0, *letters)
+        return cpuid_of_a_server(leaf, subleaf)
+
+    return read
+
+
+XEN = "sys/hypervisor"
+
+
+@pytest.mark.parametrize(("signature", "flags", "files", "nested"), [
+    ("", "npt", {}, False),  # bare metal, whatever it could offer
+    ("TCGTCGTCGTCG", "npt", {}, False),
+    ("", "fpu", {f"{XEN}/type": "xen", f"{XEN}/guest_type": "PV"}, False),  # its CPUID is the processor's own
+    ("XenVMMXenVMM", "fpu", {f"{XEN}/type": "xen", f"{XEN}/guest_type": "PV"}, False),
+    ("XenVMMXenVMM", "fpu", {f"{XEN}/type": "xen", f"{XEN}/guest_type": "HVM"}, None),  # hap=0 is an option
+    ("XenVMMXenVMM", "npt", {f"{XEN}/type": "xen", f"{XEN}/guest_type": "HVM"}, True),
+    ("KVMKVMKVM", "fpu", {}, None),  # ept=0 and a host that shadows look the same from inside
+    ("KVMKVMKVM", "npt", {}, True),
+    ("KVMKVMKVM", "fpu\nvmx flags\t: vnmi ept vpid", {}, True),
+    ("Microsoft Hv", "fpu", {}, True),
+    ("VMwareVMware", "fpu", {}, None),
+])
+def test_a_walk_has_two_dimensions_only_where_something_says_so(tmp_path, signature, flags, files, nested):
+    cpu = {"proc/cpuinfo": CPUINFO.replace("fpu pdpe1gb la57 hypervisor", flags)}
+    found = inspect(tmp_path, cpu | files, replace(HERE, cpuid=cpuid_under(signature)))
+    assert found.has_nested_walks is nested
+    assert found.hypervisor == "xen" if XEN + "/type" in files else found.hypervisor != "xen"
+
+
+@pytest.mark.parametrize(("product", "nested"), [("KVM Virtual Machine", True), ("QEMU x", None), ("c7g.metal", None)])
+def test_on_arm64_a_guest_has_a_second_stage_where_its_hypervisor_is_named(tmp_path, product, nested):
+    assert inspect(tmp_path, {"proc/cpuinfo": GRAVITON, "sys/class/dmi/id/product_name": product}, ARM).has_nested_walks is nested
+
+
+@pytest.mark.parametrize(("tables", "nested"), [("NPT", True), ("EPT", True), ("shadow", None), ("none", None)])
+def test_a_description_from_before_says_what_its_kvm_module_had(tables, nested):
+    old = Stated(hypervisor="kvm", changes={"kvm": {"device": True, "module": "kvm_x", "tables": tables}}).host()
+    assert (old.nested_paging, old.has_nested_walks) == (None, nested)
+
+
+@pytest.mark.parametrize(("everybody", "own", "setting"), [
+    ("never", "madvise", "madvise"), ("never", "always", "always"), ("never", "inherit", "never"), ("never", None, "never"),
+    ("madvise", "never", "never"), ("always", "never", "never"), ("always", "inherit", "always"), ("madvise", None, "madvise"),
+    (None, None, "absent"),
+])
+@pytest.mark.parametrize("mib", [2, 512])  # with base pages of 4 and of 64 KiB
+def test_huge_pages_follow_their_own_setting_and_then_everybodys(tmp_path, everybody, own, setting, mib):
+    files = {f"{THP}/hpage_pmd_size": f"{mib << 20}", f"{THP}/enabled": f"[{everybody}]" if everybody else ""}
+    files |= {f"{THP}/hugepages-{mib << 10}kB/enabled": f"[{own}]"} if own else {}
+    plant(tmp_path, files)
+    if everybody is None:
+        (tmp_path / THP / "enabled").unlink()
+    bare = {name: content for name, content in SERVER.items() if THP not in name}
+    assert host.inspect(plant(tmp_path, bare), HERE).thp_setting == setting
 
 
 def test_no_name_of_host_user_or_installation_leaves_the_computer(tmp_path):

@@ -42,6 +42,12 @@ def test_kvms_module_says_what_translates(tmp_path: Path, module: str, parameter
     assert kvm.describe(found).strip() == kvm.describe(found) != ""
 
 
+@pytest.mark.parametrize(("said", "expected"), [("Y\n", True), ("N\n", False), ("never\n", False), (None, None)])
+def test_whether_a_guests_code_is_mapped_in_pieces_is_read(tmp_path: Path, said: str | None, expected: bool | None):
+    planted(tmp_path, "kvm", "nx_huge_pages", said) if said else planted(tmp_path)
+    assert kvm.look(tmp_path, {"vmx"}).nx_huge_pages is expected
+
+
 def test_a_built_in_module_of_another_cpu_does_not_serve(tmp_path: Path):
     planted(planted(tmp_path, "kvm_amd", "npt", "1"), "kvm_pvm", device=False)
     assert kvm.look(tmp_path, {"vmx"}).module == "kvm_pvm" and kvm.look(tmp_path, {"svm"}).tables == "NPT"
@@ -52,9 +58,11 @@ def test_without_the_device_it_is_said(tmp_path: Path):
     assert kvm.describe(kvm.look(tmp_path / "nothing", ())) == "no module, no /dev/kvm"
 
 
-def test_kvm_is_no_part_of_a_machines_id_or_state():
+def test_kvm_is_no_part_of_a_machines_id_and_of_its_state_only_where_guests_are_slower_for_it():
     with_it, without = stated(NPT), stated(None)
     assert machine_id(with_it) == machine_id(without) and state(with_it) == state(without)
+    for other in (NPT.model_copy(update={"tables": "shadow"}), NPT.model_copy(update={"nx_huge_pages": True})):
+        assert machine_id(stated(other)) == machine_id(with_it) and state(stated(other)) != state(with_it)
     assert dict(doctor.describe(with_it))["KVM"] == "kvm_amd with NPT" and "KVM" not in dict(doctor.describe(without))
 
 

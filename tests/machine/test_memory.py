@@ -111,6 +111,13 @@ def test_a_mount_point_with_a_space_is_found(tmp_path):
 )
 def test_resource_limits_bind(tmp_path, rlimits, size, source):
     assert usable(tmp_path, {}, rlimits) == (size, source)
+    assert usable_memory(tmp_path, rlimits).address_space_bytes == size  # which bind a pool's pages too
+
+
+def test_what_is_free_and_what_a_cgroup_leaves_say_nothing_of_a_pools_pages(tmp_path):
+    files = v2("/job", job={"max": str(GIB), "current": "0"})
+    assert usable_memory(plant(tmp_path, MEMINFO | files), Rlimits()).address_space_bytes is None
+    assert usable_memory(tmp_path, Rlimits(9 * GIB)).address_space_bytes == 8 * GIB
 
 
 def test_the_limits_of_this_process_are_read():

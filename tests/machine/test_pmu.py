@@ -11,7 +11,10 @@ from support.host import plant
 
 from experiments.machine import pmu
 
-GIB = 2**30
+
+def row(value: str, event: str = "cycles:u") -> str:
+    """As perf 6.1 prints it with -j."""
+    return f'{{"counter-value" : "{value}", "unit" : "", "event" : "{event}", "event-runtime" : 1000, "pcnt-running" : 100.00}}\n'
 
 
 # --- counters
@@ -20,17 +23,20 @@ GIB = 2**30
 @pytest.mark.parametrize(
     ("status", "stderr", "expected"),
     [
-        (0, "123456,,cycles:u,1000,100.00,,\n", ("counters", None)),
-        (0, "123456,,cycles,1000,100.00,,\n", ("counters", None)),  # names come back altered
-        (0, "<not supported>,,cycles:u,0,100.00,,\n", ("software", "no-pmu")),
-        (0, "<not counted>,,cycles:u,0,0.00,,\n", ("software", "not-counted")),
+        (0, row("123456.000000"), ("counters", None)),
+        (0, row("123456.000000", "cycles"), ("counters", None)),  # names come back altered
+        (0, "warning: something\n" + row("7"), ("counters", None)),
+        (0, row("<not supported>"), ("software", "no-pmu")),
+        (0, row("<not counted>"), ("software", "not-counted")),
         (0, "", ("timing", "perf-failed")),
-        (0, "1.234,56,,cycles:u\n", ("timing", "perf-failed")),
+        (0, row("1.234,56"), ("timing", "perf-failed")),
+        (0, row("5", "minor-faults:u"), ("timing", "perf-failed")),
+        (0, "123456,,cycles:u,1000,100.00,,\n", ("timing", "perf-failed")),  # no -j although it was asked for
+        (129, "  Error: unknown switch `j'\n", ("timing", "event-unknown")),  # perf before 5.19, which counts nothing here
         (255, "Error: perf_event_paranoid setting is 4:\n", ("timing", "perf-denied")),
         (255, "cycles:u: Operation not permitted\n", ("timing", "perf-denied")),
-        (129, "event syntax error\n", ("timing", "perf-failed")),
         (2, "WARNING: perf not found for kernel 6.8.0-1\n", ("timing", "no-perf")),
-        (-9, "123456,,cycles:u,1000,100.00,,\n", ("timing", "perf-failed")),
+        (-9, row("123456.000000"), ("timing", "perf-failed")),
     ],
 )
 def test_the_answer_of_perf_decides_the_tier(status, stderr, expected):

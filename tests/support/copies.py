@@ -43,6 +43,12 @@ class Copy:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
+    def commit(self) -> None:
+        """What differs by now is as it is."""
+        who = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
+        for words in (["add", "-A"], [*who, "commit", "-q", "--allow-empty", "-m", "as it is"]):
+            subprocess.run(["git", *words], cwd=self.path, check=True, capture_output=True)
+
     def changed(self) -> set[str]:
         """The files that differ from the checkout's, as git sees them."""
         done = subprocess.run(["git", "status", "--porcelain", "--untracked-files=all"], cwd=self.path, capture_output=True, text=True,
@@ -57,7 +63,7 @@ def copy_of_checkout(path: Path, data: Path | None = None) -> Copy:
         if (ROOT / name).is_file():
             (path / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, path / name)
-    who = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
-    for words in (["init", "-q"], ["add", "-A"], [*who, "commit", "-q", "-m", "as it is"]):
-        subprocess.run(["git", *words], cwd=path, check=True, capture_output=True)
-    return Copy(path, data)
+    subprocess.run(["git", "init", "-q"], cwd=path, check=True, capture_output=True)
+    copy = Copy(path, data)
+    copy.commit()
+    return copy

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 ACK = b"ack\n\0"
+SOFTWARE = ("minor-faults", "task-clock")  # which take no counter
 # What perf 6.1 says where perf_event_open is refused (tools/perf/util/evsel.c, evsel__open_strerror).
 PARANOID = """Error:
 Access to performance monitoring and observability operations is limited.
@@ -35,7 +36,9 @@ def install(folder: Path, answers: dict[str, Any], **traps: Any) -> str:
     """Writes the program; its path. answers: event -> a value, or the row's fields; an event that is not there is unknown.
 
     traps: refuses=(status, stderr) for every perf, refuses_gated=(status, stderr) once there is a gate; hangs; silent (no ack);
-    loses (nothing in the output file); chatter (text among the rows); metric=(value, unit); wraps (rows as a JSON list).
+    loses (nothing in the output file); chatter (text among the rows); metric=(value, unit); wraps (rows as a JSON list),
+    wraps_several (of more than one event);
+    counters (how many the CPU has left: hardware events beyond them take turns with the others).
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "perf.json").write_text(json.dumps({"answers": answers, **traps}))
@@ -86,9 +89,12 @@ def main(argv: list[str], program: str) -> int:
     enabled, status = run(command, gated, silent=bool(told.get("silent")))
     if status < 0:
         sys.stderr.write(f"{command[0]}: {signal.strsignal(-status)}\n")  # perf prints it and exits with 0
-    rows = [row(event, told["answers"][event], enabled or not gated) for event in events] + metric(option("-M"), told)
+    hardware = sum(not event.startswith(SOFTWARE) for event in events)
+    share = min(100.0 * told.get("counters", hardware) / max(hardware, 1), 100.0)
+    rows = [row(event, told["answers"][event], enabled or not gated, 100.0 if event.startswith(SOFTWARE) else share)
+            for event in events] + metric(option("-M"), told)
     text = told.get("chatter", "") + "".join(f"{line}\n{told.get('chatter', '')}" for line in rows)
-    if told.get("wraps"):
+    if told.get("wraps") or (told.get("wraps_several") and len(events) > 1):
         text = "[\n" + ",\n".join(rows) + "\n]\n"
     if not told.get("loses"):
         if output:
@@ -117,11 +123,11 @@ def run(command: list[str], gated: str | None, silent: bool) -> tuple[bool, int]
     return enabled, status
 
 
-def row(event: str, answer: Any, enabled: bool) -> str:
+def row(event: str, answer: Any, enabled: bool, share: float = 100.0) -> str:
     fields = answer if isinstance(answer, dict) else {"value": answer}
     value = fields["value"] if enabled else "<not counted>"
     runtime = 0 if str(value).startswith("<") else fields.get("runtime", 60_000_000)
-    running = 0.0 if value == "<not counted>" else fields.get("running", 100.0)
+    running = 0.0 if value == "<not counted>" else fields.get("running", share)
     said = value if isinstance(value, str) else f"{value:f}"
     return json.dumps({"counter-value": said, "unit": fields.get("unit", ""), "event": fields.get("name", event),
                        "event-runtime": runtime, "pcnt-running": running, **fields.get("more", {})})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from experiments.machine import cpuid, doctor, host
 from experiments.machine.cpuid import Registers
 from experiments.machine.memory import Rlimits
 
-CPUINFO = """processor\t: 0
+_XEON = """processor\t: {}
 vendor_id\t: GenuineIntel
 cpu family\t: 6
 model\t\t: 106
@@ -22,9 +23,16 @@ microcode\t: 0xd0003f6
 flags\t\t: fpu pdpe1gb la57 hypervisor
 address sizes\t: 46 bits physical, 57 bits virtual
 
-processor\t: 1
-vendor_id\t: SomebodyElse
 """
+CPUINFO = "processor\t: 0\nvendor_id\t: SomebodyElse\n\n" + _XEON.format(2) + _XEON.format(3)
+
+
+def cache_of(cpu: int, size: str = "48K", level: int = 1, kind: str = "Data", ways: int = 12, sets: int = 64) -> dict[str, str]:
+    """A cache of a CPU in sysfs, which it shares with the CPU eight further on."""
+    files = {"type": kind, "level": level, "size": size, "coherency_line_size": 64, "ways_of_associativity": ways,
+             "number_of_sets": sets, "shared_cpu_list": f"{cpu},{cpu + 8}"}
+    return {f"sys/devices/system/cpu/cpu{cpu}/cache/index{level - 1}/{name}": f"{content}\n" for name, content in files.items()}
+
 
 SERVER = {
     "proc/cpuinfo": CPUINFO,
@@ -37,18 +45,20 @@ SERVER = {
     "sys/devices/system/cpu/present": "0-15\n",
     "sys/devices/system/cpu/smt/control": "off\n",
     "sys/devices/system/cpu/intel_pstate/no_turbo": "1\n",
-    "sys/devices/system/cpu/cpu2/cpufreq/scaling_governor": "performance\n",
-    "sys/devices/system/cpu/cpu2/cache/index0/type": "Data\n",
-    "sys/devices/system/cpu/cpu2/cache/index0/level": "1\n",
-    "sys/devices/system/cpu/cpu2/cache/index0/size": "48K\n",
-    "sys/devices/system/cpu/cpu2/cache/index0/coherency_line_size": "64\n",
-    "sys/devices/system/cpu/cpu2/cache/index0/ways_of_associativity": "12\n",
-    "sys/devices/system/cpu/cpu2/cache/index0/number_of_sets": "64\n",
-    "sys/devices/system/cpu/cpu2/cache/index0/shared_cpu_list": "2,10\n",
+    "sys/devices/system/cpu/cpu3/cpufreq/scaling_governor": "performance\n",
+    "sys/devices/system/cpu/cpu3/cpufreq/cpuinfo_max_freq": "3500000\n",
+    "sys/devices/system/cpu/cpu2/cpufreq/cpuinfo_max_freq": "3500000\n",
+    **cache_of(2),
+    **cache_of(3),
+    "sys/devices/system/cpu/vulnerabilities/meltdown": "Mitigation: PTI\n",
+    "sys/devices/system/cpu/vulnerabilities/l1tf": "Mitigation: PTE Inversion; VMX: conditional cache flushes, SMT disabled\n",
+    "sys/devices/system/cpu/vulnerabilities/itlb_multihit": "KVM: Mitigation: VMX disabled\n",
+    "proc/sys/kernel/numa_balancing": "0\n",
     "sys/bus/event_source/devices/cpu/type": "4\n",
     "sys/bus/event_source/devices/software/type": "1\n",
     "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
     "sys/kernel/mm/transparent_hugepage/defrag": "always defer [defer+madvise] madvise never\n",
+    "sys/kernel/mm/transparent_hugepage/hpage_pmd_size": "2097152\n",
     "sys/kernel/mm/transparent_hugepage/khugepaged/pages_to_scan": "4096\n",
     "sys/kernel/mm/transparent_hugepage/khugepaged/full_scans": "77\n",
     "sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled": "always inherit [madvise] never\n",
@@ -80,6 +90,7 @@ HERE = host.Platform(
     usable_cpus=(2, 3),
     rlimits=Rlimits(),
     cpuid=cpuid_of_a_server,
+    pinned=lambda cpu: nullcontext(),  # this computer may have no such CPU
     probe_pmu=lambda: ("counters", None),
     find_compiler=lambda: "gcc: gcc 14.2.0",
 )
@@ -99,7 +110,7 @@ def inspect(root: Path, files: dict[str, str | bytes] | None = None, here: host.
 
 # --- arm64
 
-GRAVITON = """processor\t: 0
+GRAVITON = """processor\t: 3
 BogoMIPS\t: 2100.00
 Features\t: fp asimd
 CPU implementer\t: 0x41
@@ -108,7 +119,6 @@ CPU variant\t: 0x1
 CPU part\t: 0xd40
 CPU revision\t: 1
 
-processor\t: 1
 """
 ARM = replace(HERE, arch="aarch64", cpuid=None)
 

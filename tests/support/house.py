@@ -23,9 +23,8 @@ CHAPTER_FILES = ("grid", "analysis", "figures", "claims", "prose")
 LONG_MODULES = {"experiments/words/reasons.py": "a table of data, a reason a row"}
 # How often a file may say 4096, and why. Elsewhere a base page is the machine's.
 OF_4096 = {
-    "experiments/machine/host.py": (1, "where Python cannot ask the system for its page size"),
     "experiments/lab/kernels.py": (2, "a table of a guest's, which is x86-64's alone; and a number of lines, not of bytes"),
-    "experiments/lab/grid.py": (2, "the least that a parameter may ask for, on any machine; and a scope that no machine was named for"),
+    "experiments/lab/grid.py": (1, "the least that a parameter may ask for, on any machine"),
     "experiments/chapters/virtualization/prose.py": (1, "the base page of a guest, which is x86-64's alone"),
     "experiments/chapters/hugepages/languages/runtimes.py": (1, "other people's programs ask for 2 MiB, which goes with such base pages"),
 }

@@ -58,7 +58,7 @@ def scope(max_working_set: int = 4 * GIB, entries: Iterable[int] = (64, 1536), c
           engine: str = "c") -> Scope:
     """What a grid may ask for; per_octave 1 is as coarse as the profile smoke, 4 as fine as full."""
     profile = Profile(max_working_set=max_working_set, repeats=1, region_ms=1, points_per_octave=per_octave)
-    return Scope(profile, engine, tuple(entries), cpus)
+    return Scope(profile, engine, tuple(entries), cpus, base_page_bytes=4096)
 
 
 def grid(max_working_set: int = 4 * GIB, entries: Iterable[int] = (64, 1536), per_octave: int = 2) -> list[Point]:

@@ -12,17 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.common import ROOT
 
-from experiments.words.reasons import REASONS, Unavailable, explain
+from experiments.words.reasons import REASONS, Unavailable, explain, if_available, required
 
 
 def codes_in_python(path: Path) -> set[str]:
-    """Literal first arguments of Unavailable(...) and explain(...), and literal reason=... anywhere."""
+    """Literal first arguments of Unavailable(...) and explain(...), the third of required(...), and literal reason=... anywhere."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if not isinstance(node, ast.Call):
             continue
         called = getattr(node.func, "id", getattr(node.func, "attr", ""))
-        wanted = node.args[:1] if called in ("Unavailable", "explain", "unavailable") else []
+        wanted = node.args[:1] if called in ("Unavailable", "explain", "unavailable") else node.args[2:3] if called == "required" else []
         wanted += [word.value for word in node.keywords if word.arg == "reason"]
         found |= {arg.value for arg in wanted if isinstance(arg, ast.Constant) and isinstance(arg.value, str)}
     return found
@@ -45,6 +45,13 @@ def test_every_code_in_the_source_has_a_sentence_and_a_remedy():
             used |= dict.fromkeys(codes_in_c(path), path.name)
     assert {"no-cpuid", "no-geometry", "no-step", "thp-never", "kernel-garbage"} <= used.keys()  # the walk sees each room, and C
     assert {code: file for code, file in used.items() if code not in REASONS} == {}
+
+
+def test_what_is_required_is_given_back_or_is_a_reason_with_what_is_lacking():
+    assert required([0], "no rows") == [0]
+    with pytest.raises(Unavailable, match="no rows") as why:
+        required({}, "no rows", "pool-empty")
+    assert why.value.code == "pool-empty"
 
 
 @pytest.mark.parametrize("code", sorted(REASONS))
@@ -83,6 +90,17 @@ def test_any_detail_leaves_one_line_of_bounded_length(code, detail):
     text = str(Unavailable(code, detail))
     assert len(text.splitlines()) == 1 and len(text) < 800
     assert REASONS[code].remedy in text
+
+
+def test_what_is_unavailable_is_none_and_an_error_stays_one():
+    def needs(number: int) -> int:
+        if number < 0:
+            raise Unavailable("no-data")
+        return 12 // number
+
+    assert [if_available(needs, number) for number in (3, -1)] == [4, None]
+    with pytest.raises(ZeroDivisionError):
+        if_available(needs, 0)
 
 
 def test_an_unknown_code_fails_where_it_is_raised():

@@ -1,0 +1,202 @@
+"""Which CPU is measured, and that it is the one that is described: hybrid parts, big and little cores, two dies of unlike caches."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.host import ARM, GRAVITON, HERE, ICE_LAKE, SERVER, cache_of, cpuid_of_a_server, plant, reader
+
+from experiments.lab.rig import Rig
+from experiments.lab.store import Store
+from experiments.machine import host
+from experiments.machine.cpuid import Registers
+from experiments.machine.cpus import measuring_cpu
+from experiments.machine.host import Host
+from experiments.system.processes import pinned
+from experiments.words.reasons import Unavailable
+
+CPU = "sys/devices/system/cpu"
+PMUS = "sys/bus/event_source/devices"
+BARE = {name: text for name, text in SERVER.items() if "/cache/" not in name and "/cpufreq/" not in name}
+
+
+def on_each(cpus: range, *found: dict[str, str] | Callable[[int], dict[str, str]]) -> dict[str, str]:
+    return {name: text for cpu in cpus for files in found for name, text in (files(cpu) if callable(files) else files).items()}
+
+
+def blocks(text: str, cpus: range) -> str:
+    """A block of cpuinfo for each CPU."""
+    return "".join(text.replace("processor\t: 3", f"processor\t: {cpu}") for cpu in cpus)
+
+
+# --- a hybrid part of Intel: P cores 0 to 7, E cores 8 to 15; a core's CPUID describes the core that executes it
+
+ALDER_LAKE = BARE | {f"{PMUS}/cpu_core/cpus": "0-7\n", f"{PMUS}/cpu_atom/cpus": "8-15\n"} | on_each(
+    range(8), lambda cpu: cache_of(cpu, "48K")) | on_each(range(8, 16), lambda cpu: cache_of(cpu, "32K", ways=8))
+
+
+class Hybrid:
+    """CPUID of a part with two kinds of core: the thread is on an E core until it is pinned."""
+
+    def __init__(self) -> None:
+        self.now, self.asked_on = 12, []
+        self.performance, self.efficient = reader(ICE_LAKE), cpuid_of_a_server
+
+    @contextmanager
+    def pinned(self, cpu: int) -> Iterator[None]:
+        before, self.now = self.now, cpu
+        yield
+        self.now = before
+
+    def read(self, leaf: int, subleaf: int) -> Registers:
+        self.asked_on.append(self.now)
+        return (self.performance if self.now < 8 else self.efficient)(leaf, subleaf)
+
+
+@pytest.mark.parametrize(("usable", "number", "kind", "kib", "entries"), [
+    (range(16), 7, "cpu_core", 48, (64, 2048)), ((1, 9, 15), 1, "cpu_core", 48, (64, 2048)),
+    (range(8, 16), 15, "cpu_atom", 32, (64, 1536))])
+def test_of_a_hybrid_part_the_core_that_is_measured_is_described_and_asked_for_its_tlb(tmp_path, usable, number, kind, kib, entries):
+    cpu = Hybrid()
+    found = host.inspect(plant(tmp_path, ALDER_LAKE), replace(HERE, usable_cpus=tuple(usable), cpuid=cpu.read, pinned=cpu.pinned))
+    assert (found.core.number, found.core.kind, host.data_caches(found)) == (number, kind, {1: kib << 10})
+    assert set(cpu.asked_on) == {number} and cpu.now == 12
+    assert tuple(host.tlb_entries(found)) == entries
+
+
+# --- RK3588: four A55, then four A76 with twice the caches
+
+
+def stating(cpu: int, capacity: int, khz: int) -> dict[str, str]:
+    return {f"{CPU}/cpu{cpu}/cpu_capacity": f"{capacity}\n", f"{CPU}/cpu{cpu}/cpufreq/cpuinfo_max_freq": f"{khz}\n"}
+
+
+def little(cpu: int) -> dict[str, str]:
+    return cache_of(cpu, "32K", ways=4, sets=128) | stating(cpu, 530, 1_800_000)
+
+
+def big(cpu: int, capacity: int = 1024) -> dict[str, str]:
+    return cache_of(cpu, "64K", ways=4, sets=256) | stating(cpu, capacity, 2_400_000)
+
+
+RK3588 = BARE | on_each(range(4), little) | on_each(range(4, 8), big) | {
+    "proc/cpuinfo": blocks(GRAVITON.replace("0xd40", "0xd05"), range(4)) + blocks(GRAVITON.replace("0xd40", "0xd0b"), range(4, 8)),
+    f"{PMUS}/armv8_cortex_a55/cpus": "0-3\n", f"{PMUS}/armv8_cortex_a76/cpus": "4-7\n"}
+
+
+def rockchip(root: Path, usable: range, files: dict[str, str] | None = None) -> Host:
+    return host.inspect(plant(root, RK3588 | (files or {})), replace(ARM, usable_cpus=tuple(usable)))
+
+
+@pytest.mark.parametrize(("usable", "number", "name", "kind", "kib"), [
+    (range(8), 7, "Cortex-A76", "armv8_cortex_a76", 64), (range(5), 4, "Cortex-A76", "armv8_cortex_a76", 64),
+    (range(4), 3, "Cortex-A55", "armv8_cortex_a55", 32)])
+def test_of_big_and_little_cores_the_one_that_is_measured_is_named(tmp_path, usable, number, name, kind, kib):
+    found = rockchip(tmp_path, usable)
+    assert (found.core.number, found.core.kind, host.data_caches(found)) == (number, kind, {1: kib << 10})
+    assert found.microarchitecture == name and name in found.cpu_model
+
+
+def test_big_cores_that_come_first_are_measured_all_the_same(tmp_path):
+    turned = on_each(range(4), big) | on_each(range(4, 8), little)
+    assert rockchip(tmp_path, range(8), turned).core.number == 3
+
+
+def test_cores_of_one_kind_may_differ_a_little_and_the_last_is_taken(tmp_path):
+    assert rockchip(tmp_path, range(8), on_each(range(6, 8), lambda cpu: big(cpu, 979))).core.number == 7
+
+
+def test_rows_of_big_and_of_little_cores_are_never_of_one_state(tmp_path):
+    strong, weak = rockchip(tmp_path, range(8)), rockchip(tmp_path, range(4))
+    assert host.state(strong) != host.state(weak) and host.state(strong) == host.state(rockchip(tmp_path, range(5)))
+
+
+def test_a_container_that_numbers_its_cpus_anew_names_the_core_where_they_are_alike_and_else_none(tmp_path):
+    alike = {"proc/cpuinfo": blocks(GRAVITON.replace("0xd40", "0xd0b"), range(20, 22))}
+    assert rockchip(tmp_path, range(8), alike).microarchitecture == "Cortex-A76"
+    mixed = {"proc/cpuinfo": alike["proc/cpuinfo"] + blocks(GRAVITON, range(22, 23))}
+    assert rockchip(tmp_path, range(8), mixed).microarchitecture == "unknown"
+
+
+# --- Ryzen 9 7950X3D: sixteen CPUs with 96 MB of L3, sixteen with 32 and a higher clock
+
+
+def die(mib: int, khz: int) -> Callable[[int], dict[str, str]]:
+    return lambda cpu: cache_of(cpu) | cache_of(cpu, f"{mib}M", 3, "Unified", 16, mib << 10) | {
+        f"{CPU}/cpu{cpu}/cpufreq/cpuinfo_max_freq": f"{khz}\n"}
+
+
+def kib(files: dict[str, str]) -> dict[str, str]:
+    """sysfs states sizes in K."""
+    return {name: f"{int(text[:-2]) << 10}K\n" if text.endswith("M\n") else text for name, text in files.items()}
+
+
+X3D = BARE | kib(on_each(range(8), die(96, 5_250_000)) | on_each(range(8, 16), die(32, 5_750_000)))
+
+
+@pytest.mark.parametrize(("usable", "number", "mib"), [(range(16), 15, 32), (range(8), 7, 96)])
+def test_of_two_dies_the_one_that_is_measured_states_its_cache(tmp_path, usable, number, mib):
+    found = host.inspect(plant(tmp_path, X3D), replace(HERE, usable_cpus=tuple(usable)))
+    assert (found.core.number, host.data_caches(found)[3]) == (number, mib << 20)
+
+
+def test_rows_of_two_dies_are_never_of_one_state(tmp_path):
+    one, other = (host.inspect(plant(tmp_path, X3D), replace(HERE, usable_cpus=tuple(usable))) for usable in (range(16), range(8)))
+    assert host.state(one) != host.state(other)
+
+
+# --- the choice is made once
+
+
+def test_a_rig_measures_on_the_cpu_that_was_inspected_with_the_counters_of_its_pmu(tmp_path, monkeypatch):
+    asked: list[int | None] = []
+    monkeypatch.setattr("experiments.lab.rig.perf.plan", lambda name, cpu: asked.append(cpu))
+    found = rockchip(tmp_path, range(8), on_each(range(4), big) | on_each(range(4, 8), little))
+    assert (Rig.of(found, Store(tmp_path)).cpu, asked) == (3, [3])
+
+
+def test_another_cpu_is_inspected_where_one_is_named_and_refused_where_it_may_not_be_used(tmp_path):
+    here = replace(ARM, usable_cpus=tuple(range(8)))
+    assert host.inspect(plant(tmp_path, RK3588), here, cpu=2).core.number == 2
+    with pytest.raises(Unavailable, match="CPU 8 is not one this process may use") as why:
+        host.inspect(tmp_path, here, cpu=8)
+    assert why.value.code == "bad-parameter"
+
+
+def test_a_cpu_that_went_away_before_it_could_be_asked_is_no_other_cpu(tmp_path):
+    @contextmanager
+    def gone(cpu: int) -> Iterator[None]:
+        raise OSError(22, "Invalid argument")
+        yield
+
+    with pytest.raises(Unavailable) as why:
+        host.inspect(plant(tmp_path, SERVER), replace(HERE, pinned=gone))
+    assert why.value.code == "cpu-gone" and "CPU 3" in why.value.detail
+
+
+def test_of_no_cpus_none_is_measured(tmp_path):
+    assert measuring_cpu(tmp_path, ()) is None
+    found = host.inspect(plant(tmp_path, SERVER), replace(HERE, usable_cpus=()))
+    assert found.core is None and host.state(found)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs a system that pins threads")
+def test_a_thread_is_pinned_alone_and_put_back_whatever_happens():
+    before, elsewhere, now = os.sched_getaffinity(0), [], threading.Event()
+    other = threading.Thread(target=lambda: now.wait() and elsewhere.append(os.sched_getaffinity(0)))
+    other.start()
+    with pytest.raises(KeyError), pinned(min(before)):
+        now.set()
+        other.join()
+        assert os.sched_getaffinity(0) == {min(before)} and elsewhere == [before]
+        raise KeyError
+    assert os.sched_getaffinity(0) == before
+    with pytest.raises(OSError), pinned(100_000):
+        pass
+    assert os.sched_getaffinity(0) == before
