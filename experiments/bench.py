@@ -34,6 +34,7 @@ from experiments.lab.rig import Rig
 from experiments.lab.store import Store
 from experiments.machine import host
 from experiments.system.files import measuring_lock
+from experiments.system.processes import pinned
 from experiments.words.pages import BASE
 from experiments.words.reasons import Unavailable
 from experiments.words.units import format_size
@@ -44,7 +45,7 @@ SIZES = [64, 256, 1024, 2048, 8192, 32768, 131072, 262144]
 PAIRS = 7  # interleaved fresh processes of each program, at each size
 Cells, Rows = tuple[str, ...], Iterator[tuple[str, ...]]
 TABLES: dict[Callable[[], Rows], tuple[str, Cells]] = {}  # title and columns of each
-_point = grid.Scope(grid.profile("full")).point
+_point = grid.Scope(grid.profile("full"), base_page_bytes=host.base_page_bytes()).point
 
 
 def main() -> None:
@@ -92,14 +93,15 @@ def program(name: str) -> Callable[..., list[float]]:
 
 
 def _numbers(command: Sequence[str]) -> list[float]:
-    words = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+    with pinned(_rig().cpu):  # the last CPU that they may use is then the rig's
+        words = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
     return [float(word) for word in words if not word.startswith("0x")]  # an address keeps the compiler from leaving a loop out
 
 
 @cache
 def _rig() -> Rig:
     """This computer without counters, on the CPU that the independent programs take; it measures whatever is asked for."""
-    return Rig(host.inspect(), Store(Path(_folder().name)), "", "0" * 12, usable_bytes=2**63)
+    return replace(Rig.of(host.inspect(), Store(Path(_folder().name)), counters=False), usable_bytes=2**63)
 
 
 def _ours(point: Point, repeat: int) -> float:
@@ -235,7 +237,7 @@ def guests() -> Rows:
 @table("Counts of an empty gated region (to reach: under 0.1 % of a point's)", "quantity", "empty gate", "32,768 pages, 100 ms", "share")
 def empty_gate() -> Rows:
     """What perf counts between an opened and a closed gate; without hardware counters the software events remain."""
-    point, plan = _point("page_chase", lines=32768, region_ms=100), perf.plan(host.inspect().microarchitecture)
+    point, plan = _point("page_chase", lines=32768, region_ms=100), perf.plan(_rig().host.microarchitecture, cpu=_rig().cpu)
     if not plan.events:
         raise Unavailable(next(iter(plan.lacking.values())))
     repeats, binary = range(PAIRS * len(plan.groups())), c_program(INDEPENDENT / "empty_gate.c", _folder().name)
@@ -257,7 +259,8 @@ def share(gate: Iterable[float | None], whole: Iterable[float | None]) -> Cells:
 def top_down() -> Rows:
     """The share of cycles that waits for the data TLB, by Intel's top-down metric."""
     for lines in (64, 1024, 32768):
-        bound = perf.dtlb_bound([*build.kernel("page_chase").command, "--lines", str(lines), "--region-ms", "100"], 60, cwd=build.ROOT)
+        command = [*build.kernel("page_chase").command, "--lines", str(lines), "--region-ms", "100", "--cpu", str(_rig().cpu)]
+        bound = perf.dtlb_bound(command, 60, cwd=build.ROOT)
         if bound.reason:
             raise Unavailable(bound.reason)
         yield f"{lines:,}", f"{bound.value:.1f} %"
@@ -268,12 +271,10 @@ def top_down() -> Rows:
 def repeatability() -> Rows:
     """The median of a point, five processes, in ten separate runs of an experiment."""
     points = [_point("page_chase", layout="packed", lines=64), *(_point("page_chase", lines=n) for n in (64, 256, 1024, 8192))]
-    rig, frames = Rig.of(host.inspect(), _rig().store), []
-    for run in range(10):
-        own = replace(rig, store=Store(Path(_folder().name, f"run-{run}")))
-        campaign.run(own, "repeatability", points, 5, quiet=True)
-        frames.append(own.store.load(own.machine, "repeatability").assign(run=run))
-    return repeated(pd.concat(frames))
+    rigs = [Rig.of(_rig().host, Store(Path(_folder().name, f"run-{run}"))) for run in range(10)]
+    for rig in rigs:
+        campaign.run(rig, "repeatability", points, 5, quiet=True)
+    return repeated(pd.concat(rig.store.load(rig.machine, "repeatability").assign(run=run) for run, rig in enumerate(rigs)))
 
 
 def repeated(frame: pd.DataFrame) -> Rows:

@@ -1,8 +1,7 @@
-"""`tlb`: inspect, doctor, geometry, measure, pool, run, book, refresh, site, bench. What takes long to import, a command imports."""
+"""`tlb` and its commands. What takes long to import, a command imports."""
 
 from __future__ import annotations
 
-import itertools
 import json
 import signal
 import sys
@@ -17,7 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from experiments.lab import build, grid, kernels
-from experiments.lab.record import Point
+from experiments.lab.record import Point, read_options
 from experiments.lab.rig import Rig
 from experiments.lab.store import Store, data_root
 from experiments.machine import doctor as doctors
@@ -135,18 +134,6 @@ def _print_geometry(inferred: Geometry, as_json: bool) -> None:
         out.print(escape(sentence), highlight=False)
 
 
-def _own_options(words: list[str]) -> list[tuple[str, int]]:
-    """`--name value` pairs that no option of the command matches: a kernel's own numbers."""
-    pairs = [word for given in words for word in given.split("=", 1)]
-    names, values = pairs[::2], pairs[1::2]
-    for name, value in itertools.zip_longest(names, values, fillvalue=""):
-        if not name.startswith("--") or not value.isdecimal() or len(value) > 19:  # more digits than 64 bits have
-            raise Unavailable("bad-parameter", f"'{' '.join(filter(None, (name, value)))}' is not an option with a whole number")
-    if "--seed" in names:
-        raise Unavailable("bad-parameter", "a seed follows from the point and its repeat: choose another --repeat")
-    return [(name[2:], int(value)) for name, value in zip(names, values, strict=True)]
-
-
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def measure(
     context: typer.Context,
@@ -173,7 +160,7 @@ def measure(
     if guest_pages and (not kernels.of(kernel).in_guest or mode not in ("", guest_pages)):
         raise Unavailable("bad-parameter", "--guest-pages is the mode of a kernel in a guest, by another name")
     try:
-        own = _own_options(context.args)
+        own = read_options(context.args)
         chosen = {name: value for name, value in (("layout", layout), ("order", order), ("lines", lines)) if value is not None}
         point = Point.model_validate({
             "kernel": kernel, "engine": build.engine_for(engine, kernel), "pages": pages, **kernels.shape(kernel, dict(own)), **chosen,
@@ -182,7 +169,7 @@ def measure(
     except ValidationError as error:
         problems = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise Unavailable("bad-parameter", "; ".join(problems)) from None
-    rig = Rig.of(hosts.inspect(), Store(data_root()), cpu=cpu)
+    rig = Rig.of(hosts.inspect(cpu=cpu), Store(data_root()).own)
     with measuring_lock():
         record = rig.take(point, repeat)
     print(record.model_dump_json())
@@ -262,13 +249,21 @@ def run(
 def book(
     profile: Annotated[str, typer.Option(help=", ".join(grid.profile_names()))] = "quick",
     parameter: ParameterPairs = [],  # noqa: B006
-    machine: Annotated[str, typer.Option(help="this, reference, or any machine in data/.")] = "this",
+    machine: Annotated[str, typer.Option(help="this, reference, or any published machine.")] = "this",
 ) -> None:
     """Measure this computer, execute every chapter, and build the site about it."""
     from experiments.article import parameters, publish
 
     first = parameters.table_of_contents()[0]  # all chapters declare the same ones
     print(publish.book(profile, parameters.values(first, _texts(parameter)), machine))
+
+
+@app.command()
+def publish(machine: Annotated[str, typer.Argument(help="A machine in data/own/, or this.")] = "this") -> None:
+    """Put what was measured here of a machine in the place of what data/ has published of it: git then shows what changed."""
+    from experiments.article import publish
+
+    print(publish.rows(machine))
 
 
 @app.command()

@@ -9,7 +9,7 @@ import pandas as pd
 
 from experiments.inference import splinter
 from experiments.machine.host import Host, data_caches, tlb_entries
-from experiments.words.reasons import Note, Unavailable
+from experiments.words.reasons import Note, Unavailable, if_available
 
 SIMULATED = "simulated-"  # how the id of a machine begins whose rows were computed; no computer's own id does
 
@@ -69,6 +69,13 @@ class Analysis:
         """Whether the rows of this machine were computed, not measured: its id says so."""
         return self.about.machine.startswith(SIMULATED)
 
+    @property
+    def known_entries(self) -> list[int]:
+        """`entries`, of one level at least. Raises Unavailable("no-geometry")."""
+        if not self.entries:
+            raise Unavailable("no-geometry", "CPUID names no TLB level here")
+        return self.entries
+
     def two_levels(self) -> tuple[int, int]:
         """The entries of the first and of the last level. Raises Unavailable("no-geometry") without two."""
         if len(self.entries) < 2:
@@ -77,7 +84,4 @@ class Analysis:
 
     def splintering(self) -> splinter.Splinter | None:
         """What this machine's large pages are made of, where the chapter about page sizes was measured and could tell."""
-        try:
-            return splinter.judge(self.about.kept("hugepages"), self.host.hypervisor)
-        except Unavailable:
-            return None
+        return if_available(lambda: splinter.judge(self.about.kept("hugepages"), self.host.hypervisor))

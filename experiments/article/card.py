@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
+import pandas as pd
+
+from experiments.inference.counts import counted, why_not_counted
 from experiments.inference.intervals import newest, summarise
+from experiments.lab import kernels
+from experiments.lab.record import Point
 from experiments.lab.store import Store
 from experiments.machine.host import Host
+from experiments.system.files import disk_errors
 from experiments.words.reasons import explain
 from experiments.words.units import format_size
 
-_POINT = ["kernel", "engine", "pages", "layout", "order", "stride_pages", "lines"]
+_POINT = [name for name in Point.model_fields if name != "options"]  # which are columns of their own
+
+
+def write(store: Store, machine: str, host: Host) -> None:
+    """Put the card beside the rows. Raises Unavailable: disk-full, disk-read-only."""
+    path = store.root / machine / "README.md"
+    with disk_errors(path):
+        path.write_text(card(store, machine, host))
+
+
+def _counts(rows: pd.DataFrame, kernel: str) -> str:
+    """The cells of one kernel and engine in a file."""
+    options = kernels.CATALOGUE[kernel].options if kernel in kernels.CATALOGUE else {}
+    points = summarise(newest(rows), [*_POINT, *(name for name in options if name in rows)])
+    return (f"{len(rows)} | {int((rows['noisy'] != '').sum())} | {len(points)} | {points['n'].min()} to {points['n'].max()} | "
+            f"{int(points['unstable'].sum())} | {rows['started_at'].min()} to {rows['started_at'].max()}")
 
 
 def card(store: Store, machine: str, host: Host) -> str:
     """Markdown for data/<machine>/README.md; files without rows are left out."""
-    metal = host.hypervisor == "none"
+    metal, files = host.hypervisor == "none", {name: store.load(machine, name) for name in store.experiments(machine)}
+    rows = pd.concat([pd.DataFrame(columns=["lines"]), *files.values()])  # of a folder without rows, none
     lines = [
         f"# {machine}",
         "",
@@ -21,30 +43,26 @@ def card(store: Store, machine: str, host: Host) -> str:
         + ("bare metal." if metal else f"a guest under {host.hypervisor}."),
         f"Linux {host.kernel_release}, {host.arch}; compiler: {host.c_compiler or 'none'}; THP {host.thp.enabled}.",
         "",
-        "| file | records | noisy | points | repeats | unstable points | measured (UTC) |",
-        "|---|---|---|---|---|---|---|",
+        "| file | kernel | engine | records | noisy | points | processes a point | unstable points | measured (UTC) |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
-    for name in store.experiments(machine):
-        frame = store.load(machine, name)
-        if frame.empty:
-            continue
-        summary = summarise(newest(frame), _POINT)
-        noisy = int((frame["noisy"] != "").sum())
-        lines.append(f"| {name}.jsonl | {len(frame)} | {noisy} | {len(summary)} | {summary['n'].min()} to {summary['n'].max()} | "
-                     f"{int(summary['unstable'].sum())} | {frame['started_at'].min()} to {frame['started_at'].max()} |")
+    for name, frame in files.items():
+        lines += [f"| {name}.jsonl | {kernel} | {engine} | {_counts(part, kernel)} |"
+                  for (kernel, engine), part in frame.groupby(["kernel", "engine"])]
     lines += [
         "",
         "One JSON object a line: `key`, `digest`, `kernel_digest`, `record`; the record's fields and units are those of",
-        "`experiments/lab/record.py`. A record is one fresh process. An unstable point spreads by more than 5 % (interquartile range over",
-        "median) over its processes; it is kept. A noisy record is of a process that something disturbed; its field `noisy` says what.",
-        "(Records from before that field have no mark.) `machine.json` is what `tlb inspect --json` said.",
+        "`experiments/lab/record.py`. A record is one fresh process. Points and what follows are of a kernel's last campaign, which pages",
+        "show. An unstable point spreads by more than 5 % (interquartile range over median) over its processes; it is kept. A noisy",
+        "record is of a process that something disturbed; its field `noisy` says what. (Records from before that field have no mark.)",
+        "`machine.json` is what `tlb inspect --json` said.",
         "",
         "What it must not be taken for:",
         "",
         "- " + ("A guest's numbers: they hold the price of two-dimensional walks and of the host's page size." if not metal else
                 "Bare metal, so it says nothing of what a guest on this processor would pay."),
-        "- " + (f"Counts of walks. {explain(host.pmu.reason)}" if host.pmu.reason else
-                "A time budget: counters cover the timed regions only."),
+        "- " + ("A time budget: counters cover the timed regions only." if len(counted(rows, "walk")) else
+                f"Counts of walks. {explain(why_not_counted(rows, 'walk', host))}"),
         "- Another machine's numbers, even of the same model: the compiler, the kernel and the neighbours differ.",
         "",
     ]

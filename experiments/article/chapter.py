@@ -20,14 +20,15 @@ from experiments.article.analysis import Analysis
 from experiments.article.render import Figure, Html, lacking_note
 from experiments.article.verdicts import verdict_table, verdicts
 from experiments.inference.intervals import newest
-from experiments.lab import build, campaign, grid, kernels, survey
+from experiments.lab import build, campaign, grid, kernels, rows, survey
 from experiments.lab.grid import Profile, Scope
 from experiments.lab.record import Point
 from experiments.lab.rig import Rig, usable_bytes
 from experiments.lab.store import Store, data_root
 from experiments.machine import host as hosts
 from experiments.machine.host import Host, tlb_entries
-from experiments.system.files import ROOT, disk_errors
+from experiments.system.files import ROOT
+from experiments.words.pages import PAGES
 from experiments.words.prose import Prose
 from experiments.words.reasons import Note, Unavailable, explain
 from experiments.words.units import format_size, parse_size
@@ -41,7 +42,7 @@ class Chapter:
 
     name: str
     parameters: dict[str, Any]
-    store: Store
+    data: Store  # data/: what is published, and apart from it what was measured here
     notes: list[Note] = field(default_factory=list)  # what was lacking
 
     # --- which machine
@@ -51,8 +52,13 @@ class Chapter:
         return self.parameters["machine"] == "this"
 
     @cached_property
+    def store(self) -> Store:
+        """Where its rows are: with `machine` "this" what was measured here and nothing else, otherwise what is published."""
+        return self.data.own if self.is_this else self.data
+
+    @cached_property
     def machine(self) -> str:
-        """The id under data/."""
+        """The machine's id, the name of its folder in the store."""
         return hosts.machine_id(self.host) if self.is_this else self.store.resolve(self.parameters["machine"])
 
     @cached_property
@@ -67,27 +73,32 @@ class Chapter:
         """The profile with this run's overrides. For committed data all of it is shown unless max_working_set is given."""
         base = grid.profile(self.parameters["profile"])
         changes: dict[str, int] = {}
-        usable = usable_bytes(self.host) if self.is_this else sys.maxsize
+        usable = max(usable_bytes(self.host, kind) for kind in PAGES) if self.is_this else sys.maxsize
         if self.parameters["repeats"]:
             changes["repeats"] = changes["large_repeats"] = self.parameters["repeats"]
         if self.parameters["max_working_set"] != "profile":
             most = changes["max_working_set"] = parse_size(self.parameters["max_working_set"])
             if most > usable:
                 raise Unavailable("bad-parameter", f"max_working_set {format_size(most)} is more than the {format_size(usable)} "
-                                  "that may be measured here, half of the memory that is free")
+                                  "that may be measured here, half of the memory that is free or what a pool holds")
         elif not self.is_this:
             changes["max_working_set"] = sys.maxsize
         elif base.max_working_set > usable:
             changes["max_working_set"] = usable
-            self._note(Note(f"The sweep ends at {format_size(usable)}, half of the memory that is free here."))
+            self._note(Note(f"The sweep ends at {format_size(usable)}, half of the memory that is free here or what a pool holds."))
         return base.model_copy(update=changes)
+
+    @cached_property
+    def engine(self) -> str:
+        """The engine of its points where they name none."""
+        return build.engine_for(self.parameters["engine"]) if self.is_this else "c"
 
     @cached_property
     def scope(self) -> Scope:
         """What the chapter's grid may ask for."""
         profile = self.profile if self.is_this else grid.profile(self.parameters["profile"])
-        return Scope(profile, build.engine_for(self.parameters["engine"]) if self.is_this else "c", tuple(tlb_entries(self.host)),
-                     len(self.host.usable_cpus), self.host.base_page_bytes)
+        return Scope(profile, self.engine, tuple(tlb_entries(self.host)), len(self.host.usable_cpus),
+                     base_page_bytes=self.host.base_page_bytes)
 
     # --- its rows
 
@@ -105,8 +116,8 @@ class Chapter:
         return rig
 
     def measure(self, points: Sequence[Point], name: str = "") -> pd.DataFrame:
-        """One row a record of an experiment, by default this chapter's, newest kernel and machine state only; with `machine` "this",
-        those of `points` that are not yet in data/ are measured first. Raises Unavailable, no-data where there is nothing."""
+        """One row a record of an experiment, by default this chapter's, by the engines that `points` name; with `machine` "this", what
+        is not there yet is measured first. Raises Unavailable, no-data where there is nothing."""
         name = name or self.name
         if self.is_this:
             outcome = campaign.run(self.rig, name, points, self.profile.repeats_of)
@@ -117,7 +128,7 @@ class Chapter:
             for note in sorted({why.note for why in largest.values()}):
                 self._note(note)
             self._write_card(outcome.measured)
-        frame = self.kept(name)
+        frame = self._rows(name, {(point.kernel, point.engine) for point in points})
         return frame[kernels.is_within(frame, self.profile.max_working_set)].reset_index(drop=True)
 
     def patch(self, kernel: str, old: str, new: str) -> None:
@@ -138,14 +149,23 @@ class Chapter:
         return self.kept(survey.NAME)
 
     def kept(self, name: str) -> pd.DataFrame:
-        """The rows of an experiment that data/ has already: the newest kernel's in its newest state. Raises Unavailable("no-data")."""
+        """The rows of an experiment that are there already: of the computer as it is now, or of a published machine's last campaign; of
+        a kernel's two engines one. Raises Unavailable("no-data")."""
+        return self._rows(name, set())
+
+    def _rows(self, name: str, asked: set[tuple[str, str]]) -> pd.DataFrame:
+        """asked: (kernel, engine); what is published of a kernel may be of the other engine."""
         frame = self.store.load(self.machine, name)
+        frame = rows.current(frame, hosts.state(self.host)) if self.is_this else newest(frame)
+        if not self.is_this:
+            asked &= {*zip(frame["kernel"], frame["engine"], strict=True)}
+        frame = rows.of_one_engine(frame, asked, self.engine)
         if frame.empty:
             raise Unavailable("no-data", f"{name} on {self.machine}")
-        return kernels.with_defaults(newest(frame))
+        return kernels.with_defaults(frame)
 
     def document(self, name: str, make: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
-        """data/<machine>/<name>.json. With `machine` "this", make(profile) makes it first where there is none, or one of another state
+        """<name>.json of the machine. With `machine` "this", make(profile) makes it first where there is none, or one of another state
         of the machine or of other means. Raises Unavailable, no-data where there is nothing."""
         if self.is_this:
             now, means = hosts.state(self.host), self._means()
@@ -162,7 +182,7 @@ class Chapter:
 
     def reference(self) -> Chapter:
         """This chapter about the reference machine, of which nothing is measured. Raises Unavailable("no-data") without one."""
-        chapter = Chapter(self.name, self.parameters | {"machine": "reference"}, self.store)
+        chapter = Chapter(self.name, self.parameters | {"machine": "reference"}, self.data)
         try:
             chapter.host  # noqa: B018  # read now
         except ValueError as error:
@@ -182,9 +202,7 @@ class Chapter:
 
     def _write_card(self, measured: int) -> None:
         if measured:
-            path = self.store.root / self.machine / "README.md"
-            with disk_errors(path):
-                path.write_text(card.card(self.store, self.machine, self.host))
+            card.write(self.store, self.machine, self.host)
 
     # --- the page
 

@@ -147,3 +147,14 @@ def layered(*layers: alt.LayerChart | alt.Chart | None) -> alt.LayerChart:
 
 def time_scale(frame: pd.DataFrame) -> alt.Scale:
     return alt.Scale(type="log", nice=False, domain=[frame["median"].min() * 0.85, frame[["median", "high"]].max().max() * 1.3])
+
+
+def chase_chart(frame: pd.DataFrame, colours: alt.Scale, series: str, entries: Sequence[int], base_page_bytes: int, *,
+                is_price: bool = False, by_lines: bool = False, columns: int | None = None) -> alt.LayerChart:
+    """A `series_chart` of chases against the working set, or `by_lines`, with the TLB's capacities: ns per access, or the price of it."""
+    x = working_set(base_page_bytes) if not by_lines else alt.X("lines:Q", axis=lines_axis(
+        f"Lines touched, one to each {format_size(base_page_bytes)}"), scale=log_scale())
+    price = "ns per access for translation", price_scale(frame), PRICES
+    y = price if is_price else ("ns per access", time_scale(frame), TIMES)
+    ends = capacities(entries, "lines") if by_lines else capacities(entries, base_page_bytes=base_page_bytes)
+    return layered(series_chart(frame, x, *y, colours, series, columns=columns), ends)

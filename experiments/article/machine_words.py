@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from experiments.article.analysis import Analysis
+from experiments.inference.counts import counted, why_not_counted
 from experiments.machine.host import Host, data_tlbs
 from experiments.machine.tlb import Tlb, ways_of
 from experiments.words.prose import Prose, count
@@ -36,9 +37,11 @@ def machine(a: Analysis) -> str:
 
 def guest_note(a: Analysis) -> Prose:
     """Whether a walk here has a second dimension."""
-    if a.host.hypervisor == "none":
-        return Prose("It runs on bare metal: a translation is one walk of one page table, and what is measured is the processor's own.")
-    guest = "Whether it is a guest could not be told. If it is, each" if a.host.hypervisor == "unknown" else "It is a guest. Each"
+    if a.host.has_nested_walks is False:
+        where = "on bare metal" if a.host.hypervisor == "none" else f"under {hypervisor_name(a.host)}, which lends it no second table"
+        return Prose(f"It runs {where}: a translation is one walk of one page table, and what is measured is the processor's own.")
+    guest = ("Whether it is a guest could not be told. If it is, each" if a.host.hypervisor == "unknown" else
+             "It is a guest. Each" if a.host.has_nested_walks else "It is a guest. Unless its host shadows its page table, each")
     return Prose(f"{guest} step of its page walk yields a guest-physical address that the host must translate in turn, so a "
                  "walk here has two dimensions, and the host decides on what page size. Costs past the STLB are higher than the same "
                  "processor shows on bare metal, and they are what a tenant of such a machine pays.")
@@ -66,9 +69,8 @@ def counters(a: Analysis) -> Prose:
     """Whether walks are counted beside being timed."""
     if a.is_simulated:
         return Prose("This machine is simulated: these counts were computed, not measured.")
-    reason = a.host.pmu.reason
-    return Prose("Hardware counters answer here, so walks are counted beside being timed." if reason is None else
-                 "Walks are timed, not counted: " + explain(reason))
+    return Prose("Hardware counters answer here, so walks are counted beside being timed." if len(counted(a.frame, "walk")) else
+                 "Walks are timed, not counted: " + explain(why_not_counted(a.frame, "walk", a.host)))
 
 
 def about_pages(notes: Iterable[Note]) -> str:

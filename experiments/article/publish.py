@@ -1,4 +1,4 @@
-"""Execute chapters by Papermill, and build the site of one machine: from the checkout, or from a staged copy."""
+"""Execute chapters by Papermill, build the site of one machine (from the checkout, or from a staged copy), and publish its rows."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from typing import Any
 import nbformat
 import papermill
 
-from experiments.article import parameters
+from experiments.article import card, parameters
 from experiments.article.parameters import BOOK
+from experiments.lab.store import Store, data_root
 from experiments.machine import host
-from experiments.system.files import ROOT, disk_errors
+from experiments.system.files import ROOT, disk_errors, measuring_lock
 
 # jupyter_book cannot be run by `-m`, and its script need not be on the PATH.
 _JUPYTER_BOOK = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()"]
@@ -99,6 +100,19 @@ def book(profile: str, given: Mapping[str, Any], machine: str = "this") -> Path:
         execute(name, source / "book" / f"{name}.ipynb", asked)
         _hide_injected(source / "book" / f"{name}.ipynb")
     return build_site(source, place / "site")
+
+
+def rows(machine: str = "this") -> Path:
+    """Put what was measured here of `machine` in the place of what data/ has published of it; its folder.
+
+    Raises Unavailable: no-data where nothing was measured, measuring-already while something is.
+    """
+    store = Store(data_root())
+    name = host.machine_id(host.inspect()) if machine == "this" else machine
+    with measuring_lock():
+        folder = store.publish(name)
+        card.write(store, name, host.Host.model_validate(store.read_machine(name)))
+    return folder
 
 
 def _hide_injected(path: Path) -> None:

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import inf
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
@@ -18,6 +19,7 @@ from experiments.article.analysis import Analysis
 from experiments.article.render import Html, highlighted, inline
 from experiments.lab.record import Point
 from experiments.system.files import ROOT
+from experiments.words.prose import Bounded
 from experiments.words.reasons import Unavailable, explain
 
 BIBLIOGRAPHY = ROOT / "book" / "references.bib"
@@ -65,6 +67,13 @@ def claim(id: str, *, source: str, says: str, points: Callable[[Point], bool] | 
         return decide
 
     return register
+
+
+def inside(interval: Bounded, least: float = -inf, most: float = inf) -> bool | None:
+    """Whether an interval lies inside a claim's band, from `least` to `most`; None where it spans an end of the band."""
+    if least <= interval.low and interval.high <= most:
+        return True
+    return False if interval.high < least or interval.low > most else None
 
 
 def claims_of(module: ModuleType) -> list[Claim]:

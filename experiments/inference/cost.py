@@ -59,7 +59,7 @@ class Known:
     def of(cls, host: Host) -> Known:
         """What a machine states of itself, for base pages. Unavailable("no-geometry") where it states too little."""
         tlbs, caches = data_tlbs(host), data_caches(host)
-        return cls(tuple(tlb.entries for tlb in tlbs), tuple(caches[level] for level in sorted(caches)), host.hypervisor != "none",
+        return cls(tuple(tlb.entries for tlb in tlbs), tuple(caches[level] for level in sorted(caches)), host.has_nested_walks is not False,
                    tlbs[-1].ways if tlbs else None, page_bytes=host.base_page_bytes)
 
     @property

@@ -202,13 +202,17 @@ def difference(a: ArrayLike, b: ArrayLike, confidence: float = 0.95) -> Differen
 
 
 def newest(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows measured as the last row of their kernel and engine was: same kernel digest, same machine state.
+    """Of each kernel and engine the rows of its last campaign, which are of one kernel digest and one machine state.
 
-    A store keeps what an older kernel, compiler or THP setting gave. A median over both would be of neither. `frame` is in the
-    order of `Store.load`, that of appending, so a clock that steps back changes nothing.
+    For published rows: of this computer's own the present state is known (lab.rows.current). A store keeps what an older kernel,
+    compiler or THP setting gave, and a median over both would be of neither. The last is the one whose last row is, in the order of
+    `Store.load`, that of appending, so a clock that steps back changes nothing. One that has fewer than half as many rows as the
+    largest was broken off, and hides none.
     """
-    conditions = ["kernel_digest", "state"]
-    last = frame.groupby(["kernel", "engine"])[conditions].transform("last")
+    by, conditions = ["kernel", "engine"], ["kernel_digest", "state"]
+    sizes = frame.groupby([*by, *conditions])["state"].transform("size")
+    is_whole = 2 * sizes >= sizes.groupby([frame[name] for name in by]).transform("max")
+    last = frame[by].join(frame[is_whole].groupby(by)[conditions].last(), on=by)[conditions]
     return frame[(frame[conditions] == last).all(axis=1)].reset_index(drop=True)
 
 

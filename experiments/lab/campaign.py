@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tqdm import tqdm
 
-from experiments.lab import build, kernels
+from experiments.lab import build, kernels, perf
 from experiments.lab.record import Point, Record
 from experiments.lab.rig import Rig
 from experiments.lab.store import record_key
@@ -128,13 +128,25 @@ def run(rig: Rig, name: str, points: Sequence[Point], repeats: int | Callable[[P
     return outcome
 
 
+def _counted(plan: perf.Plan, repeat: int) -> set[str]:
+    """The quantities whose events are asked for in a repeat."""
+    groups = plan.groups()
+    return {event.quantity for event in groups[repeat % len(groups)]}
+
+
 def _todo(rig: Rig, name: str, wanted: dict[Point, int], digests: dict[tuple[str, str], str], shuffle: random.Random,
           outcome: Outcome) -> list[tuple[Point, int]]:
-    """What is not stored, round by round, each in an order of its own; what is stored is counted."""
-    have, todo = rig.store.keys(rig.machine, name), []
+    """What is not stored, round by round, each in an order of its own; what is stored is counted. A row that lacks what can be counted
+    by now is measured again; of the two the store gives the one that counted."""
+    have, todo = rig.store.records(rig.machine, name), []
+
+    def is_there(point: Point, repeat: int) -> bool:
+        record = have.get(record_key(point, repeat, digests[point.kernel, point.engine], rig.state))
+        return record is not None and record.uncountable.isdisjoint(_counted(rig.plan, repeat))
+
     for repeat in range(max(wanted.values(), default=0)):
         due = [p for p, times in wanted.items() if repeat < times]
-        fresh = [p for p in due if record_key(p, repeat, digests[p.kernel, p.engine], rig.state) not in have]
+        fresh = [p for p in due if not is_there(p, repeat)]
         outcome.cached += len(due) - len(fresh)
         shuffle.shuffle(fresh)
         todo += [(p, repeat) for p in fresh]

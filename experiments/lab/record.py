@@ -13,6 +13,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, model_validator
 
 from experiments.words.pages import Pages
+from experiments.words.reasons import Unavailable
 
 SCHEMA = 1
 NAME = re.compile(r"[a-z0-9_-]{1,64}")  # an experiment, a kernel's digest, a counter's quantity
@@ -21,7 +22,7 @@ Engine = Literal["c", "numba"]
 Layout = Literal["spread", "packed", "alias"]
 Order = Literal["cycle", "random", "sequential"]
 # What disturbed a process while it measured (experiments/lab/noise.py); "" for nothing.
-Disturbance = Literal["", "migrated", "faulted", "stolen", "switched", "uneven"]
+Disturbance = Literal["", "migrated", "faulted", "spilled", "stolen", "switched", "uneven"]
 
 # A machine id, a kernel's name: what may become part of a path under data/.
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,64}$")]
@@ -53,6 +54,18 @@ def _options(given: object) -> object:
     if len({option.name for option in options}) < len(options):
         raise ValueError("an option is there twice")
     return options
+
+
+def read_options(words: list[str]) -> list[tuple[str, int]]:
+    """A kernel's own numbers from the words of a command line: `--name value` or `--name=value`. Raises Unavailable("bad-parameter")."""
+    pairs = [word for given in words for word in given.split("=", 1)]
+    names, values = pairs[::2], pairs[1::2]
+    for name, value in itertools.zip_longest(names, values, fillvalue=""):
+        if not name.startswith("--") or not value.isdecimal() or len(value) > 19:  # more digits than 64 bits have
+            raise Unavailable("bad-parameter", f"'{' '.join(filter(None, (name, value)))}' is not an option with a whole number")
+    if "--seed" in names:
+        raise Unavailable("bad-parameter", "a seed follows from the point and its repeat: choose another --repeat")
+    return [(name[2:], int(value)) for name, value in zip(names, values, strict=True)]
 
 
 Options = Annotated[tuple[Option, ...], BeforeValidator(_options)]
@@ -164,11 +177,20 @@ class Record(KernelReport):
     counters: dict[str, Quantity] = {}
     wall_ns: PositiveNs  # the whole process, perf included
     started_at: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]  # UTC
-    state: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]  # kernel release, microcode, THP: host.state()
+    state: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]  # of the computer's settings and versions: host.state()
     # Rows from before there were these three have the defaults: one try, and nobody asked what disturbed it.
     steal_ms: Annotated[FiniteFloat, Field(ge=0)] | None = None  # taken from `cpu` while the process lived; None: not stated
     tries: Annotated[int, Field(ge=1, le=100)] = 1  # this is the first quiet one, or the last
     noisy: Disturbance = ""
+
+    @property
+    def uncountable(self) -> frozenset[str]:
+        """The quantities whose event was not even asked for, since perf, the right to count or the event was not there."""
+        return frozenset(name for name, quantity in self.counters.items() if quantity.reason and quantity.event is None)
+
+    def counts_more_than(self, other: Record) -> bool:
+        """Whether something that was not there to be counted for `other` was for this one."""
+        return not other.uncountable.isdisjoint(self.counters.keys() - self.uncountable)
 
     @property
     def point(self) -> Point:

@@ -1,8 +1,11 @@
 """data/: appends each record so that nothing finished is lost, and reads back only what proves whole.
 
-`<root>/<machine>/<experiment>.jsonl` holds one canonical JSON object a line: key, digest, kernel_digest, record. Readers never
-write. A writer holds the file's lock; it cuts off a torn last line and moves lines that do not prove whole to
-`<experiment>.quarantine.jsonl`. Lines of another schema version stay where they are and are not loaded.
+`<root>/<machine>/<experiment>.jsonl` is published: what git keeps. `<root>/own/<machine>/` is what this computer has measured, which
+git ignores; `publish` alone puts the one in the place of the other.
+
+A file of rows holds one canonical JSON object a line: key, digest, kernel_digest, record. Readers never write. A writer holds the
+file's lock; it cuts off a torn last line and moves lines that do not prove whole to `<experiment>.quarantine.jsonl`. Lines of another
+schema version stay where they are and are not loaded.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +29,7 @@ from experiments.words.reasons import Unavailable
 
 MACHINE = re.compile(r"[a-z0-9-]{1,64}")
 # Names in data/ and words in a notebook that are no machine's id.
-RESERVED = {"this", "reference", "literature"}
+RESERVED = {"this", "reference", "literature", "own"}
 
 # Fields of a point that older rows lack, with what they have in their place.
 _LATER = {"stride_pages": 1, "mode": "", "options": ()}
@@ -54,11 +58,18 @@ def data_root() -> Path:
 class Store:
     """The records under one root. Raises Unavailable: bad-parameter, no-data, disk-full, disk-read-only."""
 
-    def __init__(self, root: Path | str):
+    def __init__(self, root: Path | str, top: Path | None = None):
+        """top: the folder above `root`, itself included, under which nothing may be a symbolic link; by default `root`, which may."""
         self.root = Path(root)
+        self._top = top or self.root
         # What each file looked like after this store's last append. A file is checked again once it has
         # changed.
         self._known: dict[Path, tuple[int, int, int]] = {}
+
+    @property
+    def own(self) -> Store:
+        """What was measured here, apart from what is published."""
+        return Store(self.root / "own", self.root)
 
     def append(self, machine: str, experiment: str, record: Record, kernel_digest: str) -> str:
         """Adds one line, on disk when this returns; its key. ValueError for a record that fits no column."""
@@ -79,19 +90,25 @@ class Store:
         return key
 
     def load(self, machine: str, experiment: str) -> pd.DataFrame:
-        """`columns.frame` of the records in the order of appending, empty where nothing was measured; of two with one key the first,
-        so no result is replaced."""
-        stored: dict[str, Stored] = {}
-        for entry, _ in _read(self._path(machine, experiment, ".jsonl"))[0]:
-            if isinstance(entry, Stored):
-                stored.setdefault(entry.key, entry)
-        whole = stored.values()
+        """`columns.frame` of `records`, empty where nothing was measured."""
+        whole = self._entries(machine, experiment).values()
         return columns.frame([entry.record for entry in whole], [entry.kernel_digest for entry in whole])
 
+    def records(self, machine: str, experiment: str) -> dict[str, Record]:
+        """By key, in the order of appending. Of two with one key the first, so no result is replaced, unless the second counted what
+        the first could not."""
+        return {key: entry.record for key, entry in self._entries(machine, experiment).items()}
+
     def keys(self, machine: str, experiment: str) -> set[str]:
-        """The keys that `load` has a row for: what need not be measured again."""
-        entries, _ = _read(self._path(machine, experiment, ".jsonl"))
-        return {entry.key for entry, _ in entries if isinstance(entry, Stored)}
+        """The keys that `load` has a row for."""
+        return set(self._entries(machine, experiment))
+
+    def _entries(self, machine: str, experiment: str) -> dict[str, Stored]:
+        stored: dict[str, Stored] = {}
+        for entry, _ in _read(self._path(machine, experiment, ".jsonl"))[0]:
+            if isinstance(entry, Stored) and (entry.key not in stored or entry.record.counts_more_than(stored[entry.key].record)):
+                stored[entry.key] = entry
+        return stored
 
     def machines(self) -> list[str]:
         """The ids that have a folder with a machine.json or records, sorted."""
@@ -106,7 +123,7 @@ class Store:
         return sorted(path.stem for path in self._folder(machine).glob("*.jsonl") if NAME.fullmatch(path.stem))
 
     def reference(self) -> str:
-        """The id in data/reference: the machine whose results are committed."""
+        """The id in data/reference: the machine whose results are published for all to compare with."""
         try:
             machine = (self.root / "reference").read_text("ascii").strip()
         except (OSError, UnicodeDecodeError):
@@ -158,11 +175,39 @@ class Store:
             raise Unavailable("no-data", f"{machine} has no readable {name}.json")
         return content
 
+    def publish(self, machine: str) -> Path:
+        """Puts what was measured here of a machine in the place of what is published of it: whole rows and documents.
+
+        Nothing is merged. The new folder is on disk before the old one is moved aside, and that one goes last: after a kill -9 the same
+        call begins again. Raises Unavailable("no-data") where nothing was measured.
+        """
+        target, own = self._folder(machine), self.own
+        source = own._folder(machine)
+        new, old = (self._inside(self.root / f".{machine}.{age}") for age in ("new", "old"))
+        rows = {name: [line for entry, line in _read(own._path(machine, name, ".jsonl"))[0] if isinstance(entry, Stored)]
+                for name in own.experiments(machine)}
+        if not any(rows.values()):
+            raise Unavailable("no-data", f"nothing was measured of {machine} here")
+        files = {f"{name}.jsonl": b"".join(line + b"\n" for line in lines) for name, lines in rows.items() if lines}
+        files |= {path.name: path.read_bytes() for path in source.iterdir() if path.suffix == ".json" and not path.is_symlink()}
+        with disk_errors(target):
+            shutil.rmtree(new, ignore_errors=True)
+            new.mkdir(exist_ok=True)
+            for name, content in files.items():
+                replace(new / name, content)
+            if target.exists():
+                shutil.rmtree(old, ignore_errors=True)
+                target.rename(old)
+            new.rename(target)
+            sync_folder(self.root)
+            shutil.rmtree(old, ignore_errors=True)
+        return target
+
     def _folder(self, machine: str) -> Path:
         if not (isinstance(machine, str) and MACHINE.fullmatch(machine)):
             raise Unavailable("bad-parameter", f"machine {str(machine)[:80]!r} is not 1 to 64 of a-z 0-9 -")
         if machine in RESERVED:
-            raise Unavailable("bad-parameter", f"{machine!r} is a word for a machine, not the id of one")
+            raise Unavailable("bad-parameter", f"{machine!r} names no machine by its id")
         return self._inside(self.root / machine)
 
     def _path(self, machine: str, experiment: str, suffix: str) -> Path:
@@ -171,7 +216,7 @@ class Store:
         return self._inside(self._folder(machine) / (experiment + suffix))
 
     def _inside(self, path: Path) -> Path:
-        if os.path.realpath(path) != os.path.join(os.path.realpath(self.root), path.relative_to(self.root)):
+        if os.path.realpath(path) != os.path.join(os.path.realpath(self._top), path.relative_to(self._top)):
             raise Unavailable("bad-parameter", f"{path} is a symbolic link, and data/ may hold none")
         return path
 

@@ -12,9 +12,8 @@ import numpy as np
 import pandas as pd
 
 from experiments.inference import geometry
-from experiments.inference.intervals import newest
 from experiments.inference.knees import Knee
-from experiments.lab import campaign, kernels, perf
+from experiments.lab import campaign, kernels, perf, rows
 from experiments.lab.grid import octaves
 from experiments.lab.record import Point
 from experiments.lab.rig import Rig
@@ -49,7 +48,7 @@ def measured(rig: Rig, pages: str, *, name: str = NAME, repeats: int = REPEATS, 
     lacking: dict[str, Note] = {}
 
     def run(points: list[Point]) -> pd.DataFrame:
-        fitting = [p for p in points if kernels.arena_bytes(p) <= (most_bytes or rig.usable_bytes)]
+        fitting = [p for p in points if kernels.arena_bytes(p) <= (most_bytes or rig.room_bytes(p))]
         frame, missing = _run(rig, fitting, name, repeats, quiet)
         lacking.update(missing)
         return frame
@@ -78,9 +77,9 @@ def _run(rig: Rig, points: list[Point], name: str, repeats: int, quiet: bool) ->
     tried again: the least of several leaves noise out."""
     outcome = campaign.run(replace(rig, plan=perf.NO_COUNTERS), name, points, lambda p: min(repeats, repeats_of(p)), quiet=quiet,
                            retry_share=0)
-    frame = rig.store.load(rig.machine, name)
+    frame = rows.current(rig.store.load(rig.machine, name), rig.state)
     lacking = {f"{p.layout} {why.code}": Note(f"{p.layout.capitalize()} chases: {why}", why.code) for p, why in outcome.lacking.items()}
-    return frame if frame.empty else newest(frame), lacking
+    return frame, lacking
 
 
 def survey(run: Callable[[list[Point]], pd.DataFrame], pages: str = "4k", cache_bytes: Mapping[int, int] | None = None,

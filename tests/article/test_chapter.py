@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from support.common import make_record
+from support.lab import tree
 from support.pages import figure
 from support.synthetic import Stated, Truth, frame, grid
 
@@ -22,6 +23,7 @@ from experiments.article.render import Figure, Html
 from experiments.chapters.tlb_blocking import Analysis as Blocking
 from experiments.chapters.tlb_blocking import claims
 from experiments.lab import build, campaign
+from experiments.lab.build import Kernel
 from experiments.lab.perf import NO_COUNTERS
 from experiments.lab.record import Point, Record
 from experiments.lab.rig import Rig
@@ -123,7 +125,11 @@ def test_max_working_set_limits_what_is_shown_of_committed_data(committed: Store
 
 
 def test_rows_of_an_older_kernel_are_not_shown_beside_newer_ones(committed: Store):
-    committed.append("made-up", CHAPTER, make_record(lines=16, repeat=5), "b" * 16)
+    committed.append("made-up", CHAPTER, make_record(lines=16, repeat=100), "b" * 16)
+    broken_off = begin(CHAPTER, DEFAULTS).measure([])
+    assert "b" * 16 not in set(broken_off["kernel_digest"])  # a lone row hides no whole campaign
+    for repeat in range(len(broken_off)):
+        committed.append("made-up", CHAPTER, make_record(lines=16, repeat=repeat), "b" * 16)
     rows = begin(CHAPTER, DEFAULTS).measure([])
     assert set(rows.loc[rows["kernel"] == "page_chase", "kernel_digest"]) == {"b" * 16}
 
@@ -177,7 +183,60 @@ def test_points_are_measured_once_and_come_back_as_rows_with_a_card_beside_them(
     assert len(asked) == len(rows) == 4 and set(rows["lines"]) == {16, 64}
     again, more = measuring(repeats=2)
     assert again.measure(POINTS).equals(rows) and more == []
-    assert "| stlb_cliff.jsonl | 4 |" in (chapter.store.root / chapter.machine / "README.md").read_text()
+    assert "| stlb_cliff.jsonl | page_chase | c | 4 |" in (chapter.store.root / chapter.machine / "README.md").read_text()
+
+
+def test_rows_of_this_computer_and_published_ones_of_its_own_id_stay_apart(measuring: Callable):
+    chapter, asked = measuring(repeats=1)
+    chapter.data.write_machine(chapter.machine, Stated().host().model_dump(mode="json"))
+    chapter.data.append(chapter.machine, CHAPTER, make_record(lines=128), "0" * 16)
+    (chapter.data.root / "reference").write_text(f"{chapter.machine}\n")
+    before = tree(chapter.data.root)
+    assert set(chapter.measure(POINTS)["lines"]) == {16, 64} and len(asked) == 2
+    for name in ("reference", chapter.machine):
+        published = begin(CHAPTER, DEFAULTS | {"machine": name})
+        assert published.measure(POINTS)["lines"].tolist() == published.kept(CHAPTER)["lines"].tolist() == [128]
+    assert {name: text for name, text in tree(chapter.data.root).items() if not name.startswith("own/")} == before
+
+
+@pytest.mark.parametrize("changed", ["the state", "the kernel"])
+def test_back_in_an_earlier_state_all_its_rows_are_there_and_none_is_measured(world: dict, measuring: Callable, monkeypatch, changed: str):
+    def change(there: bool) -> None:
+        if changed == "the state":
+            world["host"] = Stated(changes={"kernel_release": "6.2.0"} if there else {}).host()
+        else:
+            monkeypatch.setattr(build, "kernel", lambda name, engine="c": Kernel(name, engine, ("true",), ("1" if there else "0") * 16))
+
+    change(False)
+    whole = measuring(repeats=3)[0].measure(POINTS)
+    change(True)
+    alone = measuring(repeats=1)[0].measure(POINTS[:1])
+    assert alone["lines"].tolist() == [16]
+    change(False)
+    again, asked = measuring(repeats=3)
+    assert again.measure(POINTS).equals(whole) and again.kept(CHAPTER).equals(whole) and asked == [] and len(whole) == 6
+
+
+def test_rows_of_two_engines_are_never_shown_together(measuring: Callable, monkeypatch):
+    numba = [point.model_copy(update={"engine": "numba"}) for point in POINTS]
+    monkeypatch.setattr(build, "engine_for", lambda *_: "numba")
+    first, _ = measuring(repeats=2)
+    assert set(first.measure(numba)["engine"]) == set(first.kept(CHAPTER)["engine"]) == {"numba"}
+    monkeypatch.setattr(build, "engine_for", lambda *_: "c")  # a compiler was installed
+    second, asked = measuring(repeats=2)
+    assert set(second.measure(POINTS)["engine"]) == set(second.kept(CHAPTER)["engine"]) == {"c"} and len(asked) == 4
+    both, asked = measuring(repeats=2)
+    assert set(both.measure(POINTS + numba)["engine"]) == {"c", "numba"} and asked == []  # a grid may ask for both
+
+
+def test_of_a_published_kernel_one_engine_is_read_c_where_it_has_rows_of_it(committed: Store):
+    committed.append("made-up", CHAPTER, make_record(engine="numba"), "n" * 16)
+    committed.append("made-up", CHAPTER, make_record(kernel="page_gather", engine="numba", repeat=77), "n" * 16)
+    committed.append("made-up", "blocks", make_record(kernel="radix_partition", engine="numba"), "n" * 16)
+    chapter = begin(CHAPTER, DEFAULTS)
+    assert set(chapter.measure(POINTS)["engine"]) == set(chapter.kept(CHAPTER)["engine"]) == {"c"}
+    join = Point(kernel="radix_partition", lines=4096)
+    assert chapter.measure([join], "blocks")["engine"].tolist() == chapter.kept("blocks")["engine"].tolist() == ["numba"]
 
 
 def test_one_more_point_in_the_grid_is_one_more_measured(measuring: Callable):
@@ -351,7 +410,7 @@ def test_what_is_assigned_to_a_derived_quantity_stands_in_its_place(a: tuple):
 
 def test_a_notebook_begins_with_what_its_cells_have_set(data: Path):
     chapter = begin(CHAPTER, DEFAULTS | {"repeats": 2, "unrelated": object(), "In": ["", "repeats = 2"]})
-    assert (chapter.parameters, chapter.store.root) == (DEFAULTS | {"repeats": 2}, data)
+    assert (chapter.parameters, chapter.store.root, this().store.root) == (DEFAULTS | {"repeats": 2}, data, data / "own")
 
 
 def test_notes_are_a_runs_own():

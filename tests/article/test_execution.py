@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
 from pathlib import Path
 
 import nbformat
 import pytest
 from support.common import in_turn
+from support.copies import Copy, copy_of_checkout
 
 from experiments.article import parameters
 from experiments.lab.store import Store
@@ -54,9 +56,10 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.timeout(900)  # every experiment, one after the other
 def test_what_a_chapter_measures_is_kept_under_this_machines_id_with_a_card(measured: Path):
     machine = host.machine_id(host.inspect())
-    rows = Store(measured).load(machine, CHAPTER)
+    rows = Store(measured).own.load(machine, CHAPTER)
     assert (set(rows["repeat"]), rows["lines"].max(), set(rows["pages"])) == ({0, 1}, 1024, {"4k"})
-    kept = {path.name for path in (measured / machine).iterdir()}
+    kept = {path.name for path in (measured / "own" / machine).iterdir()}
+    assert [path.name for path in measured.iterdir()] == ["own"]
     assert {"README.md", "machine.json", *(f"{name}.jsonl" for name in CHAPTERS[2:])} <= kept
     assert all(re.fullmatch(r"README\.md|[a-z_]+\.jsonl?", name) for name in kept)
 
@@ -69,3 +72,37 @@ def test_a_chapter_runs_on_this_computer_and_measures_nothing_a_second_time(meas
     told = execute(chapter, tmp_path / "out.ipynb", measured)
     assert tree(measured) == before
     assert set(re.findall(r": (\d+) measured", told)) <= {"0"}
+
+
+# --- a computer with the reference's fingerprint
+
+
+@pytest.fixture
+def reference(tmp_path: Path) -> Copy:
+    """A clone whose reference machine is this computer."""
+    copy = copy_of_checkout(tmp_path / "copy")
+    data, mine = copy.path / "data", host.machine_id(host.inspect())
+    theirs = (data / "reference").read_text().strip()
+    if theirs != mine:
+        shutil.rmtree(data / mine, ignore_errors=True)
+        (data / theirs).rename(data / mine)
+    (data / "reference").write_text(f"{mine}\n")
+    copy.commit()
+    return copy
+
+
+@pytest.mark.measures
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_on_the_reference_s_kind_of_computer_measuring_changes_no_committed_file_and_no_committed_output(reference: Copy, tmp_path: Path):
+    mine = (reference.path / "data/reference").read_text().strip()
+    published = "from experiments.article.chapter import begin; from experiments.article import parameters; import hashlib; " \
+        f"values = {{n: d for n, (_, d) in parameters.declared({CHAPTER!r}).items()}}; chapter = begin({CHAPTER!r}, values); " \
+        "print(hashlib.sha256(chapter.measure([]).to_json().encode()).hexdigest())"
+    before = reference.run("-c", published).stdout
+    command = [sys.executable, "-c", EXECUTE, CHAPTER, str(tmp_path / "out.ipynb"), json.dumps(SMOKE | {"repeats": 1})]
+    environment = {name: value for name, value in os.environ.items() if name != "TLB_DATA"} | {"PYTHONPATH": str(reference.path)}
+    done = in_turn(command, cwd=reference.path, env=environment, timeout=280)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert len(Store(reference.path / "data").own.load(mine, CHAPTER)) > 20
+    assert reference.changed() == set() and reference.run("-c", published).stdout == before

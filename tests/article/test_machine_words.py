@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 from support.stlb_cliff import SILENT, SIMULATED, analysis
 from support.synthetic import HOLE, MIB, Stated, tlbs
@@ -98,10 +99,16 @@ def test_a_guest_is_told_that_it_is_one_and_a_doubt_is_said(hypervisor: str, whe
     assert ("could not be told" in told["guest_note"]) == (hypervisor == "unknown")
 
 
-@pytest.mark.parametrize("reason", [None, "no-pmu", "no-perf", "perf-denied", "perf-failed", "not-counted"])
-def test_walks_are_counted_or_timed_and_why(reason: str | None):
-    told = said(about(pmu={"tier": "counters" if reason is None else "timing", "reason": reason}))["counters"]
-    assert not any(text.sentence in told for text in REASONS.values()) if reason is None else REASONS[reason].sentence in told
+@pytest.mark.parametrize("reason", ["no-pmu", "no-perf", "perf-denied", "perf-failed", "not-counted"])
+def test_why_walks_are_timed_is_said(reason: str):
+    assert REASONS[reason].sentence in said(about(pmu={"tier": "timing", "reason": reason}))["counters"]
+
+
+def test_walks_are_counted_where_a_row_has_their_count_and_not_where_perf_merely_answers():
+    timed = about(pmu={"tier": "counters", "reason": None})
+    counted = Analysis(pd.DataFrame({"lines": [64], "walk_per_access": [1.0]}), timed.about)
+    assert REASONS["no-data"].sentence in said(timed)["counters"]
+    assert not any(text.sentence in said(counted)["counters"] for text in REASONS.values())
 
 
 def test_a_simulated_machine_says_so_and_no_other_does():

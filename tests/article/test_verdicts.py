@@ -14,6 +14,7 @@ from support.synthetic import Stated
 import experiments.article.verdicts as room
 from experiments.article.analysis import Analysis
 from experiments.article.verdicts import Answer, Claim, Verdict, claim, claims_of, judge, sources, verdict_table, verdicts
+from experiments.inference.intervals import Interval
 from experiments.words.reasons import Unavailable
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&`"
@@ -88,6 +89,13 @@ def test_the_place_of_a_predicate_is_the_line_of_its_decorator(claims: ModuleTyp
 def table_of(*rows: tuple[str, str, str]) -> room.Html:
     return verdict_table([Verdict(Claim("made-up", "boncz1999", says, test_there_is_no_fourth_verdict, None), verdict, evidence)
                           for says, verdict, evidence in rows])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("bounds", "band", "truth"), [
+    ((2, 3), (1, 4), True), ((2, 3), (2, 3), True), ((0, 2), (1, 4), None), ((3, 5), (1, 4), None), ((0, 5), (1, 4), None),
+    ((5, 6), (1, 4), False), ((0, 0.5), (1, 4), False), ((2, 3), (1,), True), ((0, 0.5), (1,), False), ((0, 2), (1,), None)])
+def test_an_interval_is_inside_a_band_outside_it_or_spans_an_end(bounds: tuple, band: tuple, truth: bool | None):
+    assert room.inside(Interval(sum(bounds) / 2, *bounds), *band) is truth
 
 
 def test_a_verdict_table_escapes_and_has_a_twin_in_words():

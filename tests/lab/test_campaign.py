@@ -9,15 +9,17 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from support.common import ROOT
+from support.common import ROOT, make_record
 from support.lab import MACHINE, NAME, STATE, Scripted, assert_whole, run
 
-from experiments.lab import build, campaign
+from experiments.lab import build, campaign, perf
 from experiments.lab.build import Kernel
 from experiments.lab.campaign import Outcome
-from experiments.lab.record import Point
+from experiments.lab.events import Event
+from experiments.lab.record import Point, Quantity, Record
 from experiments.lab.store import Store
 from experiments.words.reasons import Unavailable
 
@@ -153,6 +155,45 @@ def test_a_changed_kernel_machine_state_or_parameter_is_measured_again(faked: Sc
     assert go(faked, store, points, 1, state=state).measured == 10
     assert go(faked, store, points, 1, state=state).cached == 10
     assert len(store.load(MACHINE, NAME)) == 20  # nothing is replaced
+
+
+# --- a lack that was mended
+
+WALK = Event("walk", "some_event:u")
+COUNTING = perf.Plan("perf", (WALK,))
+
+
+def counted(plan: perf.Plan, **_: object) -> dict[str, Quantity]:
+    """What a row says of the walks."""
+    if not plan.events:
+        return {name: Quantity(reason=reason) for name, reason in plan.lacking.items()}
+    return {event.quantity: Quantity(value=5e6, event=event.event) for event in plan.events}
+
+
+def take(counts: Callable[..., dict[str, Quantity]], asked: list[Point], ns: float) -> Callable[..., Record]:
+    def measure(point: Point, repeat: int, *, state: str, **how: Any) -> Record:
+        asked.append(point)
+        return make_record(**point.model_dump(), repeat=repeat, state=state, ns_per_access=ns, counters=counts(**how))
+
+    return measure
+
+
+@pytest.mark.parametrize("reason", ["no-perf", "perf-denied", "no-pmu", "event-unknown"])
+def test_rows_without_counts_are_measured_again_once_they_can_be_counted_and_then_no_more(faked: Scripted, store: Store, reason: str):
+    asked: list[Point] = []
+    lacking = perf.Plan(None, (), {"walk": reason})
+    assert [run(store, POINTS, 2, measure=take(counted, asked, 1.0), plan=lacking).measured for _ in range(2)] == [20, 0]
+    mended = [run(store, POINTS, 2, measure=take(counted, asked, 2.0), plan=COUNTING) for _ in range(2)]
+    assert [outcome.measured for outcome in mended] == [20, 0] and len(asked) == 40
+    frame = store.load(MACHINE, NAME)
+    assert len(frame) == 20 and set(frame["walk_per_access"]) == {0.5} and set(frame["ns_per_access"]) == {2.0}
+    assert run(store, POINTS, 2, measure=take(counted, asked, 3.0), plan=lacking).measured == 0  # perf is gone: what was counted stays
+
+
+def test_a_row_whose_event_was_asked_for_and_not_counted_is_not_measured_again(faked: Scripted, store: Store):
+    asked: list[Point] = []
+    failing = take(lambda **_: {"walk": Quantity(reason="not-counted", event=WALK.event)}, asked, 1.0)
+    assert [run(store, POINTS, 1, measure=failing, plan=COUNTING).measured for _ in range(2)] == [10, 0]
 
 
 def test_another_order_of_points_is_the_same_experiment(faked: Scripted, store: Store):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.common import needs_root
+from support.common import make_record, needs_root
 from support.lab import MACHINE, NAME, POINTS, assert_whole, content_of, says, sign
 from support.stand_ins import in_a_child
 
@@ -61,7 +61,7 @@ def refuse(patch: pytest.MonkeyPatch, folder: Path, number: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), REFUSALS)
 @pytest.mark.parametrize("what", ["the results", "machine.json", "the quarantine", "the build folder", "the card", "the notebook",
-                                  "the site's sources"])
+                                  "the site's sources", "a published machine"])
 def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what: str, number: int, code: str):
     def measure_a_chapter() -> None:
         values = parameters.check("stlb_cliff", {"machine": "this", "profile": "smoke", "repeats": 1, "engine": "numba"})
@@ -74,8 +74,9 @@ def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what: 
         "machine.json": (store.root, measure_a_chapter),
         "the quarantine": (path.with_name(f"{NAME}.quarantine.jsonl"), lambda: run(POINTS, 2)),
         "the build folder": (tmp_path / "build", lambda: build.kernel("page_chase")),
-        "the card": (store.root / host.machine_id(host.inspect()) / "README.md", measure_a_chapter),
+        "the card": (store.own.root / host.machine_id(host.inspect()) / "README.md", measure_a_chapter),
         "the notebook": (tmp_path / "runs", lambda: publish.execute("stlb_cliff", tmp_path / "runs/x.ipynb", {})),
+        "a published machine": (store.root / f".{MACHINE}.new", lambda: store.publish(MACHINE)),
         "the site's sources": (tmp_path / "_build", lambda: publish.book("smoke", {}, "reference")),
     }[what]
     if what == "the build folder":
@@ -89,6 +90,9 @@ def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what: 
     if what == "the site's sources":
         monkeypatch.setattr(publish, "ROOT", tmp_path)
         monkeypatch.setattr(parameters, "table_of_contents", lambda: [])
+    if what == "a published machine":
+        run()
+        store.own.append(MACHINE, NAME, make_record(), "a" * 16)
     before = path.read_bytes() if path.exists() else b""
     with monkeypatch.context() as patch, pytest.raises(Unavailable) as why:
         refuse(patch, folder, number)
@@ -97,7 +101,7 @@ def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what: 
     assert (path.read_bytes() if path.exists() else b"") == before
     if what in ("the results", "the quarantine", "machine.json", "the card"):
         act()  # the same once more, with room again
-        assert sum(len(store.load(machine, NAME)) for machine in store.machines()) >= 3
+        assert sum(len(one.load(machine, NAME)) for one in (store, store.own) for machine in one.machines()) >= 3
 
 
 @pytest.mark.parametrize(("number", "code"), REFUSALS)

@@ -70,7 +70,8 @@ def test_any_record_comes_back_as_it_went_in(made: list[Record]) -> None:
         keys = [store.append(MACHINE, NAME, record, KERNEL) for record in made]
         first: dict[str, Record] = {}
         for key, record in zip(keys, made, strict=True):
-            first.setdefault(key, record)
+            if key not in first or record.counts_more_than(first[key]):
+                first[key] = record
         frame = store.load(MACHINE, NAME)
         assert store.keys(MACHINE, NAME) == set(keys)
         nested = {"counters", "options", "also"}
@@ -142,6 +143,13 @@ def test_a_second_result_for_one_key_does_not_replace_the_first(store: Store) ->
     store.append(MACHINE, NAME, make_record(ns_per_access=6.5), KERNEL)
     store.append(MACHINE, NAME, make_record(ns_per_access=1.0), KERNEL)
     assert store.load(MACHINE, NAME)["ns_per_access"].tolist() == [6.5]
+
+
+def test_a_second_result_that_counts_what_the_first_could_not_stands_in_its_place(store: Store) -> None:
+    uncounted, counted = {"walk": Quantity(reason="no-perf")}, {"walk": Quantity(value=1e7, event="walks:u")}
+    for ns, counters in ((6.5, uncounted), (7.5, counted), (1.0, uncounted), (2.0, counted)):
+        store.append(MACHINE, NAME, make_record(ns_per_access=ns, counters=counters), KERNEL)
+    assert store.load(MACHINE, NAME)["ns_per_access"].tolist() == [7.5] and len(store.keys(MACHINE, NAME)) == 1
 
 
 def test_the_data_root_is_the_checkouts_or_the_one_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("name", [*HOSTILE, "this", "reference", "literature"])
+@pytest.mark.parametrize("name", [*HOSTILE, "this", "reference", "literature", "own"])
 def test_no_hostile_machine_name_reaches_the_disk(store: Store, name: str) -> None:
     calls = [
         lambda: store.append(name, NAME, make_record(), KERNEL),
@@ -105,6 +105,55 @@ def test_no_symbolic_link_leads_out_of_the_store(store: Store, path: Path, tmp_p
 def test_the_root_itself_may_be_a_link(store: Store, path: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(store.root)
     assert repeats(Store(tmp_path / "link")) == [0, 1, 2]
+
+
+def test_own_rows_lie_apart_and_never_behind_a_link(store: Store, path: Path, tmp_path: Path) -> None:
+    before = tree(store.root)
+    store.own.append(MACHINE, NAME, make_record(repeat=7), KERNEL)
+    assert (repeats(store), repeats(store.own), store.machines()) == ([0, 1, 2], [7], [MACHINE])
+    assert set(tree(store.root)) - set(before) == {f"own/{MACHINE}/{NAME}.jsonl"}
+    (store.root / "own").rename(tmp_path / "own")
+    for target in (tmp_path / "own", store.root):
+        (store.root / "own").symlink_to(target)
+        for call in (lambda: store.own.load(MACHINE, NAME), lambda: store.own.append(MACHINE, NAME, make_record(), KERNEL)):
+            with pytest.raises(Unavailable, match="symbolic link"):
+                call()
+        (store.root / "own").unlink()
+    assert tree(store.root) == before
+
+
+def test_publishing_puts_own_rows_in_the_place_of_those_published_and_merges_nothing(store: Store, path: Path) -> None:
+    store.write_document(MACHINE, "jmh", {"scores": []})
+    own = store.own
+    for repeat in (7, 8):
+        own.append(MACHINE, NAME, make_record(repeat=repeat), KERNEL)
+    own.write_machine(MACHINE, {"cpu_model": "x"})
+    rows = own.root / MACHINE / f"{NAME}.jsonl"
+    whole = rows.read_bytes()
+    rows.write_bytes(whole + b"broken\n" + whole[:50])
+    mine = tree(own.root)
+    for _ in range(2):
+        (store.root / f".{MACHINE}.new").mkdir()  # what a kill -9 left
+        (store.root / f".{MACHINE}.new" / "half.jsonl").touch()
+        assert store.publish(MACHINE) == path.parent
+        assert tree(path.parent) == {path.name: whole, "machine.json": mine[f"{MACHINE}/machine.json"]}
+        assert sorted(folder.name for folder in store.root.iterdir()) == ["own", MACHINE]
+    assert tree(own.root) == mine
+
+
+@pytest.mark.parametrize("measured", ["nothing", "a folder", "a description", "a broken line"])
+def test_what_was_not_measured_is_not_published_and_what_was_published_stays(store: Store, path: Path, measured: str) -> None:
+    folder = store.own.root / MACHINE
+    if measured != "nothing":
+        folder.mkdir(parents=True)
+    if measured == "a description":
+        store.own.write_machine(MACHINE, {"cpu_model": "x"})
+    if measured == "a broken line":
+        (folder / f"{NAME}.jsonl").write_bytes(b"broken\n")
+    before = tree(store.root)
+    with pytest.raises(Unavailable, match=MACHINE) as refused:
+        store.publish(MACHINE)
+    assert refused.value.code == "no-data" and tree(store.root) == before
 
 
 def test_machines_are_the_folders_that_hold_results(store: Store, path: Path, tmp_path: Path) -> None:

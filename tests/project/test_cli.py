@@ -13,11 +13,14 @@ from pathlib import Path
 import psutil
 import pytest
 from support.common import ROOT, in_turn, make_record, needs_c
+from support.synthetic import Stated
 
 from experiments import cli
 from experiments.article import parameters, publish
-from experiments.lab.record import Point, Record
+from experiments.article.card import card
+from experiments.lab.record import Point, Record, read_options
 from experiments.lab.rig import Rig
+from experiments.lab.store import Store
 from experiments.machine import doctor, host
 from experiments.machine.host import Host
 from experiments.system import files
@@ -187,7 +190,7 @@ def test_ctrl_c_ends_the_kernel_and_says_that_nothing_is_lost():
     ([], []), (["--bytes", "1000"], [("bytes", 1000)]), (["--bytes=1000"], [("bytes", 1000)]),
     (["--threads", "2", "--bytes=0"], [("threads", 2), ("bytes", 0)])])
 def test_a_kernels_own_options_follow_its_name_in_either_form(words: list[str], options: list[tuple[str, int]]):
-    assert cli._own_options(words) == options
+    assert read_options(words) == options
 
 
 @pytest.mark.parametrize("arguments", [["--threads", "2", "--mode", "populate", "--pages", "4k"],
@@ -260,6 +263,32 @@ def test_refresh_executes_the_chapters_named_or_all_in_their_order(arguments: li
     assert call(monkeypatch, "refresh", *arguments) == 0
     assert refreshed == (arguments or parameters.table_of_contents())
     assert capsys.readouterr().out.splitlines() == [str(parameters.BOOK / f"{name}.ipynb") for name in refreshed]
+
+
+def test_publish_puts_own_rows_in_the_place_of_published_ones_with_a_card_of_their_own(tmp_path, monkeypatch, capsys, own_lock: Path):
+    monkeypatch.setenv("TLB_DATA", str(tmp_path))
+    monkeypatch.setattr(publish, "measuring_lock", lambda: files.measuring_lock(path=own_lock))
+    monkeypatch.setattr(host, "inspect", Stated().host)
+    store, name = Store(tmp_path), host.machine_id(Stated().host())
+    store.append(name, "walks", make_record(lines=16), "a" * 16)
+    store.own.append(name, "walks", make_record(lines=32), "a" * 16)
+    store.own.write_machine(name, Stated().host().model_dump(mode="json"))
+    for given in ([], [name]):
+        assert call(monkeypatch, "publish", *given) == 0
+        assert capsys.readouterr().out == f"{tmp_path / name}\n"
+        assert store.load(name, "walks")["lines"].tolist() == [32]
+        assert (tmp_path / name / "README.md").read_text() == card(store, name, Stated().host())
+    with files.measuring_lock(path=own_lock):
+        assert call(monkeypatch, "publish") == 1  # a campaign appends
+
+
+@pytest.mark.parametrize(("name", "status"), [("zen-9-00000000", 1), ("reference", 2), ("own", 2), ("../x", 2), ("", 2)])
+def test_publish_of_what_is_no_measured_machine_is_one_sentence(tmp_path, monkeypatch, capsys, own_lock: Path, name: str, status: int):
+    monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(publish, "measuring_lock", lambda: files.measuring_lock(path=own_lock))
+    assert call(monkeypatch, "publish", name) == status
+    told = capsys.readouterr()
+    assert (told.out, len(told.err.splitlines()), (tmp_path / "data").exists()) == ("", 1, False)
 
 
 def test_refresh_of_a_chapter_that_is_none_changes_no_other(monkeypatch, capsys):

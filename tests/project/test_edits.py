@@ -126,7 +126,7 @@ def test_a_point_more_and_another_loop_are_measured(name, tmp_path, monkeypatch)
         last = next(i for i, cell in enumerate(notebook.cells) if line in cell.source)
         notebook.cells = [*notebook.cells[: last + 1], nbformat.v4.new_code_cell("assert len(a.frame)")]
         execute(notebook, tmp_path, **small)
-        rows = [json.loads(text) for path in (tmp_path / "data").glob("*/*.jsonl") for text in path.read_text().splitlines()]
+        rows = [json.loads(text) for path in (tmp_path / "data" / "own").glob("*/*.jsonl") for text in path.read_text().splitlines()]
         assert any((row["record"]["kernel"], row["record"]["lines"]) == (EDITS[name].kernel, EDITS[name].lines) for row in rows)
         seen.append({row["kernel_digest"] for row in rows if row["record"]["kernel"] == EDITS[name].loop[0]})
     assert len(seen[1]) == len(seen[0]) + 1 and seen[0] < seen[1]

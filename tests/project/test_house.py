@@ -32,7 +32,8 @@ def test_every_claim_is_registered_as_it_is_written(chapter: str):
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_every_claim_compares_points_of_its_chapter_s_grid(chapter: str):
     claims = claims_of(import_module(f"experiments.chapters.{chapter}.claims"))
-    grid = import_module(f"experiments.chapters.{chapter}.grid").points(Scope(profile("full"), entries=(64, 1536), cpus=2))
+    scope = Scope(profile("full"), entries=(64, 1536), cpus=2, base_page_bytes=4096)
+    grid = import_module(f"experiments.chapters.{chapter}.grid").points(scope)
     assert [claim.place for claim in claims if claim.points and not any(map(claim.points, grid))] == []
 
 
