@@ -18,7 +18,7 @@ from experiments.inference.intervals import Interval, median_interval, summarise
 from experiments.inference.misses import miss_probability_random
 from experiments.machine.host import data_tlbs
 from experiments.words.pages import BASE, PAGES, hardware, ordered, page_bytes, rank, words
-from experiments.words.reasons import Unavailable
+from experiments.words.reasons import Unavailable, required
 
 SIZE = "working_set_bytes"
 # A hop that takes half as long again as one load from memory did something else beside it: a walk whose own reads went to
@@ -37,9 +37,8 @@ WALK = "walk of the graph, base pages"
 def largest(kinds: Mapping[str, Curve]) -> str:
     """The large pages to compare base pages with: those that reach the largest size, and of them the largest, whose walks are
     the fewest and shortest. Raises Unavailable("pool-empty")."""
-    far = {pages: curve.xs[-1] for pages, curve in kinds.items() if pages != BASE}
-    if not far:
-        raise Unavailable("pool-empty", "no walk was measured on large pages")
+    far = required({pages: curve.xs[-1] for pages, curve in kinds.items() if pages != BASE}, "no walk was measured on large pages",
+                   "pool-empty")
     return ordered(pages for pages, size in far.items() if size == max(far.values()))[-1]
 
 
@@ -81,26 +80,18 @@ class Analysis(analysis.Analysis):
         and tail, how many times its median its 95th percentile is."""
         rows = self.walks(1)
         p50, p95 = np.array([quantile(smoothed(row), [0.5, 0.95]) for _, row in rows.iterrows()]).reshape(-1, 2).T
-        hops = rows[["pages", SIZE]].assign(p50=p50, p95=p95)
-        return hops.assign(tail=hops["p95"] / hops["p50"])
+        return rows[["pages", SIZE]].assign(p50=p50, p95=p95, tail=lambda hops: hops["p95"] / hops["p50"])
 
     def curves(self, quantile: str) -> dict[str, Curve]:
         """A column of `hops` by page size: medians over processes."""
         return Curve.by(self.hops, PAGES, x=SIZE, value=quantile)
 
-    @cached_property
-    def p50(self) -> dict[str, Curve]:
-        return self.curves("p50")
-
-    @cached_property
-    def p95(self) -> dict[str, Curve]:
-        return self.curves("p95")
+    p50 = cached_property(lambda a: a.curves("p50"))
+    p95 = cached_property(lambda a: a.curves("p95"))
 
     def tail(self, pages: str) -> tuple[int, Interval]:
         """The largest size in bytes, and there how many times its median the 95th percentile is, each process by itself."""
-        rows = select(self.hops, pages=pages)
-        if rows.empty:
-            raise Unavailable("too-few-points", f"no walk on {words(pages)} was timed hop by hop")
+        rows = required(select(self.hops, pages=pages), f"no walk on {words(pages)} was timed hop by hop")
         size = int(rows[SIZE].max())
         ratio = median_interval(select(rows, **{SIZE: size})["tail"])
         if np.isnan(ratio.value):
@@ -125,9 +116,7 @@ class Analysis(analysis.Analysis):
                                         "share_per_ns": np.diff(below(spreads[size], edges)) / np.diff(edges)})
                           for size in sorted(spreads, reverse=True)], ignore_index=True)
 
-    @cached_property
-    def ridges(self) -> pd.DataFrame:
-        return self.densities(BASE)
+    ridges = cached_property(lambda a: a.densities(BASE))
 
     @cached_property
     def regimes(self) -> Regimes:
@@ -206,9 +195,7 @@ class Analysis(analysis.Analysis):
         longer, so this is a lower bound. Raises Unavailable: too-few-points, pool-empty, unstable.
         """
         base, rest = self.parallel(BASE), [pages for pages in ordered(self.walkers["pages"]) if pages != BASE]
-        if not rest:
-            raise Unavailable("pool-empty", "several walkers were not measured on large pages")
-        large = self.parallel(rest[-1])
+        large = self.parallel(required(rest, "several walkers were not measured on large pages", "pool-empty")[-1])
         walk = base.one_ns - large.one_ns
         if walk.low <= 0:
             raise Unavailable("unstable", f"base pages cost {walk:.1f} ns more")
@@ -217,9 +204,9 @@ class Analysis(analysis.Analysis):
     @cached_property
     def page_walkers(self) -> float | None:
         """How many page walkers this core is said to have; None where nobody says."""
-        stated = select(literature("microarchitectures"), structure="page_walker", quantity="count")
-        return stated.set_index("microarchitecture")["value_low"].get(
-            _CORES.get(self.host.microarchitecture, self.host.microarchitecture))
+        name = self.host.microarchitecture
+        stated = select(literature("microarchitectures"), structure="page_walker", quantity="count").set_index("microarchitecture")
+        return stated["value_low"].get(_CORES.get(name, name))
 
     # --- misses
 
@@ -232,8 +219,7 @@ class Analysis(analysis.Analysis):
     @cached_property
     def in_pieces(self) -> bool:
         """Whether the host splinters large pages, so that an entry of the TLB holds a piece of 4 KiB of them."""
-        splintered = self.splintering()
-        return splintered is not None and splintered.is_splintered
+        return bool((splintered := self.splintering()) and splintered.is_splintered)
 
     @cached_property
     def reach(self) -> dict[str, int]:

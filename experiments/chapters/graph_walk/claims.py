@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from experiments.article.verdicts import Answer, claim
+import numpy as np
+
+from experiments.article.verdicts import Answer, claim, inside
 from experiments.chapters.graph_walk.analysis import REGIMES, SIZE, Analysis, largest
 from experiments.inference.curves import select
 from experiments.inference.intervals import Interval
 from experiments.lab.record import Point
 from experiments.words.pages import BASE, words
-from experiments.words.prose import side
-from experiments.words.reasons import Unavailable
+from experiments.words.reasons import Unavailable, required
 from experiments.words.units import format_size
 
 TWICE = (1.6, 2.4)  # the published run's 95th percentile at its largest sizes: 1.88 to 2.06 medians
@@ -53,27 +54,24 @@ def _tail(a: Analysis, pages: str, from_bytes: int) -> tuple[Interval, str]:
        says="At the largest sizes on 4k pages the 95th percentile is about twice the median.")
 def tail_is_twice_the_median(a: Analysis, band: tuple[float, float] = TWICE, from_bytes: int = LARGEST) -> Answer:
     ratio, evidence = _tail(a, BASE, from_bytes)
-    low, high = band
-    return (True if low <= ratio.low and ratio.high <= high else False if ratio.high < low or ratio.low > high else None), evidence
+    return inside(ratio, *band), evidence
 
 
 @claim("no-tail-on-large-pages", source="matthews_tlbperf", says="On large pages that tail is gone.", points=_hop_by_hop)
 def tail_is_gone(a: Analysis, most: float = SHORT_TAIL, from_bytes: int = LARGEST) -> Answer:
     ratio, evidence = _tail(a, largest(a.p50), from_bytes)
-    return {"above": False, "below": True, "open": None}[side(ratio, most)], evidence
+    return inside(ratio, most=most), evidence
 
 
 @claim("misses-rise-past-the-reach", source="matthews_tlbperf", points=_in_batches,
        says="The probability of a miss rises where the working set passes the TLB's reach.")
 def misses_rise_past_the_reach(a: Analysis, share: float = BEFORE) -> Answer:
-    if not a.entries:
-        raise Unavailable("no-geometry", "CPUID names no TLB level here")
-    (large, saved), reach = a.saved, a.entries[-1] * a.base_page_bytes
-    inside, past = saved.between(reach / 8, reach / 2), saved.between(2.9 * reach, 5.7 * reach)  # half an octave around four times
-    if not len(inside) or not len(past):
+    reach, (large, saved) = a.known_entries[-1] * a.base_page_bytes, a.saved
+    near, past = saved.between(reach / 8, reach / 2), saved.between(2.9 * reach, 5.7 * reach)  # half an octave around four times
+    if not len(near) or not len(past):
         raise Unavailable("too-few-points", f"nothing was measured on both up to {format_size(reach // 2)} and at "
                           f"{format_size(4 * reach)}")
-    low, high = (Interval(*curve.table[["median", "low", "high"]].median()) for curve in (inside, past))
+    low, high = (Interval(*curve.table[["median", "low", "high"]].median()) for curve in (near, past))
     evidence = (f"A hop on base pages takes {low:.1f} ns longer than on {words(large)} up to half of the reach of {format_size(reach)}, "
                 f"and {high:.1f} ns longer around four times the reach.")
     if high.low <= 0:
@@ -102,16 +100,13 @@ def huge_pages_lower_both(a: Analysis, same: float = SAME) -> Answer:
 
 def _counted(a: Analysis, large: str, same: float) -> Answer:
     """By counters at the largest size that both have: walks a hop, and cycles a walk."""
-    shared = set(a.counted[BASE].xs) & set(a.counted[large].xs)
-    if not shared:
-        raise Unavailable("too-few-points", "no size was counted on both")
-    size = max(shared)
-    rates = [a.counted[pages].at(size).value for pages in (BASE, large)]
-    cycles = [select(a.walks(0, walkers=1, pages=pages), **{SIZE: size})["walk_cycles_per_access"].median() for pages in (BASE, large)]
-    if not all(rate > 0 and spent >= 0 for rate, spent in zip(rates, cycles, strict=True)):
+    size, both = max(required(set(a.counted[BASE].xs) & set(a.counted[large].xs), "no size was counted on both")), (BASE, large)
+    rates = np.array([a.counted[pages].at(size).value for pages in both])
+    cycles = np.array([select(a.walks(0, walkers=1, pages=pages), **{SIZE: size})["walk_cycles_per_access"].median() for pages in both])
+    if not ((rates > 0) & (cycles >= 0)).all():
         raise Unavailable("too-few-points", "one of the two never walked, or its cycles were not counted")
-    costs = [spent / rate for spent, rate in zip(cycles, rates, strict=True)]
-    return all(much < (1 - same) * base for base, much in (rates, costs)), (
+    costs = cycles / rates
+    return bool(rates[1] < (1 - same) * rates[0] and costs[1] < (1 - same) * costs[0]), (
         f"At {format_size(size)}: {rates[0]:.3g} walks a hop of {costs[0]:.0f} cycles each on base pages, {rates[1]:.3g} of {costs[1]:.0f} "
         f"on {words(large)}.")
 
@@ -124,7 +119,7 @@ def page_walkers_as_stated(a: Analysis, agrees: float = AGREES) -> Answer:
     base, _, busy = a.under_way
     least, most = (a.page_walkers * (1 + give) for give in (-agrees, agrees))
     # Fewer that were seen busy rule nothing out: something else may end the gain.
-    truth = False if busy.low > most else True if busy.low >= least and busy.high <= most else None
+    truth = None if busy.high < least else inside(busy, least, most)
     return truth, (f"{a.host.microarchitecture} is said to have {a.page_walkers:.0f}. With {base.best_walkers} walks in turn at least "
                    f"{busy:.1f} page walks were under way at once.")
 
@@ -137,5 +132,5 @@ def thp_is_useless(a: Analysis, same: float = SAME) -> Answer:
     both = a.means[BASE] / a.means["thp"]
     ratio, size = both.last, both.xs[-1]
     slow, fast = (a.means[pages].at(size).value for pages in (BASE, "thp"))
-    return {"above": False, "below": True, "open": None}[side(ratio, 1 + same)], (
+    return inside(ratio, most=1 + same), (
         f"At {format_size(size)} a hop takes {slow:.0f} ns on base pages and {fast:.0f} on THP, {ratio:.2f} times the time.")

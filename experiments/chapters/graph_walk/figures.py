@@ -14,7 +14,7 @@ from experiments.article.render import INK, MUTED, PALETTE, Figure, Html, data_t
 from experiments.chapters.graph_walk.analysis import SIZE, Analysis
 from experiments.chapters.graph_walk.grid import WALKERS
 from experiments.words.pages import ordered, rank, words
-from experiments.words.reasons import Unavailable
+from experiments.words.reasons import required
 from experiments.words.units import format_size, rounded
 
 _COUNTS = (0, 0.2, 0.4, 0.6, 0.8, 1)
@@ -46,12 +46,9 @@ def _tooltips(*more: str) -> list[alt.Tooltip]:
 
 def quantiles(a: Analysis) -> Figure:
     """Median and 95th percentile of a hop against the working set, by page size; faint, as published."""
-    tables = [curve.table.assign(pages=pages, series=_SERIES[name], where="here")
-              for name, curves in (("p50", a.p50), ("p95", a.p95)) for pages, curve in curves.items()]
-    ours = pd.concat(tables) if tables else pd.DataFrame(columns=["median"])
-    ours = ours[ours["median"] > 0]
-    if ours.empty:
-        raise Unavailable("too-few-points", "no walk was timed hop by hop, or every hop is too short for this clock")
+    tables = [part.assign(pages=pages, series=_SERIES[name], where="here") for name, curves in (("p50", a.p50), ("p95", a.p95))
+              for pages, curve in curves.items() if len(part := curve.table[curve.table["median"] > 0])]
+    ours = pd.concat(required(tables, "no walk was timed hop by hop, or every hop is too short for this clock"))
     ours = ours.sort_values(["pages", SIZE], key=rank, kind="stable")
     published = literature("graph_walk_quantiles").melt(["pages", SIZE], [f"{name}_ns_per_hop" for name in _SERIES], "q", "median")
     theirs = published[published["pages"].isin(ours["pages"])]
@@ -72,13 +69,10 @@ def quantiles(a: Analysis) -> Figure:
 
 
 def ridges(a: Analysis) -> Figure:
-    """The distribution of a hop's time, a ridge each working set, smallest on top, all processes together.
-
-    Of points at one height, the ends are drawn.
-    """
-    if a.ridges.empty:
-        raise Unavailable("too-few-points", "no walk on base pages was timed hop by hop")
-    data = a.ridges.assign(ns=a.ridges["ns"].map(rounded), share_per_ns=a.ridges["share_per_ns"].map(lambda share: rounded(share, 3)))
+    """The distribution of a hop's time, a ridge each working set, smallest on top, all processes together. Of points at one height, the
+    ends are drawn."""
+    full = required(a.ridges, "no walk on base pages was timed hop by hop")
+    data = full.assign(ns=full["ns"].map(rounded), share_per_ns=full["share_per_ns"].map(lambda share: rounded(share, 3)))
     sizes = list(dict.fromkeys(data[SIZE]))
     names = "[" + ", ".join(f"'{format_size(size)}'" for size in sizes) + "]"
     axis = alt.Axis(title="Working set", values=list(range(len(sizes))), labelExpr=f"{names}[datum.value]", grid=False)
@@ -114,9 +108,7 @@ def walk_misses(a: Analysis) -> Figure:
         "published": [published.drop_duplicates(["pages", SIZE])]}
     columns = ["pages", SIZE, "median", "low", "high", "n"]
     tables = [table.reindex(columns=columns).assign(series=label) for label, parts in series.items() for table in parts if len(table)]
-    if not tables:
-        raise Unavailable("no-data", "walks were neither counted nor can be predicted")
-    data = pd.concat(tables, ignore_index=True)
+    data = pd.concat(required(tables, "walks were neither counted nor can be predicted", "no-data"), ignore_index=True)
     scale = alt.Scale(domain=[0, max(1.0, data["median"].max())], nice=False)
     y = alt.Y("median:Q", axis=charts.ns_axis("walks per hop", _COUNTS), scale=scale)
     base = alt.Chart(data).encode(x=_SIZES, color=_pages(data), y=y)
@@ -132,9 +124,8 @@ def walk_misses(a: Analysis) -> Figure:
 def walkers(a: Analysis) -> Figure:
     """ns per hop against how many walks take turns, by page size. Thin and dashed: as many walks in the time of one; grey: the loop
     alone."""
-    data = a.walkers[["pages", "walkers", "vertices", "median", "low", "high", "coverage", "n", "unstable", "gain", "floor_ns"]]
-    if data.empty:
-        raise Unavailable("too-few-points", "no graph was walked by several numbers of walkers")
+    columns = ["pages", "walkers", "vertices", "median", "low", "high", "coverage", "n", "unstable", "gain", "floor_ns"]
+    data = required(a.walkers[columns], "no graph was walked by several numbers of walkers")
     floor = data.groupby("walkers")["floor_ns"].median().rename("median").dropna().reset_index()
     scale = charts.time_scale(pd.concat([data, floor]))
     x = alt.X("walkers:Q", axis=alt.Axis(title="Walks that take turns in one thread", values=list(WALKERS), format="d"),

@@ -13,7 +13,7 @@ from experiments.inference.hops import below
 from experiments.inference.hops import modes as modes_of
 from experiments.words.pages import BASE, ordered, words
 from experiments.words.prose import Prose, listed
-from experiments.words.reasons import Unavailable, explain
+from experiments.words.reasons import Unavailable, explain, required
 from experiments.words.units import format_size
 
 __all__ = ["machine", "lead", "clock", "regimes", "modes", "misses_are", "walkers_said", "model_said"]
@@ -24,8 +24,8 @@ _ORDERS = {"cycle": "cyclic order", "random": "random order"}
 def lead(a: Analysis) -> Prose:
     """The result in brief; and which page sizes are missing, and why."""
     missing = [words(pages) for pages in LARGE_PAGES if pages not in set(a.frame["pages"])]
-    lacking = [f"No walk lies on {listed(missing)}.", about_pages(a.notes)] if missing else []
-    return Prose("\n\n".join(filter(None, [brief(a), *lacking])))
+    lacking = f"\n\nNo walk lies on {listed(missing)}.\n\n{about_pages(a.notes)}" if missing else ""
+    return Prose((brief(a) + lacking).rstrip())
 
 
 def brief(a: Analysis) -> Prose:
@@ -43,9 +43,7 @@ def brief(a: Analysis) -> Prose:
 
 def clock(a: Analysis) -> Prose:
     """What the clock costs, how it steps, and what it does to the smallest and the largest graph on base pages."""
-    rows = a.walks(1)
-    if rows.empty:
-        raise Unavailable("too-few-points", "no walk was timed hop by hop")
+    rows = required(a.walks(1), "no walk was timed hop by hop")
     cost, step = rows[["clock_ns", "clock_step_ns"]].median()
     timed = select(rows, pages=BASE).groupby(SIZE)[["mean_ns", "ns_per_access"]].median()
     if BASE in a.means:
@@ -69,9 +67,9 @@ def clock(a: Analysis) -> Prose:
 def regimes(a: Analysis) -> Prose:
     """Where on base pages the median hop leaves the caches, and where it pays for a walk that reads memory."""
     cache, memory, walk = (a.regimes.sizes(name) for name in REGIMES)
-    places = [f"{what}{format_size(size)}{end}" for sizes, what, size, end in (
-        (cache, "a cache up to ", max(cache, default=0), ""), (memory, "memory from ", min(memory, default=0), " on"),
-        (walk, "memory, and a walk that reads memory too, from ", min(walk, default=0), " on")) if sizes]
+    places = [*(f"a cache up to {format_size(size)}" for size in cache[-1:]),
+              *(f"memory from {format_size(size)} on" for size in memory[:1]),
+              *(f"memory, and a walk that reads memory too, from {format_size(size)} on" for size in walk[:1])]
     sentences = [f"On base pages half of the hops are answered by {listed(places)}. The lines between: a load from memory takes "
                  f"{a.regimes.memory_ns:.0f} ns ({words(a.regimes.large)}, two octaves past the caches), a hop that takes half as long "
                  "again did something beside it."]
@@ -87,9 +85,7 @@ def regimes(a: Analysis) -> Prose:
 
 def modes(a: Analysis) -> Prose:
     """The modes of the distribution at the largest size on base pages, and the share of hops in each regime."""
-    spreads = a.distributions(BASE)
-    if not spreads:
-        raise Unavailable("too-few-points", "no walk on base pages was timed hop by hop")
+    spreads = required(a.distributions(BASE), "no walk on base pages was timed hop by hop")
     spread, (low, high) = spreads[max(spreads)], a.regimes.cut_ns
     peaks = modes_of(spread, float(a.walks(1, pages=BASE)["clock_step_ns"].median()))
     cached, seen = below(spread, [low, high])
@@ -111,9 +107,8 @@ def misses_are(a: Analysis) -> str:
 
 def walkers_said(a: Analysis) -> Prose:
     """Where the gain of several walks ends, by page size, and how many page walks that means under way at once."""
-    sides = {pages: a.parallel(pages) for pages in ordered(a.walkers["pages"])}
-    if not sides:
-        raise Unavailable("too-few-points", "no graph was walked by several numbers of walkers")
+    kinds = required(ordered(a.walkers["pages"]), "no graph was walked by several numbers of walkers")
+    sides = {pages: a.parallel(pages) for pages in kinds}
     gains = [f"{side.one_ns.value:.0f} ns with one walker and {side.best_ns.value:.1f} with {side.best_walkers} on {words(pages)}, "
             f"{side.gain:.1f} times as many hops (from {side.enough} walkers on within a tenth of that)" for pages, side in sides.items()]
     sentence = f"In {format_size(int(a.walkers['vertices'].max()) * VERTEX_BYTES)} a hop takes {listed(gains)}."

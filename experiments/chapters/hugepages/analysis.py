@@ -16,11 +16,9 @@ from experiments.inference.curves import Curve, select
 from experiments.inference.intervals import Interval, median_interval, summarise
 from experiments.words.pages import BASE, PAGES, rank, words
 from experiments.words.prose import listed
-from experiments.words.reasons import Unavailable
+from experiments.words.reasons import Unavailable, required
 
 SAME = 0.05  # what this book calls no difference
-_READS = ["pages", "array_bytes"]
-_FAULTS = ["pages", "mode", "threads"]
 Document = TypeVar("Document", bound=BaseModel)
 
 
@@ -64,18 +62,16 @@ class Analysis(analysis.Analysis):
     def below_reach(self) -> dict[str, Curve]:
         """The speedups of large pages where base pages miss little: inside the first level, and between the two; those that were
         measured. Raises Unavailable: no-geometry, pool-empty."""
-        if not self.entries:
-            raise Unavailable("no-geometry", "CPUID names no TLB level here")
-        gain, first, last = self.speedup(self.large), self.entries[0], self.entries[-1]
+        first, last = self.known_entries[0], self.known_entries[-1]
+        gain = self.speedup(self.large)
         parts = {"inside the first level": gain.between(0, 0.9 * first), "between the two": gain.between(1.3 * first, 0.6 * last)}
         return {name: part for name, part in parts.items() if len(part)}
 
     def largest(self, *kinds: str) -> tuple[int, dict[str, float]]:
         """The most lines that all these page sizes were measured at, and the medians there, ns. Raises Unavailable("too-few-points")."""
         shared = set.intersection(*(set(self.spread[pages].xs) for pages in kinds))
-        if not shared:
-            raise Unavailable("too-few-points", f"no size was measured on {listed(map(words, kinds))} alike")
-        return max(shared), {pages: self.spread[pages].at(max(shared)).value for pages in kinds}
+        most = max(required(shared, f"no size was measured on {listed(map(words, kinds))} alike"))
+        return most, {pages: self.spread[pages].at(most).value for pages in kinds}
 
     @cached_property
     def pieces(self) -> splinter.Splinter:
@@ -100,17 +96,13 @@ class Analysis(analysis.Analysis):
         spare_draws: of the loop that throws so many draws away before each read.
         """
         rows = select(self.frame, kernel="random_touch", spare_draws=spare_draws).rename(columns={"bytes": "array_bytes"})
-        if rows.empty:
-            return pd.DataFrame(columns=[*_READS, "median", "low", "high", "coverage", "n", "generator_ns"])
-        drawn = rows.groupby(_READS)["generator_ns_per_access"].median().rename("generator_ns").reset_index()
-        reads = summarise(rows, _READS).merge(drawn, on=_READS).astype({"array_bytes": "int64"})
-        return reads.sort_values(_READS, key=rank, ignore_index=True)
+        return _medians(rows, ["pages", "array_bytes"], {"generator_ns_per_access": "generator_ns"})
 
     @cached_property
     def reads_apart(self) -> pd.DataFrame:
         """The loop with and without a spare draw before each read: pages, array_bytes, median, median_spare."""
-        columns = [*_READS, "median"]
-        return self.touches[columns].merge(self.reads(1)[columns], on=_READS, suffixes=("", "_spare"))
+        plain, spare = (reads[["pages", "array_bytes", "median"]] for reads in (self.touches, self.reads(1)))
+        return plain.merge(spare, on=["pages", "array_bytes"], suffixes=("", "_spare"))
 
     # --- faulting in
 
@@ -118,14 +110,9 @@ class Analysis(analysis.Analysis):
     def faults(self) -> pd.DataFrame:
         """A row a page size, mode and number of threads: the estimate (ns per base page made ready), gb_per_s (10^9 bytes), free_ns
         (ns per base page given back), one_byte_bytes (resident for one byte touched)."""
-        rows = select(self.frame, kernel="prefault")
-        if rows.empty:
-            return pd.DataFrame(columns=[*_FAULTS, "median", "low", "high", "n", "gb_per_s", "free_ns", "one_byte_bytes"])
-        others = {"free_ns_per_access": "free_ns", "one_byte_resident_bytes": "one_byte_bytes"}
-        beside = rows.groupby(_FAULTS)[list(others)].median().rename(columns=others).reset_index()
-        faults = summarise(rows, _FAULTS).merge(beside, on=_FAULTS).astype({"threads": int})
-        faults["gb_per_s"] = self.base_page_bytes / faults["median"]
-        return faults.sort_values(_FAULTS, key=rank, ignore_index=True)
+        faults = _medians(select(self.frame, kernel="prefault"), ["pages", "mode", "threads"],
+                          {"free_ns_per_access": "free_ns", "one_byte_resident_bytes": "one_byte_bytes"})
+        return faults.assign(gb_per_s=self.base_page_bytes / faults["median"])
 
     # --- other people's languages
 
@@ -147,10 +134,18 @@ class Analysis(analysis.Analysis):
             raise Unavailable("no-data", f"{name}.json is of another version") from None
 
 
+def _medians(rows: pd.DataFrame, by: list[str], others: dict[str, str]) -> pd.DataFrame:
+    """`summarise` by page size and more, sorted, beside the medians of other columns under their new names. Empty without rows."""
+    if rows.empty:
+        return pd.DataFrame(columns=[*by, "median", "low", "high", "coverage", "n", *others.values()])
+    beside = rows.groupby(by)[list(others)].median().rename(columns=others).reset_index()
+    table = summarise(rows, by).merge(beside, on=by).astype({by[-1]: "int64"})
+    return table.sort_values(by, key=rank, ignore_index=True)
+
+
 def typical(speedups: Curve) -> Interval:
     """The speedup over a range of sizes where one number should hold for all: the median over sizes, with its exact interval, since
-    each size was measured by itself. Fewer than five sizes have no interval of their own worth the name: then the bounds are the
-    medians of theirs."""
+    each size was measured by itself. Of fewer than five sizes, which have none worth the name, the bounds are the medians of theirs."""
     table = speedups.table
     if len(table) < 5:
         return Interval(*table[["median", "low", "high"]].median(), table["coverage"].min())

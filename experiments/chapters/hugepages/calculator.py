@@ -9,7 +9,6 @@ itself comes to each piece many times a cycle and in no order, as draws do: ther
 
 from __future__ import annotations
 
-from contextlib import suppress
 from math import inf
 from typing import NamedTuple
 
@@ -22,7 +21,7 @@ from experiments.inference.curves import Curve
 from experiments.lab import survey
 from experiments.machine.host import data_caches
 from experiments.words.pages import BASE, page_bytes
-from experiments.words.reasons import Unavailable
+from experiments.words.reasons import if_available, required
 from experiments.words.units import format_size
 
 PAST = 2  # from twice the entries on nearly every access of a cycle walks, so there the price is that of walks
@@ -40,28 +39,20 @@ class Basis(NamedTuple):
 
 
 def basis(a: Analysis) -> Basis:
-    """Entries as measured, else as CPUID states them; the hit's price is that of base pages between the two levels.
-
-    Raises Unavailable: no-geometry, too-few-points.
-    """
-    entries, source = [float(n) for n in a.entries], "by CPUID"
-    with suppress(Unavailable):
-        levels = geometry.infer(a.about.kept(survey.NAME), a.entries, data_caches(a.host)).levels
-        if len(levels) > 1:
-            entries, source = [level.entries.value for level in levels], "as measured in the chapter about your machine"
-    if len(entries) < 2:
-        raise Unavailable("no-geometry", "two levels of the TLB have to be known")
-    is_splintered = False
-    with suppress(Unavailable):
-        is_splintered = a.pieces.is_splintered
-    return Basis(entries[0], entries[-1], source, a.price[BASE].level(1.3 * entries[0], 0.6 * entries[-1]), is_splintered)
+    """Entries as measured, else as CPUID states them; the hit's price is that of base pages between the two levels. Raises Unavailable:
+    no-geometry, too-few-points."""
+    levels = if_available(lambda: geometry.infer(a.about.kept(survey.NAME), a.entries, data_caches(a.host)).levels) or []
+    if len(levels) > 1:
+        first, last, source = levels[0].entries.value, levels[-1].entries.value, "as measured in the chapter about your machine"
+    else:
+        first, last, source = *map(float, a.two_levels()), "by CPUID"
+    is_splintered = if_available(lambda: a.pieces.is_splintered) or False
+    return Basis(first, last, source, a.price[BASE].level(1.3 * first, 0.6 * last), is_splintered)
 
 
 def model(a: Analysis, counted: Basis) -> pd.DataFrame:
-    """A row a page size and power of two of bytes: pages, log2_bytes, span_bytes, reach_bytes, walks_per_access, ns.
-
-    Only where the chase was measured. Raises Unavailable("too-few-points") where no page size was, past twice the last level.
-    """
+    """A row a page size and power of two of bytes at which it was chased: pages, log2_bytes, span_bytes, reach_bytes,
+    walks_per_access, ns. Raises Unavailable("too-few-points") where no page size was measured past twice the last level."""
     rows, base = [], a.base_page_bytes
     for pages, price in a.price.items():
         if not len(far := price.between(PAST * counted.last, inf)):
@@ -74,9 +65,8 @@ def model(a: Analysis, counted: Basis) -> pd.DataFrame:
             walk = max(_at(far, max(lines, far.xs[0])) - counted.hit_ns, 0.0)
             translation = _at(price, lines) if span > base else first * counted.hit_ns + last * walk
             rows.append((pages, log2_bytes, span, counted.last * span, last, _at(a.packed[pages], lines) + translation))
-    if not rows:
-        raise Unavailable("too-few-points", f"nothing was measured past {PAST * counted.last:,.0f} lines")
-    return pd.DataFrame(rows, columns=["pages", "log2_bytes", "span_bytes", "reach_bytes", "walks_per_access", "ns"])
+    return pd.DataFrame(required(rows, f"nothing was measured past {PAST * counted.last:,.0f} lines"),
+                        columns=["pages", "log2_bytes", "span_bytes", "reach_bytes", "walks_per_access", "ns"])
 
 
 def _at(curve: Curve, lines: float) -> float:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 
-from experiments.article.verdicts import Answer, claim
+from experiments.article.verdicts import Answer, claim, inside
 from experiments.chapters.hugepages.analysis import SAME, Analysis, typical
 from experiments.inference.curves import Curve, select
 from experiments.inference.intervals import Interval
 from experiments.lab.record import Point
 from experiments.words.pages import BASE, LARGE, words
-from experiments.words.reasons import Unavailable
+from experiments.words.reasons import Unavailable, required
 from experiments.words.units import format_size
 
 PUBLISHED_BYTES = (256 << 20, 1 << 30, 4 << 30)
@@ -19,10 +19,6 @@ FIVE = 5.0
 EIGHTH = (1.05, 1.25)  # 32.5 ns over 28.7 is 1.13
 SIX = (4.0, 9.0)  # 838 s over 135 is 6.2
 TOUCH_BYTES = 10**8
-
-
-def _inside(interval: Interval, low: float, high: float) -> bool | None:
-    return True if interval.low > low and interval.high < high else False if interval.low > high or interval.high < low else None
 
 
 def _chased(*kinds: str, layouts: tuple[str, ...] = ("spread",)) -> Callable[[Point], bool]:
@@ -37,21 +33,19 @@ def _touched(kernel: str, mode: str = "") -> Callable[[Point], bool]:
        says="2 MiB pages make random accesses five times as fast and more, from 256 MiB on.")
 def five_times_as_fast(a: Analysis, least: float = FIVE, sizes: tuple[int, ...] = PUBLISHED_BYTES) -> Answer:
     gain = a.speedup(a.large)
-    found = Curve(select(gain.table, lines=[size // a.base_page_bytes for size in sizes]))
-    if not len(found):
-        raise Unavailable("too-few-points", f"nothing was measured at {format_size(min(sizes))} or above")
-    told = ", ".join(f"{times:.2f} at {format_size(int(lines) * a.base_page_bytes)}" for lines, times in found)
-    truth = True if found.table["low"].min() >= least else False if found.table["high"].min() < least else None
-    return truth, f"On {words(a.large)}, the dependent chase speeds up by {told}."
+    published = select(gain.table, lines=[size // a.base_page_bytes for size in sizes])
+    known = Curve(required(published, f"nothing was measured at {format_size(min(sizes))} or above"))
+    told = ", ".join(f"{times:.2f} at {format_size(int(lines) * a.base_page_bytes)}" for lines, times in known)
+    worst = Interval(*known.table[["median", "low", "high"]].min())
+    return inside(worst, least), f"On {words(a.large)}, the dependent chase speeds up by {told}."
 
 
 @claim("nothing-below-reach", source="padho_tlb", says="Below the STLB's reach larger pages gain nothing.", points=_chased(BASE, *LARGE))
 def nothing_below_the_reach(a: Analysis, same: float = SAME) -> Answer:
-    gains = {name: typical(part) for name, part in a.below_reach().items()}
-    if not gains:
-        raise Unavailable("too-few-points", "nothing was measured on both below the reach")
+    parts = required(a.below_reach(), "nothing was measured on both below the reach")
+    gains = {name: typical(part) for name, part in parts.items()}
     told = "; ".join(f"{name}, {gain:.2f}" for name, gain in gains.items())
-    truth = (True if all(_inside(gain, 1 - same, 1 + same) for gain in gains.values()) else
+    truth = (True if all(inside(gain, 1 - same, 1 + same) for gain in gains.values()) else
              False if any(gain.low > 1 + same for gain in gains.values()) else None)
     return truth, f"The speedup of {words(a.large)} over base pages is, in the median over sizes: {told}."
 
@@ -64,11 +58,10 @@ def an_entry_spans_a_large_page(a: Analysis) -> Answer:
 
 @claim("thp-like-pool", source="shipilev_thp", says="THP is as good as the pool once it has the memory.", points=_chased(*LARGE))
 def thp_is_like_the_pool(a: Analysis, same: float = SAME, from_bytes: int = 64 << 20) -> Answer:
-    far = a.speedup("2m", "thp").between(from_bytes // a.base_page_bytes, inf)
-    if not len(far):
-        raise Unavailable("too-few-points" if len(a.spread["2m"]) else "pool-empty", "both kinds of 2 MiB pages are needed")
+    far = required(a.speedup("2m", "thp").between(from_bytes // a.base_page_bytes, inf), "both kinds of 2 MiB pages are needed",
+                   "too-few-points" if len(a.spread["2m"]) else "pool-empty")
     gain = typical(far)  # the published run found them within 1 % of each other
-    return _inside(gain, 1 - same, 1 + same), (
+    return inside(gain, 1 - same, 1 + same), (
         f"From {format_size(from_bytes)} on, the pool's pages are {gain:.2f} times as fast as transparent ones in the median over "
         f"{len(far)} sizes.")
 
@@ -80,8 +73,8 @@ def thp_is_an_eighth_faster(a: Analysis, band: tuple[float, float] = EIGHTH) -> 
     if not {BASE, "thp"} <= set(reads.index):
         raise Unavailable("too-few-points", "random touches of 100 MB were not measured on both")
     slow, fast = (Interval.of(reads.loc[pages]) for pages in (BASE, "thp"))
-    return _inside(slow / fast, *band), (f"A random read of 100 MB takes {slow.value:.2f} ns on base pages and {fast.value:.2f} on THP, a "
-                                         f"factor of {slow / fast:.2f}.")
+    return inside(slow / fast, *band), (f"A random read of 100 MB takes {slow.value:.2f} ns on base pages and {fast.value:.2f} on THP, a "
+                                        f"factor of {slow / fast:.2f}.")
 
 
 @claim("thp-faults-six-times", source="shipilev_thp", says="With THP memory is faulted in about six times as fast.",
@@ -89,23 +82,17 @@ def thp_is_an_eighth_faster(a: Analysis, band: tuple[float, float] = EIGHTH) -> 
 def thp_faults_six_times_as_fast(a: Analysis, band: tuple[float, float] = SIX) -> Answer:
     rates = {pages: select(a.faults, mode="touch", pages=pages).set_index("threads") for pages in (BASE, "thp")}
     shared = set.intersection(*(set(rows.index) for rows in rates.values()))
-    if not shared:
-        raise Unavailable("too-few-points", "faulting in was not measured on both by as many threads")
-    threads = max(shared)
+    threads = max(required(shared, "faulting in was not measured on both by as many threads"))
     slow, fast = (Interval.of(rows.loc[threads]) for rows in rates.values())
     by = "one thread" if threads == 1 else f"{threads} threads"
-    return _inside(slow / fast, *band), (
+    return inside(slow / fast, *band), (
         f"Touched by {by}, memory is ready at {rates[BASE].loc[threads, 'gb_per_s']:.2f} GB/s on base pages and "
         f"{rates['thp'].loc[threads, 'gb_per_s']:.2f} on THP, a factor of {slow / fast:.1f}.")
 
 
 @claim("gigabyte-pages-gain", source="padho_tlb", says="Above 32 Ki pages, 1 GiB pages gain over 2 MiB.", points=_chased(*LARGE, "1g"))
 def gigabyte_pages_gain(a: Analysis, same: float = SAME, above: int = 32 * 1024) -> Answer:
-    if not len(a.spread["1g"]):
-        raise Unavailable("pool-empty", "no page of 1 GiB was to be had")
-    far = a.speedup("1g", a.large).between(above + 1, inf)
-    if not len(far):
-        raise Unavailable("too-few-points", "nothing was measured above 32 Ki lines on both")
-    gain = far.last
-    return (True if gain.low > 1 + same else False if gain.high < 1 + same else None,
-            f"At {format_size(far.xs[-1] * a.base_page_bytes)}, 1 GiB pages are {gain:.2f} times as fast as {words(a.large)}.")
+    required(a.spread["1g"], "no page of 1 GiB was to be had", "pool-empty")
+    far = required(a.speedup("1g", a.large).between(above + 1, inf), "nothing was measured above 32 Ki lines on both")
+    return inside(far.last, 1 + same), (
+        f"At {format_size(far.xs[-1] * a.base_page_bytes)}, 1 GiB pages are {far.last:.2f} times as fast as {words(a.large)}.")

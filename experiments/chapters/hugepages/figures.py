@@ -15,7 +15,7 @@ from experiments.chapters.hugepages.tables import published_reads
 from experiments.inference.curves import Curve
 from experiments.words.pages import BASE, PAGES, ordered, words
 from experiments.words.prose import listed
-from experiments.words.reasons import Unavailable
+from experiments.words.reasons import required
 from experiments.words.units import format_size
 
 _RATES = (0.25, 0.5, 1, 2, 5, 10, 20, 50, 100, 200)
@@ -25,20 +25,15 @@ ASKED_LOG2, ASKED_PAGES = 30, "2m"  # what the static calculator answers: 1 GiB 
 _UNMEASURED = "This size was not measured on these pages."
 
 
-def _stacked(a: Analysis, curves: Mapping[str, Curve], lacking: str) -> pd.DataFrame:
-    """Curves by page size under each other. Raises Unavailable("too-few-points") where nothing was measured."""
-    tables = [curve.table.assign(pages=pages) for pages, curve in curves.items() if len(curve)]
-    if not tables:
-        raise Unavailable("too-few-points", lacking)
-    data = pd.concat(tables, ignore_index=True)
+def _stacked(a: Analysis, curves: Mapping[str, Curve], lacking: str, series: str = "pages") -> pd.DataFrame:
+    """Curves under each other. Raises Unavailable("too-few-points") where nothing was measured."""
+    tables = [curve.table.assign(**{series: name}) for name, curve in curves.items() if len(curve)]
+    data = pd.concat(required(tables, lacking), ignore_index=True)
     return data.assign(working_set_bytes=data["lines"] * a.base_page_bytes)
 
 
-def _by_pages(a: Analysis, data: pd.DataFrame, title: str, scale: alt.Scale, ticks: Sequence[float]) -> alt.LayerChart:
-    """A line a page size against the working set, with the reach of each TLB level."""
-    x, scheme = charts.working_set(a.base_page_bytes), charts.page_colours(data["pages"])
-    chart = charts.series_chart(data, x, title, scale, ticks, scheme, "pages")
-    return charts.layered(chart, charts.capacities(a.entries, base_page_bytes=a.base_page_bytes))
+def _ends(curves: Mapping[str, Curve]) -> str:
+    return ", ".join(f"{name} {curve.last.value:z.1f} ns" for name, curve in curves.items() if len(curve))
 
 
 def _within(ticks: Sequence[float], low: float, high: float) -> list[float]:
@@ -50,7 +45,7 @@ def page_sizes(a: Analysis) -> Figure:
     data = _stacked(a, a.spread, "no chase was measured")
     told = ", ".join(f"{a.spread[pages].last.value:.0f} ns on {pages} at {format_size(a.spread[pages].xs[-1] * a.base_page_bytes)}"
                      for pages in a.kinds)
-    return Figure(_by_pages(a, data, "ns per access", charts.time_scale(data), charts.TIMES),
+    return Figure(charts.chase_chart(data, charts.page_colours(data["pages"]), "pages", a.entries, a.base_page_bytes),
                   f"Line chart on logarithmic axes, a line a page size. They end at {told}.",
                   data[["pages", "lines", "working_set_bytes", "median", "low", "high", "coverage", "n", "spread", "unstable"]])
 
@@ -58,31 +53,27 @@ def page_sizes(a: Analysis) -> Figure:
 def page_prices(a: Analysis) -> Figure:
     """The price of translation against working set, a line a page size."""
     data = _stacked(a, a.price, "no chase was measured with its packed control")
-    told = ", ".join(f"{pages} {curve.last.value:z.1f} ns" for pages, curve in a.price.items() if len(curve))
-    return Figure(_by_pages(a, data, "ns per access for translation", charts.price_scale(data), charts.PRICES),
-                  f"The price of translation by page size, at the largest size of each: {told}.",
+    scheme = charts.page_colours(data["pages"])
+    return Figure(charts.chase_chart(data, scheme, "pages", a.entries, a.base_page_bytes, is_price=True),
+                  f"The price of translation by page size, at the largest size of each: {_ends(a.price)}.",
                   data[["pages", "lines", "working_set_bytes", "median", "low", "high", "n", "unstable"]])
 
 
 def splinter(a: Analysis) -> Figure:
     """The price of one line to each base page, on base pages and on 2 MiB pages."""
     near = {words(pages): a.price[pages].between(0, a.most_lines) for pages in (BASE, a.large)}
-    data = _stacked(a, near, "nothing was measured on both page sizes").rename(columns={"pages": "series"})
+    data = _stacked(a, near, "nothing was measured on both page sizes", "series")
     scheme = alt.Scale(domain=list(near), range=[charts.PAGE_COLOURS[BASE], charts.PAGE_COLOURS[a.large]])
-    x = alt.X("lines:Q", axis=charts.lines_axis(f"Lines touched, one to each {format_size(a.base_page_bytes)}"), scale=charts.log_scale())
-    chart = charts.series_chart(data, x, "ns per access for translation", charts.price_scale(data), charts.PRICES, scheme, "series")
-    told = ", ".join(f"{name} {curve.last.value:z.1f} ns" for name, curve in near.items() if len(curve))
-    return Figure(charts.layered(chart, charts.capacities(a.entries, "lines")),
-                  f"The price of translation on base pages and on large ones over the same lines. At the right: {told}.",
+    return Figure(charts.chase_chart(data, scheme, "series", a.entries, a.base_page_bytes, is_price=True, by_lines=True),
+                  f"The price of translation on base pages and on large ones over the same lines. At the right: {_ends(near)}.",
                   data[["series", "lines", "median", "low", "high", "n"]])
 
 
 def touch(a: Analysis) -> Figure:
     """ns per random read against the array's bytes: here, and as published."""
-    if a.touches.empty:
-        raise Unavailable("too-few-points", "no random touches were measured")
+    here = required(a.touches, "no random touches were measured")
     published = published_reads().rename(columns={"score": "median"})
-    data = pd.concat([a.touches.assign(where="here"), published.assign(where="published")], ignore_index=True)[
+    data = pd.concat([here.assign(where="here"), published.assign(where="published")], ignore_index=True)[
         ["where", "pages", "array_bytes", "median", "low", "high", "n"]]
     low, high = data["median"].min() * 0.8, data[["median", "high"]].max().max() * 1.3
     scale = alt.Scale(type="log", nice=False, domain=[low, high])
@@ -94,20 +85,18 @@ def touch(a: Analysis) -> Figure:
         strokeDash=alt.StrokeDash("where:N", sort=["here", "published"], scale=alt.Scale(
             domain=["here", "published"], range=[[1, 0], [5, 4]]), legend=alt.Legend(symbolType="stroke", symbolSize=420)))
     bars = alt.Chart(data[data["where"] == "here"]).mark_rule().encode(x=x, y=alt.Y("low:Q", scale=scale), y2="high:Q", color=colour)
-    tips = [alt.Tooltip("pages:N"), alt.Tooltip("where:N"), alt.Tooltip("array_bytes:Q", format=","),
-            alt.Tooltip("median:Q", format=".3~r", title="ns")]
-    most = a.touches["array_bytes"].max()
-    told = ", ".join(f"{row.median:.1f} ns on {row.pages}" for row in a.touches[a.touches["array_bytes"] == most].itertuples())
+    tips = ["pages:N", "where:N", alt.Tooltip("array_bytes:Q", format=","), alt.Tooltip("median:Q", format=".3~r", title="ns")]
+    most = here["array_bytes"].max()
+    told = ", ".join(f"{row.median:.1f} ns on {row.pages}" for row in here[here["array_bytes"] == most].itertuples())
     return Figure(base.mark_line() + bars + base.mark_point().encode(tooltip=tips),
                   f"Time per random read against the size of the array. At {most:,} bytes here: {told}.", data)
 
 
 def prefault(a: Analysis) -> Figure:
     """GB/s made ready by page size and way."""
-    if a.faults.empty:
-        raise Unavailable("engine-lacks", "prefault")
-    many = a.faults["threads"].map(lambda n: "" if n == 1 else f", {n} threads")
-    data = a.faults.assign(way=a.faults["mode"] + many, fast=a.base_page_bytes / a.faults["low"], slow=a.base_page_bytes / a.faults["high"])
+    rates = required(a.faults, "prefault", "engine-lacks")
+    many = rates["threads"].map(lambda n: "" if n == 1 else f", {n} threads")
+    data = rates.assign(way=rates["mode"] + many, fast=a.base_page_bytes / rates["low"], slow=a.base_page_bytes / rates["high"])
     ways = list(dict.fromkeys(data.sort_values(["threads", "mode"])["way"]))
     low, high = data["gb_per_s"].min() * 0.7, data["gb_per_s"].max() * 1.3
     y = alt.Y("gb_per_s:Q", scale=alt.Scale(type="log", nice=False, domain=[low, high]),
@@ -117,11 +106,9 @@ def prefault(a: Analysis) -> Figure:
     colour = alt.Color("way:N", sort=ways, scale=charts.colours(ways))
     points = base.mark_point(size=80).encode(
         y=y, color=colour, shape=alt.Shape("way:N", sort=ways, scale=alt.Scale(domain=ways)),
-        tooltip=[alt.Tooltip("pages:N"), alt.Tooltip("way:N"), alt.Tooltip("gb_per_s:Q", format=".3~r"),
-                 alt.Tooltip("n:Q", title="processes")])
-    bars = base.mark_rule().encode(y=alt.Y("slow:Q"), y2="fast:Q", color=colour)
-    best = data.groupby("pages", sort=False)["gb_per_s"].max()
-    told = listed(f"{pages} {rate:.1f} GB/s" for pages, rate in best.items())
+        tooltip=["pages:N", "way:N", alt.Tooltip("gb_per_s:Q", format=".3~r"), alt.Tooltip("n:Q", title="processes")])
+    bars = base.mark_rule().encode(y="slow:Q", y2="fast:Q", color=colour)
+    told = listed(f"{pages} {rate:.1f} GB/s" for pages, rate in data.groupby("pages", sort=False)["gb_per_s"].max().items())
     return Figure(bars + points, f"Rates at which memory is made ready, by page size. The fastest way of each: {told}.",
                   data[["pages", "mode", "threads", "gb_per_s", "slow", "fast", "free_ns", "one_byte_bytes", "n"]])
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import suppress
 
+import pandas as pd
+
 from experiments.article.machine_words import about_pages, counters, machine, tlb
+from experiments.article.verdicts import inside
 from experiments.chapters.hugepages import calculator
 from experiments.chapters.hugepages.analysis import SAME, Analysis, typical
 from experiments.chapters.hugepages.languages import jmh, runtime_words
 from experiments.inference.curves import select
 from experiments.inference.splinter import large_pages
 from experiments.words.pages import BASE, LARGE, PAGES, page_bytes, words
-from experiments.words.prose import Prose, choose, listed
-from experiments.words.reasons import Unavailable
+from experiments.words.prose import Prose, listed
+from experiments.words.reasons import Unavailable, required
 from experiments.words.units import format_size
 
 __all__ = ["machine", "tlb", "lead", "levers", "lacking", "below", "splinter_verdict", "thp_pool", "touch_said", "counters", "jvm_said",
@@ -25,7 +27,11 @@ _ENTRY_BYTES = 8  # of a page table
 def lead(a: Analysis) -> Prose:
     """The result in brief, as `brief`; and why a page size is missing, where one is."""
     why = about_pages(a.notes) if not set(LARGE) <= set(a.kinds) else ""
-    return Prose(f"{brief(a)}\n\n{why}" if why else brief(a))
+    return _paragraphs(brief(a), why)
+
+
+def _paragraphs(*texts: str) -> Prose:
+    return Prose("\n\n".join(filter(None, texts)))
 
 
 def brief(a: Analysis) -> Prose:
@@ -46,32 +52,28 @@ def lacking(a: Analysis) -> Prose:
     missing = [size.words for pages, size in PAGES.items() if pages not in a.kinds]
     if not missing:
         return Prose("This machine gave all of them.")
-    return Prose("\n\n".join(filter(None, (f"No rows lie on {listed(missing)}.", about_pages(a.notes)))))
+    return _paragraphs(f"No rows lie on {listed(missing)}.", about_pages(a.notes))
 
 
 def levers(a: Analysis) -> Prose:
     """The price at the largest size, by page size, with the size of the last level of the table beside it."""
     lines, _ = a.largest(BASE, a.large)
-    size, told = lines * a.base_page_bytes, []
-    for pages, curve in a.price.items():
-        if lines in curve.xs:
-            table = max(size // page_bytes(pages, a.base_page_bytes), 1) * _ENTRY_BYTES
-            told.append(f"{curve.at(lines):.0f} ns on {words(pages)} with {format_size(table)} of it")
-    if not told:
-        raise Unavailable("too-few-points", "no chase there has its packed control")
+    size = lines * a.base_page_bytes
+    tables = {pages: max(size // page_bytes(pages, a.base_page_bytes), 1) * _ENTRY_BYTES for pages in a.price}
+    told = required([f"{price.at(lines):.0f} ns on {words(pages)} with {format_size(tables[pages])} of it"
+                     for pages, price in a.price.items() if lines in price.xs], "no chase there has its packed control")
     return Prose(f"At {format_size(size)} the price of translation, by how much the last level of the table takes, is {listed(told)}.")
+
+
+_GAINED = {True: ": nothing to gain.", False: ". No miss of the TLB explains that.", None: ". Noise leaves it open."}
 
 
 def below(a: Analysis) -> Prose:
     """What large pages gain where base pages miss little."""
     parts = a.below_reach()
-    if "inside the first level" not in parts:
-        raise Unavailable("too-few-points", "nothing was measured below the first level's reach")
-    inside = typical(parts["inside the first level"])
-    said = (f"Up to {parts['inside the first level'].xs[-1]:,} pages, which the first level holds, {words(a.large)} are {inside:.2f} times "
-            "as fast as base pages" + (": nothing to gain." if abs(inside.low - 1) < SAME > abs(inside.high - 1) else choose(inside, {
-                "above": ". No miss of the TLB explains that.", "below": ". No miss of the TLB explains that.",
-                "open": ". Noise leaves it open."}, 1, SAME)))
+    first = required(parts.get("inside the first level", ()), "nothing was measured below the first level's reach")
+    said = (f"Up to {first.xs[-1]:,} pages, which the first level holds, {words(a.large)} are {typical(first):.2f} times as fast as base "
+            f"pages{_GAINED[inside(typical(first), 1 - SAME, 1 + SAME)]}")
     if "between the two" in parts:
         between = typical(parts["between the two"])
         said += f" Between the two levels' reaches it is {between:.2f}. " + (
@@ -104,9 +106,7 @@ def thp_pool(a: Analysis) -> Prose:
     """Transparent 2 MiB pages against those of the pool."""
     if missing := set(LARGE) - set(a.kinds):
         raise Unavailable("pool-empty" if "2m" in missing else "no-data", "the two kinds of 2 MiB pages cannot be compared")
-    speedup = a.speedup("2m", "thp")
-    if not len(speedup):
-        raise Unavailable("too-few-points", "no size was measured on both kinds of 2 MiB pages")
+    speedup = required(a.speedup("2m", "thp"), "no size was measured on both kinds of 2 MiB pages")
     return Prose(f"In the median over {len(speedup)} sizes the pool's pages are {typical(speedup):.2f} times as fast as transparent ones. "
                  "The hardware page is the same; what differs is how you come by it.")
 
@@ -118,10 +118,8 @@ def touch_said(a: Analysis) -> Prose:
     """A read of the smallest array and of the largest, on base pages and on large ones."""
     large = large_pages(a.touches)
     reads = {pages: select(a.touches, pages=pages).set_index("array_bytes")["median"] for pages in (BASE, large)}
-    shared = sorted(set(reads[BASE].index) & set(reads[large].index))
-    if not shared:
-        raise Unavailable("too-few-points", "no array was read on both page sizes")
-    least, most = shared[0], shared[-1]
+    shared = required(set(reads[BASE].index) & set(reads[large].index), "no array was read on both page sizes")
+    least, most = min(shared), max(shared)
     return Prose(
         f"The draw alone takes {a.touches['generator_ns'].median():.2f} ns here. In {least:,} bytes a read takes {reads[BASE][least]:.2f} "
         f"ns with it; in {most:,} bytes {reads[BASE][most]:.1f} ns on base pages and {reads[large][most]:.1f} on {words(large)}. These "
@@ -136,29 +134,26 @@ def jvm_said(a: Analysis) -> Prose:
 # --- what large pages cost
 
 
-def _rates(rates: Iterable[tuple[str, float]], unit: str, digits: int) -> str:
-    return listed(f"{rate:.{digits}f} {unit} on {words(pages)}" for pages, rate in rates)
+def _rates(rates: pd.Series, unit: str, digits: int) -> str:
+    return listed(f"{rate:.{digits}f} {unit} on {words(pages)}" for pages, rate in rates.items())
 
 
 def prefault_said(a: Analysis) -> Prose:
     """How fast one thread makes memory ready and gives it back, and how fast many do."""
     alone = select(a.faults, threads=1, mode="touch").set_index("pages")
-    if BASE not in alone.index:
-        raise Unavailable("engine-lacks", "prefault")
-    said = (f"One thread that touches its memory has it ready at {_rates(alone['gb_per_s'].items(), 'GB/s', 2)}. Giving "
-            f"{format_size(a.base_page_bytes)} back takes {_rates(alone['free_ns'].items(), 'ns', 1)}.")
+    required(select(a.faults, threads=1, mode="touch", pages=BASE), "prefault", "engine-lacks")
+    said = (f"One thread that touches its memory has it ready at {_rates(alone['gb_per_s'], 'GB/s', 2)}. Giving "
+            f"{format_size(a.base_page_bytes)} back takes {_rates(alone['free_ns'], 'ns', 1)}.")
     many = a.faults[a.faults["threads"] > 1]
     if len(many):
         best = many.groupby("pages", sort=False)["gb_per_s"].max()
-        said += f" With {many['threads'].max()} threads the best is {_rates(best.items(), 'GB/s', 2)}."
+        said += f" With {many['threads'].max()} threads the best is {_rates(best, 'GB/s', 2)}."
     return Prose(said)
 
 
 def waste_said(a: Analysis) -> Prose:
     """What one byte makes resident."""
-    rows = a.faults.drop_duplicates("pages")
-    if rows.empty:
-        raise Unavailable("engine-lacks", "prefault")
+    rows = required(a.faults.drop_duplicates("pages"), "prefault", "engine-lacks")
     told = listed(f"{format_size(int(row.one_byte_bytes))} on {words(row.pages)}" for row in rows.itertuples())
     return Prose(f"One byte touched in a fresh mapping makes resident, by smaps: {told}.")
 

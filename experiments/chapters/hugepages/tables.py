@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pandas as pd
 
 from experiments.article.chapter import literature
@@ -13,7 +11,7 @@ from experiments.chapters.hugepages.languages import jmh, runtime_words
 from experiments.chapters.hugepages.languages.jvm import HEAP_PAGES
 from experiments.inference.curves import select
 from experiments.words.pages import BASE, PAGES, ordered
-from experiments.words.reasons import Unavailable
+from experiments.words.reasons import required
 from experiments.words.units import format_size
 
 
@@ -23,8 +21,12 @@ def published_reads() -> pd.DataFrame:
     return reads[(reads["quantity"] == "time") & reads["where"].str.startswith("first table")]
 
 
-def _counts(sizes: Iterable[int]) -> list[str]:
-    return [f"{size:,}" for size in sizes]
+def _beside_published(here: pd.DataFrame) -> Html:
+    """ns per read by array_bytes, and the published ones beside them."""
+    published = published_reads().pivot(index="array_bytes", columns="pages", values="score")
+    table = here.join(published[ordered(published)].add_suffix(" published, ns"), how="outer").sort_index()
+    table.insert(0, "array, bytes", [f"{size:,}" for size in table.index])
+    return data_table(table.astype(dict.fromkeys(table.columns[1:], float)), decimals=2)
 
 
 def offered(a: Analysis) -> Html:
@@ -40,10 +42,9 @@ def offered(a: Analysis) -> Html:
 def speedups(a: Analysis) -> Html:
     """The published speedups beside this machine's chase, a row each published size; a dash where it was not measured."""
     published = literature("hugepages_speedup").eval(f"lines = working_set_bytes // {a.base_page_bytes}")
-    table = pd.DataFrame({"working set": [format_size(int(size)) for size in published["working_set_bytes"]]})
-    for name, column in (("published 4k, ns", "ns_per_access_4k"), ("published 2m, ns", "ns_per_access_2m"),
-                         ("published speedup", "speedup_ratio")):
-        table[name] = published[column].astype(float).to_numpy()
+    names = {"ns_per_access_4k": "4k, ns", "ns_per_access_2m": "2m, ns", "speedup_ratio": "speedup"}
+    table = published[list(names)].rename(columns=names).add_prefix("published ").astype(float)
+    table.insert(0, "working set", published["working_set_bytes"].map(format_size))
     for pages in a.kinds:
         table[f"{pages} here, ns"] = [a.spread[pages].get(lines).value for lines in published["lines"]]
     for pages in a.kinds[1:] if BASE in a.kinds else ():
@@ -53,14 +54,11 @@ def speedups(a: Analysis) -> Html:
 
 def reads(a: Analysis) -> Html:
     """ns per read by array size: here on each page size, the draw alone, and the published figures beside them."""
-    published = published_reads().pivot(index="array_bytes", columns="pages", values="score")
     here = a.touches.pivot(index="array_bytes", columns="pages", values="median")
     table = here[ordered(here)].add_suffix(" here, ns")
     if len(here):
         table["draw alone, ns"] = a.touches["generator_ns"].median()
-    table = table.join(published[ordered(published)].add_suffix(" published, ns"), how="outer").sort_index()
-    table.insert(0, "array, bytes", _counts(table.index))
-    return data_table(table.astype(dict.fromkeys(table.columns[1:], float)), decimals=2)
+    return _beside_published(table)
 
 
 def counts(a: Analysis) -> Html:
@@ -77,22 +75,17 @@ def counts(a: Analysis) -> Html:
 
 def jvm(a: Analysis) -> Html:
     """ns per read by array size in the JVM: here on each page size, and published."""
-    sides = {"here": jmh.touches(a.scores), "published": published_reads().pivot(index="array_bytes", columns="pages", values="score")}
-    here, published = (side.reindex(columns=HEAP_PAGES).add_suffix(f" {name}, ns") for name, side in sides.items())
-    table = here.join(published, how="outer").sort_index()
-    table.insert(0, "array, bytes", _counts(table.index))
-    return data_table(table, decimals=2)
+    here = jmh.touches(a.scores).pivot(index="array_bytes", columns="pages", values="score").reindex(columns=HEAP_PAGES)
+    return _beside_published(here.add_suffix(" here, ns"))
 
 
 def faults(a: Analysis) -> Html:
     """Rates by page size and way, and what one byte costs."""
-    if a.faults.empty:
-        raise Unavailable("engine-lacks", "prefault")
-    base = format_size(a.base_page_bytes)
+    rates, base = required(a.faults, "prefault", "engine-lacks"), format_size(a.base_page_bytes)
     return data_table(pd.DataFrame({
-        "pages": a.faults["pages"], "way": a.faults["mode"], "threads": a.faults["threads"], f"ns per {base}": a.faults["median"],
-        "GB/s": a.faults["gb_per_s"], f"freeing, ns per {base}": a.faults["free_ns"],
-        "resident for one byte": [format_size(int(size)) for size in a.faults["one_byte_bytes"]]}), decimals=2)
+        "pages": rates["pages"], "way": rates["mode"], "threads": rates["threads"], f"ns per {base}": rates["median"],
+        "GB/s": rates["gb_per_s"], f"freeing, ns per {base}": rates["free_ns"],
+        "resident for one byte": [format_size(int(size)) for size in rates["one_byte_bytes"]]}), decimals=2)
 
 
 def languages(a: Analysis) -> Html:

@@ -16,7 +16,7 @@ from experiments.inference.curves import Curve, select
 from experiments.inference.misses import TEXTBOOK, RandomFit, StepFit
 from experiments.machine.host import data_tlbs
 from experiments.machine.tlb import ways_of
-from experiments.words.reasons import Unavailable
+from experiments.words.reasons import Unavailable, if_available, required
 
 A_FEW_WALKS = 0.01  # per access: of fewer no cost can be told
 ENTRY_BYTES = 8  # of the page table's last level, each page's own
@@ -46,35 +46,13 @@ class Analysis(analysis.Analysis):
 
     # --- curves, ns per access by lines
 
-    @cached_property
-    def spread(self) -> Curve:
-        """The chase over one line a page."""
-        return curves.spread(self.frame)
-
-    @cached_property
-    def packed(self) -> Curve:
-        """The chase over as many lines side by side."""
-        return curves.packed(self.frame)
-
-    @cached_property
-    def price(self) -> Curve:
-        """The price of translation in cyclic order."""
-        return self.spread - self.packed
-
-    @cached_property
-    def gather(self) -> Curve:
-        """The independent loop over one line a page."""
-        return curves.spread(self.frame, kernel="page_gather")
-
-    @cached_property
-    def random(self) -> Curve:
-        """The price of translation where the lines are drawn at random."""
-        return curves.price(self.frame, order="random")
-
-    @cached_property
-    def sequential(self) -> Curve:
-        """The price of translation where the lines are visited one after the other."""
-        return curves.price(self.frame, order="sequential")
+    spread = cached_property(lambda a: curves.spread(a.frame))  # the chase over one line a page
+    packed = cached_property(lambda a: curves.packed(a.frame))  # the chase over as many lines side by side
+    price = cached_property(lambda a: a.spread - a.packed)  # of translation, in cyclic order
+    random = cached_property(lambda a: curves.price(a.frame, order="random"))  # the same where lines are drawn at random
+    sequential = cached_property(lambda a: curves.price(a.frame, order="sequential"))  # and where they are visited one after the other
+    gather = cached_property(lambda a: curves.spread(a.frame, kernel="page_gather"))  # the independent loop over one line a page
+    in_flight = cached_property(lambda a: a.spread / a.gather)  # as many accesses as seem to be under way at once
 
     @property
     def by_order(self) -> dict[str, Curve]:
@@ -82,22 +60,13 @@ class Analysis(analysis.Analysis):
         prices = {"cycle": self.price, "random": self.random, "sequential": self.sequential}
         return {order: price for order, price in prices.items() if len(price)}
 
-    @cached_property
-    def in_flight(self) -> Curve:
-        """The chase's time over the gather's: as many accesses as seem to be under way at once."""
-        return self.spread / self.gather
-
     @property
     def largest(self) -> int:
         """The largest number of lines that has a price. Raises Unavailable("too-few-points")."""
-        if not len(self.price):
-            raise Unavailable("too-few-points", "no spread point has its packed control")
-        return self.price.xs[-1]
+        return required(self.price.xs, "no spread point has its packed control")[-1]
 
-    @cached_property
-    def clocks(self) -> pd.Series:
-        """GHz of the core beside the chase, by lines; NaN where an engine has no clock."""
-        return self.chase.groupby("lines")["core_ghz"].median().where(lambda ghz: ghz > 0)
+    # GHz of the core beside the chase, by lines; NaN where an engine has no clock.
+    clocks = cached_property(lambda a: a.chase.groupby("lines")["core_ghz"].median().where(lambda ghz: ghz > 0))
 
     @property
     def ghz(self) -> float:
@@ -116,7 +85,10 @@ class Analysis(analysis.Analysis):
         (first, second), price = self.two_levels(), self.price
         treads = [(1, 0.9 * first), (1.4 * first, 0.6 * second), (2 * second, 4 * second)]
         for below, past in pairwise(treads):
-            _must_rise(price, below, past)
+            before, after = price.level(*below), price.level(*past)
+            # The interval of the upper tread's price may not reach down into that of the lower.
+            if price.between(*past).table["low"].median() <= price.between(*below).table["high"].median():
+                raise Unavailable("no-step", f"{before:z.2f} ns up to {below[1]:.0f} lines, {after:z.2f} ns from {past[0]:.0f} on")
         hit, walk = (price.level(*tread) for tread in treads[1:])
         begins, half, ends = (price.crossing(hit + share * (walk - hit), 0.4 * second, 4 * second) for share in (0.1, 0.5, 0.9))
         return Staircase(hit, walk, price.crossing(hit / 2, 0.4 * first, 4 * first), half, begins, ends)
@@ -124,9 +96,7 @@ class Analysis(analysis.Analysis):
     def near(self, entries: int) -> Curve:
         """The price within an octave of a knee. Raises Unavailable("too-few-points")."""
         low, high = self.window
-        if not len(near := self.price.between(entries * low, entries * high)):
-            raise Unavailable("too-few-points", f"nothing was measured within an octave of {entries:,} pages")
-        return near
+        return required(self.price.between(entries * low, entries * high), f"nothing was measured within an octave of {entries:,} pages")
 
     @property
     def fits(self) -> list[StepFit]:
@@ -135,16 +105,12 @@ class Analysis(analysis.Analysis):
         near = self.near(entries)
         return misses.fit_step(near.xs, near.medians, entries, self.last_ways)
 
-    @property
-    def last_ways(self) -> int | None:
-        return ways_of(data_tlbs(self.host)[-1])
+    last_ways = property(lambda a: ways_of(data_tlbs(a.host)[-1]))
 
     @property
     def models(self) -> dict[str, pd.DataFrame]:
         """The best kind, the textbook's and the best of the others: lines and median, the price in ns; empty where none can be fitted."""
-        try:
-            fits = self.fits
-        except Unavailable:
+        if not (fits := if_available(lambda: self.fits)):
             return {}
         shown = {fit.kind: fit for fit in [*fits[:2], *(fit for fit in fits if fit.kind == TEXTBOOK)]}
         entries = self.entries[-1]
@@ -164,10 +130,7 @@ class Analysis(analysis.Analysis):
 
     # --- the published run
 
-    @property
-    def published(self) -> pd.DataFrame:
-        """The published gather: working_set_bytes, pages (how many), ns_per_access, reach."""
-        return literature("tlb_pressure")
+    published = property(lambda a: literature("tlb_pressure"))  # a gather: working_set_bytes, pages (how many), ns_per_access, reach
 
     @cached_property
     def side_by_side(self) -> pd.DataFrame:
@@ -178,10 +141,8 @@ class Analysis(analysis.Analysis):
 
     # --- counters
 
-    @cached_property
-    def chase(self) -> pd.DataFrame:
-        """The rows that counts are shown of."""
-        return select(self.frame, kernel="page_chase", order="cycle", layout="spread")
+    # The rows that counts are shown of.
+    chase = cached_property(lambda a: select(a.frame, kernel="page_chase", order="cycle", layout="spread"))
 
     @cached_property
     def counters(self) -> pd.DataFrame:
@@ -202,26 +163,19 @@ class Analysis(analysis.Analysis):
         """Walks per access by lines, by what they are: counted or simulated, predicted from the TLB that CPUID states, published."""
         series = {f"walks, {self.counts_are}": self.counted("walk").table}
         if self.entries:
-            try:
-                kind = self.fits[0].kind
-            except Unavailable:
-                kind = TEXTBOOK
+            kind = if_available(lambda: self.fits[0].kind) or TEXTBOOK
             least, most, entries = int(self.frame["lines"].min()), int(self.frame["lines"].max()), self.entries[-1]
             near = {round(entries * 2 ** (k / 16)) for k in range(-32, 65)}
             lines = sorted(n for n in near | {least, most} if least <= n <= most)
             series[f"walks, predicted: {kind}"] = pd.DataFrame(
                 {"lines": lines, "median": misses.share_missed(kind, lines, entries, self.last_ways)})
-        series["misses per hop of a graph walk, published"] = self._published_misses
+        # A random walk on another machine, as far as the sizes here reach; a figure for a range holds at both of its ends.
+        most, theirs = self.frame["lines"].max(), select(literature("dtlb_misses_per_hop"), pages="4k")
+        theirs = theirs[theirs["working_set_from_bytes"] // THEIR_PAGE_BYTES <= most]
+        ends = (theirs[["working_set_from_bytes", "working_set_to_bytes"]] // THEIR_PAGE_BYTES).clip(upper=most)
+        points = ends.assign(median=theirs["misses_per_hop"]).melt("median", value_name="lines")
+        series["misses per hop of a graph walk, published"] = points[["lines", "median"]].drop_duplicates().sort_values("lines")
         return {name: table for name, table in series.items() if len(table)}
-
-    @property
-    def _published_misses(self) -> pd.DataFrame:
-        """A random walk of a graph on another machine, as far as the sizes here reach."""
-        most, table = self.frame["lines"].max(), select(literature("dtlb_misses_per_hop"), pages="4k")
-        table = table[table["working_set_from_bytes"] // THEIR_PAGE_BYTES <= most]
-        ends = [table[f"working_set_{end}_bytes"] // THEIR_PAGE_BYTES for end in ("from", "to")]  # a figure for a range holds at both
-        points = pd.DataFrame({"lines": pd.concat(ends).clip(upper=most), "median": pd.concat([table["misses_per_hop"]] * 2)})
-        return points.drop_duplicates().sort_values("lines")
 
     @property
     def cycles(self) -> dict[str, pd.DataFrame]:
@@ -231,7 +185,6 @@ class Analysis(analysis.Analysis):
         timed = table.assign(**{name: table[name] * ghz for name in spans})[ghz.notna()]
         series = {f"walk cycles, {self.counts_are}": self.counted("walk_cycles").table, "price of translation, inferred from time": timed}
         return {name: table for name, table in series.items() if len(table)}
-
 
     @cached_property
     def walk_costs(self) -> pd.DataFrame:
@@ -243,10 +196,3 @@ class Analysis(analysis.Analysis):
         cycles = price * self.clocks.reindex(shown)
         table = pd.DataFrame({"price_ns": price, "price_cycles": cycles, "walks": walks, "spent": spent if spent.notna().any() else cycles})
         return table.assign(per_walk=(table["spent"] / walks).where(walks > A_FEW_WALKS)).rename_axis("lines").reset_index()
-
-
-def _must_rise(price: Curve, below: tuple[float, float], past: tuple[float, float]) -> None:
-    """Unavailable("no-step") where the interval of the upper tread's price reaches down into that of the lower."""
-    before, after = price.level(*below), price.level(*past)
-    if price.between(*past).table["low"].median() <= price.between(*below).table["high"].median():
-        raise Unavailable("no-step", f"{before:z.2f} ns up to {below[1]:.0f} lines, {after:z.2f} ns from {past[0]:.0f} on")

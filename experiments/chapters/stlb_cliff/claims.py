@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.article.verdicts import Answer, claim
+from experiments.article.verdicts import Answer, claim, inside
 from experiments.chapters.stlb_cliff.analysis import ENTRY_BYTES, Analysis
 from experiments.inference.curves import HALF_AN_OCTAVE, Curve
 from experiments.lab.record import Point
@@ -52,9 +52,8 @@ def price_is_flat(a: Analysis, most: float = FLAT) -> Answer:
 @claim("fourfold-within-a-doubling", source="padho_tlb", says="Latency grows about fourfold within one doubling past it.", points=_spread)
 def rises_fourfold(a: Analysis, band: tuple[float, float] = ABOUT_FOUR) -> Answer:
     _, entries = a.two_levels()
-    ratio, (least, most) = a.spread.doubling(entries), band
-    truth = False if ratio.high < least or ratio.low > most else True if least <= ratio.low and ratio.high <= most else None
-    return truth, f"From {entries:,} to {2 * entries:,} pages the chase slows by a factor of {ratio:.2f}."
+    ratio = a.spread.doubling(entries)
+    return inside(ratio, *band), f"From {entries:,} to {2 * entries:,} pages the chase slows by a factor of {ratio:.2f}."
 
 
 @claim("climbs-at-a-gibibyte", source="padho_tlb", points=_cycle,
@@ -63,9 +62,8 @@ def climbs_at_a_gibibyte(a: Analysis, least: float = CLIMBING) -> Answer:
     gib = 2**30 // a.base_page_bytes
     ratio, l2_bytes = a.price.doubling(gib // 2), a.cache_bytes(2)
     beside = f", the second-level cache {format_size(l2_bytes)}" if l2_bytes else ""
-    return (True if ratio.low > least else False if ratio.high < least else None,
-            f"From 512 MiB to 1 GiB the price grows by a factor of {ratio:.2f}; the last level of the page table is "
-            f"{format_size(gib * ENTRY_BYTES)} there{beside}.")
+    return inside(ratio, least), (f"From 512 MiB to 1 GiB the price grows by a factor of {ratio:.2f}; the last level of the page table is "
+                                  f"{format_size(gib * ENTRY_BYTES)} there{beside}.")
 
 
 @claim("capacity-alone", source="padho_tlb", says="The step comes from TLB capacity alone.", points=_cycle)

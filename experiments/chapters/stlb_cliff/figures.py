@@ -12,7 +12,7 @@ from experiments.article.render import PALETTE, Figure, Html, data_table
 from experiments.chapters.stlb_cliff.analysis import Analysis
 from experiments.inference.curves import Curve
 from experiments.words.prose import listed
-from experiments.words.reasons import Unavailable
+from experiments.words.reasons import if_available, required
 from experiments.words.units import format_ns, format_size
 
 _POINT = ["lines", "median", "low", "high"]
@@ -29,24 +29,15 @@ def _by_bytes(a: Analysis, series: Mapping[str, pd.DataFrame], column: str, fiel
     return data.assign(working_set_bytes=data["lines"] * a.base_page_bytes)
 
 
-def _marked(a: Analysis, chart: alt.LayerChart) -> alt.LayerChart:
-    """A chart over the working set with the capacities that CPUID states."""
-    return charts.layered(chart, charts.capacities(a.entries, base_page_bytes=a.base_page_bytes))
-
-
 def cliff(a: Analysis) -> Figure:
     """ns per access against working set, spread and packed."""
-    spread, packed = a.spread.table, a.packed.table
     fields = ["median", "low", "high", "coverage", "n", "spread", "unstable", "outliers"]
-    data = _by_bytes(a, {"spread": spread, "packed": packed}, "layout", ["lines", *fields])
-    x, scale = charts.working_set(a.base_page_bytes), charts.time_scale(data)
-    chart = charts.series_chart(data, x, "ns per access", scale, charts.TIMES, charts.LAYOUTS, "layout")
-    first, last = spread.iloc[0], spread.iloc[-1]
-    told = (f"Line chart on logarithmic axes. One line per page: {format_ns(first['median'])} an access at "
-            f"{format_size(int(first['lines']) * a.base_page_bytes)}, rising in steps to {format_ns(last['median'])} at "
-            f"{format_size(int(last['lines']) * a.base_page_bytes)}. The same lines packed: {format_ns(packed['median'].iloc[0])}, "
-            f"rising to {format_ns(packed['median'].iloc[-1])}.")
-    return Figure(_marked(a, chart), told, data[["layout", "lines", "working_set_bytes", *fields]])
+    data = _by_bytes(a, {"spread": a.spread.table, "packed": a.packed.table}, "layout", ["lines", *fields])
+    chart = charts.chase_chart(data, charts.LAYOUTS, "layout", a.entries, a.base_page_bytes)
+    least, most = (format_size(n * a.base_page_bytes) for n in (a.spread.xs[0], a.spread.xs[-1]))
+    (low, high), (near, far) = (curve.medians.iloc[[0, -1]].map(format_ns) for curve in (a.spread, a.packed))
+    return Figure(chart, f"Line chart on logarithmic axes. One line per page: {low} an access at {least}, rising in steps to {high} at "
+                  f"{most}. The same lines packed: {near}, rising to {far}.", data[["layout", "lines", "working_set_bytes", *fields]])
 
 
 def _sides(curve: Curve) -> pd.DataFrame:
@@ -57,29 +48,21 @@ def _sides(curve: Curve) -> pd.DataFrame:
 
 def price(a: Analysis) -> Figure:
     """The price of translation, spread minus packed, against working set."""
-    if not len(a.price):
-        raise Unavailable("too-few-points", "no spread point has its packed control")
-    name = "spread - packed"
+    most, (least, *_), ns, name = a.largest, a.price.xs, a.price.medians, "spread - packed"
     data = _by_bytes(a, {name: _sides(a.price)}, "series", [*_sides(a.price)])
-    x, scale = charts.working_set(a.base_page_bytes), charts.price_scale(data)
-    chart = charts.series_chart(data, x, "ns per access for translation", scale, charts.PRICES, charts.colours([name]), "series")
-    first, last = data.iloc[0], data.iloc[-1]
-    told = (f"The difference between the two lines of the figure before, in nanoseconds per access: {first['median']:z.1f} "
-            f"at {int(first['lines'])} pages, {last['median']:z.0f} at {int(last['lines']):,} pages.")
-    return Figure(_marked(a, chart), told, data.drop(columns=["series", "n"]))
+    chart = charts.chase_chart(data, charts.colours([name]), "series", a.entries, a.base_page_bytes, is_price=True)
+    return Figure(chart, f"The difference between the two lines of the figure before, in nanoseconds per access: {ns[least]:z.1f} at "
+                  f"{least} pages, {ns[most]:z.0f} at {most:,} pages.", data.drop(columns=["series", "n"]))
 
 
 def first_knee(a: Analysis) -> Figure:
     """The price within an octave of the first level's entries."""
-    if not a.entries:
-        raise Unavailable("no-geometry", "CPUID names no TLB level here")
-    return _knee(a, a.entries[0], {})
+    return _knee(a, a.known_entries[0], {})
 
 
 def second_knee(a: Analysis) -> Figure:
     """The price within an octave of the last level's entries, with what models of that TLB predict."""
-    _, entries = a.two_levels()
-    return _knee(a, entries, a.models)
+    return _knee(a, a.two_levels()[1], a.models)
 
 
 def _knee(a: Analysis, entries: int, models: Mapping[str, pd.DataFrame]) -> Figure:
@@ -95,9 +78,9 @@ def _knee(a: Analysis, entries: int, models: Mapping[str, pd.DataFrame]) -> Figu
     points = alt.Chart(near).mark_point(clip=True).encode(
         x=x, y=y, color=colour, tooltip=[alt.Tooltip("lines:Q", format=","), alt.Tooltip("median:Q", format=".3~r", title="ns")])
     bars = alt.Chart(near).mark_rule(clip=True).encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour)
-    first, last = near.iloc[0], near.iloc[-1]
-    told = (f"The price of translation around {entries:,} pages: {first['median']:z.1f} ns at {int(first['lines']):,} pages, "
-            f"{last['median']:z.1f} ns at {int(last['lines']):,}" + (f", beside {listed(models)}." if models else "."))
+    first, last = near.iloc[[0, -1]].itertuples()
+    told = (f"The price of translation around {entries:,} pages: {first.median:z.1f} ns at {first.lines:,} pages, {last.median:z.1f} ns at "
+            f"{last.lines:,}" + (f", beside {listed(models)}." if models else "."))
     return Figure(lines + bars + points + charts.marks([(entries, f"{entries:,} entries by CPUID")], "lines"), told, data)
 
 
@@ -111,42 +94,31 @@ def _lines(names: list[str], columns: int) -> tuple[alt.Color, alt.StrokeDash]:
 def orders(a: Analysis) -> Figure:
     """The price of translation of each order of visits, and 1 - C/M fitted to the random one."""
     data = pd.concat([price.table[[*_POINT, "n"]].assign(order=order) for order, price in a.by_order.items()], ignore_index=True)
-    fitted = _fitted(a)
+    fitted = if_available(lambda: a.random_fit)
     x, scale = alt.X("lines:Q", axis=charts.lines_axis("Pages touched"), scale=charts.log_scale()), charts.price_scale(data)
-    joined = None if fitted is None else ["cycle", "sequential"]
+    joined = ["cycle", "sequential"] if fitted else None
     chart = charts.series_chart(data, x, "ns per access for translation", scale, charts.PRICES, charts.ORDERS, "order", joined)
-    if fitted is not None:
-        chart += alt.Chart(fitted).mark_line(color=PALETTE[1]).encode(x=x, y=alt.Y("median:Q", scale=scale))
-        data = pd.concat([data, fitted.assign(order="random, 1 - C/M fitted")], ignore_index=True)
+    if fitted:
+        fit, part = fitted
+        lines = sorted({n for k in range(8 * 40) if (n := round(part.xs[0] * 2 ** (k / 8))) <= part.xs[-1]})  # eight to an octave
+        model = pd.DataFrame({"lines": lines, "median": fit.predict(lines)})
+        chart += alt.Chart(model).mark_line(color=PALETTE[1]).encode(x=x, y=alt.Y("median:Q", scale=scale))
+        data = pd.concat([data, model.assign(order="random, 1 - C/M fitted")], ignore_index=True)
     told = " ".join(f"{order.capitalize()}: {price.last.value:z.0f} ns at {price.xs[-1]:,} pages." for order, price in a.by_order.items())
     return Figure(chart, f"The price of translation by order of visits. {told}", data)
 
 
-def _fitted(a: Analysis) -> pd.DataFrame | None:
-    """The fitted random curve, ns by lines, eight to an octave; None where it cannot be fitted."""
-    try:
-        fit, part = a.random_fit
-    except Unavailable:
-        return None
-    least, most = part.xs[0], part.xs[-1]
-    lines = sorted({n for k in range(8 * 40) if (n := round(least * 2 ** (k / 8))) <= most})
-    return pd.DataFrame({"lines": lines, "median": fit.predict(lines)})
-
-
 def latency_throughput(a: Analysis) -> Figure:
     """Dependent chase and independent gather, and the published run at as many pages."""
-    theirs = a.published.rename(columns={"pages": "lines", "ns_per_access": "median"})
-    series = {"dependent chase": a.spread.table, "independent gather": a.gather.table, "published gather": theirs}
+    n = required(a.in_flight.xs, "no size was measured in both loops")[-1]
+    series = {"dependent chase": a.spread.table, "independent gather": a.gather.table,
+              "published gather": a.published.rename(columns={"pages": "lines", "ns_per_access": "median"})}
     data = _by_bytes(a, series, "series", [*_POINT, "n"])
     scheme = alt.Scale(domain=list(series), range=[PALETTE[0], PALETTE[1], PALETTE[3]])
     x, scale = charts.working_set(a.base_page_bytes), charts.time_scale(data)
     chart = charts.series_chart(data, x, "ns per access", scale, charts.TIMES, scheme, "series")
-    if not len(a.in_flight):
-        raise Unavailable("too-few-points", "no size was measured in both loops")
-    n = a.in_flight.xs[-1]
-    told = (f"Line chart on logarithmic axes. At {n:,} pages a dependent load takes {a.spread.get(n).value:.0f} ns, an independent one "
-            f"{a.gather.get(n).value:.1f} ns, because the core overlaps them.")
-    return Figure(chart, told, data)
+    return Figure(chart, f"Line chart on logarithmic axes. At {n:,} pages a dependent load takes {a.spread.get(n).value:.0f} ns, an "
+                  f"independent one {a.gather.get(n).value:.1f} ns, because the core overlaps them.", data)
 
 
 def counted_walks(a: Analysis) -> Figure:
@@ -158,9 +130,7 @@ def counted_walks(a: Analysis) -> Figure:
 
 def counted_cycles(a: Analysis) -> Figure:
     """Core cycles per access against working set: the price, and those with a walk in progress."""
-    if not a.cycles:
-        raise Unavailable("no-clock")
-    data = _by_bytes(a, a.cycles, "series", [*_POINT, "n"])
+    data = _by_bytes(a, required(a.cycles, "", "no-clock"), "series", [*_POINT, "n"])
     least, top = min(0.0, data[["median", "low"]].min().min()), data[["median", "high"]].max().max()
     scale = alt.Scale(type="symlog", constant=1, nice=False, domain=[least, top * 2])
     return _counters(a, data, "core cycles per access", scale, [tick for tick in _CYCLES if tick <= top])
@@ -177,8 +147,8 @@ def _counters(a: Analysis, data: pd.DataFrame, title: str, scale: alt.Scale, tic
                  alt.Tooltip("n:Q", title="processes")])
     last = data.dropna(subset=["median"]).groupby("series").last().loc[names].itertuples()
     told = " ".join(f"{row.Index[0].upper()}{row.Index[1:]}: {row.median:.3g} at {row.lines:,.0f} pages." for row in last)
-    return Figure(_marked(a, base.mark_line().encode(strokeDash=dash) + points),
-                  f"{title[0].upper()}{title[1:]} against the working set. {told}", data)
+    chart, ends = base.mark_line().encode(strokeDash=dash) + points, charts.capacities(a.entries, base_page_bytes=a.base_page_bytes)
+    return Figure(charts.layered(chart, ends), f"{title[0].upper()}{title[1:]} against the working set. {told}", data)
 
 
 # --- tables

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from experiments.article.machine_words import guest_note, machine, tlb
 from experiments.chapters.stlb_cliff import claims
 from experiments.chapters.stlb_cliff.analysis import ENTRY_BYTES, Analysis
 from experiments.inference.counts import why_not_counted
 from experiments.inference.misses import TEXTBOOK
 from experiments.words.prose import Prose, count
-from experiments.words.reasons import Unavailable, explain
+from experiments.words.reasons import explain, if_available, required
 from experiments.words.units import format_size
 
 __all__ = ["clock", "control", "counters", "counts_are", "coverage", "guest_note", "largest", "lead", "machine", "overlap", "price_last",
@@ -54,10 +52,9 @@ def coverage(a: Analysis) -> float:
 
 def stable(a: Analysis) -> Prose:
     unstable = [is_unstable for curve in (a.spread, a.packed) for is_unstable in curve.table["unstable"]]
-    if not any(unstable):
-        return Prose("Every point's spread over its fresh mappings is under 5 %.")
     return Prose(f"{sum(unstable)} of the {len(unstable)} points of the two curves spread by more than 5 % over their fresh mappings; they "
-                 "are marked unstable in the data and drawn with their interval, not left out.")
+                 "are marked unstable in the data and drawn with their interval, not left out." if any(unstable) else
+                 "Every point's spread over its fresh mappings is under 5 %.")
 
 
 def clock(a: Analysis) -> Prose:
@@ -80,16 +77,14 @@ def steps(a: Analysis) -> Prose:
 
 def _cycles(a: Analysis, ns: float, decimals: int = 0) -> str:
     """", 7.1 cycles" of a time; nothing where the clock was not measured."""
-    with suppress(Unavailable):
-        return f", {ns * a.ghz:.{decimals}f} cycles"
-    return ""
+    ghz = if_available(lambda: a.ghz)
+    return f", {ns * ghz:.{decimals}f} cycles" if ghz else ""
 
 
 def hit(a: Analysis) -> Prose:
     """What a first-level miss costs."""
-    ns = a.steps.hit_ns
-    cycles = _cycles(a, ns, 1)
-    return Prose(f"{ns:.2f} ns{cycles}{',' * bool(cycles)} on top of the load, where the second level knows the translation.")
+    cycles = _cycles(a, a.steps.hit_ns, 1)
+    return Prose(f"{a.steps.hit_ns:.2f} ns{cycles}{',' * bool(cycles)} on top of the load, where the second level knows the translation.")
 
 
 def walk(a: Analysis) -> Prose:
@@ -101,9 +96,8 @@ def walk(a: Analysis) -> Prose:
 def sharpness(a: Analysis) -> Prose:
     """How sharp the cliff is: the rise within a doubling, where the sweep has both sizes, and the place of the second step."""
     (_, entries), place = a.two_levels(), a.steps.second_step
-    rise = ""
-    with suppress(Unavailable):
-        rise = f"From {count(entries)} pages to twice as many, a load slows by a factor of {a.spread.doubling(entries):.1f}. "
+    ratio = if_available(a.spread.doubling, entries)
+    rise = f"From {count(entries)} pages to twice as many, a load slows by a factor of {ratio:.1f}. " if ratio else ""
     return Prose(f"{rise}Half of the second step's rise is done at {count(place)} pages; CPUID says {count(entries)}. In a cycle the rise "
                  "is steep; pages drawn at random stretch it to a curve.")
 
@@ -111,9 +105,8 @@ def sharpness(a: Analysis) -> Prose:
 def control(a: Analysis) -> Prose:
     """What the packed control says of the second step: translation alone, or not."""
     truth, evidence = claims.capacity_alone(a)
-    opening = {True: "Neither step is about the data.", False: "The data have a share in the second step.",
-               None: "Whether the second step is translation alone cannot be told here."}
-    return Prose(f"{opening[truth]} {evidence}")
+    return Prose({True: "Neither step is about the data. ", False: "The data have a share in the second step. ",
+                  None: "Whether the second step is translation alone cannot be told here. "}[truth] + evidence)
 
 
 _SHAPES = {
@@ -134,9 +127,8 @@ _SHAPES = {
 
 def step_shape(a: Analysis) -> Prose:
     """How wide the second step is, and which kind of TLB explains it best."""
-    found, fits = a.steps, a.fits
-    best, next_best = fits[:2]
-    textbook = next(fit for fit in fits if fit.kind == TEXTBOOK)
+    found, (best, next_best, *others) = a.steps, a.fits
+    textbook = next(fit for fit in (best, next_best, *others) if fit.kind == TEXTBOOK)
     told = (f"A tenth of the rise is done at {count(found.second_begins)} pages and nine tenths at {count(found.second_ends)}, a factor "
             f"of {found.second_width:.2f}. {_SHAPES[best.kind]}")
     if best is not textbook:
@@ -161,17 +153,14 @@ def random(a: Analysis) -> Prose:
 
 def sequential(a: Analysis) -> Prose:
     """The price of a sequential visit beside a random one's, at the largest size that both have."""
-    if not (both := set(a.price.xs) & set(a.sequential.xs)):
-        raise Unavailable("too-few-points", "no size was measured in both orders")
-    n = max(both)
+    n = max(required(set(a.price.xs) & set(a.sequential.xs), "no size was measured in both orders"))
     return Prose(f"At {count(n)} pages it pays {a.sequential.get(n).value:z.1f} ns an access for translation, the random cycle "
                  f"{a.price.get(n).value:z.1f}.")
 
 
 def overlap(a: Analysis) -> Prose:
     """What the gap between the chase and the gather says: how many accesses are in flight."""
-    if not len(ratios := a.in_flight.medians):
-        raise Unavailable("too-few-points", "no size was measured in both loops")
+    ratios = required(a.in_flight.medians, "no size was measured in both loops")
     n, most = ratios.index[-1], ratios.idxmax()
     return Prose(f"At {count(n)} pages the chase takes {a.spread.get(n).value:.0f} ns an access and the gather "
                  f"{a.gather.get(n).value:.1f}: as much as if {ratios[n]:.0f} accesses were in flight at once. The ratio is largest at "

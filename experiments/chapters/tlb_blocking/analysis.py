@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -10,17 +11,18 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from experiments.article import analysis
-from experiments.inference.curves import select
+from experiments.inference.curves import Curve, select
 from experiments.inference.hops import quantile, smoothed
 from experiments.inference.intervals import UNKNOWN, Interval, median_interval, summarise
 from experiments.words.pages import BASE, ordered, rank, words
-from experiments.words.reasons import Unavailable
+from experiments.words.reasons import Unavailable, required
 from experiments.words.units import format_size
 
 VERTEX_BYTES = 64  # kernels/graph.h
 SAME = 0.05  # what this book calls no difference
 # The remedies' names are those of data/literature/mitigations.csv.
 NONE, LARGE_PAGES, BLOCKED = "none", "huge pages", "TLB blocking"
+GAIN = ["gain", "gain_low", "gain_high"]
 _QUANTILES = {"p50": 0.5, "p95": 0.95}
 
 
@@ -67,12 +69,6 @@ class Analysis(analysis.Analysis):
     # --- walks, timed per batch
 
     @cached_property
-    def unblocked(self) -> dict[int, Interval]:
-        """By vertices: ns per hop of the walk without blocks on base pages."""
-        rows = select(self.frame, kernel="graph_walk", mode="plain", pages=BASE, per_hop=0, walkers=1)
-        return {int(row["lines"]): Interval.of(row) for _, row in summarise(rows, ["lines"]).iterrows()}
-
-    @cached_property
     def blocks(self) -> pd.DataFrame:
         """A row a page size, block and number of steps: vertices, block_vertices, block_steps, block_bytes, block_pages (base pages),
         visits (steps to each page), the estimate, plain (without blocks on base pages), gain over that."""
@@ -81,13 +77,14 @@ class Analysis(analysis.Analysis):
         found["block_bytes"] = found["block_vertices"] * VERTEX_BYTES
         found["block_pages"] = np.maximum(found["block_bytes"] // self.base_page_bytes, 1)
         found["visits"] = found["block_steps"] / found["block_pages"]
-        found["plain"] = [self.unblocked.get(n, UNKNOWN).value for n in found["vertices"]]
-        return _with_gain(found, self.unblocked, "vertices")
+        plain = Curve.of(self.frame, kernel="graph_walk", mode="plain", pages=BASE, per_hop=0, walkers=1)  # by vertices
+        found["plain"] = found["vertices"].map(plain.medians).astype(float)
+        return _with_gain(found, plain.table.rename(columns={"lines": "vertices"}), "vertices")
 
     @cached_property
     def optima(self) -> list[Optimum]:
         """One for each number of steps on base pages. Raises Unavailable("no-geometry")."""
-        entries, found = self.last_entries, []
+        entries, found = self.known_entries[-1], []
         for steps, part in select(self.blocks, pages=BASE).groupby("block_steps"):
             part = part.assign(walks=walks_per_hop(part["block_pages"], steps, entries)).sort_values("block_bytes")
             best, model = part.loc[part["median"].idxmin()], part.loc[part["walks"].idxmin()]
@@ -96,18 +93,11 @@ class Analysis(analysis.Analysis):
                                  float(best["walks"]), tuple(map(int, near))))
         return found
 
-    @property
-    def last_entries(self) -> int:
-        """Entries of the last TLB level. Raises Unavailable("no-geometry")."""
-        if not self.entries:
-            raise Unavailable("no-geometry", "CPUID names no TLB level here")
-        return self.entries[-1]
-
     @cached_property
     def ahead(self) -> pd.DataFrame:
         """A row a page size and distance: vertices, distance (hops ahead; 0 for no prefetch), the estimate, gain over distance 0."""
         found = self._summary("graph_walk", "prefetch", ["vertices", "distance"], "no walk with prefetches was measured")
-        return _with_gain(found, _by(select(found, distance=0), "pages", "vertices"), "pages", "vertices")
+        return _with_gain(found, select(found, distance=0), "pages", "vertices")
 
     def best_ahead(self, pages: str) -> pd.Series:
         """The row of `ahead` with the largest gain on a page size."""
@@ -118,10 +108,10 @@ class Analysis(analysis.Analysis):
         """The largest gain of prefetches that are dropped where the TLB misses: of random hops over M pages C/M hit, so 1 / (1 - C/M),
         were those free. Raises Unavailable: no-geometry, too-few-points where all hit."""
         vertices = int(self.best_ahead(BASE)["vertices"])
-        pages = vertices * VERTEX_BYTES / self.base_page_bytes
-        if pages <= self.last_entries:
+        held = self.known_entries[-1] * self.base_page_bytes / (vertices * VERTEX_BYTES)
+        if held >= 1:
             raise Unavailable("too-few-points", f"{graph_size(vertices)} is within the TLB's reach, where no prefetch has to walk")
-        return 1 / (1 - self.last_entries / pages)
+        return 1 / (1 - held)
 
     # --- remedies, timed hop by hop
 
@@ -134,18 +124,16 @@ class Analysis(analysis.Analysis):
         Blocking has the block that is fastest in the mean of those inside the last TLB level's reach; without entries it has no row.
         """
         plain, blocked = (select(self.frame, kernel="graph_walk", mode=mode, per_hop=1, walkers=1) for mode in ("plain", "blocked"))
-        base = select(plain, pages=BASE)
-        if base.empty:
-            raise Unavailable("too-few-points", "no walk on base pages was timed hop by hop")
-        vertices = base["lines"].max()
-        plain, inside = (select(rows, lines=vertices) for rows in (plain, blocked))
-        groups = [(NONE if pages == BASE else LARGE_PAGES, pages, 0, select(plain, pages=pages)) for pages in ordered(plain["pages"])]
-        if self.entries and len(inside := select(inside, pages=BASE)):
-            inside = inside[inside["block_vertices"] * VERTEX_BYTES <= self.entries[-1] * self.base_page_bytes]
-            means = inside.groupby("block_vertices")["mean_ns"].median()
-            if len(means):
-                groups.append((BLOCKED, BASE, int(means.idxmin()), select(inside, block_vertices=means.idxmin())))
-        return pd.DataFrame([_remedy(*group, int(vertices)) for group in groups])
+        base = required(select(plain, pages=BASE), "no walk on base pages was timed hop by hop")
+        vertices, reach = int(base["lines"].max()), max(self.entries, default=0) * self.base_page_bytes
+        groups = [(NONE if pages == BASE else LARGE_PAGES, pages, 0, rows) for pages in ordered(plain["pages"])
+                  if len(rows := select(plain, pages=pages, lines=vertices))]
+        if len(inside := select(blocked, pages=BASE, lines=vertices)):
+            inside = inside[inside["block_vertices"] * VERTEX_BYTES <= reach]
+        if len(inside):
+            best = inside.groupby("block_vertices")["mean_ns"].median().idxmin()
+            groups.append((BLOCKED, BASE, int(best), select(inside, block_vertices=best)))
+        return pd.DataFrame([_remedy(*group, vertices) for group in groups])
 
     def remedy(self, name: str, *pages: str) -> pd.Series:
         """The row of a remedy, on the first of `pages` that was measured."""
@@ -164,9 +152,8 @@ class Analysis(analysis.Analysis):
         row), histogram_ns (of it, counting)."""
         found = self._summary("radix_partition", "partition", ["tuples", "bits", "passes"], "no partitioning was measured",
                               beside="histogram_ns_per_access")
-        found["partitions"] = 2 ** found["bits"]
-        return found.rename(columns={"histogram_ns_per_access": "histogram_ns"}).sort_values(["pages", "passes", "bits"], key=rank,
-                                                                                            ignore_index=True)
+        found = found.rename(columns={"histogram_ns_per_access": "histogram_ns"}).assign(partitions=2 ** found["bits"])
+        return found.sort_values(["pages", "passes", "bits"], key=rank, ignore_index=True)
 
     def fan_out_rise(self, pages: str, entries: int) -> tuple[Interval, int, int]:
         """How many times as long a row takes past a TLB level's entries as inside: (ratio, few partitions, many).
@@ -191,8 +178,8 @@ class Analysis(analysis.Analysis):
         found.loc[naive, ["bits", "passes"]] = 0
         found["partitions"] = 2 ** found["bits"]
         found = found.sort_values(["pages", "mode", "passes", "bits"], key=rank, ignore_index=True)
-        found = _with_gain(found, _by(select(found, mode="naive"), "pages", "tuples"), "pages", "tuples")
-        found.loc[found["mode"] == "naive", ["gain", "gain_low", "gain_high"]] = np.nan  # with itself there is nothing to compare
+        found = _with_gain(found, select(found, mode="naive"), "pages", "tuples")
+        found.loc[found["mode"] == "naive", GAIN] = np.nan  # with itself there is nothing to compare
         return found
 
     def best_join(self, pages: str) -> pd.Series:
@@ -202,9 +189,7 @@ class Analysis(analysis.Analysis):
     def _summary(self, kernel: str, mode: str | list[str], keys: list[str], lacking: str, beside: str = "", **where: object
                  ) -> pd.DataFrame:
         """`summarise` of the rows of a kernel in a mode by page size and `keys`, with the median of another column beside it."""
-        rows = select(self.frame, kernel=kernel, mode=mode, **where)
-        if rows.empty:
-            raise Unavailable("too-few-points", lacking)
+        rows = required(select(self.frame, kernel=kernel, mode=mode, **where), lacking)
         rows = rows.assign(vertices=rows["lines"])  # which are as many, of a graph
         found = summarise(rows, ["pages", *keys])
         if beside:
@@ -222,25 +207,14 @@ def _remedy(remedy: str, pages: str, block: int, rows: pd.DataFrame, vertices: i
     return row | {"n": len(rows)}
 
 
-def _by(found: pd.DataFrame, *keys: str) -> dict[object, Interval]:
-    return {_key(row, keys): Interval.of(row) for _, row in found.iterrows()}
-
-
-def _key(row: pd.Series, keys: tuple[str, ...]) -> object:
-    return row[keys[0]] if len(keys) == 1 else tuple(row[key] for key in keys)
-
-
-def _with_gain(found: pd.DataFrame, over: dict, *keys: str) -> pd.DataFrame:
-    """How many times as fast each row is as what it is compared with: gain, gain_low, gain_high; NaN without that."""
-    gains = [over[_key(row, keys)] / Interval.of(row) if _key(row, keys) in over else UNKNOWN for _, row in found.iterrows()]
-    found = found.copy()
-    found[["gain", "gain_low", "gain_high"]] = np.array([gain[:3] for gain in gains], dtype=float).reshape(-1, 3)
-    return found
+def _with_gain(found: pd.DataFrame, slow: pd.DataFrame, *keys: str) -> pd.DataFrame:
+    """How many times as fast each row is as that of `slow` with the same keys: gain, gain_low, gain_high; NaN without one."""
+    key, rows = itemgetter(*keys), found.to_dict("records")
+    known = {key(row): Interval.of(row) for row in slow.to_dict("records")}
+    gains = [known[key(row)] / Interval.of(row) if key(row) in known else UNKNOWN for row in rows]
+    return found.assign(**dict(zip(GAIN, np.array(gains, dtype=float).reshape(-1, 4).T, strict=False)))
 
 
 def _best(found: pd.DataFrame, pages: str) -> pd.Series:
-    mine = found[(found["pages"] == pages) & found["gain"].notna()]
-    if mine.empty:
-        raise Unavailable("too-few-points", f"nothing on {words(pages)} can be compared")
+    mine = required(found[(found["pages"] == pages) & found["gain"].notna()], f"nothing on {words(pages)} can be compared")
     return mine.loc[mine["gain"].idxmax()]
-

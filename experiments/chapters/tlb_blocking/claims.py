@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from experiments.article.verdicts import Answer, claim
+from itertools import pairwise
+
+from experiments.article.verdicts import Answer, claim, inside
 from experiments.chapters.tlb_blocking.analysis import BLOCKED, LARGE_PAGES, NONE, SAME, Analysis, graph_size
 from experiments.inference.intervals import Interval
 from experiments.inference.splinter import large_pages
 from experiments.lab.record import Point
 from experiments.words.pages import BASE, LARGE, words
-from experiments.words.reasons import Unavailable
+from experiments.words.reasons import Unavailable, if_available
 
 # Of the tail's excess over 2 MiB pages the published run left (117 - 71) / (242 - 71) = 27 %, and its words are these.
 ALL_BUT_VANISHED = 0.30
@@ -33,8 +35,7 @@ def blocking_removes_misses(a: Analysis, most: float = ALL_BUT_VANISHED) -> Answ
     high = left.high / (excess.low if left.high > 0 else excess.high)
     near = " A block is nearer in the caches too, which this does not tell apart." if cut["p50_high"] < large["p50_low"] else ""
     rest = f"{left.value / excess.value:.0%} is left ({low:z.0%} to {high:z.0%})" if left.value > 0 else "nothing is left"
-    return (True if high <= most else False if low > most else None,
-            f"{told}; of what base pages take more than those, {rest}.{near}")
+    return inside(Interval(0, low, high), most=most), f"{told}; of what base pages take more than those, {rest}.{near}"
 
 
 @claim("thp-useless-for-a-tail", source="matthews_tlbperf", says="THP is between useless and counterproductive for random access.",
@@ -55,9 +56,8 @@ def prefetch_walks(a: Analysis, same: float = SAME) -> Answer:
             f"where the TLB misses could gain {a.most_from_hits:.2f} at the most.")
     if gain.low > most:
         return True, told
-    try:  # that base pages gain nothing says something only if prefetches gain anything
-        large = a.best_ahead(large_pages(a.ahead))
-    except Unavailable:
+    # That base pages gain nothing says something only if prefetches gain anything.
+    if (large := if_available(lambda: a.best_ahead(large_pages(a.ahead)))) is None:
         return None, told
     other = Interval.of(large, "gain")
     return (False if gain.high < most and other.low > most else None), f"{told} On {words(large['pages'])} the gain is {other:.2f}."
@@ -66,40 +66,34 @@ def prefetch_walks(a: Analysis, same: float = SAME) -> Answer:
 @claim("order-of-remedies", source="matthews_tlbperf", points=_hop_by_hop,
        says="1 GiB pages are best, then 2 MiB pages, then blocking on base pages, then nothing.")
 def order_of_remedies(a: Analysis) -> Answer:
-    wanted = (("1 GiB pages", LARGE_PAGES, ("1g",)), ("2 MiB pages", LARGE_PAGES, LARGE), ("blocking", BLOCKED, (BASE,)),
-              ("base pages", NONE, (BASE,)))
-    measured, missing = [], []
-    for name, what, pages in wanted:
-        try:
-            measured.append((name, a.remedy(what, *pages)))
-        except Unavailable:
-            missing.append(name)
+    wanted = {"1 GiB pages": (LARGE_PAGES, "1g"), "2 MiB pages": (LARGE_PAGES, *LARGE), "blocking": (BLOCKED, BASE),
+              "base pages": (NONE, BASE)}
+    measured = {name: row for name, remedy in wanted.items() if (row := if_available(a.remedy, *remedy)) is not None}
+    missing = [name for name in wanted if name not in measured]
     if len(measured) < 2:
         raise Unavailable("too-few-points", "no remedy was measured hop by hop beside the walk on base pages")
     steps = [Interval.of(worse, short) / Interval.of(better, short) for short in ("p50", "p95")
-             for (_, better), (_, worse) in zip(measured, measured[1:], strict=False)]
+             for better, worse in pairwise(measured.values())]
     truth = False if any(step.high < 1 for step in steps) else True if not missing and all(step.low > 1 for step in steps) else None
-    said = "; ".join(f"{name} {row['p50']:.0f} and {row['p95']:.0f} ns" for name, row in measured)
+    said = "; ".join(f"{name} {row['p50']:.0f} and {row['p95']:.0f} ns" for name, row in measured.items())
     return truth, f"Median and 95th percentile: {said}." + (f" Not measured: {', '.join(missing)}." if missing else "")
 
 
 @claim("fan-out-limit", source="boncz1999", points=lambda point: point.kernel == "radix_partition" and point.mode == "partition",
        says="One pass can partition to as many places as the first level has entries, and no more.")
 def fan_out_limit(a: Analysis, jump: float = JUMP) -> Answer:
-    entries = a.last_entries and a.entries[0]
+    entries = a.known_entries[0]
     base, few, many = a.fan_out_rise(BASE, entries)
     told = f"From {few:,} to {many:,} partitions a row takes {base:.2f} times as long on base pages"
     if base.high < 1 + jump:
         return False, f"{told}; the first level has {entries:,} entries."
-    try:
-        large = large_pages(a.fan_out)
-        rise, _, _ = a.fan_out_rise(large, entries)
-    except Unavailable:
+    large = if_available(large_pages, a.fan_out)
+    if not (risen := large and if_available(a.fan_out_rise, large, entries)):
         return None, f"{told}. Large pages, which would tell the TLB from the caches, were not measured."
-    told += f" and {rise:.2f} times on {words(large)}."
+    told += f" and {risen[0]:.2f} times on {words(large)}."
     if base.low <= 1 + jump:
         return None, told
-    if rise.high < base.low:
+    if risen[0].high < base.low:
         return True, told
     return None, told + " Large pages rise as well: their entries may span pieces, or it is not the TLB."
 
@@ -109,5 +103,4 @@ def fan_out_limit(a: Analysis, jump: float = JUMP) -> Answer:
 def join_partitions_first(a: Analysis, same: float = SAME) -> Answer:
     best = a.best_join(BASE)
     gain = Interval.of(best, "gain")
-    truth = True if gain.low > 1 + same else False if gain.high < 1 + same else None
-    return truth, f"With {int(best['partitions']):,} partitions the join is {gain:.2f} times as fast as the naive one."
+    return inside(gain, 1 + same), f"With {int(best['partitions']):,} partitions the join is {gain:.2f} times as fast as the naive one."

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
+from itertools import pairwise
+from typing import Any
 
 import pandas as pd
 
@@ -14,7 +17,7 @@ from experiments.inference.splinter import large_pages
 from experiments.lab.kernels import ROW_BYTES
 from experiments.words.pages import BASE, LARGE, words
 from experiments.words.prose import Prose, choose, count, listed, side
-from experiments.words.reasons import Unavailable
+from experiments.words.reasons import Unavailable, if_available, required
 from experiments.words.units import format_size
 
 __all__ = ["machine", "lead", "blocks_said", "prefetch_said", "mitigations_said", "fan_out_said", "join_said"]
@@ -31,10 +34,16 @@ def _few(number: float) -> str:
     return count(number) if number >= 10 else f"{number:.2g}"
 
 
+def _by_pages(found: pd.DataFrame, of: Callable[[str], Any]) -> dict[str, Any]:
+    """What `of` gives for each page size of a frame; one of which it cannot tell is no reason to be silent of the others."""
+    each = {pages: if_available(of, pages) for pages in dict.fromkeys(found["pages"])}
+    return {pages: given for pages, given in each.items() if given is not None}
+
+
 def lead(a: Analysis) -> Prose:
     """The result in brief, as `brief`; and why a page size is missing, where one is."""
-    why = about_pages(a.notes) if not set(LARGE) <= set(a.frame["pages"]) else ""
-    return Prose(f"{brief(a)}\n\n{why}" if why else brief(a))
+    why = "" if set(LARGE) <= set(a.frame["pages"]) else about_pages(a.notes)
+    return Prose(f"{brief(a)}\n\n{why}".rstrip())
 
 
 def brief(a: Analysis) -> Prose:
@@ -55,10 +64,9 @@ def brief(a: Analysis) -> Prose:
 
 
 def blocks_said(a: Analysis) -> Prose:
-    base = a.blocks[(a.blocks["pages"] == BASE) & a.blocks["gain"].notna()]
-    if base.empty:
-        raise Unavailable("too-few-points", "no walk with and without blocks was measured on base pages")
-    entries, best = a.last_entries, base.loc[base["median"].idxmin()]
+    base = required(a.blocks[(a.blocks["pages"] == BASE) & a.blocks["gain"].notna()],
+                    "no walk with and without blocks was measured on base pages")
+    entries, best = a.known_entries[-1], base.loc[base["median"].idxmin()]
     said = (f"Without blocks a hop takes {best['plain']:.1f} ns over {graph_size(best['vertices'])}. The fastest, with "
             f"{int(best['block_steps']):,} steps in each block of {format_size(int(best['block_bytes']))}, takes {best['median']:.1f}: "
             f"{_gain(best)}.")
@@ -128,14 +136,10 @@ def _caches(a: Analysis, best: pd.Series) -> str:
 
 
 def prefetch_said(a: Analysis) -> Prose:
-    told = []
-    for pages in dict.fromkeys(a.ahead["pages"]):
-        with suppress(Unavailable):  # one page size without distance 0 is no reason to be silent of the others
-            best = a.best_ahead(pages)
-            told.append(f"{best['median']:.1f} ns on {words(pages)}, {int(best['distance'])} hops ahead, which is {_gain(best)} as without")
-    if not told:
-        raise Unavailable("too-few-points", "no walk was measured with prefetches and without")
-    said = f"At the best distance a hop takes {'; '.join(told)}."
+    best = required(_by_pages(a.ahead, a.best_ahead), "no walk was measured with prefetches and without")
+    said = "At the best distance a hop takes " + "; ".join(
+        f"{row['median']:.1f} ns on {words(pages)}, {int(row['distance'])} hops ahead, which is {_gain(row)} as without"
+        for pages, row in best.items()) + "."
     base, near = a.best_ahead(BASE), select(a.ahead, pages=BASE, distance=1)["gain"]
     if len(near) and near.iloc[0] > 1 + MOST_OF_IT * (base["gain"] - 1) > 1 + SAME:
         said += (f" One hop ahead is nearly as good already, {near.iloc[0]:.2f}: prefetches wait for nothing, so the "
@@ -157,8 +161,7 @@ def mitigations_said(a: Analysis) -> Prose:
         f"in blocks of {graph_size(row.block_vertices)} on base pages" if row.remedy == BLOCKED else f"on {words(row.pages)}")
         for row in a.remedies.itertuples())
     base, others = a.remedy(NONE, BASE), a.remedies[a.remedies["remedy"] != NONE]
-    if others.empty:
-        raise Unavailable("too-few-points", "no remedy was measured hop by hop beside the walk on base pages")
+    required(others, "no remedy was measured hop by hop beside the walk on base pages")
     best = others.loc[others["p95"].idxmin()]
     ratio = Interval.of(base, "p95") / Interval.of(best, "p95")
     what = "blocking" if best["remedy"] == BLOCKED else words(best["pages"])
@@ -171,31 +174,27 @@ def mitigations_said(a: Analysis) -> Prose:
 
 
 def fan_out_said(a: Analysis) -> Prose:
-    if not a.entries:
-        raise Unavailable("no-geometry", "CPUID names no TLB level here")
-    told, rises = [], {}
-    for pages in dict.fromkeys(a.fan_out["pages"]):
-        with suppress(Unavailable):
-            rises[pages], few, many = a.fan_out_rise(pages, a.entries[0])
-            told.append(f"{rises[pages]:.2f} times as long with {many:,} partitions as with {few:,} on {words(pages)}")
-    if not told:
-        raise Unavailable("too-few-points", f"partitioning was not measured on both sides of {a.entries[0]:,} partitions")
-    said = f"To scatter a row takes {listed(told)}; the first level has {a.entries[0]:,} entries."
+    entries = a.known_entries[0]
+    rises = required(_by_pages(a.fan_out, lambda pages: a.fan_out_rise(pages, entries)),
+                     f"partitioning was not measured on both sides of {entries:,} partitions")
+    told = listed(f"{rise:.2f} times as long with {many:,} partitions as with {few:,} on {words(pages)}"
+                  for pages, (rise, few, many) in rises.items())
+    said = f"To scatter a row takes {told}; the first level has {entries:,} entries."
     if BASE in rises:
-        said += (" On base pages the limit shows." if rises[BASE].low > 1 + SAME else
+        rise, _, _ = rises[BASE]
+        said += (" On base pages the limit shows." if rise.low > 1 + SAME else
                  " On base pages nothing gives way there: while a translation comes from the second level, stores can wait in a buffer."
-                 if rises[BASE].high < 1 + 2 * SAME else " Noise leaves open whether base pages have their limit there.")
+                 if rise.high < 1 + 2 * SAME else " Noise leaves open whether base pages have their limit there.")
     return Prose(said + _steepest(a) + _in_two_passes(a))
 
 
 def _steepest(a: Analysis) -> str:
     """Between which neighbouring numbers of partitions a row's time grows most for each doubling on base pages."""
-    mine = list(select(a.fan_out, pages=BASE, passes=1).sort_values("bits").itertuples())
-    rising = [((after.median / before.median) ** (1 / (after.bits - before.bits)), before, after)
-              for before, after in zip(mine, mine[1:], strict=False) if after.low > before.high]
+    mine = select(a.fan_out, pages=BASE, passes=1).sort_values("bits").itertuples()
+    rising = [(before, after) for before, after in pairwise(mine) if after.low > before.high]
     if not rising:
         return ""
-    _, before, after = max(rising, key=lambda step: step[0])
+    before, after = max(rising, key=lambda ends: (ends[1].median / ends[0].median) ** (1 / (ends[1].bits - ends[0].bits)))
     return (f" The steepest step on base pages lies between {before.partitions:,} and {after.partitions:,} partitions, a factor of "
             f"{after.median / before.median:.2f}.")
 
@@ -215,24 +214,18 @@ def _in_two_passes(a: Analysis) -> str:
 
 def join_said(a: Analysis) -> Prose:
     naive = select(a.joins, mode="naive").set_index("pages")
-    told, best = [], {}
-    for pages in dict.fromkeys(a.joins["pages"]):
-        with suppress(Unavailable):  # a page size without its naive join
-            best[pages] = row = a.best_join(pages)
-            told.append(f"{naive.loc[pages, 'median']:.1f} ns a row naive and {row['median']:.1f} with {int(row['partitions']):,} "
-                        f"partitions on {words(pages)}, {_gain(row)}")
-    if not told:
-        raise Unavailable("too-few-points", "no join was measured naive and partitioned on the same pages")
+    best = required(_by_pages(a.joins, a.best_join), "no join was measured naive and partitioned on the same pages")
+    told = "; ".join(f"{naive.loc[pages, 'median']:.1f} ns a row naive and {row['median']:.1f} with {int(row['partitions']):,} "
+                     f"partitions on {words(pages)}, {_gain(row)}" for pages, row in best.items())
     rows = int(a.joins["tuples"].max())
-    said, table = f"A join of two tables of {rows:,} rows takes {'; '.join(told)}.", 2 * rows * ROW_BYTES  # two slots a row
+    said, table = f"A join of two tables of {rows:,} rows takes {told}.", 2 * rows * ROW_BYTES  # two slots a row
     if a.entries and table <= a.entries[-1] * a.base_page_bytes:
         return Prose(f"{said} The hash table is {format_size(table)}, within the STLB's reach: measure larger ones to see what "
                      "partitioning is for.")
-    with suppress(Unavailable):
-        large = large_pages(a.joins)
-        if BASE in best and large in naive.index and best[BASE]["gain_low"] > 1:
-            said += choose(Interval.of(naive.loc[large]) / Interval.of(best[BASE]), {
-                "above": " Partitioning on base pages is faster than a naive join on large ones.",
-                "below": " Large pages alone do more than partitioning on base pages.",
-                "open": " Partitioning on base pages does as much as large pages alone."})
+    large = if_available(large_pages, a.joins)
+    if BASE in best and large in naive.index and best[BASE]["gain_low"] > 1:
+        said += choose(Interval.of(naive.loc[large]) / Interval.of(best[BASE]), {
+            "above": " Partitioning on base pages is faster than a naive join on large ones.",
+            "below": " Large pages alone do more than partitioning on base pages.",
+            "open": " Partitioning on base pages does as much as large pages alone."})
     return Prose(said)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import cached_property
 from itertools import product
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,25 +18,18 @@ from experiments.inference.curves import Curve, select
 from experiments.inference.intervals import UNKNOWN, Interval, median_interval, summarise
 from experiments.lab.namespaces import MODE as NAMESPACES
 from experiments.words.pages import BASE, hardware
-from experiments.words.reasons import Unavailable
+from experiments.words.reasons import Unavailable, required
 
 Chase = tuple[str, str]  # the guest's page, "" of a plain process; and the host's
 GUEST, PROCESS, NODE = "guest_chase", "page_chase", "numa_chase"
+OUTSIDE = "no guest"
 LEAST_PAIRS = 5  # of a median, fewer have no interval worth the name
 CLEAR = 1.25  # so far from a level's end that sets which fill unevenly no longer show
 LEAST_BETWEEN = 4  # prices that a level's own price is the median of: two octaves
 
 
 def cell_name(guest: str, host: str) -> str:
-    return f"{guest} on {host}"
-
-
-class Share(NamedTuple):
-    """What a chase pays between the first level's entries and the second's, over what the chase on base pages throughout pays there."""
-
-    guest: str  # "" outside
-    host: str
-    share: Interval
+    return f"{guest} on {host}" if guest else f"{OUTSIDE}, {host}"
 
 
 class Analysis(analysis.Analysis):
@@ -101,36 +93,32 @@ class Analysis(analysis.Analysis):
 
     @cached_property
     def over_alike(self) -> dict[Chase, Curve]:
-        """A guest's time over that of a plain process on the guest's page size: the same program moved into a guest, and what is left
-        is the second dimension."""
+        """A guest's time over a plain process's on the guest's page size: the same program moved, so the second dimension is left."""
         return {cell: self.spread[cell] / self.spread["", same] for cell in self.cells if (same := self.alike(cell[0]))}
 
     @cached_property
     def over_base(self) -> dict[Chase, Curve]:
-        """A guest's time over that of a plain process on base pages, which is what a program has that asks for nothing."""
+        """A guest's time over a plain process's on base pages, which is what a program has that asks for nothing."""
         return {cell: self.spread[cell] / self.spread["", BASE] for cell in self.cells if ("", BASE) in self.spread}
 
     @cached_property
     def chases(self) -> pd.DataFrame:
-        """A row a chase and number of lines: guest, host, what `summarise` says of the spread chase, and packed, price, over_4k and
-        over_alike, each with _low and _high; NaN where that was not measured."""
+        """A row a chase and number of lines: guest, host, cell (its name), what `summarise` says of the spread chase, and packed, price,
+        over_4k and over_alike, each with _low and _high; NaN where that was not measured. Raises Unavailable("too-few-points")."""
         beside = {"packed": self.packed, "price": self.price, "over_4k": self.over_base, "over_alike": self.over_alike}
         tables = []
         for chase, curve in self.spread.items():
-            table = curve.table.assign(guest=chase[0], host=chase[1])
+            table = curve.table.assign(guest=chase[0], host=chase[1], cell=cell_name(*chase))
             for name, curves in beside.items():
                 known = dict(curves.get(chase, ()))
                 table[[name, f"{name}_low", f"{name}_high"]] = [known.get(lines, UNKNOWN)[:3] for lines in table["lines"]]
             tables.append(table)
-        if not tables:
-            raise Unavailable("too-few-points", "nothing was measured")
-        return pd.concat(tables, ignore_index=True)
+        return pd.concat(required(tables, "nothing was measured"), ignore_index=True)
 
     @cached_property
     def matrix(self) -> pd.DataFrame:
         """The rows of `chases` that are guests'. Raises Unavailable("too-few-points") without any."""
-        if not self.cells:
-            raise Unavailable("too-few-points", "no guest was measured")
+        required(self.cells, "no guest was measured")
         return self.chases[self.chases["guest"] != ""].reset_index(drop=True)
 
     @cached_property
@@ -146,12 +134,16 @@ class Analysis(analysis.Analysis):
 
     @cached_property
     def references(self) -> pd.DataFrame:
-        """`far` with the loads of page-table entries in a walk: cell, formula, simulated (cold), warm (per load), shadow. Four levels on
-        four."""
-        pairs = list(zip(self.far["guest"], self.far["host"], strict=True))
-        counts = {"cell": cell_name, "formula": references.at_most, "simulated": references.cold, "shadow": references.of_shadow,
+        """`far` with the loads of page-table entries in a walk, four levels on four: formula, simulated (cold), warm (per load), shadow."""
+        counts = {"formula": references.at_most, "simulated": references.cold, "shadow": references.of_shadow,
                   "warm": lambda *pair: references.warm(*pair, self.sizes[-1], self.host)}
+        pairs = list(zip(self.far["guest"], self.far["host"], strict=True))
         return self.far.assign(**{name: [count(*pair) for pair in pairs] for name, count in counts.items()})
+
+    @property
+    def priced(self) -> pd.DataFrame:
+        """The rows of `references` that have a price. Raises Unavailable("too-few-points") without any."""
+        return required(self.references.dropna(subset="price"), "no guest's chase was measured with its packed control")
 
     @cached_property
     def depths(self) -> dict[tuple[int, int], int]:
@@ -183,18 +175,19 @@ class Analysis(analysis.Analysis):
         return pd.DataFrame(rows, columns=["guest", "host", "first_low", "first_high", "second_low", "second_high", "most"])
 
     @cached_property
-    def shares(self) -> list[Share]:
-        """A share for each chase of STEPS_OF but the first, and of large pages outside. An entry that spans a large page needs few
-        entries for all lines and pays nothing there (inference/splinter.py). Those that cannot be compared are left out."""
+    def shares(self) -> dict[Chase, Interval]:
+        """What a chase pays between the first level's entries and the second's over what one on base pages throughout pays there, for
+        STEPS_OF but the first, and large pages outside. Entries that span large pages are few for all lines and cost nothing there
+        (inference/splinter.py). What cannot be compared is left out."""
         outside = [("", host) for host in dict.fromkeys(host for _, host in STEPS_OF) if hardware(host) != BASE]
-        shares = []
+        shares = {}
         for guest, host in [*outside, *STEPS_OF[1:]]:
             base, large = self.rows(BASE if guest else "", BASE), self.rows(guest, host)
             if base.empty or large.empty or large["lines"].min() > base["lines"].min():
                 continue  # what a load costs that misses nothing goes off both
             both = pd.concat([base.assign(pages=BASE), large.assign(pages="2m")]).assign(kernel=PROCESS, stride_pages=1)
             with suppress(Unavailable):
-                shares.append(Share(guest, host, splinter.judge(both, "none").first.share))
+                shares[guest, host] = splinter.judge(both, "none").first.share
         return shares
 
     # --- what a guest costs beside its loads
@@ -205,36 +198,29 @@ class Analysis(analysis.Analysis):
         missed, both run the same instructions on the same lines. Raises Unavailable("too-few-points")."""
         cell = next(iter(self.cells), ("", ""))
         pair = [self.packed.get(chase) for chase in (cell, ("", self.alike(cell[0]) or BASE))]
-        for _, ratio in pair[0] / pair[1] if all(pair) else ():
-            return ratio
-        raise Unavailable("too-few-points", "no packed chase was measured both in a guest and outside")
+        ratios = (pair[0] / pair[1]).intervals if all(pair) else []
+        return required(ratios, "no packed chase was measured both in a guest and outside")[0]
 
     @cached_property
     def five_levels(self) -> tuple[int, Interval]:
-        """The largest number of lines that a guest with five levels of page tables walked on base pages, and its time over that of one
-        with four. Raises Unavailable("too-few-points")."""
+        """The most lines that a guest of five levels chased on base pages, and its time over one's of four. Raises Unavailable."""
         five = Curve.of(self.rows(BASE, BASE, levels=5), layout="spread")
-        ratios = list(five / self.spread[BASE, BASE]) if len(five) and (BASE, BASE) in self.spread else []
-        if not ratios:
-            raise Unavailable("too-few-points", "no guest with five levels was measured beside one with four")
-        return ratios[-1]
+        ratios = list(five / self.spread[BASE, BASE]) if (BASE, BASE) in self.spread else []
+        return required(ratios, "no guest with five levels was measured beside one with four")[-1]
 
     @property
     def clocks(self) -> pd.Series:
-        """The time by the clock outside over that by the guest's clock, of each process of a guest. Raises Unavailable."""
+        """The time by the clock outside over that by the guest's, a value a process. Raises Unavailable("too-few-points")."""
         rows = select(self.frame, kernel=GUEST, levels=4)
-        ratios = (rows.get("outside_ns_per_access", pd.Series(dtype=float)) / rows["ns_per_access"]).dropna()
-        if ratios.empty:
-            raise Unavailable("too-few-points", "no guest was timed by two clocks")
-        return ratios
+        ratios = rows.get("outside_ns_per_access", pd.Series(dtype=float)) / rows["ns_per_access"]
+        return required(ratios.dropna(), "no guest was timed by two clocks")
 
     @cached_property
     def touches(self) -> pd.DataFrame:
         """What a line's first touch in the guest costs, ns, a row a cell, at the largest of `sizes`: guest, host and the columns of
         `summarise`. Raises Unavailable("too-few-points")."""
         rows = select(self.frame, kernel=GUEST, levels=4, layout="spread", lines=self.sizes[-1])
-        if self.touched not in rows or rows[self.touched].isna().all():
-            raise Unavailable("too-few-points", "no first touch was timed in a guest")
+        required(rows.get(self.touched, pd.Series(dtype=float)).dropna(), "no first touch was timed in a guest")
         table = summarise(rows, ["mode", "pages", "lines"], self.touched).set_index(["mode", "pages"])
         return table.loc[[cell for cell in self.cells if cell in table.index]].rename_axis(["guest", "host"]).reset_index()
 
@@ -254,15 +240,12 @@ class Analysis(analysis.Analysis):
     def containers(self) -> pd.DataFrame:
         """The chase in fresh namespaces beside the plain one, a row a layout and number of lines: layout, lines, plain, inside, and
         difference, low, high (inside minus plain). Raises Unavailable("too-few-points")."""
-        rows = []
-        for layout in ("spread", "packed"):
-            plain, inside = (Curve.of(rows_of, layout=layout) for rows_of in (self.plain, self.contained))
-            if len(inside):
-                rows += [(layout, int(lines), plain.get(lines).value, inside.get(lines).value, *difference[:3])
-                         for lines, difference in inside - plain]
-        if not rows:
-            raise Unavailable("too-few-points", "no chase was measured in fresh namespaces")
-        return pd.DataFrame(rows, columns=["layout", "lines", "plain", "inside", "difference", "low", "high"])
+        curves = {layout: [Curve.of(rows, layout=layout) for rows in (self.plain, self.contained)]
+                  for layout in ("spread", "packed")}
+        rows = [(layout, int(lines), plain.get(lines).value, inside.get(lines).value, *difference[:3])
+                for layout, (plain, inside) in curves.items() for lines, difference in inside - plain]
+        return pd.DataFrame(required(rows, "no chase was measured in fresh namespaces"),
+                            columns=["layout", "lines", "plain", "inside", "difference", "low", "high"])
 
     @cached_property
     def container_ratio(self) -> Interval:
@@ -277,8 +260,8 @@ class Analysis(analysis.Analysis):
 
     @cached_property
     def nodes(self) -> pd.DataFrame:
-        """The chase by where its memory and its page tables lie, seen from the CPU: memory, tables, lines, median, low, high, over,
-        over_low, over_high (over both near). Empty where no node but one was measured."""
+        """The chase by where its memory and page tables lie, seen from the CPU: memory, tables, lines, median, low, high, over, over_low,
+        over_high (over both near). Empty where no node but one was measured."""
         curves = Curve.by(self.frame, NODES, "mode", kernel=NODE, layout="spread")
         rows = []
         for mode, curve in curves.items():
@@ -288,8 +271,7 @@ class Analysis(analysis.Analysis):
 
 
 def _left(price: pd.Series, least: float) -> tuple[float, float]:
-    """The numbers of lines between which a price, smoothed by a median of three, comes to `least` for good; NaN where it is below at
-    the end, or never was."""
+    """The numbers of lines between which a price, smoothed by a median of three, comes to `least` for good; NaN where it does not."""
     under = np.flatnonzero(median_filter(price.to_numpy(), size=3, mode="nearest") < least)
     if not len(under) or under[-1] == len(price) - 1:
         return np.nan, np.nan

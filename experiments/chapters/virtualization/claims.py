@@ -13,7 +13,7 @@ from experiments.inference.splinter import HALF
 from experiments.lab.record import Point
 from experiments.words.pages import BASE
 from experiments.words.prose import listed, side
-from experiments.words.reasons import Unavailable
+from experiments.words.reasons import required
 from experiments.words.units import format_size
 
 MOST_REFERENCES = 24
@@ -46,15 +46,13 @@ def references_of_a_nested_walk(a: Analysis, most: int = MOST_REFERENCES) -> Ans
        says="In practice a guest's load costs under 2 to 3 times a native one.")
 def a_guest_costs_under_three(a: Analysis, strict: float = STRICT, wide: float = WIDE) -> Answer:
     guests = a.guests
-    known = guests.far[guests.far["over_alike"].notna()]
-    if known.empty:
-        raise Unavailable("too-few-points", "no page size was measured both in a guest and outside")
+    known = required(guests.far.dropna(subset="over_alike"), "no page size was measured both in a guest and outside")
     worst, highs = known.loc[known["over_alike"].idxmax()], known["over_alike_high"]
     truth = True if highs.max() < wide else False if known["over_alike_low"].max() >= wide else None
     return _on(guests, a, truth, (
         f"At {format_size(worst['lines'] * guests.base_page_bytes)} a load in the guest takes {known['over_alike'].min():.2f} to "
-        f"{Interval.of(worst, 'over_alike'):.2f} times one outside on the same pages, the most on "
-        f"{cell_name(worst['guest'], worst['host'])}; {(highs < strict).sum()} of {len(known)} pairs of page sizes stay under {strict:g}."))
+        f"{Interval.of(worst, 'over_alike'):.2f} times one outside on the same pages, the most on {worst['cell']}; "
+        f"{(highs < strict).sum()} of {len(known)} pairs of page sizes stay under {strict:g}."))
 
 
 @claim("an-entry-spans-the-smaller-page", source="matthews_tlbperf",
@@ -63,10 +61,9 @@ def a_guest_costs_under_three(a: Analysis, strict: float = STRICT, wide: float =
 def an_entry_spans_the_smaller_page(a: Analysis, half: float = HALF) -> Answer:
     """Of what base pages pay between the two levels, a chase in pieces pays all, above half; one in whole large pages nothing, below."""
     guests = a.guests
-    inside = {(share.guest, share.host): share.share for share in guests.shares if share.guest}
-    outside = [share.share for share in guests.shares if not share.guest]
-    if not inside:
-        raise Unavailable("too-few-points", "no guest's chase shows the steps of base pages on base pages beside another's")
+    inside = required({cell: share for cell, share in guests.shares.items() if cell[0]},
+                      "no guest's chase shows the steps of base pages on base pages beside another's")
+    outside = [share for cell, share in guests.shares.items() if not cell[0]]
     told = listed(f"{cell_name(*cell)} pays {share:.2f}" for cell, share in inside.items())
     mixed = {side(share, half) for cell, share in inside.items() if references.smaller(*cell) == BASE}
     both = next((side(share, half) for cell, share in inside.items() if references.smaller(*cell) != BASE), "open")

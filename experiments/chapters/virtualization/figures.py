@@ -5,21 +5,9 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
-from experiments.article.charts import (
-    PRICES,
-    TIMES,
-    capacities,
-    layered,
-    lines_axis,
-    log_scale,
-    ns_axis,
-    price_scale,
-    series_chart,
-    time_scale,
-    working_set,
-)
+from experiments.article import charts
 from experiments.article.render import MUTED, PALETTE, Figure, Html, data_table
-from experiments.chapters.virtualization.analysis import Analysis, cell_name
+from experiments.chapters.virtualization.analysis import OUTSIDE, Analysis, cell_name
 from experiments.chapters.virtualization.grid import GUEST_PAGES, HOST_PAGES, STEPS_OF
 from experiments.inference.splinter import MOST_LINES
 from experiments.lab.kernels import LINE_BYTES
@@ -27,82 +15,60 @@ from experiments.words.pages import hardware
 from experiments.words.reasons import Unavailable
 from experiments.words.units import format_size
 
-OUTSIDE = "no guest"
 # From cheap to dear one colour grows denser: whatever it lies on, paper or dark, ink is read on it.
 _DENSITY = (0.06, 0.5)
 _RATIOS = (0.5, 0.7, 1, 1.5, 2, 3, 5, 8, 12, 20, 30, 50, 100)
 _RATIO = ["over_alike", "over_alike_low", "over_alike_high"]
-
-
-def _series_of(guest: str, host: str) -> str:
-    return cell_name(guest, host) if guest else f"{OUTSIDE}, {host}"
-
-
-# A cell has its colour in each figure of lines; the plain process's are those of the chapter about page sizes where it has one.
-_COLOURS = dict(zip([_series_of(*chase) for chase in (("", "4k"), ("", "thp"), *STEPS_OF)], (MUTED, PALETTE[4], *PALETTE[:4]), strict=True))
+# A chase has its colour in each figure of lines; the plain process's are those of the chapter about page sizes where it has one.
+_COLOURS = dict(zip([cell_name(*chase) for chase in (("", "4k"), ("", "thp"), *STEPS_OF)], (MUTED, PALETTE[4], *PALETTE[:4]), strict=True))
 
 
 def guest_matrix(a: Analysis) -> Figure:
     """The heat map: ns per access of the spread chase by guest's page and size, and by host's page; the plain process beside them."""
-    chases, sizes = a.matrix, [format_size(lines * a.base_page_bytes) for lines in a.sizes]
     beside = [a.chases[(a.chases["guest"] == "") & (a.chases["host"] == a.alike(guest))].assign(guest=guest, host=OUTSIDE)
-              for guest in GUEST_PAGES if guest in set(chases["guest"])]
-    data = pd.concat([chases, *beside], ignore_index=True)
+              for guest in GUEST_PAGES if guest in set(a.matrix["guest"])]
+    data = pd.concat([a.matrix, *beside], ignore_index=True)
     data = data[data["lines"].isin(a.sizes)][["guest", "host", "lines", "median", "low", "high"]]
-    drawn = data.assign(row=[f"{format_size(lines * a.base_page_bytes)}, guest {guest}"
-                             for guest, lines in zip(data["guest"], data["lines"], strict=True)])
+    drawn = data.assign(row=(data["lines"] * a.base_page_bytes).map(format_size) + ", guest " + data["guest"])
+    sizes = [format_size(lines * a.base_page_bytes) for lines in a.sizes]
     base = alt.Chart(drawn).encode(
         x=alt.X("host:N", sort=[*HOST_PAGES, OUTSIDE], axis=alt.Axis(title="Host's pages", orient="top", labelAngle=0, labelOverlap=False)),
         y=alt.Y("row:N", sort=[f"{size}, guest {guest}" for size in sizes for guest in GUEST_PAGES], axis=alt.Axis(title=None)))
-    tips = [alt.Tooltip("row:N", title="size"), alt.Tooltip("host:N"), alt.Tooltip("median:Q", format=".3~r", title="ns"),
-            alt.Tooltip("low:Q", format=".3~r"), alt.Tooltip("high:Q", format=".3~r")]
+    tips = [alt.Tooltip("row:N", title="size"), "host:N", alt.Tooltip("median:Q", format=".3~r", title="ns"),
+            *(alt.Tooltip(bound, format=".3~r") for bound in ("low:Q", "high:Q"))]
     dense = alt.FillOpacity("median:Q", legend=None, scale=alt.Scale(type="log", nice=False, range=list(_DENSITY)))
     chart = (base.mark_rect(fill=PALETTE[0]).encode(fillOpacity=dense, tooltip=tips)
              + base.mark_text(fontSize=14).encode(text=alt.Text("median:Q", format=".3~r"))).properties(height=30 * drawn["row"].nunique())
-    ends = a.far.sort_values("median").iloc[[0, -1]]
-    told = dict.fromkeys(f"{end.median:.0f} ns on {cell_name(end.guest, end.host)}" for end in ends.itertuples())
+    told = dict.fromkeys(f"{end.median:.0f} ns on {end.cell}" for end in a.far.sort_values("median").iloc[[0, -1]].itertuples())
     return Figure(chart, f"Table of times coloured by size. At {sizes[-1]} a load takes {' to '.join(told)}.", data)
 
 
-def _series(a: Analysis, is_price: bool = False) -> pd.DataFrame:
-    """The chases of _COLOURS, their time or their price, with the columns that a chart of series takes. Raises Unavailable."""
-    data = a.chases.assign(series=[_series_of(*chase) for chase in zip(a.chases["guest"], a.chases["host"], strict=True)],
-                           working_set_bytes=a.chases["lines"] * a.base_page_bytes)
-    if is_price:
-        data = data.assign(median=data["price"], low=data["price_low"], high=data["price_high"]).dropna(subset="median")
-        data = data[data["lines"] <= MOST_LINES]
-    data = data[data["series"].isin(_COLOURS)]
+def _lines(a: Analysis, chases: pd.DataFrame, lacking: str, title: str, **axes: bool) -> Figure:
+    """The chases of _COLOURS as lines, with their ends in words after a title. Raises Unavailable("too-few-points")."""
+    data = chases[chases["cell"].isin(_COLOURS)].rename(columns={"cell": "series"})
     if data.empty:
-        raise Unavailable("too-few-points", "nothing was measured with its control" if is_price else "nothing was measured")
-    return data[["series", "lines", "working_set_bytes", "median", "low", "high", "n"]]
-
-
-def _colours(data: pd.DataFrame) -> alt.Scale:
-    shown = {series: colour for series, colour in _COLOURS.items() if series in set(data["series"])}
-    return alt.Scale(domain=list(shown), range=list(shown.values()))
-
-
-def _last(data: pd.DataFrame) -> str:
+        raise Unavailable("too-few-points", lacking)
+    data = data.assign(working_set_bytes=data["lines"] * a.base_page_bytes)[
+        ["series", "lines", "working_set_bytes", "median", "low", "high", "n"]]
     ends = data.sort_values("lines").groupby("series")["median"].last()
-    return ", ".join(f"{series} {ends[series]:z.1f} ns" for series in _COLOURS if series in ends)
+    shown = {series: colour for series, colour in _COLOURS.items() if series in ends}
+    scheme = alt.Scale(domain=list(shown), range=list(shown.values()))
+    told = ", ".join(f"{series} {ends[series]:z.1f} ns" for series in shown)
+    return Figure(charts.chase_chart(data, scheme, "series", a.entries, a.base_page_bytes, columns=3, **axes),
+                  f"{title} At the right: {told}.", data)
 
 
 def guest_lines(a: Analysis) -> Figure:
     """ns per access of the spread chase against working set: in the guest and outside."""
-    data = _series(a)
-    chart = series_chart(data, working_set(a.base_page_bytes), "ns per access", time_scale(data), TIMES, _colours(data), "series",
-                         columns=3)
-    return Figure(layered(chart, capacities(a.entries, base_page_bytes=a.base_page_bytes)),
-                  f"Line chart on logarithmic axes, in a guest and outside. At the right: {_last(data)}.", data)
+    return _lines(a, a.chases, "nothing was measured", "Line chart on logarithmic axes, in a guest and outside.")
 
 
 def guest_steps(a: Analysis) -> Figure:
     """The price of translation over few lines, where it shows what an entry spans."""
-    data = _series(a, is_price=True)
-    x = alt.X("lines:Q", axis=lines_axis(f"Lines touched, one to each {format_size(a.base_page_bytes)}"), scale=log_scale())
-    chart = series_chart(data, x, "ns per access for translation", price_scale(data), PRICES, _colours(data), "series", columns=3)
-    return Figure(layered(chart, capacities(a.entries, "lines")),
-                  f"The price of translation by guest's page on host's page. At the right: {_last(data)}.", data)
+    near = a.chases[a.chases["lines"] <= MOST_LINES].dropna(subset="price")
+    prices = near.assign(median=near["price"], low=near["price_low"], high=near["price_high"])
+    title = "The price of translation by guest's page on host's page."
+    return _lines(a, prices, "nothing was measured with its control", title, is_price=True, by_lines=True)
 
 
 def guest_ratios(a: Analysis) -> Figure:
@@ -110,8 +76,7 @@ def guest_ratios(a: Analysis) -> Figure:
     data = a.matrix[a.matrix["lines"].isin(a.sizes) & a.matrix["over_alike"].notna()]
     if data.empty:
         raise Unavailable("too-few-points", "no page size was measured both in a guest and outside")
-    data = data.assign(cell=[cell_name(*cell) for cell in zip(data["guest"], data["host"], strict=True)],
-                       size=[format_size(lines * a.base_page_bytes) for lines in data["lines"]])
+    data = data.assign(size=(data["lines"] * a.base_page_bytes).map(format_size))
     cells, sizes = list(dict.fromkeys(data["cell"])), list(dict.fromkeys(data.sort_values("lines")["size"]))
     ends = [min(0.9, data[_RATIO].min(axis=None) * 0.9), max(3.3, data[_RATIO].max(axis=None) * 1.1)]
     scale = alt.Scale(type="log", nice=False, domain=ends)
@@ -119,8 +84,9 @@ def guest_ratios(a: Analysis) -> Figure:
     base = alt.Chart(data).encode(y=alt.Y("cell:N", sort=cells, axis=alt.Axis(title="Guest's page on host's page")),
                                   yOffset=alt.YOffset("size:N", sort=sizes))
     colour = alt.Color("size:N", sort=sizes, scale=alt.Scale(domain=sizes, range=[PALETTE[k % len(PALETTE)] for k in range(len(sizes))]))
+    axis = charts.ns_axis("Time in the guest over time outside, on the same page size", ticks)
     points = base.mark_point().encode(
-        x=alt.X("over_alike:Q", scale=scale, axis=ns_axis("Time in the guest over time outside, on the same page size", ticks)),
+        x=alt.X("over_alike:Q", scale=scale, axis=axis),
         color=colour, shape=alt.Shape("size:N", sort=sizes, scale=alt.Scale(domain=sizes)),
         tooltip=["cell:N", "size:N", *(alt.Tooltip(f"{name}:Q", format=".3f", title=title)
                                        for name, title in zip(_RATIO, ("ratio", "low", "high"), strict=True))])
@@ -133,26 +99,20 @@ def guest_ratios(a: Analysis) -> Figure:
                   f"{most['size']}.", data[["guest", "host", "lines", *_RATIO, "over_4k", "over_4k_low", "over_4k_high"]])
 
 
-_COUNTS = {"formula": "cold, by the formula", "warm": "warm, simulated"}
-
-
 def guest_references(a: Analysis) -> Figure:
     """The measured price against the references that a walk could need, a point a cell."""
-    known = a.references[a.references["price"].notna()]
-    if known.empty:
-        raise Unavailable("too-few-points", "no guest's chase was measured with its packed control")
-    labels = list(_COUNTS.values())
-    data = pd.concat([known.assign(references=known[name].astype(float), series=label) for name, label in _COUNTS.items()],
+    counts = {"cold, by the formula": a.priced["formula"], "warm, simulated": a.priced["warm"]}
+    data = pd.concat([a.priced.assign(references=count.astype(float), series=name) for name, count in counts.items()],
                      ignore_index=True)
-    x = alt.X("references:Q", axis=ns_axis("Loads of page-table entries"), scale=alt.Scale(domain=[0, 26], nice=False))
-    y = alt.Y("price:Q", axis=ns_axis("Price of translation, ns per access"))
-    base = alt.Chart(data).encode(x=x, y=y, color=alt.Color("series:N", sort=labels, scale=alt.Scale(
-        domain=labels, range=list(PALETTE[:2]))))
+    labels = list(counts)
+    x = alt.X("references:Q", axis=charts.ns_axis("Loads of page-table entries"), scale=alt.Scale(domain=[0, 26], nice=False))
+    y = alt.Y("price:Q", axis=charts.ns_axis("Price of translation, ns per access"))
+    base = alt.Chart(data).encode(x=x, y=y, color=alt.Color("series:N", sort=labels, scale=charts.colours(labels)))
     points = base.mark_point(size=70).encode(
         shape=alt.Shape("series:N", sort=labels, scale=alt.Scale(domain=labels)),
-        tooltip=[alt.Tooltip("cell:N"), alt.Tooltip("series:N"), alt.Tooltip("references:Q", format=".3~r"),
+        tooltip=["cell:N", "series:N", alt.Tooltip("references:Q", format=".3~r"),
                  alt.Tooltip("price:Q", format=".3~r", title="ns")])
-    bars = base.mark_rule().encode(y=alt.Y("price_low:Q"), y2="price_high:Q")
+    bars = base.mark_rule().encode(y="price_low:Q", y2="price_high:Q")
     # Pairs that change places need as many references, so one is named on the left and one on the right; of two kinds of 2 MiB pages
     # one name does for both.
     named = data[(data["series"] == labels[0]) & ~((data["host"] == "thp") & data["guest"].isin(data.loc[data["host"] == "2m", "guest"]))]
@@ -160,7 +120,7 @@ def guest_references(a: Analysis) -> Figure:
         named["formula"] == named["formula"].min())
     names = [alt.Chart(named[mine]).mark_text(align=align, dx=dx, dy=-7).encode(x=x, y=y, text="cell:N")
              for mine, align, dx in ((left, "right", -7), (~left, "left", 7)) if mine.any()]
-    most = known.loc[known["price"].idxmax()]
+    most = a.priced.loc[a.priced["price"].idxmax()]
     return Figure(alt.layer(bars, points, *names),
                   f"Price against references. {most['cell']} pays most: {most['price']:z.0f} ns, {most['formula']} references when cold.",
                   data[["cell", "series", "references", "price", "price_low", "price_high"]])

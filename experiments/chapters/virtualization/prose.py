@@ -7,6 +7,7 @@ this machine's own.
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from itertools import product
 
 import pandas as pd
@@ -20,7 +21,7 @@ from experiments.inference.intervals import Interval
 from experiments.machine.host import is_x86
 from experiments.words.pages import hardware, page_bytes, words
 from experiments.words.prose import Prose, choose, escape_markdown, listed, side
-from experiments.words.reasons import PAGE_REASONS, Unavailable, explain
+from experiments.words.reasons import PAGE_REASONS, Unavailable, explain, if_available
 from experiments.words.units import format_size
 
 __all__ = ["machine", "whose", "most_references", "practical_low", "practical_high", "lead", "translates", "compared", "clocks_said",
@@ -34,24 +35,14 @@ GUEST_REASONS = PAGE_REASONS | {"no-kvm", "kvm-permission", "kvm-refused", "gues
                                 "kernel-hung"}
 
 
-def _published(quantity: str, column: str) -> float:
+def _published(quantity: str, column: str, _: Analysis) -> float:
     return float(literature("virtualization").set_index("quantity").loc[quantity, column])
 
 
-def most_references(_: Analysis) -> float:
-    return _published("references of a cold nested walk", "references_count")
-
-
-def practical_low(_: Analysis) -> float:
-    return _published("guest over native cost", "low_ratio")
-
-
-def practical_high(_: Analysis) -> float:
-    return _published("guest over native cost", "high_ratio")
-
-
-def numa_published(_: Analysis) -> float:
-    return _published("remote over local latency", "high_ratio")
+most_references = partial(_published, "references of a cold nested walk", "references_count")
+practical_low = partial(_published, "guest over native cost", "low_ratio")
+practical_high = partial(_published, "guest over native cost", "high_ratio")
+numa_published = partial(_published, "remote over local latency", "high_ratio")
 
 
 def whose(a: Analysis) -> Prose:
@@ -76,6 +67,10 @@ def _size(a: Analysis, lines: float) -> str:
     return format_size(int(lines) * a.base_page_bytes)
 
 
+def _ends(table: pd.DataFrame, column: str = "median") -> tuple[pd.Series, pd.Series]:
+    return table.loc[table[column].idxmin()], table.loc[table[column].idxmax()]
+
+
 def lead(a: Analysis) -> Prose:
     """`brief` of the guests that the chapter shows."""
     return brief(a.guests)
@@ -96,16 +91,15 @@ def matrix_said(a: Analysis) -> Prose:
     a = a.guests
     told = []
     for guest, mine in a.far.groupby("guest", sort=False):
-        low, high = (mine.loc[place] for place in (mine["median"].idxmin(), mine["median"].idxmax()))
+        low, high = _ends(mine)
         if len(mine) > 1:
             told.append(f"With {guest} pages in the guest, the host's choice moves a load from {low['median']:.0f} ns on {low['host']} to "
                         f"{high['median']:.0f} on {high['host']}.")
-    ratios = a.far[a.far["over_alike"].notna()].sort_values("over_alike")
+    ratios = a.far.dropna(subset="over_alike")
     if len(ratios):
-        ends = list(dict.fromkeys(f"{_times(row)} as long on {cell_name(row['guest'], row['host'])}"
-                                  for _, row in ratios.iloc[[0, -1]].iterrows()))
+        least, most = _ends(ratios, "over_alike")
+        ends = dict.fromkeys(f"{_times(row)} as long on {row['cell']}" for row in (least, most))
         told.append(f"Over a plain process on the guest's page size, a load at {_size(a, a.sizes[-1])} takes {listed(ends)}.")
-        least = ratios.iloc[0]
         if least["over_alike_high"] < 1 and hardware(least["host"]) != least["guest"]:
             told.append("A guest that is faster than the process beside it is no contradiction. Its pages lie in larger ones of the host, "
                         "so neighbours are neighbours in the host's memory, too, which a process's own small pages need not be.")
@@ -119,9 +113,7 @@ def matrix_said(a: Analysis) -> Prose:
 
 def references_said(a: Analysis) -> Prose:
     a = a.guests
-    counts = a.references[a.references["price"].notna()].sort_values("formula", kind="stable")
-    if counts.empty:
-        raise Unavailable("too-few-points", "no guest's chase was measured with its packed control")
+    counts = a.priced.sort_values("formula", kind="stable")
     low, high = counts.iloc[0], counts.loc[counts["formula"].idxmax()]
     less = f"; {low['cell']} could need {low['formula']} and pays {low['price']:z.0f}" if low["cell"] != high["cell"] else ""
     why = (f"The processor here does not make these walks. It walks the shadow table, which takes {high['shadow']} references down to the "
@@ -148,9 +140,7 @@ def steps_said(a: Analysis) -> Prose:
         places = dict.fromkeys(f"between {low:,.0f} and {high:,.0f}" if pd.notna(low) else f"not up to {row.most:,}"
                                for low, high in ((row.first_low, row.first_high), (row.second_low, row.second_high)))
         told.append(f"{name}: {', then '.join(places)}")
-    spans = ""
-    with suppress(Unavailable):
-        spans = " " + an_entry_spans_the_smaller_page(a.guests)[1]
+    spans = if_available(lambda: f" {an_entry_spans_the_smaller_page(a.guests)[1]}") or ""
     return Prose("At so many lines the price of translation leaves the first level of the TLB, and then the second: "
                  f"{'; '.join(told)}.{spans}")
 
@@ -165,7 +155,7 @@ def clocks_said(a: Analysis) -> Prose:
 
 def touch_said(a: Analysis) -> Prose:
     a = a.guests
-    low, high = (a.touches.loc[place] for place in (a.touches["median"].idxmin(), a.touches["median"].idxmax()))
+    low, high = _ends(a.touches)
     less = "" if low.name == high.name else (
         f" and {low['median']:,.0f} ns with {_named(low)}, {high['median'] / low['median']:,.0f} times less")
     return Prose(f"At {_size(a, high['lines'])} the first touch of a line to each {format_size(a.base_page_bytes)} costs "
@@ -237,16 +227,19 @@ def inside_said(a: Analysis) -> Prose:
     return Prose(f"{host} the verdict on large pages is **{pages.verdict}**. {pages.evidence}")
 
 
+# By whether the interval holds one, and whether all is within what two runs of one program may differ by.
+_CONTAINED = {
+    (True, True): "Namespaces change what a process sees and nothing of how its addresses are translated.",
+    (True, False): "So nothing is found, but the repeats differ too much to rule out a difference of a hundredth or more.",
+    (False, True): "The interval misses one by less than a hundredth, which is what two runs of one program may differ by.",
+    (False, False): "That is a difference, and no page table explains it: look at what the namespaces were started with, such as a control "
+                    "group's limits or another CPU."}
+
+
 def containers_said(a: Analysis) -> Prose:
     ratio, table = a.container_ratio, a.containers
-    what = (
-        "So nothing is found, but the repeats differ too much to rule out a difference of a hundredth or more."
-        if side(ratio) == "open" and ratio.high - ratio.low > 2 * SAME else
-        "Namespaces change what a process sees and nothing of how its addresses are translated." if side(ratio) == "open" else
-        "The interval misses one by less than a hundredth, which is what two runs of one program may differ by."
-        if abs(ratio.value - 1) <= SAME else
-        "That is a difference, and no page table explains it: look at what the namespaces were started with, such as a control group's "
-        "limits or another CPU.")
+    is_open = side(ratio) == "open"
+    what = _CONTAINED[is_open, ratio.high - ratio.low <= 2 * SAME if is_open else abs(ratio.value - 1) <= SAME]
     return Prose(f"Over all pairs a load in fresh namespaces takes {ratio:.4f} times a plain process's, and "
                  f"{((table['low'] <= 0) & (table['high'] >= 0)).sum()} of {len(table)} intervals of the difference hold zero. {what}")
 
@@ -258,6 +251,6 @@ def numa_said(a: Analysis) -> Prose:
         why = next((note.text for note in a.notes if note.code == "single-node"), "" if len(nodes) else explain("single-node"))
         return Prose(why or "Remote memory was measured here, and nothing near to compare it with.")
     far = far[far["lines"] == far["lines"].max()]
-    told = [f"{Interval.of(row, 'over'):.2f} times with {row['memory']} memory and {row['tables']} page tables"
-            for _, row in far.iterrows()]
-    return Prose(f"At {_size(a, far['lines'].iloc[0])}, the time of a load with both local becomes {listed(told)}.")
+    told = listed(f"{Interval.of(row, 'over'):.2f} times with {row['memory']} memory and {row['tables']} page tables"
+                  for _, row in far.iterrows())
+    return Prose(f"At {_size(a, far['lines'].iloc[0])}, the time of a load with both local becomes {told}.")

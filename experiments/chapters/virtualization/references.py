@@ -6,15 +6,7 @@ from functools import cache
 
 import numpy as np
 
-from experiments.inference.simulator import (
-    NestedTlb,
-    SimulatedHost,
-    SimulatedMachine,
-    SimulatedTlb,
-    WalkCache,
-    references_per_walk,
-    simulate,
-)
+from experiments.inference import simulator
 from experiments.machine.host import Host, data_tlbs
 from experiments.words.pages import HARDWARE, hardware
 
@@ -32,17 +24,18 @@ def smaller(guest: str, host: str) -> str:
 
 def at_most(guest: str, host: str, levels: int = 4, host_levels: int = 4) -> int:
     """Loads of page-table entries in a walk of two dimensions that no cache shortens: `simulator.references_per_walk`."""
-    return references_per_walk(guest, hardware(host), levels, host_levels)
+    return simulator.references_per_walk(guest, hardware(host), levels, host_levels)
 
 
 def of_shadow(guest: str, host: str) -> int:
     """The same where KVM writes shadow tables: a walk of one dimension, down to the smaller page."""
-    return references_per_walk(smaller(guest, host))
+    return simulator.references_per_walk(smaller(guest, host))
 
 
 def cold(guest: str, host: str, levels: int = 4, host_levels: int = 4) -> int:
     """What the simulator counts for a first load, with every cache of translations empty."""
-    return simulate(SimulatedMachine(levels=levels, host=SimulatedHost(host_levels, hardware(host))), [0], guest).references
+    machine = simulator.SimulatedMachine(levels=levels, host=simulator.SimulatedHost(host_levels, hardware(host)))
+    return simulator.simulate(machine, [0], guest).references
 
 
 def warm(guest: str, host: str, lines: int, machine: Host, scale: float = 1.0) -> float:
@@ -55,9 +48,10 @@ def warm(guest: str, host: str, lines: int, machine: Host, scale: float = 1.0) -
 
 @cache
 def _warm(guest: str, host: str, lines: int, entries: tuple[int, ...], line_bytes: int, scale: float) -> float:
-    tlbs = tuple(SimulatedTlb(level=level, entries=n, pages=(smaller(guest, host),)) for level, n in enumerate(entries, 1))
-    walk_caches = tuple(WalkCache(level=level, entries=max(int(n * scale), 1)) for level, n in WALK_CACHES.items())
-    nested = tuple(NestedTlb(level=level, entries=max(int(NESTED * scale), 1)) for level in range(5))
+    span = smaller(guest, host)
+    tlbs = tuple(simulator.SimulatedTlb(level=level, entries=n, pages=(span,)) for level, n in enumerate(entries, 1))
+    walk_caches = tuple(simulator.WalkCache(level=level, entries=max(int(n * scale), 1)) for level, n in WALK_CACHES.items())
+    nested = tuple(simulator.NestedTlb(level=level, entries=max(int(NESTED * scale), 1)) for level in range(5))
     cycle = np.random.default_rng(lines).permutation(lines)
-    machine = SimulatedMachine(tlbs, walk_caches, host=SimulatedHost(4, host, nested))
-    return simulate(machine, np.tile(cycle, 2), guest, unit_bytes=line_bytes, warm=lines).references / lines
+    machine = simulator.SimulatedMachine(tlbs, walk_caches, host=simulator.SimulatedHost(4, host, nested))
+    return simulator.simulate(machine, np.tile(cycle, 2), guest, unit_bytes=line_bytes, warm=lines).references / lines

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from experiments.article.render import INK, MUTED, PALETTE, RULE, Figure
@@ -62,14 +63,12 @@ def split(host: Host) -> Split:
     """The levels that `host` walks, the root's first. A node fills a base page, whose size gives the bits."""
     offset_bits = host.base_page_bytes.bit_length() - 1
     index_bits = offset_bits - (ENTRY_BYTES.bit_length() - 1)
-    usual = -(-(ARM_BITS - offset_bits) // index_bits)
-    count = host.page_table_levels or usual
+    count = host.page_table_levels or -(-(ARM_BITS - offset_bits) // index_bits)  # as many as 48 bits take
     total = offset_bits + count * index_bits
     if is_arm(host):
         total = min(total, ARM_BITS)
-    lows = [offset_bits + index_bits * (n - 1) for n in range(count, 0, -1)]
-    highs = [total - 1] + [low - 1 for low in lows[:-1]]
-    levels = tuple(map(Level, [_name(host, n) for n in range(count, 0, -1)], highs, lows))
+    ends = [total, *(offset_bits + index_bits * n for n in range(count - 1, -1, -1))]
+    levels = tuple(Level(_name(host, count - n), high - 1, low) for n, (high, low) in enumerate(pairwise(ends)))
     return Split(levels, Level("offset", offset_bits - 1, 0), host.page_table_levels is not None)
 
 
@@ -113,12 +112,9 @@ def _columns(parts: Split) -> list[_Column]:
     """The address's boxes and a node under each, in a column as wide as the box unless that is too narrow."""
     fields = [*parts.levels, parts.offset]
     widths = [max(part.bits, _LEAST_BITS) for part in fields]
-    scale, start, columns = parts.bits / sum(widths), 0.0, []
-    for part, width in zip(fields, widths, strict=True):
-        sides = [start + side * width * scale for side in _SIDES]
-        columns.append(_Column(part, parts.bits - 1 - part.high_bit, parts.bits - part.low_bit, *sides))
-        start += width * scale
-    return columns
+    edges = np.cumsum([0, *widths]) * parts.bits / sum(widths)
+    return [_Column(part, parts.bits - 1 - part.high_bit, parts.bits - part.low_bit, *(start + side * (end - start) for side in _SIDES))
+            for part, (start, end) in zip(fields, pairwise(edges.tolist()), strict=True)]
 
 
 def drawn(parts: Split) -> Figure:

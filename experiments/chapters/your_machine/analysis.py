@@ -10,21 +10,17 @@ import pandas as pd
 from experiments.article import analysis
 from experiments.article.analysis import About
 from experiments.article.chapter import literature
-from experiments.chapters.your_machine.address import ENTRY_BYTES, Split, split
+from experiments.chapters.your_machine.address import ENTRY_BYTES, split
 from experiments.inference import geometry
-from experiments.inference.curves import Curve
+from experiments.inference.curves import Curve, select
 from experiments.inference.geometry_curves import costs
-from experiments.machine.host import LOADS, data_caches
-from experiments.words.pages import PAGES, hardware, page_bytes
+from experiments.machine.host import data_caches, data_tlbs
+from experiments.words.pages import HARDWARE, page_bytes
 from experiments.words.reasons import Unavailable
 
 _UNMEASURED = pd.DataFrame(columns=["layout", "order", "lines", "stride_pages", "ns_per_access", "core_ghz"])
-_WHAT = {
-    ("l1_dtlb", "entries"): "first level, entries",
-    ("l2_tlb", "entries"): "second level, entries",
-    ("l2_tlb", "ways"): "second level, ways",
-    ("l2_tlb", "penalty_over_l1_dtlb"): "second level, cycles added",
-}
+_WHAT = {"l1_dtlb entries": "first level, entries", "l2_tlb entries": "second level, entries", "l2_tlb ways": "second level, ways",
+         "l2_tlb penalty_over_l1_dtlb": "second level, cycles added"}
 
 
 class Analysis(analysis.Analysis):
@@ -41,21 +37,15 @@ class Analysis(analysis.Analysis):
 
     # --- what the machine states
 
-    @cached_property
-    def split(self) -> Split:
-        """How an address of this machine leads down its page table."""
-        return split(self.host)
+    split = cached_property(lambda a: split(a.host))  # how an address of this machine leads down its page table
 
     @cached_property
     def reaches(self) -> pd.DataFrame:
-        """A row for each level of the TLB and page size, for loads: level, page_bytes, entries, reach_bytes.
-
-        Parts of a level that hold the same size add up.
-        """
-        rows = [(level, page_bytes(pages, self.base_page_bytes), sum(tlb.entries for tlb in self.host.tlb if (
-            tlb.level == level and tlb.kind in LOADS and pages in tlb.pages)))
-            for level in sorted({tlb.level for tlb in self.host.tlb}) for pages in PAGES if hardware(pages) == pages]
-        found = pd.DataFrame([row for row in rows if row[-1]], columns=["level", "page_bytes", "entries"])
+        """A row for each level of the TLB and page size, for loads: level, page_bytes, entries, reach_bytes. Parts of a level that hold
+        the same size add up."""
+        rows = [(tlb.level, page_bytes(pages, self.base_page_bytes), tlb.entries) for pages in HARDWARE
+                for tlb in data_tlbs(self.host, pages)]
+        found = pd.DataFrame(rows, columns=["level", "page_bytes", "entries"]).sort_values(["level", "page_bytes"], ignore_index=True)
         return found.assign(reach_bytes=found["entries"] * found["page_bytes"])
 
     @cached_property
@@ -67,25 +57,19 @@ class Analysis(analysis.Analysis):
 
     # --- what others published
 
-    @cached_property
-    def cores(self) -> pd.DataFrame:
-        """Facts about cores that somebody stated or measured: data/literature/microarchitectures.csv."""
-        return literature("microarchitectures")
+    cores = cached_property(lambda a: literature("microarchitectures"))  # facts about cores that somebody stated or measured
 
     def fact(self, core: str, structure: str, quantity: str) -> tuple[float, float]:
         """(low, high) of one fact about one core; measured where it was, else stated. IndexError where the literature lost it."""
-        rows = self.cores[(self.cores["microarchitecture"] == core) & (self.cores["structure"] == structure)
-                          & (self.cores["quantity"] == quantity)]
+        rows = select(self.cores, microarchitecture=core, structure=structure, quantity=quantity)
         row = rows.sort_values("kind").iloc[0]  # "measured" sorts before "stated"
         return float(row["value_low"]), float(row["value_high"])
 
     @cached_property
     def hit_costs(self) -> pd.DataFrame:
-        """Cycles of a whole load when the first or the second level of the TLB answers, as measured.
-
-        A row for each core with both, or with their difference alone.
-        """
-        measured = self.cores[self.cores["kind"] == "measured"]
+        """Cycles of a whole load when the first or the second level of the TLB answers, as measured: a row for each core with both, or
+        with their difference alone."""
+        measured = select(self.cores, kind="measured")
         facts = measured.groupby(["microarchitecture", "structure", "quantity"])["value_low"].first().unstack([1, 2])
         first, second = (facts[level, "load_to_use"] for level in ("l1_dtlb", "l2_tlb"))
         table = pd.DataFrame({"first level answers": first, "second level answers": second,
@@ -97,43 +81,23 @@ class Analysis(analysis.Analysis):
     def disagreements(self) -> pd.DataFrame:
         """Facts that a vendor states and somebody measured, where the two differ: core, what, stated, measured."""
         keys = ["microarchitecture", "structure", "pages", "quantity"]
-        known = self.cores.fillna({"pages": "any"})
-        both = known[known["kind"] == "stated"].merge(known[known["kind"] == "measured"], on=keys, suffixes=("_stated", "_measured"))
-        apart = both[both["value_high_stated"] != both["value_high_measured"]]
-        return pd.DataFrame({
-            "core": apart["microarchitecture"],
-            "what": [_WHAT[pair] for pair in zip(apart["structure"], apart["quantity"], strict=True)],
-            "stated": apart["value_high_stated"].astype(int),
-            "measured": apart["value_high_measured"].astype(int),
-        })
+        stated, measured = (select(self.cores, kind=kind).fillna({"pages": "any"}) for kind in ("stated", "measured"))
+        apart = stated.merge(measured, on=keys, suffixes=("_stated", "_measured")).query("value_high_stated != value_high_measured")
+        what = [_WHAT[fact] for fact in apart["structure"] + " " + apart["quantity"]]
+        return pd.DataFrame({"core": apart["microarchitecture"], "what": what, "stated": apart["value_high_stated"].astype(int),
+                             "measured": apart["value_high_measured"].astype(int)})
 
     @cached_property
     def fault_ns(self) -> pd.Series:
         """A published minor fault, by the levels of the page table (data/literature/page_fault_levels.csv)."""
-        faults = literature("page_fault_levels")
-        return faults[faults["benchmark"] == "lat_pagefault"].set_index("page_table_levels")["ns_per_fault"]
+        return select(literature("page_fault_levels"), benchmark="lat_pagefault").set_index("page_table_levels")["ns_per_fault"]
 
     # --- what the survey shows; costs are core cycles an access, ns where nothing has a core clock, by pages touched
 
-    @cached_property
-    def spread(self) -> Curve:
-        """A cycle through one line a page."""
-        return self._curve("spread", stride_pages=1)
-
-    @cached_property
-    def packed(self) -> Curve:
-        """Its control: as many lines side by side."""
-        return self._curve("packed")
-
-    @cached_property
-    def alias(self) -> Curve:
-        """A cycle through as many pages that are the same few lines of memory."""
-        return self._curve("alias", stride_pages=1)
-
-    @cached_property
-    def price(self) -> Curve:
-        """What of an access is translation."""
-        return self.spread - self.packed
+    spread = cached_property(lambda a: a._curve("spread", stride_pages=1))  # a cycle through one line a page
+    packed = cached_property(lambda a: a._curve("packed"))  # its control: as many lines side by side
+    alias = cached_property(lambda a: a._curve("alias", stride_pages=1))  # as many pages that are the same few lines of memory
+    price = cached_property(lambda a: a.spread - a.packed)  # what of an access is translation
 
     def _curve(self, layout: str, **where: object) -> Curve:
         return Curve.of(self.frame.assign(cost=costs(self.frame)), value="cost", layout=layout, order="cycle", **where)

@@ -14,7 +14,7 @@ from experiments.inference.curves import Curve
 from experiments.inference.geometry import ALIAS_FROM, Geometry
 from experiments.inference.geometry_words import level_name
 from experiments.words.prose import count
-from experiments.words.reasons import Unavailable
+from experiments.words.reasons import required
 
 _TICKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 _MOST_TIMES = 60  # a price so many times the first tread belongs to walks in memory, and would flatten the stairs
@@ -61,21 +61,15 @@ def _points(a: Analysis) -> pd.DataFrame:
         floor = a.packed.get(a.price.xs[0]).value
         parts[0][["cost", "low", "high"]] = parts[0][["cost", "low", "high"]].clip(lower=-0.9 * floor) + floor
     data = pd.concat([part[["series", "lines", "cost", "low", "high", "n"]] for part in parts if len(part)] or parts, ignore_index=True)
-    data = data[(data["lines"] >= ALIAS_FROM) & (data["cost"] <= _MOST_TIMES * a.geometry.first_tread)]
-    if data.empty:
-        raise Unavailable("too-few-points", "nothing was measured of the staircase")
-    return data
+    return required(data[(data["lines"] >= ALIAS_FROM) & (data["cost"] <= _MOST_TIMES * a.geometry.first_tread)],
+                    "nothing was measured of the staircase")
 
 
 def _treads(points: pd.DataFrame, found: Geometry) -> pd.DataFrame:
     """One row a tread: its label, and where it stands: under the lower of the curves."""
-    edges = [edge for level in found.levels for edge in level.rise]
-    ends = [float(points["lines"].min()), *edges, float(points["lines"].max())]
+    ends = [float(points["lines"].min()), *(edge for level in found.levels for edge in level.rise), float(points["lines"].max())]
     labels = ["hits in the L1 dTLB", *(f"hits in the {level_name(level)}" for level in found.levels[1:]), "walks"]
-    rows = []
-    for label, start, end in zip(labels, ends[::2], ends[1::2], strict=True):
-        tread = points[points["lines"].between(start, end)]
-        if len(tread):
-            cost = float(tread.groupby("series")["cost"].median().min())
-            rows.append({"label": label, "lines": float(np.sqrt(start * end)), "cost": cost, "start": start, "end": end})
+    rows = [(label, float(np.sqrt(start * end)), float(tread.groupby("series")["cost"].median().min()), start, end)
+            for label, start, end in zip(labels, ends[::2], ends[1::2], strict=True)
+            if len(tread := points[points["lines"].between(start, end)])]
     return pd.DataFrame(rows, columns=["label", "lines", "cost", "start", "end"])

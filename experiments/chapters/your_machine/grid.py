@@ -9,8 +9,6 @@ from experiments.words.pages import BASE
 
 
 def points(scope: Scope) -> list[Point]:
-    """The first look: three numbers of pages an octave, in all three layouts, as fine in every profile.
-
-    What follows hangs on what these show: `refined` and `hanging` of experiments/lab/survey.py.
-    """
+    """The first look: three numbers of pages an octave, in all three layouts, as fine in every profile. What follows hangs on what these
+    show: `refined` and `hanging` of experiments/lab/survey.py."""
     return survey.coarse(BASE)

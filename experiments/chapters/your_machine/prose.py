@@ -13,13 +13,11 @@ from experiments.machine.host import is_arm, is_x86
 from experiments.words.prose import WORDS, Prose, count, escape_markdown, listed
 from experiments.words.units import format_size
 
-__all__ = [
-    "machine", "split_caption", "walk_here", "root", "levels_are_loads", "covers", "node_entries", "page_size", "leaf_size",
-    "table_share", "fault_4_ns", "fault_5_ns", "fault_more_percent", "fifth", "index", "least_load_cycles", "most_load_cycles",
-    "reach", "zen2_l2_ways", "zen5_l2_ways", "golden_cove_l1_ways", "m1_l1_ways", "m1_walk_cycles", "oryon_walk_low_cycles",
-    "oryon_walk_high_cycles", "outgrow", "guest", "tlb_source", "cpuid_here", "geometry_lead", "geometry_verdicts", "geometry_walks",
-    "tier", "memory", "count_pages", "thp",
-]
+__all__ = ["machine", "split_caption", "walk_here", "root", "levels_are_loads", "covers", "node_entries", "page_size", "leaf_size",
+           "table_share", "fault_4_ns", "fault_5_ns", "fault_more_percent", "fifth", "index", "least_load_cycles", "most_load_cycles",
+           "reach", "zen2_l2_ways", "zen5_l2_ways", "golden_cove_l1_ways", "m1_l1_ways", "m1_walk_cycles", "oryon_walk_low_cycles",
+           "oryon_walk_high_cycles", "outgrow", "guest", "tlb_source", "cpuid_here", "geometry_lead", "geometry_verdicts",
+           "geometry_walks", "tier", "memory", "count_pages", "thp"]
 
 _ORDINALS = {2: "second", 3: "third"}
 
@@ -33,12 +31,10 @@ def brief(a: Analysis) -> Prose:
 
 
 def split_caption(a: Analysis) -> Prose:
-    cited = "intel_sdm,amd_apm" if is_x86(a.host) else "linux_arm64_memory" if is_arm(a.host) else ""
-    usual = f"The usual split of a {a.split.bits}-bit virtual address"
-    begin = "A virtual address on this machine" if a.split.stated else usual
+    source = " {cite:p}`intel_sdm,amd_apm`" if is_x86(a.host) else " {cite:p}`linux_arm64_memory`" if is_arm(a.host) else ""
+    begin = "A virtual address on this machine" if a.split.stated else f"The usual split of a {a.split.bits}-bit virtual address"
     sizes = {level.bits for level in a.split.levels}
     groups = f"{_levels(a)} groups" + (f" of {sizes.pop()} bits" if len(sizes) == 1 else "")
-    source = f" {{cite:p}}`{cited}`" if cited else ""
     return Prose(f"{begin}, and where it leads. Boxes are as wide as they have bits. From the left, {groups} index one node of the tree "
                  f"each, and the last {a.split.offset.bits} bits choose the byte in the page{source}.")
 
@@ -48,10 +44,9 @@ def _levels(a: Analysis) -> str:
 
 
 def walk_here(a: Analysis) -> Prose:
-    sentence = f"This machine walks {_levels(a)} levels, in pages of {page_size(a)}."
-    if not a.split.stated:
-        sentence = ("How many levels this machine's kernel walks is not stated where a program can read it; "
-                    f"with pages of {page_size(a)}, {_levels(a)} are usual.")
+    sentence = (f"This machine walks {_levels(a)} levels, in pages of {page_size(a)}." if a.split.stated else
+                "How many levels this machine's kernel walks is not stated where a program can read it; "
+                f"with pages of {page_size(a)}, {_levels(a)} are usual.")
     if a.split.node_entries != 512:
         sentence += (f" A node fills such a page, so it holds {a.split.node_entries:,} entries, and a full group has "
                      f"{a.split.levels[-1].bits} bits.")
@@ -102,18 +97,14 @@ def fault_more_percent(a: Analysis) -> float:
 
 
 def fifth(a: Analysis) -> Prose:
-    if is_arm(a.host):
-        return Prose("This machine is an arm64, whose choice is another one: addresses of 52 bits instead of 48 "
-                     "{cite:p}`linux_arm64_memory`.")
-    if a.host.page_table_levels == 5:
-        return Prose("This machine uses five; booted with `no5lvl` it would use four {cite:p}`dawson_5level`.")
-    if a.host.la57 is None:
-        return Prose("Whether this machine's CPU could walk five levels is not stated.")
     cpu = "This machine's CPU" + ("" if a.host.hypervisor == "none" else ", as its hypervisor presents it,")
-    if not a.host.la57:
-        return Prose(f"{cpu} cannot walk five levels.")
     used = "its kernel uses four" if a.host.page_table_levels == 4 else "how many its kernel uses is not stated"
-    return Prose(f"{cpu} can walk five levels; {used}.")
+    return Prose(
+        "This machine is an arm64, whose choice is another one: addresses of 52 bits instead of 48 {cite:p}`linux_arm64_memory`."
+        if is_arm(a.host) else
+        "This machine uses five; booted with `no5lvl` it would use four {cite:p}`dawson_5level`." if a.host.page_table_levels == 5 else
+        "Whether this machine's CPU could walk five levels is not stated." if a.host.la57 is None else
+        f"{cpu} can walk five levels; {used}." if a.host.la57 else f"{cpu} cannot walk five levels.")
 
 
 # --- the TLB and the caches
@@ -148,11 +139,11 @@ def index(a: Analysis) -> Prose:
         return Prose("How many sets this machine's first-level cache has is not stated.")
     span = cache.sets * cache.line_bytes
     sets = f"{cache.sets} sets of {cache.line_bytes}-byte lines span {format_size(span)}"
-    if span <= a.base_page_bytes:
-        fits = "exactly a page" if span == a.base_page_bytes else "no more than a page"
-        return Prose(f"On this machine that works out: {sets}, {fits}, so the offset alone chooses the set.")
-    return Prose(f"On this machine that does not quite work out: {sets}, more than a page of {page_size(a)}, so the set depends on bits "
-                 "that translation may change, and the designers had to see to it that two names of one byte lead to one place.")
+    if span > a.base_page_bytes:
+        return Prose(f"On this machine that does not quite work out: {sets}, more than a page of {page_size(a)}, so the set depends on "
+                     "bits that translation may change, and the designers had to see to it that two names of one byte lead to one place.")
+    fits = "exactly a page" if span == a.base_page_bytes else "no more than a page"
+    return Prose(f"On this machine that works out: {sets}, {fits}, so the offset alone chooses the set.")
 
 
 def reach(a: Analysis) -> Prose:
@@ -179,8 +170,11 @@ def guest(a: Analysis) -> Prose:
         return Prose("This machine reports no hypervisor: one tree, one price.")
     if a.host.hypervisor == "qemu-tcg":
         return Prose("This machine is emulated in software (QEMU's TCG), and what it measures is the emulator.")
+    if a.host.has_nested_walks is False:
+        return Prose(f"{_guest_of(a)}, which lends it no second tree: one tree, one price.")
     unsure = a.host.hypervisor == "unknown" and not is_x86(a.host)
-    return Prose(("Whether this machine is a guest could not be found out. If it is," if unsure else f"{_guest_of(a)}, so")
+    return Prose(("Whether this machine is a guest could not be found out. If it is," if unsure else
+                  f"{_guest_of(a)}, so" if a.host.has_nested_walks else f"{_guest_of(a)}; unless its host shadows its page table,")
                  + " what it measures is the price of both trees, and a large page here may be large in name only: a guest cannot see on "
                  "what pages the host keeps its memory.")
 
@@ -201,14 +195,11 @@ def tlb_source(a: Analysis) -> Prose:
 
 
 def cpuid_here(a: Analysis) -> Prose:
-    if is_arm(a.host):
-        return Prose("This machine is one of those, so the table is empty.")
-    if a.host.tlb_reason == "no-cpuid":
-        return Prose("On this machine the instruction could not be asked, so the table is empty.")
     what = "table" if a.host.tlb else "silence"
-    if a.host.hypervisor == "none":
-        return Prose(f"This machine reports no hypervisor, so the {what} is the processor's own.")
-    return Prose(f"{_guest_of(a)}, so the {what} is what the hypervisor lets through.")
+    return Prose("This machine is one of those, so the table is empty." if is_arm(a.host) else
+                 "On this machine the instruction could not be asked, so the table is empty." if a.host.tlb_reason == "no-cpuid" else
+                 f"This machine reports no hypervisor, so the {what} is the processor's own." if a.host.hypervisor == "none" else
+                 f"{_guest_of(a)}, so the {what} is what the hypervisor lets through.")
 
 
 # --- what the survey says
@@ -236,7 +227,7 @@ def geometry_walks(a: Analysis) -> Prose:
     known = [walk for walk in a.geometry.walks if walk.cost]
     if len(known) < 2:
         return Prose("Walks in fewer than two places were measured here, so nothing compares them.")
-    first, last = known[0], known[-1]
+    first, *_, last = known
     return Prose(f"With its table in {first.table_in} a walk adds {first.cost.value:,.0f} {a.geometry.unit}, with its table in "
                  f"{last.table_in} {last.cost.value:,.0f}: {last.cost.value / first.cost.value:.1f} times as much. *The cost of a TLB "
                  "miss* is all of that, on one machine.")
@@ -246,11 +237,9 @@ def geometry_walks(a: Analysis) -> Prose:
 
 
 def tier(a: Analysis) -> Prose:
-    return Prose({
-        "counters": "Hardware counters answer on this machine: walks are counted where the CPU has an event.",
-        "software": "On this machine walks are timed, not counted: there are times and software events.",
-        "timing": "On this machine walks are timed, not counted: there are times and nothing else.",
-    }[a.host.pmu.tier])
+    return Prose({"counters": "Hardware counters answer on this machine: walks are counted where the CPU has an event.",
+                  "software": "On this machine walks are timed, not counted: there are times and software events.",
+                  "timing": "On this machine walks are timed, not counted: there are times and nothing else."}[a.host.pmu.tier])
 
 
 def memory(a: Analysis) -> Prose:
@@ -271,12 +260,12 @@ def count_pages(a: Analysis) -> Prose:
 
 
 def thp(a: Analysis) -> Prose:
-    small = page_size(a)
+    small = f"a program gets pages of {page_size(a)}, unless it asks for pages from a pool"
     sentence = {
         "always": f"Transparent huge pages are on for everything here (`always`): a large allocation may lie on pages of {leaf_size(a)} "
                   "without your knowing. The kernels of this book ask for a size and check it",
-        "madvise": f"Transparent huge pages come on request here (`madvise`): a program that does not ask gets pages of {small}",
-        "never": f"Transparent huge pages are off here (`never`): a program gets pages of {small}, unless it asks for pages from a pool",
-        "absent": f"This kernel has no transparent huge pages: a program gets pages of {small}, unless it asks for pages from a pool",
+        "madvise": f"Transparent huge pages come on request here (`madvise`): a program that does not ask gets pages of {page_size(a)}",
+        "never": f"Transparent huge pages are off here (`never`): {small}",
+        "absent": f"This kernel has no transparent huge pages: {small}",
     }.get(a.host.thp.enabled, "What this kernel does about transparent huge pages could not be read")
     return Prose(sentence + " {cite:p}`linux_transhuge`.")

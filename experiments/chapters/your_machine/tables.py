@@ -26,11 +26,8 @@ def reach_table(a: Analysis) -> Html:
     if a.reaches.empty:
         return _silent(a)
     return data_table(pd.DataFrame({
-        "TLB level": a.reaches["level"].astype(str),
-        "page": a.reaches["page_bytes"].map(format_size),
-        "entries": a.reaches["entries"],
-        "reach": a.reaches["reach_bytes"].map(format_size),
-    }))
+        "TLB level": a.reaches["level"].astype(str), "page": a.reaches["page_bytes"].map(format_size), "entries": a.reaches["entries"],
+        "reach": a.reaches["reach_bytes"].map(format_size)}))
 
 
 def outgrow_table(a: Analysis) -> Html:
@@ -38,10 +35,8 @@ def outgrow_table(a: Analysis) -> Html:
     if a.caches.empty:
         return lacking_note("Nothing states the caches of this machine. A measurement shows them as steps.")
     return data_table(pd.DataFrame({
-        "cache": "L" + a.caches["level"].astype(str),
-        "size": a.caches["size_bytes"].map(format_size),
-        "filled at a working set of": a.caches["filled_at_bytes"].map(format_size),
-    }))
+        "cache": "L" + a.caches["level"].astype(str), "size": a.caches["size_bytes"].map(format_size),
+        "filled at a working set of": a.caches["filled_at_bytes"].map(format_size)}))
 
 
 def machine_table(a: Analysis) -> Html:

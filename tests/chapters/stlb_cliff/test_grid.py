@@ -13,7 +13,7 @@ from experiments.lab.record import Point
 
 
 def stlb_cliff(profile: Profile, engine: str, entries: list[int] | tuple[int, ...]) -> list[Point]:
-    return grid.points(Scope(profile, engine, tuple(entries)))
+    return grid.points(Scope(profile, engine, tuple(entries), base_page_bytes=4096))
 
 
 profiles = st.builds(Profile, max_working_set=st.integers(64 << 10, 2**33), repeats=st.just(1), region_ms=st.integers(1, 100),

@@ -135,7 +135,7 @@ def test_without_a_guest_anywhere_a_machine_stands_for_itself(other: dict | None
 def test_a_chapter_knows_the_reference_machines_rows(tmp_path, monkeypatch: pytest.MonkeyPatch):
     this = Chapter("virtualization", {"machine": "this"}, Store(data_root()))
     reference = this.reference()
-    assert reference.machine == this.store.resolve("reference") and not reference.is_this
+    assert reference.machine == this.data.resolve("reference") and not reference.is_this
     assert Analysis(reference.kept("virtualization"), reference).cells
     assert lacks(Chapter("virtualization", {"machine": "this"}, Store(tmp_path)).reference) == "no-data"
     monkeypatch.setattr(Store, "read_machine", lambda *_: {"cpu_model": "of another version"})
@@ -155,9 +155,9 @@ def test_the_steps_of_small_entries_stand_at_the_machines_capacities():
 
 
 def test_large_pages_on_one_side_are_pieces_and_on_both_whole():
-    sides = {(share.guest, share.host): side(share.share, HALF) for share in of().shares}
+    sides = {chase: side(share, HALF) for chase, share in of().shares.items()}
     assert sides == {("", "thp"): "below", ("4k", "thp"): "above", ("2m", "4k"): "above", ("2m", "thp"): "below"}
-    nested = {(share.guest, share.host): side(share.share, HALF) for share in of("a guest's guest").shares}
+    nested = {chase: side(share, HALF) for chase, share in of("a guest's guest").shares.items()}
     assert set(nested.values()) == {"above"} and ("2m", "thp") in nested
 
 
@@ -175,7 +175,7 @@ def test_a_lone_loud_point_is_no_step_and_hides_none(guest: str, host: str, fact
     (lambda: rows(Guests(far=(), hit_ns=-0.1)), stated(), "no-step")])
 def test_what_has_no_steps_says_why(make: Callable[[], pd.DataFrame], host: Host, code: str):
     assert lacks(lambda: analysis(make(), host).steps) == code
-    assert of("tiny").shares == []
+    assert of("tiny").shares == {}
 
 
 # --- clocks, touches, containers, nodes, levels

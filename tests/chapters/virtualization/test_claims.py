@@ -12,7 +12,7 @@ from support.synthetic import fit_to_be_shown
 
 from experiments.article.verdicts import Verdict, claims_of, judge, verdicts
 from experiments.chapters.virtualization import claims
-from experiments.chapters.virtualization.analysis import Analysis, Share
+from experiments.chapters.virtualization.analysis import Analysis
 from experiments.inference.intervals import Interval
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -85,12 +85,9 @@ def test_guests_are_the_reference_machines_where_there_are_none_and_containers_a
     ((0.9, 0.8, 1.0), (0.9, 0.8, 1.0), None), ((0.1, 0.0, 0.2), (0.9, 0.8, 1.0), False), ((0.6, 0.3, 1.1), (0.9, 0.8, 1.0), None),
     ((0.9, 0.8, 1.0), (0.1, 0.0, 0.2), True), ((0.1, 0.0, 0.2), (0.6, 0.3, 1.1), None)])
 def test_pieces_on_both_sides_are_held_against_large_pages_that_are_whole_outside_and_no_others(outside: tuple, both: tuple, truth):
-    def share(guest: str, host: str, *bounds: float) -> Share:
-        return Share(guest, host, Interval(*bounds, 0.95))
-
+    bounds = {("", "thp"): outside, ("4k", "thp"): (0.9, 0.8, 1.0), ("2m", "4k"): (0.9, 0.8, 1.0), ("2m", "thp"): both}
     a = analysis(rows())
-    a.shares = [share("", "thp", *outside), *(share(guest, host, 0.9, 0.8, 1.0) for guest, host in (("4k", "thp"), ("2m", "4k"))),
-                share("2m", "thp", *both)]
+    a.shares = {chase: Interval(*share, 0.95) for chase, share in bounds.items()}
     assert claims.an_entry_spans_the_smaller_page(a)[0] is truth
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -53,5 +55,5 @@ def test_the_numba_engine_has_the_plain_sizes_and_no_fine_grid():
 
 def test_the_grid_has_three_times_the_processes_so_each_times_for_half_as_long():
     assert {point.region_ms for point in points()} == {1}  # half of 1 ms is none
-    half = scope(GIB).__class__(scope(GIB).profile.model_copy(update={"region_ms": 70}), "c", (64, 1536))
+    half = replace(scope(GIB), profile=scope(GIB).profile.model_copy(update={"region_ms": 70}))
     assert {point.region_ms for point in grid.points(half)} == {35}

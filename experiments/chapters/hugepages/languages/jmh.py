@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 import pandas as pd
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from experiments.chapters.hugepages.languages.jvm import HEAP_PAGES, HeapPages, Score, run
 from experiments.chapters.hugepages.languages.maven import build, java_version, jmh_version
@@ -23,18 +23,16 @@ SIZES = (1_000, 10_000, 1_000_000, 10_000_000, 100_000_000)  # the published one
 AGREE = 0.10
 
 
-class Lack(BaseModel):
+class Lack(BaseModel, frozen=True, extra="forbid"):
     """Why a page size has no scores: a code of REASONS and its detail."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     code: str
     detail: str = ""
 
 
-class Jmh(BaseModel):
+class Jmh(BaseModel, frozen=True, extra="forbid"):
     """All that JMH measured on one machine in one `state`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     schema_version: Literal[1] = 1
     measured_at: str
     state: str
@@ -50,11 +48,8 @@ def make(profile: str) -> dict[str, Any]:
 
 
 def survey(sizes: Sequence[int] = SIZES, quick: bool = False) -> Jmh:
-    """The benchmark on every page size there is here, in under three minutes, or one with `quick`; the build is not in it.
-
-    A page size that cannot be had is in `lacking`. Raises Unavailable for what no page size can do without: what build() raises,
-    not-linux, measuring-already.
-    """
+    """The benchmark on every page size there is here, in under three minutes, or one with `quick`; the build is not in it. A page size
+    that cannot be had is in `lacking`. Raises Unavailable: what build() raises, not-linux, measuring-already."""
     if sys.platform != "linux":
         raise Unavailable("not-linux")
     jar, jvm, now = build(), java_version(), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -74,20 +69,17 @@ def survey(sizes: Sequence[int] = SIZES, quick: bool = False) -> Jmh:
 
 
 def touches(doc: Jmh) -> pd.DataFrame:
-    """array_bytes x pages: ns per access."""
-    rows = [(score.array_bytes, score.pages, score.ns_per_access) for score in doc.scores if score.quantity == "touch"]
-    return pd.DataFrame(rows, columns=["array_bytes", "pages", "ns"]).pivot(index="array_bytes", columns="pages", values="ns")
+    """A row a page size and array: pages, array_bytes, score (ns per access)."""
+    rows = [(score.pages, score.array_bytes, score.ns_per_access) for score in doc.scores if score.quantity == "touch"]
+    return pd.DataFrame(rows, columns=["pages", "array_bytes", "score"])
 
 
 def against(doc: Jmh, ours: pd.DataFrame) -> pd.DataFrame:
-    """JMH beside our own kernel, a row for each pages and array_bytes that both have: jmh_ns, ours_ns, ratio (JMH over ours).
-
-    ours: pages, array_bytes, median (ns per access).
-    """
-    rows = touches(doc).rename_axis(columns="pages").stack().rename("jmh_ns").dropna().reset_index()
-    both = rows.merge(ours.rename(columns={"median": "ours_ns"})[["pages", "array_bytes", "ours_ns"]], on=["pages", "array_bytes"])
-    both["ratio"] = both["jmh_ns"] / both["ours_ns"]
-    return both[["pages", "array_bytes", "jmh_ns", "ours_ns", "ratio"]].sort_values(["pages", "array_bytes"], ignore_index=True)
+    """JMH beside our own kernel, a row for each pages and array_bytes that both have: jmh_ns, ours_ns, ratio (JMH over ours). ours:
+    pages, array_bytes, median (ns per access)."""
+    keys = ["pages", "array_bytes"]
+    both = touches(doc).merge(ours[[*keys, "median"]], on=keys).rename(columns={"score": "jmh_ns", "median": "ours_ns"})
+    return both.assign(ratio=both["jmh_ns"] / both["ours_ns"]).sort_values(keys, ignore_index=True)
 
 
 def _bytes(size: int) -> str:
@@ -108,9 +100,9 @@ def sentences(doc: Jmh) -> list[str]:
     told = []
     if sizes and BASE not in doc.lacking:
         draw, least = scores[BASE, "draw", sizes[-1]], scores[BASE, "touch", sizes[0]]
-        rest = (f"the rest, {format_ns(least.ns_per_access - draw.ns_per_access)}, is the read"
-                if _apart(draw, least) and least.ns_per_access > draw.ns_per_access
-                else "what the read adds lies within JMH's own errors")
+        adds = least.ns_per_access - draw.ns_per_access
+        rest = (f"the rest, {format_ns(adds)}, is the read" if _apart(draw, least) and adds > 0 else
+                "what the read adds lies within JMH's own errors")
         told.append(f"In the JVM a read of an array of {_bytes(sizes[0])} takes {format_ns(least.ns_per_access)}, and drawing its index "
                     f"alone {format_ns(draw.ns_per_access)}: {rest}.")
     for pages in HEAP_PAGES[1:]:
@@ -126,10 +118,8 @@ def sentences(doc: Jmh) -> list[str]:
 
 
 def compared(apart: pd.DataFrame, spare: pd.DataFrame) -> list[str]:
-    """How JMH's time for a read compares with the kernel's; where they differ, whether a longer loop in C explains it.
-
-    apart: `against`. spare: the loop in C with as much work again before each read: pages, array_bytes, median_spare.
-    """
+    """How JMH's time for a read compares with the kernel's (apart: `against`); where they differ, whether a longer loop in C explains
+    it (spare: with as much work again before each read: pages, array_bytes, median_spare)."""
     if apart.empty:
         return ["No size was read on the same pages by both, so nothing compares the JVM with C here."]
     ratio = apart["ratio"]
@@ -141,14 +131,12 @@ def compared(apart: pd.DataFrame, spare: pd.DataFrame) -> list[str]:
     told.append(f"They differ by more than 10 % in {off} of them. In {int(near['array_bytes']):,} bytes, where every load hits, JMH takes "
                 f"{near['jmh_ns']:.2f} ns and the loop in C {near['ours_ns']:.2f}: the JVM does more around each read.")
     both = apart.merge(spare, on=["pages", "array_bytes"])
-    return [*told, *(_with_spare_draws(both) if len(both) else ())]
-
-
-def _with_spare_draws(both: pd.DataFrame) -> list[str]:
+    if both.empty:
+        return told
     again = both["jmh_ns"] / both["median_spare"]
     small, agreeing = both.loc[both["array_bytes"].idxmin()], int(((again - 1).abs() <= AGREE).sum())
-    return ["That it does more also makes each miss dearer, because fewer reads fit into the core's window at once. The test: let the "
-            f"loop in C throw one more draw away before each read. In {int(small['array_bytes']):,} bytes it then takes "
+    return [*told, "That it does more also makes each miss dearer, because fewer reads fit into the core's window at once. The test: let "
+            f"the loop in C throw one more draw away before each read. In {int(small['array_bytes']):,} bytes it then takes "
             f"{small['median_spare']:.2f} ns. JMH's times are {again.median():.2f} of its in the median ({again.min():.2f} to "
             f"{again.max():.2f}), and {agreeing} of the {len(both)} pairs agree to 10 %.",
             "So the work around the read is most of the difference." if abs(again.median() - 1) <= AGREE else

@@ -12,10 +12,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
-from pydantic import AliasPath, BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
+from pydantic import AliasPath, BaseModel, BeforeValidator, Field, FiniteFloat, TypeAdapter, ValidationError
 
 from experiments.chapters.hugepages.languages.toolchains import environment
 from experiments.lab.record import Positive, PositiveNs
@@ -44,14 +45,10 @@ HANG_S, START_S = 60.0, 1.0
 _PR_SET_THP_DISABLE = 41  # linux/prctl.h
 
 
-class Score(BaseModel):
-    """What JMH gives for one array: the mean over `iterations_count` iterations in `forks` fresh JVMs.
+class Score(BaseModel, frozen=True, extra="forbid"):
+    """What JMH gives for one array: the mean over `iterations_count` iterations in `forks` fresh JVMs. error_ns: half of JMH's 99.9 %
+    interval, None where one iteration gives none. A `draw` reads no array: it draws below the largest size."""
 
-    `error_ns` is half of JMH's 99.9 % interval, None where one iteration gives none. A `draw` reads no array: it draws
-    below the largest size.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
     pages: HeapPages
     array_bytes: Positive
     quantity: Literal["touch", "draw"]
@@ -77,10 +74,8 @@ def heap_mib(sizes: Sequence[int]) -> int:
 
 
 def check(pages: HeapPages, sizes: Sequence[int], root: Path = Path("/")) -> None:
-    """Raises Unavailable where the system that `root` shows cannot back the heap, before a JVM is started.
-
-    Codes: thp-never, page-size-unsupported, pool-empty, memory-short, and bad-parameter for what is no array's size.
-    """
+    """Raises Unavailable where the system that `root` shows cannot back the heap, before a JVM is started: thp-never,
+    page-size-unsupported, pool-empty, memory-short, and bad-parameter for what is no array's size."""
     if not sizes or not all(1 <= size <= _LONGEST for size in sizes):
         raise Unavailable("bad-parameter", f"a Java array has 1 to {_LONGEST} bytes, not {list(sizes)}")
     heap = heap_mib(sizes) << 20
@@ -106,11 +101,9 @@ def check(pages: HeapPages, sizes: Sequence[int], root: Path = Path("/")) -> Non
 
 def run(jar: Path, pages: HeapPages, sizes: Sequence[int], *, warmup_s: float, measure_s: float, iterations: int,
         forks: int, root: Path = Path("/")) -> list[Score]:
-    """JMH once on one page size: a score for each array, and one for the draw alone.
-
-    One warm-up of `warmup_s`, then `iterations` of `measure_s` in each of `forks` JVMs. Raises Unavailable: what check() raises,
-    backing-partial or pool-empty where the heap did not lie on `pages`, kernel-hung, kernel-crashed, kernel-garbage, oom-killed.
-    """
+    """JMH once on one page size: a score for each array, and one for the draw alone. In each of `forks` JVMs there is one warm-up of
+    `warmup_s`, then `iterations` of `measure_s`. Raises Unavailable: what check() raises, backing-partial or pool-empty where the heap
+    did not lie on `pages`, kernel-hung, kernel-crashed, kernel-garbage, oom-killed."""
     check(pages, sizes, root)
     limit_s = HANG_S + 3 * (len(sizes) + 1) * forks * (START_S + warmup_s + iterations * measure_s)
     command = ["java", "-Djava.io.tmpdir=.", "-jar", str(jar), r"\.ByteArrayTouch\.",
@@ -160,10 +153,7 @@ _HEAP_AT = re.compile(r"Heap address: 0x([0-9a-f]{1,16}), size: ([0-9]{1,9}) MB"
 
 
 def heap_of(smaps: str, log: str) -> Heap:
-    """The heap in a JVM's smaps, where its log (gc+heap+coops) says that it lies.
-
-    Raises Unavailable: kernel-garbage for a log that does not say it, backing-partial for what is no smaps.
-    """
+    """The heap in a JVM's smaps, where its log (gc+heap+coops) says it lies. Raises Unavailable: kernel-garbage, backing-partial."""
     at = _HEAP_AT.search(log)
     if at is None:
         raise Unavailable("kernel-garbage", "the JVM does not say where its heap lies")
@@ -177,11 +167,8 @@ def heap_of(smaps: str, log: str) -> Heap:
 
 
 def refuse(heap: Heap, pages: HeapPages, array_bytes: int = 1) -> None:
-    """Raises Unavailable unless the whole heap lies on `pages`: pool-empty where a JVM fell back, else backing-partial.
-
-    Of a heap in the pool the array must be resident and no more: the JVM does not touch such memory beforehand, and what it
-    touches later can come from nowhere else.
-    """
+    """Raises Unavailable unless the whole heap lies on `pages`: pool-empty where a JVM fell back, else backing-partial. Of a heap in the
+    pool the array must be resident and no more: the JVM touches none beforehand, and later it can come from nowhere else."""
     whole, base = _WHOLE * heap.size, {base_page_bytes()}
     fits = {"4k": heap.page_sizes == base and heap.thp == heap.hugetlb == 0 and heap.resident >= whole,
             "thp": heap.page_sizes == base and heap.hugetlb == 0 and heap.thp >= whole,
@@ -208,7 +195,7 @@ def verify(folder: Path, pages: HeapPages, sizes: Sequence[int], forks: int) -> 
 class _Result(BaseModel):
     """What this module reads of one result in JMH's JSON."""
 
-    benchmark: str
+    quantity: Annotated[str, BeforeValidator(lambda name: str(name).rpartition(".")[2])] = Field(validation_alias="benchmark")
     mode: Literal["avgt"]
     threads: Literal[1]
     params: dict[str, int]
@@ -224,18 +211,13 @@ _RESULTS = TypeAdapter(list[_Result])
 def parse(text: str, pages: HeapPages, sizes: Sequence[int]) -> list[Score]:
     """The scores in JMH's JSON: those of `sizes` and of the draw, no other. Raises Unavailable("kernel-garbage")."""
     try:
-        scores = []
-        for result in _RESULTS.validate_json(text):
-            quantity, forks = result.benchmark.rpartition(".")[2], result.batches
-            scores.append(Score(
-                pages=pages, array_bytes=result.params["size" if quantity == "touch" else "bound"], quantity=quantity,
-                ns_per_access=result.score, error_ns=result.error if abs(result.error) < float("inf") else None,
-                iterations_count=sum(map(len, forks)), forks=len(forks)))
+        scores = [Score(
+            pages=pages, array_bytes=result.params.get("size" if result.quantity == "touch" else "bound"), quantity=result.quantity,
+            ns_per_access=result.score, error_ns=result.error if isfinite(result.error) else None,
+            iterations_count=sum(map(len, result.batches)), forks=len(result.batches)) for result in _RESULTS.validate_json(text)]
     except ValidationError as why:
         first = why.errors()[0]
         raise Unavailable("kernel-garbage", f"JMH's {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    except KeyError as why:
-        raise Unavailable("kernel-garbage", f"JMH's params: {why}") from None
     got = sorted((score.quantity, score.array_bytes) for score in scores)
     if got != sorted([("draw", max(sizes)), *(("touch", size) for size in set(sizes))]):
         raise Unavailable("kernel-garbage", f"JMH's scores are of other arrays than asked for: {got}")

@@ -22,10 +22,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # Debian's Maven begins with a reset of
 
 
 def build() -> Path:
-    """The benchmark's jar: with what Maven has here, else from its repository.
-
-    Raises Unavailable: no-toolchain, maven-failed, disk-full and disk-read-only.
-    """
+    """The benchmark's jar. Raises Unavailable: no-toolchain, maven-failed, disk-full and disk-read-only."""
     version = java_version()
     if missing := [name for name in ("mvn", "javac") if shutil.which(name) is None]:
         raise Unavailable("no-toolchain", _JVM.lacking(" and ".join(missing)))

@@ -18,9 +18,9 @@ import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from experiments.chapters.hugepages.languages.toolchains import TOOLS, Program, Variant, build, environment
 from experiments.lab.record import Count, Positive, PositiveNs
@@ -39,11 +39,7 @@ LEAST_NS = 0.3  # three dependent shifts and exclusive-ors make an index, and no
 MOST_SMAPS_BYTES = 64 << 20  # a mapping has about 700; Linux allows 65,530 of them
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class Answer(_Strict):
+class Answer(BaseModel, extra="forbid", frozen=True, strict=True):
     """What a program prints. Every byte of its array is 1, so the sum of what it read is the number of reads."""
 
     language: str
@@ -55,12 +51,9 @@ class Answer(_Strict):
     batch_ns: Annotated[list[Positive], Field(min_length=3, max_length=1000)]
 
 
-class RuntimeReport(_Strict):
-    """One process. resident_bytes and huge_bytes are of the mappings that hold the array, rest_huge_bytes of all others.
-
-    huge_bytes are on transparent huge pages or from a pool. Where the language tells no address (Java), the mapping that
-    holds the array is taken to be the largest private anonymous one: the heap.
-    """
+class RuntimeReport(BaseModel, extra="forbid", frozen=True, strict=True):
+    """One process. resident_bytes and huge_bytes (transparent or from a pool) are of the mappings that hold the array, rest_huge_bytes of
+    all others. Where the language tells no address (Java), the largest private anonymous mapping is taken to hold it: the heap."""
 
     language: Annotated[str, Field(pattern="^(" + "|".join(TOOLS) + ")$")]
     toolchain: Annotated[str, Field(min_length=1, max_length=120)]
@@ -84,7 +77,7 @@ class RuntimeReport(_Strict):
         return self
 
 
-class Runtimes(_Strict):
+class Runtimes(BaseModel, extra="forbid", frozen=True, strict=True):
     """A survey. `lacking` holds a reason code for "go" (no program) or "go huge" (this variant was not measured to the end)."""
 
     schema_version: Literal[1] = 1
@@ -107,8 +100,7 @@ class Runtimes(_Strict):
 
 
 def huge_pages_on(root: Path = Path("/"), status: str = "") -> bool:
-    """Whether a mapping that asks gets transparent pages of 2 MiB: by the setting of that size (Linux 6.8) or the one of all
-    sizes, and by the process's own /proc/PID/status."""
+    """Whether a mapping that asks gets THP of 2 MiB: by that size's setting (Linux 6.8) or that of all, and by /proc/PID/status."""
     folder = root / "sys/kernel/mm/transparent_hugepage"
     own = procfs.chosen(folder / "hugepages-2048kB/enabled")
     chosen = own if own in ("always", "madvise", "never") else procfs.chosen(folder / "enabled")
@@ -128,54 +120,42 @@ def verify(got: Pages, address: int | None, array_bytes: int, on: bool) -> None:
 # ---- running
 
 
-class _Ran(NamedTuple):
-    line: bytes
-    smaps: str
-    status: str
-
-
-def _run(command: Sequence[str], pass_fds: Sequence[int]) -> _Ran:
-    """Starts a program, reads its line, then its smaps while it waits, and lets it end. Nothing of it outlives the call."""
+def _run(command: Sequence[str], pass_fds: Sequence[int]) -> tuple[bytes, str, str]:
+    """A program's line, and its smaps and status while it waits for an answer, which lets it end. Nothing of it outlives the call."""
     name = Path(command[0]).name
     with tempfile.TemporaryFile() as stderr:
-        try:
-            child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, cwd=ROOT,
+        try:  # without buffers, of which nothing is left to write to one that has ended
+            child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, cwd=ROOT, bufsize=0,
                                      start_new_session=True, env=environment(), pass_fds=tuple(pass_fds))
         except OSError as error:
             raise Unavailable("kernel-crashed", f"{name}: {error.strerror}") from None
         late = threading.Event()
         watchdog = threading.Timer(TIME_LIMIT_S, lambda: (late.set(), _end(child)))
         watchdog.start()
-        try:
-            ran = _listen(child)
-            more = child.stdout.read(1)
-            code = child.wait() if not more else 0
-        finally:
-            watchdog.cancel()
-            _end(child)
-            child.stdout.close()
-            with contextlib.suppress(OSError):  # nobody reads it any more
-                child.stdin.close()
-            child.wait()
-            watchdog.join()
+        with child:
+            try:
+                ran = _listen(child)
+                more = child.stdout.read(1)
+                code = child.wait() if not more else 0
+            finally:
+                watchdog.cancel()
+                _end(child)
+                watchdog.join()
         stderr.seek(0)
         last = next(reversed(stderr.read(1 << 16).decode(errors="replace").strip().splitlines()), "")[:200]
-    if late.is_set():
-        raise Unavailable("kernel-hung", f"{name} gave no answer in {TIME_LIMIT_S:.0f} s")
-    if more:
-        raise Unavailable("kernel-garbage", "more than one line")
-    if code == 3 and "huge" in command:
-        raise Unavailable("thp-never", "the kernel refuses MADV_HUGEPAGE")
-    if code == -signal.SIGKILL:
-        raise Unavailable("oom-killed", name)
-    if code or not ran.line:
-        how = f"signal {-code}" if code < 0 else f"exit status {code}"
-        raise Unavailable("kernel-crashed", f"{how}; {last}" if last else how)
+    for failed, reason, detail in (
+            (late.is_set(), "kernel-hung", f"{name} gave no answer in {TIME_LIMIT_S:.0f} s"),
+            (more, "kernel-garbage", "more than one line"),
+            (code == 3 and "huge" in command, "thp-never", "the kernel refuses MADV_HUGEPAGE"),
+            (code == -signal.SIGKILL, "oom-killed", name),
+            (code or not ran[0], "kernel-crashed", "; ".join(filter(None, (
+                f"signal {-code}" if code < 0 else f"exit status {code}", last))))):
+        if failed:
+            raise Unavailable(reason, detail)
     return ran
 
 
-def _listen(child: subprocess.Popen) -> _Ran:
-    """A program's line, its smaps and its status while it waits for an answer, and the answer."""
+def _listen(child: subprocess.Popen) -> tuple[bytes, str, str]:
     line = child.stdout.readline(1 << 16)
     smaps = status = ""
     if line.endswith(b"\n"):
@@ -185,8 +165,7 @@ def _listen(child: subprocess.Popen) -> _Ran:
             status = procfs.text(Path(f"/proc/{child.pid}/status"))
         with contextlib.suppress(OSError):
             child.stdin.write(b"\n")
-            child.stdin.flush()
-    return _Ran(line, smaps, status)
+    return line, smaps, status
 
 
 def _end(child: subprocess.Popen) -> None:
@@ -196,14 +175,11 @@ def _end(child: subprocess.Popen) -> None:
 
 
 def measure(program: Program, variant: Variant, array_bytes: int, repeat: int = 0, *, pass_fds: Sequence[int] = ()) -> RuntimeReport:
-    """Run a program once and verify what its array got.
-
-    Raises Unavailable wherever there is no trustworthy number: a program that hangs, crashes or prints garbage, smaps that
-    cannot be read, and for `huge` less than LEAST_SHARE of the array on huge pages.
-    """
-    ran = _run(program.command(variant, array_bytes), pass_fds)
+    """Run a program once and verify what its array got. Raises Unavailable for one that hangs, crashes or prints garbage, for smaps
+    that cannot be read, and for `huge` with less than LEAST_SHARE of the array on huge pages."""
+    line, smaps, status = _run(program.command(variant, array_bytes), pass_fds)
     try:
-        answer = Answer.model_validate_json(ran.line)
+        answer = Answer.model_validate_json(line)
     except ValidationError as error:
         first = error.errors()[0]
         raise Unavailable("kernel-garbage", f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
@@ -215,11 +191,11 @@ def measure(program: Program, variant: Variant, array_bytes: int, repeat: int = 
     if ns_per_access < LEAST_NS:
         raise Unavailable("kernel-garbage", f"{ns_per_access:.2g} ns an access: the compiler left the accesses out")
     try:
-        got = pages(mappings(ran.smaps), answer.address, array_bytes)
+        got = pages(mappings(smaps), answer.address, array_bytes)
     except ValueError as error:
         raise Unavailable("backing-partial", f"nothing is proved: smaps: {error}") from None
     if variant == "huge":
-        verify(got, answer.address, array_bytes, huge_pages_on(status=ran.status))
+        verify(got, answer.address, array_bytes, huge_pages_on(status=status))
     return RuntimeReport(language=program.language, toolchain=program.toolchain, variant=variant, repeat=repeat,
                          array_bytes=array_bytes, resident_bytes=got.resident_bytes, huge_bytes=got.huge_bytes,
                          rest_huge_bytes=got.rest_huge_bytes, ns_per_access=ns_per_access)
@@ -232,30 +208,27 @@ def make(profile: str) -> dict[str, Any]:
 
 
 def survey(array_bytes: int = 256 << 20, repeats: int = 3, seed: int = 0) -> Runtimes:
-    """Both variants in every language, `repeats` processes each, in a random order once and then again.
+    """Both variants in every language, `repeats` processes each, in a random order once and then again. What a language lacks is in
+    `lacking`; a variant that failed once is not tried again. array_bytes: whole huge pages, from 4 MiB to MOST_BYTES.
 
-    array_bytes: whole huge pages, from 4 MiB to MOST_BYTES; anything else is Unavailable("bad-parameter"). What a language
-    lacks is in `lacking`; a variant that failed once is not tried again. Raises Unavailable("measuring-already"), disk-full
-    and disk-read-only.
+    Raises Unavailable: bad-parameter, measuring-already, disk-full, disk-read-only.
     """
     if array_bytes % HUGE_PAGE or not 2 * HUGE_PAGE <= array_bytes <= MOST_BYTES or repeats < 1:
         raise Unavailable("bad-parameter", f"{repeats} repeats with an array of {array_bytes} bytes")
     inspected = host.inspect()
     reports: list[RuntimeReport] = []
-    lacking: dict[str, str] = {}
-    programs: dict[str, Program] = {}
+    programs: list[Program] = []
     unfit = ("not-linux" if inspected.os != "Linux" else "page-size-unsupported" if inspected.base_page_bytes != 4096 else
              "memory-short" if 2 * array_bytes + SPARE_BYTES > inspected.memory.usable_bytes // 2 else "")
-    for language in TOOLS:
+    lacking: dict[str, str] = dict.fromkeys(TOOLS, unfit) if unfit else {}
+    for language in TOOLS.keys() if not unfit else ():
         try:
-            if unfit:
-                raise Unavailable(unfit)
-            programs[language] = build(language)
+            programs.append(build(language))
         except Unavailable as why:
             if why.code.startswith("disk-"):
                 raise
             lacking[language] = why.code
-    todo = [(program, variant) for program in programs.values() for variant in get_args(Variant)]
+    todo = [(program, variant) for program in programs for variant in get_args(Variant)]
     shuffle = random.Random(seed)
     with measuring_lock() as held:
         for repeat in range(repeats):
@@ -267,7 +240,6 @@ def survey(array_bytes: int = 256 << 20, repeats: int = 3, seed: int = 0) -> Run
                     reports.append(measure(program, variant, array_bytes, repeat, pass_fds=[held]))
                 except Unavailable as why:
                     lacking[name] = why.code
-    order = list(TOOLS)
+    reports.sort(key=lambda report: (list(TOOLS).index(report.language), report.variant != "plain", report.repeat))
     return Runtimes(measured_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), state=host.state(inspected), thp=inspected.thp.enabled,
-                    array_bytes=array_bytes, lacking=lacking,
-                    reports=sorted(reports, key=lambda r: (order.index(r.language), r.variant != "plain", r.repeat)))
+                    array_bytes=array_bytes, lacking=lacking, reports=reports)

@@ -101,10 +101,9 @@ def first_line(tool: Tool, command: Sequence[str], timeout_s: float) -> str:
     lines = [line.strip() for line in (done.stdout + "\n" + done.stderr).splitlines() if line.strip()]
     if done.returncode:
         first = next((line for line in lines if "error" in line), lines[0] if lines else "no message")
-        for code, number in _DISK.items():
-            if os.strerror(number).lower() in done.stderr.lower():
-                raise Unavailable(code, f"{name}: {first[:150]}")
-        raise Unavailable("no-toolchain", tool.lacking(f"{name}: {first[:150]}"))
+        detail = f"{name}: {first[:150]}"
+        disk = next((code for code, number in _DISK.items() if os.strerror(number).lower() in done.stderr.lower()), "")
+        raise Unavailable(disk or "no-toolchain", detail if disk else tool.lacking(detail))
     return lines[0] if lines else ""
 
 
@@ -124,10 +123,7 @@ def _tool(language: str) -> tuple[str, tuple[str, ...]]:
 
 
 def build(language: str) -> Program:
-    """The program, compiled if it has to be: into a folder named after the digest of source, command and toolchain.
-
-    Raises Unavailable: no-toolchain, disk-full, disk-read-only.
-    """
+    """The program, compiled if it has to be. Raises Unavailable: no-toolchain, disk-full, disk-read-only."""
     tool = TOOLS[language]
     source = SOURCES / tool.source
     line, compile_ = _tool(language)
@@ -143,10 +139,8 @@ def build(language: str) -> Program:
 
 
 def built(name: str, parts: Sequence[bytes], make: Callable[[Path], object]) -> Path:
-    """The folder of a name and of the digest of all that decides what is in it, which comes to its place whole.
-
-    make: fills a folder. Raises Unavailable: disk-full, disk-read-only, and what `make` raises.
-    """
+    """The folder of a name and of the digest of all that decides what is in it, which comes to its place whole. make: fills a folder.
+    Raises Unavailable: disk-full, disk-read-only, and what `make` raises."""
     digest = hashlib.sha256(b"\0".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()[:16]
     folder = build_folder() / f"{name}-{digest}"
     if not folder.exists():
