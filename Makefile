@@ -48,8 +48,9 @@ book: export TLB_BOOK_LIMIT = $(MAX_WORKING_SET)
 book: $(READY) ## measure this computer, then build the book about it
 	@$(TLB) book --profile "$$TLB_BOOK_PROFILE" $${TLB_BOOK_LIMIT:+-p "max_working_set=$$TLB_BOOK_LIMIT"}
 
-# Two processes, since that is what the smallest machine has; what measures is one group (tests/conftest.py).
-PYTEST := $(RUN) -m pytest --numprocesses 2 --dist loadfile
+# Two processes, since that is what the smallest machine has; what measures is one group, and the first (tests/conftest.py), so
+# that no process waits for it at the end.
+PYTEST := $(RUN) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 NBVAL := --nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg
 
 # One pytest for the tests and for the chapters, so that one closing line counts both.

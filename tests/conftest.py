@@ -55,6 +55,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     return ByFile(config, log)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What measures comes first: it is the longest group, and one process runs it while the other one runs all else."""
+    items.sort(key=lambda item: group_of(item.nodeid.partition("::")[0]) != "measuring")
+
+
 @cache
 def group_of(file: str) -> str:
     return "measuring" if "mark.measuring" in (ROOT / file).read_text(encoding="utf-8") else file

@@ -12,7 +12,6 @@ every n, whatever the distribution. So each interval here carries its coverage i
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import comb, exp, hypot, inf, log, nan
@@ -21,7 +20,6 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from scipy.stats import ttest_ind
 
 from experiments.words.reasons import Unavailable
 
@@ -65,15 +63,6 @@ class Interval(NamedTuple):
 UNKNOWN = Interval(nan, nan, nan, 0.0)  # what was not measured
 
 
-class Difference(NamedTuple):
-    """Mean of a minus mean of b, its bounds, and Welch's two-sided p."""
-
-    value: float
-    low: float
-    high: float
-    p: float
-
-
 @lru_cache(maxsize=256)
 def _rank(n: int, confidence: float) -> tuple[int, float]:
     """The largest r with P(X(r) <= median <= X(n+1-r)) >= confidence, or r = 1 and what it covers."""
@@ -100,7 +89,7 @@ def median_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
         raise ValueError(f"confidence is between 0 and 1, not {confidence}")
     x = _finite(values)
     if x.size == 0:
-        return Interval(nan, nan, nan, 0.0)
+        return UNKNOWN
     r, coverage = _rank(x.size, confidence)
     return Interval(float(np.median(x)), float(x[r - 1]), float(x[x.size - r]), coverage)
 
@@ -166,9 +155,7 @@ def outliers(values: ArrayLike) -> np.ndarray:
     return (distance > OUTLIER_SCORE * noise) & (distance > UNSTABLE_SPREAD * abs(middle))
 
 
-def summarise(
-    frame: pd.DataFrame, by: Sequence[str], value: str = "ns_per_access", confidence: float = 0.95
-) -> pd.DataFrame:
+def summarise(frame: pd.DataFrame, by: Sequence[str], value: str = "ns_per_access", confidence: float = 0.95) -> pd.DataFrame:
     """One row a group, sorted by `by`: by + median, low, high, coverage, n, spread, unstable, outliers.
 
     median, low and high are in the unit of `value`; spread is `relative_spread`, outliers a count. unstable: the spread is over
@@ -184,21 +171,6 @@ def summarise(
         rows.append((*key, median, low, high, coverage, n, spread, unstable, int(outliers(x).sum())))
     columns = [*by, "median", "low", "high", "coverage", "n", "spread", "unstable", "outliers"]
     return pd.DataFrame(rows, columns=columns)
-
-
-def difference(a: ArrayLike, b: ArrayLike, confidence: float = 0.95) -> Difference:
-    """Welch's comparison of two means (no equal variances assumed): mean(a) - mean(b), its interval and p."""
-    a, b = _finite(a), _finite(b)
-    if min(a.size, b.size) < 2:
-        raise Unavailable("too-few-points", f"two means take two values each, not {a.size} and {b.size}")
-    value = float(a.mean() - b.mean())
-    if np.ptp(a) == 0 and np.ptp(b) == 0:  # no noise to compare with, so nothing for a t-test to divide by
-        return Difference(value, value, value, 1.0 if value == 0 else 0.0)
-    with warnings.catch_warnings():  # of two samples one may well be constant: its variance of 0 is exact
-        warnings.filterwarnings("ignore", "Precision loss")
-        test = ttest_ind(a, b, equal_var=False)
-    bounds = test.confidence_interval(confidence)
-    return Difference(value, float(bounds.low), float(bounds.high), float(test.pvalue))
 
 
 def newest(frame: pd.DataFrame) -> pd.DataFrame:

@@ -83,7 +83,7 @@ class StepFit(NamedTuple):
     kind: str
     before_ns: float
     after_ns: float
-    residual_ns: float  # root of the mean squared residual
+    residual_ns: float  # root of the mean squared residual of `predict`
 
     def predict(self, lines: ArrayLike, entries: int, ways: int | None) -> np.ndarray:
         """The fitted price in ns."""
@@ -93,7 +93,7 @@ class StepFit(NamedTuple):
 _KINDS: dict[str, Callable[..., np.ndarray]] = {
     TEXTBOOK: lambda m, c, w: miss_probability_cycle(m, c),
     "fully associative, random replacement": lambda m, c, w: miss_probability_cycle_random_replacement(m, c),
-    "hashed sets, LRU": lambda m, c, w: set_associative_miss_probability(m, c // w, w, "cycle", "hashed"),
+    "hashed sets, LRU": lambda m, c, w: hashed_lru(m, c // w, w, "cycle"),
     "hashed sets, random replacement": lambda m, c, w: hashed_random_replacement(m, c // w, w),
 }
 
@@ -110,66 +110,50 @@ def fit_step(lines: ArrayLike, price_ns: ArrayLike, entries: int, ways: int | No
     Two heights are fitted and nothing else: capacity and ways are given. Kinds with sets are left out where the ways are not
     known (None or 0) or do not divide the entries. Raises Unavailable("too-few-points") below six points.
     """
-    x, y = _lines(lines), np.asarray(price_ns, dtype=float)
-    x, y = x[np.isfinite(y)], y[np.isfinite(y)]
+    x, y = _usable(lines, price_ns)
     if x.size < 6:
         raise Unavailable("too-few-points", f"a step takes 6 points, not {x.size}")
     fits = []
     for kind in _KINDS:
         if kind.startswith("hashed") and (not ways or entries % ways):
             continue
-        p = share_missed(kind, x, entries, ways)
-        (before, after), _ = nnls(np.stack([1 - p, p], axis=1), y)
-        residual = y - (1 - p) * before - p * after
-        fits.append(StepFit(kind, *map(rounded, (before, after, np.sqrt(np.mean(residual**2))))))
+        share = share_missed(kind, x, entries, ways)
+        before, after = map(rounded, nnls(np.stack([1 - share, share], axis=1), y)[0])
+        residual = y - before - (after - before) * share
+        fits.append(StepFit(kind, before, after, rounded(np.sqrt(np.mean(residual**2)))))
     return sorted(fits, key=lambda fit: fit.residual_ns)
 
 
-def set_associative_miss_probability(
-    lines: ArrayLike, sets: int, ways: int, order: str = "cycle", placement: str = "modulo"
-) -> np.ndarray:
-    """Misses of a TLB of sets x ways entries over M contiguous pages; order is "cycle" or "random".
+def hashed_lru(lines: ArrayLike, sets: int, ways: int, order: str) -> np.ndarray:
+    """Misses of a TLB of sets x ways entries over M pages, each in a set at random; order is "cycle" or "random".
 
     A set with k of the M pages sees their subsequence, which is again a cycle or again uniform draws: of its visits miss [k >
-    ways], or max(0, 1 - ways/k). Over all visits: E[k miss(k)] sets / M.
+    ways], or max(0, 1 - ways/k). Over all visits: E[k miss(k)] sets / M. k is Binomial(M, 1/sets), and with E[k f(k)] = M/sets
+    E[f(1 + k')], k' Binomial(M - 1, 1/sets), the step becomes a smear that starts well below the capacity (Smith, IEEE Trans.
+    Software Engineering 4, 1978; Hill & Smith, IEEE Trans. Computers 38, 1989). Expectation over placements.
 
-    placement "modulo" (page number mod sets): contiguous pages leave M mod sets sets with one page more than the rest. A
-    cycle then misses nothing at M = sets x ways and everything at sets x (ways + 1), a step 1/ways wide; random draws give
-    max(0, 1 - C/M), exactly as a fully associative TLB does. So neither shows the associativity.
-
-    placement "hashed" (each page in a set at random): k is Binomial(M, 1/sets), and with E[k f(k)] = M/sets E[f(1 + k')], k'
-    Binomial(M - 1, 1/sets), the step becomes a smear that starts well below the capacity (Smith, IEEE Trans. Software
-    Engineering 4, 1978; Hill & Smith, IEEE Trans. Computers 38, 1989). Expectation over placements.
+    With the set chosen by the page's number modulo the sets there is no smear: contiguous pages step within 1/ways in a cycle,
+    and drawn at random miss exactly as a fully associative TLB does. So neither shows the associativity.
     """
     m = _lines(lines)
-    if placement == "hashed":
-        over = binom.sf(ways - 1, m - 1, 1 / sets)  # share of visits to pages in a set with more than `ways`
-        if _is_random(order):
-            return np.maximum(0.0, over - ways * sets / m * binom.sf(ways, m, 1 / sets))
-        return over
-    if placement != "modulo":
-        raise ValueError(f"placement is 'modulo' or 'hashed', not {placement!r}")
-    each, larger = np.divmod(m, sets)
-    visits = np.zeros(m.shape)
-    for k, count in ((each + 1, larger), (each, sets - larger)):
-        visits += count * (np.maximum(0, k - ways) if _is_random(order) else np.where(k > ways, k, 0))
-    return visits / m
+    over = binom.sf(ways - 1, m - 1, 1 / sets)  # share of visits to pages in a set with more than `ways`
+    if order == "random":
+        return np.maximum(0.0, over - ways * sets / m * binom.sf(ways, m, 1 / sets))
+    if order != "cycle":
+        raise ValueError(f"order is 'cycle' or 'random', not {order!r}")
+    return over
 
 
-def two_level_cost(
-    lines: ArrayLike, l1_entries: float, l2_entries: float, hit: float, l2_hit: float, walk: float, order: str
-) -> np.ndarray:
-    """Mean cost of an access in the unit of the costs: hit + P(L1 misses) l2_hit + P(both miss) walk.
+def two_level_cost(lines: ArrayLike, l1_entries: float, l2_entries: float, hit: float, l2_hit: float, walk: float) -> np.ndarray:
+    """Mean cost of a random draw in the unit of the costs: hit + P(L1 misses) l2_hit + P(both miss) walk.
 
-    `l2_hit` is what missing the first level adds, `walk` what missing the second adds to that; `order` is "cycle",
-    "sequential" (a cycle too) or "random". The second level is at least as large as the first and takes in what passes
-    through it, so its misses are those of `l2_entries` alone. In a cycle this is exact; under random draws the first level
-    may hold lines that the second has dropped, at most a fraction l1_entries / lines.
+    `l2_hit` is what missing the first level adds, `walk` what missing the second adds to that. The second level is at least as
+    large as the first and takes in what passes through it, so its misses are those of `l2_entries` alone; the first may hold
+    lines that the second has dropped, at most a fraction l1_entries / lines.
     """
     if l2_entries < l1_entries:
         raise ValueError(f"the second level ({l2_entries} entries) is smaller than the first ({l1_entries})")
-    probability = miss_probability_random if _is_random(order) else miss_probability_cycle
-    return hit + probability(lines, l1_entries) * l2_hit + probability(lines, l2_entries) * walk
+    return hit + miss_probability_random(lines, l1_entries) * l2_hit + miss_probability_random(lines, l2_entries) * walk
 
 
 @dataclass(frozen=True)
@@ -180,27 +164,24 @@ class RandomFit:
     walk_ns: Interval
     l1_entries: Interval
     l2_entries: Interval
-    residual_ns: float  # root of the mean squared residual
 
     def predict(self, lines: ArrayLike) -> np.ndarray:
         """The fitted price in ns at each number of lines."""
-        return two_level_cost(
-            lines, self.l1_entries.value, self.l2_entries.value,
-            0.0, self.stlb_cost_ns.value, self.walk_ns.value, "random",
-        )
+        knees, costs = (self.l1_entries, self.l2_entries), (self.stlb_cost_ns, self.walk_ns)
+        return two_level_cost(lines, *(knee.value for knee in knees), 0.0, *(cost.value for cost in costs))
 
 
 def fit_random_curve(lines: ArrayLike, price_ns: ArrayLike, l1_entries: float | None = None, l2_entries: float | None = None,
-                     sigma_ns: ArrayLike | None = None, confidence: float = 0.95) -> RandomFit:
+                     confidence: float = 0.95) -> RandomFit:
     """Least squares of the two-level price of random draws; a knee that is not given is a parameter.
 
-    lines, price_ns: arrays of one length, a point each (spread minus packed). sigma_ns: the noise of each point, up to a
-    common factor; equal noise if left out. The bounds are Student's, from the Jacobian at the best fit, and infinite for what
-    the points say nothing of; those of a free knee are of its logarithm, and assume that points lie on both sides of it (in
-    simulation they hold the truth in 91 to 96 % of fits for a nominal 95). The walk is one price here: leave out points where
-    the page table itself has left the caches. Unavailable("too-few-points") with fewer than two points more than parameters.
+    lines, price_ns: arrays of one length, a point each (spread minus packed). The bounds are Student's, from the Jacobian at the
+    best fit, and infinite for what the points say nothing of; those of a free knee are of its logarithm, and assume that points
+    lie on both sides of it (in simulation they hold the truth in 91 to 96 % of fits for a nominal 95). The walk is one price
+    here: leave out points where the page table itself has left the caches. Unavailable("too-few-points") with fewer than two
+    points more than parameters.
     """
-    x, y, sigma = _usable(lines, price_ns, sigma_ns)
+    x, y = _usable(lines, price_ns)
     given = (l1_entries, l2_entries)
     free = [i for i, entries in enumerate(given) if entries is None]
     if np.unique(x).size < (needed := 2 + len(free) + _SPARE_POINTS):
@@ -210,34 +191,32 @@ def fit_random_curve(lines: ArrayLike, price_ns: ArrayLike, l1_entries: float | 
         rest = iter(np.exp(logs))
         return [float(next(rest) if entries is None else entries) for entries in given]
 
-    def weighted(logs: np.ndarray) -> np.ndarray:
-        return np.stack([miss_probability_random(x, c) for c in knees_of(logs)], axis=1) / sigma[:, None]
+    def missed(logs: np.ndarray) -> np.ndarray:
+        return np.stack([miss_probability_random(x, c) for c in knees_of(logs)], axis=1)
 
     # A free knee lies inside the grid and on its side of a given one.
     low, high = np.log([max(x.min(), l1_entries or 0), min(x.max(), l2_entries or inf)])
-    solved = [(*nnls(weighted(start), y / sigma), start) for start in _starts(x, low, high, len(free))]
+    solved = [(*nnls(missed(start), y), start) for start in _starts(x, low, high, len(free))]
     costs, _, knees = min(solved, key=lambda start: start[1])
-    best = least_squares(
-        lambda p: weighted(p[2:]) @ p[:2] - y / sigma, [*costs, *knees], x_scale="jac",
-        bounds=([0, 0] + [low] * len(free), [inf, inf] + [high] * len(free)))
-    ends = np.stack([best.x, best.x - (half := _half_widths(best.jac, best.fun, confidence)), best.x + half], axis=1)
+    best = least_squares(lambda p: missed(p[2:]) @ p[:2] - y, [*costs, *knees], x_scale="jac",
+                         bounds=([0, 0] + [low] * len(free), [inf, inf] + [high] * len(free)))
+    half = _half_widths(best.jac, best.fun, confidence)
+    ends = np.stack([best.x, best.x - half, best.x + half], axis=1)
     prices = [Interval(*map(rounded, row), confidence) for row in ends[:2]]
     entries = [Interval(c, c, c, 1.0) for c in knees_of(best.x[2:])]
     for i, row in zip(free, np.exp(np.clip(ends[2:], -700, 700)), strict=True):
         entries[i] = Interval(*map(rounded, row), confidence)
     if entries[0].value > entries[1].value:  # free knees may have crossed; the first level's is the smaller
         entries, prices = entries[::-1], prices[::-1]
-    return RandomFit(*prices, *entries, residual_ns=rounded(np.sqrt(np.mean((best.fun * sigma) ** 2))))
+    return RandomFit(*prices, *entries)
 
 
-def _usable(lines: ArrayLike, price_ns: ArrayLike, sigma_ns: ArrayLike | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Lines, prices and their noise, of those points that have all three."""
-    x, y = _lines(lines).astype(float), np.asarray(price_ns, dtype=float)
-    sigma = np.ones(x.shape) if sigma_ns is None else np.asarray(sigma_ns, dtype=float)
-    if x.ndim != 1 or not x.shape == y.shape == sigma.shape:
-        raise ValueError(f"lines, price_ns, sigma_ns differ in length: {x.shape}, {y.shape}, {sigma.shape}")
-    usable = np.isfinite(y) & (sigma > 0) & np.isfinite(sigma)
-    return x[usable], y[usable], sigma[usable]
+def _usable(lines: ArrayLike, price_ns: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Lines and prices of those points that have a price. ValueError where the two differ in length."""
+    x, y = _lines(lines), np.asarray(price_ns, dtype=float)
+    if x.shape != y.shape:
+        raise ValueError(f"lines and price_ns differ in length: {x.shape}, {y.shape}")
+    return x[np.isfinite(y)], y[np.isfinite(y)]
 
 
 def _starts(x: np.ndarray, low: float, high: float, free: int) -> list[np.ndarray]:
@@ -268,9 +247,3 @@ def _lines(lines: ArrayLike) -> np.ndarray:
     if np.any(m < 1):
         raise ValueError("a number of lines is 1 or more")
     return m
-
-
-def _is_random(order: str) -> bool:
-    if order not in ("cycle", "sequential", "random"):
-        raise ValueError(f"order is 'cycle', 'sequential' or 'random', not {order!r}")
-    return order == "random"

@@ -41,7 +41,7 @@ class Tlbs(NamedTuple):
     """Entries of each level of the data TLB, one or two, and how the last one replaces (the kinds of misses.StepFit)."""
 
     entries: tuple[int, ...]
-    kind: str = "fully associative, LRU"
+    kind: str = misses.TEXTBOOK
     ways: int | None = None
 
     def misses(self, pages: ArrayLike, order: str, lines_per_page: ArrayLike = 1) -> list[np.ndarray]:
@@ -51,11 +51,10 @@ class Tlbs(NamedTuple):
         if order == "random":
             if self.kind == "hashed sets, LRU":
                 sets = self.entries[-1] // self.ways
-                drawn[-1] = np.where(dense, drawn[-1], misses.set_associative_miss_probability(m, sets, self.ways, order, "hashed"))
+                drawn[-1] = np.where(dense, drawn[-1], misses.hashed_lru(m, sets, self.ways, order))
             return drawn
-        # A step from nothing to one is a share.
-        last = misses.StepFit(self.kind, before_ns=0.0, after_ns=1.0, residual_ns=0.0).predict(m, self.entries[-1], self.ways)
-        once = [*(misses.miss_probability_cycle(m, c) for c in self.entries[:-1]), last]
+        once = [*(misses.miss_probability_cycle(m, c) for c in self.entries[:-1]),
+                misses.share_missed(self.kind, m, self.entries[-1], self.ways)]
         return [np.where(dense, again, first) for again, first in zip(drawn, once, strict=True)]
 
 

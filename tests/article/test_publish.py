@@ -17,7 +17,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
@@ -326,7 +326,7 @@ return [document.documentElement, document.body, ...document.querySelectorAll(".
 """
 
 
-@pytest.mark.parametrize("width_px", [360, 390, 768, 1280])
+@pytest.mark.parametrize("width_px", [360, 768, 1280])
 @pytest.mark.parametrize("scripts", ["on", "off"])
 def test_no_page_scrolls_sideways(driver, site, address, width_px, scripts):
     resize(driver, width_px)
@@ -382,23 +382,19 @@ def hexadecimal(colour: str) -> str:
     return "#" + "".join(f"{int(part):02x}" for part in re.findall(r"\d+", colour))
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("scripts", ["on", "off"])
-def test_text_in_figures_stands_out_from_the_page(driver, site, address, theme, scripts):
-    backgrounds = set()
+def test_text_in_figures_stands_out_from_the_page(driver, site, address, scripts):
+    backgrounds = {"light": set(), "dark": set()}
     for page in pages_with_figures(site):
-        if scripts == "on":
-            open_page(driver, address + page)
-            colours = driver.execute_script(TEXT_COLOURS, theme)
-        else:
-            with scripts_off(driver):
-                driver.get(address + page)
-                colours = driver.execute_script(TEXT_COLOURS, theme)
-        assert colours
-        for text, colour, behind in colours:
-            assert contrast(hexadecimal(colour), hexadecimal(behind)) >= 4.5, f"{page}: {text!r}"
-            backgrounds.add(hexadecimal(behind))
-    assert all((contrast(behind, "#ffffff") > 10) == (theme == "dark") for behind in backgrounds)
+        with nullcontext() if scripts == "on" else scripts_off(driver):
+            (open_page if scripts == "on" else webdriver.Chrome.get)(driver, address + page)
+            colours = {theme: driver.execute_script(TEXT_COLOURS, theme) for theme in backgrounds}
+        for theme, texts in colours.items():
+            assert texts
+            for text, colour, behind in texts:
+                assert contrast(hexadecimal(colour), hexadecimal(behind)) >= 4.5, f"{page}: {text!r}"
+                backgrounds[theme].add(hexadecimal(behind))
+    assert all((contrast(behind, "#ffffff") > 10) == (theme == "dark") for theme, seen in backgrounds.items() for behind in seen)
 
 
 def test_the_reader_can_choose_the_dark_page(driver, site, address):

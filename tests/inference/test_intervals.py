@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -17,7 +17,6 @@ from experiments.inference.intervals import (
     UNKNOWN,
     Interval,
     _rank,
-    difference,
     interval_of_difference,
     interval_of_ratio,
     median_interval,
@@ -380,45 +379,3 @@ def test_only_rows_of_the_newest_kernel_and_state_are_kept_for_each_kernel_and_e
     assert kept["repeat"].tolist() == [2, 3, 4, 5]
     assert kept.index.tolist() == [0, 1, 2, 3] and kept.columns.tolist() == columns
     assert newest(frame[:0]).empty
-
-
-# --- Welch
-
-
-@given(
-    st.lists(st.floats(-100, 100), min_size=2, max_size=15),
-    st.lists(st.floats(-100, 100), min_size=2, max_size=15),
-)
-def test_welch_agrees_with_its_textbook_formula(a: list[float], b: list[float]) -> None:
-    error_a, error_b = np.var(a, ddof=1) / len(a), np.var(b, ddof=1) / len(b)
-    assume(error_a + error_b > 1e-6)
-    freedom = (error_a + error_b) ** 2 / (error_a**2 / (len(a) - 1) + error_b**2 / (len(b) - 1))
-    error = math.sqrt(error_a + error_b)
-    half = stats.t.ppf(0.975, freedom) * error
-    value = np.mean(a) - np.mean(b)
-    welch = difference(a, b)
-    p = 2 * stats.t.sf(abs(value) / error, freedom)
-    assert welch == pytest.approx((value, value - half, value + half, p), rel=1e-6, abs=1e-9)
-
-
-def test_welch_covers_the_difference_of_two_means_of_unlike_noise() -> None:
-    rng = np.random.default_rng(5)
-    trials = 1000
-    pairs = zip(rng.normal(10, 3, (trials, 6)), rng.normal(7, 0.3, (trials, 12)), strict=True)
-    hits = sum(covers(Interval(*difference(a, b)[:3], 0.95), 3.0) for a, b in pairs)
-    assert least_expected(trials, 0.95) <= hits <= most_expected(trials, 0.95)
-
-
-@pytest.mark.filterwarnings("error")
-def test_welch_takes_one_side_without_noise_in_silence() -> None:
-    welch = difference([3.0, 3.0, 3.0], [1.0, 1.1, 0.9])
-    assert welch.value == pytest.approx(2) and welch.low < 2 < welch.high
-
-
-def test_welch_without_noise_or_with_one_value_says_what_it_can() -> None:
-    assert difference([3.0, 3.0], [1.0, 1.0]) == (2.0, 2.0, 2.0, 0.0)
-    assert difference([1.0, 1.0], [1.0, 1.0, 1.0]) == (0.0, 0.0, 0.0, 1.0)
-    for a, b in (([1.0], [1.0, 2.0]), ([1.0, 2.0], []), ([1.0, math.nan], [1.0, 2.0])):
-        with pytest.raises(Unavailable, match=r"not \d and \d") as refused:
-            difference(a, b)
-        assert refused.value.code == "too-few-points"

@@ -16,9 +16,9 @@ from experiments.inference import misses as model
 from experiments.inference.misses import (
     fit_random_curve,
     fit_step,
+    hashed_lru,
     miss_probability_cycle,
     miss_probability_random,
-    set_associative_miss_probability,
     two_level_cost,
 )
 from experiments.words.reasons import Unavailable
@@ -94,31 +94,10 @@ def test_probabilities_take_arrays_and_refuse_no_lines() -> None:
 # -------------------------------------------------------------------------------------------
 
 
-@given(st.integers(1, 8), st.integers(1, 6), st.integers(1, 80), st.integers(0, 2**32))
-@settings(deadline=None)
-def test_contiguous_pages_in_a_cycle_miss_in_the_sets_that_are_overfull(sets: int, ways: int, lines: int, seed: int) -> None:
-    expected = float(set_associative_miss_probability(lines, sets, ways))
-    assert expected == pytest.approx(simulate(Lru(sets, ways), "cycle", lines, 4, seed))
-
-
-def test_the_step_of_a_set_associative_tlb_is_as_sharp_as_one_part_in_its_ways() -> None:
-    """The claim that a sharp cliff shows full associativity: 128 sets of 16 ways show it as well."""
-    sets, ways = 128, 16
-    grid = np.array([1024, 2047, 2048, 2112, 2176, 4096])
-    assert set_associative_miss_probability(grid, sets, ways).tolist() == [0, 0, 0, 64 * 17 / 2112, 1, 1]
-    assert miss_probability_cycle(grid, sets * ways).tolist() == [0, 0, 0, 1, 1, 1]
-
-
-@given(st.integers(1, 500), st.integers(1, 16), st.integers(1, 8))
-def test_one_set_is_a_fully_associative_tlb(lines: int, ways: int, sets: int) -> None:
-    for placement in ("modulo", "hashed"):
-        cycle = set_associative_miss_probability(lines, 1, ways, "cycle", placement)
-        assert float(cycle) == pytest.approx(float(miss_probability_cycle(lines, ways)))
-        drawn = set_associative_miss_probability(lines, 1, ways, "random", placement)
-        assert float(drawn) == pytest.approx(float(miss_probability_random(lines, ways)))
-    # And random draws over contiguous pages do not show sets at all.
-    drawn = set_associative_miss_probability(lines, sets, ways, "random", "modulo")
-    assert float(drawn) == pytest.approx(float(miss_probability_random(lines, sets * ways)))
+@given(st.integers(1, 500), st.integers(1, 16))
+def test_one_set_is_a_fully_associative_tlb(lines: int, ways: int) -> None:
+    assert float(hashed_lru(lines, 1, ways, "cycle")) == pytest.approx(float(miss_probability_cycle(lines, ways)))
+    assert float(hashed_lru(lines, 1, ways, "random")) == pytest.approx(float(miss_probability_random(lines, ways)))
 
 
 @given(st.integers(1, 64), st.integers(1, 16), st.integers(1, 2000))
@@ -127,7 +106,7 @@ def test_the_expectation_over_hashes_is_the_sum_over_the_binomial(sets: int, way
     k = np.arange(lines + 1)
     probability = scipy_stats.binom.pmf(k, lines, 1 / sets)
     for order, missed in (("cycle", np.where(k > ways, k, 0)), ("random", np.maximum(0, k - ways))):
-        found = set_associative_miss_probability(lines, sets, ways, order, "hashed")
+        found = hashed_lru(lines, sets, ways, order)
         assert float(found) == pytest.approx(sets / lines * (probability @ missed), abs=1e-9)
 
 
@@ -141,22 +120,19 @@ def test_hashed_pages_smear_the_step_as_the_binomial_says(order: str, lines: int
         place = rng.integers(0, sets, lines)
         rounds = 4 if order == "cycle" else 24
         missed.append(simulate(Lru(sets, ways, lambda page, at=place: at[page]), order, lines, rounds, seed))
-    expected = float(set_associative_miss_probability(lines, sets, ways, order, "hashed"))
+    expected = float(hashed_lru(lines, sets, ways, order))
     assert np.mean(missed) == pytest.approx(expected, abs=5 * np.std(missed) / math.sqrt(placements) + 1e-3)
     assert 0 < expected < 1
 
 
 def test_hashed_pages_miss_below_the_capacity_and_hit_above_it() -> None:
-    below, above = set_associative_miss_probability([1800, 2300], 128, 16, "cycle", "hashed")
+    below, above = hashed_lru([1800, 2300], 128, 16, "cycle")
     assert 0.05 < below < above < 0.95
 
 
-@pytest.mark.parametrize("bad", [{"order": "backwards"}, {"placement": "skewed"}])
-def test_an_unknown_order_or_placement_is_refused(bad: dict) -> None:
-    with pytest.raises(ValueError):
-        set_associative_miss_probability(64, 16, 4, **bad)
-    with pytest.raises(ValueError):
-        two_level_cost(64, 4, 16, 1, 2, 8, order="backwards")
+def test_an_unknown_order_is_refused() -> None:
+    with pytest.raises(ValueError, match="order is"):
+        hashed_lru(64, 16, 4, "backwards")
 
 
 # --- replacement at random
@@ -228,6 +204,8 @@ def test_what_a_fit_gives_has_so_few_digits_that_the_last_bits_of_a_cpu_do_not_s
     assert fit_random_curve(x, y, 64, 2048) == fit_random_curve(x, y * last_bits, 64, 2048)
     for fit in fit_step(x, y, 2048, 16):
         assert fit[1:] == tuple(float(f"{value:.4g}") for value in fit[1:])
+        left = rms(y - fit.predict(x, 2048, 16))
+        assert abs(fit.residual_ns - left) <= half_a_digit(left), "what is left by the heights that are given, not by others"
 
 
 def test_a_share_of_misses_that_is_but_a_rounding_error_is_none() -> None:
@@ -254,50 +232,47 @@ def test_a_step_without_ways_is_fitted_without_sets_and_needs_six_points() -> No
 # ----------------------------------------------------------------------------------------------
 
 
-def two_level_simulation(order: str, lines: int, l1: int, l2: int, costs: tuple, rounds: int) -> float:
-    """Mean cost with the second level asked, and kept, only where the first misses."""
-    pages = accesses(order, lines, rounds, np.random.default_rng(lines))
+def two_level_simulation(lines: int, l1: int, l2: int, costs: tuple, rounds: int) -> float:
+    """Mean cost of random draws with the second level asked, and kept, only where the first misses."""
+    pages = accesses("random", lines, rounds, np.random.default_rng(lines))
     first, second = Lru(1, l1), Lru(1, l2)
     hit, l2_hit, walk = costs
-    spent: list[float] = []
-    for page in pages:
-        spent.append(hit if first.hits(page) else hit + l2_hit if second.hits(page) else hit + l2_hit + walk)
+    spent = [hit if first.hits(page) else hit + l2_hit if second.hits(page) else hit + l2_hit + walk for page in pages]
     return float(np.mean(spent[len(spent) // 4 :]))
-
-
-@given(st.integers(1, 80), st.integers(1, 12), st.integers(1, 4))
-@settings(deadline=None)
-def test_the_cost_of_a_cycle_over_two_levels_is_exact(lines: int, l1: int, times: int) -> None:
-    costs = (1.0, 2.0, 8.0)
-    for order in ("cycle", "sequential"):
-        found = two_level_cost(lines, l1, times * l1, *costs, order)
-        assert float(found) == pytest.approx(two_level_simulation("cycle", lines, l1, times * l1, costs, rounds=8))
 
 
 @pytest.mark.parametrize("lines", [8, 16, 64, 128, 160, 512])
 def test_the_cost_of_random_draws_over_two_levels_is_right_to_the_first_levels_share(lines: int) -> None:
     l1, l2, costs = 8, 128, (1.0, 2.0, 8.0)
-    simulated = two_level_simulation("random", lines, l1, l2, costs, rounds=80_000 // lines)
+    simulated = two_level_simulation(lines, l1, l2, costs, rounds=80_000 // lines)
     noise = 0.1
-    found = float(two_level_cost(lines, l1, l2, *costs, "random"))
+    found = float(two_level_cost(lines, l1, l2, *costs))
     assert simulated - noise <= found <= simulated + noise + costs[2] * l1 / lines * (lines > l2)
 
 
 def test_a_second_level_smaller_than_the_first_is_refused() -> None:
     with pytest.raises(ValueError, match="smaller"):
-        two_level_cost(64, 64, 32, 1, 2, 8, "cycle")
+        two_level_cost(64, 64, 32, 1, 2, 8)
 
 
 # --- the fit
 # -------------------------------------------------------------------------------------------------
 
 GRID = np.unique(np.round(2 ** np.arange(4, 14.1, 0.25)).astype(int))
-ROUNDED = 6e-4  # a fitted number has four significant digits
 TRUTH = {"stlb_cost_ns": 2.0, "walk_ns": 8.0, "l1_entries": 64.0, "l2_entries": 2048.0}
 
 
+def rms(off: np.ndarray) -> float:
+    return math.sqrt(np.mean(off**2))
+
+
+def half_a_digit(value: float) -> float:
+    """As far as a number may lie from its four significant digits, and a millionth of it for a solver's last steps."""
+    return 0.5 * 10 ** (math.floor(math.log10(abs(value))) - 3) + 1e-6 * abs(value)
+
+
 def truth_curve(noise: float, seed: int) -> np.ndarray:
-    exact = two_level_cost(GRID, 64, 2048, 0, 2, 8, "random")
+    exact = two_level_cost(GRID, 64, 2048, 0, 2, 8)
     return exact + noise * np.random.default_rng(seed).normal(size=GRID.size)
 
 
@@ -306,7 +281,6 @@ def test_a_fit_finds_the_costs_and_the_knees_of_an_exact_curve(given_knees: tupl
     fit = fit_random_curve(GRID, truth_curve(0, 0), *given_knees)
     for name, truth in TRUTH.items():
         assert getattr(fit, name).value == pytest.approx(truth, rel=1e-4), name
-    assert fit.residual_ns < 1e-4
     assert fit.predict(GRID) == pytest.approx(truth_curve(0, 0), abs=1e-3)
 
 
@@ -331,17 +305,16 @@ def test_the_intervals_of_a_fit_cover_nearly_as_often_as_they_say(given_knees: t
 @settings(max_examples=30, deadline=None)
 def test_with_both_knees_given_a_fit_is_the_textbooks_linear_regression(seed: int, confidence: float) -> None:
     """Costs far from zero, so that their bound there plays no part."""
-    y, sigma = truth_curve(0.1, seed), np.random.default_rng(seed).uniform(0.5, 2, GRID.size)
-    columns = np.stack([miss_probability_random(GRID, 64), miss_probability_random(GRID, 2048)], axis=1)
-    design, weighted = columns / sigma[:, None], y / sigma
-    costs = np.linalg.solve(design.T @ design, design.T @ weighted)
-    variance = np.sum((weighted - design @ costs) ** 2) / (GRID.size - 2)
-    errors = np.sqrt(variance * np.diag(np.linalg.inv(design.T @ design)))
-    half = scipy_stats.t.ppf(0.5 + confidence / 2, GRID.size - 2) * errors
-    fit = fit_random_curve(GRID, y, 64, 2048, sigma, confidence)
+    y = truth_curve(0.1, seed)
+    design = np.stack([miss_probability_random(GRID, 64), miss_probability_random(GRID, 2048)], axis=1)
+    costs = np.linalg.solve(design.T @ design, design.T @ y)
+    variance = np.sum((y - design @ costs) ** 2) / (GRID.size - 2)
+    half = scipy_stats.t.ppf(0.5 + confidence / 2, GRID.size - 2) * np.sqrt(variance * np.diag(np.linalg.inv(design.T @ design)))
+    fit = fit_random_curve(GRID, y, 64, 2048, confidence)
     for found, cost, width in zip((fit.stlb_cost_ns, fit.walk_ns), costs, half, strict=True):
-        assert found == pytest.approx((cost, cost - width, cost + width, confidence), rel=ROUNDED)
-    assert fit.residual_ns == pytest.approx(np.sqrt(np.mean((y - columns @ costs) ** 2)), rel=ROUNDED)
+        assert found.coverage == confidence
+        for bound, exact in zip(found, (cost, cost - width, cost + width), strict=False):
+            assert abs(bound - exact) <= half_a_digit(exact), (found, exact)
 
 
 def test_a_given_knee_is_exact_and_a_found_one_has_a_width() -> None:
@@ -351,14 +324,10 @@ def test_a_given_knee_is_exact_and_a_found_one_has_a_width() -> None:
     assert fit.l1_entries.coverage == fit.walk_ns.coverage == 0.95
 
 
-def test_points_of_known_noise_count_by_it() -> None:
-    y = truth_curve(0, 0)
-    spoilt, sigma = y.copy(), np.full(y.shape, 0.05)
-    spoilt[-1], sigma[-1] = 30.0, 1e6
-    assert fit_random_curve(GRID, spoilt, 64, 2048, sigma).walk_ns.value == pytest.approx(8, rel=1e-3)
-    assert fit_random_curve(GRID, spoilt, 64, 2048).walk_ns.value > 8.5
-    sigma[-1] = math.nan
-    assert fit_random_curve(GRID, spoilt, 64, 2048, sigma).walk_ns.value == pytest.approx(8, rel=1e-6)
+def test_a_point_without_a_price_is_left_out() -> None:
+    y = truth_curve(0.1, 1)
+    gapped = np.where(GRID[-1] == GRID, math.nan, y)
+    assert fit_random_curve(GRID, gapped, 64, 2048) == fit_random_curve(GRID[:-1], y[:-1], 64, 2048) != fit_random_curve(GRID, y, 64, 2048)
 
 
 def test_what_the_points_do_not_show_has_no_bounds_and_the_rest_keeps_its_own() -> None:
@@ -380,8 +349,9 @@ def test_a_fit_over_too_few_points_or_none_beyond_the_knee_is_refused() -> None:
         with pytest.raises(Unavailable) as refused:
             fit_random_curve(*arguments)
         assert refused.value.code == "too-few-points"
-    with pytest.raises(ValueError, match="length"):
-        fit_random_curve(GRID, y[:-1])
+    for fit in (lambda: fit_random_curve(GRID, y[:-1]), lambda: fit_step(GRID, y[:-1], 2048)):
+        with pytest.raises(ValueError, match="length"):
+            fit()
 
 
 @given(st.lists(st.floats(-5, 50), min_size=GRID.size, max_size=GRID.size))
@@ -398,10 +368,10 @@ def test_any_curve_has_a_fit_of_costs_that_are_not_negative_and_knees_in_order(y
 
 def test_knees_that_cross_on_the_way_come_back_in_order_with_their_own_costs() -> None:
     """One step fitted by two: which of the knees ends up lower is up to the noise."""
-    exact = two_level_cost(GRID, 300, 300, 0, 4, 4, "random")
+    exact = two_level_cost(GRID, 300, 300, 0, 4, 4)
     for seed in range(60):
         y = exact + 0.05 * np.random.default_rng(seed).normal(size=GRID.size)
         fit = fit_random_curve(GRID, y)
         assert fit.l1_entries.value <= fit.l2_entries.value
         assert fit.predict(GRID) == pytest.approx(exact, abs=0.2)
-        assert np.sqrt(np.mean((fit.predict(GRID) - y) ** 2)) == pytest.approx(fit.residual_ns, rel=0.01)
+        assert rms(fit.predict(GRID) - y) <= 1.001 * rms(exact - y), "the best fit leaves no more than the truth does"

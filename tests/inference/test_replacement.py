@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from experiments.inference.misses import (
     fit_step,
+    hashed_lru,
     hashed_random_replacement,
     miss_probability_cycle,
     miss_probability_cycle_random_replacement,
-    set_associative_miss_probability,
 )
 
 
@@ -90,13 +90,13 @@ def test_more_lines_never_miss_less_and_random_replacement_never_more_than_lru(a
 @given(st.integers(1, 64), st.integers(1, 16), st.integers(1, 3000))
 def test_random_replacement_in_hashed_sets_never_misses_more_than_lru_in_them(sets: int, ways: int, lines: int):
     random = float(hashed_random_replacement(lines, sets, ways))
-    lru = float(set_associative_miss_probability(lines, sets, ways, "cycle", "hashed"))
+    lru = float(hashed_lru(lines, sets, ways, "cycle"))
     assert -1e-9 <= random <= lru + 1e-9
 
 
 def test_a_single_slot_a_set_has_nothing_to_choose_and_misses_as_lru():
     lines = np.array([1, 5, 16, 40])
-    lru = set_associative_miss_probability(lines, 16, 1, "cycle", "hashed")
+    lru = hashed_lru(lines, 16, 1, "cycle")
     assert hashed_random_replacement(lines, 16, 1) == pytest.approx(lru, abs=1e-9)
 
 
@@ -111,7 +111,7 @@ def test_an_array_gives_the_numbers_of_its_elements():
 KINDS = {
     "fully associative, LRU": lambda m, sets, ways: miss_probability_cycle(m, sets * ways),
     "fully associative, random replacement": lambda m, sets, ways: miss_probability_cycle_random_replacement(m, sets * ways),
-    "hashed sets, LRU": lambda m, sets, ways: set_associative_miss_probability(m, sets, ways, "cycle", "hashed"),
+    "hashed sets, LRU": lambda m, sets, ways: hashed_lru(m, sets, ways, "cycle"),
     "hashed sets, random replacement": hashed_random_replacement,
 }
 

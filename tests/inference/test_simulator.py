@@ -11,11 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.inference.misses import (
-    miss_probability_cycle_random_replacement,
-    miss_probability_random,
-    set_associative_miss_probability,
-)
+from experiments.inference.misses import hashed_lru, miss_probability_cycle_random_replacement, miss_probability_random
 from experiments.inference.simulator import (
     Counts,
     NestedTlb,
@@ -226,12 +222,20 @@ def test_sets_are_fully_associative_caches_side_by_side(sets: int, ways: int, re
     assert whole.l1_misses == sum(part.l1_misses for part in parts)
 
 
+@pytest.mark.parametrize(("pages", "share"), [(1024, 0), (2047, 0), (2048, 0), (2112, 64 * 17 / 2112), (2176, 1), (4096, 1)])
+def test_the_step_of_a_set_associative_tlb_is_as_sharp_as_one_part_in_its_ways(pages: int, share: float):
+    """The claim that a sharp cliff shows full associativity: 128 sets of 16 ways show it as well."""
+    cycle = np.tile(np.random.default_rng(pages).permutation(pages), 3)
+    assert missed(one_level(2048, 16), cycle, warm=pages) == pytest.approx(share, abs=1e-12)
+    assert missed(one_level(2048), cycle, warm=pages) == (pages > 2048)
+
+
 @pytest.mark.parametrize("pages", [700, 1536, 2500])
 def test_hashed_sets_miss_as_the_mean_over_placements_says(pages: int):
     sets, ways = 128, 12
     rates = [missed(one_level(sets * ways, ways, placement="hashed"), np.tile(start + np.arange(pages), 3), warm=pages)
              for start in range(0, 40_000_000, 1_000_000)]
-    expected = float(set_associative_miss_probability(pages, sets, ways, "cycle", "hashed"))
+    expected = float(hashed_lru(pages, sets, ways, "cycle"))
     assert np.mean(rates) == pytest.approx(expected, abs=4 * np.std(rates, ddof=1) / math.sqrt(len(rates)) + 1e-3)
 
 
