@@ -5,6 +5,7 @@
 # All paths are relative, so a checkout may lie under a path with spaces.
 
 PROFILE ?= quick
+MINUTES ?= 10
 MAX_WORKING_SET ?=
 PYTHON ?=
 
@@ -31,7 +32,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s  %s\n", $$1, $$2 }' Makefile
 	@echo
-	@echo '  make book PROFILE=full             smoke (seconds), quick (minutes, the default) or full'
+	@echo '  make book MINUTES=40               to measure and build in (10); the same command goes on where time ran out'
+	@echo '  make book PROFILE=full             smoke, quick (the default) or full: how fine, and how many processes a point'
 	@echo '  make book MAX_WORKING_SET=4GiB     stop the sweep at this size'
 	@echo '  make site PYTHON=/path/to/python3  make .venv with this Python (3.11 or newer)'
 
@@ -44,9 +46,10 @@ site: $(READY) ## build the book from the committed results: no measuring, any O
 	$(TLB) site
 
 book: export TLB_BOOK_PROFILE = $(PROFILE)
+book: export TLB_BOOK_MINUTES = $(MINUTES)
 book: export TLB_BOOK_LIMIT = $(MAX_WORKING_SET)
 book: $(READY) ## measure this computer, then build the book about it
-	@$(TLB) book --profile "$$TLB_BOOK_PROFILE" $${TLB_BOOK_LIMIT:+-p "max_working_set=$$TLB_BOOK_LIMIT"}
+	@$(TLB) book --profile "$$TLB_BOOK_PROFILE" --minutes "$$TLB_BOOK_MINUTES" $${TLB_BOOK_LIMIT:+-p "max_working_set=$$TLB_BOOK_LIMIT"}
 
 # Two processes, since that is what the smallest machine has; what measures is one group, and the first (tests/conftest.py), so
 # that no process waits for it at the end.

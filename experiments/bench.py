@@ -273,7 +273,7 @@ def repeatability() -> Rows:
     points = [_point("page_chase", layout="packed", lines=64), *(_point("page_chase", lines=n) for n in (64, 256, 1024, 8192))]
     rigs = [Rig.of(_rig().host, Store(Path(_folder().name, f"run-{run}"))) for run in range(10)]
     for rig in rigs:
-        campaign.run(rig, "repeatability", points, 5, quiet=True)
+        campaign.run(rig, {"repeatability": points}, 5, quiet=True)
     return repeated(pd.concat(rig.store.load(rig.machine, "repeatability").assign(run=run) for run, rig in enumerate(rigs)))
 
 
@@ -295,6 +295,6 @@ def whole_experiment() -> Rows:
         asked = parameters.check(name, {"machine": "this", "profile": "quick"})
         chapter = Chapter(name, asked, Store(Path(_folder().name, name)))
         points = import_module(f"experiments.chapters.{name}.grid").points(chapter.scope)
-        outcome = campaign.run(chapter.rig, name, points, chapter.profile.repeats_of)
+        outcome = campaign.run(chapter.rig, {name: points}, chapter.profile.repeats)
         yield (name, str(outcome.measured), f"{outcome.elapsed_s:.0f}", f"{outcome.timed_s:.0f}",
                f"{outcome.timed_s / outcome.elapsed_s:.0%}", f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f}")

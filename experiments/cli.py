@@ -248,14 +248,17 @@ def run(
 @app.command()
 def book(
     profile: Annotated[str, typer.Option(help=", ".join(grid.profile_names()))] = "quick",
+    minutes: Annotated[str, typer.Option(help="To measure and build in; 0 builds from what is there.")] = "10",
     parameter: ParameterPairs = [],  # noqa: B006
     machine: Annotated[str, typer.Option(help="this, reference, or any published machine.")] = "this",
 ) -> None:
-    """Measure this computer, execute every chapter, and build the site about it."""
-    from experiments.article import parameters, publish
+    """Measure this computer, execute every chapter, and build the site about it: a first one soon, and one when the time is over."""
+    from experiments.article import parameters
+    from experiments.front import campaign
 
     first = parameters.table_of_contents()[0]  # all chapters declare the same ones
-    print(publish.book(profile, parameters.values(first, _texts(parameter)), machine))
+    texts = {"machine": machine, "profile": profile, "minutes": minutes} | _texts(parameter)
+    print(campaign.book(parameters.values(first, texts)))
 
 
 @app.command()

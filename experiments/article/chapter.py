@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import ModuleType
@@ -21,7 +21,8 @@ from experiments.article.render import Figure, Html, lacking_note
 from experiments.article.verdicts import verdict_table, verdicts
 from experiments.inference.intervals import newest
 from experiments.lab import build, campaign, grid, kernels, rows, survey
-from experiments.lab.grid import Profile, Scope
+from experiments.lab.campaign import Outcome
+from experiments.lab.grid import MOST_REPEATS, Profile, Scope
 from experiments.lab.record import Point
 from experiments.lab.rig import Rig, usable_bytes
 from experiments.lab.store import Store, data_root
@@ -75,7 +76,7 @@ class Chapter:
         changes: dict[str, int] = {}
         usable = max(usable_bytes(self.host, kind) for kind in PAGES) if self.is_this else sys.maxsize
         if self.parameters["repeats"]:
-            changes["repeats"] = changes["large_repeats"] = self.parameters["repeats"]
+            changes["repeats"] = self.parameters["repeats"]
         if self.parameters["max_working_set"] != "profile":
             most = changes["max_working_set"] = parse_size(self.parameters["max_working_set"])
             if most > usable:
@@ -100,6 +101,11 @@ class Chapter:
         return Scope(profile, self.engine, tuple(tlb_entries(self.host)), len(self.host.usable_cpus),
                      base_page_bytes=self.host.base_page_bytes)
 
+    @property
+    def _seconds(self) -> float:
+        """As long as it may measure."""
+        return 60 * self.parameters["minutes"]
+
     # --- its rows
 
     @cached_property
@@ -120,16 +126,26 @@ class Chapter:
         is not there yet is measured first. Raises Unavailable, no-data where there is nothing."""
         name = name or self.name
         if self.is_this:
-            outcome = campaign.run(self.rig, name, points, self.profile.repeats_of)
-            print(f"{name}: {outcome}.", file=sys.stderr)
-            # Of all the points that lack the same on the same pages, the largest says what to ask for.
-            largest = {(point.pages, why.code): why for point, why in
-                       sorted(outcome.lacking.items(), key=lambda item: kernels.arena_bytes(item[0]))}
-            for note in sorted({why.note for why in largest.values()}):
-                self._note(note)
-            self._write_card(outcome.measured)
+            self.campaign({name: points}, seconds=self._seconds)
         frame = self._rows(name, {(point.kernel, point.engine) for point in points})
         return frame[kernels.is_within(frame, self.profile.max_working_set)].reset_index(drop=True)
+
+    def campaign(self, grids: Mapping[str, Collection[Point]], *, repeats: int = MOST_REPEATS, seconds: float,
+                 compared: Callable[[Point], bool] = lambda point: True) -> Outcome:
+        """Measure what is missing of these grids, at most so many processes a point, and note what is lacking. Else as campaign.run."""
+        outcome = campaign.run(self.rig, grids, min(repeats, self.profile.repeats), seconds=seconds, compared=compared)
+        if seconds:
+            print(f"{', '.join(grids)}: {outcome}.", file=sys.stderr)
+        # Of all the points that lack the same on the same pages, the largest says what to ask for.
+        largest = {(point.pages, why.code): why for point, why in
+                   sorted(outcome.lacking.items(), key=lambda item: kernels.arena_bytes(item[0]))}
+        for note in sorted({why.note for why in largest.values()}):
+            self._note(note)
+        if outcome.skipped:
+            every = outcome.skipped + outcome.cached + outcome.measured
+            self._note(Unavailable("no-time", f"{outcome.skipped} of {every} processes of {', '.join(grids)} were left out").note)
+        self._write_card(outcome.measured)
+        return outcome
 
     def patch(self, kernel: str, old: str, new: str) -> None:
         """Change a C kernel for what this notebook measures from now on: `new` in the place of `old`, which stands in it exactly once.
@@ -142,7 +158,7 @@ class Chapter:
         if self.is_this:
             before = len(self.store.keys(self.rig.machine, survey.NAME))
             _, lacking = survey.measured(self.rig, "4k", repeats=self.profile.repeats, most_bytes=self.profile.max_working_set,
-                                           first=first)
+                                           first=first, seconds=self._seconds)
             self._write_card(len(self.store.keys(self.machine, survey.NAME)) - before)
             for note in lacking:
                 self._note(note)
@@ -173,7 +189,7 @@ class Chapter:
                 known = self.store.read_document(self.machine, name)
             except Unavailable:
                 known = {}
-            if (known.get("state"), known.get("means")) != (now, means):
+            if self._seconds and (known.get("state"), known.get("means")) != (now, means):
                 if self.host.os != "Linux":
                     raise Unavailable("not-linux")
                 print(f"{name}: building and running; this takes a minute or two.", file=sys.stderr)
@@ -195,10 +211,11 @@ class Chapter:
         return sorted([*pools, *(tool for tool in ("cc", "go", "java", "javac", "mvn", "rustc") if shutil.which(tool))])
 
     def _note(self, note: Note) -> None:
-        """A lack, said once: on stderr as it is found, and on the page."""
+        """A lack, said once: on stderr as it is found, and on the page. A run that may not measure finds none."""
         if note not in self.notes:
             self.notes.append(note)
-            print(note.text, file=sys.stderr)
+            if self._seconds:
+                print(note.text, file=sys.stderr)
 
     def _write_card(self, measured: int) -> None:
         if measured:
@@ -232,7 +249,9 @@ class Chapter:
     def verdicts(self, module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> Html:
         """The chapter's claims as a table. bands: for a predicate by its name, keywords in place of its defaults, as in
         `chapter.verdicts(claims, a, price_is_flat={"most": 1.1})`."""
-        return verdict_table(verdicts(module, a, **bands))
+        short = [note.text for note in self.notes if note.code == "no-time"]
+        table = verdict_table(verdicts(module, a, **bands))
+        return lacking_note(*short, title="Not all was measured") + table if short else table
 
 
 def begin(chapter: str, namespace: Mapping[str, Any]) -> Chapter:

@@ -17,6 +17,7 @@ from experiments.words.reasons import Unavailable
 
 BOOK = ROOT / "book"
 TYPES: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
+MOST_MINUTES = 24 * 60
 _KINDS = {str: "a text", int: "a whole number", float: "a number with a decimal point", bool: "True or False"}
 
 
@@ -59,17 +60,21 @@ def check(chapter: str, given: Mapping[str, Any]) -> dict[str, Any]:
     Raises Unavailable("bad-parameter") in one sentence: Papermill itself only warns of an unknown name.
     """
     known = declared(chapter)
+    # Papermill takes "40" for a whole number.
+    given = {name: float(value) if type(value) is int and known.get(name, (str,))[0] is float else value for name, value in given.items()}
     for name, value in given.items():
         if name not in known:
             raise Unavailable("bad-parameter", f"{chapter} has no parameter '{name}'; it has {', '.join(known)}")
         if type(value) is not known[name][0]:
             raise Unavailable("bad-parameter", f"{name} is {_KINDS[known[name][0]]}, not {value!r}")
-    checked = {name: default for name, (_, default) in known.items()} | dict(given)
+    checked = {name: default for name, (_, default) in known.items()} | given
     grid.profile(checked["profile"])
     if checked["engine"] not in ("auto", "c", "numba"):
         raise Unavailable("bad-parameter", f"engine is auto, c or numba, not '{checked['engine']}'")
     if not 0 <= checked["repeats"] <= grid.MOST_REPEATS:
         raise Unavailable("bad-parameter", f"repeats is 0 (as the profile says) or up to {grid.MOST_REPEATS}, not {checked['repeats']}")
+    if not 0 <= checked["minutes"] <= MOST_MINUTES:
+        raise Unavailable("bad-parameter", f"minutes is 0 (what is there already) or up to {MOST_MINUTES}, not {checked['minutes']}")
     if not MACHINE.fullmatch(checked["machine"]):
         raise Unavailable("bad-parameter", f"machine is this, reference or a name in data/, not {checked['machine'][:80]!r}")
     if checked["max_working_set"] != "profile":

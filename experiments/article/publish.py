@@ -81,12 +81,9 @@ def refresh(chapter: str) -> Path:
     return path
 
 
-def book(profile: str, given: Mapping[str, Any], machine: str = "this") -> Path:
-    """Execute every chapter about `machine` and build the site of it; the path of its first page."""
-    chapters = parameters.table_of_contents()
-    asked = {"machine": machine, "profile": profile, **given}
-    for name in chapters:  # all of them before the first minute is spent
-        parameters.check(name, asked)
+def book(given: Mapping[str, Any]) -> Path:
+    """Execute every chapter about `given["machine"]` and build the site of it; the path of its first page."""
+    chapters, machine = parameters.table_of_contents(), given["machine"]
     place = ROOT / "_build" / (machine if machine != "this" else host.machine_id(host.inspect()))
     source = place / "source"
     with disk_errors(source):
@@ -97,7 +94,7 @@ def book(profile: str, given: Mapping[str, Any], machine: str = "this") -> Path:
             path = ROOT / name
             shutil.copytree(path, source / name, ignore=ignored) if path.is_dir() else shutil.copy(path, source / name)
     for name in chapters:
-        execute(name, source / "book" / f"{name}.ipynb", asked)
+        execute(name, source / "book" / f"{name}.ipynb", given)
         _hide_injected(source / "book" / f"{name}.ipynb")
     return build_site(source, place / "site")
 

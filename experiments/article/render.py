@@ -204,6 +204,9 @@ class Html:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return {"text/html": self.markup, "text/plain": self.text}
 
+    def __add__(self, below: Html) -> Html:
+        return Html(self.markup + below.markup, f"{self.text}\n{below.text}")
+
 
 _INLINE = MarkdownIt("zero").enable("backticks")
 _PLAIN = {Name, Operator, Punctuation, Whitespace}
@@ -248,9 +251,8 @@ def data_table(frame: pd.DataFrame, decimals: int = 1) -> Html:
     return Html(str(table), "\n".join("\t".join(row) for row in [names, *rows]))
 
 
-def lacking_note(*reasons: str) -> Html:
+def lacking_note(*reasons: str, title: str = "Not on this machine") -> Html:
     """What this machine lacks, one paragraph a reason with its remedy: `lacking_note(str(unavailable))`."""
-    title = "Not on this machine"
     body = Markup("").join(Markup("<p>{}</p>").format(inline(reason)) for reason in reasons)
     note = Markup('<div class="tlb-lacking" role="note"><p class="tlb-lacking-title">{}</p>{}</div>').format(title, body)
     return Html(str(note), "\n".join(f"{title}: {reason}" for reason in reasons))

@@ -68,7 +68,8 @@ def scope(a: Analysis) -> Prose:
         whose = "the reference machine" if name == "reference" else f"the machine `{name}`"
         return Prose(f"These are the committed results of {whose}, measured {when}. Run `make book` for your own.")
     short = " The profile was `smoke`: its numbers are too few and too short to quote." if a.parameters["profile"] == "smoke" else ""
-    return Prose(f"These are results of the computer that built this page, measured {when}.{short}")
+    left_out = "".join(f"\n\n{note.text}" for note in a.notes if note.code == "no-time")
+    return Prose(f"These are results of the computer that built this page, measured {when}.{short}{left_out}")
 
 
 def _unplaced(a: stlb_cliff.Analysis) -> str:

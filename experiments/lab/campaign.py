@@ -1,16 +1,21 @@
-"""A grid of points, measured in interleaved repeats, each record stored before the next process starts."""
+"""The union of several grids, measured in rounds, each record stored before the next process starts.
+
+A point that two grids ask for is measured once, and its row is a row of both. Round by round, each in a random order of its own, so
+that drift hits all points alike: every point once, every point a second time, then those that a claim compares, then the others. What
+is left out for lack of time is left out by that order alone, which no measured value changes: so it cannot bias a verdict.
+"""
 
 from __future__ import annotations
 
 import random
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-
-from tqdm import tqdm
+from itertools import chain
+from math import inf
 
 from experiments.lab import build, kernels, perf
+from experiments.lab.progress import Progress
 from experiments.lab.record import Point, Record
 from experiments.lab.rig import Rig
 from experiments.lab.store import record_key
@@ -21,6 +26,8 @@ RETRIES = 3  # of a noisy process: a burst of noise passes, a computer that is n
 # Of an experiment's time, what second tries may add. Where everything is noisy, four tries each would take four times as
 # long and give nothing but marks.
 RETRY_SHARE = 0.25
+ALL_GET = 2  # processes, before any point gets more: the fewest that have a spread
+LACKS = "lacking"  # the document of what this computer could not do
 
 
 @dataclass
@@ -34,6 +41,7 @@ class Outcome:
     lacking: dict[Point, Unavailable] = field(default_factory=dict)
     retries: int = 0  # processes thrown back because they were noisy
     noisy: int = 0  # records stored with a mark, because their last try was noisy too
+    skipped: int = 0  # processes that there was no time for
 
     def count(self, record: Record) -> None:
         """Adds a record that was stored."""
@@ -46,7 +54,8 @@ class Outcome:
         share = f", {self.timed_s / self.elapsed_s:.0%} of {self.elapsed_s:.0f} s inside timed regions" if self.measured else ""
         lacking = f", {len(self.lacking)} points could not be measured" if self.lacking else ""
         noisy = f", {self.noisy} marked as noisy ({self.retries} tried again)" if self.noisy else ""
-        return f"{self.measured} measured, {self.cached} already there{noisy}{lacking}{share}"
+        skipped = f", {self.skipped} left out for lack of time" if self.skipped else ""
+        return f"{self.measured} measured, {self.cached} already there{noisy}{lacking}{skipped}{share}"
 
 
 @dataclass
@@ -78,9 +87,14 @@ def _first_quiet(rig: Rig, point: Point, repeat: int, spare: _Spare) -> Record:
     return record
 
 
-def _buildable(points: Sequence[Point], outcome: Outcome) -> tuple[list[Point], dict[tuple[str, str], str]]:
+Process = tuple[Point, int]  # a point and which of its repeats
+Owners = dict[Point, list[str]]  # the grids that ask for a point, by their names
+Digests = dict[tuple[str, str], str]  # of a kernel in an engine
+
+
+def _buildable(points: Collection[Point], outcome: Outcome) -> tuple[list[Point], Digests]:
     """The points that their engine has a kernel for, and each kernel's digest; the others are lacking. Raises Unavailable."""
-    digests: dict[tuple[str, str], str] = {}
+    digests: Digests = {}
     for kernel, engine in {(p.kernel, p.engine) for p in points}:
         try:
             digests[kernel, engine] = build.kernel(kernel, engine).digest
@@ -91,41 +105,59 @@ def _buildable(points: Sequence[Point], outcome: Outcome) -> tuple[list[Point], 
     return [p for p in points if p not in outcome.lacking], digests
 
 
-def run(rig: Rig, name: str, points: Sequence[Point], repeats: int | Callable[[Point], int], *, quiet: bool = False, seed: int = 0,
+def run(rig: Rig, grids: Mapping[str, Collection[Point]], repeats: int | Callable[[Point], int], *, seconds: float = inf,
+        compared: Callable[[Point], bool] = lambda point: True, quiet: bool = False, seed: int = 0,
         retry_share: float = RETRY_SHARE) -> Outcome:
-    """Measure what is not yet stored: all points once in a random order, then again, so that drift hits all alike.
+    """Measure what is not yet stored of each grid, by its name.
 
-    repeats: how many processes a point, or a function of the point.
+    repeats: how many processes a point, or a function of the point. seconds: no process is begun that would end later. compared: the
+    points that come first from the third process on.
 
-    A point that the machine cannot do is in `lacking` with its reason and is not tried again; the others go on. A noisy
-    process is thrown back at most RETRIES times and then kept with its mark; with retry_share 0 at once.
-    Ctrl-C loses the process in flight and nothing else. Raises Unavailable("measuring-already") and what the store raises.
+    A point that the machine cannot do is in `lacking` with its reason and is not tried again; the others go on. So is one for which
+    there was no time and which could not be done the last time. A noisy process is thrown back at most RETRIES times and then kept
+    with its mark; with retry_share 0 at once. Ctrl-C loses the process in flight and nothing else. Raises
+    Unavailable("measuring-already") and what the store raises.
     """
     outcome, begin = Outcome(), time.monotonic()
-    points, digests = _buildable(points, outcome)
-    wanted = {p: repeats(p) if callable(repeats) else repeats for p in points}
-    todo = _todo(rig, name, wanted, digests, random.Random(seed), outcome)
-    if not todo:
-        return outcome
-    costs_s = {p: kernels.expected_s(p) for p, _ in todo}
-    spare = _Spare(RETRIES * max(costs_s.values()) if retry_share else 0.0)
-    total_s = sum(costs_s[p] for p, _ in todo) + 1e-3  # tqdm warns of a bar that a rounding error takes past its end
-    with measuring_lock(), tqdm(total=total_s, desc=name, unit="s", file=sys.stderr, disable=quiet, mininterval=1,
-                                bar_format="{desc} {percentage:3.0f}% |{bar}| {elapsed} gone, {remaining} left{postfix}") as bar:
-        for point, repeat in todo:
-            if point not in outcome.lacking:
-                spare.seconds += retry_share * costs_s[point]
-                try:
-                    record = _first_quiet(rig, point, repeat, spare)
-                except Unavailable as why:
-                    outcome.lacking[point] = why
-                else:
-                    rig.store.append(rig.machine, name, record, digests[point.kernel, point.engine])
-                    outcome.count(record)
-            bar.update(costs_s[point])
-            bar.set_postfix_str(f"{outcome.measured} of {len(todo)} points", refresh=False)  # the bar draws itself once a second
+    owners: Owners = {}
+    for name, points in grids.items():
+        for point in points:
+            owners.setdefault(point, []).append(name)
+    buildable, digests = _buildable(owners, outcome)
+    owners = {p: owners[p] for p in buildable}
+    wanted = {p: repeats(p) if callable(repeats) else repeats for p in owners}
+    todo = _in_rounds(_missing(rig, owners, wanted, digests, outcome), compared, random.Random(seed))
+    tried: set[Process] = set()
+    if todo and seconds > 0:
+        with measuring_lock(), Progress(" ".join(grids), sum(kernels.expected_s(p) for p, _ in todo), seconds, quiet) as progress:
+            for record in _records(rig, todo, outcome, tried, progress, retry_share):
+                for name in owners[record.point]:
+                    rig.store.append(rig.machine, name, record, digests[record.kernel, record.engine])
+    _remember_lacks(rig, {p for p, _ in todo}, {p for p, _ in tried}, outcome)
+    outcome.skipped = sum(process not in tried and process[0] not in outcome.lacking for process in todo)
     outcome.elapsed_s = time.monotonic() - begin
     return outcome
+
+
+def _records(rig: Rig, todo: Sequence[Process], outcome: Outcome, tried: set[Process], progress: Progress,
+             retry_share: float) -> Iterator[Record]:
+    """What each process measured that there is time for. What it lacks goes into `outcome`; each is counted there once it is stored."""
+    spare = _Spare(RETRIES * max(kernels.expected_s(p) for p, _ in todo) if retry_share else 0.0)
+    for point, repeat in todo:
+        expected_s = kernels.expected_s(point)
+        if point in outcome.lacking or not progress.has_time_for(expected_s):
+            progress.leave_out(expected_s)
+            continue
+        tried.add((point, repeat))
+        spare.seconds += retry_share * expected_s
+        try:
+            record = _first_quiet(rig, point, repeat, spare)
+        except Unavailable as why:
+            outcome.lacking[point] = why
+        else:
+            yield record
+            outcome.count(record)
+        progress.advance(expected_s, f"{outcome.measured} of {len(todo)} processes")
 
 
 def _counted(plan: perf.Plan, repeat: int) -> set[str]:
@@ -134,20 +166,47 @@ def _counted(plan: perf.Plan, repeat: int) -> set[str]:
     return {event.quantity for event in groups[repeat % len(groups)]}
 
 
-def _todo(rig: Rig, name: str, wanted: dict[Point, int], digests: dict[tuple[str, str], str], shuffle: random.Random,
-          outcome: Outcome) -> list[tuple[Point, int]]:
-    """What is not stored, round by round, each in an order of its own; what is stored is counted. A row that lacks what can be counted
-    by now is measured again; of the two the store gives the one that counted."""
-    have, todo = rig.store.records(rig.machine, name), []
+def _missing(rig: Rig, owners: Owners, wanted: Mapping[Point, int], digests: Digests, outcome: Outcome) -> Iterator[Process]:
+    """What is stored nowhere; a row that another grid has is put beside those of each that asks for it.
 
-    def is_there(point: Point, repeat: int) -> bool:
-        record = have.get(record_key(point, repeat, digests[point.kernel, point.engine], rig.state))
-        return record is not None and record.uncountable.isdisjoint(_counted(rig.plan, repeat))
+    A row that lacks what can be counted by now is measured again; of the two the store gives the one that counted.
+    """
+    names = sorted({*rig.store.experiments(rig.machine), *chain.from_iterable(owners.values())})
+    have = {name: rig.store.records(rig.machine, name) for name in names}
+    for point, times in wanted.items():
+        for repeat in range(times):
+            digest = digests[point.kernel, point.engine]
+            key, asked = record_key(point, repeat, digest, rig.state), _counted(rig.plan, repeat)
+            there = {name: rows[key] for name, rows in have.items() if key in rows and rows[key].uncountable.isdisjoint(asked)}
+            if not there:
+                yield point, repeat
+                continue
+            outcome.cached += 1
+            for name in owners[point]:
+                if name not in there:
+                    rig.store.append(rig.machine, name, next(iter(there.values())), digest)
 
-    for repeat in range(max(wanted.values(), default=0)):
-        due = [p for p, times in wanted.items() if repeat < times]
-        fresh = [p for p in due if not is_there(p, repeat)]
-        outcome.cached += len(due) - len(fresh)
-        shuffle.shuffle(fresh)
-        todo += [(p, repeat) for p in fresh]
-    return todo
+
+def _in_rounds(missing: Iterable[Process], compared: Callable[[Point], bool], shuffle: random.Random) -> list[Process]:
+    """In rounds, each shuffled: a process of each point at a time, and from the third on first those of the points that are compared."""
+    rounds: dict[tuple[bool, int], list[Process]] = {}
+    for point, repeat in missing:
+        rounds.setdefault((repeat >= ALL_GET and not compared(point), repeat), []).append((point, repeat))
+    for processes in (ordered := [rounds[number] for number in sorted(rounds)]):
+        shuffle.shuffle(processes)
+    return [*chain.from_iterable(ordered)]
+
+
+def _remember_lacks(rig: Rig, due: set[Point], tried: set[Point], outcome: Outcome) -> None:
+    """Tells again what was lacking of points that were not tried, and writes down what is lacking now, beside the rows."""
+    try:
+        document = rig.store.read_document(rig.machine, LACKS)
+    except Unavailable:
+        document = {}
+    lines = document["points"] if document.get("state") == rig.state else []
+    known = {Point.model_validate(line["point"]): Unavailable(line["code"], line["detail"]) for line in lines}
+    outcome.lacking |= {p: why for p, why in known.items() if p in due - tried}
+    now = {p: why for p, why in known.items() if p not in tried} | {p: why for p, why in outcome.lacking.items() if p in tried}
+    if now or document:
+        lines = [{"point": p.model_dump(mode="json"), "code": why.code, "detail": why.detail} for p, why in now.items()]
+        rig.store.write_document(rig.machine, LACKS, {"state": rig.state, "points": sorted(lines, key=str)})

@@ -23,18 +23,13 @@ DENSE_BELOW_BYTES = 64 << 20
 
 
 class Profile(BaseModel):
-    """How much to measure: the contents of profiles/*.yaml. A point gets `repeats_of` it, fresh processes all."""
+    """How much to measure: the contents of profiles/*.yaml."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     max_working_set: int = Field(ge=LEAST_WORKING_SET)  # bytes
-    repeats: int = Field(ge=1, le=MOST_REPEATS)
-    # Of points that are slow.
-    large_repeats: int = Field(default=MOST_REPEATS, ge=1, le=MOST_REPEATS)
+    repeats: int = Field(ge=1, le=MOST_REPEATS)  # fresh processes a point
     region_ms: int = Field(ge=1, le=60_000)
     points_per_octave: int = Field(ge=1, le=16)
-
-    def repeats_of(self, point: Point) -> int:
-        return min(self.repeats, self.large_repeats) if kernels.is_slow(point) else self.repeats
 
     @field_validator("max_working_set", mode="before")
     @classmethod

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 import pandas as pd
@@ -38,10 +39,11 @@ def repeats_of(point: Point) -> int:
 
 
 def measured(rig: Rig, pages: str, *, name: str = NAME, repeats: int = REPEATS, most_bytes: int | None = None,
-             first: Sequence[Point] = (), quiet: bool = False) -> tuple[pd.DataFrame, list[Note]]:
+             first: Sequence[Point] = (), quiet: bool = False, seconds: float = inf) -> tuple[pd.DataFrame, list[Note]]:
     """Survey this computer into the rig's store, what is there already not again: (all rows, a note for each kind of lack).
 
     repeats: at most so many processes a point. most_bytes: leaves out points that need more memory. first: as `survey` takes it.
+    seconds: each of its looks takes no longer.
     Raises Unavailable: engine-lacks without a C compiler, and what campaign.run raises.
     """
     _takes_c()
@@ -49,7 +51,7 @@ def measured(rig: Rig, pages: str, *, name: str = NAME, repeats: int = REPEATS, 
 
     def run(points: list[Point]) -> pd.DataFrame:
         fitting = [p for p in points if kernels.arena_bytes(p) <= (most_bytes or rig.room_bytes(p))]
-        frame, missing = _run(rig, fitting, name, repeats, quiet)
+        frame, missing = _run(rig, fitting, name, repeats, quiet, seconds)
         lacking.update(missing)
         return frame
 
@@ -72,11 +74,11 @@ def _takes_c() -> None:
         raise Unavailable("engine-lacks")
 
 
-def _run(rig: Rig, points: list[Point], name: str, repeats: int, quiet: bool) -> tuple[pd.DataFrame, dict[str, Note]]:
+def _run(rig: Rig, points: list[Point], name: str, repeats: int, quiet: bool, seconds: float = inf) -> tuple[pd.DataFrame, dict[str, Note]]:
     """(all rows that there are now, what was lacking: a note for each layout and reason). Nothing is counted, and nothing
     tried again: the least of several leaves noise out."""
-    outcome = campaign.run(replace(rig, plan=perf.NO_COUNTERS), name, points, lambda p: min(repeats, repeats_of(p)), quiet=quiet,
-                           retry_share=0)
+    outcome = campaign.run(replace(rig, plan=perf.NO_COUNTERS), {name: points}, lambda p: min(repeats, repeats_of(p)), quiet=quiet,
+                           retry_share=0, seconds=seconds)
     frame = rows.current(rig.store.load(rig.machine, name), rig.state)
     lacking = {f"{p.layout} {why.code}": Note(f"{p.layout.capitalize()} chases: {why}", why.code) for p, why in outcome.lacking.items()}
     return frame, lacking

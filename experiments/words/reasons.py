@@ -147,6 +147,7 @@ REASONS: dict[str, ReasonText] = {
     "interrupted": ReasonText("The measurement was interrupted.", "Run the same command again: it goes on where it stopped."),
     "measuring-already": ReasonText("Another measurement is running on this computer.",
         "Wait until it ends; two at once would spoil both."),
+    "no-time": ReasonText("For this there was no time left.", "Go on with `make book MINUTES=40`; what is there stays."),
     # --- the data
     "no-data": ReasonText("There are no results of this experiment for this machine yet.",
         "Measure them with `tlb run`, or read another machine's results."),

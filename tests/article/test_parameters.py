@@ -17,7 +17,7 @@ from experiments.words.reasons import Unavailable
 
 CHAPTERS = parameters.table_of_contents()
 CHAPTER = "stlb_cliff"
-DEFAULTS = {"machine": "reference", "profile": "quick", "max_working_set": "profile", "repeats": 0, "engine": "auto"}
+DEFAULTS = {"machine": "reference", "profile": "quick", "max_working_set": "profile", "repeats": 0, "minutes": 10.0, "engine": "auto"}
 
 
 
@@ -59,15 +59,17 @@ def test_papermill_lists_the_parameters_typed_and_explained(chapter: str):
 
 def test_the_defaults_are_good_and_what_is_given_wins():
     assert parameters.check(CHAPTER, {}) == DEFAULTS
-    given = {"machine": "zen-4-1a2b3c4d", "profile": "smoke", "max_working_set": "1.5 GiB", "repeats": 3, "engine": "numba"}
+    given = {"machine": "zen-4-1a2b3c4d", "profile": "smoke", "max_working_set": "1.5 GiB", "repeats": 3, "minutes": 0.5, "engine": "numba"}
     assert parameters.check(CHAPTER, given) == given
+    assert parameters.check(CHAPTER, {"minutes": 40}) == DEFAULTS | {"minutes": 40.0}
 
 
 BAD = [
     ("max_working_set", "12 bananas"), ("max_working_set", "-1"), ("max_working_set", ""), ("max_working_set", "0"),
     ("max_working_set", "63KiB"), ("max_working_set", "1e9"), ("max_working_set", "nan"), ("max_working_set", 268435456),
     ("max_working_set", None), ("max_working_set", "9" * 5000), ("repeats", -1), ("repeats", 101), ("repeats", 10**30),
-    ("repeats", "3"), ("repeats", 3.0), ("repeats", True), ("engine", "x"), ("engine", ""), ("engine", "C"), ("engine", 1),
+    ("repeats", "3"), ("repeats", 3.0), ("repeats", True), ("minutes", -1), ("minutes", 1441.0),
+    ("minutes", float("nan")), ("minutes", "ten"), ("minutes", True), ("engine", "x"), ("engine", ""), ("engine", "C"), ("engine", 1),
     ("profile", "x"), ("profile", "../profiles/quick"), ("profile", ""), ("machine", "../x"), ("machine", ""), ("machine", "a/b"),
     ("machine", "a" * 65), ("machine", "A"), ("machine", "x\n"), ("machine", 7), ("max_working_sise", "256MiB"), ("Machine", "this"),
 ]

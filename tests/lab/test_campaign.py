@@ -205,7 +205,7 @@ def test_another_order_of_points_is_the_same_experiment(faked: Scripted, store: 
 def test_the_progress_bar_goes_to_stderr_and_not_into_data(faked: Scripted, store: Store, capsys):
     go(faked, store, quiet=False)
     said = capsys.readouterr()
-    assert said.out == "" and "30 of 30 points" in said.err and NAME in said.err
+    assert said.out == "" and "30 of 30" in said.err and NAME in said.err
 
 
 # --- kill -9

@@ -77,7 +77,7 @@ def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what: 
         "the card": (store.own.root / host.machine_id(host.inspect()) / "README.md", measure_a_chapter),
         "the notebook": (tmp_path / "runs", lambda: publish.execute("stlb_cliff", tmp_path / "runs/x.ipynb", {})),
         "a published machine": (store.root / f".{MACHINE}.new", lambda: store.publish(MACHINE)),
-        "the site's sources": (tmp_path / "_build", lambda: publish.book("smoke", {}, "reference")),
+        "the site's sources": (tmp_path / "_build", lambda: publish.book({"machine": "reference", "profile": "smoke"})),
     }[what]
     if what == "the build folder":
         monkeypatch.setenv("TLB_BUILD", str(folder))

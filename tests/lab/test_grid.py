@@ -15,7 +15,7 @@ from experiments.lab.record import Point
 from experiments.words.reasons import Unavailable
 
 MIB = 2**20
-PROFILE = Profile(max_working_set=2**30, repeats=3, large_repeats=1, region_ms=7, points_per_octave=2)
+PROFILE = Profile(max_working_set=2**30, repeats=3, region_ms=7, points_per_octave=2)
 
 # --- octaves
 
@@ -54,14 +54,6 @@ def test_an_unknown_profile_is_refused_with_the_names_there_are(name: str):
     with pytest.raises(Unavailable) as refused:
         grid.profile(name)
     assert refused.value.code == "bad-parameter" and "full, quick, smoke" in refused.value.detail
-
-
-def test_a_profile_asks_fewer_processes_of_points_from_a_gibibyte_on():
-    quick, full = grid.profile("quick"), grid.profile("full")
-    small, large = (Point(kernel="page_chase", lines=lines) for lines in (2**17, 2**18))
-    assert (quick.repeats_of(small), quick.repeats_of(large)) == (quick.repeats, quick.large_repeats)
-    assert quick.large_repeats < quick.repeats
-    assert full.repeats_of(small) == full.repeats_of(large) == full.repeats
 
 
 @pytest.mark.parametrize("text", ["", "12 bananas", "-1", "65535", "1K"])

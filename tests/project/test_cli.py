@@ -18,6 +18,7 @@ from support.synthetic import Stated
 from experiments import cli
 from experiments.article import parameters, publish
 from experiments.article.card import card
+from experiments.front import campaign
 from experiments.lab.record import Point, Record, read_options
 from experiments.lab.rig import Rig
 from experiments.lab.store import Store
@@ -246,11 +247,11 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 def test_a_pair_is_read_in_either_form_and_has_the_type_that_the_chapter_declares(given: list[str], read: dict, monkeypatch, capsys):
     executed: list[tuple[str, Path, dict]] = []
     monkeypatch.setattr(publish, "execute", lambda *what: executed.append(what))
-    monkeypatch.setattr(publish, "book", lambda *what: executed.append(what))
+    monkeypatch.setattr(campaign, "book", executed.append)
     assert call(monkeypatch, "run", "stlb_cliff", *given) == 0
     assert executed == [("stlb_cliff", ROOT / "_build/runs/stlb_cliff.ipynb", {"machine": "this"} | read)]
     assert call(monkeypatch, "book", "--profile", "smoke", *given) == 0
-    assert executed[1] == ("smoke", read, "this")
+    assert executed[1] == {"machine": "this", "profile": "smoke", "minutes": 10.0} | read
 
 
 # --- committed chapters

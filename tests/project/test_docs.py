@@ -71,7 +71,7 @@ def test_every_papermill_command_of_the_readme_names_a_chapter_and_its_parameter
 
 
 def test_the_readme_lists_each_parameter_with_its_default():
-    rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \|", README, re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \| `([\w.]+)` \|", README, re.MULTILINE)
     declared = parameters.declared("stlb_cliff")
     assert dict(rows) == {name: str(default) for name, (_, default) in declared.items()}
     assert all(f"`{profile}` (" in README for profile in grid.profile_names())

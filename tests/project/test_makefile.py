@@ -89,10 +89,10 @@ def test_the_environment_is_made_once_and_again_when_the_lock_changes(checkout):
 def test_make_book_passes_its_parameters_on(checkout):
     python = f"PYTHON={fake_python(checkout, 'python-new')}"
     make(checkout, "book", python)
-    assert log(checkout)[-1] == "tlb book --profile quick"
-    made = make(checkout, "book", python, "PROFILE=full", "MAX_WORKING_SET=4 GiB; touch owned")
+    assert log(checkout)[-1] == "tlb book --profile quick --minutes 10"
+    made = make(checkout, "book", python, "PROFILE=full", "MINUTES=40", "MAX_WORKING_SET=4 GiB; touch owned")
     assert made.returncode == 0
-    assert log(checkout) == ["tlb book --profile full -p max_working_set=4 GiB; touch owned"]
+    assert log(checkout) == ["tlb book --profile full --minutes 40 -p max_working_set=4 GiB; touch owned"]
     assert not (checkout / "owned").exists()
 
 
@@ -102,7 +102,8 @@ def test_make_book_passes_its_parameters_on(checkout):
 def test_tests_run_in_one_pytest_of_two_processes_after_lint(checkout, target, marks, pages):
     make(checkout, target, f"PYTHON={fake_python(checkout, 'python-new')}")
     *_, ruff, imports, tests = log(checkout)
-    assert tests.startswith("python -m pytest --numprocesses 2 --dist loadfile tests") and tests.endswith(f" -m {marks}")
+    assert tests.startswith("python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder tests")
+    assert tests.endswith(f" -m {marks}")
     assert [ruff, imports] == LINT or target == "endurance"
     assert ("book --nbval" in tests and "--nbval-sanitize-with tests/nbval_sanitize.cfg" in tests) == pages
 

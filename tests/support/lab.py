@@ -34,7 +34,7 @@ def run(store: Store, points: list[Point], repeats: int | Callable[[Point], int]
         seed: int = 0, quiet: bool = True, **rig: Any) -> campaign.Outcome:
     """A campaign of these points; `rig` are fields of its rig."""
     how = {} if retry_share is None else {"retry_share": retry_share}
-    return campaign.run(a_rig(store, **rig), name, points, repeats, seed=seed, quiet=quiet, **how)
+    return campaign.run(a_rig(store, **rig), {name: points}, repeats, seed=seed, quiet=quiet, **how)
 
 
 def says(why: Unavailable, code: str) -> None:

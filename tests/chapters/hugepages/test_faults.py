@@ -304,7 +304,7 @@ def test_pages_that_are_joined_or_split_while_time_runs_are_refused_at_its_end(m
 def run(tmp_path: Path, own_lock: Path) -> Callable[..., tuple[campaign.Outcome, Store]]:
     def go(points: list[Point], repeats: int = 1, take: Callable[..., Record] = measure.measure) -> tuple[campaign.Outcome, Store]:
         rig = Rig(Stated().host(), Store(tmp_path / "data"), "other", STATE, 2**40, plan=perf.NO_COUNTERS, measure=take)
-        return campaign.run(rig, "hugepages", points, repeats, retry_share=0, quiet=True), rig.store
+        return campaign.run(rig, {"hugepages": points}, repeats, retry_share=0, quiet=True), rig.store
 
     return go
 

@@ -1,0 +1,62 @@
+"""The book about this computer: all chapters' grids measured as one, a site after the first round, and again when the time is over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from experiments import chapters
+from experiments.article import parameters, publish
+from experiments.article.chapter import Chapter
+from experiments.article.verdicts import REGISTRY
+from experiments.chapters import hugepages, your_machine
+from experiments.lab.record import Point
+from experiments.lab.store import Store, data_root
+from experiments.words.reasons import if_available
+
+
+def book(given: Mapping[str, Any]) -> Path:
+    """Measure what is missing for `given["minutes"]`, the building of the site included, and build it; the path of its first page.
+
+    After the first round, where it measured anything, there is a site already, whose chapters rest on one process a point. Raises
+    Unavailable: bad-parameter before the first second is spent, measuring-already.
+    """
+    begin = time.monotonic()
+    contents = parameters.table_of_contents()
+    asked = {name: parameters.check(name, given) for name in contents}
+    if given["machine"] != "this":
+        return publish.book({**given, "minutes": 0.0})
+    whole = Chapter(contents[0], asked[contents[0]], Store(data_root()))
+    grids = {name: import_module(f"{chapters.__name__}.{name}").grid.points(whole.scope) for name in contents
+             if find_spec(f"{chapters.__name__}.{name}") and name != your_machine.__name__.rpartition(".")[2]}
+
+    def seconds_left() -> float:
+        return max(60 * asked[contents[0]]["minutes"] - (time.monotonic() - begin), 0.0)
+
+    first = whole.campaign(grids, repeats=1, seconds=seconds_left())
+    if_available(Chapter("your_machine", asked["your_machine"], whole.data).survey)  # where it lacks, its page says why
+    page, site_s = Path(), 60.0
+    if first.measured:
+        site_begin = time.monotonic()
+        page = publish.book({**given, "minutes": 0.0})
+        print(f"{page}\nThis first site rests on one process a point; measuring goes on.")
+        site_s = time.monotonic() - site_begin
+    _documents(Chapter("hugepages", asked["hugepages"], whole.data))
+    rest = whole.campaign(grids, compared=is_compared, seconds=seconds_left() - site_s)
+    return publish.book({**given, "minutes": 0.0}) if rest.measured or not first.measured else page
+
+
+def is_compared(point: Point) -> bool:
+    """Whether a claim of any chapter compares the point."""
+    return any(claim.points is not None and claim.points(point) for claim in REGISTRY.values())
+
+
+def _documents(chapter: Chapter) -> None:
+    """What other languages' programs got, where there is none yet."""
+    a = if_available(lambda: hugepages.Analysis(chapter.kept(chapter.name), chapter))
+    for document in ("programs", "scores") if a else ():
+        if_available(getattr, a, document)

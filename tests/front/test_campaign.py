@@ -1,0 +1,76 @@
+"""The book about this computer: what it compares comes first, and what it cannot begin is said before a second is spent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.synthetic import scope
+
+from experiments.article import parameters, publish
+from experiments.article.chapter import Chapter
+from experiments.chapters import graph_walk, hugepages, stlb_cliff, tlb_blocking, virtualization
+from experiments.front import campaign
+from experiments.lab.campaign import Outcome
+from experiments.words.reasons import Unavailable
+
+CHAPTERS = {"stlb_cliff": stlb_cliff, "hugepages": hugepages, "graph_walk": graph_walk, "tlb_blocking": tlb_blocking,
+            "virtualization": virtualization}
+ASKED = {"machine": "this", "profile": "quick", "minutes": 10.0}
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the book asks for: a campaign (its grids, its processes a point), a survey, documents, a site."""
+    told: list[Any] = []
+    monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(publish, "book", lambda given: told.append(("site", given["minutes"])) or tmp_path)
+    monkeypatch.setattr(Chapter, "survey", lambda chapter: told.append("survey"))
+    monkeypatch.setattr(campaign, "_documents", lambda chapter: told.append("documents"))
+    return told
+
+
+def measures(monkeypatch: pytest.MonkeyPatch, told: list[Any], *measured: int) -> None:
+    """Each campaign measures so many processes."""
+    counts = iter(measured)
+
+    def run(chapter: Chapter, grids: dict, *, repeats: int = 100, seconds: float, **_: object) -> Outcome:
+        told.append((set(grids), repeats))
+        return Outcome(measured=next(counts))
+
+    monkeypatch.setattr(Chapter, "campaign", run)
+
+
+def test_there_is_a_site_after_the_first_round_and_one_at_the_end(told: list[Any], monkeypatch: pytest.MonkeyPatch):
+    measures(monkeypatch, told, 300, 900)
+    campaign.book(ASKED)
+    assert told == [(set(CHAPTERS), 1), "survey", ("site", 0.0), "documents", (set(CHAPTERS), 100), ("site", 0.0)]
+
+
+@pytest.mark.parametrize(("measured", "sites"), [((0, 0), 1), ((0, 5), 1), ((5, 0), 1), ((5, 5), 2)])
+def test_no_site_is_built_twice_of_the_same_rows(told: list[Any], monkeypatch: pytest.MonkeyPatch, measured: tuple, sites: int):
+    measures(monkeypatch, told, *measured)
+    campaign.book(ASKED)
+    assert told.count(("site", 0.0)) == sites
+
+
+def test_of_a_published_machine_nothing_is_measured(told: list[Any], monkeypatch: pytest.MonkeyPatch):
+    measures(monkeypatch, told)
+    campaign.book(ASKED | {"machine": "reference"})
+    assert told == [("site", 0.0)]
+
+
+@pytest.mark.parametrize("wrong", [{"minutes": -1.0}, {"minutes": "ten"}, {"minutes": float("nan")}, {"profile": "x"}, {"mnutes": 1.0}])
+def test_a_bad_parameter_is_refused_before_anything_begins(told: list[Any], monkeypatch: pytest.MonkeyPatch, wrong: dict):
+    measures(monkeypatch, told)
+    with pytest.raises(Unavailable) as why:
+        campaign.book(ASKED | wrong)
+    assert why.value.code == "bad-parameter" and told == []
+
+
+def test_each_chapter_has_points_that_its_claims_compare(monkeypatch: pytest.MonkeyPatch):
+    for name, chapter in CHAPTERS.items():
+        points = chapter.grid.points(scope(2**30))
+        assert any(map(campaign.is_compared, points)), name
+    assert set(parameters.table_of_contents()) - {"index", "your_machine"} == set(CHAPTERS)

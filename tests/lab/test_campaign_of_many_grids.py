@@ -1,0 +1,140 @@
+"""A campaign of several grids in a given time: a point of two is measured once, and no value changes what is left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from support.lab import MACHINE, STATE, Scripted, a_rig
+
+from experiments.lab import build, campaign, kernels, progress
+from experiments.lab.build import Kernel
+from experiments.lab.campaign import Outcome
+from experiments.lab.progress import Progress
+from experiments.lab.record import Point
+from experiments.lab.store import Store
+from experiments.words.reasons import Unavailable
+
+POINTS = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in range(64, 84)]
+GRIDS = {"first": POINTS[:12], "second": POINTS[8:]}  # four points are of both
+PROCESS_S = 2.0
+
+
+class Clock:
+    """Time that passes as processes do, and stands still otherwise."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(progress.time, "monotonic", clock.monotonic)
+    monkeypatch.setattr(kernels, "expected_s", lambda point: PROCESS_S)
+    return clock
+
+
+@pytest.fixture
+def processes(monkeypatch: pytest.MonkeyPatch, own_lock: Path, clock: Clock) -> Scripted:
+    processes = Scripted()
+
+    def passes(point: Point, repeat: int) -> None:
+        clock.now += PROCESS_S
+
+    processes.trouble = passes
+    monkeypatch.setattr(build, "kernel", lambda name, engine: Kernel(name, engine, ("true",), "a" * 16))
+    return processes
+
+
+def go(processes: Scripted, store: Store, grids: dict[str, list[Point]] = GRIDS, repeats: int = 5, **how: object) -> Outcome:
+    return campaign.run(a_rig(store, measure=processes), grids, repeats, quiet=True, **how)
+
+
+def test_a_point_of_two_grids_is_measured_once_and_its_rows_are_of_both(processes: Scripted, store: Store):
+    assert go(processes, store).measured == 5 * len(POINTS) == len(set(processes.asked))
+    for name, grid in GRIDS.items():
+        assert Counter(store.load(MACHINE, name)["lines"]) == {point.lines: 5 for point in grid}
+
+
+def test_rows_that_one_grid_has_are_put_beside_those_of_another_and_not_measured_again(processes: Scripted, store: Store):
+    go(processes, store, {"first": POINTS[:12]})
+    processes.asked.clear()
+    outcome = go(processes, store, {"second": POINTS[8:]})
+    assert (outcome.cached, outcome.measured) == (20, 40) and not {p for p, _ in processes.asked} & set(POINTS[:12])
+    assert store.records(MACHINE, "first").items() >= {key: record for key, record in store.records(MACHINE, "second").items()
+                                                       if record.lines < POINTS[12].lines}.items()
+    assert set(store.load(MACHINE, "second")["lines"]) == {point.lines for point in POINTS[8:]}
+
+
+def test_all_points_have_two_processes_before_those_that_are_compared_have_more_and_these_come_before_the_others(
+        processes: Scripted, store: Store):
+    go(processes, store, compared=lambda point: point.lines < 70)
+    compared = {point for point in POINTS if point.lines < 70}
+    rounds, rest = [set(POINTS)] * 2 + [compared] * 3 + [set(POINTS) - compared] * 3, list(processes.asked)
+    for number, expected in enumerate(rounds):
+        asked, rest = rest[: len(expected)], rest[len(expected) :]
+        assert {point for point, _ in asked} == expected and len({repeat for _, repeat in asked}) == 1, number
+    assert rest == []
+
+
+def test_what_was_measured_changes_neither_the_order_nor_what_is_left_out(processes: Scripted, tmp_path: Path):
+    orders = []
+    for name, values in (("quiet", [("", 5.0)] * 50), ("wild", [("", 5.0 * (1 + n % 7)) for n in range(50)])):
+        processes.tries, processes.asked = list(values), []
+        go(processes, Store(tmp_path / name), seconds=100, compared=lambda point: point.lines % 2 == 0)
+        orders.append(processes.asked)
+    assert orders[0] == orders[1] and len(orders[0]) == 50
+
+
+@pytest.mark.parametrize(("seconds", "measured"), [(0.0, 0), (-5.0, 0), (1.0, 0), (40.0, 20), (61.0, 30), (1e9, 100)])
+def test_no_process_is_begun_that_would_end_after_the_time_and_the_next_run_goes_on(
+        processes: Scripted, store: Store, seconds: float, measured: int):
+    outcome = go(processes, store, seconds=seconds)
+    assert (outcome.measured, outcome.skipped) == (measured, 100 - measured)
+    outcome = go(processes, store)
+    assert (outcome.cached, outcome.measured, outcome.skipped) == (measured, 100 - measured, 0)
+
+
+def test_a_computer_slower_than_expected_begins_fewer(processes: Scripted, store: Store, clock: Clock):
+    def passes(point: Point, repeat: int) -> None:
+        clock.now += 3 * PROCESS_S
+
+    processes.trouble = passes
+    began = clock.now
+    outcome = go(processes, store, seconds=60)
+    assert clock.now - began <= 60 and outcome.measured == 10
+
+
+def test_what_was_lacking_is_known_to_a_run_that_may_not_measure_and_tried_again_by_one_that_may(processes: Scripted, store: Store):
+    victim = POINTS[3]
+
+    def lacks(point: Point, repeat: int) -> None:
+        if point == victim:
+            raise Unavailable("pool-empty", "3 pages needed")
+
+    processes.trouble = lacks
+    for seconds in (1e9, 0, 0):
+        outcome = go(processes, store, seconds=seconds)
+        assert [(p, why.code, why.detail) for p, why in outcome.lacking.items()] == [(victim, "pool-empty", "3 pages needed")]
+        assert outcome.skipped == 0
+    assert campaign.run(a_rig(store, measure=processes, state="f" * 12), GRIDS, 1, seconds=0, quiet=True).lacking == {}  # of another state
+    processes.trouble = lambda point, repeat: None
+    assert (go(processes, store).measured, go(processes, store, seconds=0).lacking) == (5, {})
+    assert store.read_document(MACHINE, campaign.LACKS) == {"state": STATE, "points": []}
+
+
+def test_progress_tells_the_time_left_at_the_pace_so_far_and_no_more_than_there_is(clock: Clock):
+    with Progress("test", expected_s=100, most_s=1000, quiet=True) as bar:
+        assert bar.left_s == 100
+        for _ in range(25):
+            clock.now += 4
+            bar.advance(2, "")
+        assert (bar.gone_s, bar.pace, bar.left_s) == (100, 2, 100)
+        bar.leave_out(30)
+        assert bar.left_s == 40
+    with Progress("test", expected_s=100, most_s=30, quiet=True) as bar:
+        assert bar.left_s == 30 and bar.has_time_for(30) and not bar.has_time_for(31)
