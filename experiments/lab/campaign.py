@@ -76,7 +76,7 @@ def _first_quiet(rig: Rig, point: Point, repeat: int, spare: _Spare) -> Record:
         try:
             record = rig.take(point, repeat)
         except Unavailable as why:
-            if record is not None:  # a noisy number is better than none
+            if record is not None and why.code != "state-changed":  # a noisy number is better than none
                 return record
             if why.code != "cpu-gone" or rig.cpu is not None or tries > RETRIES:  # unless one was named, the kernel takes another
                 raise
@@ -116,7 +116,7 @@ def run(rig: Rig, grids: Mapping[str, Collection[Point]], repeats: int | Callabl
     A point that the machine cannot do is in `lacking` with its reason and is not tried again; the others go on. So is one for which
     there was no time and which could not be done the last time. A noisy process is thrown back at most RETRIES times and then kept
     with its mark; with retry_share 0 at once. Ctrl-C loses the process in flight and nothing else. Raises
-    Unavailable("measuring-already") and what the store raises.
+    Unavailable, measuring-already and state-changed, and what the store raises.
     """
     outcome, begin = Outcome(), time.monotonic()
     owners: Owners = {}
@@ -153,6 +153,8 @@ def _records(rig: Rig, todo: Sequence[Process], outcome: Outcome, tried: set[Pro
         try:
             record = _first_quiet(rig, point, repeat, spare)
         except Unavailable as why:
+            if why.code == "state-changed":  # no lack of the point
+                raise
             outcome.lacking[point] = why
         else:
             yield record

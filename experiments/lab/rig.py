@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 from experiments.lab import kernels, perf
 from experiments.lab import measure as processes
 from experiments.lab.record import Point, Record
 from experiments.lab.store import Store
 from experiments.machine import host as hosts
+from experiments.machine import settings
 from experiments.machine.host import Host
 from experiments.words.pages import BASE, PAGES
+from experiments.words.reasons import Unavailable
 
 MEMORY_SHARE = 0.5  # of the memory that is free for us (design: half at most)
 
@@ -20,7 +24,8 @@ MEMORY_SHARE = 0.5  # of the memory that is free for us (design: half at most)
 class Rig:
     """A host with what follows from it: its state, its CPU for measuring, its counters, its memory, and where rows go.
 
-    usable_bytes: of memory, all that one process may use. measure: one process a call, which tests replace.
+    usable_bytes: of memory, all that one process may use. measure: one process a call, which tests replace. switches: the settings as
+    they are when it is called, which may not change while rows of this state are measured.
     """
 
     host: Host
@@ -31,17 +36,25 @@ class Rig:
     cpu: int | None = None  # None: the kernels take the last one allowed
     plan: perf.Plan = perf.NO_COUNTERS
     measure: Callable[..., Record] = processes.measure
+    switches: Callable[[], tuple] = tuple
+    inspected: tuple = ()  # the settings as they were at the inspection
 
     @classmethod
     def of(cls, host: Host, store: Store, machine: str = "", *, counters: bool = True) -> Rig:
         """The rig of an inspected host, on the CPU that the inspection was of. counters: probes perf, once."""
         cpu = host.core.number if host.core else None
         plan = perf.plan(host.microarchitecture, cpu=cpu) if counters else perf.NO_COUNTERS
-        return cls(host, store, machine or hosts.machine_id(host), hosts.state(host), usable_bytes(host), cpu, plan)
+        switches = partial(settings.switches, Path("/"), cpu or 0)
+        return cls(host, store, machine or hosts.machine_id(host), hosts.state(host), usable_bytes(host), cpu, plan, switches=switches,
+                   inspected=switches())
 
     def take(self, point: Point, repeat: int = 0) -> Record:
-        """The record of one fresh process. Raises Unavailable, as `measure.measure` does."""
-        return self.measure(point, repeat, state=self.state, usable_bytes=self.room_bytes(point), plan=self.plan, cpu=self.cpu)
+        """The record of one fresh process. Raises Unavailable, as `measure.measure` does, and state-changed where it would be of no one
+        state."""
+        record = self.measure(point, repeat, state=self.state, usable_bytes=self.room_bytes(point), plan=self.plan, cpu=self.cpu)
+        if self.switches() != self.inspected:
+            raise Unavailable("state-changed")
+        return record
 
     def room_bytes(self, point: Point) -> int:
         """What a point's process may use. A pool's pages are no part of the memory that is free: Linux holds them against the pool as

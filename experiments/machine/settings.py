@@ -96,6 +96,13 @@ def numa_balancing(root: Path) -> int | None:
     return procfs.number(root / "proc/sys/kernel/numa_balancing")
 
 
+def switches(root: Path, cpu: int) -> tuple:
+    """What an administrator may switch between two processes, read in a few milliseconds: of the state of a machine its part that
+    no boot is needed to change."""
+    now = noise(root, cpu)
+    return thp(root), tuple(mthp(root).items()), numa_balancing(root), now.governor, now.smt, now.turbo
+
+
 # What KVM adds to a line as its module is loaded or a guest runs: part of no setting of this computer's.
 _KVMS_PART = re.compile(r"; VMX:.*")
 

@@ -144,6 +144,8 @@ REASONS: dict[str, ReasonText] = {
     "engine-lacks": ReasonText("The engine has not all that the other one has.",
         "Measure with the other one: --engine numba, or --engine c, which takes a C compiler (Debian, Ubuntu: apt install gcc "
         "libc6-dev)."),
+    "state-changed": ReasonText("A setting of this computer was switched while it was measured (THP, NUMA balancing, the governor, boost "
+        "or SMT).", "Run the same command again: what is stored is of the setting before, and counts again when that is back."),
     "interrupted": ReasonText("The measurement was interrupted.", "Run the same command again: it goes on where it stopped."),
     "measuring-already": ReasonText("Another measurement is running on this computer.",
         "Wait until it ends; two at once would spoil both."),

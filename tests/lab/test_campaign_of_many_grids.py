@@ -127,6 +127,16 @@ def test_what_was_lacking_is_known_to_a_run_that_may_not_measure_and_tried_again
     assert store.read_document(MACHINE, campaign.LACKS) == {"state": STATE, "points": []}
 
 
+def test_a_switch_of_a_setting_ends_the_campaign_and_no_row_is_of_two_states(processes: Scripted, store: Store):
+    def switches() -> tuple:
+        return ("never",) if len(processes.asked) > 7 else ("madvise",)
+
+    with pytest.raises(Unavailable) as why:
+        campaign.run(a_rig(store, measure=processes, switches=switches, inspected=("madvise",)), GRIDS, 5, quiet=True)
+    assert why.value.code == "state-changed" and len(processes.asked) == 8
+    assert sum(len(store.keys(MACHINE, name) - (store.keys(MACHINE, "first") if name == "second" else set())) for name in GRIDS) == 7
+
+
 def test_progress_tells_the_time_left_at_the_pace_so_far_and_no_more_than_there_is(clock: Clock):
     with Progress("test", expected_s=100, most_s=1000, quiet=True) as bar:
         assert bar.left_s == 100
