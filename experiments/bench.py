@@ -39,7 +39,7 @@ from experiments.words.pages import BASE
 from experiments.words.reasons import Unavailable
 from experiments.words.units import format_size
 
-INDEPENDENT = build.ROOT / "tests"  # the programs that share nothing with kernels/ but the question
+INDEPENDENT = build.KERNELS / "reference"  # the programs that share nothing with the kernels but the question
 # 256 KiB to 1 GiB spread, one line a page: inside the first TLB, between the two, past both, past the caches.
 SIZES = [64, 256, 1024, 2048, 8192, 32768, 131072, 262144]
 PAIRS = 7  # interleaved fresh processes of each program, at each size
@@ -87,7 +87,7 @@ def c_program(source: Path, folder: str, *flags: str) -> str:
 
 @cache
 def program(name: str) -> Callable[..., list[float]]:
-    """A program of tests/ as a function of its arguments: the numbers that it prints."""
+    """A program of kernels/reference/ as a function of its arguments: the numbers that it prints."""
     binary = c_program(INDEPENDENT / f"{name}.c", _folder().name)
     return lambda *words: _numbers([binary, *map(str, words)])
 
@@ -139,7 +139,7 @@ def by_size(points: Mapping[int, Point], other: Callable[[Point, int], float]) -
 
 @table("Against an independent chase (to reach: median 3 %, each 8 %)", "working set", "page_chase ns", "independent ns", "difference")
 def against_independent() -> Rows:
-    """ns per access of page_chase against tests/independent_chase.c."""
+    """ns per access of page_chase against kernels/reference/independent_chase.c."""
     chase = program("independent_chase")
     points = {lines * host.base_page_bytes(): _point("page_chase", lines=lines, region_ms=150) for lines in SIZES}
     return by_size(points, lambda point, i: chase(point.lines, i + 1)[0])
@@ -168,7 +168,7 @@ def numba_against_c() -> Rows:
 
 @table("Speedup over base pages at 1 GiB (to reach: 5 % from an independent chase)", "pages", "page_chase", "independent", "difference")
 def speedup_of_large_pages() -> Rows:
-    """The chase over 1 GiB on 2 MiB pages against base pages, by page_chase and by tests/independent_chase.c."""
+    """The chase over 1 GiB on 2 MiB pages against base pages, by page_chase and by kernels/reference/independent_chase.c."""
     chase, lines = program("independent_chase"), 1 << 18
 
     def rounds(pages: str, i: int) -> list[float]:
@@ -189,7 +189,7 @@ def prefault_against_memset() -> Rows:
 
 @table("A hop in a graph on base pages, against a naive walk (to reach: 3 %)", "graph", "graph_walk ns", "naive ns", "difference")
 def mean_hop() -> Rows:
-    """Timed per batch, against tests/naive_graph.c; from 1 MiB on, for in less the naive program waits for its own random numbers."""
+    """Timed per batch, against naive_graph.c; from 1 MiB on, for in less the naive program waits for its own random numbers."""
     naive = program("naive_graph")
     points = {1 << bits: _point("graph_walk", mode="plain", vertices=1 << bits - 6, region_ms=150) for bits in range(20, 31, 2)}
     return by_size(points, lambda point, i: naive(point.lines, 1_000_000)[1])
@@ -197,7 +197,7 @@ def mean_hop() -> Rows:
 
 @table("A graph of 4 GiB, ready (to reach: 4 times as fast)", "graph_walk s", "naive s", "ratio")
 def graph_ready() -> Rows:
-    """Seconds until a graph of 4 GiB is ready: graph_walk on all CPUs, and tests/naive_graph.c (memset, xorshift, r % n) on one."""
+    """Seconds until a graph of 4 GiB is ready: graph_walk on all CPUs, and naive_graph.c (memset, xorshift, r % n) on one."""
     point, naive = _point("graph_walk", mode="plain", vertices=1 << 26, region_ms=1), program("naive_graph")
     ours, theirs = medians((_rig().take(point, i).also["prepare_graph_ns"] / 1e9, naive(point.lines, 1000)[0]) for i in range(3))
     yield f"{ours:.2f}", f"{theirs:.2f}", f"{theirs / ours:.2f}"
@@ -221,7 +221,7 @@ def simulator_rate() -> Rows:
 @table("Guests, 4k on 4k (to reach: 5 % from an independent guest, 3 % from the process, 1 % between the clocks)",
        "what", "guest_chase ns", "other ns", "difference")
 def guests() -> Rows:
-    """guest_chase against tests/naive_guest.c, against the plain process where no page is missed, and its two clocks."""
+    """guest_chase against naive_guest.c, against the plain process where no page is missed, and its two clocks."""
     far = _point("guest_chase", mode="4k", lines=1 << 18, region_ms=150)
     plain = _point("page_chase", layout="packed", lines=256, region_ms=150)
     near = plain.model_copy(update={"kernel": far.kernel, "mode": far.mode})

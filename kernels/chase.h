@@ -1,8 +1,22 @@
-/* chase.h: one random cycle through lines of memory and the loop that follows it, for every kernel whose chase is this one: equal
- * seeds give equal orders in all of them. */
+/* chase.h: one cycle through lines of memory, each of which holds the address of the next, and the loop that follows it: for
+ * every kernel whose chase is this one.
+ *
+ * Each load's address comes from the load before it, so nothing overlaps: ns per access is a latency. Where the chase stands
+ * after any number of hops is known beforehand, from the order and not from memory, so accesses that a compiler left out
+ * show. */
 #ifndef CHASE_H
 #define CHASE_H
-#include "harness.h"
+#include "placement.h"
+#include "region.h"
+
+struct chase {
+    char *base;
+    struct places places;
+    uint64_t lines, hops; /* hops made so far */
+    uint64_t round;       /* hops that are made in one go: all lines, or as many as the loop below unrolls */
+    uint32_t *visit;      /* the lines in the order of their visits, as often as there are hops */
+    void **at;
+};
 
 /* [timed: cycle, sequential] */
 __attribute__((noinline, unused)) static void **follow(void **p, uint64_t hops)
@@ -17,33 +31,54 @@ __attribute__((noinline, unused)) static void **follow(void **p, uint64_t hops)
 }
 /* [end] */
 
-/* Link the lines into one cycle; return the checksum of one walk of it, which also proves that it is one, and the line
- * that links back to the first. */
-static uint64_t place_cycle(char *base, uint64_t lines, int packed, uint64_t stride, int shuffled, uint64_t seed, void **last)
+static inline void **line_at(const struct chase *c, uint64_t line) { return (void **)(c->base + line_offset(&c->places, line)); }
+
+/* Where the chase will stand after so many hops more. */
+static inline void **after(const struct chase *c, uint64_t hops) { return line_at(c, c->visit[(c->hops + hops) % c->lines]); }
+
+/* Links the lines into one cycle, which is proved from the order, and the links by reading each. */
+static inline struct chase place_chase(char *base, uint64_t lines, struct places places, int shuffled, uint64_t seed)
 {
-    uint32_t *next = malloc(lines * sizeof *next);
-    if (!next)
-        unavailable("memory-short", "no room for the order of %" PRIu64 " lines", lines);
+    struct chase c = {.base = base, .places = places, .lines = lines, .round = lines};
+    uint32_t *next = cycle_through(lines, shuffled, seed);
     for (uint64_t i = 0; i < lines; i++)
-        next[i] = (uint32_t)(shuffled ? i : (i + 1) % lines);
-    for (uint64_t i = lines - 1; shuffled && i > 0; i--) { /* Sattolo: swap with one strictly below, and one cycle comes out */
-        uint64_t j = next_random(&seed, i);
-        uint32_t swap = next[i];
-        next[i] = next[j];
-        next[j] = swap;
-    }
+        *line_at(&c, i) = line_at(&c, next[i]);
+    c.visit = visits_of(next, lines);
     for (uint64_t i = 0; i < lines; i++)
-        *(void **)(base + line_offset(i, packed, stride)) = base + line_offset(next[i], packed, stride);
+        must_be((uint64_t)*(void *volatile *)line_at(&c, i), (uint64_t)line_at(&c, next[i]));
     free(next);
-    uint64_t checksum = 0xCBF29CE484222325ull, visited = 0;
-    char *p = base + line_offset(0, packed, stride);
-    do {
-        checksum = mix(checksum, (uint64_t)(p - base) / (packed ? LINE : stride));
-        *last = p;
-        p = *(char **)p;
-    } while (++visited < lines && p != base + line_offset(0, packed, stride));
-    if (visited != lines || p != base + line_offset(0, packed, stride))
-        unavailable("kernel-garbage", "the chase is not one cycle: back after %" PRIu64 " of %" PRIu64 " lines", visited, lines);
-    return checksum;
+    c.at = line_at(&c, 0);
+    return c;
+}
+
+/* The last hop by itself, so that what is returned differs from what went in: a loop that does nothing shows. */
+static inline uint64_t follow_rounds(void *state, uint64_t rounds)
+{
+    struct chase *c = state;
+    void **last = follow(c->at, rounds * c->round - 1);
+    c->at = *last;
+    c->hops += rounds * c->round;
+    return (uint64_t)last;
+}
+
+static inline uint64_t due_after_rounds(const void *state, uint64_t rounds)
+{
+    const struct chase *c = state;
+    return (uint64_t)after(c, rounds * c->round - 1);
+}
+
+/* A chase by the cycle's own measure: whole rounds of it or, of a large one, a part. */
+static inline struct work work_of(struct chase *c, const struct config *config)
+{
+    uint64_t warm = visits_to_warm(config);
+    c->round = warm ? STEP : c->lines;
+    return (struct work){.state = c, .run = follow_rounds, .due = due_after_rounds, .accesses = c->round, .warm = warm / STEP,
+                         .least = warm ? PART / STEP : 0};
+}
+
+/* Of the lines that it visits: all in their order, or those of the part. */
+static inline uint64_t checksum_of(const struct chase *c, const struct work *w)
+{
+    return w->warm ? checksum_from(c->visit, c->lines, rounds_before(w) * STEP, PART) : checksum_from(c->visit, c->lines, 0, c->lines);
 }
 #endif

@@ -1,18 +1,18 @@
 /* graph.h: a graph of 64-byte vertices with four out-edges each: made ready by all CPUs at once, and checked before its use.
  *
  * Edges are vertex numbers. Edge 0 of all vertices of a block is a linear congruential generator on the block's numbers, a
- * power of two of them: by Hull and Dobell (1962) it has the full period if MULTIPLIER is 1 mod 4 and `step` odd, so each vertex
- * leads to every other one of its block. That is proved by looking at edge 0 alone, where a search of the graph would take
- * minutes. Edges 1 to 3 are random and independent. A block is the whole graph where a walk need not stay near. */
+ * power of two of them: by Hull and Dobell (1962) it has the full period if MULTIPLIER is 1 mod 4 and `step` odd, so each
+ * vertex leads to every other one of its block. That is proved by looking at edge 0 alone, where a search of the graph would
+ * take minutes. Edges 1 to 3 are random and independent. A block is the whole graph where a walk need not stay near. */
 #ifndef GRAPH_H
 #define GRAPH_H
-#include "harness.h"
-#include <pthread.h>
+#include "placement.h"
+#include "region.h"
 #include <sys/syscall.h>
 
 #define GOLDEN 0x9E3779B97F4A7C15ull
 #define MULTIPLIER 1664525ull
-#define MOST_THREADS 256
+#define MOST_THREADS 256 /* more would wait for memory */
 #define CHUNK (1ull << 19) /* bytes faulted in and then filled: as much as stays in a second-level cache in between */
 
 struct vertex { uint32_t edge[4], rest[12]; };
@@ -94,34 +94,31 @@ static void *prepare_part(void *given)
     return NULL;
 }
 
-/* Fault the arena in and fill it, or check it, by a thread on each allowed CPU that ends here; how many there were. */
-static uint64_t on_all_cpus(int fill, const struct graph *g, const struct arena *a, uint64_t page, const cpu_set_t *allowed)
+/* On this CPU's node, page table included, whichever CPU writes first. */
+static inline void stay_on_this_node(void)
 {
-    static struct part part[MOST_THREADS];
-    uint64_t chunk = page > CHUNK ? page : CHUNK, chunks = round_up(a->bytes, chunk) / chunk, threads = (uint64_t)CPU_COUNT(allowed), wrong = 0;
-    uint64_t lacking = fill ? 0 : g->vertices;
-    threads = threads > MOST_THREADS ? MOST_THREADS : threads;
-    threads = threads > chunks ? chunks : threads;
-    int cpu = -1, error = 0;
     unsigned node = 0, own;
-    if (!syscall(SYS_getcpu, &own, &node, NULL) && node < 64) { /* on this CPU's node, page table included, whichever CPU writes first */
+    if (!syscall(SYS_getcpu, &own, &node, NULL) && node < 64) {
         unsigned long mask = 1ul << node;
         syscall(SYS_set_mempolicy, 1 /* MPOL_PREFERRED */, &mask, 64ul);
     }
+}
+
+/* Fault the arena in and fill it, or check it, by a thread on each allowed CPU that ends here; how many there were. */
+static uint64_t on_all_cpus(int fill, const struct graph *g, const struct arena *a, const struct cpus *allowed)
+{
+    static struct part part[MOST_THREADS];
+    uint64_t chunk = a->page > CHUNK ? a->page : CHUNK, chunks = round_up(a->bytes, chunk) / chunk;
+    uint64_t threads = (uint64_t)allowed->count, wrong = 0, lacking = fill ? 0 : g->vertices;
+    threads = threads > MOST_THREADS ? MOST_THREADS : threads;
+    threads = threads > chunks ? chunks : threads;
+    int error = 0;
+    stay_on_this_node();
     for (uint64_t i = 0; i < threads; i++) {
         uint64_t to = chunks * (i + 1) / threads * chunk;
         part[i] = (struct part){.graph = g, .arena = a, .from = chunks * i / threads * chunk, .to = to < a->bytes ? to : a->bytes,
                                 .chunk = chunk, .fill = fill};
-        pthread_attr_t on;
-        cpu_set_t one;
-        CPU_ZERO(&one);
-        while (!CPU_ISSET(++cpu, allowed)) {}
-        CPU_SET(cpu, &one);
-        pthread_attr_init(&on);
-        pthread_attr_setaffinity_np(&on, sizeof one, &one);
-        if ((error = pthread_create(&part[i].thread, &on, prepare_part, &part[i])))
-            unavailable("memory-short", "thread %" PRIu64 " could not be started: %s", i, strerror(error));
-        pthread_attr_destroy(&on);
+        start_on(allowed->number[i], &part[i].thread, prepare_part, &part[i]);
     }
     for (uint64_t i = 0; i < threads; i++) {
         pthread_join(part[i].thread, NULL);

@@ -6,13 +6,15 @@
  * blocked    edges stay inside blocks of --block_vertices; every --block_steps hops, on to a random vertex of another block
  * prefetch   a plain walk that knows its path beforehand and asks for the vertex --distance hops ahead (0: for none)
  *
- * --per_hop 1 reads a serialised clock before and after each hop and keeps a histogram of the differences: from it, less what two
- * readings around nothing differ by ("clock_ns"), "p5_ns" to "p999_ns" and "mean_ns". ns per access is then all the time that
- * passed, both readings and the counting included.
+ * --per_hop 1 reads a serialised clock before and after each hop and keeps a histogram of the differences: from it, less what
+ * two readings around nothing differ by ("clock_ns"), "p5_ns" to "p999_ns" and "mean_ns". ns per access is then all the time
+ * that passed, both readings and the counting included.
  *
  * Elsewhere in this book no random number is drawn while time runs. Here it is, once for all walkers: picks made beforehand
- * would be an array with a share of the caches, and picks made of the vertex would make the walk a function of the vertex, which
- * falls into a cycle of about sqrt(vertices) hops. A draw waits for no load, and of a load's address it decides two bits. */
+ * would be an array with a share of the caches, and picks made of the vertex would make the walk a function of the vertex,
+ * which falls into a cycle of about sqrt(vertices) hops. A draw waits for no load, and of a load's address it decides two
+ * bits. */
+#include "nodes.h"
 #include "walk.h"
 
 #define BATCHES 16
@@ -124,34 +126,39 @@ static void time_batches(const struct config *c, struct walk *w, uint64_t turns,
 
 int main(int argc, char **argv)
 {
-    static const char *const orders[] = {"random", NULL}, *const layouts[] = {"packed", NULL}, *const modes[] = {"plain", "blocked", "prefetch", NULL};
-    struct own own[] = {{.name = "vertices", .least = 4, .most = 1 << 29}, {.name = "walkers", .value = 1, .least = 1, .most = MOST_WALKERS},
-                        {.name = "block_vertices", .least = 4, .most = 1 << 29}, {.name = "block_steps", .value = 1024, .least = 1, .most = 1 << 30},
-                        {.name = "distance", .value = 8, .least = 0, .most = AHEAD}, {.name = "per_hop", .least = 0, .most = 1}, {.name = NULL}};
+    static const char *const orders[] = {"random", NULL}, *const layouts[] = {"packed", NULL},
+                      *const modes[] = {"plain", "blocked", "prefetch", NULL};
+    struct own own[] = {{.name = "vertices", .least = 4, .most = 1 << 29},
+                        {.name = "walkers", .value = 1, .least = 1, .most = MOST_WALKERS},
+                        {.name = "block_vertices", .least = 4, .most = 1 << 29},
+                        {.name = "block_steps", .value = 1024, .least = 1, .most = 1 << 30},
+                        {.name = "distance", .value = 8, .least = 0, .most = AHEAD},
+                        {.name = "per_hop", .least = 0, .most = 1}, {.name = NULL}};
     static struct tally tally;
     struct config c = parse_more(argc, argv, "graph_walk", orders, layouts, modes, own);
-    int blocked = c.mode[0] == 'b', ahead = c.mode[1] == 'r', per_hop = (int)own[5].value, walkers = (int)own[1].value;
-    uint64_t vertices = c.lines, block = blocked ? own[2].value : vertices, seed = c.seed, page = page_bytes(c.pages, (uint64_t)sysconf(_SC_PAGESIZE));
+    int blocked = c.mode == modes[1], ahead = c.mode == modes[2], per_hop = (int)own[5].value, walkers = (int)own[1].value;
+    uint64_t vertices = c.lines, block = blocked ? own[2].value : vertices, seed = c.seed;
     if ((own[0].given && own[0].value != vertices) || vertices & (vertices - 1) || vertices < 4 || vertices > own[0].most)
         bad_argument("--vertices takes a power of two from 4 to 536870912, and as many --lines.");
     if (block & (block - 1) || !block || block > vertices || (!blocked && (own[2].given || own[3].given)))
         bad_argument("--mode blocked, and no other, takes --block_vertices, a power of two up to --vertices, and --block_steps.");
     if ((walkers > 1 && (ahead || per_hop)) || (ahead && per_hop) || (own[4].given && !ahead))
         bad_argument("--distance takes --mode prefetch; --per_hop 1 takes another mode; and each of the two takes one walker.");
-    cpu_set_t allowed;
-    if (sched_getaffinity(0, sizeof allowed, &allowed)) /* before pin() narrows it to one */
-        unavailable("kernel-crashed", "sched_getaffinity: %s", strerror(errno));
+    static struct cpus allowed;
+    allowed = allowed_cpus(); /* before pin() narrows them to one */
     c.cpu = pin(c.cpu);
-    struct arena a = reserve(&c, page);
-    lay_arena(&c, &a, page);
+    struct arena a = reserve(&c);
+    lay_arena(&c, &a);
     struct graph g = plan_graph(a.base, vertices, block, &seed);
-    uint64_t t0 = now_ns(), threads = on_all_cpus(1, &g, &a, page, &allowed);
-    on_all_cpus(0, &g, &a, page, &allowed);
+    uint64_t t0 = now_ns(), threads = on_all_cpus(1, &g, &a, &allowed);
+    on_all_cpus(0, &g, &a, &allowed);
     also("prepare_graph_ns", (double)(now_ns() - t0));
     also("prepare_threads", (double)threads);
+    also_off_node(&a, c.cpu);
 
     uint64_t required = hops_for(vertices, DISTINCT), room = required > 1 << 18 ? required : 1 << 18;
-    struct walk w = {.graph = &g, .walkers = walkers, .distance = ahead ? (int)own[4].value : 0, .segment = blocked ? own[3].value : ahead ? room : UINT64_MAX};
+    struct walk w = {.graph = &g, .walkers = walkers, .distance = ahead ? (int)own[4].value : 0,
+                     .segment = blocked ? own[3].value : ahead ? room : UINT64_MAX};
     for (int k = 0; k < walkers; k++)
         w.at[k] = (uint32_t)(draw(&seed) & (vertices - 1));
     w.state = w.path_state = seed;
@@ -173,10 +180,8 @@ int main(int argc, char **argv)
         fastest = from < fastest ? from : fastest;
     } while (now_ns() - begin < 5000000);
     verify_backing(&c, &a);
-    struct region r = {0};
-    for (int i = 0; i < 8; i++)
-        r.ghz[i] = core_ghz();
-    /* Not as long as the preparation took, as in measure(): past the caches the lines to be visited see to that. */
+    struct region r = {.batches = 0};
+    sample_clock(&r);
     double turns = (double)c.region_ns / (double)fastest * (double)warm, least = (double)required / walkers;
     uint64_t batch = (uint64_t)((turns > least ? turns : least) / BATCHES) + 1;
     walk(&w, 4096); /* what stood between is out of the first caches again */
@@ -185,11 +190,9 @@ int main(int argc, char **argv)
     uint64_t ticks = stamp(), ns = now_ns();
     time_batches(&c, &w, batch, &r);
     double ghz = (double)(stamp() - ticks) / (double)(now_ns() - ns);
-    for (int i = 8; i < 16; i++)
-        r.ghz[i] = core_ghz();
+    sample_clock(&r);
     verify_backing(&c, &a);
-    if (!per_hop)
-        return report(&c, &a, &r, checksum);
-    also_hops(&tally, ghz);
-    return report_hops(&c, &a, &r, checksum, &tally, ghz);
+    if (per_hop)
+        also_hops(&tally, ghz);
+    return report(&c, &a, &r, checksum, per_hop ? print_histogram : NULL, &(struct histogram){&tally, ghz});
 }

@@ -1,7 +1,8 @@
 /* guest.h: what is inside the guest: its page tables, which the host builds, and its program.
  *
- * The tables come from a function of its arguments alone, which writes their memory and nothing else, so that a software walker can
- * be put on it. Entries: Intel SDM volume 3A, 4.5 (4-level and 5-level paging); AMD's manual, volume 2, 5.3, has the same bits. */
+ * The tables come from a function of its arguments alone, which writes their memory and nothing else, so that a software walker
+ * can be put on it. Entries: Intel SDM volume 3A, 4.5 (4-level and 5-level paging); AMD's manual, volume 2, 5.3, has the same
+ * bits. */
 #ifndef GUEST_H
 #define GUEST_H
 #include <stdint.h>
@@ -21,10 +22,10 @@ struct tables {
     char *memory;      /* of the host; the first table is the root */
     uint64_t physical; /* the guest's address of the same byte */
     uint64_t room, used; /* tables */
-    int levels, leaf;  /* leaf: the level of the entries that map pages; 1: 4 KiB, 2: 2 MiB, 3: 1 GiB */
+    int levels;
 };
 
-/* What an entry of a level maps, in bytes. */
+/* What an entry of a level maps, in bytes; a leaf, an entry that maps a page, is of level 1 (4 KiB), 2 (2 MiB) or 3 (1 GiB). */
 static inline uint64_t reach(int level) { return 1ull << (3 + 9 * level); }
 
 /* The tables that so many bytes take at the most, wherever they begin. */
@@ -36,16 +37,22 @@ static inline uint64_t tables_for(uint64_t bytes, int leaf, int levels)
     return n;
 }
 
-/* Map `bytes` from `virtual` on to `physical` on, both aligned to the page: whole pages, so up to one page less a byte beyond
- * the end. 0 where there is no room for the tables. */
-static inline int build_tables(struct tables *t, uint64_t virtual, uint64_t physical, uint64_t bytes)
+/* An empty root. */
+static inline void start_tables(struct tables *t)
 {
-    uint64_t page = reach(t->leaf);
     t->used = 1;
     memset(t->memory, 0, TABLE);
+}
+
+/* Map `bytes` from `virtual` on to `physical` on by leaves of this level, both aligned to their pages: whole pages, so up to
+ * one page less a byte beyond the end; nothing of it may be mapped by leaves of another level. 0 where there is no room for the
+ * tables. */
+static inline int map_range(struct tables *t, int leaf, uint64_t virtual, uint64_t physical, uint64_t bytes)
+{
+    uint64_t page = reach(leaf);
     for (uint64_t at = 0; at < bytes; at += page) {
         uint64_t *table = (uint64_t *)t->memory;
-        for (int level = t->levels; level > t->leaf; level--) {
+        for (int level = t->levels; level > leaf; level--) {
             uint64_t *entry = &table[(virtual + at) / reach(level) % 512];
             if (!*entry) {
                 if (t->used == t->room)
@@ -55,7 +62,7 @@ static inline int build_tables(struct tables *t, uint64_t virtual, uint64_t phys
             }
             table = (uint64_t *)(t->memory + ((*entry & ENTRY_ADDRESS) - t->physical));
         }
-        table[(virtual + at) / page % 512] = (physical + at) | ENTRY | (t->leaf > 1 ? LARGE_LEAF : 0);
+        table[(virtual + at) / page % 512] = (physical + at) | ENTRY | (leaf > 1 ? LARGE_LEAF : 0);
     }
     return 1;
 }
@@ -68,8 +75,8 @@ struct talk {
     uint64_t blocks, singles;   /* 8, 16: hops of 16, and the rest but one */
     uint64_t begin, end;        /* 24, 32: the TSC before the first hop and after the last */
     void **last, **next;        /* 40, 48: where the last hop was made, and where it led */
-    /* A task state segment whose map (its offset is at byte 102) allows every port up to 63 at any privilege. IOPL 3 is enough where
-     * hardware runs guests; a KVM without it runs user code under its own host's IOPL, and the guest's is lost. */
+    /* A task state segment whose map (its offset is at byte 102) allows every port up to 63 at any privilege. IOPL 3 is enough
+     * where hardware runs guests; a KVM without it runs user code under its own host's IOPL, and the guest's is lost. */
     struct { uint16_t unused[51], map_offset; uint8_t map[9]; } task;
 };
 #define DONE_PORT 16

@@ -5,50 +5,28 @@
  *
  * A mode is MEMORY-TABLES as the CPU that measures sees them: local is its own node, remote the one at the largest distance.
  *
- * Memory follows the policy of its mapping (mbind). Page tables follow the policy of the thread that faults the memory in, which
- * by default is its own node: Linux, Documentation/admin-guide/mm/numa_memory_policy.rst, "Task/Process Policy", all allocations
- * on behalf of a task that no more specific policy governs, and a page table (pagetable_alloc() in include/linux/mm.h) has no
- * mapping. So the thread binds itself (set_mempolicy) to the tables' node while it touches each page for the first time; it need
- * not run there. Where tables lie no process can read, so for them this rule stands in; where memory lies is read before the timed
- * region and after it (move_pages). The tables' upper levels, a page or two, may be older than the arena and lie elsewhere. */
+ * Memory follows the policy of its mapping (mbind). Page tables follow the policy of the thread that faults the memory in,
+ * which by default is its own node: Linux, Documentation/admin-guide/mm/numa_memory_policy.rst, "Task/Process Policy", all
+ * allocations on behalf of a task that no more specific policy governs, and a page table (pagetable_alloc() in
+ * include/linux/mm.h) has no mapping. So the thread binds itself (set_mempolicy) to the tables' node while it touches each page
+ * for the first time; it need not run there. Where tables lie no process can read, so for them this rule stands in; where
+ * memory lies is read before the timed region and after it (move_pages). The tables' upper levels, a page or two, may be older
+ * than the arena and lie elsewhere. */
 #include "chase.h"
+#include "nodes.h"
 #include <linux/mempolicy.h>
-#include <sys/syscall.h>
 
-#define NODES "/sys/devices/system/node/"
-enum { MOST_NODES = 1024, WORD = 8 * sizeof(unsigned long), MOST = CPU_SETSIZE }; /* 1 << NODES_SHIFT, 10 at the most */
-
-/* The numbers of a list as sysfs writes it, "0-3,8" or "10 21"; how many there are. */
-static int numbers_in(const char *path, int *into)
-{
-    int n = 0, from, to, got;
-    FILE *f = fopen(path, "r");
-    while (f && (got = fscanf(f, "%d-%d", &from, &to)) >= 1) {
-        for (int i = from; i <= (got == 1 ? from : to) && n < MOST; i++)
-            into[n++] = i;
-        if (fscanf(f, ",") == EOF)
-            break;
-    }
-    if (f) fclose(f);
-    return n;
-}
-
-static int is_in(const int *numbers, int n, int wanted)
-{
-    while (n && numbers[n - 1] != wanted)
-        n--;
-    return n != 0;
-}
+enum { WORD = 8 * sizeof(unsigned long) };
 
 struct nodes {
     int local, remote, distance;
 };
 
-/* The CPU's own node and the farthest other one, of those on which this process may have memory and page tables: "normal" memory
- * holds both, movable memory no tables. */
+/* The CPU's own node and the farthest other one, of those on which this process may have memory and page tables: "normal"
+ * memory holds both, movable memory no tables. */
 static struct nodes find_nodes(int cpu)
 {
-    static int online[MOST], normal[MOST], found[MOST];
+    static int online[MOST_CPUS], normal[MOST_CPUS], found[MOST_CPUS];
     unsigned long allowed[MOST_NODES / WORD] = {0};
     char path[128];
     struct nodes n = {-1, -1, 0};
@@ -60,11 +38,7 @@ static struct nodes find_nodes(int cpu)
     for (int i = 0; i < with_memory; i++)
         if (normal[i] < MOST_NODES && allowed[normal[i] / WORD] >> normal[i] % WORD & 1)
             normal[usable++] = normal[i];
-    for (int i = 0; i < nodes && n.local < 0; i++) {
-        snprintf(path, sizeof path, NODES "node%d/cpulist", online[i]);
-        if (is_in(found, numbers_in(path, found), cpu))
-            n.local = online[i];
-    }
+    n.local = node_of(cpu, online, nodes);
     if (!is_in(normal, usable, n.local))
         unavailable("node-refused", "CPU %d is on node %d, on which this process may have no memory", cpu, n.local);
     snprintf(path, sizeof path, NODES "node%d/distance", n.local);
@@ -102,55 +76,31 @@ static unsigned long *mask_of(int node)
     return mask;
 }
 
-static void map_on(const struct config *c, struct arena *a, uint64_t page, int memory, int tables)
+static void map_on(const struct config *c, struct arena *a, int memory, int tables)
 {
-    lay_arena(c, a, page);
+    lay_arena(c, a);
     uint64_t spare = spare_bytes(memory);
-    if (!pool_page && a->resident > spare / 2) /* half at most, as of all memory (experiments/experiment.py) */
+    if (!pool_page && a->resident > spare / 2) /* half at most, as of all memory (experiments/machine/memory.py) */
         unavailable("memory-short", "%" PRIu64 " MiB needed on node %d, which has %" PRIu64 " MiB free", a->resident >> 20, memory,
                     spare >> 20);
     if (syscall(SYS_mbind, a->base, a->bytes, (unsigned long)MPOL_BIND, mask_of(memory), (unsigned long)MOST_NODES, 0ul))
         unavailable("node-refused", "mbind to node %d: %s", memory, strerror(errno));
     if (syscall(SYS_set_mempolicy, (unsigned long)MPOL_BIND, mask_of(tables), (unsigned long)MOST_NODES))
         unavailable("node-refused", "set_mempolicy to node %d: %s", tables, strerror(errno));
-    uint64_t base_page = (uint64_t)sysconf(_SC_PAGESIZE);
-    for (uint64_t at = 0; at < a->bytes; at += a->resident < a->bytes ? a->stride : base_page)
+    for (uint64_t at = 0; at < a->working_set; at += a->resident < a->bytes ? a->stride : base_page())
         *(volatile char *)(a->base + at) = 1; /* on every kernel; never zero, which KSM merges */
     if (syscall(SYS_set_mempolicy, (unsigned long)MPOL_DEFAULT, NULL, 0ul))
         unavailable("node-refused", "set_mempolicy back to the default: %s", strerror(errno));
 }
 
 /* Every page of the arena is on the node, or no measurement. */
-static void verify_node(const struct arena *a, uint64_t page, int node)
+static void verify_node(const struct arena *a, int node)
 {
-    enum { AT_ONCE = 512 };
-    void *at[AT_ONCE];
-    int lies_on[AT_ONCE];
-    uint64_t step = a->resident < a->bytes ? a->stride : page, pages = a->resident / page, elsewhere = 0;
-    for (uint64_t done = 0, n; done < pages; done += n) {
-        n = pages - done < AT_ONCE ? pages - done : AT_ONCE;
-        for (uint64_t i = 0; i < n; i++)
-            at[i] = a->base + (done + i) * step;
-        if (syscall(SYS_move_pages, 0ul, n, at, NULL, lies_on, 0ul)) /* no nodes to move to: it only looks */
-            unavailable("node-refused", "move_pages, to see where memory lies: %s", strerror(errno));
-        for (uint64_t i = 0; i < n; i++)
-            elsewhere += lies_on[i] != node;
-    }
+    int64_t elsewhere = pages_off(a, node);
+    if (elsewhere < 0)
+        unavailable("node-refused", "move_pages, to see where memory lies: %s", strerror(errno));
     if (elsewhere)
-        unavailable("node-refused", "%" PRIu64 " of %" PRIu64 " pages are not on node %d", elsewhere, pages, node);
-}
-
-struct chase {
-    void **at;
-    uint64_t lines;
-};
-
-static uint64_t follow_rounds(void *state, uint64_t rounds)
-{
-    struct chase *c = state;
-    void **last = follow(c->at, rounds * c->lines - 1);
-    c->at = *last; /* the last hop, so that what is returned differs from what went in: a loop that does nothing shows */
-    return (uint64_t)last;
+        unavailable("node-refused", "%" PRId64 " of %" PRIu64 " pages are not on node %d", elsewhere, a->resident / a->page, node);
 }
 
 int main(int argc, char **argv)
@@ -160,24 +110,17 @@ int main(int argc, char **argv)
     struct config c = parse_more(argc, argv, "numa_chase", orders, layouts, modes, NULL);
     c.cpu = pin(c.cpu);
     struct nodes n = find_nodes(c.cpu);
-    int memory = c.mode[0] == 'r' ? n.remote : n.local, tables = strchr(c.mode, '-')[1] == 'r' ? n.remote : n.local;
-    uint64_t page = page_bytes(c.pages, (uint64_t)sysconf(_SC_PAGESIZE));
-    struct arena a = reserve(&c, page);
-    map_on(&c, &a, page, memory, tables);
-    void *last;
-    uint64_t checksum = place_cycle(a.base, c.lines, c.layout[0] == 'p', a.stride, 1, c.seed, &last);
-    struct chase chase = {*(void **)last, c.lines};
+    int memory = c.mode == modes[1] || c.mode == modes[3] ? n.remote : n.local;
+    int tables = c.mode == modes[2] || c.mode == modes[3] ? n.remote : n.local;
+    struct arena a = reserve(&c);
+    map_on(&c, &a, memory, tables);
+    struct chase chase = place_chase(a.base, c.lines, places_in(c.packed, a.stride, a.page), 1, c.seed);
     also("memory_node", memory);
     also("table_node", tables);
     also("remote_distance", n.distance); /* as the firmware states it: 10 is a node's own */
-    /* The record is held back until the nodes have been read once more. */
-    char record[8192];
-    int out = dup(STDOUT_FILENO), held = memfd_create("record", MFD_CLOEXEC);
-    if (out < 0 || held < 0 || dup2(held, STDOUT_FILENO) < 0)
-        unavailable("kernel-crashed", "the record could not be held back: %s", strerror(errno));
-    verify_node(&a, page, memory);
-    int status = measure(&c, &a, follow_rounds, &chase, c.lines, (uint64_t)last, checksum);
-    verify_node(&a, page, memory);
-    ssize_t got = pread(held, record, sizeof record, 0);
-    return status || got <= 0 || write(out, record, (size_t)got) != got;
+    verify_node(&a, memory);
+    struct work work = work_of(&chase, &c);
+    struct region r = measure(&c, &a, &work);
+    verify_node(&a, memory);
+    return report(&c, &a, &r, checksum_of(&chase, &work), NULL, NULL);
 }

@@ -11,27 +11,20 @@
  *
  * Each load's address comes from the load before it, so nothing overlaps: ns per access is a latency. */
 #include "chase.h"
+#include "nodes.h"
 
-struct chase {
-    void **at;         /* cycle, sequential: where the chase stands */
-    uint64_t lines;
-    const char *base;  /* random: the arena, and the draws, in units of a line */
-    const uint32_t *draw;
-    uint64_t draws, standing;
+struct draws {
+    const char *base;
+    const uint32_t *draw;          /* in units of a line */
+    uint64_t draws, round, at;     /* how many there are; that are made in one go; made so far, less the times that all were */
+    uint64_t standing;
 };
-
-static uint64_t follow_rounds(void *state, uint64_t rounds)
-{
-    struct chase *c = state;
-    void **last = follow(c->at, rounds * c->lines - 1);
-    c->at = *last; /* the last hop, so that what is returned differs from what went in: a loop that does nothing shows */
-    return (uint64_t)last;
-}
 
 /* Every line holds the same word twice, STANDING. Adding what was loaded to the next address and having taken it off the
  * base beforehand makes each load wait for the last one, while the draws themselves stream in ahead, 16 to a cache line.
  * A call starts with STANDING + 8, which leads to the second word: a loop that does nothing would return what went in. */
 #define STANDING 64ull
+#define MOST_DRAWN (1ull << 38) /* bytes: a draw is a line's number, in 32 bits */
 static void stand(char *line) { ((uint64_t *)line)[0] = ((uint64_t *)line)[1] = STANDING; }
 
 /* [timed: random] Adds the visits made to what the last load brought, for draw_rounds() to take off again. */
@@ -51,10 +44,19 @@ __attribute__((noinline)) static uint64_t follow_draws(const char *base, const u
 
 static uint64_t draw_rounds(void *state, uint64_t rounds)
 {
-    struct chase *c = state;
-    while (rounds--)
-        c->standing = follow_draws(c->base, c->draw, c->draws, c->standing + 8) - c->draws;
-    return c->standing;
+    struct draws *d = state;
+    for (uint64_t left = rounds * d->round, now; left; left -= now) {
+        now = left < d->draws - d->at ? left : d->draws - d->at;
+        d->standing = follow_draws(d->base, d->draw + d->at, now, d->standing + 8) - now;
+        d->at = (d->at + now) % d->draws;
+    }
+    return d->standing;
+}
+
+static uint64_t always_standing(const void *state, uint64_t rounds)
+{
+    (void)state, (void)rounds;
+    return STANDING;
 }
 
 /* ---- alias: many virtual pages on few physical ones ------------------------------------------------------- */
@@ -67,69 +69,63 @@ static uint64_t alias_offset(uint64_t i, uint64_t stride) { return i * stride + 
 
 static struct arena map_alias(const struct config *c)
 {
-    uint64_t base_page = (uint64_t)sysconf(_SC_PAGESIZE), page = page_bytes(c->pages, base_page);
-    int huge = c->pages[0] == '2' ? MFD_HUGETLB | 21u << MAP_HUGE_SHIFT : 0;
-    struct arena a = reserve(c, page);
-    a.physical = 8 * page;
-    while (!huge && a.bytes / a.physical > 8192) /* mappings; a process may have 65530 */
+    struct arena a = reserve(c);
+    int pool = c->pages->source == FROM_POOL;
+    a.physical = 8 * a.page;
+    while (!pool && a.bytes / a.physical > 8192) /* mappings; a process may have 65530 */
         a.physical *= 2;
-    int fd = memfd_create("alias", MFD_CLOEXEC | huge);
+    int fd = memfd_create("alias", MFD_CLOEXEC | (pool ? MFD_HUGETLB | (unsigned)__builtin_ctzll(a.page) << MAP_HUGE_SHIFT : 0));
     if (fd < 0 || ftruncate(fd, (off_t)a.physical))
-        unavailable(huge ? "pool-empty" : "memory-short", "memfd of %" PRIu64 " bytes: %s", a.physical, strerror(errno));
+        unavailable(pool ? "pool-empty" : "memory-short", "memfd of %" PRIu64 " bytes: %s", a.physical, strerror(errno));
     char *memory = mmap(NULL, a.physical, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (memory == MAP_FAILED)
-        unavailable(huge ? "pool-empty" : "memory-short", "%" PRIu64 " pages of %s needed: %s", a.physical / page, c->pages, strerror(errno));
-    pool_page = huge ? page : 0;
-    if (!huge)
+        unavailable(pool ? "pool-empty" : "memory-short", "%" PRIu64 " pages of %s needed: %s", a.physical / a.page, c->pages->name,
+                    strerror(errno));
+    pool_page = pool ? a.page : 0;
+    if (!pool)
         madvise(memory, a.physical, MADV_NOHUGEPAGE);
     /* From the last page to the first: in neither direction may neighbours become physical neighbours in ascending order,
      * which some TLBs join into one entry. */
     for (uint64_t at = a.physical; at; at -= LINE)
         stand(memory + at - LINE);
-    for (uint64_t at = 0; at < a.bytes; at += a.physical)
-        if (mmap(a.base + at, a.bytes - at < a.physical ? a.bytes - at : a.physical, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
-            unavailable("memory-short", "page %" PRIu64 " could not be mapped: %s", at / page, strerror(errno));
+    for (uint64_t at = 0; at < a.bytes; at += a.physical) {
+        uint64_t bytes = a.bytes - at < a.physical ? a.bytes - at : a.physical;
+        if (mmap(a.base + at, bytes, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+            unavailable("memory-short", "page %" PRIu64 " could not be mapped: %s", at / a.page, strerror(errno));
+    }
     for (uint64_t i = 0; i < c->lines; i++)
         must_be(*(volatile uint64_t *)(a.base + alias_offset(i, a.stride)), STANDING);
-    a.resident = c->lines * (a.stride < page ? a.stride : page);
+    a.resident = c->lines * (a.stride < a.page ? a.stride : a.page);
     return a;
 }
 
-static uint64_t offset_of(const struct config *c, uint64_t line, uint64_t stride)
+static uint64_t offset_of(const struct config *c, const struct arena *a, uint64_t line)
 {
-    return c->layout[0] == 'a' ? alias_offset(line, stride) : line_offset(line, c->layout[0] == 'p', stride);
+    struct places places = places_in(c->packed, a->stride, a->page);
+    return c->alias ? alias_offset(line, a->stride) : line_offset(&places, line);
 }
 
 /* The visits of follow_draws(), in units of a line. random: at least 2^18 draws (2^16 for alias, whose data are in
  * the first-level cache, so that they stay in the second), and four a line, so that a repeated sequence looks random. cycle
- * (alias only: its lines cannot hold links): one permutation of all pages, repeated until the call around it costs nothing. */
-static uint32_t *place_visits(const struct config *c, const struct arena *a, uint64_t *visits, uint64_t *checksum)
+ * (alias only: its lines cannot hold links): one permutation of all pages, repeated until the call around it costs nothing.
+ * warm: visits before a part is timed, 0 for all; the checksum is of what is timed. */
+static struct draws place_visits(const struct config *c, const struct arena *a, uint64_t warm, uint64_t *checksum)
 {
-    int randomly = c->order[0] == 'r';
-    uint64_t least = c->layout[0] == 'a' ? 1 << 16 : 1 << 18, n = randomly ? round_up(c->lines * 4 > least ? c->lines * 4 : least, 16) : c->lines;
+    int randomly = !strcmp(c->order, "random");
+    uint64_t least = c->alias ? 1 << 16 : 1 << 18, draws = round_up(c->lines * 4 > least ? c->lines * 4 : least, STEP);
+    uint64_t n = randomly ? draws : c->lines;
     uint64_t times = randomly ? 1 : 4096 / n + 1, seed = c->seed;
-    uint32_t *visit = malloc(n * times * sizeof *visit);
-    if (!visit)
-        unavailable("memory-short", "no room for %" PRIu64 " visits", n * times);
-    for (uint64_t i = 0; c->layout[0] != 'a' && i < c->lines; i++)
-        stand(a->base + offset_of(c, i, a->stride));
+    uint32_t *visit = room_for_visits(n * times);
+    for (uint64_t i = 0; !c->alias && i < c->lines; i++)
+        stand(a->base + offset_of(c, a, i));
     for (uint64_t i = 0; i < n; i++)
         visit[i] = (uint32_t)(randomly ? next_random(&seed, c->lines) : i);
-    for (uint64_t i = n - 1; !randomly && i > 0; i--) { /* Fisher-Yates */
-        uint64_t j = next_random(&seed, i + 1);
-        uint32_t swap = visit[i];
-        visit[i] = visit[j];
-        visit[j] = swap;
-    }
-    *checksum = 0xCBF29CE484222325ull;
-    for (uint64_t i = 0; i < n; i++) {
-        *checksum = mix(*checksum, visit[i]);
-        visit[i] = (uint32_t)(offset_of(c, visit[i], a->stride) / LINE);
-    }
-    for (uint64_t i = n; i < n * times; i++)
-        visit[i] = visit[i - n];
-    *visits = n * times;
-    return visit;
+    if (!randomly)
+        shuffle(visit, n, 1, &seed);
+    *checksum = warm ? checksum_from(visit, n, warm + SETTLE * STEP, PART) : checksum_from(visit, n, 0, n);
+    for (uint64_t i = 0; i < n * times; i++)
+        visit[i] = i < n ? (uint32_t)(offset_of(c, a, visit[i]) / LINE) : visit[i - n];
+    return (struct draws){a->base - STANDING, visit, n * times, warm ? STEP : n * times, 0, STANDING};
 }
 
 int main(int argc, char **argv)
@@ -137,20 +133,28 @@ int main(int argc, char **argv)
     static const char *const orders[] = {"cycle", "random", "sequential", NULL}, *const layouts[] = {"spread", "packed", "alias", NULL};
     struct config c = parse_arguments(argc, argv, "page_chase", orders, layouts);
     c.cpu = pin(c.cpu);
-    int packed = c.layout[0] == 'p', alias = c.layout[0] == 'a';
-    uint64_t checksum;
-    if (alias && (c.order[0] == 's' || (c.pages[0] != '4' && c.pages[0] != '2')))
+    int cycle = !strcmp(c.order, "cycle"), randomly = !strcmp(c.order, "random");
+    int aliased_pages = c.pages->source == FROM_BASE || (c.pages->source == FROM_POOL && c.pages->bytes == 2 << 20);
+    if (c.alias && ((!cycle && !randomly) || !aliased_pages))
         bad_argument("--layout alias takes --order cycle or random and --pages 4k or 2m.");
-    if ((c.order[0] == 'r' || alias) && c.lines * c.stride_pages > 1ull << (packed ? 32 : 26))
-        bad_argument("--order random and --layout alias reach 256 GiB; use fewer lines."); /* a draw has 32 bits */
-    struct arena a = alias ? map_alias(&c) : map_arena(&c);
-    struct chase chase = {.lines = c.lines, .base = a.base - STANDING, .standing = STANDING};
-    if (alias || c.order[0] == 'r') {
-        chase.draw = place_visits(&c, &a, &chase.draws, &checksum);
-        return measure(&c, &a, draw_rounds, &chase, chase.draws, STANDING, checksum);
+    if ((randomly || c.alias) && c.lines > MOST_DRAWN / (c.packed ? LINE : base_page() * c.stride_pages))
+        bad_argument("--order random and --layout alias reach 256 GiB; use fewer lines.");
+    struct arena a = c.alias ? map_alias(&c) : map_arena(&c);
+    if (!c.alias)
+        also_off_node(&a, c.cpu);
+    uint64_t checksum, warm = visits_to_warm(&c);
+    struct work work;
+    struct draws draws;
+    struct chase chase;
+    if (c.alias || randomly) {
+        draws = place_visits(&c, &a, warm, &checksum);
+        work = (struct work){.state = &draws, .run = draw_rounds, .due = always_standing, .accesses = draws.round, .warm = warm / STEP,
+                             .least = warm ? PART / STEP : 0};
+    } else {
+        chase = place_chase(a.base, c.lines, places_in(c.packed, a.stride, a.page), cycle, c.seed);
+        work = work_of(&chase, &c);
+        checksum = checksum_of(&chase, &work);
     }
-    void *last;
-    checksum = place_cycle(a.base, c.lines, packed, a.stride, c.order[0] == 'c', c.seed, &last);
-    chase.at = *(void **)last;
-    return measure(&c, &a, follow_rounds, &chase, c.lines, (uint64_t)last, checksum);
+    struct region r = measure(&c, &a, &work);
+    return report(&c, &a, &r, checksum, NULL, NULL);
 }

@@ -4,7 +4,8 @@
  *
  * The loop of the published numpy script, arr[indices].sum(): all addresses are known beforehand, so the core keeps
  * many loads, and as many page walks as it has walkers, in flight. ns per access is therefore not a latency. */
-#include "harness.h"
+#include "nodes.h"
+#include "placement.h"
 
 struct gather {
     const char *base;
@@ -26,7 +27,12 @@ __attribute__((noinline)) static uint64_t gather(const char *base, const int64_t
 static uint64_t gather_rounds(void *state, uint64_t rounds)
 {
     struct gather *g = state;
-    return gather(g->base, g->index, g->lines, rounds) - rounds * g->lines; /* every byte is 1 */
+    return gather(g->base, g->index, g->lines, rounds);
+}
+
+static uint64_t one_each(const void *state, uint64_t rounds) /* every byte is 1 */
+{
+    return rounds * ((const struct gather *)state)->lines;
 }
 
 int main(int argc, char **argv)
@@ -34,26 +40,26 @@ int main(int argc, char **argv)
     static const char *const orders[] = {"cycle", "sequential", NULL}, *const layouts[] = {"spread", "packed", NULL};
     struct config c = parse_arguments(argc, argv, "page_gather", orders, layouts);
     c.cpu = pin(c.cpu);
-    int packed = c.layout[0] == 'p';
     struct arena a = map_arena(&c);
+    also_off_node(&a, c.cpu);
+    struct places places = places_in(c.packed, a.stride, a.page);
+    uint32_t *visit = room_for_visits(c.lines);
     int64_t *index = malloc(c.lines * sizeof *index);
     if (!index)
         unavailable("memory-short", "no room for %" PRIu64 " indices", c.lines);
-    uint64_t seed = c.seed, checksum = 0xCBF29CE484222325ull;
     for (uint64_t i = 0; i < c.lines; i++) {
-        index[i] = (int64_t)line_offset(i, packed, a.stride);
-        a.base[index[i]] = 1;
+        visit[i] = (uint32_t)i;
+        a.base[line_offset(&places, i)] = 1;
     }
-    for (uint64_t i = c.lines - 1; c.order[0] == 'c' && i > 0; i--) { /* Fisher-Yates: any order will do, no chain here */
-        uint64_t j = next_random(&seed, i + 1);
-        int64_t swap = index[i];
-        index[i] = index[j];
-        index[j] = swap;
-    }
+    uint64_t seed = c.seed;
+    if (!strcmp(c.order, "cycle"))
+        shuffle(visit, c.lines, 1, &seed); /* any order will do, no chain here */
     for (uint64_t i = 0; i < c.lines; i++)
-        checksum = mix(checksum, (uint64_t)index[i] / (packed ? LINE : a.stride));
+        index[i] = (int64_t)line_offset(&places, visit[i]);
+    uint64_t checksum = checksum_from(visit, c.lines, 0, c.lines);
+    free(visit);
     struct gather g = {a.base, index, c.lines};
-    if (gather(a.base, index, c.lines, 1) != c.lines)
-        unavailable("kernel-garbage", "the gather did not visit every line once");
-    return measure(&c, &a, gather_rounds, &g, c.lines, 0, checksum);
+    struct work work = {.state = &g, .run = gather_rounds, .due = one_each, .accesses = c.lines};
+    struct region r = measure(&c, &a, &work);
+    return report(&c, &a, &r, checksum, NULL, NULL);
 }

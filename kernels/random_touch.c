@@ -10,8 +10,10 @@
  * process: "generator_ns_per_access". (The two overlap: their difference is what the loads add, not what one load costs.)
  *
  * --spare_draws K throws K more draws away before each read. A core looks a few hundred instructions ahead: the more of them
- * stand between two reads, the fewer reads are in flight. So a loop that does more, as a JVM's does, pays more for each miss. */
-#include "harness.h"
+ * stand between two reads, the fewer reads are in flight. So a loop that does more, as a JVM's does, pays more for each
+ * miss. */
+#include "nodes.h"
+#include "placement.h"
 
 /* A round: enough draws to leave 63 % of the lines of a 64 MiB cache as random reads leave them and not as writing the array
  * did, so that the one round of warm-up that measure() makes at the least is a warm-up. */
@@ -52,7 +54,8 @@ __attribute__((noinline)) static uint64_t touch(const unsigned char *base, uint6
 }
 /* [end] */
 
-__attribute__((noinline)) static uint64_t touch_after(const unsigned char *base, uint64_t *state, uint32_t bound, uint64_t draws, uint64_t spare)
+__attribute__((noinline)) static uint64_t touch_after(const unsigned char *base, uint64_t *state, uint32_t bound, uint64_t draws,
+                                                      uint64_t spare)
 {
     uint64_t sum = 0, s = *state, thrown = 0;
     for (; draws; draws--) {
@@ -79,7 +82,13 @@ static uint64_t touch_rounds(void *state, uint64_t rounds)
     struct touch *t = state;
     uint64_t reads = rounds * DRAWS, sum = t->spare ? touch_after(t->base, &t->state, t->bound, reads, t->spare)
                                                     : touch(t->base, &t->state, t->bound, reads);
-    return sum - reads; /* every byte is 1 */
+    return sum;
+}
+
+static uint64_t one_each(const void *state, uint64_t rounds) /* every byte is 1 */
+{
+    (void)state;
+    return rounds * DRAWS;
 }
 
 /* What the draws alone cost, in ns each: the median of as many rounds as measure() times at the most, for these are short. */
@@ -101,7 +110,8 @@ static double generator_ns(uint64_t seed, uint32_t bound)
 int main(int argc, char **argv)
 {
     static const char *const orders[] = {"random", NULL}, *const layouts[] = {"packed", NULL};
-    struct own own[] = {{.name = "bytes", .least = 1, .most = INT32_MAX}, {.name = "spare_draws", .most = 16}, {.name = NULL}}; /* a draw is a Java int */
+    struct own own[] = {{.name = "bytes", .least = 1, .most = INT32_MAX}, /* a draw is a Java int */
+                        {.name = "spare_draws", .most = 16}, {.name = NULL}};
     struct config c = parse_more(argc, argv, "random_touch", orders, layouts, NULL, own);
     uint64_t bytes = own[0].given ? own[0].value : c.lines * LINE, lines = round_up(bytes, LINE) / LINE;
     if (lines != c.lines || bytes > INT32_MAX)
@@ -109,10 +119,13 @@ int main(int argc, char **argv)
     c.cpu = pin(c.cpu);
     struct arena a = map_arena(&c);
     memset(a.base, 1, a.bytes);
-    uint64_t seed = c.seed, checksum = 0xCBF29CE484222325ull;
+    also_off_node(&a, c.cpu);
+    uint64_t seed = c.seed, checksum = FNV_BASIS;
     for (int i = 0; i < 4096; i++)
         checksum = mix(checksum, draw(&seed, (uint32_t)bytes));
     also("generator_ns_per_access", generator_ns(c.seed, (uint32_t)bytes));
     struct touch t = {(const unsigned char *)a.base, c.seed, own[1].value, (uint32_t)bytes};
-    return measure(&c, &a, touch_rounds, &t, DRAWS, 0, checksum);
+    struct work work = {.state = &t, .run = touch_rounds, .due = one_each, .accesses = DRAWS};
+    struct region r = measure(&c, &a, &work);
+    return report(&c, &a, &r, checksum, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* walk.h: what a walk of a graph is: where the walkers stand, what comes after each segment, and which lines it can be expected to
- * visit. The loops that are timed are in graph_walk.c; retrace() is the same walk as it is described. */
+/* walk.h: what a walk of a graph is: where the walkers stand, what comes after each segment, and which lines it can be expected
+ * to visit. The loops that are timed are in graph_walk.c; retrace() is the same walk as it is described. */
 #ifndef WALK_H
 #define WALK_H
 #include "graph.h"
@@ -37,7 +37,7 @@ static void begin_segment(struct walk *w)
 /* The same walk hop by hop, as it is described and not as it is timed. Returns the checksum of the vertices visited. */
 static uint64_t retrace(struct walk *w, uint64_t turns, uint32_t *path)
 {
-    uint64_t checksum = 0xCBF29CE484222325ull;
+    uint64_t checksum = FNV_BASIS;
     for (; turns; turns--) {
         uint64_t random = draw(&w->state);
         for (int k = 0; k < w->walkers; k++, random >>= 2) {

@@ -1,11 +1,12 @@
 """Compile a kernel, or name its numba module: the command line that runs it, and the digest of what that runs.
 
-A binary is named after the digest of its source, the headers here, the flags and the compiler, so a change of any of them is
-another binary and, through the store's key, another measurement.
+A binary is named after the digest of its source, the headers that it includes, the flags and the compiler, so a change of any of
+them is another binary and, through the store's key, another measurement. A twin's digest is of its module and those that it imports.
 """
 
 from __future__ import annotations
 
+import ast
 import errno
 import hashlib
 import importlib.metadata
@@ -15,6 +16,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -50,7 +52,7 @@ def patch(name: str, old: str, new: str) -> None:
     The changed copy lies in the build folder; kernels/ stays as it is. Raises Unavailable("bad-parameter") where `old` does not stand
     there exactly once.
     """
-    sources = {path: path.read_text() for path in _with_headers(_PATCHED.get(name, KERNELS) / f"{name}.c")}
+    sources = {path: path.read_text() for path in _closure(_PATCHED.get(name, KERNELS) / f"{name}.c", _included)}
     if sum(text.count(old) for text in sources.values()) != 1:
         raise Unavailable("bad-parameter", f"the text to change does not stand exactly once in {name}.c and its headers: {old[:80]!r}")
     with disk_errors(build_folder()):
@@ -60,9 +62,15 @@ def patch(name: str, old: str, new: str) -> None:
     _PATCHED[name] = folder
 
 
+def twin(name: str) -> Path:
+    """Where a kernel's numba module is, if it has one."""
+    return KERNELS / "twins" / f"{name}.py"
+
+
 def kernel_names() -> list[str]:
-    """The kernels there are, by their files; most are in C and in numba, some in one alone."""
-    return sorted({path.stem for suffix in ("c", "py") for path in KERNELS.glob(f"*.{suffix}")} - {"harness", "__init__"})
+    """The kernels there are, by their files; most are in C and in numba, some in one alone. A twin can be run: it has a main()."""
+    twins = {path.stem for path in (KERNELS / "twins").glob("*.py") if "\ndef main(" in path.read_text()}
+    return sorted({path.stem for path in KERNELS.glob("*.c")} | twins)
 
 
 def engine_for(asked: str, name: str = "") -> Literal["c", "numba"]:
@@ -86,17 +94,17 @@ def kernel(name: str, engine: Literal["c", "numba"] = "c") -> Kernel:
     """
     if name not in kernel_names():
         raise Unavailable("bad-parameter", f"there is no kernel '{name}'; there are {', '.join(kernel_names())}")
-    if not (KERNELS / f"{name}.{'py' if engine == 'numba' else 'c'}").exists():
+    if not (twin(name) if engine == "numba" else KERNELS / f"{name}.c").exists():
         raise Unavailable("engine-lacks", f"{name} is in {'C' if engine == 'numba' else 'numba'} alone")
     if engine == "numba":
         versions = [f"{package} {importlib.metadata.version(package)}" for package in ("numba", "llvmlite")]
-        digest = _digest(KERNELS / f"{name}.py", KERNELS / "harness.py", words=[platform.python_version(), *versions])
-        return Kernel(name, engine, (sys.executable, "-m", f"kernels.{name}"), digest)
+        digest = _digest(*_closure(twin(name), _imported), words=[platform.python_version(), *versions])
+        return Kernel(name, engine, (sys.executable, "-m", f"kernels.twins.{name}"), digest)
     cc = compiler()
     if cc is None:
         raise Unavailable("no-compiler")
     source = _PATCHED.get(name, KERNELS) / f"{name}.c"
-    digest = _digest(*_with_headers(source), words=[*FLAGS, *cc.command, cc.version])
+    digest = _digest(*_closure(source, _included), words=[*FLAGS, *cc.command, cc.version])
     binary = build_folder() / f"{name}-{digest}"
     if not binary.exists():
         _compile(cc, source, binary)
@@ -111,13 +119,25 @@ def build_folder() -> Path:
     return folder
 
 
-def _with_headers(*sources: Path) -> tuple[Path, ...]:
-    """A source and the headers of its folder that it includes, and those that they include: each once, as first met."""
-    paths = list(sources)
+def _included(source: Path) -> Iterable[str]:
+    return re.findall(r'^#include "(\w+\.h)"', source.read_text(), re.MULTILINE)
+
+
+def _imported(module: Path) -> Iterable[str]:
+    """The modules of kernels/twins/ that one imports, as files."""
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module == "kernels.twins":
+            yield from (f"{alias.name}.py" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kernels.twins."):
+            yield f"{node.module.rpartition('.')[2]}.py"
+
+
+def _closure(source: Path, named: Callable[[Path], Iterable[str]]) -> tuple[Path, ...]:
+    """A source, the files of its folder that it names, and those that they name: each once, as first met."""
+    paths = [source]
     for path in paths:  # which grows meanwhile
-        named = (path.parent / name for name in re.findall(r'^#include "(\w+\.h)"', path.read_text(), re.MULTILINE))
-        paths += [header for header in named if header not in paths]
-    return tuple(paths)
+        paths += [other for name in named(path) if (other := path.parent / name) not in paths]
+    return tuple(dict.fromkeys(paths))
 
 
 def _digest(*files: Path, words: list[str]) -> str:

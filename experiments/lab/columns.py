@@ -12,8 +12,8 @@ from experiments.lab.record import NAME, Quantity, Record
 INT64_MAX = 2**63 - 1  # what a column can hold
 _JSON_DTYPES = {"integer": "int64", "number": "float64", "string": "str", "array": "object"}
 _DTYPES = {
-    # A field that may be None has its type as the first of two, and None is NaN in its column.
-    name: _JSON_DTYPES[schema.get("type") or schema["anyOf"][0]["type"]]
+    # A field that may be None has two types: it is a number, and None is NaN in its column.
+    name: _JSON_DTYPES[schema.get("type", "number")]
     for name, schema in Record.model_json_schema()["properties"].items() if name not in ("counters", "options", "also")
 }
 # For a counter that other rows of the frame have and this one's run never asked for.

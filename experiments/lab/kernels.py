@@ -1,7 +1,7 @@
 """The catalogue of kernels: one declaration a kernel, of all that Python knows of it and its own file does not say by itself.
 
-A new kernel is a C file, its numba twin where it has one, and a declaration here. tests/lab/test_kernels.py holds each declaration
-against its file.
+A new kernel is a C file, its numba twin (kernels/twins/) where it has one, and a declaration here. tests/lab/test_kernels.py holds
+each declaration against its file.
 """
 
 from __future__ import annotations
@@ -19,21 +19,27 @@ from experiments.words.pages import page_bytes
 from experiments.words.reasons import Unavailable
 
 LINE_BYTES = 64
-ROW_BYTES = 16  # kernels/radix_partition.py
-# A kernel's side arrays (the order, the draws) beside its arena, per line: place_cycle() takes 4 bytes,
-# place_draws() 16, page_gather's index 8.
+ROW_BYTES = 16  # kernels/twins/radix_partition.py
+# A kernel's side arrays (the order, the draws) beside its arena, per line: a cycle takes 8 bytes (kernels/placement.h), draws 16,
+# page_gather's order and index 12.
 SIDE_BYTES_PER_LINE = 16
 # graph_walk has none but, to prefetch, a path of at most 19.4 million vertices of 4 bytes (hops_for() of 2^22), which numba copies.
 PATH_BYTES = 160 << 20
-TABLE_BYTES = 4096  # a guest's page table and the pages of its program; guests are x86-64's alone
+TABLE_BYTES = 4096  # a guest's page table; guests are x86-64's alone
+PROGRAM_BYTES = 2 * TABLE_BYTES  # of a guest: a page of program, a page of talk
 MANY_HOPS_LINES = 1 << 18  # from here on a walk is past the caches, and visits four million lines whatever its size
 
 
+def _tables(size: int, leaf: int, levels: int) -> int:
+    """The page tables that so many bytes take at the most, as tables_for() of kernels/guest.h has it."""
+    return 1 + sum((size - 1 >> 12 + 9 * level) + 2 for level in range(leaf, levels))
+
+
 def _guest_bytes(lines_bytes: int, point: Point) -> int:
-    """guest_chase's lines and what stands behind them, in bytes: a page of program, one of talk, the tables (tables_for())."""
+    """guest_chase's arena, in bytes: the lines' pages and, from the next page on, the guest's page tables."""
     leaf, levels = {"2m": 2, "1g": 3}.get(point.mode, 1), min(dict(point.options).get("levels", 4), 5)
-    size = -(-lines_bytes // TABLE_BYTES) * TABLE_BYTES + 2 * TABLE_BYTES
-    return size + TABLE_BYTES * (1 + sum((size - 1 >> 12 + 9 * level) + 2 for level in range(leaf, levels)))
+    page = page_bytes(point.pages, TABLE_BYTES)
+    return -(-lines_bytes // page) * page + TABLE_BYTES * (_tables(lines_bytes, leaf, levels) + _tables(PROGRAM_BYTES, 1, levels))
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,8 @@ CATALOGUE: dict[str, Declaration] = {
         options={"tuples": None, "bits": 6, "passes": 1}, lines=lambda n: 6 * -(-n * ROW_BYTES // LINE_BYTES),
         is_slow=lambda point: True),
     "guest_chase": Declaration(modes=("4k", "2m", "1g"), options={"levels": 4}, inside_bytes=_guest_bytes, least_cycles=1.0,
-                               in_guest=True, order_of="page_chase"),
+                               side_bytes=lambda point: point.lines * SIDE_BYTES_PER_LINE + PROGRAM_BYTES, in_guest=True,
+                               order_of="page_chase"),
     "numa_chase": Declaration(modes=("local-local", "remote-local", "local-remote", "remote-remote"), least_cycles=1.0,
                               order_of="page_chase"),
 }

@@ -1,6 +1,6 @@
 """What one kernel process measured: one row, checked field by field before it may enter data/.
 
-A kernel prints a `KernelReport` (kernels/harness.h, kernels/harness.py); the runner adds what only it knows
+A kernel prints a `KernelReport` (kernels/region.h, kernels/twins/region.py); the runner adds what only it knows
 (the repeat, the counters that perf read, the wall time) and so makes a `Record`.
 """
 
@@ -105,8 +105,7 @@ class Point(_Strict):
     stride_pages: Annotated[int, Field(ge=1, le=2**20)] = 1  # spread and alias: from one line's page to the next line's
     mode: Variant = ""  # which of a kernel's variants, where it has any
     options: Options = ()  # what this kernel alone takes
-    # The least time inside timed regions. A kernel extends it to what its own preparation cost, so that most of an
-    # experiment's time is measurement.
+    # The least time inside timed regions.
     region_ms: Annotated[int, Field(ge=1, le=60_000)] = 60
 
 
@@ -126,6 +125,7 @@ class KernelReport(_Strict):
     stride_bytes: Positive  # distance between pages touched: 4096 on x86-64, times stride_pages
     working_set_bytes: Positive  # lines x stride for spread and alias, lines x 64 for packed
     arena_bytes: Positive  # what was mapped and faulted in
+    page_table_bytes: Count | None = None  # of the process, once all is faulted in; None: a row from before it was asked for
     seed: Count
     cpu: Count
     accesses: Positive  # in the timed region

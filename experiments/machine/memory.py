@@ -29,7 +29,7 @@ class Rlimits(NamedTuple):
         return cls(*(None if limit == resource.RLIM_INFINITY else limit for limit in soft))
 
 
-# Every kernel sets aside that much address space beside its arena, to align it (kernels/harness.h, reserve()).
+# Every kernel sets aside that much address space beside its arena, to align it (kernels/arena.h, reserve_addresses()).
 _ALIGNMENT_BYTES = 1 << 30
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import resource
+from pathlib import Path
 
 import pytest
 from support.common import needs_c
-from support.kernels import assert_refused, reason_of, refused_by_c, run_c, run_twins
+from support.kernels import assert_refused, compiled, reason_of, refused_by_c, run_c, run_program, run_twins
 
-from experiments.lab import measure
+from experiments.lab import build, measure
 from experiments.lab.record import Point
 from experiments.machine.compiler import compiler
 from experiments.words.reasons import Unavailable
@@ -18,7 +19,9 @@ pytestmark = [pytest.mark.measures, pytest.mark.slow]
 
 # --- arguments that cannot be
 
-BAD = [["--pages", "9k"], ["--pages", ""], ["--layout", "loose"], ["--order", "zigzag"], ["--lines", "0"], ["--lines", "-1"],
+BAD = [["--pages", "9k"], ["--pages", ""], ["--pages", "16k"], ["--pages", "32k"], ["--pages", "1"],
+       ["--warm-hops", "0"],
+       ["--layout", "loose"], ["--order", "zigzag"], ["--lines", "0"], ["--lines", "-1"],
        ["--lines", "+5"], ["--lines", " 5"], ["--lines", "12x"], ["--lines", ""], ["--lines", "4294967297"],
        ["--lines", "99999999999999999999"], ["--seed", "-1"], ["--seed", "9223372036854775808"], ["--seed", "x"],
        ["--cpu", "-1"], ["--cpu", "x"], ["--cpu", "1023"], ["--cpu", "1000000"], ["--region-ms", "0"], ["--region-ms", "60001"],
@@ -102,3 +105,15 @@ def test_a_point_that_numba_cannot_measure_says_that_the_engine_lacks_it(asked: 
     with pytest.raises(Unavailable, match=str(asked.get("layout", "spread"))) as why:
         measure.measure(Point(kernel="page_chase", engine="numba", lines=64, **asked), state="0" * 12, usable_bytes=1 << 30)
     assert why.value.code == "engine-lacks"
+
+
+# --- what the machine lacks, said in JSON
+
+
+@needs_c
+@pytest.mark.parametrize("detail", ["its group is CORP\\kvm", 'says "no"', "a\tb\nc\x1b", "größer", "\\u0041", ""])
+def test_a_detail_is_json_whatever_stands_in_it(detail: str, tmp_path: Path):
+    (tmp_path / "lacks.c").write_text(f'#include "{build.KERNELS}/arguments.h"\n'
+                                      'int main(int argc, char **argv) { unavailable("kvm-permission", "%s", argv[argc - 1]); }\n')
+    lacks = compiled(tmp_path / "lacks.c", tmp_path / "lacks", "-Wno-unused-function")
+    assert reason_of(run_program(lacks, [detail])) == ("kvm-permission", detail)

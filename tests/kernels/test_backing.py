@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import re
 import resource
 import subprocess
@@ -15,7 +16,7 @@ from support.kernels import POOLS, THP, both_engines, reason, reason_of, run_c, 
 from experiments.lab import build
 from experiments.lab.record import KernelReport
 from experiments.machine.compiler import compiler
-from kernels import harness
+from kernels.twins import arena
 
 pytestmark = [pytest.mark.measures, pytest.mark.slow]
 
@@ -58,7 +59,7 @@ MTHP_PROBE = """
 int main(int argc, char **argv)
 {
     (void)argc;
-    return printf("%d\\n", mthp_on(atoi(argv[1]))) < 0;
+    return printf("%d\\n", mthp_on(strtoull(argv[1], NULL, 10) << 10)) < 0;
 }
 """
 # The setting of all sizes, that of 64 kB (None: no such file), and whether a page of 64 kB may form.
@@ -69,12 +70,12 @@ MTHP = [("never", "inherit", False), ("madvise", "inherit", True), ("always", "i
 @both_engines
 def test_a_size_that_inherits_is_on_where_transparent_huge_pages_are(engine: str, tmp_path: Path, monkeypatch):
     if engine == "c":
-        text, path = (build.KERNELS / "harness.h").read_text(), '#define THP "/sys/kernel/mm/transparent_hugepage/"'
+        text, path = (build.KERNELS / "pages.h").read_text(), '#define THP "/sys/kernel/mm/transparent_hugepage/"'
         assert text.count(path) == 1
-        (tmp_path / "probe.c").write_text(text.replace(path, f'#define THP "{tmp_path}/"') + MTHP_PROBE)
+        (tmp_path / "probe.c").write_text("#include <stdlib.h>\n" + text.replace(path, f'#define THP "{tmp_path}/"') + MTHP_PROBE)
         probe = tmp_path / "probe"
         subprocess.run([*compiler().command, "-std=gnu11", "-w", "-o", probe, tmp_path / "probe.c"], check=True)
-    monkeypatch.setattr(harness, "THP", tmp_path)
+    monkeypatch.setattr(arena, "THP", tmp_path)
     for size in (64, 2048):
         (tmp_path / f"hugepages-{size}kB").mkdir()
 
@@ -86,7 +87,7 @@ def test_a_size_that_inherits_is_on_where_transparent_huge_pages_are(engine: str
 
     def is_on(size: int) -> bool:
         if engine == "numba":
-            return harness._mthp_on(size)
+            return arena._mthp_on(size)
         return bool(int(subprocess.run([probe, str(size)], capture_output=True, text=True, check=True).stdout))
 
     for of_all, own, on in MTHP:
@@ -142,6 +143,14 @@ def test_the_pages_of_the_arena_are_those_asked_for_as_seen_from_outside(pages: 
         pytest.skip("memory is too fragmented for huge pages now")
     assert seen.get("Rss", 0) >= arena_kb, err
     assert seen["AnonHugePages"] == (arena_kb if pages == "thp" else 0)
+
+
+def test_the_record_has_the_page_tables_which_take_eight_bytes_a_page():
+    """Of the arena; the rest of the process, whose mappings lie elsewhere each time, takes some tables more or less."""
+    few, many = (in_both(["--lines", str(lines), "--region-ms", "1"]) for lines in (1, 100_000))
+    for one, other in zip(few, many, strict=True):
+        tables = [KernelReport.model_validate_json(out).page_table_bytes for status, out, _ in (one, other)]
+        assert 800_000 <= tables[1] - tables[0] + 16 * mmap.PAGESIZE <= 800_000 + 48 * mmap.PAGESIZE
 
 
 @needs_c

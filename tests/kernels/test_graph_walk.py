@@ -30,7 +30,7 @@ from support.kernels import (
 from experiments.lab import kernels
 from experiments.lab.kernels import arena_bytes
 from experiments.lab.record import KernelReport, Point
-from kernels import graph_walk
+from kernels.twins import walk
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
@@ -69,10 +69,10 @@ def test_a_blocked_walk_stays_in_its_block_for_its_steps_and_then_leaves_it(size
 
 def linked(vertices: int, block: int, seed: int) -> list[list[int]]:
     """The graph as numba fills it, by parts and from behind."""
-    edges, (_, (key, step)) = np.zeros(16 * vertices, dtype=np.uint32), graph_walk.seeded(seed, 2)
+    edges, (_, (key, step)) = np.zeros(16 * vertices, dtype=np.uint32), walk.seeded(seed, 2)
     for first, last in ((vertices // 2, vertices), (0, vertices // 2)):
-        graph_walk.link_vertices(edges, first, last, np.uint64(block), np.uint64(key), np.uint64(step | 1))
-    assert graph_walk.count_wrong(edges, 0, vertices, np.uint64(block), np.uint64(step | 1)) == 0
+        walk.link_vertices(edges, first, last, np.uint64(block), np.uint64(key), np.uint64(step | 1))
+    assert walk.count_wrong(edges, 0, vertices, np.uint64(block), np.uint64(step | 1)) == 0
     return edges.reshape(vertices, 16)[:, :4].tolist()
 
 
@@ -86,11 +86,11 @@ def test_numba_links_the_graph_that_the_oracle_names(vertices: int, block: int, 
 
 @pytest.mark.parametrize(("vertices", "block", "seed"), GRAPHS)
 def test_each_single_wrong_edge_is_counted(vertices: int, block: int, seed: int):
-    edges, (_, (_, step)) = np.zeros((vertices, 16), dtype=np.uint32), graph_walk.seeded(seed, 2)
+    edges, (_, (_, step)) = np.zeros((vertices, 16), dtype=np.uint32), walk.seeded(seed, 2)
     edges[:, :4] = graph(vertices, block, seed)
 
     def wrong() -> int:
-        return graph_walk.count_wrong(edges.reshape(-1), 0, vertices, np.uint64(block), np.uint64(step | 1))
+        return walk.count_wrong(edges.reshape(-1), 0, vertices, np.uint64(block), np.uint64(step | 1))
 
     for v in (0, vertices // 2, vertices - 1):
         for k, to in [(0, edges[v, 0] ^ 1), *((k, v ^ block) for k in range(4)), *((k, 2**31) for k in range(4))]:
@@ -167,16 +167,16 @@ def test_a_small_graph_on_a_transparent_huge_page_has_one_of_its_own():
 
 def walked(vertices: int, block: int, steps: int, turns: int, walkers: int = 1) -> np.ndarray:
     """The vertices of a walk by numba's hop-by-hop loop, which the oracle's checksums hold."""
-    edges, (state, (key, step, *starts)) = np.zeros(16 * vertices, dtype=np.uint32), graph_walk.seeded(11, 2 + walkers)
-    graph_walk.link_vertices(edges, 0, vertices, np.uint64(block), np.uint64(key), np.uint64(step | 1))
+    edges, (state, (key, step, *starts)) = np.zeros(16 * vertices, dtype=np.uint32), walk.seeded(11, 2 + walkers)
+    walk.link_vertices(edges, 0, vertices, np.uint64(block), np.uint64(key), np.uint64(step | 1))
     at, segment = np.array([start % vertices for start in starts], dtype=np.uint64), steps or 2**62
-    walk = graph_walk.Walk(edges, vertices, block, at, state, segment, segment, np.empty(0, dtype=np.uint32), state)
-    return walk.retraced(turns, turns * walkers)[2]
+    walker = walk.Walk(edges, vertices, block, at, state, segment, segment, np.empty(0, dtype=np.uint32), state)
+    return walker.retraced(turns, turns * walkers)[2]
 
 
 @pytest.mark.parametrize("hops", [2**10, 2**14, 2**16, 2**17, 2**18, 2**19])
 def test_a_walk_visits_as_many_lines_as_expected(hops: int):
-    expected = graph_walk.expected_lines(2**16, 2**16, hops, 0)
+    expected = walk.expected_lines(2**16, 2**16, hops, 0)
     assert np.unique(walked(2**16, 2**16, 0, hops)).size == pytest.approx(expected, rel=0.02)
 
 
@@ -184,17 +184,17 @@ def test_a_walk_visits_as_many_lines_as_expected(hops: int):
 @pytest.mark.parametrize("walkers", [1, 8])
 def test_a_blocked_walk_visits_as_many_lines_as_expected(block: int, steps: int, walkers: int):
     vertices, turns = 2**16, 2**18 // walkers
-    expected = graph_walk.expected_lines(vertices, block, turns * walkers, min(steps, turns))
+    expected = walk.expected_lines(vertices, block, turns * walkers, min(steps, turns))
     assert np.unique(walked(vertices, block, steps, turns, walkers)).size == pytest.approx(expected, rel=0.15 if block > 1024 else 0.06)
 
 
 def test_a_point_past_the_caches_walks_far_enough_for_four_million_lines():
     for k in range(2, 30):
-        hops = graph_walk.hops_for(2**k, 4e6)
-        lines = graph_walk.expected_lines(2**k, 2**k, hops, 0)
+        hops = walk.hops_for(2**k, 4e6)
+        lines = walk.expected_lines(2**k, 2**k, hops, 0)
         assert lines >= min(4e6, 0.96 * 2**k) - 1e-6
         assert hops < 20e6
-        assert graph_walk.expected_lines(2**k, 2**k, 0.98 * hops - 2, 0) < min(4e6, 0.96 * 2**k)
+        assert walk.expected_lines(2**k, 2**k, 0.98 * hops - 2, 0) < min(4e6, 0.96 * 2**k)
         assert 8 * (hops + 256) <= kernels.PATH_BYTES  # numba's path, and its copy
 
 
@@ -204,9 +204,9 @@ def test_c_expects_what_numba_expects(probe):
         *rows, hops = probe(vertices, block).splitlines()
         for row in rows:
             n, plain, blocked = map(float, row.split())
-            assert plain == pytest.approx(graph_walk.expected_lines(vertices, block, n, 0), rel=1e-9)
-            assert blocked == pytest.approx(graph_walk.expected_lines(vertices, block, n, 1000), rel=1e-3)
-        assert int(hops) == pytest.approx(graph_walk.hops_for(vertices, 4e6), rel=0.011)
+            assert plain == pytest.approx(walk.expected_lines(vertices, block, n, 0), rel=1e-9)
+            assert blocked == pytest.approx(walk.expected_lines(vertices, block, n, 1000), rel=1e-3)
+        assert int(hops) == pytest.approx(walk.hops_for(vertices, 4e6), rel=0.011)
 
 
 # --- a point and its record

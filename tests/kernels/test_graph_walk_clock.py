@@ -21,7 +21,7 @@ from support.kernels import (
     run_twins,
 )
 
-from kernels import graph_walk
+from kernels.twins import hops
 
 QUANTILES = [0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999]
 
@@ -31,11 +31,11 @@ pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 @njit
 def binned(ticks, bins):
     for one in ticks:
-        bins[graph_walk.bin_of(one)] += 1
+        bins[hops.bin_of(one)] += 1
 
 
 def histogram(ticks: list[int]) -> np.ndarray:
-    bins = np.zeros(graph_walk.BINS, dtype=np.int64)
+    bins = np.zeros(hops.BINS, dtype=np.int64)
     binned(np.array(ticks, dtype=np.uint64), bins)
     return bins
 
@@ -49,7 +49,7 @@ def test_quantiles_of_the_histogram_are_within_one_percent_of_exact_ones(ticks: 
     bins = histogram(ticks)
     for q in QUANTILES:
         exact = int(np.quantile(ticks, q, method="inverted_cdf"))
-        assert graph_walk.quantile(bins, q) == pytest.approx(exact, rel=0.01, abs=0)
+        assert hops.quantile(bins, q) == pytest.approx(exact, rel=0.01, abs=0)
 
 
 @given(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=300))
@@ -57,12 +57,12 @@ def test_quantiles_of_the_histogram_are_within_one_percent_of_exact_ones(ticks: 
 def test_a_bin_begins_at_or_below_what_it_counts_and_ends_within_one_percent_above(ticks: list[int]):
     for one in ticks:
         (at,) = np.flatnonzero(histogram([one]))
-        least, after = graph_walk.least_of(np.array([at, at + 1]))
+        least, after = hops.least_of(np.array([at, at + 1]))
         assert least <= one < after and (after - 1 - least) <= 0.01 * one
 
 
 def test_what_takes_longer_than_the_last_bin_is_counted_there():
-    assert np.flatnonzero(histogram([2**32, 2**63, 2**64 - 1])).tolist() == [graph_walk.BINS - 1]
+    assert np.flatnonzero(histogram([2**32, 2**63, 2**64 - 1])).tolist() == [hops.BINS - 1]
 
 
 def in_c(probe: Callable[..., str], ticks: list[int]) -> tuple[list[float], np.ndarray]:
@@ -77,8 +77,8 @@ def test_c_counts_into_the_same_bins_and_tells_the_same_quantiles(probe, ticks: 
     quantiles, rows = in_c(probe, ticks)
     bins = histogram(ticks)
     full = np.flatnonzero(bins)
-    assert rows.tolist() == np.column_stack([graph_walk.least_of(full), bins[full]]).tolist()
-    assert quantiles == [graph_walk.quantile(bins, q) for q in QUANTILES]
+    assert rows.tolist() == np.column_stack([hops.least_of(full), bins[full]]).tolist()
+    assert quantiles == [hops.quantile(bins, q) for q in QUANTILES]
 
 
 @needs_c

@@ -30,7 +30,7 @@ FAULTS = [
     ("blocked", "(uint32_t)(base | (two & mask));", "(uint32_t)(two & (g->vertices - 1));"),
     ("blocked", "(uint32_t)(base | (two >> 32 & mask));", "(uint32_t)((base ^ 64) | (two >> 32 & mask));"),
     ("plain", "last = end / LINE;", "last = end / LINE - 1;"),  # neither filled nor looked at
-    ("plain", "(uint64_t)CPU_COUNT(allowed), wrong = 0;", "(uint64_t)CPU_COUNT(allowed), wrong = 0; chunks -= chunks > 1;"),
+    ("plain", "lacking = fill ? 0 : g->vertices;", "lacking = fill ? 0 : g->vertices; chunks -= chunks > 1;"),
     *((mode, TURNS, TURNS + fault) for mode in ("plain", "walkers", "blocked") for fault in (" turns = 1;", " turns /= 2;", " turns--;")),
     ("walkers", "k = 0; k < walkers; k++)\n            at[k] = vertex", "k = 1; k < walkers; k++)\n            at[k] = vertex"),
     ("plain", "at[k] = vertex[at[k]].edge[random >> 2 * k & 3];", "at[k] = vertex[at[k]].edge[random >> 2 * k & 1];"),
@@ -52,7 +52,7 @@ def test_a_faulty_graph_or_walk_is_kernel_garbage(mode: str, before: str, after:
 BROKEN_TWIN = """
 import sys
 import numpy as np
-from kernels import graph_walk
+from kernels.twins import graph_walk
 fault = sys.argv.pop(1)
 link, go = graph_walk.link_vertices, graph_walk.Walk.go
 def self_loop(edges, first, last, *rest):

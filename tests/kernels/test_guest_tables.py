@@ -26,8 +26,15 @@ EXPORTED = """
 uint64_t room_for(uint64_t bytes, int leaf, int levels) { return tables_for(bytes, leaf, levels); }
 uint64_t build(char *memory, uint64_t at, uint64_t room, int leaf, int levels, uint64_t from, uint64_t to, uint64_t bytes)
 {
-    struct tables t = {.memory = memory, .physical = at, .room = room, .leaf = leaf, .levels = levels};
-    return build_tables(&t, from, to, bytes) ? t.used : 0;
+    struct tables t = {.memory = memory, .physical = at, .room = room, .levels = levels};
+    start_tables(&t);
+    return map_range(&t, leaf, from, to, bytes) ? t.used : 0;
+}
+uint64_t build_two(char *memory, uint64_t at, uint64_t room, int leaf, int levels, uint64_t from, uint64_t bytes, uint64_t beside)
+{
+    struct tables t = {.memory = memory, .physical = at, .room = room, .levels = levels};
+    start_tables(&t);
+    return map_range(&t, leaf, from, from, bytes) && map_range(&t, 1, beside, 1 << 30, 2 * TABLE) ? t.used : 0;
 }
 """
 
@@ -41,9 +48,10 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     subprocess.run([*cc.command, *build.FLAGS, "-shared", "-fPIC", f"-I{build.KERNELS}", "-o", folder / "tables.so",
                     folder / "tables.c"], check=True)
     library = ctypes.CDLL(str(folder / "tables.so"))
-    library.room_for.restype = library.build.restype = ctypes.c_uint64
+    library.room_for.restype = library.build.restype = library.build_two.restype = ctypes.c_uint64
     library.room_for.argtypes = [ctypes.c_uint64, ctypes.c_int, ctypes.c_int]
     library.build.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int, ctypes.c_int, *[ctypes.c_uint64] * 3]
+    library.build_two.argtypes = library.build.argtypes
     return library
 
 
@@ -123,6 +131,18 @@ def test_without_room_for_a_table_nothing_is_written_beyond_it(builder, leaf: in
     short = Tables(builder, leaf, levels, GIB, 4 * GIB, size, 0, room)
     assert short.used == 0
     assert (short.words[room * 512 :] == CANARY).all()
+
+
+@pytest.mark.parametrize("beside", [5 * GIB - GIB, 700 * GIB, 2**46])
+@pytest.mark.parametrize(("leaf", "size"), [(1, 3 * MIB), (2, 2 * GIB), (3, 3 * GIB)])
+@pytest.mark.parametrize("levels", [4, 5])
+def test_a_program_on_small_pages_stands_beside_lines_on_large_ones(builder, levels: int, leaf: int, size: int, beside: int):
+    tables = Tables(builder, leaf, levels, 5 * GIB, 5 * GIB, size, 0)
+    tables.room = builder.room_for(size, leaf, levels) + builder.room_for(2 * 4096, 1, levels)
+    tables.words = np.full(tables.room * 512, CANARY, np.uint64)
+    tables.used = builder.build_two(tables.words.ctypes.data, 0, tables.room, leaf, levels, 5 * GIB, size, beside)
+    lines = {5 * GIB + at: (5 * GIB + at, leaf) for at in range(0, size, LEAF[leaf])}
+    assert tables.leaves() == lines | {beside + at: (GIB + at, 1) for at in (0, 4096)}
 
 
 def test_the_program_stands_by_the_offsets_that_its_structure_has(tmp_path: Path):

@@ -291,3 +291,40 @@ def test_a_chase_faster_than_a_load_can_follow_a_load_was_none(nodes, monkeypatc
     patient = dataclasses.replace(kernels.of("numa_chase"), least_cycles=slow.ns_per_access * measure.MOST_GHZ * 10)
     monkeypatch.setitem(kernels.CATALOGUE, "numa_chase", patient)
     assert "left the accesses out" in why_not(on(), "kernel-garbage")
+
+
+# --- kernels that choose no node: how many of their pages have spilled
+
+
+def plain(**changes: object) -> Point:
+    return Point(**{"kernel": "page_chase", "lines": 300, "region_ms": 1, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("strays", "order", "layout"), [(0, "cycle", "spread"), (7, "cycle", "spread"), (7, "random", "spread"),
+                                                         (3, "sequential", "packed")])
+def test_page_chase_counts_its_pages_on_other_nodes_than_its_cpus(nodes, strays: int, order: str, layout: str):
+    nodes.set("strays", strays)
+    record = measured(plain(order=order, layout=layout))
+    assert record.also["off_node_pages"] == strays
+    assert nodes.asked() == [["move_pages", 300 if layout == "spread" else 5]]
+
+
+@pytest.mark.parametrize("point", [plain(kernel="page_gather"), plain(kernel="random_touch", order="random", layout="packed"),
+                                   plain(kernel="graph_walk", lines=256, order="random", layout="packed", mode="plain")])
+def test_so_do_the_others(nodes, point: Point):
+    nodes.set("strays", 3)
+    assert measured(point).also["off_node_pages"] == 3
+
+
+def test_a_cpu_of_another_node_finds_all_its_pages_elsewhere(nodes):
+    nodes.are({0: f"{CPU + 1}", 1: f"{CPU}"}, {0: "10 21", 1: "21 10"})
+    assert measured(plain()).also["off_node_pages"] == 300  # the stand-in has them on node 0
+
+
+def test_where_nothing_can_have_spilled_or_linux_does_not_tell_there_is_no_count(nodes):
+    nodes.set("refused", "move_pages")
+    assert "off_node_pages" not in measured(plain()).also
+    nodes.set("refused", "")
+    assert "off_node_pages" not in measured(plain(layout="alias")).also  # its pages are a file's
+    nodes.are({0: f"0-{CPU}"}, {0: "10"})
+    assert "off_node_pages" not in measured(plain()).also

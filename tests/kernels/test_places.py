@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import subprocess
 from collections.abc import Callable
@@ -11,63 +12,89 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import njit
 from support.common import ROOT, needs_c
 from support.kernels import POOLS, arguments, checksum, compiled, reason_of, run_c, visits
 
 from experiments.lab import build
 from experiments.lab.record import KernelReport
-from experiments.machine.compiler import compiler
-from kernels.harness import line_offset
+from kernels.twins.placement import line_offset, places_in
 
 pytestmark = [pytest.mark.measures, pytest.mark.slow]
 
 
 # --- where a line stands
 
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+SETS = {"L1 of 32 KiB, 8 ways": 64, "L1 of 48 KiB, 12 ways": 64, "L1 of 64 KiB, 4 ways": 256, "L2 of 512 KiB, 8 ways": 1024,
+        "L2 of 2 MiB, 16 ways": 2048, "L3 of 32 MiB, 16 ways": 32768}
+# From one line's page to the next one's, and the page: base pages, lines a base page apart on larger pages, and lines far apart.
+CONTIGUOUS = [*((base, page) for base in (4 * KIB, 16 * KIB, 64 * KIB) for page in (base, 2 * MIB, 32 * MIB, GIB)),
+              (2 * MIB, 2 * MIB), (2 * MIB, GIB), (GIB, GIB), (3 * 4 * KIB, 2 * MIB)]
+COUNTS = (1, 63, 64, 65, 255, 256, 1000, 1024, 3000, 2**15, 2**15 + 77, 100_000)
 
-offsets = line_offset.py_func  # the arithmetic, in numpy's 64 bits
+
+@njit
+def _offsets(lines, stride, bits, into):
+    for i in range(len(lines)):
+        into[i] = line_offset(lines[i], stride, bits)
 
 
-def spread_offsets(lines: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore"):  # the hash is meant to overflow
-        return offsets(lines.astype(np.uint64), False, 4096).astype(np.int64)
+def offsets(lines: np.ndarray, stride: int, page: int, packed: bool = False) -> np.ndarray:
+    """Of numba's twin, in bytes."""
+    into = np.zeros(len(lines), dtype=np.uint64)
+    _offsets(lines.astype(np.uint64), *places_in(packed, stride, page), into)
+    return into
 
 
-@given(st.integers(0, 2**25))
+def fullest(at: np.ndarray, sets: int) -> int:
+    """The most lines that one set holds, of a cache that is indexed by the bits above a line's six."""
+    return int(np.bincount((at // np.uint64(64)).astype(np.int64) % sets).max())
+
+
+@pytest.mark.parametrize("cache", SETS)
+@pytest.mark.parametrize(("stride", "page"), CONTIGUOUS)
+def test_lines_fall_evenly_on_the_sets_of_every_cache(stride: int, page: int, cache: str):
+    for count in COUNTS:
+        at = offsets(np.arange(count), stride, page)
+        assert fullest(at, SETS[cache]) <= -(-count // SETS[cache]) + 1, count
+        assert (at // stride == np.arange(count)).all() and (at % stride < min(stride, page)).all()
+        assert fullest(offsets(np.arange(count), stride, page, packed=True), SETS[cache]) <= -(-count // SETS[cache])
+
+
+@pytest.mark.parametrize(("base", "sets"), [(4 * KIB, 64), (16 * KIB, 256), (64 * KIB, 256)])
+@pytest.mark.parametrize("apart", [1, 2, 64, 512, 2**18])
+def test_pages_of_scattered_memory_use_all_lines_of_a_page_in_turn(base: int, sets: int, apart: int):
+    """Only the bits inside a page are known: they alone make the lines even on sets that they decide."""
+    for count in COUNTS:
+        inside = offsets(np.arange(count), apart * base, base) % np.uint64(base)
+        assert fullest(inside, sets) <= -(-count // sets)
+
+
+def test_page_mod_64_would_crowd_a_larger_cache():
+    lines = np.arange(4096)
+    assert fullest((lines * 4096 + lines % 64 * 64).astype(np.uint64), 2048) == 64  # of a set's fair share of two
+    assert fullest(offsets(lines, 4096, 2 * MIB), 2048) == 2
+
+
+@given(st.integers(0, 2**25), st.sampled_from([6, 8, 10]))
 @settings(deadline=None)
-def test_each_block_of_64_pages_takes_each_line_of_a_page_once(block: int):
-    lines = np.arange(64 * block, 64 * block + 64)
-    assert sorted(spread_offsets(lines) % 4096 // 64) == list(range(64))  # 64: the sets of a first-level cache of 4 KiB ways
-
-
-@given(st.integers(0, 2**31))
-@settings(deadline=None)
-def test_a_page_holds_one_spread_line_and_packed_lines_touch(first: int):
-    lines = np.arange(first, first + 200)
-    found = spread_offsets(lines)
-    assert (found // 4096 == lines).all() and (found % 64 == 0).all()
-    assert (offsets(lines.astype(np.uint64), True, 4096) == lines * 64).all()
-
-
-@pytest.mark.parametrize("sets", [512, 1024, 2048])
-def test_contiguous_pages_spread_over_a_larger_cache_far_better_than_page_mod_64(sets: int):
-    lines = np.arange(4 * sets)
-    hashed = np.bincount(spread_offsets(lines) // 64 % sets, minlength=sets)
-    plain = np.bincount((lines * 64 + lines % 64) % sets, minlength=sets)
-    assert (plain > 0).sum() == 64  # of physically contiguous pages, bits 12 and up repeat bits 6 to 11
-    assert (hashed > 0).sum() > 0.95 * sets and hashed.max() <= 2.5 * 4
+def test_each_block_of_as_many_pages_as_lines_takes_each_line_of_a_page_once(block: int, bits: int):
+    inside = offsets((block << bits) + np.arange(1 << bits), 64 << bits, 64 << bits) % np.uint64(64 << bits)
+    assert sorted(inside // np.uint64(64)) == list(range(1 << bits))
 
 
 @needs_c
 def test_c_and_numba_put_a_line_in_the_same_place(tmp_path: Path):
-    lines = [*range(300), *range(4095, 4200), 2**26 - 1, 2**31 + 12345, 2**32 - 1]
     (tmp_path / "places.c").write_text(
-        f'#include "{build.KERNELS}/harness.h"\nint main(void) {{ unsigned long long i; while (scanf("%llu", &i) == 1)'
-        ' printf("%" PRIu64 " %" PRIu64 "\\n", line_offset(i, 0, 4096), line_offset(i, 1, 4096)); return 0; }\n'
-    )
-    subprocess.run([*compiler().command, "-std=gnu11", "-O2", "-o", tmp_path / "places", tmp_path / "places.c"], check=True)
-    said = subprocess.run([tmp_path / "places"], input="\n".join(map(str, lines)), capture_output=True, text=True, check=True)
-    assert said.stdout.splitlines() == [f"{line_offset(i, False, 4096)} {line_offset(i, True, 4096)}" for i in lines]
+        f'#include "{build.KERNELS}/placement.h"\nuint64_t at(uint64_t line, int packed, uint64_t stride, uint64_t page)\n'
+        "{ struct places p = places_in(packed, stride, page); return line_offset(&p, line); }\n")
+    library = ctypes.CDLL(str(compiled(tmp_path / "places.c", tmp_path / "places.so", "-shared", "-fPIC", "-Wno-unused-function")))
+    library.at.restype, library.at.argtypes = ctypes.c_uint64, [ctypes.c_uint64, ctypes.c_int, *[ctypes.c_uint64] * 2]
+    lines = np.array([*range(300), *range(4095, 4200), 2**26 - 1, 2**31 + 12345, 2**32 - 1], dtype=np.uint64)
+    for stride, page in [*CONTIGUOUS, (2 * MIB, 4 * KIB), (5 * 4 * KIB, 4 * KIB)]:
+        for packed in (False, True):
+            assert [library.at(int(i), packed, stride, page) for i in lines] == offsets(lines, stride, page, packed).tolist()
 
 
 # --- aliased and far pages: which memory stands behind them

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.common import software_plan
+from support.common import preloadable, software_plan
 from support.kernels import (
     POOLS,
     assert_refused,
@@ -127,7 +127,23 @@ def test_the_threads_run_on_cpus_of_their_own(tmp_path: Path):
     assert KernelReport.model_validate_json(done.stdout).cpu == allowed[0]
 
 
-BAD_PREFAULTS = [["--threads", "0"], ["--threads", "257"], ["--threads", "x"], ["--mode", "hope"], ["--mode"], ["--layout", "packed"],
+@pytest.fixture(scope="module")
+def other_cpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """tests/support/other_cpus.c, compiled."""
+    return preloadable("other_cpus", tmp_path_factory)
+
+
+@needs_c
+@pytest.mark.parametrize(("cpus", "threads"), [(300, 300), (2000, 257), (8192, 300)])
+def test_there_may_be_more_cpus_than_a_cpu_set_has_bits(other_cpus: Path, cpus: int, threads: int):
+    there = {"env": os.environ | {"LD_PRELOAD": str(other_cpus), "OTHER_CPUS": str(cpus)}}
+    report = made_ready(prefault("--threads", threads, "--lines", 3 * threads, "--cpu", cpus - 1, **there))
+    assert report.options == (("threads", threads),) and report.checksum == checksum(words("touch", 3 * threads))
+    done = prefault("--threads", cpus + 1, "--lines", 10_000, **there)
+    assert_refused(["--threads"], done.returncode, done.stdout, done.stderr)
+
+
+BAD_PREFAULTS = [["--threads", "0"], ["--threads", "8193"], ["--threads", "x"], ["--mode", "hope"], ["--mode"], ["--layout", "packed"],
                  ["--order", "cycle"], ["--stride-pages", "2"], ["--bytes", "5"], ["--lines", "0"]]
 
 
@@ -177,7 +193,7 @@ UNREADY = [
     ("touch", {"= ++first;": "= first;"}, "kernel-garbage"),
     ("memset", {"memset(p->from, 1, p->bytes)": "memset(p->from, 1, p->bytes - 4096)"}, "backing-partial"),
     ("memset", {"memset(p->from, 1, p->bytes)": "memset(p->from, 2, p->bytes)"}, "kernel-garbage"),
-    ("touch", {"pages * (i + 1) / threads * page;": "pages * (i + 1) / (threads + 1) * page;"}, "backing-partial"),
+    ("touch", {"pages * (i + 1) / threads * a->page;": "pages * (i + 1) / (threads + 1) * a->page;"}, "backing-partial"),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from itertools import islice
@@ -26,7 +27,7 @@ from support.kernels import (
 
 from experiments.lab import build, kernels
 from experiments.lab.record import KernelReport, Point
-from kernels import radix_partition as rp
+from kernels.twins import radix_partition as rp
 
 MODES = {"naive": [], "partitioned": ["--bits", "5"], "partition": ["--bits", "5"]}
 GOLDEN = 0x9E3779B97F4A7C15
@@ -224,14 +225,13 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_work_that_was_left_out_is_kernel_garbage(fault: str, tmp_path: Path):
     mode, changes = FAULTS[fault]
-    source = (build.KERNELS / "radix_partition.py").read_text()
+    source = build.twin("radix_partition").read_text()
     for before, after in changes.items():
         assert source.count(before) == 1, before
         source = source.replace(before, after)
-    (tmp_path / "kernels").mkdir()
-    (tmp_path / "kernels/radix_partition.py").write_text(source)
-    (tmp_path / "kernels/harness.py").write_text((build.KERNELS / "harness.py").read_text())
-    done = subprocess.run([sys.executable, "-m", "kernels.radix_partition", *asked(mode, 5000)], capture_output=True, text=True,
+    shutil.copytree(build.KERNELS / "twins", tmp_path / "kernels/twins", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "kernels/twins/radix_partition.py").write_text(source)
+    done = subprocess.run([sys.executable, "-m", "kernels.twins.radix_partition", *asked(mode, 5000)], capture_output=True, text=True,
                           cwd=tmp_path, timeout=200)
     if fault == "nothing":
         assert (done.returncode, done.stderr) == (0, "")

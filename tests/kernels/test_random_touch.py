@@ -39,7 +39,7 @@ from experiments.lab import build
 from experiments.lab.kernels import arena_bytes
 from experiments.lab.record import KernelReport, Point
 from experiments.machine.compiler import compiler
-from kernels.random_touch import draw
+from kernels.twins.random_touch import draw
 
 BOUNDS = (1, 2, 3, 1000, 4096, 2**20, 10**6 + 3)
 DRAWS = 2**20  # in a round of random_touch
@@ -192,7 +192,7 @@ def test_reads_that_were_left_out_or_went_astray_are_kernel_garbage(changes: dic
 BROKEN_TWIN = """
 import sys
 import numpy as np
-from kernels import random_touch
+from kernels.twins import random_touch
 real, fault = random_touch.touch, sys.argv.pop(1)
 random_touch.touch = {"none": real, "idle": lambda memory, state, bound, draws: (state, 0),
                       "half": lambda memory, state, bound, draws: real(memory, state, bound, draws // 2)}[fault]

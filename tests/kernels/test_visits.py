@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -65,7 +66,7 @@ def test_c_prints_the_checksum_of_numba(twins, kernel: str, order: str, layout: 
         assert (done.returncode, done.stderr) == (0, "")
         assert report.checksum == twin.checksum, lines
         same = {"engine", "cpu", "accesses", "elapsed_ns", "ns_per_access", "batch_ns_per_access", "core_ghz", "prepare_ns",
-                "minor_faults", "major_faults", "voluntary_switches", "involuntary_switches", "migrations"}
+                "minor_faults", "major_faults", "voluntary_switches", "involuntary_switches", "migrations", "page_table_bytes"}
         assert report.model_dump(exclude=same) == twin.model_dump(exclude=same)
 
 
@@ -92,6 +93,59 @@ def test_another_seed_is_another_order_and_the_largest_is_taken():
     assert len(set(sums)) == 3
 
 
+# --- a part of a large cycle
+
+LARGE, WARM, SETTLED = 2**17 + 1000, 5000, 4096
+PART = [(order, layout) for order in ("cycle", "random") for layout in ("spread", "packed")]
+
+
+def part(order: str, layout: str, warm: int) -> list[str]:
+    return [*arguments(order, layout, LARGE), "--warm-hops", str(warm)]
+
+
+def visited_in_part(order: str, warm: int) -> str:
+    """The checksum of the first 2^17 visits after warming up, in whole steps of 16, and settling; round and round."""
+    whole, first = visits("page_chase", order, LARGE, 7), -(-min(warm, LARGE) // 16) * 16 + SETTLED
+    return checksum([whole[(first + i) % len(whole)] for i in range(2**17)])
+
+
+@needs_c
+@pytest.mark.parametrize("warm", [1, WARM, 10**9])
+@pytest.mark.parametrize(("order", "layout"), PART)
+def test_of_a_large_cycle_a_part_is_visited_after_as_many_hops_as_asked(order: str, layout: str, warm: int):
+    done = run_c("page_chase", part(order, layout, warm))
+    assert (done.returncode, done.stderr) == (0, "")
+    report = KernelReport.model_validate_json(done.stdout)
+    assert report.checksum == visited_in_part(order, warm)
+    assert report.also["warm_hops"] == -(-min(warm, LARGE) // 16) * 16
+    assert report.accesses >= 2**17 and report.accesses % (16 * len(report.batch_ns_per_access)) == 0
+
+
+def test_numba_visits_the_same_part():
+    done = run_twins([("page_chase", part(order, layout, WARM)) for order, layout in PART])
+    for (order, layout), (status, out, err) in zip(PART, done, strict=True):
+        assert (status, err) == (0, ""), (order, layout)
+        report = KernelReport.model_validate_json(out)
+        assert report.checksum == visited_in_part(order, WARM) and report.accesses >= 2**17
+        assert report.also["warm_hops"] == -(-WARM // 16) * 16
+
+
+@needs_c
+@pytest.mark.parametrize("given", [arguments("sequential", "spread", LARGE), arguments("cycle", "alias", LARGE),
+                                   arguments("cycle", "packed", 2**17)])
+def test_what_is_no_large_random_cycle_is_visited_whole(given: list[str]):
+    report = KernelReport.model_validate_json(run_c("page_chase", given).stdout)
+    assert report.accesses % report.lines == 0 and "warm_hops" not in report.also
+
+
+@needs_c
+def test_by_default_as_many_hops_as_the_largest_cache_has_lines_warm_it():
+    report = KernelReport.model_validate_json(run_c("page_chase", arguments("cycle", "packed", LARGE)).stdout)
+    sizes = [int(path.read_text().strip().removesuffix("K")) for path in
+             Path(f"/sys/devices/system/cpu/cpu{report.cpu}/cache").glob("index*/size")]
+    assert report.also["warm_hops"] == -(-min(max(sizes, default=LARGE) * 16, LARGE) // 16) * 16
+
+
 # --- the report
 
 
@@ -106,6 +160,15 @@ def test_a_report_says_what_was_asked_and_what_was_mapped(layout: str):
     assert report.elapsed_ns / report.accesses == pytest.approx(np.mean(report.batch_ns_per_access), rel=1e-4)
     assert report.ns_per_access == pytest.approx(np.median(report.batch_ns_per_access), rel=1e-4)
     assert report.cpu in os.sched_getaffinity(0)
+
+
+@needs_c
+@pytest.mark.parametrize("lines", [1, 2**15])
+def test_a_report_has_the_bytes_of_its_page_tables(twins, lines: int):
+    """Eight bytes a page of the arena at the least, in tables of a page, and little more for the program."""
+    report = KernelReport.model_validate_json(run_c("page_chase", arguments("cycle", "spread", lines)).stdout)
+    assert 8 * lines <= report.page_table_bytes <= 8 * lines + 200 * 1024 and report.page_table_bytes % 1024 == 0
+    assert all(twin.page_table_bytes >= 8 * case[-1] for case, twin in twins.items())
 
 
 @needs_c

@@ -17,15 +17,22 @@ from experiments.words.reasons import Unavailable
 pytestmark = pytest.mark.filterwarnings("error")
 
 
+# A kernel in C and in numba; what it includes or imports, and what that does in turn; and what it has nothing to do with.
+SOURCES = {
+    "ask.c": '#include <stdio.h>\n#include "shared.h"\nint main(void) { printf("%d", ANSWER); return 0; }\n',
+    "shared.h": '#include "deeper.h"\n', "deeper.h": "#define ANSWER 42\n", "other.h": "#define QUESTION\n",
+    "twins/ask.py": "from kernels.twins import shared\n\n\ndef main():\n    print(shared.ANSWER)\n",
+    "twins/shared.py": "from kernels.twins.deeper import ANSWER\n", "twins/deeper.py": "ANSWER = 42\n", "twins/other.py": "",
+}
+
+
 @pytest.fixture
 def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of small kernels in the place of the real one, and an empty place for binaries."""
     folder = tmp_path / "kernels"
-    folder.mkdir()
-    (folder / "harness.h").write_text("#define ANSWER 42\n")
-    (folder / "harness.py").write_text("ANSWER = 42\n")
-    (folder / "ask.c").write_text('#include <stdio.h>\n#include "harness.h"\nint main(void) { printf("%d", ANSWER); return 0; }\n')
-    (folder / "ask.py").write_text("from harness import ANSWER\n")
+    (folder / "twins").mkdir(parents=True)
+    for name, text in SOURCES.items():
+        (folder / name).write_text(text)
     monkeypatch.setattr(build, "KERNELS", folder)
     monkeypatch.setenv("TLB_BUILD", str(tmp_path / "built here"))
     return folder
@@ -52,7 +59,7 @@ def why(name: str = "ask", engine: str = "c") -> Unavailable:
 
 def test_what_takes_a_system_call_of_its_own_is_in_c_alone_and_radix_partition_in_numba_alone():
     assert {"page_chase", "page_gather", "random_touch"} < set(build.kernel_names())
-    assert [name for name in build.kernel_names() if not (build.KERNELS / f"{name}.py").exists()] == [
+    assert [name for name in build.kernel_names() if not build.twin(name).exists()] == [
         "guest_chase", "numa_chase", "prefault"]
     assert [name for name in build.kernel_names() if not (build.KERNELS / f"{name}.c").exists()] == ["radix_partition"]
 
@@ -60,10 +67,10 @@ def test_what_takes_a_system_call_of_its_own_is_in_c_alone_and_radix_partition_i
 def test_a_kernel_of_one_engine_is_lacking_in_the_other_and_auto_takes_the_one_that_has_it(kernels: Path, monkeypatch):
     (kernels / "ask.c").unlink()
     use_compiler(monkeypatch, Compiler(("cc",), "cc 1.0"))
-    assert build.kernel_names() == ["ask"] and build.kernel("ask", "numba").command[-1] == "kernels.ask"
+    assert build.kernel_names() == ["ask"] and build.kernel("ask", "numba").command[-1] == "kernels.twins.ask"
     assert (why().code, why().detail) == ("engine-lacks", "ask is in numba alone")
     assert [build.engine_for(asked, "ask") for asked in ("auto", "c", "numba")] == ["numba", "c", "numba"]
-    (kernels / "ask.py").rename(kernels / "tell.py")
+    (kernels / "twins/ask.py").rename(kernels / "twins/tell.py")
     (kernels / "ask.c").touch()
     assert build.kernel_names() == ["ask", "tell"] and why(engine="numba").detail == "ask is in C alone"
     assert [build.engine_for("auto", name) for name in ("ask", "tell", "unknown", "")] == ["c", "numba", "c", "c"]
@@ -79,7 +86,7 @@ def test_a_kernel_is_compiled_once_and_runs(kernels: Path):
 
 
 @pytest.mark.needs("a C compiler")
-@pytest.mark.parametrize(("name", "more"), [("ask.c", "/* more */"), ("harness.h", "#define MORE\n")])
+@pytest.mark.parametrize(("name", "more"), [("ask.c", "/* more */"), ("shared.h", "#define MORE\n"), ("deeper.h", "#define MORE\n")])
 def test_a_change_of_the_source_is_another_kernel(kernels: Path, name: str, more: str):
     before = build.kernel("ask")
     (kernels / name).write_text((kernels / name).read_text() + more)
@@ -103,8 +110,18 @@ def test_numba_needs_no_compiler_and_its_digest_follows_its_own_source(kernels: 
     before = build.kernel("ask", "numba")
     (kernels / "ask.c").write_text("nothing of numba's")
     assert build.kernel("ask", "numba") == before
-    (kernels / "harness.py").write_text("ANSWER = 43\n")
-    assert build.kernel("ask", "numba").digest != before.digest
+    for name in ("ask", "shared", "deeper"):
+        (kernels / f"twins/{name}.py").write_text(SOURCES[f"twins/{name}.py"] + "# more\n")
+        assert build.kernel("ask", "numba").digest != before.digest
+        (kernels / f"twins/{name}.py").write_text(SOURCES[f"twins/{name}.py"])
+
+
+@pytest.mark.needs("a C compiler")
+def test_a_header_or_module_of_other_kernels_leaves_a_kernel_as_it_is(kernels: Path):
+    before = [build.kernel("ask", engine) for engine in ("c", "numba")]
+    (kernels / "other.h").write_text("#define ANSWER 43\n")
+    (kernels / "twins/other.py").write_text("ANSWER = 43\n")
+    assert [build.kernel("ask", engine) for engine in ("c", "numba")] == before
 
 
 def test_without_a_compiler_auto_is_numba_and_c_says_so(kernels: Path, monkeypatch):
@@ -120,7 +137,7 @@ def test_with_a_compiler_auto_is_c(monkeypatch):
     assert [build.engine_for(asked) for asked in ("auto", "c", "numba")] == ["c", "c", "numba"]
 
 
-@pytest.mark.parametrize("name", ["", "nope", "harness", "../ask", "ask.c"])
+@pytest.mark.parametrize("name", ["", "nope", "shared", "../ask", "ask.c"])
 def test_an_unknown_kernel_is_refused_with_the_names_there_are(kernels: Path, name: str):
     assert (why(name).code, why(name, "numba").code) == ("bad-parameter", "bad-parameter")
     assert "there are ask" in why(name).detail
@@ -163,11 +180,11 @@ def patched(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(("old", "new", "said"), [
     ('"%d", ANSWER', '"%d", 2 * ANSWER', "84"), ("#define ANSWER 42", "#define ANSWER 43", "43")])
 def test_a_patched_kernel_runs_as_changed_with_a_digest_of_its_own_and_its_files_stay(patched: Path, old: str, new: str, said: str):
-    before, sources = build.kernel("ask"), {path: path.read_text() for path in patched.iterdir()}
+    before, sources = build.kernel("ask"), {path: path.read_text() for path in patched.rglob("*.?*")}
     build.patch("ask", old, new)
     after = build.kernel("ask")
     assert after.digest != before.digest and subprocess.run(after.command, capture_output=True, text=True).stdout == said
-    assert {path: path.read_text() for path in patched.iterdir()} == sources
+    assert {path: path.read_text() for path in patched.rglob("*.?*")} == sources
     build.patch("ask", new, old)
     assert build.kernel("ask").digest == before.digest
 

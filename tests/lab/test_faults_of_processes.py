@@ -203,7 +203,7 @@ def test_no_kernel_reads_a_clock_that_can_be_set():
 
 # What a clock or the scheduler decides. Counters are left out too: perf_event_paranoid may deny them to one of the two.
 CHANCE = {"accesses", "elapsed_ns", "ns_per_access", "batch_ns_per_access", "core_ghz", "prepare_ns", "wall_ns", "started_at", "steal_ms",
-          "voluntary_switches", "involuntary_switches", "tries", "noisy", "counters"}
+          "voluntary_switches", "involuntary_switches", "tries", "noisy", "counters", "page_table_bytes"}
 
 
 @needs_root

@@ -444,16 +444,16 @@ def test_no_smaps_breaks_the_c_kernels_or_passes_for_a_page_size_that_it_does_no
 @pytest.mark.measures
 def test_no_smaps_breaks_the_numba_kernels_or_passes_for_a_page_size_that_it_does_not_state(
         part: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kernels import harness  # numba takes a second
+    from kernels.twins import arena as twin  # numba takes a second
 
     arena = SimpleNamespace(base=BASE, bytes=ARENA_KB << 10, resident=ARENA_KB << 10, stride=4096, mthp_before=(0, 0))
 
     def check(case: tuple[str, bytes]) -> str:
         pages, text = case
-        monkeypatch.setattr(harness, "open", lambda *_, **__: io.StringIO(text.decode("utf-8", "replace")), raising=False)
+        monkeypatch.setattr(twin, "open", lambda *_, **__: io.StringIO(text.decode("utf-8", "replace")), raising=False)
         with contextlib.redirect_stderr(io.StringIO()) as complaint:
             try:
-                harness.verify_backing(SimpleNamespace(pages=pages), arena)
+                twin.verify_backing(SimpleNamespace(pages=pages), arena)
             except SystemExit as end:
                 assert end.code == 3
                 return judged(complaint.getvalue(), pages, text)

@@ -58,36 +58,37 @@ def stated_in_python(text: str) -> Stated:
 
 def complaints(folder: Path, catalogue: Mapping[str, Declaration]) -> Iterator[str]:
     """Where catalogue and files disagree: a sentence each, which names the file."""
-    shared = ("harness", "__init__")
-    files = {path.stem: path for suffix in ("py", "c") for path in sorted(folder.glob(f"*.{suffix}")) if path.stem not in shared}
+    twins = [path for path in sorted(folder.glob("twins/*.py")) if "\ndef main(" in path.read_text()]
+    files = {path.stem: path for path in [*twins, *sorted(folder.glob("*.c"))]}
     for name in sorted(files.keys() - catalogue.keys()):
         yield f"{files[name].name} is a kernel that experiments/lab/kernels.py does not declare."
     for name, declared in catalogue.items():
-        paths = [path for suffix in ("c", "py") if (path := folder / f"{name}.{suffix}").exists()]
+        paths = [path for place in (f"{name}.c", f"twins/{name}.py") if (path := folder / place).exists()]
         if not paths:
-            yield f"experiments/lab/kernels.py declares {name}, and there is neither kernels/{name}.c nor kernels/{name}.py."
+            yield f"experiments/lab/kernels.py declares {name}, and there is neither kernels/{name}.c nor kernels/twins/{name}.py."
         for path in paths:
+            file = f"kernels/{path.relative_to(folder)}"
             stated = stated_in_c(path.read_text()) if path.suffix == ".c" else stated_in_python(path.read_text())
             own = tuple(mode for mode in declared.modes if mode and mode not in declared.played)
             if own != stated.modes:
-                yield f"kernels/{path.name} has the modes {stated.modes}, and experiments/lab/kernels.py declares {own}."
+                yield f"{file} has the modes {stated.modes}, and experiments/lab/kernels.py declares {own}."
             if (declared.layout, declared.order) != (stated.layouts[0], stated.orders[0]):
-                yield (f"kernels/{path.name} has by default {stated.layouts[0]} and {stated.orders[0]}, and experiments/lab/kernels.py "
+                yield (f"{file} has by default {stated.layouts[0]} and {stated.orders[0]}, and experiments/lab/kernels.py "
                        f"declares {declared.layout} and {declared.order}.")
             options = {option: value or 0 for option, value in declared.options.items()}
             if options != stated.options:
-                yield f"kernels/{path.name} takes {stated.options}, and experiments/lab/kernels.py declares {options}."
+                yield f"{file} takes {stated.options}, and experiments/lab/kernels.py declares {options}."
 
 
 def test_each_declaration_says_what_its_files_say():
     assert list(complaints(build.KERNELS, CATALOGUE)) == []
 
 
-@pytest.mark.parametrize("engine", ["c", "py"])
-def test_what_the_files_say_is_read(engine: str):
+@pytest.mark.parametrize("file", ["graph_walk.c", "twins/graph_walk.py"])
+def test_what_the_files_say_is_read(file: str):
     """Else a reader that reads nothing would find nothing to complain of."""
-    read = stated_in_c if engine == "c" else stated_in_python
-    assert read((build.KERNELS / f"graph_walk.{engine}").read_text()) == Stated(
+    read = stated_in_c if file.endswith(".c") else stated_in_python
+    assert read((build.KERNELS / file).read_text()) == Stated(
         ("packed",), ("random",), ("plain", "blocked", "prefetch"),
         {"vertices": 0, "walkers": 1, "block_vertices": 0, "block_steps": 1024, "distance": 8, "per_hop": 0})
 
@@ -101,12 +102,12 @@ def declared(name: str, **changes: object) -> dict[str, Declaration]:
     ({name: kernel for name, kernel in CATALOGUE.items() if name != "prefault"}, ["prefault.c"]),
     (declared("prefault", modes=("touch", "populate", "memset", "hope")), ["kernels/prefault.c"]),
     (declared("prefault", modes=("populate", "touch", "memset")), ["kernels/prefault.c"]),  # another one is the default
-    (declared("radix_partition", modes=("naive",)), ["kernels/radix_partition.py"]),
-    (declared("graph_walk", options={"vertices": None}), ["kernels/graph_walk.c", "kernels/graph_walk.py"]),
+    (declared("radix_partition", modes=("naive",)), ["kernels/twins/radix_partition.py"]),
+    (declared("graph_walk", options={"vertices": None}), ["kernels/graph_walk.c", "kernels/twins/graph_walk.py"]),
     (declared("guest_chase", options={"levels": 5}), ["kernels/guest_chase.c"]),
-    (declared("page_gather", order="sequential"), ["kernels/page_gather.c", "kernels/page_gather.py"]),
-    (declared("random_touch", layout="spread"), ["kernels/random_touch.c", "kernels/random_touch.py"]),
-    (declared("page_chase", played={}), ["kernels/page_chase.c", "kernels/page_chase.py"]),
+    (declared("page_gather", order="sequential"), ["kernels/page_gather.c", "kernels/twins/page_gather.py"]),
+    (declared("random_touch", layout="spread"), ["kernels/random_touch.c", "kernels/twins/random_touch.py"]),
+    (declared("page_chase", played={}), ["kernels/page_chase.c", "kernels/twins/page_chase.py"]),
 ])
 def test_what_is_wrong_is_one_sentence_a_file_that_names_it(catalogue: dict[str, Declaration], files: list[str]):
     found = list(complaints(build.KERNELS, catalogue))
@@ -117,14 +118,15 @@ def test_what_is_wrong_is_one_sentence_a_file_that_names_it(catalogue: dict[str,
 
 def test_a_file_that_knows_another_mode_or_number_than_is_declared_is_named(tmp_path: Path):
     folder = shutil.copytree(build.KERNELS, tmp_path / "kernels")
-    for name, before, after in (("numa_chase.c", '"local-local"', '"near"'), ("random_touch.py", '"spare_draws": (0', '"spare_draws": (1')):
+    for name, before, after in (("numa_chase.c", '"local-local"', '"near"'),
+                                ("twins/random_touch.py", '"spare_draws": (0', '"spare_draws": (1')):
         text = (folder / name).read_text()
         assert text.count(before) == 1
         (folder / name).write_text(text.replace(before, after))
     (folder / "another.c").write_text("int main(void) { return 0; }\n")
     found = list(complaints(folder, CATALOGUE))
     assert [next(word for word in sentence.split() if "." in word) for sentence in found] == [
-        "another.c", "kernels/random_touch.py", "kernels/numa_chase.c"]
+        "another.c", "kernels/twins/random_touch.py", "kernels/numa_chase.c"]
 
 
 @pytest.mark.parametrize("name", CATALOGUE)

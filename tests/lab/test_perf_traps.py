@@ -368,5 +368,6 @@ def test_without_perf_there_is_no_share_either(tmp_path: Path, monkeypatch):
 @pytest.mark.measuring
 @pytest.mark.needs("a C compiler", "perf that counts faults")
 def test_a_gate_with_nothing_in_it_counts_no_fault(tmp_path: Path):
-    run = perf.run([str(compiled(ROOT / "tests/empty_gate.c", tmp_path / "empty_gate", "-Wno-unused-function"))], software_plan(), 30)
+    program = compiled(ROOT / "kernels/reference/empty_gate.c", tmp_path / "empty_gate", "-Wno-unused-function")
+    run = perf.run([str(program)], software_plan(), 30)
     assert run.stdout == "done\n" and run.counters["minor_faults"].value == 0

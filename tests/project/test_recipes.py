@@ -46,7 +46,7 @@ def test_a_recipe_has_ten_lines_at_most(title):
 @pytest.mark.measuring
 @pytest.mark.needs("a C compiler")
 def test_a_kernel(copy):
-    for file in ("kernels/line_sum.c", "kernels/line_sum.py"):
+    for file in ("kernels/line_sum.c", "kernels/twins/line_sum.py"):
         source = (ROOT / file.replace("line_sum", "page_gather")).read_text()
         copy.write(file, source.replace("page_gather", "line_sum"))
     copy.edit("experiments/lab/kernels.py", ('    "page_gather": ', '    "line_sum": Declaration(least_cycles=0.1),\n    "page_gather": '))
@@ -54,7 +54,7 @@ def test_a_kernel(copy):
     copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/kernels/test_line_sum.py", "tests/lab/test_kernels.py")
     record = json.loads(copy.tlb("measure", "line_sum", "--lines", "64", "--region-ms", "1").stdout)
     assert (record["kernel"], record["lines"]) == ("line_sum", 64)
-    assert_is_all(copy, "A kernel", {f"kernels/line_sum.{kind}" for kind in ("c", "py")}
+    assert_is_all(copy, "A kernel", {"kernels/line_sum.c", "kernels/twins/line_sum.py"}
                   | {"experiments/lab/kernels.py", "tests/kernels/test_line_sum.py"})
 
 
@@ -243,11 +243,8 @@ def test_a_page_size(copy):
     """Pages of 512 MiB, which arm64 with base pages of 64 KiB has: elsewhere the kernel says that there are none."""
     copy.edit("experiments/words/pages.py", ('    "1g": PageSize(', (
         '    "512m": PageSize(512 << 20, "512 MiB pages", "mmap, MAP_HUGETLB of 512 MiB", "pool", "512m"),\n    "1g": PageSize(')))
-    copy.edit("kernels/harness.h", ('"2m", "1g", NULL};', '"2m", "512m", "1g", NULL};'),
-              ("    case '2': return 2 << 20;", "    case '2': return 2 << 20;\n    case '5': return 512 << 20;"),
-              ("(c->pages[0] == '2' || c->pages[0] == '1')", "strchr(\"215\", c->pages[0])"),
-              ("int huge = ", "int huge = c->pages[0] == '5' ? MAP_HUGETLB | 29 << MAP_HUGE_SHIFT : "))
+    copy.edit("kernels/pages.h", ('    {"1g", GIB, FROM_POOL},', '    {"512m", 512 << 20, FROM_POOL},\n    {"1g", GIB, FROM_POOL},'))
     done = copy.tlb("measure", "page_chase", "--pages", "512m", "--lines", "64", "--region-ms", "1", check=False)
     assert done.returncode == 0 or re.search("does not offer the page size|pool of huge pages", done.stderr), done.stderr
     copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/words", "tests/project/test_house.py")
-    assert_is_all(copy, "A page size", {"experiments/words/pages.py", "kernels/harness.h"})
+    assert_is_all(copy, "A page size", {"experiments/words/pages.py", "kernels/pages.h"})

@@ -1,4 +1,4 @@
-/* verify_backing() of kernels/harness.h on texts that no kernel wrote: the very function, with three words of libc replaced
+/* verify_backing() of kernels/arena.h on texts that no kernel wrote: the very function, with three words of libc replaced
  * (fopen by what stands in memory, exit by a jump back, stderr by a buffer). The kernels themselves know nothing of this.
  *
  * stdin: per case "PAGES LENGTH\n" and LENGTH bytes; stdout: per case "accepted\n" or the complaint as the kernel prints it.
@@ -25,7 +25,7 @@ static FILE *replay(const char *path, const char *mode)
 #define exit(status) longjmp(back, status)
 #undef stderr
 #define stderr said
-#include "../../kernels/harness.h"
+#include "../../kernels/arena.h"
 #undef exit
 
 int main(int argc, char **argv)
@@ -41,11 +41,12 @@ int main(int argc, char **argv)
         text = malloc(length + 1);
         if (!text || fread(text, 1, length, stdin) != length)
             return 1;
-        struct config c = {.pages = pages};
         said = open_memstream(&complaint, &room);
         int status = setjmp(back);
-        if (!status)
+        if (!status) {
+            struct config c = {.pages = page_size_called(pages)};
             verify_backing(&c, &a);
+        }
         fclose(said);
         fputs(status ? complaint : "accepted\n", stdout);
         if (status && (status != 3 || !room))

@@ -1,5 +1,5 @@
 /* gate_faults: touches --lines fresh pages while perf's gate is open, and some before and after while it is closed. */
-#include "../../kernels/harness.h"
+#include "../../kernels/region.h"
 
 static char *touch(char *at, uint64_t pages, uint64_t page)
 {

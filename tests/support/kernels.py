@@ -48,7 +48,7 @@ def run_c(kernel: str, given: list[str], **how: object) -> subprocess.CompletedP
 TWINS = """
 import contextlib, importlib, io, json, resource, sys
 for kernel, arguments, address_space in json.load(sys.stdin):
-    main = importlib.import_module(f"kernels.{kernel}").main
+    main = importlib.import_module(f"kernels.twins.{kernel}").main
     if address_space:
         resource.setrlimit(resource.RLIMIT_AS, (address_space, resource.RLIM_INFINITY))
     sys.argv, out, err, status = [kernel, *arguments], io.StringIO(), io.StringIO(), 0

@@ -38,7 +38,7 @@
 
 static int kvm = -1, vm = -1, vcpu = -1, runs;
 static struct kvm_run *run;
-static struct kvm_userspace_memory_region slot;
+static struct kvm_userspace_memory_region slots[2];
 static struct kvm_sregs special;
 static struct kvm_regs registers;
 
@@ -63,8 +63,10 @@ static int place_of(void) { return open("/dev/null", O_RDWR | O_CLOEXEC); }
 
 static char *in_slot(uint64_t physical)
 {
-    return physical < slot.guest_phys_addr || physical - slot.guest_phys_addr >= slot.memory_size
-               ? NULL : (char *)slot.userspace_addr + (physical - slot.guest_phys_addr);
+    for (int i = 0; i < 2; i++)
+        if (physical >= slots[i].guest_phys_addr && physical - slots[i].guest_phys_addr < slots[i].memory_size)
+            return (char *)slots[i].userspace_addr + (physical - slots[i].guest_phys_addr);
+    return NULL;
 }
 
 /* Where the host has the byte that the guest calls `address`; NULL for a fault. As the manuals' figures have it, a level a line. */
@@ -187,6 +189,14 @@ static int give_cpuid(struct kvm_cpuid2 *all)
     return fails("cpuid");
 }
 
+static int give_slot(const struct kvm_userspace_memory_region *given)
+{
+    if (given->slot > 1 || given->userspace_addr % 4096 || given->guest_phys_addr % 4096 || given->memory_size % 4096)
+        return errno = EINVAL, -1;
+    slots[given->slot] = *given;
+    return 0;
+}
+
 /* ---- the calls --------------------------------------------------------------------------------------------- */
 
 static int answered(unsigned long request, void *argument)
@@ -195,7 +205,7 @@ static int answered(unsigned long request, void *argument)
     case KVM_GET_API_VERSION: return (int)word("api", 12);
     case KVM_CREATE_VM: return fails("create_vm") ? -1 : (vm = place_of());
     case KVM_SET_TSS_ADDR: return fails("tss");
-    case KVM_SET_USER_MEMORY_REGION: slot = *(struct kvm_userspace_memory_region *)argument; return fails("slot");
+    case KVM_SET_USER_MEMORY_REGION: return fails("slot") ? -1 : give_slot(argument);
     case KVM_CREATE_VCPU: return fails("vcpu") ? -1 : (vcpu = place_of());
     case KVM_GET_VCPU_MMAP_SIZE: return 4096;
     case KVM_GET_SUPPORTED_CPUID: return give_cpuid(argument);

@@ -1,4 +1,4 @@
-/* other_nodes: the NUMA nodes of a computer that is not here. Loaded before libc (LD_PRELOAD), so that numa_chase is run as it is.
+/* other_nodes: the NUMA nodes of a computer that is not here. Loaded before libc (LD_PRELOAD), so that a kernel is run as it is.
  *
  * $OTHER_NODES/node is read in the place of /sys/devices/system/node. Policies are set and pages looked up on this computer, with a
  * node of its own in the place of the one named, so that Linux judges every argument; what was asked for is written to
@@ -136,10 +136,11 @@ static long look(unsigned long pages, void **at, int *lies_on)
     note("move_pages %lu\n", pages);
     if (judged(real(SYS_move_pages, 0ul, pages, at, NULL, lies_on, 0ul)))
         return -1;
+    int home = bound_node < 0 ? 0 : bound_node; /* of a program that binds nothing, node 0 */
     unsigned long strays = looks++ < number("true_looks", 0) ? 0 : number("strays", 0);
     for (unsigned long i = 0; i < pages; i++)
         if (lies_on[i] >= 0) /* else it is not there at all, and that stays */
-            lies_on[i] = i < strays ? bound_node ^ 1 : bound_node;
+            lies_on[i] = i < strays ? home ^ 1 : home;
     return 0;
 }
 

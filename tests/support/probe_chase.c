@@ -43,7 +43,7 @@ static void tell_memory(const struct config *c, const struct arena *a)
         resident += in_memory[i] & 1;
     int pagemap = open("/proc/self/pagemap", O_RDONLY);
     for (uint64_t i = 0; i < c->lines; i++) {
-        const char *at = a->base + offset_of(c, i, a->stride);
+        const char *at = a->base + offset_of(c, a, i);
         at_lines += in_memory[(uint64_t)(at - a->base) / page] & 1;
         frame[i] = frame_of(pagemap, at, page);
         unknown += !frame[i];
@@ -65,15 +65,14 @@ int main(int argc, char **argv)
     if (argc < 2)
         return 1;
     struct config c = parse_arguments(argc - 1, argv + 1, "probe_chase", orders, layouts);
-    struct arena a = c.layout[0] == 'a' ? map_alias(&c) : map_arena(&c);
-    uint64_t visits, checksum;
-    void *last;
-    if (c.layout[0] != 'a' && c.order[0] != 'r')
-        place_cycle(a.base, c.lines, c.layout[0] == 'p', a.stride, c.order[0] == 'c', c.seed, &last);
+    struct arena a = c.alias ? map_alias(&c) : map_arena(&c);
+    uint64_t checksum;
+    if (!c.alias && strcmp(c.order, "random"))
+        place_chase(a.base, c.lines, places_in(c.packed, a.stride, a.page), !strcmp(c.order, "cycle"), c.seed);
     else {
-        uint32_t *visit = place_visits(&c, &a, &visits, &checksum);
-        for (uint64_t i = 0; argv[1][0] == 'v' && i < visits; i++)
-            printf("%" PRIu32 "\n", visit[i]);
+        struct draws d = place_visits(&c, &a, 0, &checksum);
+        for (uint64_t i = 0; argv[1][0] == 'v' && i < d.draws; i++)
+            printf("%" PRIu32 "\n", d.draw[i]);
     }
     if (argv[1][0] == 'm')
         tell_memory(&c, &a);

@@ -14,19 +14,23 @@ import sys
 
 import numpy as np
 
-from kernels import harness, page_chase
+from kernels.twins import page_chase
+from kernels.twins.arena import map_arena
+from kernels.twins.arguments import now_ns
+from kernels.twins.placement import line_offset, places_in
 
 library, layout, lines = ctypes.CDLL(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 library.follow.restype, library.follow.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_uint64]
 packed = layout == "packed"
-arena = harness.map_arena(argparse.Namespace(pages="4k", lines=lines, packed=packed))
-page_chase.place_cycle(arena.words(), np.uint64(arena.base), np.int64(lines), packed, np.int64(arena.stride), True, np.uint64(7))
-at, hops = arena.base + int(harness.line_offset(0, packed, arena.stride)), max(lines, 1 << 18) // lines * lines
+arena = map_arena(argparse.Namespace(pages="4k", lines=lines, packed=packed))
+places = places_in(packed, arena.stride, arena.page)
+page_chase.place_cycle(arena.words(), np.uint64(arena.base), lines, places, True, np.uint64(7))
+at, hops = arena.base + int(line_offset(0, *places)), max(lines, 1 << 18) // lines * lines
 engines = {"numba": lambda: page_chase.follow(np.uint64(at), np.uint64(hops)), "c": lambda: library.follow(at, hops)}
 ns = {name: [] for name in engines}
 for name in list(engines) * 31:
-    begin = harness.now_ns()
+    begin = now_ns()
     engines[name]()
-    ns[name].append((harness.now_ns() - begin) / hops)
+    ns[name].append((now_ns() - begin) / hops)
 pairs = list(zip(ns["numba"][1:], ns["c"][1:], strict=True))
 print(*(statistics.median(side) for side in zip(*pairs, strict=True)), statistics.median(n / c for n, c in pairs))

@@ -1,9 +1,10 @@
-/* An independent guest for the benchmarks: it shares nothing with kernels/ but the question.
+/* An independent guest for the benchmarks: it shares nothing with the kernels but the question.
  *
  *   naive_guest LINES    one line in each 4 KiB page of a guest with 4 KiB pages on a host with 4 KiB pages, in one random cycle
  *
- * Other than guest_chase: the guest's addresses are not the host's, its memory begins at 0, its loop is not unrolled, it leaves by
- * a store to memory that it has not, and the clock is outside. Prints ns per access: the median of seven passes of half a second. */
+ * Other than guest_chase: the guest's addresses are not the host's, its memory begins at 0, its loop is not unrolled, it leaves
+ * by a store to memory that it has not, and the clock is outside. Prints ns per access: the median of seven passes of half a
+ * second. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/kvm.h>
@@ -123,7 +124,8 @@ int main(int argc, char **argv)
     s.cr0 = 0x80000001;
     s.efer = 0x500;
     s.cs = (struct kvm_segment){.limit = ~0u, .selector = 0x1B, .type = 11, .present = 1, .dpl = 3, .s = 1, .l = 1, .g = 1};
-    s.ss = s.ds = s.es = s.fs = s.gs = (struct kvm_segment){.limit = ~0u, .selector = 0x23, .type = 3, .present = 1, .dpl = 3, .db = 1, .s = 1, .g = 1};
+    s.ss = s.ds = s.es = s.fs = s.gs = (struct kvm_segment){.limit = ~0u, .selector = 0x23, .type = 3, .present = 1, .dpl = 3,
+                                                            .db = 1, .s = 1, .g = 1};
     must(ioctl(vcpu, KVM_SET_SREGS, &s), "KVM_SET_SREGS");
     struct kvm_regs r = {.rip = VIRTUAL + code, .rax = VIRTUAL + order[0], .rbx = VIRTUAL + beyond, .rflags = 2};
     must(ioctl(vcpu, KVM_SET_REGS, &r), "KVM_SET_REGS");

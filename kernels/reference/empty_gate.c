@@ -1,5 +1,5 @@
 /* empty_gate: opens perf's gate and closes it again, with nothing in between: what is counted is the gate's own. */
-#include "../kernels/harness.h"
+#include "../region.h"
 
 int main(int argc, char **argv)
 {

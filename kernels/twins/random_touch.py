@@ -7,10 +7,12 @@ from llvmlite import ir
 from numba import njit, types, uint64
 from numba.extending import intrinsic
 
-from kernels import harness
-from kernels.harness import LINE, mix
+from kernels.twins import arguments, region
+from kernels.twins.arena import map_arena
+from kernels.twins.arguments import LINE
+from kernels.twins.placement import FNV_BASIS, mix
 
-FNV, DRAWS = 0xCBF29CE484222325, 1 << 20
+DRAWS = 1 << 20
 
 
 @intrinsic
@@ -84,7 +86,7 @@ def generate(state, bound, draws):
 
 @njit(cache=True)
 def checksum_of(state, bound):
-    checksum = uint64(FNV)
+    checksum = uint64(FNV_BASIS)
     for _ in range(4096):
         state, at = draw(state, bound)
         checksum = mix(checksum, at)
@@ -94,39 +96,40 @@ def checksum_of(state, bound):
 def generator_ns(state: np.uint64, bound: np.uint64) -> float:
     """What the draws alone cost, in ns each."""
     ns, (state, _) = [], generate(state, bound, DRAWS)
-    for _ in range(harness.MAX_BATCHES):
-        begin = harness.now_ns()
+    for _ in range(region.MOST_BATCHES):
+        begin = arguments.now_ns()
         state, _ = generate(np.uint64(state), bound, DRAWS)
-        ns.append((harness.now_ns() - begin) / DRAWS)
+        ns.append((arguments.now_ns() - begin) / DRAWS)
     return float(np.median(ns))
 
 
 def main() -> None:
-    config = harness.parse_arguments("random_touch", ["random"], ["packed"], own={
+    config = arguments.parse_arguments("random_touch", ["random"], ["packed"], own={
         "bytes": (0, 1, 2**31 - 1), "spare_draws": (0, 0, 16)})
     size = config.bytes or config.lines * LINE
     if (lines := -(-size // LINE)) != config.lines or size >= 2**31:
-        harness.bad_argument(f"--bytes {size} takes --lines {lines}, its lines of 64 bytes, and is below 2^31.")
-    harness.start(config)
+        arguments.bad_argument(f"--bytes {size} takes --lines {lines}, its lines of 64 bytes, and is below 2^31.")
+    region.start(config)
     seed, bound = np.uint64(config.seed), np.uint64(size)
     checksum = checksum_of(seed, bound)
     generate(seed, bound, 1)  # compiled, or loaded from numba's cache, before the clock starts
     touch(np.ones(64, dtype=np.uint8), seed, np.uint64(1), 1)
     touch_after(np.ones(64, dtype=np.uint8), seed, np.uint64(1), 1, 1)
-    started_ns = harness.now_ns()
-    arena = harness.map_arena(config)
+    started_ns = arguments.now_ns()
+    arena = map_arena(config)
     memory = arena.words().view(np.uint8)
     memory[:] = 1
     state, also = seed, {"generator_ns_per_access": generator_ns(seed, bound)}
 
-    def work(rounds: int) -> int:
+    def read(rounds: int) -> int:
         nonlocal state
         reads, spare = rounds * DRAWS, config.spare_draws
         state, total = (touch_after(memory, np.uint64(state), bound, reads, spare) if spare else
                         touch(memory, np.uint64(state), bound, reads))
-        return int(total) - rounds * DRAWS  # every byte is 1
+        return int(total)
 
-    harness.measure(config, arena, started_ns, work, DRAWS, 0, int(checksum), also)
+    reads = region.Work(read, lambda rounds: rounds * DRAWS, DRAWS)  # every byte is 1
+    region.report(config, arena, region.measure(config, arena, started_ns, reads), int(checksum), also)
 
 
 if __name__ == "__main__":

@@ -25,10 +25,11 @@ from collections.abc import Callable
 import numpy as np
 from numba import njit, uint64
 
-from kernels import harness
-from kernels.harness import mix
+from kernels.twins import arguments, region
+from kernels.twins.arena import map_arena
+from kernels.twins.placement import FNV_BASIS, mix
 
-FNV, GOLDEN = 0xCBF29CE484222325, np.uint64(0x9E3779B97F4A7C15)
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 ARRAYS, ROWS_A_LINE, LEAST, MOST = 6, 4, 1 << 10, 1 << 28
 KEY, ROW = 0, 1
 
@@ -149,7 +150,7 @@ def partner(seed, row, rows):
 @njit(cache=True)
 def fill(r, s, seed):
     """R and S; (the joined sum that is due, a checksum of all keys in their order)."""
-    due, checksum = uint64(0), uint64(FNV)
+    due, checksum = uint64(0), uint64(FNV_BASIS)
     for i in range(len(r)):
         r[i, KEY], r[i, ROW] = splitmix(seed, i + 1), i + 1
         checksum = mix(checksum, r[i, KEY])
@@ -210,26 +211,26 @@ def median_ns(run, *given) -> float:
     """Of three runs."""
     ns = []
     for _ in range(3):
-        begin = harness.now_ns()
+        begin = arguments.now_ns()
         run(*given)
-        ns.append(harness.now_ns() - begin)
+        ns.append(arguments.now_ns() - begin)
     return float(np.median(ns))
 
 
-def arguments() -> tuple[argparse.Namespace, int]:
+def asked() -> tuple[argparse.Namespace, int]:
     """The arguments, checked together, and the number of rows."""
-    config = harness.parse_arguments("radix_partition", ["random"], ["packed"], ["naive", "partitioned", "partition"],
+    config = arguments.parse_arguments("radix_partition", ["random"], ["packed"], ["naive", "partitioned", "partition"],
                                      own={"tuples": (0, LEAST, MOST), "bits": (6, 1, 14), "passes": (1, 1, 2)})
     tuples = config.tuples or config.lines // ARRAYS * ROWS_A_LINE
     if not LEAST <= tuples <= MOST:
         least, most = (ARRAYS * rows // ROWS_A_LINE for rows in (LEAST, MOST))
-        harness.bad_argument(f"--lines takes a whole number from {least} to {most}, not {config.lines}.")
+        arguments.bad_argument(f"--lines takes a whole number from {least} to {most}, not {config.lines}.")
     if config.tuples and config.lines != (lines := ARRAYS * -(-tuples // ROWS_A_LINE)):
-        harness.bad_argument(f"--tuples {tuples} takes --lines {lines}, those of {ARRAYS} arrays of 16 bytes a tuple.")
+        arguments.bad_argument(f"--tuples {tuples} takes --lines {lines}, those of {ARRAYS} arrays of 16 bytes a tuple.")
     if config.mode == "naive" and dict(config.options).keys() - {"tuples"}:
-        harness.bad_argument("--mode naive takes no --bits and no --passes.")
+        arguments.bad_argument("--mode naive takes no --bits and no --passes.")
     if config.passes == 2 and config.bits < 2:
-        harness.bad_argument("--passes 2 takes --bits 2 or more, one for each pass.")
+        arguments.bad_argument("--passes 2 takes --bits 2 or more, one for each pass.")
     return config, tuples
 
 
@@ -250,7 +251,7 @@ def prepared(words: np.ndarray, tuples: int, mode: str, bits: int, passes: int, 
     partition(r, r_parts, table, r_ends, coarse, bits)
     partition(s, s_parts, table, s_ends, coarse, bits)
     if not (is_partitioned(r_parts, r_ends, seed, bits, False) and is_partitioned(s_parts, s_ends, seed, bits, True)):
-        harness.unavailable("kernel-garbage", "the partitions do not hold what they should")
+        arguments.unavailable("kernel-garbage", "the partitions do not hold what they should")
     spots = np.linspace(0, tuples - 1, min(tuples // 1024, 64)).astype(np.uint32)  # so few that they cost nothing
     known = spots, np.stack([r_parts[spots, ROW], s_parts[spots, ROW]]), mode == "partitioned", due
     also = {} if mode == "partitioned" else {"histogram_ns_per_access": median_ns(count, r, r_ends, 0, bits) / tuples}
@@ -258,16 +259,16 @@ def prepared(words: np.ndarray, tuples: int, mode: str, bits: int, passes: int, 
 
 
 def main() -> None:
-    config, tuples = arguments()
-    harness.start(config)
+    config, tuples = asked()
+    region.start(config)
     shape = config.mode, config.bits, config.passes, np.uint64(config.seed)
     compile_now, _, _ = prepared(np.zeros(ARRAYS * LEAST * 2, np.uint64), LEAST, *shape)  # or load from numba's cache
     compile_now(1)
-    started_ns = harness.now_ns()
-    arena = harness.map_arena(config)
+    started_ns = arguments.now_ns()
+    arena = map_arena(config)
     rounds, checksum, also = prepared(arena.words(), tuples, *shape)
-    harness.measure(config, arena, started_ns, lambda n: int(rounds(n)), tuples * (1 + (config.mode == "partition")), 0,
-                    int(checksum), also)
+    work = region.Work(lambda n: int(rounds(n)), lambda _: 0, tuples * (1 + (config.mode == "partition")))  # none is wrong
+    region.report(config, arena, region.measure(config, arena, started_ns, work), int(checksum), also)
 
 
 if __name__ == "__main__":

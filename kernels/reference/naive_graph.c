@@ -1,9 +1,10 @@
-/* The graph of a walk as one writes it first, for `make bench`: one thread, memset, then four random edges a vertex by xorshift and
- * a division. Shares nothing with kernels/ but the question.
+/* The graph of a walk as one writes it first, for `make bench`: one thread, memset, then four random edges a vertex by xorshift
+ * and a division. Shares nothing with the kernels but the question.
  *
  *   naive_graph VERTICES [HOPS [4k|thp]]
  *
- * Prints the seconds until the graph is ready and, where hops are asked for, ns per hop: the median of seven walks of so many. */
+ * Prints the seconds until the graph is ready and, where hops are asked for, ns per hop: the median of seven walks of so
+ * many. */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
@@ -35,7 +36,8 @@ static int by_value(const void *a, const void *b)
 
 int main(int argc, char **argv)
 {
-    uint64_t vertices = argc > 1 ? strtoull(argv[1], NULL, 10) : 1 << 20, random = 88172645463325252ull, hops = argc > 2 ? strtoull(argv[2], NULL, 10) : 0;
+    uint64_t vertices = argc > 1 ? strtoull(argv[1], NULL, 10) : 1 << 20, hops = argc > 2 ? strtoull(argv[2], NULL, 10) : 0;
+    uint64_t random = 88172645463325252ull;
     size_t bytes = vertices * sizeof(struct vertex);
     double begin = seconds(), ready, pass[7];
     char *room = mmap(NULL, bytes + (2u << 20), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

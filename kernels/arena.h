@@ -1,0 +1,246 @@
+/* arena.h: the memory that a kernel measures: on the page size asked for and no other, faulted in, and proved from outside.
+ *
+ * A request for a page size is a wish. MADV_HUGEPAGE may be answered with base pages where memory is fragmented, and without
+ * MADV_NOHUGEPAGE a base page may turn out to be a huge one where the administrator chose "always". So each size is asked for
+ * both ways, before the first touch, on addresses aligned to the largest page; each page is written, for a page that was only
+ * read is the one page of zeros; and then /proc/self/smaps has the last word: every byte on the page size asked for, before the
+ * timed region and after it, or there is no number.
+ *
+ * What the pages cost in page tables is in the record, "page_table_bytes": VmPTE of /proc/self/status, eight bytes a base page,
+ * in tables of a base page each. Pages of a pool take as much less as they are larger. Transparent ones of 2 MiB do not: Linux
+ * sets a table aside for each, to be able to split it, and counts it, though no walk reads it. */
+#ifndef ARENA_H
+#define ARENA_H
+#include "arguments.h"
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23     /* Linux 5.14 */
+#endif
+
+struct arena {
+    char *base;
+    uint64_t bytes, resident, physical;  /* of address space; that smaps must show as resident in it; of memory */
+    uint64_t page, stride, working_set;  /* stride: stride_pages base pages of the machine, for every page size */
+    uint64_t mthp_taken, mthp_fallen;    /* what mthp_faults() said before the first touch */
+};
+
+static inline uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
+
+static uint64_t pool_page; /* for the signal handler: a hugetlb page that was promised but is gone, or over a cgroup's limit */
+#define GONE "; the pool was emptied meanwhile, or the cgroup's hugetlb limit"
+static void on_sigbus(int signal)
+{
+    (void)signal;
+    static const char text[] = "{\"reason\": \"pool-empty\", \"detail\": \"a huge page could not be faulted in: SIGBUS" GONE "\"}\n";
+    static const char other[] = "{\"reason\": \"memory-short\", \"detail\": \"a page could not be faulted in (SIGBUS)\"}\n";
+    ssize_t ignored = pool_page ? write(2, text, sizeof text - 1) : write(2, other, sizeof other - 1);
+    (void)ignored;
+    _exit(3);
+}
+
+/* ---- asking ---------------------------------------------------------------------------------------------- */
+
+/* Addresses without memory, aligned to 1 GiB whatever the page size, so that no two runs differ in how they fall on the page
+ * table's levels or on a TLB's sets. */
+static inline char *reserve_addresses(uint64_t bytes)
+{
+    char *room = bytes > UINT64_MAX - GIB ? MAP_FAILED
+                 : mmap(NULL, bytes + GIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED)
+        unavailable("memory-short", "no address space for %" PRIu64 " bytes: %s", bytes, strerror(ENOMEM));
+    return (char *)round_up((uint64_t)room, GIB);
+}
+
+/* Address space for so many bytes on the page size asked for, not yet memory. */
+static inline struct arena reserve_bytes(const struct config *c, uint64_t bytes)
+{
+    struct arena a = {.page = page_bytes(c->pages), .stride = base_page() * c->stride_pages, .working_set = bytes};
+    char path[128];
+    if (c->pages->source == FROM_POOL && access(pool_path(a.page, "free_hugepages", path, sizeof path), F_OK))
+        unavailable("page-size-unsupported", "the kernel has no pool of %s pages", c->pages->name);
+    a.bytes = round_up(bytes, a.page);
+    a.base = reserve_addresses(a.bytes);
+    signal(SIGBUS, on_sigbus);
+    return a;
+}
+
+/* The same for all lines in their layout. */
+static inline struct arena reserve(const struct config *c)
+{
+    uint64_t bytes, a_line = c->packed ? LINE : base_page() * c->stride_pages;
+    if (__builtin_mul_overflow(c->lines, a_line, &bytes) || bytes > INT64_MAX)
+        unavailable("memory-short", "no address space for %" PRIu64 " lines, one every %" PRIu64 " bytes", c->lines, a_line);
+    return reserve_bytes(c, bytes);
+}
+
+/* A page between the base page and THP forms only where no larger size fits, so cut the range into mappings of 1 MiB: neighbours
+ * whose flags differ (here: left out of core dumps, or not) are never merged. Sizes between it and 1 MiB must be off. */
+static inline void ask_for_mthp(struct arena *a)
+{
+    char path[128];
+    uint64_t kb = a->page >> 10;
+    if (access(mthp_path(a->page, "enabled", path, sizeof path), F_OK))
+        unavailable("page-size-unsupported", "this kernel has no transparent pages of %" PRIu64 " kB", kb);
+    for (uint64_t between = 2 * a->page; between <= 1 << 20; between *= 2)
+        if (mthp_on(between))
+            unavailable("mthp-off", "hugepages-%" PRIu64 "kB is enabled too and would be taken first", between >> 10);
+    if (!mthp_on(a->page))
+        unavailable("mthp-off", "hugepages-%" PRIu64 "kB/enabled selects neither always nor madvise", kb);
+    if (madvise(a->base, a->bytes, MADV_HUGEPAGE))
+        unavailable("mthp-off", "madvise: %s", strerror(errno));
+    for (uint64_t at = 0; at < a->bytes; at += 2 << 20)
+        if (madvise(a->base + at, a->bytes - at < (1 << 20) ? a->bytes - at : 1 << 20, MADV_DONTDUMP))
+            unavailable("memory-short", "too many mappings for %" PRIu64 " kB pages: %s", kb, strerror(errno));
+    a->mthp_taken = mthp_faults(a->page, 0);
+    a->mthp_fallen = mthp_faults(a->page, 1);
+}
+
+/* Pages that another mapping has reserved count as free and are not. With enough of them, it is a cgroup that refuses. */
+__attribute__((noreturn)) static inline void pool_refuses(uint64_t needed, const char *pages, uint64_t page)
+{
+    char path[128];
+    const char *why = strerror(errno);
+    uint64_t have = sysfs_number(pool_path(page, "free_hugepages", path, sizeof path), 0);
+    uint64_t reserved = sysfs_number(pool_path(page, "resv_hugepages", path, sizeof path), 0);
+    uint64_t left = have > reserved ? have - reserved : 0;
+    unavailable("pool-empty", "%" PRIu64 " pages of %s needed, %" PRIu64 " free: %s%s", needed, pages, left, why,
+                left < needed ? "" : GONE);
+}
+
+static inline int thp_is_refused(const struct arena *a)
+{
+    return prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1 || sysfs_selects(THP "enabled", "never")
+           || madvise(a->base, a->bytes, MADV_HUGEPAGE);
+}
+
+/* Memory on the page size asked for, at `a` as reserve() gave it; nothing of it is touched yet. */
+static inline void lay_arena(const struct config *c, struct arena *a)
+{
+    int spread = !c->packed && !c->alias, pool = pool_flags(c->pages);
+    a->resident = a->physical = spread && a->stride > a->page ? c->lines * a->page : a->bytes;
+    /* Pages far apart span more than there is memory, or than a pool holds; what lies between them is never touched. */
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | pool | (a->resident < a->bytes ? MAP_NORESERVE : 0);
+    pool_page = pool ? a->page : 0;
+    if (mmap(a->base, a->bytes, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED) {
+        if (pool)
+            pool_refuses(a->resident / a->page, c->pages->name, a->page);
+        unavailable("memory-short", "%" PRIu64 " bytes could not be mapped: %s", a->bytes, strerror(errno));
+    }
+    if (c->pages->source == FROM_MTHP)
+        ask_for_mthp(a);
+    else if (c->pages->source == FROM_THP && thp_is_refused(a))
+        unavailable("thp-never", "the kernel refuses MADV_HUGEPAGE");
+    else if (c->pages->source == FROM_BASE)
+        madvise(a->base, a->bytes, MADV_NOHUGEPAGE); /* fails only where no THP exists; verify_backing() has the last word */
+}
+
+/* Pages that stand further apart than one page are faulted in one by one: the room between them stays empty. */
+static inline int populate(const struct arena *a)
+{
+    if (a->resident == a->bytes)
+        return madvise(a->base, a->bytes, MADV_POPULATE_WRITE);
+    for (uint64_t at = 0; at < a->working_set; at += a->stride)
+        if (madvise(a->base + at, a->page, MADV_POPULATE_WRITE))
+            return -1;
+    return 0;
+}
+
+static inline void fault_in(const struct arena *a)
+{
+    if (!populate(a))
+        return;
+    if (errno != EINVAL)
+        unavailable(pool_page ? "pool-empty" : "memory-short", "%" PRIu64 " bytes could not be faulted in: %s%s", a->resident,
+                    strerror(errno), pool_page ? GONE : "");
+    int apart = a->resident < a->bytes;
+    for (uint64_t at = 0; at < (apart ? a->working_set : a->bytes); at += apart ? a->stride : base_page())
+        *(volatile char *)(a->base + at) = 1; /* older kernel: one write a page, never zero (KSM merges zeros) */
+}
+
+static inline struct arena map_arena(const struct config *c)
+{
+    struct arena a = reserve(c);
+    lay_arena(c, &a);
+    fault_in(&a);
+    return a;
+}
+
+/* ---- proving --------------------------------------------------------------------------------------------- */
+
+/* What smaps states of the mappings of an arena, in kB; odd: mappings of another page size, or that do not state both. */
+struct stated { unsigned long long mapped, thp, odd; };
+
+static inline struct stated read_smaps(const struct arena *a, unsigned long long expected_kb)
+{
+    char line[512], field[32], digits[16];
+    unsigned long long from = 0, to = 0, kb;
+    struct stated s = {0, 0, 0};
+    enum { SIZE = 1, ON_THP = 2, ALL = 3 };
+    int inside = 0, end, stated = ALL; /* a mapping that does not state both proves nothing */
+    FILE *f = fopen("/proc/self/smaps", "r");
+    if (!f)
+        unavailable("backing-partial", "/proc/self/smaps cannot be read: %s", strerror(errno));
+    while (fgets(line, sizeof line, f)) {
+        if (sscanf(line, "%llx-%llx ", &from, &to) == 2 && !strstr(line, " kB")) {
+            s.odd += stated != ALL;
+            inside = from < (uint64_t)a->base + a->bytes && to > (uint64_t)a->base;
+            stated = inside ? 0 : ALL;
+            continue;
+        }
+        end = 0; /* digits and not %llu, which takes "-8" for a very large number */
+        if (!inside || sscanf(line, "%31[^:]: %15[0-9] kB%n", field, digits, &end) != 2 || !end)
+            continue;
+        kb = strtoull(digits, NULL, 10);
+        if (!strcmp(field, "Rss") || !strcmp(field, "Private_Hugetlb") || !strcmp(field, "Shared_Hugetlb")) {
+            s.mapped += kb;
+        } else if (!strcmp(field, "KernelPageSize")) {
+            s.odd += kb != expected_kb;
+            stated |= SIZE;
+        } else if (!strcmp(field, "AnonHugePages") || !strcmp(field, "ShmemPmdMapped")) {
+            s.thp += kb;
+            stated |= field[0] == 'A' ? ON_THP : 0;
+        }
+    }
+    s.odd += stated != ALL;
+    fclose(f);
+    return s;
+}
+
+/* Every byte of the arena is on the page size asked for, or there is no measurement. Linux reports a pool's pages in
+ * KernelPageSize and THP in AnonHugePages; an mTHP shows in neither, so for it every one of our faults must be in the kernel's
+ * allocation counter and none, of any process, in its fallback counter. Returns the bytes that are resident. */
+static inline uint64_t verify_backing(const struct config *c, const struct arena *a)
+{
+    enum source source = c->pages->source;
+    struct stated s = read_smaps(a, (source == FROM_POOL ? page_bytes(c->pages) : base_page()) >> 10);
+    unsigned long long whole = a->resident >> 10, want_thp = source == FROM_THP ? whole : 0;
+    if (s.odd || s.mapped < whole || s.thp != want_thp)
+        unavailable("backing-partial",
+                    "asked for %llu kB on %s; smaps shows %llu kB resident, %llu kB on THP, %llu mappings of another size or none",
+                    whole, c->pages->name, s.mapped, s.thp, s.odd);
+    if (source == FROM_MTHP) {
+        uint64_t page = page_bytes(c->pages), needed = a->bytes / page;
+        uint64_t got = mthp_faults(page, 0) - a->mthp_taken, fell_back = mthp_faults(page, 1) - a->mthp_fallen;
+        if (got < needed || fell_back)
+            unavailable("backing-partial", "%" PRIu64 " of %" PRIu64 " pages of %s allocated, %" PRIu64 " fell back", got, needed,
+                        c->pages->name, fell_back);
+    }
+    return s.mapped << 10;
+}
+
+/* This process's page tables, in bytes; 0 where /proc does not state them. */
+static inline uint64_t page_table_bytes(void)
+{
+    char line[256];
+    unsigned long long kb = 0;
+    FILE *f = fopen("/proc/self/status", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "VmPTE: %llu kB", &kb) == 1)
+            break;
+    if (f) fclose(f);
+    return kb << 10;
+}
+#endif

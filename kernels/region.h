@@ -1,0 +1,242 @@
+/* region.h: the timed region, which holds the accesses and nothing else, and the record of it.
+ *
+ *   1. warm up, for 5 ms at the least: long enough for a core to leave its idle state and for the time of a round to mean something;
+ *      or by as many accesses as the kernel says
+ *   2. read smaps, and the core's clock: what is too slow or too large to be done while time runs
+ *   3. warm up once more, for what stood between has left its lines in the caches
+ *   4. open perf's gate and wait for its acknowledgement (perf stat --delay=-1 --control fd:...); time batches; close it
+ *   5. read the clock and smaps again; print the record
+ *
+ * Batches repeat the same work, so their median is of what was disturbed least often, and their spread says how often. All
+ * times are CLOCK_MONOTONIC_RAW nanoseconds. The region is as long as the caller asks (--region-ms): long enough for the clock,
+ * whose reading costs tens of nanoseconds, and for counters, whose gate counts a few hundred events of its own. */
+#ifndef REGION_H
+#define REGION_H
+#include "arena.h"
+#include "cpus.h"
+#include <sys/resource.h>
+
+#define MIN_BATCHES 5              /* below this a median over batches says little */
+#define MOST_BATCHES 16
+#define CLOCK_SAMPLES 16           /* half of them before the region, half after it */
+
+/* What was timed, to be reported: `batches` times of the same work, in ns per access. */
+struct region {
+    double batch[MOST_BATCHES], ghz[CLOCK_SAMPLES];
+    uint64_t accesses, elapsed_ns, prepare_ns, table_bytes;
+    int batches, migrations, cpu, clocks;
+    struct rusage before, after;
+};
+
+/* Core clock in GHz from a chain of dependent register additions, one cycle each on every core this book knows. (Not an
+ * addition of a constant: Golden Cove and later fold those at rename.) No counter and no nominal frequency is involved. */
+static inline double core_ghz(void)
+{
+    enum { STEPS = 200000, UNROLL = 16 };
+    uint64_t a = 1, b = 3, begin = now_ns();
+    for (int i = 0; i < STEPS / UNROLL; i++)
+#if defined __x86_64__
+#define ADD "add %1, %0\n\t"
+        __asm__ volatile(ADD ADD ADD ADD ADD ADD ADD ADD ADD ADD ADD ADD ADD ADD ADD ADD : "+r"(a) : "r"(b));
+#elif defined __aarch64__
+#define ADD "add %0, %0, %1\n\t"
+        __asm__ volatile(ADD ADD ADD ADD ADD ADD ADD ADD ADD ADD ADD ADD ADD ADD ADD ADD : "+r"(a) : "r"(b));
+#else
+#error "kernels measure x86-64 and arm64"
+#endif
+    return (double)STEPS / (double)(now_ns() - begin);
+}
+
+static inline void sample_clock(struct region *r)
+{
+    for (int i = 0; i < CLOCK_SAMPLES / 2; i++)
+        r->ghz[r->clocks++] = core_ghz();
+}
+
+static inline int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static inline double median(const double *values, int n)
+{
+    double copy[MOST_BATCHES];
+    memcpy(copy, values, sizeof *copy * (size_t)n);
+    qsort(copy, (size_t)n, sizeof *copy, ascending);
+    return n % 2 ? copy[n / 2] : (copy[n / 2 - 1] + copy[n / 2]) / 2;
+}
+
+/* ---- the gate, and batches ------------------------------------------------------------------------------- */
+
+/* Ask perf to start or stop counting and wait until it says it did: five bytes, "ack\n" and a NUL. */
+static inline void gate(const struct config *c, const char *command)
+{
+    char ack[5];
+    if (c->control_fd < 0)
+        return;
+    if (write(c->control_fd, command, strlen(command)) != (ssize_t)strlen(command))
+        unavailable("perf-failed", "perf's control pipe: %s", strerror(errno));
+    for (size_t got = 0; got < sizeof ack;) {
+        struct pollfd ready = {.fd = c->ack_fd, .events = POLLIN};
+        if (poll(&ready, 1, 5000) != 1) /* perf ignores what it does not understand, in silence */
+            unavailable("perf-failed", "perf did not acknowledge in 5 s");
+        ssize_t n = read(c->ack_fd, ack + got, sizeof ack - got);
+        if (n <= 0)
+            unavailable("perf-failed", "perf closed its acknowledgement pipe");
+        got += (size_t)n;
+    }
+}
+
+/* What the accesses had to end in. A compiler that left some out cannot know it. */
+static inline void must_be(uint64_t got, uint64_t expected)
+{
+    if (got != expected)
+        unavailable("kernel-garbage", "the accesses ended in %" PRIx64 " where %" PRIx64 " was due: not all were made", got, expected);
+}
+
+/* All is prepared: from here on rusage counts. */
+static inline void start_counting(const struct config *c, struct region *r)
+{
+    r->prepare_ns = now_ns() - c->started_ns;
+    r->table_bytes = page_table_bytes();
+    r->cpu = sched_getcpu();
+    getrusage(RUSAGE_SELF, &r->before);
+}
+
+static inline void open_region(const struct config *c, struct region *r)
+{
+    start_counting(c, r);
+    gate(c, "enable\n");
+    getrusage(RUSAGE_SELF, &r->before);
+}
+
+static inline void add_batch(struct region *r, uint64_t ns, uint64_t accesses)
+{
+    r->batch[r->batches++] = (double)ns / (double)accesses;
+    r->elapsed_ns += ns;
+    r->accesses += accesses;
+    r->migrations += sched_getcpu() != r->cpu;
+}
+
+static inline void close_region(const struct config *c, struct region *r)
+{
+    getrusage(RUSAGE_SELF, &r->after);
+    gate(c, "disable\n");
+}
+
+/* ---- the record ------------------------------------------------------------------------------------------ */
+
+static char also_text[1024]; /* what one kernel alone measures: "name": value, ... */
+static inline void also(const char *name, double value)
+{
+    size_t used = strlen(also_text);
+    snprintf(also_text + used, sizeof also_text - used, "%s\"%s\": %.12g", used ? ", " : "", name, value);
+}
+
+static inline void print_options(const struct own *own)
+{
+    const char *comma = "";
+    for (const struct own *o = own; o->name; o++)
+        if (o->given) {
+            printf("%s[\"%s\", %" PRIu64 "]", comma, o->name, o->value);
+            comma = ", ";
+        }
+}
+
+/* The record, one line of JSON; the exit status. more: prints a kernel's own fields, each after a comma; NULL for none. */
+static inline int report(const struct config *c, const struct arena *a, const struct region *r, uint64_t checksum,
+                         void (*more)(const void *), const void *of)
+{
+    const char *pages = c->pages->name;
+    printf("{\"kernel\": \"%s\", \"engine\": \"c\", \"pages\": \"%s\", \"backing\": \"%s\", \"layout\": \"%s\", \"order\": \"%s\", "
+           "\"lines\": %" PRIu64 ", \"stride_pages\": %" PRIu64 ", \"mode\": \"%s\", \"options\": [",
+           c->kernel, pages, pages, c->layout, c->order, c->lines, c->stride_pages, c->mode);
+    print_options(c->own);
+    printf("], \"also\": {%s}, \"stride_bytes\": %" PRIu64 ", \"working_set_bytes\": %" PRIu64 ", \"arena_bytes\": %" PRIu64 ", ",
+           also_text, a->stride, a->working_set, a->physical);
+    if (r->table_bytes)
+        printf("\"page_table_bytes\": %" PRIu64 ", ", r->table_bytes);
+    printf("\"seed\": %" PRIu64 ", \"cpu\": %d, \"accesses\": %" PRIu64 ", \"elapsed_ns\": %" PRIu64 ".0, \"ns_per_access\": %.9g, ",
+           c->seed, r->cpu, r->accesses, r->elapsed_ns, median(r->batch, r->batches));
+    printf("\"batch_ns_per_access\": [");
+    for (int i = 0; i < r->batches; i++)
+        printf("%s%.6g", i ? ", " : "", r->batch[i]);
+    printf("], \"core_ghz\": %.6g, \"prepare_ns\": %" PRIu64 ".0, \"minor_faults\": %ld, \"major_faults\": %ld, "
+           "\"voluntary_switches\": %ld, \"involuntary_switches\": %ld, \"migrations\": %d, \"checksum\": \"%016" PRIx64 "\"",
+           median(r->ghz, r->clocks), r->prepare_ns, r->after.ru_minflt - r->before.ru_minflt, r->after.ru_majflt - r->before.ru_majflt,
+           r->after.ru_nvcsw - r->before.ru_nvcsw, r->after.ru_nivcsw - r->before.ru_nivcsw, r->migrations, checksum);
+    if (more)
+        more(of);
+    puts("}");
+    return fflush(stdout) ? 1 : 0;
+}
+
+/* ---- what most kernels do -------------------------------------------------------------------------------- */
+
+/* Accesses in rounds. run() makes so many rounds from where the kernel stands and returns what depends on every access of them;
+ * due() says beforehand what that will be. */
+struct work {
+    void *state;
+    uint64_t (*run)(void *state, uint64_t rounds), (*due)(const void *state, uint64_t rounds);
+    uint64_t accesses;    /* a round */
+    uint64_t warm, least; /* rounds to warm up by, no more and no less, 0 for 5 ms of them; and to be timed at the least */
+};
+#define SETTLE 256        /* rounds, of a work that says by how many it is warm: what reading smaps has put out of the first caches */
+
+/* So many rounds, in ns. */
+static inline uint64_t run_checked(const struct work *w, uint64_t rounds)
+{
+    uint64_t due = w->due(w->state, rounds), t0 = now_ns(), got = w->run(w->state, rounds), ns = now_ns() - t0;
+    must_be(got, due);
+    return ns;
+}
+
+/* Warm up; ns a round. */
+static inline double warm_up(const struct work *w)
+{
+    uint64_t took = 0, rounds = 0, more = w->warm ? w->warm : 1;
+    do {
+        took += run_checked(w, more);
+        rounds += more;
+        more = rounds;
+    } while (!w->warm && took < 5000000);
+    if (w->warm)
+        also("warm_hops", (double)(w->warm * w->accesses));
+    return (double)took / (double)rounds;
+}
+
+/* Rounds that are made before the first timed one, of a work that says by how many it is warm. */
+static inline uint64_t rounds_before(const struct work *w) { return w->warm + SETTLE; }
+
+/* How many batches, and rounds in each; of least_ns at the least. */
+struct batches { int n; uint64_t rounds; };
+
+static inline struct batches plan_batches(const struct config *c, const struct work *w, double round_ns, double least_ns)
+{
+    double region = (double)c->region_ns < MIN_BATCHES * least_ns ? MIN_BATCHES * least_ns : (double)c->region_ns;
+    double rounds = region / round_ns < (double)w->least ? (double)w->least : region / round_ns;
+    double most = round_ns < least_ns ? rounds * round_ns / least_ns : rounds;
+    int n = most < MIN_BATCHES ? MIN_BATCHES : most > MOST_BATCHES ? MOST_BATCHES : (int)most;
+    uint64_t each = (uint64_t)(rounds / n + 0.5), needed = (w->least + (uint64_t)n - 1) / (uint64_t)n;
+    each = each < needed ? needed : each;
+    return (struct batches){n, each ? each : 1};
+}
+
+/* Warm up, choose the batches, time them behind the gate, and see before and after that the pages are those asked for. */
+static inline struct region measure(const struct config *c, const struct arena *a, const struct work *w)
+{
+    struct region r = {.batches = 0};
+    struct batches plan = plan_batches(c, w, warm_up(w), 0);
+    verify_backing(c, a);
+    sample_clock(&r);
+    run_checked(w, w->warm ? SETTLE : 1);
+    open_region(c, &r);
+    while (r.batches < plan.n)
+        add_batch(&r, run_checked(w, plan.rounds), plan.rounds * w->accesses);
+    close_region(c, &r);
+    sample_clock(&r);
+    verify_backing(c, a);
+    return r;
+}
+#endif

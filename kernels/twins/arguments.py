@@ -1,0 +1,80 @@
+"""A numba kernel's arguments, and the two ways in which it says that there will be no number: the contract of kernels/arguments.h, for
+machines without a C compiler. Same arguments, same exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NoReturn
+
+LINE = 64
+# As in kernels/pages.h, where each size comes from; a base page's size is the machine's.
+PAGES = {"4k": ("base", 0), "64k": ("mthp", 64 << 10), "thp": ("thp", 2 << 20), "2m": ("pool", 2 << 20), "1g": ("pool", 1 << 30)}
+
+
+def unavailable(reason: str, detail: str) -> NoReturn:
+    """The machine lacks something: one JSON object on stderr, exit 3."""
+    print(json.dumps({"reason": reason, "detail": detail}), file=sys.stderr)
+    raise SystemExit(3)
+
+
+def bad_argument(sentence: str) -> NoReturn:
+    """One sentence on stderr, exit 2."""
+    print(sentence, file=sys.stderr)
+    raise SystemExit(2)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        bad_argument(message)  # argparse would print the usage too
+
+
+def now_ns() -> int:
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+
+
+def parse_arguments(kernel: str, orders: list[str], layouts: Sequence[str] = ("spread", "packed"), modes: Sequence[str] = (),
+                    own: Mapping[str, tuple[int, int, int]] = MappingProxyType({})) -> argparse.Namespace:
+    """own: the numbers that one kernel alone takes, name -> (default, least, most). The first of orders, layouts, modes is the default."""
+
+    def natural(least: int, most: int) -> Callable[[str], int]:
+        def convert(text: str) -> int:
+            if not re.fullmatch(r"\d{1,20}", text) or not least <= int(text) <= most:
+                raise argparse.ArgumentTypeError(f"takes a whole number from {least} to {most}, not '{text}'.")
+            return int(text)
+
+        return convert
+
+    parser = _Parser(prog=kernel, allow_abbrev=False)
+    parser.add_argument("--pages", default="4k", choices=list(PAGES))
+    parser.add_argument("--layout", default=layouts[0], choices=layouts)
+    parser.add_argument("--order", default=orders[0], choices=orders)
+    parser.add_argument("--lines", default=4096, type=natural(1, 1 << 32))
+    parser.add_argument("--seed", default=1, type=natural(0, (1 << 63) - 1))
+    parser.add_argument("--cpu", default=max(os.sched_getaffinity(0)), type=natural(0, 1 << 20))
+    parser.add_argument("--region-ms", default=60, type=natural(1, 60_000))
+    parser.add_argument("--warm-hops", default=0, type=natural(1, 1 << 32))
+    parser.add_argument("--perf-fds", default="-1,-1")
+    if modes:
+        parser.add_argument("--mode", default=modes[0], choices=modes)
+    for name, (_, least, most) in own.items():
+        parser.add_argument(f"--{name}", type=natural(least, most))
+    config = parser.parse_args()
+    config.mode = config.mode if modes else ""
+    config.options = [[name, getattr(config, name)] for name in own if getattr(config, name) is not None]
+    for name, (default, _, _) in own.items():
+        if getattr(config, name) is None:
+            setattr(config, name, default)
+    if not re.fullmatch(r"-?\d+,-?\d+", config.perf_fds):
+        parser.error("--perf-fds takes two file descriptors, CONTROL,ACK.")
+    if config.cpu not in os.sched_getaffinity(0):
+        parser.error(f"CPU {config.cpu} is not one this process may use.")
+    config.control_fd, config.ack_fd = (int(fd) for fd in config.perf_fds.split(","))
+    config.kernel, config.packed = kernel, config.layout == "packed"
+    return config

@@ -1,0 +1,271 @@
+"""A graph of 64-byte vertices and walks of it: kernels/graph.h and kernels/walk.h, which explain them.
+
+Two things differ. Several walkers stand in an array and not in registers; and the parts are faulted in first and filled afterwards.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types, uint64
+from numba.extending import intrinsic
+
+from kernels.twins.arena import libc
+from kernels.twins.hops import ARM64, assembly, bin_of, ready, stamp
+from kernels.twins.placement import FNV_BASIS, mix
+
+GOLDEN, MULTIPLIER = 0x9E3779B97F4A7C15, 1664525
+MOST_THREADS = 256
+
+
+@intrinsic
+def prefetch(typing, address):
+    def emit(context, builder, signature, args):
+        assembly(builder, "prfm pldl1keep, [$0]" if ARM64 else "prefetcht0 ($0)", "r", args, ir.VoidType())
+        return context.get_dummy_value()
+
+    return types.void(types.uint64), emit
+
+
+@njit(inline="always")
+def scramble(z):
+    z = (z ^ (z >> uint64(30))) * uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> uint64(27))) * uint64(0x94D049BB133111EB)
+    return z ^ (z >> uint64(31))
+
+
+@njit(inline="always")
+def draw(state):
+    """splitmix64: (new state, 64 random bits)."""
+    state = uint64(state + uint64(GOLDEN))
+    return state, scramble(state)
+
+
+@njit(inline="always")
+def cyclic(v, block, step):
+    mask = block - uint64(1)
+    return (v & ~mask) | ((v * uint64(MULTIPLIER) + step) & mask)
+
+
+@njit(cache=True, nogil=True)
+def link_vertices(edges, first, last, block, key, step):
+    mask = block - uint64(1)
+    for i in range(first, last):
+        v = uint64(i)
+        two = scramble(key + uint64(2) * v * uint64(GOLDEN))
+        third = scramble(key + (uint64(2) * v + uint64(1)) * uint64(GOLDEN))
+        base, at = v & ~mask, v << uint64(4)
+        edges[at] = cyclic(v, block, step)
+        edges[at + uint64(1)] = base | (two & mask)
+        edges[at + uint64(2)] = base | ((two >> uint64(32)) & mask)
+        edges[at + uint64(3)] = base | (third & mask)
+
+
+@njit(cache=True, nogil=True)
+def count_wrong(edges, first, last, block, step):
+    mask, wrong = block - uint64(1), 0
+    for i in range(first, last):
+        v = uint64(i)
+        away, at = uint64(0), v << uint64(4)
+        for k in range(4):
+            away |= (uint64(edges[at + uint64(k)]) ^ v) & ~mask
+        wrong += away != uint64(0) or uint64(edges[at]) != cyclic(v, block, step)
+    return wrong
+
+
+def seeded(seed: int, times: int) -> tuple[int, list[int]]:
+    drawn, state = [], np.uint64(seed)
+    for _ in range(times):
+        state, number = draw(np.uint64(state))
+        drawn.append(int(number))
+    return int(state), drawn
+
+
+def on_all_cpus(work: Callable[[int, int], int], size: int, chunk: int, cpus: list[int]) -> list[int]:
+    """work(from, to) on each CPU's part of `size` bytes, in whole chunks; what it returned, in order."""
+    chunks = -(-size // chunk)
+    threads = min(len(cpus), chunks, MOST_THREADS)
+    found = [0] * threads
+
+    def part(i: int) -> None:
+        os.sched_setaffinity(0, {cpus[i]})
+        found[i] = work(chunks * i // threads * chunk, min(chunks * (i + 1) // threads * chunk, size))
+
+    running = [threading.Thread(target=part, args=(i,)) for i in range(threads)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    return found
+
+
+def stay_on_this_node() -> None:
+    """On this CPU's node, page table included, whichever CPU writes first."""
+    cpu, node = ctypes.c_uint(), ctypes.c_uint()
+    if not libc.getcpu(ctypes.byref(cpu), ctypes.byref(node)) and node.value < 64:
+        libc.syscall(237 if ARM64 else 238, 1, ctypes.byref(ctypes.c_ulong(1 << node.value)), ctypes.c_ulong(64))
+
+
+# ---- the walk
+
+
+# [timed: plain]
+@njit(cache=True)
+def walk_one(edges, at, state, turns):
+    for _ in range(turns):
+        state, random = draw(state)
+        at = uint64(edges[(at << uint64(4)) + (random & uint64(3))])
+    return at, state
+
+
+@njit(cache=True)
+def walk_many(edges, at, state, turns):
+    for _ in range(turns):
+        state, random = draw(state)
+        for k in range(len(at)):
+            at[k] = edges[(at[k] << uint64(4)) + (random & uint64(3))]
+            random >>= uint64(2)
+    return state
+# [end]
+
+
+# [timed: prefetch]
+@njit(cache=True)
+def walk_ahead(edges, base, at, state, path, first, turns):
+    for i in range(first, first + turns):
+        prefetch(base + (uint64(path[i]) << uint64(6)))
+        state, random = draw(state)
+        at = uint64(edges[(at << uint64(4)) + (random & uint64(3))])
+    return at, state
+# [end]
+
+
+# [timed: per hop]
+@njit(cache=True)
+def walk_clocked(edges, at, state, turns, bins):
+    total = uint64(0)
+    for _ in range(turns):
+        state, random = draw(state)
+        edge = ready((at << uint64(4)) + (random & uint64(3)))
+        begin = stamp()
+        at = uint64(edges[edge])
+        ticks = stamp() - begin
+        total += ticks
+        bins[bin_of(ticks)] += 1
+    return at, state, total
+# [end]
+
+
+@njit(cache=True)
+def jump(at, state, vertices, block):
+    others = vertices // block - uint64(1)
+    for k in range(len(at)):
+        state, random = draw(state)
+        to = (at[k] // block + uint64(1) + (((random >> uint64(32)) * others) >> uint64(32))) & others
+        at[k] = to * block + (random & (block - uint64(1)))
+    return state
+
+
+@njit(cache=True)
+def begin_segment(at, state, vertices, block, path, path_state):
+    """Where a stay ends: back to the beginning of the path that is followed, or on to another block; the new state."""
+    if len(path):
+        at[0] = path[0]
+        return path_state
+    return jump(at, state, vertices, block)
+
+
+@njit(cache=True)
+def walk(edges, at, state, left, segment, turns, vertices, block, path, path_state, distance, bins):
+    """Moves `at` on; (state, left, ticks)."""
+    ticks = uint64(0)
+    while turns:
+        now = min(turns, left)
+        if len(bins):
+            at[0], state, total = walk_clocked(edges, at[0], state, now, bins)
+            ticks += total
+        elif distance:
+            at[0], state = walk_ahead(edges, uint64(edges.ctypes.data), at[0], state, path, segment - left + distance, now)
+        elif len(at) == 1:
+            at[0], state = walk_one(edges, at[0], state, now)
+        else:
+            state = walk_many(edges, at, state, now)
+        turns -= now
+        left -= now
+        if left == 0:
+            left, state = segment, begin_segment(at, state, vertices, block, path, path_state)
+    return state, left, ticks
+
+
+@njit(cache=True)
+def retrace(edges, at, state, left, segment, turns, vertices, block, path, path_state, record):
+    """The same hop by hop; (state, left, checksum). record: where the vertices go, as far as there is room."""
+    checksum, written = uint64(FNV_BASIS), 0
+    for _ in range(turns):
+        state, random = draw(state)
+        for k in range(len(at)):
+            checksum = mix(checksum, at[k])
+            if written < len(record):
+                record[written] = at[k]
+                written += 1
+            at[k] = edges[uint64(16) * at[k] + (random >> uint64(2 * k)) % uint64(4)]
+        left -= 1
+        if left == 0:
+            left, state = segment, begin_segment(at, state, vertices, block, path, path_state)
+    return state, left, checksum
+
+
+@dataclass
+class Walk:
+    edges: np.ndarray
+    vertices: int
+    block: int
+    at: np.ndarray  # uint64, where each walker stands
+    state: int
+    segment: int
+    left: int
+    path: np.ndarray  # uint32, empty without one
+    path_state: int
+    distance: int = 0
+
+    def go(self, turns: int, bins: np.ndarray) -> int:
+        state, left, ticks = walk(self.edges, self.at, np.uint64(self.state), self.left, self.segment, turns, np.uint64(self.vertices),
+                                  np.uint64(self.block), self.path, np.uint64(self.path_state), self.distance, bins)
+        self.state, self.left = int(state), int(left)
+        return int(ticks)
+
+    def retraced(self, turns: int, room: int = 0) -> tuple[np.ndarray, int, np.ndarray]:
+        """Where the walkers would stand, the checksum of the visits, the first of them; this walk stays where it is."""
+        at, record = self.at.copy(), np.empty(room, dtype=np.uint32)
+        _, _, checksum = retrace(self.edges, at, np.uint64(self.state), self.left, self.segment, turns, np.uint64(self.vertices),
+                                 np.uint64(self.block), self.path, np.uint64(self.path_state), record)
+        return at, int(checksum), record
+
+
+def unvisited(hops: float) -> float:
+    """The share of lines that `hops` hops a line leave unvisited (walk.h derives it)."""
+    return (1 + hops / 4) ** -4
+
+
+def expected_lines(vertices: int, block: int, hops: float, stay: float) -> float:
+    """Lines that so many hops are expected to visit; stay: hops in a block before the next one, 0 for a graph of one block."""
+    stay = min(stay, hops)
+    stays = hops / stay * block / vertices if stay else 0
+    if not stay or block >= vertices or stays > 8:
+        return vertices * (1 - unvisited(hops / vertices))
+    share, left = float(np.exp(-stays)), 0.0
+    for k in range(64):
+        left += share * unvisited(k * stay / block)
+        share *= stays / (k + 1)
+    return vertices * (1 - left)
+
+
+def hops_for(vertices: int, distinct: float) -> int:
+    """Hops of a plain walk that visit so many lines, or 96 % of all where that is less."""
+    return int(4 * vertices * ((1 - min(distinct / vertices, 0.96)) ** -0.25 - 1)) + 1
