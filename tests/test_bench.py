@@ -15,12 +15,12 @@ from experiments.words.reasons import Unavailable
 
 
 def test_every_table_has_a_title_that_says_what_to_reach_and_columns():
-    assert len(bench.TABLES) == 13
-    assert len({title for title, _ in bench.TABLES.values()}) == 13 and all(len(columns) > 1 for _, columns in bench.TABLES.values())
+    assert len(bench.TABLES) == 14
+    assert len({title for title, _ in bench.TABLES.values()}) == 14 and all(len(columns) > 1 for _, columns in bench.TABLES.values())
 
 
 def test_every_independent_program_is_there():
-    for name in ("independent_chase.c", "naive_graph.c", "naive_guest.c", "empty_gate.c", "engines_in_turn.py"):
+    for name in ("independent_chase.c", "naive_graph.c", "naive_guest.c", "empty_gate.c", "engines_in_turn.py", "part_and_whole.py"):
         assert (bench.INDEPENDENT / name).is_file()
 
 
@@ -108,5 +108,13 @@ def test_a_table_is_measured(monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.needs("a C compiler")
 def test_the_engines_take_turns_over_one_mapping(tmp_path):
     library = bench.c_program(bench.build.KERNELS / "page_chase.c", str(tmp_path), "-w", "-shared", "-fPIC", "-Dstatic=", "-fgnu89-inline")
-    numba, c, ratio = bench._numbers([bench.sys.executable, str(bench.INDEPENDENT / "engines_in_turn.py"), library, "spread", "64"])
+    numba, c, ratio = bench.program("engines_in_turn")(library, "spread", 64)
     assert min(numba, c, ratio) > 0
+
+
+@pytest.mark.measures
+@pytest.mark.measuring
+@pytest.mark.needs("a C compiler")
+def test_a_part_is_compared_with_the_whole_of_the_same_region():
+    part, whole, ratio = bench.program("part_and_whole")(*bench.build.kernel("page_chase").command, "packed", (1 << 17) + 1)
+    assert min(part, whole, ratio) > 0

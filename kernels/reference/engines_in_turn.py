@@ -1,7 +1,7 @@
 """The two engines' timed loops of page_chase in turn over one mapping, for `make bench`: a process of its own, because numba and an
 arena of half a gigabyte are not the runner's to keep.
 
-    engines_in_turn.py LIBRARY LAYOUT LINES    the library is kernels/page_chase.c, compiled without `static`
+    python -m kernels.reference.engines_in_turn LIBRARY LAYOUT LINES    the library is kernels/page_chase.c, compiled without `static`
 
 Prints the medians of both, ns per access, and of their ratio."""
 
