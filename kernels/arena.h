@@ -110,9 +110,12 @@ __attribute__((noreturn)) static inline void pool_refuses(uint64_t needed, const
                 left < needed ? "" : GONE);
 }
 
+/* Since Linux 6.8 each size has a setting of its own, THP's too; before, one was for all. */
 static inline int thp_is_refused(const struct arena *a)
 {
-    return prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1 || sysfs_selects(THP "enabled", "never")
+    char own[128];
+    int off = access(mthp_path(a->page, "enabled", own, sizeof own), F_OK) ? sysfs_selects(THP "enabled", "never") : !mthp_on(a->page);
+    return off || prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1
            || madvise(a->base, a->bytes, MADV_HUGEPAGE);
 }
 

@@ -84,6 +84,13 @@ def _mthp_on(kib: int) -> bool:
     return _selects(THP / "enabled" if _selects(own, "inherit") else own, "always", "madvise")
 
 
+def _thp_is_off(page: int) -> bool:
+    """Since Linux 6.8 each size has a setting of its own, THP's too; before, one was for all."""
+    has_own = (THP / f"hugepages-{page >> 10}kB/enabled").exists()
+    off = not _mthp_on(page >> 10) if has_own else _selects(THP / "enabled", "never")
+    return off or libc.prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1
+
+
 def _ask_for_mthp(base: int, size: int, page: int) -> None:
     kib = page >> 10
     if not (THP / f"hugepages-{kib}kB/enabled").exists():
@@ -131,8 +138,7 @@ def _ask(base: int, size: int, pages: str, page: int) -> None:
         unavailable("memory-short", f"{size} bytes could not be mapped")
     if source == "mthp":
         _ask_for_mthp(base, size, page)
-    elif source == "thp" and (libc.prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1 or _selects(THP / "enabled", "never")
-                              or advise(base, size, MADV_HUGEPAGE)):
+    elif source == "thp" and (_thp_is_off(page) or advise(base, size, MADV_HUGEPAGE)):
         unavailable("thp-never", "the kernel refuses MADV_HUGEPAGE")
     elif source == "base":
         advise(base, size, MADV_NOHUGEPAGE)

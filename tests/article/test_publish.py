@@ -78,7 +78,7 @@ def served(folder: Path) -> Iterator[str]:
     server.server_close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The html folder of the whole site."""
     if built := os.environ.get("TLB_SITE"):
@@ -86,13 +86,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_site(ROOT, tmp_path_factory.mktemp("site")).parent
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def address(site: Path) -> Iterator[str]:
     with served(site) as address:
         yield address
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
     programs = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
     if missing := [name for name, path in programs.items() if path is None]:
@@ -465,7 +465,7 @@ def shown(thing: object, name: str | None = None) -> nbformat.NotebookNode:
     return nbformat.v4.new_code_cell("…", outputs=[output], metadata={"tags": tags})
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def made_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The html folder of a book with hostile texts in all places, and a chart of two charts."""
     frame = pd.DataFrame({
@@ -487,7 +487,7 @@ def made_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_site(source, folder / "out").parent
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def made_book(made_site: Path) -> Iterator[str]:
     """The address of that book's page."""
     with served(made_site) as address:

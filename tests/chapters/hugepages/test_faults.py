@@ -160,6 +160,16 @@ def test_sizes_that_inherit_a_never_are_off_too(machine, case: str):
 
 
 @pytest.mark.parametrize("case", ["page_chase in C", "page_chase in numba", "prefault by touch"])
+def test_the_setting_of_thp_s_own_size_decides_where_there_is_one(machine, case: str):
+    machine.set("mm/transparent_hugepage/enabled", "always madvise [never]")
+    machine.set("mm/transparent_hugepage/hugepages-2048kB/enabled", "always inherit [madvise] never")
+    assert measured(on(case, "thp")).backing == "thp"
+    machine.set("mm/transparent_hugepage/enabled", "[always] madvise never")
+    machine.set("mm/transparent_hugepage/hugepages-2048kB/enabled", "always inherit madvise [never]")
+    why_not(on(case, "thp"), "thp-never")
+
+
+@pytest.mark.parametrize("case", ["page_chase in C", "page_chase in numba", "prefault by touch"])
 def test_a_kernel_without_transparent_huge_pages_is_one_where_they_are_off(machine, case: str):
     machine.lacks("mm/transparent_hugepage")
     why_not(on(case, "thp"), "thp-never")
@@ -270,7 +280,7 @@ def test_a_run_with_60_percent_of_its_pages_huge_is_refused(machine, case: str, 
     machine.set("percent", 60)
     detail = why_not(on(case, pages), "backing-partial")
     if pages == "64k":
-        assert "154 of 256 64 kB pages allocated, 102 fell back" in detail
+        assert re.findall(r"\b\d+\b", detail) == ["154", "256", "102"]
     elif pages != "4k":
         assert shown(detail)[pages == "thp"] == 5 * 2048  # kB: of eight pages, five
 
@@ -285,7 +295,7 @@ def test_one_page_of_another_size_is_enough_to_refuse(machine, case: str, pages:
 @pytest.mark.parametrize("case", ["page_chase in C", "random_touch in numba", "prefault by touch"])
 def test_a_64_kib_page_that_fell_back_may_have_been_ours(machine, case: str):
     machine.set("fallen", 1)
-    assert " 64 kB pages allocated, 1 fell back" in why_not(on(case, "64k"), "backing-partial")
+    assert re.findall(r"\b\d+\b", why_not(on(case, "64k"), "backing-partial")) == ["256", "256", "1"]
 
 
 @pytest.mark.parametrize("pages", ["4k", "thp", "2m"])
