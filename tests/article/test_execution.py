@@ -20,7 +20,7 @@ from experiments.machine import host
 
 CHAPTERS = parameters.table_of_contents()
 CHAPTER = "stlb_cliff"
-AGAIN = (CHAPTER, "hugepages")  # a grid of points; and a survey and programs in other languages beside one
+ENDURES = bool(os.environ.get("TLB_ENDURANCE"))  # all chapters; else one, for each measures half a minute
 SMOKE = {"machine": "this", "profile": "smoke", "max_working_set": "4MiB"}
 EXECUTE = "import json, sys; from pathlib import Path; from experiments.article import publish; " \
           "publish.execute(sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3]))"
@@ -48,7 +48,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("smoke")
     told = execute(CHAPTER, folder / "first.ipynb", folder / "data")
     assert re.search(r"stlb_cliff: \d+ measured, 0 already there", told)
-    for chapter in CHAPTERS[1:]:  # the first page has no experiment of its own
+    for chapter in CHAPTERS[1:] if ENDURES else ():  # the first page has no experiment of its own
         execute(chapter, folder / f"{chapter}.ipynb", folder / "data")
     return folder / "data"
 
@@ -61,13 +61,13 @@ def test_what_a_chapter_measures_is_kept_under_this_machines_id_with_a_card(meas
     assert (set(rows["repeat"]), rows["lines"].max(), set(rows["pages"])) == ({0, 1}, 1024, {"4k"})
     kept = {path.name for path in (measured / "own" / machine).iterdir()}
     assert [path.name for path in measured.iterdir()] == ["own"]
-    assert {"README.md", "machine.json", *(f"{name}.jsonl" for name in CHAPTERS[2:])} <= kept
+    assert {"README.md", "machine.json", *(f"{name}.jsonl" for name in (CHAPTERS[2:] if ENDURES else [CHAPTER]))} <= kept
     assert all(re.fullmatch(r"README\.md|[a-z_]+\.jsonl?", name) for name in kept)
 
 
 @pytest.mark.measures
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("chapter", [name if name in AGAIN else pytest.param(name, marks=pytest.mark.endurance) for name in CHAPTERS])
+@pytest.mark.parametrize("chapter", [name if name == CHAPTER else pytest.param(name, marks=pytest.mark.endurance) for name in CHAPTERS])
 def test_a_chapter_runs_on_this_computer_and_measures_nothing_a_second_time(measured: Path, tmp_path: Path, chapter: str):
     before = tree(measured)
     told = execute(chapter, tmp_path / "out.ipynb", measured)
@@ -93,7 +93,7 @@ def reference(tmp_path: Path) -> Copy:
 
 
 @pytest.mark.measures
-@pytest.mark.slow
+@pytest.mark.endurance
 @pytest.mark.timeout(300)
 def test_on_the_reference_s_kind_of_computer_measuring_changes_no_committed_file_and_no_committed_output(reference: Copy, tmp_path: Path):
     mine = (reference.path / "data/reference").read_text().strip()

@@ -48,7 +48,7 @@ def test_every_chapter_declares_the_same_parameters_typed(chapter: str):
     assert {name: kind for name, (kind, _) in declared.items()} == {name: type(value) for name, value in DEFAULTS.items()}
 
 
-@pytest.mark.parametrize("chapter", CHAPTERS)
+@pytest.mark.parametrize("chapter", [CHAPTER, *(pytest.param(name, marks=pytest.mark.endurance) for name in CHAPTERS if name != CHAPTER)])
 def test_papermill_lists_the_parameters_typed_and_explained(chapter: str):
     papermill = [sys.executable, "-m", "papermill", "--help-notebook", f"book/{chapter}.ipynb"]
     listed = " ".join(subprocess.run(papermill, cwd=ROOT, capture_output=True, text=True, timeout=120).stdout.split())
@@ -146,6 +146,7 @@ def test_papermill_alone_ends_with_the_sentence(data: Path, tmp_path: Path, give
 
 
 @pytest.mark.measures
+@pytest.mark.endurance
 def test_more_than_this_computers_memory_is_one_sentence_at_the_end_of_tlb_run(data: Path, tmp_path: Path):
     done = tlb("run", CHAPTER, "-p", "max_working_set", "1000TiB", "--output", str(tmp_path / "out.ipynb"))
     assert done.returncode != 0

@@ -326,7 +326,7 @@ return [document.documentElement, document.body, ...document.querySelectorAll(".
 """
 
 
-@pytest.mark.parametrize("width_px", [360, 768, 1280])
+@pytest.mark.parametrize("width_px", [360, pytest.param(768, marks=pytest.mark.endurance), 1280])
 @pytest.mark.parametrize("scripts", ["on", "off"])
 def test_no_page_scrolls_sideways(driver, site, address, width_px, scripts):
     resize(driver, width_px)

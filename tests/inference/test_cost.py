@@ -157,6 +157,7 @@ def test_intervals_of_many_machines_hold_the_truth_as_often_as_they_say():
     assert {name: n for name, n in held.items() if n < 33} == {} and sum(held.values()) >= 0.90 * 40 * len(TOLD)
 
 
+@pytest.mark.endurance
 def test_intervals_are_as_narrow_as_the_noise_allows():
     for name in ("load_l2_adds_ns", "load_memory_adds_ns", "stlb_hit_ns", "walk_ns", "walk_reads"):
         quiet, loud = (np.median([np.log(one.parameters[name].high / one.parameters[name].low) for one in fits(noise, 4)])
@@ -273,6 +274,7 @@ def test_a_machine_states_its_entries_its_caches_and_whether_it_is_a_guest():
 
 
 @pytest.mark.parametrize("folder", sorted(path.parent for path in COMMITTED.glob("*/stlb_cliff.jsonl")), ids=lambda path: path.name)
+@pytest.mark.endurance
 def test_the_committed_rows_are_fitted_and_predicted_in_finite_numbers(folder: Path):
     known = Known.of(Host.model_validate(json.loads((folder / "machine.json").read_text())))
     rows = points(newest(Store(COMMITTED).load(folder.name, "stlb_cliff")))

@@ -176,6 +176,7 @@ def test_all_modes_have_the_same_rows_and_the_same_answer():
         assert all(ns > 0 for ns in report.also.values())
 
 
+@pytest.mark.endurance
 def test_a_sum_beyond_63_bits_is_still_the_right_one():
     size = 3_810_000  # about size^3 / 4, which is 1.5 times 2^63
     for status, _, err in run_twins([("radix_partition", asked(mode, size)) for mode in ("naive", "partitioned")]):
@@ -222,7 +223,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", [pytest.param(name, marks=[pytest.mark.endurance] * (number > 1)) for number, name in enumerate(FAULTS)])
 def test_work_that_was_left_out_is_kernel_garbage(fault: str, tmp_path: Path):
     mode, changes = FAULTS[fault]
     source = build.twin("radix_partition").read_text()

@@ -34,6 +34,7 @@ def compiled(copy: Path) -> dict[str, int]:
     return {str(path.relative_to(copy)): path.stat().st_mtime_ns for path in copy.glob("built/kernels/twins-*/*/*.nb[ci]")}
 
 
+@pytest.mark.endurance
 def test_a_second_process_compiles_nothing_and_a_change_of_a_shared_module_is_compiled_anew(copy: Path):
     first, kept = checksum_of(copy), compiled(copy)
     assert checksum_of(copy) == first and compiled(copy) == kept and kept

@@ -127,7 +127,8 @@ cli.main()
 
 
 @needs_c
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize(("number", "status"), [
+    (signal.SIGINT, 130), *(pytest.param(*end, marks=pytest.mark.endurance) for end in ((signal.SIGTERM, 130), (signal.SIGKILL, -9)))])
 def test_a_runner_that_is_ended_leaves_no_kernel_and_the_same_run_goes_on(store, run, number: signal.Signals, status: int):
     store.root.mkdir()
     runner = subprocess.Popen([sys.executable, "-c", RUNNER, "go", str(store.root)], cwd=ROOT, stdout=subprocess.PIPE,

@@ -15,7 +15,7 @@ import re
 import resource
 import signal
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,15 @@ CASES = {
     **{f"prefault by {mode} in two threads": Point(kernel="prefault", order="sequential", mode=mode, lines=ARENA // 4096,
                                                    options={"threads": 2}, region_ms=1) for mode in ("touch", "populate")},
 }
-every_kernel = pytest.mark.parametrize("case", CASES)
+# A numba process takes over a second, and both of its kernels refuse by one arena: what is not named below is endurance.
+SPARED = {name: [pytest.mark.endurance] for name, point in CASES.items() if point.engine == "numba"}
+
+
+def cases(names: Iterable[str]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("case", [pytest.param(name, marks=SPARED.get(name, [])) for name in names])
+
+
+every_kernel = cases(CASES)
 
 
 def on(case: str, pages: str, size: int = ARENA) -> Point:
@@ -215,21 +223,21 @@ def test_memory_below_the_size_is_said_and_nothing_is_started(monkeypatch, case:
 
 
 @pytest.mark.parametrize("pages", ["4k", "thp", "2m", "1g"])
-@pytest.mark.parametrize("case", [name for name in CASES if "random_touch" not in name])  # which reaches 2 GiB at the most
+@cases(name for name in CASES if "random_touch" not in name)  # which reaches 2 GiB at the most
 def test_a_real_limit_of_address_space_below_the_size_is_memory_short(machine, monkeypatch, case: str, pages: str):
     put_before(monkeypatch, "sh", "-c", f'ulimit -v {16 * 2**20} && exec "$0" "$@"')  # KiB, and some for numba
     why_not(on(case, pages, 32 * 2**30), "memory-short")
 
 
 @pytest.mark.parametrize(("pages", "code"), [("4k", "memory-short"), ("thp", "memory-short"), ("2m", "pool-empty")])
-@pytest.mark.parametrize("case", [name for name, point in CASES.items() if point.mode not in ("touch", "memset")])
+@cases(name for name, point in CASES.items() if point.mode not in ("touch", "memset"))
 def test_memory_that_is_not_there_when_it_is_asked_for_is_a_reason(machine, case: str, pages: str, code: str):
     machine.set("unready", errno.ENOMEM)
     assert os.strerror(errno.ENOMEM) in why_not(on(case, pages), code)
 
 
 @pytest.mark.parametrize("pages", ["4k", "thp", "2m"])
-@pytest.mark.parametrize("case", [name for name, point in CASES.items() if point.mode not in ("touch", "memset")])
+@cases(name for name, point in CASES.items() if point.mode not in ("touch", "memset"))
 def test_a_process_that_a_cgroup_ends_while_it_faults_in_ran_out_of_memory(machine, case: str, pages: str):
     machine.set("killed", int(signal.SIGKILL))
     why_not(on(case, pages), "oom-killed")
