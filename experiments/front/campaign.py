@@ -29,7 +29,7 @@ def book(given: Mapping[str, Any]) -> Path:
     contents = parameters.table_of_contents()
     asked = {name: parameters.check(name, given) for name in contents}
     if given["machine"] != "this":
-        return publish.book({**given, "minutes": 0.0})
+        return publish.book(given)
     whole = Chapter(contents[0], asked[contents[0]], Store(data_root()))
     grids = {name: import_module(f"{chapters.__name__}.{name}").grid.points(whole.scope) for name in contents
              if find_spec(f"{chapters.__name__}.{name}") and name != your_machine.__name__.rpartition(".")[2]}
@@ -42,12 +42,12 @@ def book(given: Mapping[str, Any]) -> Path:
     page, site_s = Path(), 60.0
     if first.measured:
         site_begin = time.monotonic()
-        page = publish.book({**given, "minutes": 0.0})
+        page = publish.book(given)
         print(f"{page}\nThis first site rests on one process a point; measuring goes on.")
         site_s = time.monotonic() - site_begin
     _documents(Chapter("hugepages", asked["hugepages"], whole.data))
-    rest = whole.campaign(grids, compared=is_compared, seconds=seconds_left() - site_s)
-    return publish.book({**given, "minutes": 0.0}) if rest.measured or not first.measured else page
+    rest = whole.campaign(grids, compared=is_compared, seconds=max(seconds_left() - site_s, 0.0))
+    return publish.book(given) if rest.measured or not first.measured else page
 
 
 def is_compared(point: Point) -> bool:

@@ -1,8 +1,8 @@
 """The union of several grids, measured in rounds, each record stored before the next process starts.
 
 A point that two grids ask for is measured once, and its row is a row of both. Round by round, each in a random order of its own, so
-that drift hits all points alike: every point once, every point a second time, then those that a claim compares, then the others. What
-is left out for lack of time is left out by that order alone, which no measured value changes: so it cannot bias a verdict.
+that drift hits all points alike: every point once, then those that a claim compares until they have all, then the others. What is
+left out for lack of time is left out by that order alone, which no measured value changes: so it cannot bias a verdict.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ RETRIES = 3  # of a noisy process: a burst of noise passes, a computer that is n
 # Of an experiment's time, what second tries may add. Where everything is noisy, four tries each would take four times as
 # long and give nothing but marks.
 RETRY_SHARE = 0.25
-ALL_GET = 2  # processes, before any point gets more: the fewest that have a spread
 LACKS = "lacking"  # the document of what this computer could not do
 
 
@@ -111,7 +110,7 @@ def run(rig: Rig, grids: Mapping[str, Collection[Point]], repeats: int | Callabl
     """Measure what is not yet stored of each grid, by its name.
 
     repeats: how many processes a point, or a function of the point. seconds: no process is begun that would end later. compared: the
-    points that come first from the third process on.
+    points that come first from the second process on.
 
     A point that the machine cannot do is in `lacking` with its reason and is not tried again; the others go on. So is one for which
     there was no time and which could not be done the last time. A noisy process is thrown back at most RETRIES times and then kept
@@ -190,10 +189,10 @@ def _missing(rig: Rig, owners: Owners, wanted: Mapping[Point, int], digests: Dig
 
 
 def _in_rounds(missing: Iterable[Process], compared: Callable[[Point], bool], shuffle: random.Random) -> list[Process]:
-    """In rounds, each shuffled: a process of each point at a time, and from the third on first those of the points that are compared."""
-    rounds: dict[tuple[bool, int], list[Process]] = {}
+    """In rounds, each shuffled: a process of each point, then those of the points that are compared, then those of the others."""
+    rounds: dict[tuple[bool, int], list[Process]] = {}  # by whether it waits for all that are compared, and by repeat
     for point, repeat in missing:
-        rounds.setdefault((repeat >= ALL_GET and not compared(point), repeat), []).append((point, repeat))
+        rounds.setdefault((bool(repeat and not compared(point)), repeat), []).append((point, repeat))
     for processes in (ordered := [rounds[number] for number in sorted(rounds)]):
         shuffle.shuffle(processes)
     return [*chain.from_iterable(ordered)]

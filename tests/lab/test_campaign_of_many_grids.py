@@ -70,11 +70,11 @@ def test_rows_that_one_grid_has_are_put_beside_those_of_another_and_not_measured
     assert set(store.load(MACHINE, "second")["lines"]) == {point.lines for point in POINTS[8:]}
 
 
-def test_all_points_have_two_processes_before_those_that_are_compared_have_more_and_these_come_before_the_others(
+def test_all_points_have_one_process_before_those_that_are_compared_have_all_and_these_come_before_the_others(
         processes: Scripted, store: Store):
     go(processes, store, compared=lambda point: point.lines < 70)
     compared = {point for point in POINTS if point.lines < 70}
-    rounds, rest = [set(POINTS)] * 2 + [compared] * 3 + [set(POINTS) - compared] * 3, list(processes.asked)
+    rounds, rest = [set(POINTS)] + [compared] * 4 + [set(POINTS) - compared] * 4, list(processes.asked)
     for number, expected in enumerate(rounds):
         asked, rest = rest[: len(expected)], rest[len(expected) :]
         assert {point for point, _ in asked} == expected and len({repeat for _, repeat in asked}) == 1, number
