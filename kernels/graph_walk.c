@@ -7,8 +7,7 @@
  * prefetch   a plain walk that knows its path beforehand and asks for the vertex --distance hops ahead (0: for none)
  *
  * --per_hop 1 reads a serialised clock before and after each hop and keeps a histogram of the differences: from it, less what
- * two readings around nothing differ by ("clock_ns"), "p5_ns" to "p999_ns" and "mean_ns". ns per access is then all the time
- * that passed, both readings and the counting included.
+ * two readings around nothing differ by ("clock_ns"), "p5_ns" to "p999_ns" and "mean_ns". ns per access is then of all the time.
  *
  * Elsewhere in this book no random number is drawn while time runs. Here it is, once for all walkers: picks made beforehand
  * would be an array with a share of the caches, and picks made of the vertex would make the walk a function of the vertex,
@@ -18,7 +17,6 @@
 #include "walk.h"
 
 #define BATCHES 16
-#define WARM (1ull << 21)    /* hops: more lines than a cache of 128 MB holds */
 #ifdef __clang__
 #define UNROLL _Pragma("unroll")
 #else
@@ -156,7 +154,9 @@ int main(int argc, char **argv)
     also("prepare_threads", (double)threads);
     also_off_node(&a, c.cpu);
 
-    uint64_t required = hops_for(vertices, DISTINCT), room = required > 1 << 18 ? required : 1 << 18;
+    /* Hops of a random walk are exchangeable once the caches are warm, so of a large graph a part is timed (placement.h). */
+    double caches = (double)lines_to_warm(&c);
+    uint64_t required = hops_for(vertices, PART * (per_hop ? TAIL : 1)), room = hops_for(vertices, PATHS * caches) + (1 << 18);
     struct walk w = {.graph = &g, .walkers = walkers, .distance = ahead ? (int)own[4].value : 0,
                      .segment = blocked ? own[3].value : ahead ? room : UINT64_MAX};
     for (int k = 0; k < walkers; k++)
@@ -172,7 +172,8 @@ int main(int argc, char **argv)
         also("four_vertices_ns_per_access", four_vertices_ns(&w, c.seed));
     walk(&w, 4096);
     must_stand(&w, &early);
-    uint64_t warm = (4 * vertices < WARM ? 4 * vertices : WARM) / (uint64_t)walkers + 4096, begin = now_ns(), fastest = UINT64_MAX;
+    uint64_t warm = hops_for(vertices, caches) / (uint64_t)walkers + 4096, begin = now_ns(), fastest = UINT64_MAX;
+    also("warm_hops", (double)(warm * (uint64_t)walkers));
     do { /* 5 ms at the least, as in measure() */
         uint64_t from = now_ns();
         walk(&w, warm);

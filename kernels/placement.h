@@ -120,11 +120,16 @@ static inline uint64_t checksum_from(const uint32_t *visit, uint64_t n, uint64_t
 #define PART (1ull << 17) /* visits: from so many lines on not all are timed, but so many at the least */
 #define STEP 16           /* visits that are made in one go, as many as a loop unrolls */
 
+/* Lines after whose visits the caches hold what they will go on holding: as many as the largest has, or as asked; or all lines. */
+static inline uint64_t lines_to_warm(const struct config *c)
+{
+    uint64_t cache = largest_cache_bytes(c->cpu) / LINE, asked = c->warm_hops == NOT_GIVEN ? cache : c->warm_hops;
+    return asked && asked < c->lines ? asked : c->lines; /* a whole cycle is as warm as it gets */
+}
+
 /* How many visits warm the caches before a part is timed; 0 where all lines are visited in every round. */
 static inline uint64_t visits_to_warm(const struct config *c)
 {
-    uint64_t cache = largest_cache_bytes(c->cpu) / LINE, asked = c->warm_hops == NOT_GIVEN ? cache : c->warm_hops;
-    uint64_t visits = asked && asked < c->lines ? asked : c->lines; /* a whole cycle is as warm as it gets */
-    return c->lines > PART && !c->alias && strcmp(c->order, "sequential") ? round_up(visits, STEP) : 0;
+    return c->lines > PART && !c->alias && strcmp(c->order, "sequential") ? round_up(lines_to_warm(c), STEP) : 0;
 }
 #endif

@@ -7,7 +7,8 @@
 
 #define MOST_WALKERS 32      /* a draw of 64 bits has two for each */
 #define AHEAD 256            /* the most of --distance */
-#define DISTINCT 4e6         /* lines to visit, 256 MB: past the caches, and 4000 page-table pages of them */
+#define PATHS 4              /* a path comes round after so many times the lines that the caches hold, which then hold none of it */
+#define TAIL 4               /* a tail of one hop in a thousand takes so many times the hops of a mean */
 
 struct walk {
     const struct graph *graph;

@@ -23,11 +23,11 @@ ROW_BYTES = 16  # kernels/twins/radix_partition.py
 # A kernel's side arrays (the order, the draws) beside its arena, per line: a cycle takes 8 bytes (kernels/placement.h), draws 16,
 # page_gather's order and index 12.
 SIDE_BYTES_PER_LINE = 16
-# graph_walk has none but, to prefetch, a path of at most 19.4 million vertices of 4 bytes (hops_for() of 2^22), which numba copies.
+# graph_walk has none but, to prefetch, a path of 4 bytes a vertex: 4 times as many as the largest cache has lines and a quarter more
+# that are visited twice (hops_for()), so for a cache of 256 MiB. numba copies it.
 PATH_BYTES = 160 << 20
 TABLE_BYTES = 4096  # a guest's page table; guests are x86-64's alone
 PROGRAM_BYTES = 2 * TABLE_BYTES  # of a guest: a page of program, a page of talk
-MANY_HOPS_LINES = 1 << 18  # from here on a walk is past the caches, and visits four million lines whatever its size
 
 
 def _tables(size: int, leaf: int, levels: int) -> int:
@@ -60,7 +60,6 @@ class Declaration:
     # and four that wait for nothing are the most that one core starts in a cycle.
     least_cycles: float = 0.0
     start_s: float = 0.04  # before a process measures anything, beside faulting in
-    is_slow: Callable[[Point], bool] = lambda point: False  # beyond what its memory says
     faults_in: bool = False  # its timed region is where pages are faulted in, which elsewhere is a disturbance
     in_guest: bool = False  # its accesses are made by a guest, so are the events that count them, and its modes are the guest's pages
     order_of: str = ""  # the kernel whose order its chase walks, and so its seed
@@ -80,13 +79,12 @@ CATALOGUE: dict[str, Declaration] = {
     "graph_walk": Declaration(
         modes=("plain", "blocked", "prefetch"), layout="packed", order="random", size="vertices", least_cycles=0.25, is_chase=False,
         options={"vertices": None, "walkers": 1, "block_vertices": None, "block_steps": 1024, "distance": 8, "per_hop": 0},
-        side_bytes=lambda point: PATH_BYTES * (point.mode == "prefetch"), is_slow=lambda point: point.lines >= MANY_HOPS_LINES),
+        side_bytes=lambda point: PATH_BYTES * (point.mode == "prefetch")),
     # A row is stored, and counted or probed for: two stores at the least, and no core completes more than two in a cycle. Its lines
     # are those of six arrays of rows.
     "radix_partition": Declaration(
         modes=("naive", "partitioned", "partition"), layout="packed", order="random", size="tuples", least_cycles=1.0, is_chase=False,
-        options={"tuples": None, "bits": 6, "passes": 1}, lines=lambda n: 6 * -(-n * ROW_BYTES // LINE_BYTES),
-        is_slow=lambda point: True),
+        options={"tuples": None, "bits": 6, "passes": 1}, lines=lambda n: 6 * -(-n * ROW_BYTES // LINE_BYTES)),
     "guest_chase": Declaration(modes=("4k", "2m", "1g"), options={"levels": 4}, inside_bytes=_guest_bytes, least_cycles=1.0,
                                side_bytes=lambda point: point.lines * SIDE_BYTES_PER_LINE + PROGRAM_BYTES, in_guest=True,
                                order_of="page_chase"),
@@ -129,15 +127,10 @@ def arena_bytes(point: Point, base: int | None = None) -> int:
     return -(-working_set // page) * page + kernel.side_bytes(point)
 
 
-def is_slow(point: Point) -> bool:
-    """From 1 GiB on a process may take ten seconds to have its memory found by a hypervisor."""
-    return of(point.kernel).is_slow(point) or arena_bytes(point) >= 1 << 30
-
-
 def expected_s(point: Point) -> float:
     """A guess at one process's seconds, for the progress bar alone: start, region, and the faulting in twice."""
     kernel = of(point.kernel)
-    start = (1.2 if point.engine == "numba" else kernel.start_s) + (point.engine == "c" and kernel.is_slow(point))
+    start = (1.2 if point.engine == "numba" else kernel.start_s)
     return start + 1.2 * point.region_ms / 1e3 + 1.4 * arena_bytes(point) / 2**30
 
 

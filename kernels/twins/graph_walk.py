@@ -11,6 +11,7 @@ from kernels.twins import arguments, region
 from kernels.twins.arena import Arena, advise, map_arena, page_bytes
 from kernels.twins.arguments import LINE
 from kernels.twins.hops import BINS, clock_ticks, least_of, of_hops, read_nothing, read_stamp
+from kernels.twins.placement import PART, lines_to_warm
 from kernels.twins.walk import (
     MULTIPLIER,
     Walk,
@@ -23,7 +24,7 @@ from kernels.twins.walk import (
     stay_on_this_node,
 )
 
-MOST_WALKERS, AHEAD, DISTINCT, WARM, CHUNK = 32, 256, 4e6, 1 << 21, 1 << 19
+MOST_WALKERS, AHEAD, PATHS, TAIL, CHUNK = 32, 256, 4, 4, 1 << 19
 NO_PATH, UNCOUNTED = np.empty(0, dtype=np.uint32), np.empty(0, dtype=np.int64)
 
 
@@ -129,8 +130,8 @@ def main() -> None:
     arena, edges, threads = made_ready(config, block, key, step | 1, cpus)
     also = {"prepare_graph_ns": float(arguments.now_ns() - started_ns), "prepare_threads": float(threads)}
 
-    required = hops_for(vertices, DISTINCT)
-    room = max(required, 1 << 18)
+    required = hops_for(vertices, PART * (TAIL if config.per_hop else 1))
+    room = hops_for(vertices, PATHS * lines_to_warm(config)) + (1 << 18)
     segment = config.block_steps if blocked else room if ahead else 2**62
     at = np.array([start & (vertices - 1) for start in starts], dtype=np.uint64)
     walker = Walk(edges, vertices, block, at, state, segment, segment, NO_PATH, state, config.distance if ahead else 0)
@@ -142,7 +143,9 @@ def main() -> None:
     thrown = np.zeros(BINS, dtype=np.int64) if config.per_hop else UNCOUNTED
     walker.go(4096, thrown)
     rounds.must_stand(due)
-    walker.go(min(4 * vertices, WARM) // walkers + 4096, thrown)
+    warm = hops_for(vertices, lines_to_warm(config)) // walkers + 4096
+    walker.go(warm, thrown)
+    also["warm_hops"] = float(warm * walkers)
     first_stamp, first_ns = read_stamp(), arguments.now_ns()
     measured = region.measure(config, arena, started_ns, region.Work(rounds.run, lambda _: 0, rounds.turns * walkers))
     ghz = (read_stamp() - first_stamp) / (arguments.now_ns() - first_ns)

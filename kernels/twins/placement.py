@@ -78,12 +78,15 @@ def checksum_from(visit, first, visits):
     return checksum
 
 
+def lines_to_warm(config: argparse.Namespace) -> int:
+    """Lines after whose visits the caches hold what they will go on holding: as many as the largest has, or as asked; or all lines."""
+    asked = config.warm_hops or largest_cache_bytes(config.cpu) // LINE
+    return min(asked or config.lines, config.lines)
+
+
 def visits_to_warm(config: argparse.Namespace) -> int:
     """How many visits warm the caches before a part is timed; 0 where all lines are visited in every round."""
-    if config.lines <= PART or config.order == "sequential":
-        return 0
-    asked = config.warm_hops or largest_cache_bytes(config.cpu) // LINE
-    return -(-min(asked or config.lines, config.lines) // STEP) * STEP
+    return 0 if config.lines <= PART or config.order == "sequential" else -(-lines_to_warm(config) // STEP) * STEP
 
 
 @intrinsic

@@ -208,16 +208,6 @@ def test_pages_that_stand_apart_and_aliased_ones_need_their_own_memory_alone(bas
     assert 8 * base < alias < 2**16 * base / 100
 
 
-@pytest.mark.parametrize(("point", "is_slow"), [
-    (Point(kernel="page_chase", lines=2**17), False), (Point(kernel="page_chase", lines=2**18), True),
-    (Point(kernel="graph_walk", layout="packed", order="random", lines=2**17, mode="plain"), False),
-    (Point(kernel="graph_walk", layout="packed", order="random", lines=2**18, mode="plain"), True),
-    (Point(kernel="radix_partition", layout="packed", order="random", lines=1536, mode="naive"), True),
-])
-def test_a_point_is_slow_from_a_gibibyte_on_or_as_its_kernel_says(point: Point, is_slow: bool):
-    assert kernels.is_slow(point) == is_slow
-
-
 @given(st.sampled_from(["c", "numba"]), st.integers(1, 2**20), st.integers(1, 1000))
 def test_a_guess_of_the_time_grows_with_the_work(engine: str, lines: int, region_ms: int):
     point = Point(kernel="page_chase", engine=engine, lines=lines, region_ms=region_ms)

@@ -17,10 +17,7 @@ NODES = ("local-local", "remote-local", "local-remote", "remote-remote")  # memo
 
 def points(scope: Scope) -> list[Point]:
     """Each guest page size on each host page size and the same chase outside, at sizes from inside the STLB on; finer where the steps
-    are; a guest with five levels; the chase in fresh namespaces; and on near and far memory.
-
-    Three times as many processes as in other chapters, so each times for half as long: more than half of its life all the same.
-    """
+    are; a guest with five levels; the chase in fresh namespaces; and on near and far memory."""
     top = scope.most_lines if scope.is_fine else min(scope.most_lines, scope.lines(MOST_QUICK_BYTES))
     dense = scope.lines(DENSE_BELOW_BYTES)
     inside = 1 << (max(scope.entries[-1], 2 * SMALLEST_LINES) // 2).bit_length() - 1 if scope.entries else dense // SMALLEST_LINES
@@ -32,7 +29,6 @@ def points(scope: Scope) -> list[Point]:
     wanted += [("page_chase", pages, "", fine) for pages in dict.fromkeys(host for _, host in STEPS_OF)]
     wanted += [("page_chase", "4k", MODE, sizes)]
     wanted += [("numa_chase", "4k", mode, [min(top, scope.lines(NUMA_BYTES))]) for mode in NODES]
-    region_ms = max(scope.profile.region_ms // 2, 1)
     chases = [point for kernel, pages, mode, numbers in wanted for lines in numbers
-              for point in scope.chase(kernel, pages, lines, mode, region_ms=region_ms)]
-    return list(dict.fromkeys(chases + scope.chase("guest_chase", "4k", top, "4k", region_ms=region_ms, levels=5)))
+              for point in scope.chase(kernel, pages, lines, mode)]
+    return list(dict.fromkeys(chases + scope.chase("guest_chase", "4k", top, "4k", levels=5)))
