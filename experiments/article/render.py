@@ -168,9 +168,9 @@ class Figure:
             spec = {"width": WIDTH_PX, "autosize": {"type": "fit-x", "contains": "padding"}, **spec}
         return spec
 
-    def svg(self) -> str:
-        """The static chart as SVG text."""
-        return tidy(vl_convert.vegalite_to_svg(self.spec(), allowed_base_urls=[]), self.name, _TEXT)
+    def svg(self, spec: dict[str, Any] | None = None) -> str:
+        """The static chart as SVG text. spec: what `spec` gave, where it is known."""
+        return tidy(vl_convert.vegalite_to_svg(spec or self.spec(), allowed_base_urls=[]), self.name, _TEXT)
 
     def csv(self) -> str:
         """The data as CSV (RFC 4180): floats at 6 significant digits, whole ones exact, none empty."""
@@ -181,7 +181,7 @@ class Figure:
 
     def html(self) -> str:
         """The figure as the page holds it; contract with book/assets/figures.js and figures.css."""
-        svg, spec = self.svg(), self.spec()
+        svg = self.svg(spec := self.spec())
         del spec["config"]  # the theme, which the page has once
         spec["datasets"] = {name: _table(rows) for name, rows in spec["datasets"].items()}
         return (f'<div class="tlb-figure" id="tlb-figure-{self.name}" style="--tlb-width: {ET.fromstring(svg).get("width")}px">'

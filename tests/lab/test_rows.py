@@ -1,0 +1,63 @@
+"""Which rows speak for a computer: of its present state, of its kernels as they are, and of one engine."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from experiments.lab import build, rows
+from experiments.words.reasons import Unavailable
+
+NOW = {("page_chase", "c"): "a", ("page_chase", "numba"): "b", ("graph_walk", "c"): "c"}
+
+
+def frame(*lines: tuple[str, str, str, str]) -> pd.DataFrame:
+    return pd.DataFrame(lines, columns=["kernel", "engine", "kernel_digest", "state"]).assign(number=range(len(lines)))
+
+
+@pytest.fixture(autouse=True)
+def kernels_of_today(monkeypatch: pytest.MonkeyPatch):
+    def kernel(name: str, engine: str) -> SimpleNamespace:
+        if (name, engine) not in NOW:
+            raise Unavailable({"gone": "bad-parameter", "uncompiled": "no-compiler", "numbaless": "engine-lacks"}.get(name, "compile-failed"))
+        return SimpleNamespace(digest=NOW[name, engine])
+
+    monkeypatch.setattr(build, "kernel", kernel)
+
+
+def test_rows_of_another_state_or_kernel_are_left_out_in_their_order():
+    there = frame(("page_chase", "c", "a", "now"), ("page_chase", "c", "old", "now"), ("page_chase", "numba", "b", "now"),
+                  ("page_chase", "numba", "a", "now"), ("graph_walk", "c", "c", "then"), ("graph_walk", "c", "c", "now"))
+    kept = rows.current(there, "now")
+    assert list(kept["number"]) == [0, 2, 5] and list(kept.index) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("kernel", ["gone", "uncompiled", "numbaless"])
+def test_rows_of_a_kernel_that_cannot_be_built_now_are_of_another(kernel: str):
+    assert list(rows.current(frame((kernel, "c", "x", "now"), ("page_chase", "c", "a", "now")), "now")["number"]) == [1]
+
+
+def test_a_kernel_that_does_not_build_is_no_reason_to_drop_rows_in_silence():
+    with pytest.raises(Unavailable) as raised:
+        rows.current(frame(("broken", "c", "x", "now")), "now")
+    assert raised.value.code == "compile-failed"
+
+
+def test_nothing_stays_nothing():
+    assert rows.current(frame(), "now").empty and rows.of_one_engine(frame(), set(), "c").empty
+
+
+BOTH = frame(("page_chase", "c", "a", "now"), ("page_chase", "numba", "b", "now"), ("graph_walk", "numba", "d", "now"))
+
+
+@pytest.mark.parametrize(("asked", "engine", "numbers"), [
+    ({("page_chase", "numba")}, "c", [1, 2]),  # the other kernel has rows of the other engine alone
+    ({("page_chase", "c"), ("page_chase", "numba")}, "c", [0, 1, 2]),
+    (set(), "c", [0, 2]), (set(), "numba", [1, 2]),
+    ({("graph_walk", "c")}, "numba", [1]),  # asked for by an engine that it has no rows of
+])
+def test_no_median_mixes_two_engines(asked: set[tuple[str, str]], engine: str, numbers: list[int]):
+    kept = rows.of_one_engine(BOTH, asked, engine)
+    assert list(kept["number"]) == numbers and list(kept.index) == [*range(len(numbers))]
