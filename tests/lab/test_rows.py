@@ -10,6 +10,7 @@ import pytest
 from experiments.lab import build, rows
 from experiments.words.reasons import Unavailable
 
+GONE = {"gone": "bad-parameter", "uncompiled": "no-compiler", "numbaless": "engine-lacks"}
 NOW = {("page_chase", "c"): "a", ("page_chase", "numba"): "b", ("graph_walk", "c"): "c"}
 
 
@@ -21,7 +22,7 @@ def frame(*lines: tuple[str, str, str, str]) -> pd.DataFrame:
 def kernels_of_today(monkeypatch: pytest.MonkeyPatch):
     def kernel(name: str, engine: str) -> SimpleNamespace:
         if (name, engine) not in NOW:
-            raise Unavailable({"gone": "bad-parameter", "uncompiled": "no-compiler", "numbaless": "engine-lacks"}.get(name, "compile-failed"))
+            raise Unavailable(GONE.get(name, "compile-failed"))
         return SimpleNamespace(digest=NOW[name, engine])
 
     monkeypatch.setattr(build, "kernel", kernel)
@@ -34,7 +35,7 @@ def test_rows_of_another_state_or_kernel_are_left_out_in_their_order():
     assert list(kept["number"]) == [0, 2, 5] and list(kept.index) == [0, 1, 2]
 
 
-@pytest.mark.parametrize("kernel", ["gone", "uncompiled", "numbaless"])
+@pytest.mark.parametrize("kernel", GONE)
 def test_rows_of_a_kernel_that_cannot_be_built_now_are_of_another(kernel: str):
     assert list(rows.current(frame((kernel, "c", "x", "now"), ("page_chase", "c", "a", "now")), "now")["number"]) == [1]
 

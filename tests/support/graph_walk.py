@@ -71,8 +71,8 @@ def parsed(asked: list[str], out: str, engine: str) -> KernelReport:
     assert report.ns_per_access == pytest.approx(np.median(report.batch_ns_per_access), rel=1e-4)
     assert 1 <= report.also["prepare_threads"] <= len(os.sched_getaffinity(0)) and report.also["prepare_graph_ns"] > 0
     per_hop, timed = own.get("per_hop") == 1, report.mode != "prefetch" and own.get("per_hop") != 1
-    assert report.also.keys() == ({"prepare_threads", "prepare_graph_ns", "distinct_lines_expected", "warm_hops"} | (PER_HOP if per_hop else set())
-                                  | ({"four_vertices_ns_per_access"} if timed else set()))
+    assert report.also.keys() == ({"prepare_threads", "prepare_graph_ns", "distinct_lines_expected", "warm_hops"}
+                                  | (PER_HOP if per_hop else set()) | ({"four_vertices_ns_per_access"} if timed else set()))
     if report.mode == "plain":
         assert 0.95 * lines < report.also["distinct_lines_expected"] <= lines
     assert sum(hops for _, hops in report.histogram) == (report.accesses if per_hop else 0)
