@@ -150,11 +150,15 @@ def time_scale(frame: pd.DataFrame) -> alt.Scale:
 
 
 def chase_chart(frame: pd.DataFrame, colours: alt.Scale, series: str, entries: Sequence[int], base_page_bytes: int, *,
-                is_price: bool = False, by_lines: bool = False, columns: int | None = None) -> alt.LayerChart:
-    """A `series_chart` of chases against the working set, or `by_lines`, with the TLB's capacities: ns per access, or the price of it."""
+                is_price: bool = False, by_lines: bool = False, columns: int | None = None,
+                processes: pd.DataFrame | None = None) -> alt.LayerChart:
+    """A `series_chart` of chases against the working set, or `by_lines`, with the TLB's capacities: ns per access, or the price of it.
+    processes: single ones, as dots (`Curve.processes`), in the columns of the frame."""
     x = working_set(base_page_bytes) if not by_lines else alt.X("lines:Q", axis=lines_axis(
         f"Lines touched, one to each {format_size(base_page_bytes)}"), scale=log_scale())
     price = "ns per access for translation", price_scale(frame), PRICES
     y = price if is_price else ("ns per access", time_scale(frame), TIMES)
     ends = capacities(entries, "lines") if by_lines else capacities(entries, base_page_bytes=base_page_bytes)
-    return layered(series_chart(frame, x, *y, colours, series, columns=columns), ends)
+    dots = None if processes is None or processes.empty else alt.Chart(processes).mark_circle(size=14).encode(
+        x=x, y=alt.Y("median:Q", scale=y[1]), color=alt.Color(f"{series}:N", scale=colours, sort=colours.domain))
+    return layered(series_chart(frame, x, *y, colours, series, columns=columns), dots, ends)

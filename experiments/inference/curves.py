@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 
 import numpy as np
@@ -30,17 +30,21 @@ def select(frame: pd.DataFrame, **where: object) -> pd.DataFrame:
 class Curve:
     """Medians of a quantity along `x`, each with its interval.
 
-    table: a row for each x, ascending, its columns those of `summarise`: x, median, low, high, coverage, n, unstable ...
+    table: a row for each x, ascending, its columns those of `summarise`: x, median, low, high, coverage, modes, n, unstable ...
+    processes: a row each, x and the quantity as `median`, of the points with two modes, to be shown beside a median of neither.
     """
 
     table: pd.DataFrame
     x: str = "lines"
+    processes: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @classmethod
     def of(cls, frame: pd.DataFrame, x: str = "lines", value: str = "ns_per_access", **where: object) -> Curve:
         """The curve of the rows that `select(frame, **where)` leaves; rows without a value do not count."""
-        summary = summarise(select(frame, **where), [x], value)
-        return cls(summary[summary["n"] > 0].reset_index(drop=True), x)
+        rows = select(frame, **where)
+        summary = summarise(rows, [x], value)
+        split = rows[rows[x].isin(summary[x][summary["modes"] > 1])]
+        return cls(summary[summary["n"] > 0].reset_index(drop=True), x, split[[x, value]].set_axis([x, "median"], axis=1))
 
     @classmethod
     def by(cls, frame: pd.DataFrame, kinds: Iterable[str], column: str = "pages", **where: object) -> dict[str, Curve]:
@@ -67,6 +71,11 @@ class Curve:
     def intervals(self) -> list[Interval]:
         return [Interval.of(row) for row in self.table.to_dict("records")]
 
+    @property
+    def modes(self) -> int:
+        """2 where any of its points has two."""
+        return max((interval.modes for interval in self.intervals), default=1)
+
     def at(self, x: float, within: float = SAME_GRID_POINT) -> Interval:
         """The estimate at the grid point nearest to x, at most a share `within` away. Raises Unavailable("too-few-points")."""
         return Interval.of(self.row(x, within))
@@ -92,7 +101,7 @@ class Curve:
 
     def between(self, low: float, high: float) -> Curve:
         """The part with low <= x <= high."""
-        return Curve(self.table[self.table[self.x].between(low, high)].reset_index(drop=True), self.x)
+        return Curve(self.table[self.table[self.x].between(low, high)].reset_index(drop=True), self.x, self.processes)
 
     def __sub__(self, other: Curve) -> Curve:
         """Differences at each x that both have."""
@@ -108,7 +117,7 @@ class Curve:
         both = [(row, right[row[self.x]]) for row in self.table.to_dict("records") if row[self.x] in right]
         rows = [(sides[0][self.x], *combine(*map(Interval.of, sides)), min(side["n"] for side in sides),
                  any(side["unstable"] for side in sides), *(side["n"] for side in sides)) for sides in both]
-        columns = [self.x, "median", "low", "high", "coverage", "n", "unstable", "n_left", "n_right"]
+        columns = [self.x, "median", "low", "high", "coverage", "modes", "n", "unstable", "n_left", "n_right"]
         table = pd.DataFrame(rows, columns=columns)
         return Curve(table[table["median"].notna()].reset_index(drop=True), self.x)
 
@@ -155,7 +164,8 @@ class Curve:
         if lowest <= 0:
             raise Unavailable("unstable", f"flatness takes medians above zero, not {lowest:g}")
         most = float(table["high"].max()) / floor if floor > 0 else inf
-        return Interval(float(table["median"].max()) / lowest, max(1.0, ends.low, 1 / ends.high), most, float(table["coverage"].min()))
+        return Interval(float(table["median"].max()) / lowest, max(1.0, ends.low, 1 / ends.high), most, float(table["coverage"].min()),
+                        part.modes)
 
 
 def spread(frame: pd.DataFrame, kernel: str = "page_chase", order: str = "cycle", **where: object) -> Curve:

@@ -1,4 +1,4 @@
-"""What repeats say about a point: medians with exact intervals, prices, ratios, unstable rows.
+"""What repeats say about a point: medians with exact intervals, prices, ratios, unstable rows, and points of two modes.
 
 A repeat is a fresh process, so the repeats of a point are independent draws; their median is what a figure
 shows. Nothing here is random: the same rows give the same numbers, in whatever order they were measured.
@@ -7,6 +7,9 @@ Why no bootstrap: of n = 5 values, the resampled median is one of the same five 
 comes up in 5.8 % of resamples. A "95 %" percentile interval is then the full range, which covers the true
 median 93.75 % of the time. The order-statistic interval is the same range with its true coverage known, at
 every n, whatever the distribution. So each interval here carries its coverage instead of promising one.
+
+Where the data just fit a cache that others share, a process finds it either free or taken: there are two times, and a median between
+them is of neither. Such a point keeps its rows; its interval says so, and so does whatever is computed from it (`Interval.modes`).
 """
 
 from __future__ import annotations
@@ -24,12 +27,14 @@ from numpy.typing import ArrayLike
 from experiments.words.reasons import Unavailable
 
 UNSTABLE_SPREAD = 0.05  # the design's line between a result and a warning
+JUMP = 1.5  # between two modes: less than that, the bounds of the median say as well
 OUTLIER_SCORE = 3.5  # Iglewicz & Hoaglin, How to Detect and Handle Outliers (1993)
 NORMAL_MAD = 0.6744897501960817  # the median absolute deviation of a normal distribution of standard deviation 1
 
 
 class Interval(NamedTuple):
-    """An estimate between its bounds. `coverage`: how often such bounds hold the truth, 0 to 1.
+    """An estimate between its bounds. `coverage`: how often such bounds hold the truth, 0 to 1. `modes`: 2 where a point behind it has
+    two (`modes`).
 
     `a - b` and `a / b` are of independent estimates: `interval_of_difference`, `interval_of_ratio`.
     """
@@ -38,14 +43,16 @@ class Interval(NamedTuple):
     low: float
     high: float
     coverage: float = 1.0
+    modes: int = 1
 
     def __format__(self, spec: str) -> str:
-        """f"{i:.2f}" is "1.52 (1.40 to 1.60)"; no zero has a sign. Without a specification, a tuple's text."""
+        """f"{i:.2f}" is "1.52 (1.40 to 1.60)", or "1.52 (1.40 to 1.60, of two modes)"; no zero has a sign. Without a specification, a
+        tuple's text."""
         if not spec:
             return str(self)
         unsigned = re.sub(r"^((?:.?[<>=^])?[-+ ]?)z?", r"\1z", spec, count=1)  # after fill, alignment and sign
         text = [format(bound, unsigned) for bound in self[:3]]
-        return f"{text[0]} ({text[1]} to {text[2]})"
+        return f"{text[0]} ({text[1]} to {text[2]}{', of two modes' if self.modes > 1 else ''})"
 
     def __sub__(self, other: Interval) -> Interval:
         return interval_of_difference(self, other)
@@ -57,7 +64,7 @@ class Interval(NamedTuple):
     def of(cls, row: Mapping[str, float] | pd.Series, name: str = "") -> Interval:
         """A row of `summarise`; or of columns <name>, <name>_low, <name>_high with the row's coverage, 1 where it has none."""
         columns = (name, f"{name}_low", f"{name}_high") if name else ("median", "low", "high")
-        return cls(*(float(row[column]) for column in columns), float(row.get("coverage", 1.0)))
+        return cls(*(float(row[column]) for column in columns), float(row.get("coverage", 1.0)), int(row.get("modes", 1)))
 
 
 UNKNOWN = Interval(nan, nan, nan, 0.0)  # what was not measured
@@ -91,7 +98,7 @@ def median_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
     if x.size == 0:
         return UNKNOWN
     r, coverage = _rank(x.size, confidence)
-    return Interval(float(np.median(x)), float(x[r - 1]), float(x[x.size - r]), coverage)
+    return Interval(float(np.median(x)), float(x[r - 1]), float(x[x.size - r]), coverage, modes(x))
 
 
 def interval_of_difference(a: Interval, b: Interval) -> Interval:
@@ -106,7 +113,7 @@ def interval_of_difference(a: Interval, b: Interval) -> Interval:
     value = a.value - b.value
     low = value - hypot(a.value - a.low, b.high - b.value)
     high = value + hypot(a.high - a.value, b.value - b.low)
-    return Interval(value, low, high, min(a.coverage, b.coverage))
+    return Interval(value, low, high, min(a.coverage, b.coverage), max(a.modes, b.modes))
 
 
 def interval_of_ratio(a: Interval, b: Interval) -> Interval:
@@ -119,7 +126,18 @@ def interval_of_ratio(a: Interval, b: Interval) -> Interval:
     if not (a.value > 0 and b.value > 0):
         raise Unavailable("unstable", f"a ratio takes medians above zero: {a.value:g}, {b.value:g}")
     logs = interval_of_difference(_log(a), _log(b))
-    return Interval(a.value / b.value, exp(logs.low), exp(logs.high), logs.coverage)
+    return Interval(a.value / b.value, exp(logs.low), exp(logs.high), logs.coverage, logs.modes)
+
+
+def modes(values: ArrayLike) -> int:
+    """2 where the values stand at two places: two or more at each, a jump between them, and nothing within twice the spread of either
+    side; else 1. One value away from all others is no mode but an outlier, so there are none of fewer than four values."""
+    x = _finite(values)
+    if x.size < 4 or x[0] <= 0:
+        return 1
+    y = np.log(x)
+    splits = range(2, x.size - 1)
+    return 2 if any(y[k] - y[k - 1] >= max(log(JUMP), 2 * (y[k - 1] - y[0]), 2 * (y[-1] - y[k])) for k in splits) else 1
 
 
 def relative_spread(values: ArrayLike) -> float:
@@ -156,7 +174,7 @@ def outliers(values: ArrayLike) -> np.ndarray:
 
 
 def summarise(frame: pd.DataFrame, by: Sequence[str], value: str = "ns_per_access", confidence: float = 0.95) -> pd.DataFrame:
-    """One row a group, sorted by `by`: by + median, low, high, coverage, n, spread, unstable, outliers.
+    """One row a group, sorted by `by`: by + median, low, high, coverage, modes, n, spread, unstable, outliers.
 
     median, low and high are in the unit of `value`; spread is `relative_spread`, outliers a count. unstable: the spread is over
     5 %, or there are too few values to know it. Rows whose value is NaN do not count in n.
@@ -164,12 +182,11 @@ def summarise(frame: pd.DataFrame, by: Sequence[str], value: str = "ns_per_acces
     rows = []
     for key, group in frame.groupby(list(by), sort=True, dropna=False)[value]:
         x = group.to_numpy(dtype=float)
-        median, low, high, coverage = median_interval(x, confidence)
         spread = relative_spread(x)
         unstable = not spread <= UNSTABLE_SPREAD
         n = int(np.isfinite(x).sum())
-        rows.append((*key, median, low, high, coverage, n, spread, unstable, int(outliers(x).sum())))
-    columns = [*by, "median", "low", "high", "coverage", "n", "spread", "unstable", "outliers"]
+        rows.append((*key, *median_interval(x, confidence), n, spread, unstable, int(outliers(x).sum())))
+    columns = [*by, "median", "low", "high", "coverage", "modes", "n", "spread", "unstable", "outliers"]
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -194,4 +211,4 @@ def _finite(values: ArrayLike) -> np.ndarray:
 
 
 def _log(i: Interval) -> Interval:
-    return Interval(log(i.value), log(i.low) if i.low > 0 else -inf, log(i.high), i.coverage)
+    return Interval(log(i.value), log(i.low) if i.low > 0 else -inf, log(i.high), i.coverage, i.modes)

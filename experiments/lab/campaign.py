@@ -23,9 +23,9 @@ from experiments.system.files import measuring_lock
 from experiments.words.reasons import Unavailable
 
 RETRIES = 3  # of a noisy process: a burst of noise passes, a computer that is noisy four times over stays so
-# Of an experiment's time, what second tries may add. Where everything is noisy, four tries each would take four times as
-# long and give nothing but marks.
-RETRY_SHARE = 0.25
+# Of an experiment's time, what second tries may add. They come out of the same minutes as all else, and a median of five bears a
+# process that was disturbed better than it bears to be of four.
+RETRY_SHARE = 0.1
 LACKS = "lacking"  # the document of what this computer could not do
 
 

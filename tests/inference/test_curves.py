@@ -102,7 +102,7 @@ def test_a_curve_is_of_the_rows_selected_and_of_the_value_named():
 
 def test_a_point_measured_once_is_there_without_coverage_and_unstable():
     once = measured({256: [9.0]})
-    assert once.at(256) == (9.0, 9.0, 9.0, 0.0) and once.last == once.at(256)
+    assert once.at(256) == Interval(9.0, 9.0, 9.0, 0.0) and once.last == once.at(256)
     assert once.table["unstable"].tolist() == [True] and once.table["n"].tolist() == [1]
 
 
@@ -194,7 +194,7 @@ def test_a_difference_of_curves_is_that_of_each_x_that_both_have_and_turned_over
     assert dict(there) == {n: median_interval(a[n]) - median_interval(b[n]) for n in sorted(a) if n in b}
     assert there.xs == back.xs == sorted(set(a) & set(b))
     for (_, x), (_, y) in zip(there, back, strict=True):
-        assert x == (-y.value, -y.high, -y.low, y.coverage)
+        assert x == Interval(-y.value, -y.high, -y.low, y.coverage, y.modes)
     assert [tuple(row) for row in there.table[["n", "n_left", "n_right"]].to_numpy()] == [
         (min(len(a[n]), len(b[n])), len(a[n]), len(b[n])) for n in there.xs]
 
@@ -224,8 +224,8 @@ def test_a_difference_is_unstable_where_a_side_is():
 
 def test_differences_can_be_taken_of_differences():
     price = CLIFF - exact({1024: 1.0, 4096: 2.0})
-    assert dict(price - exact({1024: 1.0}))[1024] == pytest.approx((3.0, 2.9, 3.1, 0.9375))
-    assert (price / exact({4096: 2.0})).at(4096) == pytest.approx((9.4, 9.0, 9.5, 0.9375))
+    assert dict(price - exact({1024: 1.0}))[1024] == pytest.approx((3.0, 2.9, 3.1, 0.9375, 1))
+    assert (price / exact({4096: 2.0})).at(4096) == pytest.approx((9.4, 9.0, 9.5, 0.9375, 1))
 
 
 # --- the price of translation
@@ -377,3 +377,12 @@ def test_flatness_covers_as_often_as_it_says(truth: np.ndarray, noise: float):
         flat = curve({n: interval[:3] for n, interval in enumerate(bounds, 1)}, bounds[0].coverage).flatness(1, len(truth))
         hits += flat.low <= truth.max() / truth.min() <= flat.high
     assert hits >= least_expected(trials, 0.96875)
+
+
+def test_of_a_point_with_two_modes_the_single_processes_stay_at_hand_and_what_follows_says_so():
+    times = measured({64: [1.0] * 5, 128: [38, 38.5, 169, 170, 171], 256: [170.0] * 5})
+    assert sorted(times.processes["median"]) == [38, 38.5, 169, 170, 171] and set(times.processes["lines"]) == {128}
+    assert times.modes == times.between(64, 128).modes == 2 and times.between(256, 256).modes == 1
+    price = times - exact({64: 0.5, 128: 0.5, 256: 0.5})
+    assert [interval.modes for interval in price.intervals] == [1, 2, 1] and times.doubling(64).modes == 2
+    assert price.flatness(64, 256).modes == 2

@@ -20,6 +20,7 @@ from experiments.inference.intervals import (
     interval_of_difference,
     interval_of_ratio,
     median_interval,
+    modes,
     newest,
     outliers,
     relative_spread,
@@ -72,7 +73,7 @@ def test_the_interval_of_a_median_covers_as_often_as_it_says(n: int) -> None:
 @pytest.mark.parametrize(("n", "coverage"), [(1, 0), (2, 0.5), (3, 0.75), (4, 0.875), (5, 0.9375), (6, 0.96875), (7, 0.984375)])
 def test_few_values_give_the_full_range_and_its_true_coverage(n: int, coverage: float) -> None:
     x = np.arange(n) * 2.0
-    assert median_interval(x) == (n - 1, 0, 2 * (n - 1), coverage)
+    assert median_interval(x) == Interval(n - 1, 0, 2 * (n - 1), coverage)
 
 
 @pytest.mark.parametrize(("n", "rank"), [(8, 1), (9, 2), (11, 2), (12, 3), (14, 3), (15, 4)])
@@ -147,8 +148,8 @@ def test_a_difference_is_that_of_the_medians_inside_the_widest_bounds(x: list[fl
 
 def test_a_difference_from_something_exact_has_the_other_ones_interval() -> None:
     noisy = Interval(5.0, 4.0, 8.0, 0.9375)
-    assert interval_of_difference(noisy, Interval(1.0, 1.0, 1.0, 1.0)) == (4.0, 3.0, 7.0, 0.9375)
-    assert interval_of_ratio(noisy, Interval(2.0, 2.0, 2.0, 1.0)) == pytest.approx((2.5, 2.0, 4.0, 0.9375))
+    assert interval_of_difference(noisy, Interval(1.0, 1.0, 1.0, 1.0)) == Interval(4.0, 3.0, 7.0, 0.9375)
+    assert interval_of_ratio(noisy, Interval(2.0, 2.0, 2.0, 1.0)) == pytest.approx((2.5, 2.0, 4.0, 0.9375, 1))
 
 
 @given(samples, samples)
@@ -180,7 +181,7 @@ bounded = st.tuples(st.floats(-1e6, 1e6), st.floats(0, 1e6), st.floats(0, 1e6), 
 def test_a_difference_turned_over_is_its_negative(a: Interval, b: Interval) -> None:
     there, back = a - b, b - a
     assert there == interval_of_difference(a, b)
-    assert there == (-back.value, -back.high, -back.low, back.coverage)
+    assert there == Interval(-back.value, -back.high, -back.low, back.coverage)
 
 
 @given(samples, samples)
@@ -237,11 +238,11 @@ def test_what_an_interval_prints_is_its_numbers_rounded(interval: Interval, deci
 
 def test_an_interval_is_read_from_a_row_of_a_summary_or_from_columns_with_a_prefix() -> None:
     table = summarise(FRAME, ["lines", "layout"])
-    assert Interval.of(table.iloc[3]) == (8.05, 8.0, 30.0, 0.96875)
+    assert Interval.of(table.iloc[3]) == Interval(8.05, 8.0, 30.0, 0.96875)
     gain = {"gain": 2, "gain_low": 1, "gain_high": 3, "median": 9, "low": 8, "high": 10}
-    assert Interval.of(gain, "gain") == (2.0, 1.0, 3.0, 1.0)
+    assert Interval.of(gain, "gain") == Interval(2.0, 1.0, 3.0, 1.0)
     assert Interval.of(gain | {"coverage": 0.75}, "gain").coverage == 0.75
-    assert Interval.of(gain) == (9.0, 8.0, 10.0, 1.0) and isinstance(Interval.of(gain).value, float)
+    assert Interval.of(gain) == Interval(9.0, 8.0, 10.0, 1.0) and isinstance(Interval.of(gain).value, float)
     with pytest.raises(KeyError):
         Interval.of({"median": 1.0, "low": 1.0})
 
@@ -311,7 +312,7 @@ FRAME = pd.DataFrame(
 
 def test_a_summary_has_a_row_for_each_group_in_the_groups_order() -> None:
     table = summarise(FRAME.sample(frac=1, random_state=1), ["lines", "layout"])
-    assert table.columns.tolist() == ["lines", "layout", "median", "low", "high", "coverage", "n", "spread",
+    assert table.columns.tolist() == ["lines", "layout", "median", "low", "high", "coverage", "modes", "n", "spread",
                                       "unstable", "outliers"]
     assert table[["lines", "layout"]].values.tolist() == [
         [64, "packed"], [64, "spread"], [128, "packed"], [128, "spread"], [256, "spread"]]
@@ -361,7 +362,7 @@ def test_a_spread_of_exactly_five_percent_is_stable() -> None:
 
 def test_no_rows_give_an_empty_summary() -> None:
     empty = summarise(FRAME[:0], ["lines"])
-    assert empty.shape == (0, 9) and empty.columns.tolist() == summarise(FRAME, ["lines"]).columns.tolist()
+    assert empty.shape == (0, 10) and empty.columns.tolist() == summarise(FRAME, ["lines"]).columns.tolist()
 
 
 def test_only_rows_of_the_newest_kernel_and_state_are_kept_for_each_kernel_and_engine() -> None:
@@ -379,3 +380,33 @@ def test_only_rows_of_the_newest_kernel_and_state_are_kept_for_each_kernel_and_e
     assert kept["repeat"].tolist() == [2, 3, 4, 5]
     assert kept.index.tolist() == [0, 1, 2, 3] and kept.columns.tolist() == columns
     assert newest(frame[:0]).empty
+
+
+# --- points with two modes
+
+
+@pytest.mark.parametrize(("values", "expected"), [
+    ([38, 38.5, 169, 170, 171], 2), ([171, 38, 169, 38.5], 2), ([38, 38.5, 39, 169, 400, 410], 1),  # the upper ones are as far apart
+    ([38, 38.5, 39, 39.5, 169], 1), ([38, 169, 170, 171, 172], 1),  # one away from all others is an outlier
+    ([38, 169, 170], 1), ([], 1), ([5.0], 1), ([0.0, 0.0, 9, 9], 1), ([10, 10.1, 12, 12.1, 12.2], 1)])
+def test_two_modes_are_two_places_with_two_processes_each_and_a_jump_between(values: list[float], expected: int) -> None:
+    assert modes(values) == median_interval(values).modes == expected
+    assert modes([math.nan, *values]) == expected
+
+
+@pytest.mark.parametrize("n", [4, 5, 9, 15])
+def test_two_modes_are_seen_where_there_are_two_and_almost_never_in_noise(n: int) -> None:
+    rng, trials = np.random.default_rng(n), 2000
+    noise = rng.lognormal(0, 0.1, (trials, n))
+    assert np.mean([modes(x) == 2 for x in noise]) < 0.001
+    is_upper = rng.random((trials, n)) < 0.5
+    both = np.minimum(is_upper.sum(axis=1), (~is_upper).sum(axis=1)) >= 2
+    seen = np.array([modes(x) == 2 for x in noise ** 0.3 * np.where(is_upper, 4.4, 1.0)])
+    assert seen[both].all() and not seen[~both].any()
+
+
+def test_what_is_computed_from_a_point_of_two_modes_says_so() -> None:
+    split, plain = median_interval([38, 38.5, 169, 170, 171]), Interval(10.0, 9.0, 11.0)
+    for told in (split, split - plain, plain / split, (plain / split) - plain):
+        assert told.modes == 2 and "two modes" in f"{told:.1f}"
+    assert "modes" not in f"{plain:.1f}" and (plain / plain).modes == 1

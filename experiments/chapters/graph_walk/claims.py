@@ -71,7 +71,7 @@ def misses_rise_past_the_reach(a: Analysis, share: float = BEFORE) -> Answer:
     if not len(near) or not len(past):
         raise Unavailable("too-few-points", f"nothing was measured on both up to {format_size(reach // 2)} and at "
                           f"{format_size(4 * reach)}")
-    low, high = (Interval(*curve.table[["median", "low", "high"]].median()) for curve in (near, past))
+    low, high = (Interval(*curve.table[["median", "low", "high"]].median(), modes=curve.modes) for curve in (near, past))
     evidence = (f"A hop on base pages takes {low:.1f} ns longer than on {words(large)} up to half of the reach of {format_size(reach)}, "
                 f"and {high:.1f} ns longer around four times the reach.")
     if high.low <= 0:

@@ -148,5 +148,5 @@ def typical(speedups: Curve) -> Interval:
     each size was measured by itself. Of fewer than five sizes, which have none worth the name, the bounds are the medians of theirs."""
     table = speedups.table
     if len(table) < 5:
-        return Interval(*table[["median", "low", "high"]].median(), table["coverage"].min())
+        return Interval(*table[["median", "low", "high"]].median(), table["coverage"].min(), speedups.modes)
     return median_interval(table["median"])

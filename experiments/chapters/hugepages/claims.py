@@ -36,7 +36,7 @@ def five_times_as_fast(a: Analysis, least: float = FIVE, sizes: tuple[int, ...] 
     published = select(gain.table, lines=[size // a.base_page_bytes for size in sizes])
     known = Curve(required(published, f"nothing was measured at {format_size(min(sizes))} or above"))
     told = ", ".join(f"{times:.2f} at {format_size(int(lines) * a.base_page_bytes)}" for lines, times in known)
-    worst = Interval(*known.table[["median", "low", "high"]].min())
+    worst = Interval(*known.table[["median", "low", "high"]].min(), modes=known.modes)
     return inside(worst, least), f"On {words(a.large)}, the dependent chase speeds up by {told}."
 
 

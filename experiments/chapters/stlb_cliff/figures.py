@@ -33,7 +33,8 @@ def cliff(a: Analysis) -> Figure:
     """ns per access against working set, spread and packed."""
     fields = ["median", "low", "high", "coverage", "n", "spread", "unstable", "outliers"]
     data = _by_bytes(a, {"spread": a.spread.table, "packed": a.packed.table}, "layout", ["lines", *fields])
-    chart = charts.chase_chart(data, charts.LAYOUTS, "layout", a.entries, a.base_page_bytes)
+    dots = _by_bytes(a, {"spread": a.spread.processes, "packed": a.packed.processes}, "layout", ["lines", "median"])
+    chart = charts.chase_chart(data, charts.LAYOUTS, "layout", a.entries, a.base_page_bytes, processes=dots)
     least, most = (format_size(n * a.base_page_bytes) for n in (a.spread.xs[0], a.spread.xs[-1]))
     (low, high), (near, far) = (curve.medians.iloc[[0, -1]].map(format_ns) for curve in (a.spread, a.packed))
     return Figure(chart, f"Line chart on logarithmic axes. One line per page: {low} an access at {least}, rising in steps to {high} at "
