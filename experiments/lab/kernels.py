@@ -19,7 +19,7 @@ from experiments.words.pages import page_bytes
 from experiments.words.reasons import Unavailable
 
 LINE_BYTES = 64
-ROW_BYTES = 16  # kernels/twins/radix_partition.py
+ROW_BYTES = 16  # kernels/rows.h
 # A kernel's side arrays (the order, the draws) beside its arena, per line: a cycle takes 8 bytes (kernels/placement.h), draws 16,
 # page_gather's order and index 12.
 SIDE_BYTES_PER_LINE = 16

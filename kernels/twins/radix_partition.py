@@ -1,21 +1,4 @@
-"""A hash join over tables far past the TLB's reach: naive, or radix-partitioned first so that each table is within reach.
-
-R is a table of rows of 16 bytes: a unique key and the row's number, from 1; the keys are in random order. S is as many rows,
-each with the key of a row of R, drawn at random: a foreign key. The answer is the number of pairs with equal keys, and the sum
-of the products of their row numbers.
-
-  naive        builds one hash table of R, open addressing at half load, and probes it with S
-  partitioned  partitions R and S by the top `bits` bits of the keys' hash, then joins partition by partition, by the same code
-  partition    only partitions R and S: a scatter to 2^bits places, each on a page of its own until they outnumber the pages
-
-A second pass (--passes 2) splits the bits between two scatters of about 2^(bits / 2) places each: the radix-cluster of Boncz,
-Manegold and Kersten (VLDB 1999), for whom the TLB's entries limit the fan-out of a pass.
-
-ns_per_access: the joins whole (partitioning both sides, building, probing) per row of S; `partition` per row of R or S, with
-the histogram. All that is large lies in the arena, in every mode alike: R, S, their partitioned copies, and a table of two
-slots a row, which also holds what stands between two passes. That is 6 arrays of `tuples` rows, each from the beginning of a
-line; `--lines` counts them all, and without `--tuples` the arrays are as long as those lines let them.
-"""
+"""radix_partition in numba: the twin of radix_partition.c and rows.h, which explain it."""
 
 from __future__ import annotations
 

@@ -111,7 +111,8 @@ def test_numba_notices_accesses_that_were_left_out():
 
 @pytest.mark.needs("a C compiler", "objdump")
 @pytest.mark.parametrize(("kernel", "symbol", "loads"), [("page_chase", "follow", 16), ("page_chase", "follow_draws", 32),
-                                                         ("page_gather", "gather", 2)])
+                                                         ("page_gather", "gather", 2), ("radix_partition", "scatter", 3),
+                                                         ("radix_partition", "join", 4)])
 def test_the_timed_loop_loads_and_neither_calls_nor_divides(kernel: str, symbol: str, loads: int):
     code = disassembled(kernel, symbol)
     assert [line for line in code if NOT_IN_A_TIMED_LOOP.match(line)] == []

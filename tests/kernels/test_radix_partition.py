@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
 import subprocess
 import sys
@@ -14,24 +15,36 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.kernels import (
     assert_refused,
+    changed,
     checksum,
+    emulated,
+    for_arm64,
     measured,
+    needs_c,
+    needs_emulator,
     needs_thp,
+    on_x86,
     reason,
     reason_of,
+    refused_by_c,
+    run_c,
+    run_program,
     run_twins,
     splitmix64,
     unless_fragmented,
-    why_not,
 )
+from support.radix_partition import parts_of
 
 from experiments.lab import build, kernels
 from experiments.lab.record import KernelReport, Point
-from kernels.twins import radix_partition as rp
+from experiments.machine.compiler import compiler
 
 MODES = {"naive": [], "partitioned": ["--bits", "5"], "partition": ["--bits", "5"]}
 GOLDEN = 0x9E3779B97F4A7C15
 FROM_HASH = pow(GOLDEN, -1, 2**64)  # the hash is a product with an odd number, so every hash has its key
+
+# What each engine is held to by itself. In the plain suite that is C, beside which numba is seen to say the same.
+engines = pytest.mark.parametrize("engine", [pytest.param("c", marks=needs_c), pytest.param("numba", marks=pytest.mark.endurance)])
 
 pytestmark = [pytest.mark.measures, pytest.mark.slow]
 
@@ -53,64 +66,45 @@ def table_of(keys: list[int]) -> np.ndarray:
     return np.array([(key, i + 1) for i, key in enumerate(keys)], dtype=np.uint64).reshape(-1, 2)
 
 
-def partitioned(rows: np.ndarray, bits: int, passes: int) -> tuple[np.ndarray, np.ndarray]:
-    """The partitions and where they end, by the kernel, into memory that holds garbage."""
-    target, between = np.full((2, *rows.shape), 99, dtype=np.uint64)
-    ends = np.full(1 << bits, 77, dtype=np.uint32)
-    coarse = np.full(1 << (bits - bits // 2) if passes == 2 else 0, 55, dtype=np.uint32)
-    rp.partition(rows, target, between, ends, coarse, bits)
-    return target, ends
-
-
-def joined(r: np.ndarray, s: np.ndarray, bits: int, passes: int) -> tuple[int, int]:
-    """By the kernel; 0 bits are the naive join."""
-    table = np.full((2 * len(r), 2), 99, dtype=np.uint64)
-    if not bits:
-        return tuple(map(int, rp.join(r, s, table, 0)))
-    (r, r_ends), (s, s_ends) = partitioned(r, bits, passes), partitioned(s, bits, passes)
-    return tuple(map(int, rp.join_parts(r, s, table, r_ends, s_ends, bits)))
-
-
-@given(st.lists(KEYS, max_size=300), st.integers(1, 10))
+@engines
+@given(keys=st.lists(KEYS, max_size=300), bits=st.integers(1, 10))
 @settings(deadline=None)
-def test_partitioning_is_a_stable_sort_by_the_hashs_top_bits_in_one_pass_or_two(keys: list[int], bits: int):
+def test_partitioning_is_a_stable_sort_by_the_hashs_top_bits_in_one_pass_or_two(engine: str, keys: list[int], bits: int):
     rows = table_of(keys)
     radix = np.array([key * GOLDEN % 2**64 >> 64 - bits for key in keys], dtype=np.int64)
     for passes in (1, 2)[: bits]:
-        parts, ends = partitioned(rows, bits, passes)
+        parts, ends = parts_of(engine).partition(rows, bits, passes)
         assert parts.tolist() == rows[np.argsort(radix, kind="stable")].tolist()
         assert ends.tolist() == np.cumsum(np.bincount(radix, minlength=1 << bits)).tolist()
 
 
-@given(st.lists(KEYS, unique=True, max_size=200), st.data(), st.integers(0, 6), st.integers(1, 2))
+@engines
+@given(keys=st.lists(KEYS, unique=True, max_size=200), data=st.data(), bits=st.integers(0, 6), passes=st.integers(1, 2))
 @settings(deadline=None)
-def test_every_join_finds_what_a_dictionary_finds(keys: list[int], data: st.DataObject, bits: int, passes: int):
+def test_every_join_finds_what_a_dictionary_finds(engine: str, keys: list[int], data: st.DataObject, bits: int, passes: int):
     probes = data.draw(st.lists(st.one_of(KEYS, st.sampled_from(keys or [0])), max_size=200))
     row_of = {key: i + 1 for i, key in enumerate(keys)}
     found = [row_of[key] * (i + 1) for i, key in enumerate(probes) if key in row_of]
-    assert joined(table_of(keys), table_of(probes), bits, min(passes, max(bits, 1))) == (len(found), sum(found))
+    joined = parts_of(engine).join(table_of(keys), table_of(probes), bits, min(passes, max(bits, 1)))
+    assert joined == (len(found), sum(found))
 
 
+@engines
 @pytest.mark.parametrize("bits", [1, 7, 14])
-def test_all_rows_of_one_key_go_into_one_partition_and_find_one_row(bits: int):
+def test_all_rows_of_one_key_go_into_one_partition_and_find_one_row(engine: str, bits: int):
     s = table_of([12345] * 5000)
-    parts, ends = partitioned(s, bits, 1)
+    parts, ends = parts_of(engine).partition(s, bits, 1)
     assert (parts == s).all() and set(ends.tolist()) <= {0, 5000} and ends[-1] == 5000
-    assert joined(table_of([7, 12345]), s, bits, 1) == (5000, 2 * sum(range(5001)))
+    assert parts_of(engine).join(table_of([7, 12345]), s, bits, 1) == (5000, 2 * sum(range(5001)))
 
 
 # --- the rows
 
 
-def rows_of(tuples: int, seed: int) -> tuple[np.ndarray, np.ndarray, int, int]:
-    r, s = np.zeros((2, tuples, 2), dtype=np.uint64)
-    due, folded = rp.fill(r, s, np.uint64(seed))
-    return r, s, int(due), int(folded)
-
-
+@engines
 @pytest.mark.parametrize("seed", [0, 1, 2**63 - 1])
-def test_keys_are_the_generators_numbers_and_each_row_of_s_has_one_of_them(seed: int):
-    r, s, due, folded = rows_of(5000, seed)
+def test_keys_are_the_generators_numbers_and_each_row_of_s_has_one_of_them(engine: str, seed: int):
+    r, s, due, folded = parts_of(engine).fill(5000, seed)
     assert r[:, 0].tolist() == list(islice(splitmix64(seed), 5000))
     assert r[:, 1].tolist() == s[:, 1].tolist() == list(range(1, 5001))
     common, of_r, _ = np.intersect1d(r[:, 0], s[:, 0], return_indices=True)
@@ -131,18 +125,20 @@ SPOILT = {
 }
 
 
+@engines
 @pytest.mark.parametrize("foreign", [False, True])
-def test_rows_that_are_lost_or_doubled_or_in_a_wrong_place_are_not_partitioned(foreign: bool):
-    rows, seed = rows_of(1000, 5)[foreign], np.uint64(5)
-    parts, ends = partitioned(rows, 3, 1)
-    assert rp.is_partitioned(parts, ends, seed, 3, foreign)
-    assert not rp.is_partitioned(parts, ends, seed, 3, not foreign) and not rp.is_partitioned(rows, ends, seed, 3, foreign)
+def test_rows_that_are_lost_or_doubled_or_in_a_wrong_place_are_not_partitioned(engine: str, foreign: bool):
+    of = parts_of(engine)
+    rows, seed = of.fill(1000, 5)[foreign], 5
+    parts, ends = of.partition(rows, 3, 1)
+    assert of.is_partitioned(parts, ends, seed, 3, foreign)
+    assert not of.is_partitioned(parts, ends, seed, 3, not foreign) and not of.is_partitioned(rows, ends, seed, 3, foreign)
     for name, change in SPOILT.items():
         wrong = parts.copy()
         wrong[[10, 11]] = change(parts)
-        assert not rp.is_partitioned(wrong, ends, seed, 3, foreign), name
+        assert not of.is_partitioned(wrong, ends, seed, 3, foreign), name
     for at in (0, 3, 7):
-        assert not rp.is_partitioned(parts, ends - (np.arange(8) == at).astype(np.uint32), seed, 3, foreign)
+        assert not of.is_partitioned(parts, ends - (np.arange(8) == at).astype(np.uint32), seed, 3, foreign)
 
 
 # --- the whole kernel
@@ -153,20 +149,37 @@ def asked(mode: str, tuples: int, *more: str, pages: str = "4k") -> list[str]:
     return ["--mode", mode, "--tuples", str(tuples), "--lines", str(lines), "--seed", "7", "--region-ms", "1", "--pages", pages, *more]
 
 
-SIZES = (1024, 1027, 5000)
+def run_all(engine: str, jobs: list[list[str]]) -> list[tuple[int, str, str]]:
+    """Exit status, stdout and stderr of each."""
+    if engine == "numba":
+        return run_twins([("radix_partition", job) for job in jobs])
+    return [(done.returncode, done.stdout, done.stderr) for done in (run_c("radix_partition", job) for job in jobs)]
 
 
-def test_all_modes_have_the_same_rows_and_the_same_answer():
+def report_of(status: int, out: str, err: str) -> KernelReport:
     """An answer that was wrong in any round would be kernel-garbage."""
-    ways = [(mode, *more, *passes) for mode, more in MODES.items() for passes in ([], ["--passes", "2"])[: 1 + bool(more)]]
-    jobs = [(way, size) for way in ways for size in SIZES]
-    done = run_twins([("radix_partition", asked(way[0], size, *way[1:])) for way, size in jobs])
-    for (way, size), (status, out, err) in zip(jobs, done, strict=True):
-        assert (status, err) == (0, ""), way
-        report = KernelReport.model_validate_json(out)
-        r, s, _, folded = rows_of(size, 7)
-        assert report.checksum == f"{folded:016x}" == checksum([*r[:, 0].tolist(), *s[:, 0].tolist()])
-        assert (report.mode, report.engine, report.layout, report.order) == (way[0], "numba", "packed", "random")
+    assert (status, err) == (0, "")
+    return KernelReport.model_validate_json(out)
+
+
+def expected(tuples: int, seed: int = 7) -> str:
+    """The checksum of the keys of R, the generator's numbers, and of those of S, each of a row of R that another seed draws."""
+    keys, drawn = list(islice(splitmix64(seed), tuples)), islice(splitmix64(2**64 - 1 - seed), tuples)
+    return checksum(keys + [keys[(z >> 32) * tuples >> 32] for z in drawn])
+
+
+SIZES = (1024, 1027, 5000)
+WAYS = [(mode, *more, *passes) for mode, more in MODES.items() for passes in ([], ["--passes", "2"])[: 1 + bool(more)]]
+
+
+@engines
+def test_all_modes_have_the_same_rows_and_the_same_answer(engine: str):
+    jobs = [(way, size) for way in WAYS for size in SIZES]
+    done = run_all(engine, [asked(way[0], size, *way[1:]) for way, size in jobs])
+    for (way, size), said in zip(jobs, done, strict=True):
+        report = report_of(*said)
+        assert report.checksum == expected(size)
+        assert (report.mode, report.engine, report.layout, report.order) == (way[0], engine, "packed", "random")
         assert dict(report.options) == {"tuples": size} | {way[i][2:]: int(way[i + 1]) for i in range(1, len(way), 2)}
         assert report.lines == 6 * -(-size // 4) and report.working_set_bytes == 64 * report.lines
         assert report.arena_bytes == -(-report.working_set_bytes // 4096) * 4096
@@ -176,55 +189,104 @@ def test_all_modes_have_the_same_rows_and_the_same_answer():
         assert all(ns > 0 for ns in report.also.values())
 
 
+@needs_c
+def test_numba_reports_what_c_reports():
+    jobs = [asked(way[0], 1027, *way[1:]) for way in WAYS]
+    measurement = {"engine", "also", "cpu", "accesses", "elapsed_ns", "ns_per_access", "batch_ns_per_access", "core_ghz", "prepare_ns",
+                   "minor_faults", "major_faults", "voluntary_switches", "involuntary_switches", "migrations", "page_table_bytes"}
+    for in_c, in_numba in zip(run_all("c", jobs), run_all("numba", jobs), strict=True):
+        c, numba = report_of(*in_c), report_of(*in_numba)
+        assert c.model_dump(exclude=measurement) == numba.model_dump(exclude=measurement)
+        assert c.also.keys() == numba.also.keys() and c.checksum == expected(1027)
+
+
+@pytest.mark.parametrize("engine", [pytest.param("c", marks=needs_c), "numba"])
 @pytest.mark.endurance
-def test_a_sum_beyond_63_bits_is_still_the_right_one():
+def test_a_sum_beyond_63_bits_is_still_the_right_one(engine: str):
     size = 3_810_000  # about size^3 / 4, which is 1.5 times 2^63
-    for status, _, err in run_twins([("radix_partition", asked(mode, size)) for mode in ("naive", "partitioned")]):
-        assert (status, err) == (0, "")
-    assert rows_of(size, 7)[2] > 2**63
+    for said in run_all(engine, [asked(mode, size) for mode in ("naive", "partitioned")]):
+        report_of(*said)
+    assert parts_of(engine).fill(size, 7)[2] > 2**63
 
 
-def test_without_tuples_the_arrays_are_as_long_as_the_lines_let_them():
-    (status, out, err), = run_twins([("radix_partition", ["--seed", "7", "--region-ms", "1"])])
-    assert (status, err) == (0, "")
-    report = KernelReport.model_validate_json(out)
+@engines
+def test_without_tuples_the_arrays_are_as_long_as_the_lines_let_them(engine: str):
+    report = report_of(*run_all(engine, [["--seed", "7", "--region-ms", "1"]])[0])
     assert (report.mode, report.lines, report.options) == ("naive", 4096, ())
-    assert report.checksum == f"{rows_of(4096 // 6 * 4, 7)[3]:016x}"
+    assert report.checksum == expected(4096 // 6 * 4)
 
 
-BAD = [["--lines", "1535"], ["--tuples", "1024"], ["--tuples", "1024", "--lines", "1537"], ["--tuples", "1023", "--lines", "1536"],
-       ["--tuples", str(2**28 + 1), "--lines", "402653190"], ["--lines", "402653190"], ["--bits", "0"], ["--bits", "15"],
-       ["--passes", "3"], ["--passes", "0"], ["--bits", "5"], ["--mode", "naive", "--passes", "1"],
-       ["--mode", "partition", "--bits", "1", "--passes", "2"], ["--mode", "touch"], ["--layout", "spread"], ["--order", "cycle"],
-       ["--tuples", "1e6"]]
+# Where its own rules are broken, and where those of any kernel are.
+BAD = [["--lines", "1535"], ["--tuples", "1024"], ["--tuples", "1024", "--lines", "1537"], ["--lines", "402653190"], ["--bits", "5"],
+       ["--mode", "naive", "--passes", "1"], ["--mode", "partition", "--bits", "1", "--passes", "2"]]
+BAD_FOR_ANY = [["--tuples", "1023", "--lines", "1536"], ["--tuples", str(2**28 + 1), "--lines", "402653190"], ["--bits", "0"],
+               ["--bits", "15"], ["--passes", "3"], ["--passes", "0"], ["--mode", "touch"], ["--layout", "spread"], ["--order", "cycle"],
+               ["--tuples", "1e6"]]
 
 
-def test_arrays_that_are_not_the_lines_and_other_bad_arguments_are_one_sentence():
-    said = run_twins([("radix_partition", bad) for bad in BAD])
-    for bad, one in zip(BAD, said, strict=True):
+def test_arrays_that_are_not_the_lines_and_other_bad_arguments_are_one_sentence_and_the_same_in_both_engines():
+    said = run_twins([("radix_partition", bad) for bad in BAD + BAD_FOR_ANY])
+    for bad, one in zip(BAD + BAD_FOR_ANY, said, strict=True):
         assert_refused(bad, *one)
+        in_c = refused_by_c("radix_partition", bad) if compiler() else one[2]
+        assert in_c == one[2] or bad in BAD_FOR_ANY
     assert "--lines 1536" in said[1][2] and "1536 to 402653184" in said[0][2]
 
 
-def test_a_small_limit_of_address_space_is_memory_short():
-    said, = run_twins([("radix_partition", asked("naive", 1 << 26))], address_space=4 << 30)  # numba itself takes part of it
-    assert reason(*said)[0] == "memory-short"
+@engines
+def test_a_small_limit_of_address_space_is_memory_short(engine: str):
+    job, limit = asked("naive", 1 << 26), 4 << 30  # numba itself takes part of it
+    if engine == "numba":
+        said, = run_twins([("radix_partition", job)], address_space=limit)
+        assert reason(*said)[0] == "memory-short"
+    else:
+        done = run_c("radix_partition", job, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+        assert reason_of(done)[0] == "memory-short"
 
 
-# What is left out, by a change of the source.
-SCATTER = "    for i in range(len(source)):\n        p = radix"
+# --- what is left out, by a change of the source
+
+COUNTED, MOVED = "i < source.n; i++)\n        cursors[", "i < source.n; i++)\n        target["
+SCATTER = "scatter(struct rows source, struct row *target, uint32_t *cursors, unsigned skip, unsigned bits)\n{\n"
+BUILT, PARTS = "i < r.n; i++) {\n        at = slot_of", "p < 1u << bits; r_begin"
+FAULTS_IN_C = {
+    "rows are not moved": ("partition", {MOVED: MOVED.replace("<", ">")}),
+    "the last row is not moved": ("partition", {MOVED: MOVED.replace("i <", "i + 1 <")}),
+    "the last row is not counted": ("partition", {COUNTED: COUNTED.replace("i <", "i + 1 <")}),
+    "only the first round moves rows": ("partition", {SCATTER: SCATTER + "    if (target[1].number) return;\n"}),
+    "half is probed for": ("partitioned", {"i < s.n && slots": "i < s.n / 2 && slots"}),
+    "the last partition is not joined": ("partitioned", {PARTS: PARTS.replace("p <", "p + 1 <")}),
+    "nothing is built": ("naive", {BUILT: BUILT.replace("<", ">")}),
+    "a pair's product is left out": ("naive", {"found.sum += table[at].number * s.at[i].number": "found.sum += i != 9"}),
+    "nothing": ("partitioned", {MOVED: MOVED}),
+}
+
+
+@needs_c
+@pytest.mark.parametrize("fault", FAULTS_IN_C)
+def test_work_that_was_left_out_in_c_is_kernel_garbage(fault: str, tmp_path: Path):
+    mode, changes = FAULTS_IN_C[fault]
+    done = run_program(changed("radix_partition", changes, tmp_path), asked(mode, 5000))
+    if fault == "nothing":
+        assert (done.returncode, done.stderr) == (0, "")
+    else:
+        assert reason_of(done)[0] == "kernel-garbage"
+
+
+LOOP = "    for i in range(len(source)):\n        p = radix"
 FAULTS = {
-    "rows are not moved": ("partition", {SCATTER: SCATTER.replace("len(source)", "0")}),
-    "the last row is not moved": ("partition", {SCATTER: SCATTER.replace("len(source)", "len(source) - 1")}),
-    "only the first round moves rows": ("partition", {SCATTER: SCATTER.replace("len(source)", "len(source) * (target[1, ROW] == 0)")}),
+    "rows are not moved": ("partition", {LOOP: LOOP.replace("len(source)", "0")}),
+    "the last row is not moved": ("partition", {LOOP: LOOP.replace("len(source)", "len(source) - 1")}),
+    "only the first round moves rows": ("partition", {LOOP: LOOP.replace("len(source)", "len(source) * (target[1, ROW] == 0)")}),
     "half is probed for": ("partitioned", {"range(len(s) if len(r) else 0)": "range(len(s) // 2)"}),
     "nothing is built": ("naive", {"    for i in range(len(r)):\n        at = slot_of": "    for i in range(0):\n        at = slot_of"}),
     "nothing": ("partitioned", {}),
 }
 
 
-@pytest.mark.parametrize("fault", [pytest.param(name, marks=[pytest.mark.endurance] * (number > 1)) for number, name in enumerate(FAULTS)])
-def test_work_that_was_left_out_is_kernel_garbage(fault: str, tmp_path: Path):
+@pytest.mark.endurance
+@pytest.mark.parametrize("fault", FAULTS)
+def test_work_that_was_left_out_in_numba_is_kernel_garbage(fault: str, tmp_path: Path):
     mode, changes = FAULTS[fault]
     source = build.twin("radix_partition").read_text()
     for before, after in changes.items():
@@ -240,21 +302,42 @@ def test_work_that_was_left_out_is_kernel_garbage(fault: str, tmp_path: Path):
         assert reason_of(done)[0] == "kernel-garbage"
 
 
-def test_transparent_huge_pages_back_all_six_arrays():
+@engines
+def test_transparent_huge_pages_back_all_six_arrays(engine: str):
     needs_thp()
-    (status, out, err), = run_twins([("radix_partition", asked("partitioned", 1 << 17, pages="thp"))])
-    report = unless_fragmented(status, out, err)
+    said, = run_all(engine, [asked("partitioned", 1 << 17, pages="thp")])
+    report = unless_fragmented(*said)
     assert report.backing == "thp" and report.arena_bytes == 6 * 16 << 17
 
 
+@engines
 @pytest.mark.parametrize("mode", MODES)
-def test_a_point_is_measured_with_its_options_and_faults_no_page_in(mode: str):
+def test_a_point_is_measured_with_its_options_and_faults_no_page_in(engine: str, mode: str):
     options = {"tuples": 2000} | ({} if mode == "naive" else {"bits": 5, "passes": 2})
-    point = Point(kernel="radix_partition", engine="numba", mode=mode, options=options, region_ms=1,
+    point = Point(kernel="radix_partition", engine=engine, mode=mode, options=options, region_ms=1,
                   **kernels.shape("radix_partition", options))
     records = (measured(point) for _ in range(3))
     assert any(record.point == point and (record.minor_faults, record.major_faults) == (0, 0) for record in records)
 
 
-def test_the_kernel_is_in_numba_alone():
-    assert why_not(Point(kernel="radix_partition", layout="packed", order="random", lines=1536), "engine-lacks").endswith("numba alone")
+# An emulator that is told to fault pages in says that it did, and does not; and no mode touches all of the arena.
+TOUCHED = f"""
+#include "{build.KERNELS}/arena.h"
+static inline struct arena map_touched(const struct config *c)
+{{
+    struct arena a = map_arena(c);
+    memset(a.base, 1, a.bytes);
+    return a;
+}}
+#define map_arena map_touched
+#include "{build.KERNELS}/radix_partition.c"
+"""
+
+
+@on_x86
+@needs_emulator
+def test_the_arm64_build_has_the_same_rows_and_the_same_answer_under_emulation(tmp_path: Path):
+    (tmp_path / "touched.c").write_text(TOUCHED)
+    program = for_arm64("touched", tmp_path, tmp_path)
+    for way in WAYS:
+        assert emulated(program, *asked(way[0], 1027, *way[1:])).checksum == expected(1027)

@@ -57,11 +57,11 @@ def why(name: str = "ask", engine: str = "c") -> Unavailable:
     return caught.value
 
 
-def test_what_takes_a_system_call_of_its_own_is_in_c_alone_and_radix_partition_in_numba_alone():
+def test_what_takes_a_system_call_of_its_own_is_in_c_alone_and_nothing_in_numba_alone():
     assert {"page_chase", "page_gather", "random_touch"} < set(build.kernel_names())
     assert [name for name in build.kernel_names() if not build.twin(name).exists()] == [
         "guest_chase", "numa_chase", "prefault"]
-    assert [name for name in build.kernel_names() if not (build.KERNELS / f"{name}.c").exists()] == ["radix_partition"]
+    assert [name for name in build.kernel_names() if not (build.KERNELS / f"{name}.c").exists()] == []
 
 
 def test_a_kernel_of_one_engine_is_lacking_in_the_other_and_auto_takes_the_one_that_has_it(kernels: Path, monkeypatch):

@@ -102,7 +102,7 @@ def declared(name: str, **changes: object) -> dict[str, Declaration]:
     ({name: kernel for name, kernel in CATALOGUE.items() if name != "prefault"}, ["prefault.c"]),
     (declared("prefault", modes=("touch", "populate", "memset", "hope")), ["kernels/prefault.c"]),
     (declared("prefault", modes=("populate", "touch", "memset")), ["kernels/prefault.c"]),  # another one is the default
-    (declared("radix_partition", modes=("naive",)), ["kernels/twins/radix_partition.py"]),
+    (declared("radix_partition", modes=("naive",)), ["kernels/radix_partition.c", "kernels/twins/radix_partition.py"]),
     (declared("graph_walk", options={"vertices": None}), ["kernels/graph_walk.c", "kernels/twins/graph_walk.py"]),
     (declared("guest_chase", options={"levels": 5}), ["kernels/guest_chase.c"]),
     (declared("page_gather", order="sequential"), ["kernels/page_gather.c", "kernels/twins/page_gather.py"]),

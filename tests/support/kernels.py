@@ -206,9 +206,9 @@ def changed(kernel: str, changes: dict[str, str], folder: Path) -> Path:
     return compiled(folder / f"{kernel}.c", folder / kernel)
 
 
-def for_arm64(kernel: str, folder: Path) -> Path:
+def for_arm64(kernel: str, folder: Path, sources: Path = build.KERNELS) -> Path:
     """A kernel for arm64, static, so that emulation needs no libraries."""
-    subprocess.run(["aarch64-linux-gnu-gcc", "-static", *build.FLAGS, "-o", folder / kernel, build.KERNELS / f"{kernel}.c"], check=True)
+    subprocess.run(["aarch64-linux-gnu-gcc", "-static", *build.FLAGS, "-o", folder / kernel, sources / f"{kernel}.c"], check=True)
     return folder / kernel
 
 

@@ -47,13 +47,13 @@ def remedies(scope: Scope, vertices: int) -> list[Point]:
 def joins(scope: Scope) -> list[Point]:
     """Partitioning by fan-out in one pass and two, and whole joins.
 
-    Starting numba takes a second a process, so a coarse profile has the numbers that are compared, on page sizes that need no pool, and
-    the coarsest every other one of them. 4 GiB: 32 MiB a table of rows, 192 MiB in all.
+    A coarse profile has the numbers that are compared, on page sizes that need no pool, and the coarsest every other one of them.
+    4 GiB: 32 MiB a table of rows, 192 MiB in all.
     """
     rows = max(1 << 10, min(1 << 21, scope.profile.max_working_set // 2048))
     fine, each = scope.is_fine, 1 if scope.profile.points_per_octave > 1 else 2
     modes = [("partition", {"bits": b}) for b in (FAN_OUT_BITS if fine else FAN_OUT_BITS[1::2][::each])]
     modes += [("partition", {"bits": b, "passes": 2}) for b in FAN_OUT_BITS[-2 if fine else -1:]]
     modes += [("naive", {})] + [("partitioned", {"bits": b}) for b in JOIN_BITS[::each]]
-    return [scope.point("radix_partition", pages, mode, engine="numba", tuples=rows, **own)
+    return [scope.point("radix_partition", pages, mode, tuples=rows, **own)
             for pages in LARGE_PAGES[: 3 if fine else 2] for mode, own in modes]

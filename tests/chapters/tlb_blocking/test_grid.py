@@ -38,6 +38,11 @@ def test_a_coarser_profile_asks_for_a_part_of_a_finer_one_at_most_and_still_comp
         assert {dict(point.options)["distance"] for point in points if point.mode == "prefetch"} == {0, 1, 4, 16}
 
 
+@pytest.mark.parametrize("engine", ["c", "numba"])
+def test_walks_and_joins_are_of_one_engine(engine: str):
+    assert {point.engine for point in grid.points(scope(engine=engine))} == {engine}
+
+
 def test_a_block_among_the_remedies_lies_inside_the_reach_and_there_is_none_without_entries():
     for entries in (ENTRIES, [72, 3072]):
         blocks = [dict(point.options)["block_vertices"] for point in asked(entries=entries) if point.mode == "blocked"

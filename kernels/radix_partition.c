@@ -1,0 +1,198 @@
+/* radix_partition: a hash join over tables (rows.h) past the TLB's reach: naive, or radix-partitioned first, into its reach.
+ *
+ *   radix_partition --layout packed --order random --lines 3145728 --tuples 2097152 --mode partitioned --bits 8
+ *
+ * naive        builds one hash table of R, open addressing at half load, and probes it with S
+ * partitioned  partitions R and S by the top --bits of the keys' hash, then joins partition by partition, by the same code
+ * partition    only partitions R and S: a scatter to 2^bits places, each on a page of its own until they outnumber the pages
+ *
+ * A second pass (--passes 2) splits the bits between two scatters of about 2^(bits / 2) places each: the radix-cluster of
+ * Boncz, Manegold and Kersten (VLDB 1999), for whom the TLB's entries limit the fan-out of a pass.
+ *
+ * ns per access: the joins whole (partitioning both sides, building, probing) per row of S; `partition` per row of R or S, with
+ * the histogram. All that is large lies in the arena, in every mode alike: R, S, their partitioned copies, and a table of two
+ * slots a row, which also holds what stands between two passes. That is 6 arrays of --tuples rows, each from the beginning of a
+ * line; --lines counts them all, and without --tuples the arrays are as long as those lines let them. */
+#include "nodes.h"
+#include "rows.h"
+
+#define ARRAYS 6ull
+#define LEAST (1ull << 10)
+#define MOST (1ull << 28)
+#define LINES(tuples) (((tuples) + ROWS_A_LINE - 1) / ROWS_A_LINE * ARRAYS)
+
+/* [timed: partition] */
+/* Where each partition begins, in rows. */
+__attribute__((noinline)) static void count(struct rows source, uint32_t *cursors, unsigned skip, unsigned bits)
+{
+    memset(cursors, 0, sizeof *cursors << bits);
+    for (uint64_t i = 0; i < source.n; i++)
+        cursors[radix(source.at[i].key, skip, bits)]++;
+    for (uint32_t p = 0, at = 0, n; p < 1u << bits; p++, at += n) {
+        n = cursors[p];
+        cursors[p] = at;
+    }
+}
+
+/* Each row to its partition's next place; the cursors end where the partitions end. */
+__attribute__((noinline)) static void scatter(struct rows source, struct row *target, uint32_t *cursors, unsigned skip, unsigned bits)
+{
+    for (uint64_t i = 0; i < source.n; i++)
+        target[cursors[radix(source.at[i].key, skip, bits)]++] = source.at[i];
+}
+
+/* Stable: rows keep their order within a partition. Of two passes the first leaves its partitions, by the upper bits, in
+ * between; `coarse` is room for where they end, NULL for one pass. */
+static void partition(struct side *of, struct row *between, uint32_t *coarse, unsigned bits)
+{
+    uint32_t *ends = of->ends;
+    unsigned lower = bits / 2, upper = bits - lower;
+    if (!coarse) {
+        count(of->rows, ends, 0, bits);
+        scatter(of->rows, of->parts.at, ends, 0, bits);
+        return;
+    }
+    count(of->rows, coarse, 0, upper);
+    scatter(of->rows, between, coarse, 0, upper);
+    for (uint32_t p = 0, begin = 0; p < 1u << upper; begin = coarse[p++], ends += 1u << lower) {
+        struct rows part = {between + begin, coarse[p] - begin};
+        count(part, ends, upper, lower);
+        scatter(part, of->parts.at + begin, ends, upper, lower);
+        for (uint32_t fine = 0; fine < 1u << lower; fine++)
+            ends[fine] += begin;
+    }
+}
+/* [end] */
+
+/* [timed: join] */
+/* r's keys are unique, and table has two slots a row of r at the least. */
+__attribute__((noinline)) static struct answer join(struct rows r, struct rows s, struct row *table, unsigned skip)
+{
+    uint64_t slots = 2 * r.n, at;
+    struct answer found = {0, 0};
+    for (at = 0; at < slots; at++)
+        table[at].number = 0; /* free: rows count from 1 */
+    for (uint64_t i = 0; i < r.n; i++) {
+        at = slot_of(r.at[i].key, skip, slots);
+        while (table[at].number)
+            at = after(at, slots);
+        table[at] = r.at[i];
+    }
+    for (uint64_t i = 0; i < s.n && slots; i++)
+        for (at = slot_of(s.at[i].key, skip, slots); table[at].number; at = after(at, slots))
+            if (table[at].key == s.at[i].key) {
+                found.pairs++;
+                found.sum += table[at].number * s.at[i].number;
+                break;
+            }
+    return found;
+}
+
+/* What join() gives, from the partitions of r and s by `bits` bits. */
+static struct answer join_parts(const struct side *r, const struct side *s, struct row *table, unsigned bits)
+{
+    struct answer found = {0, 0};
+    for (uint32_t p = 0, r_begin = 0, s_begin = 0; p < 1u << bits; r_begin = r->ends[p], s_begin = s->ends[p++]) {
+        struct rows of_r = {r->parts.at + r_begin, r->ends[p] - r_begin}, of_s = {s->parts.at + s_begin, s->ends[p] - s_begin};
+        struct answer more = join(of_r, of_s, table, bits);
+        found.pairs += more.pairs;
+        found.sum += more.sum;
+    }
+    return found;
+}
+/* [end] */
+
+/* ---- rounds: how many of their answers were wrong -------------------------------------------------------- */
+
+struct job {
+    struct side r, s;
+    struct row *table;
+    struct answer due;
+    uint32_t *coarse, room_for_coarse[1 << (MOST_BITS + 1) / 2];
+    unsigned bits;
+    int joins;
+};
+
+static uint64_t is_wrong(const struct job *j, struct answer found) { return found.pairs != j->due.pairs || found.sum != j->due.sum; }
+
+static uint64_t naive_rounds(void *state, uint64_t rounds)
+{
+    struct job *j = state;
+    uint64_t wrong = 0;
+    for (; rounds; rounds--)
+        wrong += is_wrong(j, join(j->r.rows, j->s.rows, j->table, 0));
+    return wrong;
+}
+
+static uint64_t partition_anew(struct job *j, struct side *of)
+{
+    wipe_spots(of);
+    partition(of, j->table, j->coarse, j->bits);
+    return wrong_spots(of);
+}
+
+static uint64_t partition_rounds(void *state, uint64_t rounds)
+{
+    struct job *j = state;
+    uint64_t wrong = 0;
+    for (; rounds; rounds--) {
+        wrong += partition_anew(j, &j->r) + partition_anew(j, &j->s);
+        if (j->joins)
+            wrong += is_wrong(j, join_parts(&j->r, &j->s, j->table, j->bits));
+    }
+    return wrong;
+}
+
+static uint64_t none_is_wrong(const void *state, uint64_t rounds) { return (void)state, (void)rounds, 0; }
+
+/* Of counting alone, a row: the median of three. */
+static double histogram_ns(struct job *j)
+{
+    double ns[3];
+    for (int i = 0; i < 3; i++) {
+        uint64_t t0 = now_ns();
+        count(j->r.rows, j->r.ends, 0, j->bits);
+        ns[i] = (double)(now_ns() - t0) / (double)j->r.rows.n;
+    }
+    return median(ns, 3);
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const orders[] = {"random", NULL}, *const layouts[] = {"packed", NULL},
+                      *const modes[] = {"naive", "partitioned", "partition", NULL};
+    struct own own[] = {{.name = "tuples", .least = LEAST, .most = MOST}, {.name = "bits", .value = 6, .least = 1, .most = MOST_BITS},
+                        {.name = "passes", .value = 1, .least = 1, .most = 2}, {.name = NULL}};
+    struct config c = parse_more(argc, argv, "radix_partition", orders, layouts, modes, own);
+    uint64_t tuples = own[0].given ? own[0].value : c.lines / ARRAYS * ROWS_A_LINE, checksum = FNV_BASIS;
+    int naive = c.mode == modes[0], only = c.mode == modes[2], twice = own[2].value == 2;
+    if (tuples < LEAST || tuples > MOST)
+        bad_argument("--lines takes a whole number from %llu to %llu, not %" PRIu64 ".", LINES(LEAST), LINES(MOST), c.lines);
+    if (own[0].given && c.lines != LINES(tuples))
+        bad_argument("--tuples %" PRIu64 " takes --lines %llu, those of %llu arrays of 16 bytes a tuple.", tuples, LINES(tuples), ARRAYS);
+    if (naive && (own[1].given || own[2].given))
+        bad_argument("--mode naive takes no --bits and no --passes.");
+    if (twice && own[1].value < 2)
+        bad_argument("--passes 2 takes --bits 2 or more, one for each pass.");
+    c.cpu = pin(c.cpu);
+    struct arena a = map_arena(&c);
+    also_off_node(&a, c.cpu);
+    struct row *at = (struct row *)a.base;
+    uint64_t room = round_up(tuples, ROWS_A_LINE);
+    static struct job j;
+    j.r.rows = (struct rows){at, tuples}, j.s.rows = (struct rows){at + room, tuples};
+    j.r.parts = (struct rows){at + 2 * room, tuples}, j.s.parts = (struct rows){at + 3 * room, tuples};
+    j.table = at + 4 * room, j.coarse = twice ? j.room_for_coarse : NULL, j.bits = (unsigned)own[1].value, j.joins = !only;
+    j.due = fill(j.r.rows, j.s.rows, c.seed, &checksum);
+    if (!naive) {
+        partition_anew(&j, &j.r);
+        partition_anew(&j, &j.s);
+        keep_spots(&j.r, c.seed, j.bits, 0);
+        keep_spots(&j.s, c.seed, j.bits, 1);
+    }
+    if (only)
+        also("histogram_ns_per_access", histogram_ns(&j));
+    struct work work = {.state = &j, .run = naive ? naive_rounds : partition_rounds, .due = none_is_wrong, .accesses = tuples << only};
+    struct region r = measure(&c, &a, &work);
+    return report(&c, &a, &r, checksum, NULL, NULL);
+}

@@ -1,0 +1,111 @@
+/* rows.h: the two tables of a join, how their keys are hashed, and what is known of the answer without a join.
+ *
+ * R is a table of rows of 16 bytes: a unique key and the row's number, from 1; the keys are in random order. S is as many rows,
+ * each with the key of a row of R, drawn at random: a foreign key. The answer is the number of pairs with equal keys, and the
+ * sum of the products of their row numbers. */
+#ifndef ROWS_H
+#define ROWS_H
+#include "placement.h"
+
+#define GOLDEN 0x9E3779B97F4A7C15ull
+#define ROWS_A_LINE (LINE / sizeof(struct row))
+#define MOST_BITS 14
+#define MOST_SPOTS 64 /* so few that they cost nothing */
+
+struct row { uint64_t key, number; };
+struct rows { struct row *at; uint64_t n; };
+struct answer { uint64_t pairs, sum; };
+
+/* R or S, the same rows partitioned, and where each partition ends in those. */
+struct side {
+    struct rows rows, parts;
+    uint32_t ends[1 << MOST_BITS];
+    uint64_t spots, wanted[MOST_SPOTS]; /* places in the partitions, and the numbers of the rows that belong there */
+};
+
+/* ---- the hash, multiplicative (Knuth): its top bits depend on all of the key ------------------------------- */
+
+/* `bits` bits of it below its topmost `skip`. */
+static inline uint64_t radix(uint64_t key, unsigned skip, unsigned bits) { return key * GOLDEN << skip >> (64 - bits); }
+
+/* In proportion to it without its topmost `skip` bits, which all of a partition share: a product, no division. */
+static inline uint64_t slot_of(uint64_t key, unsigned skip, uint64_t slots) { return (key * GOLDEN << skip >> 32) * slots >> 32; }
+static inline uint64_t after(uint64_t slot, uint64_t slots) { return slot + 1 < slots ? slot + 1 : 0; }
+
+/* ---- the rows -------------------------------------------------------------------------------------------- */
+
+/* The generator's number i: another one for each i, because each of its steps can be undone. */
+static inline uint64_t splitmix(uint64_t seed, uint64_t i)
+{
+    uint64_t z = seed + i * GOLDEN;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBull;
+    return z ^ z >> 31;
+}
+
+/* The row of R whose key a row of S has: drawn with another seed than the keys. */
+static inline uint64_t partner(uint64_t seed, uint64_t number, uint64_t n)
+{
+    return 1 + ((splitmix(~seed, number) >> 32) * n >> 32);
+}
+
+/* R and S, and the answer that is due; folded into *checksum: all keys in their order. */
+static inline struct answer fill(struct rows r, struct rows s, uint64_t seed, uint64_t *checksum)
+{
+    struct answer due = {s.n, 0};
+    for (uint64_t i = 1; i <= r.n; i++) {
+        r.at[i - 1] = (struct row){splitmix(seed, i), i};
+        *checksum = mix(*checksum, r.at[i - 1].key);
+    }
+    for (uint64_t i = 1; i <= s.n; i++) {
+        uint64_t of_r = partner(seed, i, r.n);
+        s.at[i - 1] = (struct row){splitmix(seed, of_r), i};
+        *checksum = mix(*checksum, s.at[i - 1].key);
+        due.sum += of_r * i;
+    }
+    return due;
+}
+
+/* ---- the partitions -------------------------------------------------------------------------------------- */
+
+/* Are these the rows of R, or of S if foreign: each once, in its partition, and in their old order within each? */
+static inline int is_partitioned(const struct side *of, uint64_t seed, unsigned bits, int foreign)
+{
+    uint64_t n = of->parts.n, i = 0;
+    for (uint32_t p = 0; p < 1u << bits; p++)
+        for (uint64_t last = 0; i < of->ends[p]; last = of->parts.at[i++].number) {
+            struct row row = i < n ? of->parts.at[i] : (struct row){0, 0};
+            if (radix(row.key, 0, bits) != p || row.number <= last || row.number > n
+                || row.key != splitmix(seed, foreign ? partner(seed, row.number, n) : row.number))
+                return 0;
+        }
+    return i == n;
+}
+
+static inline struct row *spot(const struct side *of, uint64_t i) { return of->parts.at + (i + 1) * of->parts.n / of->spots - 1; }
+
+/* Partitions that are seen to be right: what stands at their spots now is to stand there after every round. */
+static inline void keep_spots(struct side *of, uint64_t seed, unsigned bits, int foreign)
+{
+    if (!is_partitioned(of, seed, bits, foreign))
+        unavailable("kernel-garbage", "the partitions do not hold what they should");
+    of->spots = of->parts.n / 1024 < MOST_SPOTS ? of->parts.n / 1024 : MOST_SPOTS;
+    for (uint64_t i = 0; i < of->spots; i++)
+        of->wanted[i] = spot(of, i)->number;
+}
+
+/* Before each round, so that what the round before left is no answer. */
+static inline void wipe_spots(struct side *of)
+{
+    for (uint64_t i = 0; i < of->spots; i++)
+        *spot(of, i) = (struct row){0, 0};
+}
+
+static inline uint64_t wrong_spots(const struct side *of)
+{
+    uint64_t wrong = 0;
+    for (uint64_t i = 0; i < of->spots; i++)
+        wrong += spot(of, i)->number != of->wanted[i];
+    return wrong;
+}
+#endif
