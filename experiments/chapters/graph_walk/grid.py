@@ -13,9 +13,8 @@ MANY_VERTICES = 1 << 24  # 1 GiB: past every cache, and a graph of it is ready i
 
 
 def points(scope: Scope) -> list[Point]:
-    """Past the caches a process takes seconds to visit four million lines, most of all at 256 MiB, of whose 4.2 million vertices that
-    takes 20 million hops. So a coarse profile goes from 64 MiB on in steps of four octaves and then two, and has means per batch
-    on page sizes that need no pool."""
+    """Past the caches a process takes a second a GiB to fill the graph. So a coarse profile goes from 64 MiB on in steps of four octaves
+    and then two, and has means per batch on page sizes that need no pool."""
     most, fine = 1 << (scope.profile.max_working_set // VERTEX_BYTES).bit_length() - 1, scope.is_fine
     sizes = [2**k for k in range(12, most.bit_length()) if fine or 2**k == most or k <= 20 or k % 2 == 0 and k > 22]  # from 256 KiB
     clocked = [scope.point("graph_walk", pages, "plain", vertices=n, per_hop=1) for pages in LARGE_PAGES for n in sizes]

@@ -203,7 +203,7 @@ def _remedy(remedy: str, pages: str, block: int, rows: pd.DataFrame, vertices: i
     row: dict[str, object] = {"remedy": remedy, "pages": pages, "vertices": vertices, "block_vertices": block}
     each = np.array([quantile(smoothed(process), list(_QUANTILES.values())) for _, process in rows.iterrows()])
     for name, values in [*zip(_QUANTILES, each.T, strict=True), ("mean", rows["mean_ns"])]:
-        row[name], row[f"{name}_low"], row[f"{name}_high"], row["coverage"] = median_interval(values)
+        row[name], row[f"{name}_low"], row[f"{name}_high"], row["coverage"], row["modes"] = median_interval(values)
     return row | {"n": len(rows)}
 
 
@@ -212,7 +212,7 @@ def _with_gain(found: pd.DataFrame, slow: pd.DataFrame, *keys: str) -> pd.DataFr
     key, rows = itemgetter(*keys), found.to_dict("records")
     known = {key(row): Interval.of(row) for row in slow.to_dict("records")}
     gains = [known[key(row)] / Interval.of(row) if key(row) in known else UNKNOWN for row in rows]
-    return found.assign(**dict(zip(GAIN, np.array(gains, dtype=float).reshape(-1, 4).T, strict=False)))
+    return found.assign(**dict(zip(GAIN, np.array([gain[:3] for gain in gains], dtype=float).reshape(-1, 3).T, strict=True)))
 
 
 def _best(found: pd.DataFrame, pages: str) -> pd.Series:

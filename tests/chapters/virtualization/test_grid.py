@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.guests import CELLS, HOSTS, points
-from support.synthetic import GIB, MIB, scope
+from support.synthetic import GIB, MIB
 
 from experiments.chapters.virtualization import grid
 from experiments.lab.record import Point
@@ -51,9 +49,3 @@ def test_the_matrix_begins_inside_the_stlb_and_ends_at_the_limit():
 def test_the_numba_engine_has_the_plain_sizes_and_no_fine_grid():
     fine = {p.lines for p in points(engine="numba") if p.kernel == "page_chase"}
     assert fine == {512, 16384, 262144}
-
-
-def test_the_grid_has_three_times_the_processes_so_each_times_for_half_as_long():
-    assert {point.region_ms for point in points()} == {1}  # half of 1 ms is none
-    half = replace(scope(GIB), profile=scope(GIB).profile.model_copy(update={"region_ms": 70}))
-    assert {point.region_ms for point in grid.points(half)} == {35}
