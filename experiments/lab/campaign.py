@@ -26,6 +26,9 @@ RETRIES = 3  # of a noisy process: a burst of noise passes, a computer that is n
 # Of an experiment's time, what second tries may add. They come out of the same minutes as all else, and a median of five bears a
 # process that was disturbed better than it bears to be of four.
 RETRY_SHARE = 0.1
+# Memory that stays free is taken back by hypervisors and given again page by page: faulting 4 GiB in takes 2.3 s right after a process
+# that had as much, and 5 s half a minute later. So what is large is measured in one stretch, which two rounds share an end of.
+LARGE_BYTES = 1 << 29
 LACKS = "lacking"  # the document of what this computer could not do
 
 
@@ -141,7 +144,7 @@ def run(rig: Rig, grids: Mapping[str, Collection[Point]], repeats: int | Callabl
 def _records(rig: Rig, todo: Sequence[Process], outcome: Outcome, tried: set[Process], progress: Progress,
              retry_share: float) -> Iterator[Record]:
     """What each process measured that there is time for. What it lacks goes into `outcome`; each is counted there once it is stored."""
-    spare = _Spare(RETRIES * max(kernels.expected_s(p) for p, _ in todo) if retry_share else 0.0)
+    spare = _Spare(max(kernels.expected_s(p) for p, _ in todo) if retry_share else 0.0)
     for point, repeat in todo:
         expected_s = kernels.expected_s(point)
         if point in outcome.lacking or not progress.has_time_for(expected_s):
@@ -189,13 +192,16 @@ def _missing(rig: Rig, owners: Owners, wanted: Mapping[Point, int], digests: Dig
 
 
 def _in_rounds(missing: Iterable[Process], compared: Callable[[Point], bool], shuffle: random.Random) -> list[Process]:
-    """In rounds, each shuffled: a process of each point, then those of the points that are compared, then those of the others."""
+    """In rounds, each shuffled, the large ones at its end or, every other time, at its beginning: a process of each point, then those of
+    the points that are compared, then those of the others."""
     rounds: dict[tuple[bool, int], list[Process]] = {}  # by whether it waits for all that are compared, and by repeat
     for point, repeat in missing:
         rounds.setdefault((bool(repeat and not compared(point)), repeat), []).append((point, repeat))
-    for processes in (ordered := [rounds[number] for number in sorted(rounds)]):
-        shuffle.shuffle(processes)
-    return [*chain.from_iterable(ordered)]
+    ordered: list[Process] = []
+    for number, key in enumerate(sorted(rounds)):
+        shuffle.shuffle(rounds[key])
+        ordered += sorted(rounds[key], key=lambda process: kernels.arena_bytes(process[0]) >= LARGE_BYTES, reverse=number % 2 == 1)
+    return ordered
 
 
 def _remember_lacks(rig: Rig, due: set[Point], tried: set[Point], outcome: Outcome) -> None:

@@ -81,6 +81,14 @@ def test_all_points_have_one_process_before_those_that_are_compared_have_all_and
     assert rest == []
 
 
+def test_what_is_large_is_measured_in_one_stretch_that_two_rounds_share_an_end_of(processes: Scripted, store: Store):
+    large = {Point(kernel="page_chase", lines=1 << 18 + k, region_ms=1) for k in range(3)}
+    go(processes, store, {"first": [*POINTS, *large]}, repeats=4)
+    is_large = [point in large for point, _ in processes.asked]
+    stretches = [n for n in range(1, len(is_large)) if is_large[n] != is_large[n - 1]]
+    assert len(is_large) == 4 * (len(POINTS) + 3) and stretches == [20, 26, 66, 72]
+
+
 def test_what_was_measured_changes_neither_the_order_nor_what_is_left_out(processes: Scripted, tmp_path: Path):
     orders = []
     for name, values in (("quiet", [("", 5.0)] * 50), ("wild", [("", 5.0 * (1 + n % 7)) for n in range(50)])):

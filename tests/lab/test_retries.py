@@ -70,7 +70,7 @@ def test_the_first_quiet_try_is_kept_and_has_no_mark(befall, run, store):
 ])
 def test_which_try_is_kept_is_decided_by_its_mark_and_never_by_its_time(scripted, run, store, tries, kept):
     scripted(*tries)
-    run(POINTS[:1])
+    run(POINTS[:1], retry_share=100.0)
     (row,) = store.load(MACHINE, NAME).itertuples()
     assert (row.noisy, row.ns_per_access, row.tries) == kept
 
