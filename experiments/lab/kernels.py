@@ -59,7 +59,7 @@ class Declaration:
     # Below so many core cycles an access, accesses were left out: a load that waits for another takes three at the least on any core,
     # and four that wait for nothing are the most that one core starts in a cycle.
     least_cycles: float = 0.0
-    start_s: float = 0.04  # before a process measures anything, beside faulting in
+    start_s: float = 0.06  # before a process measures anything, beside faulting in
     faults_in: bool = False  # its timed region is where pages are faulted in, which elsewhere is a disturbance
     in_guest: bool = False  # its accesses are made by a guest, so are the events that count them, and its modes are the guest's pages
     order_of: str = ""  # the kernel whose order its chase walks, and so its seed
@@ -131,7 +131,7 @@ def expected_s(point: Point) -> float:
     """A guess at one process's seconds, for the progress bar alone: start, region, and the faulting in twice."""
     kernel = of(point.kernel)
     start = (1.2 if point.engine == "numba" else kernel.start_s)
-    return start + 1.2 * point.region_ms / 1e3 + 1.4 * arena_bytes(point) / 2**30
+    return start + 1.2 * point.region_ms / 1e3 + 0.8 * arena_bytes(point) / 2**30
 
 
 def with_defaults(frame: pd.DataFrame) -> pd.DataFrame:
