@@ -130,7 +130,7 @@ def arena_bytes(point: Point, base: int | None = None) -> int:
 def expected_s(point: Point) -> float:
     """A guess at one process's seconds, for the progress bar alone: start, region, and the faulting in twice."""
     kernel = of(point.kernel)
-    start = (1.2 if point.engine == "numba" else kernel.start_s)
+    start = 1.2 if point.engine == "numba" else kernel.start_s
     return start + 1.2 * point.region_ms / 1e3 + 0.8 * arena_bytes(point) / 2**30
 
 
