@@ -32,7 +32,7 @@ def test_rows_of_another_state_or_kernel_are_left_out_in_their_order():
     there = frame(("page_chase", "c", "a", "now"), ("page_chase", "c", "old", "now"), ("page_chase", "numba", "b", "now"),
                   ("page_chase", "numba", "a", "now"), ("graph_walk", "c", "c", "then"), ("graph_walk", "c", "c", "now"))
     kept = rows.current(there, "now")
-    assert list(kept["number"]) == [0, 2, 5] and list(kept.index) == [0, 1, 2]
+    assert list(kept["number"]) == [0, 2, 5] and list(kept.index) == [0, 1, 2] and list(kept) == list(there)
 
 
 @pytest.mark.parametrize("kernel", GONE)
@@ -61,4 +61,4 @@ BOTH = frame(("page_chase", "c", "a", "now"), ("page_chase", "numba", "b", "now"
 ])
 def test_no_median_mixes_two_engines(asked: set[tuple[str, str]], engine: str, numbers: list[int]):
     kept = rows.of_one_engine(BOTH, asked, engine)
-    assert list(kept["number"]) == numbers and list(kept.index) == [*range(len(numbers))]
+    assert list(kept["number"]) == numbers and list(kept.index) == [*range(len(numbers))] and list(kept) == list(BOTH)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -99,7 +100,8 @@ def rows(made: Made, pages: str, seed: int) -> pd.DataFrame:
     return survey.survey(made.run(seed), pages, CACHES)
 
 
-@cache
+# `make mutation` looks which tests call what, and a test that finds a geometry here would be seen to call nothing.
+@cache if "MUTANT_UNDER_TEST" not in os.environ else lambda made: made
 def inferred(made: Made, pages: str = "4k", stated: tuple[int, ...] = (), seed: int = 1) -> Geometry:
     return geometry.infer(rows(made, pages, seed), stated, CACHES)
 
