@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
 from experiments.inference import misses as model
+from experiments.inference.intervals import Interval
 from experiments.inference.misses import (
     fit_random_curve,
     fit_step,
@@ -319,7 +320,7 @@ def test_with_both_knees_given_a_fit_is_the_textbooks_linear_regression(seed: in
 
 def test_a_given_knee_is_exact_and_a_found_one_has_a_width() -> None:
     fit = fit_random_curve(GRID, truth_curve(0.1, 1), l2_entries=2048)
-    assert fit.l2_entries == (2048, 2048, 2048, 1.0)
+    assert fit.l2_entries == Interval(2048, 2048, 2048, 1.0)
     assert fit.l1_entries.low < fit.l1_entries.value < fit.l1_entries.high
     assert fit.l1_entries.coverage == fit.walk_ns.coverage == 0.95
 
