@@ -326,7 +326,7 @@ return [document.documentElement, document.body, ...document.querySelectorAll(".
 """
 
 
-@pytest.mark.parametrize("width_px", [360, pytest.param(768, marks=pytest.mark.endurance), 1280])
+@pytest.mark.parametrize("width_px", [360, *(pytest.param(width_px, marks=pytest.mark.endurance) for width_px in (768, 1280))])
 @pytest.mark.parametrize("scripts", ["on", "off"])
 def test_no_page_scrolls_sideways(driver, site, address, width_px, scripts):
     resize(driver, width_px)
@@ -343,6 +343,7 @@ def test_no_page_scrolls_sideways(driver, site, address, width_px, scripts):
         resize(driver, 1280)
 
 
+@pytest.mark.endurance
 def test_figures_follow_the_window(driver, site, address):
     widths = "return [...document.querySelectorAll('.tlb-fluid svg')].map(svg => svg.clientWidth)"
     followed = 0
@@ -528,6 +529,7 @@ def test_a_chart_that_fails_leaves_the_static_one(driver, made_site, made_book):
     assert not [url for url in requests(driver) if "data.csv" in url]
 
 
+@pytest.mark.endurance
 def test_a_warning_stops_the_build_and_is_told(tmp_path):
     source = stage(tmp_path / "source", said("# A page\n\n[a chapter](missing_chapter.ipynb)"))
     with pytest.raises(SiteError, match="missing_chapter"):
