@@ -23,6 +23,8 @@ from experiments.lab.record import Point, Quantity
 from experiments.machine import pmu
 from experiments.words.reasons import REASONS, Unavailable, explain
 
+pytestmark = pytest.mark.slow  # a stand-in for perf is a process or ten
+
 NO_PMU = {"value": "<not supported>", "runtime": 0, "running": 100.0}
 VENDORS = {"Intel": "Ice Lake server", "AMD": "Zen 4", "Arm": "Neoverse N1"}
 SMALL = Point(kernel="page_chase", lines=64, region_ms=1)
