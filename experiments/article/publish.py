@@ -94,6 +94,7 @@ def book(given: Mapping[str, Any]) -> Path:
         for name in _STAGED:
             path = ROOT / name
             shutil.copytree(path, source / name, ignore=ignored) if path.is_dir() else shutil.copy(path, source / name)
+
     def chapter(name: str) -> None:
         execute(name, source / "book" / f"{name}.ipynb", given)
         _hide_injected(source / "book" / f"{name}.ipynb")

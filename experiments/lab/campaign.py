@@ -1,8 +1,9 @@
 """The union of several grids, measured in rounds, each record stored before the next process starts.
 
-A point that two grids ask for is measured once, and its row is a row of both. Round by round, each in a random order of its own, so
-that drift hits all points alike: every point once, then those that a claim compares until they have all, then the others. What is
-left out for lack of time is left out by that order alone, which no measured value changes: so it cannot bias a verdict.
+A point that two grids ask for is measured once, and its row is a row of both. Round by round, each in a random order of its own but
+for its large points, which stand together, so that drift hits the points of a size alike: every point once, then those that a claim
+compares until they have all, then the others. What is left out for lack of time is left out by that order alone, which no measured
+value changes: so it cannot bias a verdict.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class Parts(ABC):
 
     def join(self, r: np.ndarray, s: np.ndarray, bits: int, passes: int) -> tuple[int, int]:
         """(pairs, sum); 0 bits are the naive join."""
-        table = np.full((2 * len(r), 2), 99, dtype=np.uint64)
+        table = _table(r)
         if not bits:
             return self._join(r, s, table)
         (r, r_ends), (s, s_ends) = self.partition(r, bits, passes), self.partition(s, bits, passes)

@@ -46,10 +46,11 @@ def page_sizes(a: Analysis) -> Figure:
     told = ", ".join(f"{a.spread[pages].last.value:.0f} ns on {pages} at {format_size(a.spread[pages].xs[-1] * a.base_page_bytes)}"
                      for pages in a.kinds)
     dots = pd.concat([curve.processes.assign(pages=pages) for pages, curve in a.spread.items()], ignore_index=True)
-    dots = dots.assign(working_set_bytes=dots["lines"] * a.base_page_bytes) if len(dots) else dots
+    dots = dots.reindex(columns=["lines", "median", "pages"]).assign(working_set_bytes=lambda rows: rows["lines"] * a.base_page_bytes)
     return Figure(charts.chase_chart(data, charts.page_colours(data["pages"]), "pages", a.entries, a.base_page_bytes, processes=dots),
                   f"Line chart on logarithmic axes, a line a page size. They end at {told}.",
-                  data[["pages", "lines", "working_set_bytes", "median", "low", "high", "coverage", "n", "spread", "unstable"]])
+                  pd.concat([data, dots.assign(n=1)], ignore_index=True)[
+                      ["pages", "lines", "working_set_bytes", "median", "low", "high", "coverage", "n", "spread", "unstable"]])
 
 
 def page_prices(a: Analysis) -> Figure:

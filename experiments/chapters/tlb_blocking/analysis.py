@@ -202,9 +202,10 @@ class Analysis(analysis.Analysis):
 def _remedy(remedy: str, pages: str, block: int, rows: pd.DataFrame, vertices: int) -> dict[str, object]:
     row: dict[str, object] = {"remedy": remedy, "pages": pages, "vertices": vertices, "block_vertices": block}
     each = np.array([quantile(smoothed(process), list(_QUANTILES.values())) for _, process in rows.iterrows()])
-    for name, values in [*zip(_QUANTILES, each.T, strict=True), ("mean", rows["mean_ns"])]:
-        row[name], row[f"{name}_low"], row[f"{name}_high"], row["coverage"], row["modes"] = median_interval(values)
-    return row | {"n": len(rows)}
+    medians = {name: median_interval(values) for name, values in [*zip(_QUANTILES, each.T, strict=True), ("mean", rows["mean_ns"])]}
+    for name, interval in medians.items():
+        row[name], row[f"{name}_low"], row[f"{name}_high"], row["coverage"], _ = interval
+    return row | {"modes": max(interval.modes for interval in medians.values()), "n": len(rows)}
 
 
 def _with_gain(found: pd.DataFrame, slow: pd.DataFrame, *keys: str) -> pd.DataFrame:
