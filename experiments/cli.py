@@ -148,15 +148,15 @@ def measure(
     guest_pages: Annotated[str, typer.Option(
         help="The mode of a kernel in a guest: the pages of the guest's own page tables; --pages are the host's.")] = "",
     stride_pages: Annotated[int, typer.Option(help="spread, alias: base pages from one line's page to the next's.")] = 1,
-    engine: Annotated[str, typer.Option(help="auto, c or numba.")] = "auto",
+    engine: Annotated[str, typer.Option(help="auto, c, numba or, of a published program, numpy.")] = "auto",
     repeat: Annotated[int, typer.Option(help="Which repeat: its seed.")] = 0,
     region_ms: Annotated[int, typer.Option(help="The least time inside timed regions.")] = 60,
     cpu: Annotated[int | None, typer.Option(help="Pin to this CPU.")] = None,
 ) -> None:
     """Measure one point in one process and print its record as JSON; nothing is stored. What a kernel alone takes follows its
     name: tlb measure random_touch --bytes 1000000."""
-    if engine not in ("auto", "c", "numba"):
-        raise Unavailable("bad-parameter", f"engine is auto, c or numba, not '{engine}'")
+    if engine not in ("auto", "c", "numba", "numpy"):
+        raise Unavailable("bad-parameter", f"engine is auto, c, numba or numpy, not '{engine}'")
     if guest_pages and (not kernels.of(kernel).in_guest or mode not in ("", guest_pages)):
         raise Unavailable("bad-parameter", "--guest-pages is the mode of a kernel in a guest, by another name")
     try:

@@ -18,7 +18,7 @@ from myst_nb import glue
 from experiments.article import card, parameters
 from experiments.article.analysis import Analysis
 from experiments.article.render import Figure, Html, lacking_note
-from experiments.article.verdicts import verdict_table, verdicts
+from experiments.article.verdicts import elsewhere, verdict_table, verdicts
 from experiments.inference.intervals import newest
 from experiments.lab import build, campaign, grid, kernels, rows, survey
 from experiments.lab.campaign import Outcome
@@ -250,7 +250,7 @@ class Chapter:
         """The chapter's claims as a table. bands: for a predicate by its name, keywords in place of its defaults, as in
         `chapter.verdicts(claims, a, price_is_flat={"most": 1.1})`."""
         short = [note.text for note in self.notes if note.code == "no-time"]
-        table = verdict_table(verdicts(module, a, **bands))
+        table = verdict_table(verdicts(module, a, **bands), elsewhere(self.name))
         return lacking_note(*short, title="Not all was measured") + table if short else table
 
 

@@ -1,7 +1,14 @@
-"""Claims: what a source says as a predicate on a chapter's Analysis, registered by id, judged, and shown with source and predicate."""
+"""Claims: what a source says as a predicate on a chapter's Analysis, registered by id, judged, and shown with source and predicate.
+
+The rule, for all of them: a predicate gives an effect with its interval and the band in which it bears the claim out. The claim holds
+where the interval lies inside the band, fails where it lies outside, and cannot be told where it spans an end or covers less than
+LEAST_COVERAGE, as that of fewer than five processes does. What this computer cannot have (counters, a second node, bare metal under a
+guest) makes a claim not testable here. `tlb bench` prints how often the rule is wrong, and how often it decides.
+"""
 
 from __future__ import annotations
 
+import csv
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,7 +16,7 @@ from functools import cache
 from math import inf
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from markupsafe import Markup, escape
 from pybtex.database import parse_file
@@ -17,14 +24,94 @@ from pybtex.richtext import Text
 
 from experiments.article.analysis import Analysis
 from experiments.article.render import Html, highlighted, inline
+from experiments.inference.intervals import Interval
+from experiments.lab.grid import Scope
 from experiments.lab.record import Point
 from experiments.system.files import ROOT
-from experiments.words.prose import Bounded
 from experiments.words.reasons import Unavailable, explain
 
 BIBLIOGRAPHY = ROOT / "book" / "references.bib"
-Answer = tuple[bool | None, str]  # truth, None where the interval spans the line; and the evidence in a sentence
-Word = Literal["holds", "fails", "cannot tell"]
+STATEMENTS = ROOT / "data" / "literature" / "claims.csv"
+LEAST_COVERAGE = 0.90  # five processes cover 93.75 %, four 87.5 %
+WRONG_BY_CHANCE = 0.05  # of the decided, at most: held by tests/article/test_rule.py
+# What a computer has or has not; no setting, no more time and no other run changes it.
+OBSTACLES = frozenset({
+    "bare-metal", "no-pmu", "event-unknown", "no-walk-cycle-event", "no-nested-walk-event", "no-topdown", "not-supported", "single-node",
+    "not-x86", "no-kvm", "no-la57", "page-size-unsupported", "arch-unsupported"})
+Band = tuple[float, float]
+Compares = Callable[[Point, Scope], bool]  # whether a claim compares a point, on such a computer
+Word = Literal["holds", "fails", "cannot tell", "not testable here"]
+
+
+class Effect(NamedTuple):
+    """What a claim compares, and the band in which it bears the claim out. among: from how many it was chosen as the best."""
+
+    interval: Interval
+    least: float = -inf
+    most: float = inf
+    among: int = 1
+
+    def decided(self, together: int = 1) -> bool | None:
+        """Whether the interval lies inside the band; None where it spans an end, or covers too little. together: of how many effects
+        this is one, all of which have to lie in their bands: then any one may refute the claim, so only what refutes it is held to
+        more."""
+        if not self.interval.coverage >= LEAST_COVERAGE:
+            return None
+        shown, refuting = self.interval.widened(self.among), self.interval.widened(max(self.among, together))
+        if self.least <= shown.low and shown.high <= self.most:
+            return True
+        return False if refuting.high < self.least or refuting.low > self.most else None
+
+
+# An effect, or several that have to lie in their bands together; a bool where nothing was measured but words or arithmetic compared;
+# None where what was measured leaves it open.
+Truth = Effect | Sequence[Effect] | bool | None
+Answer = tuple[Truth, str]  # and the evidence in a sentence
+
+
+def inside(interval: Interval, least: float = -inf, most: float = inf, among: int = 1) -> Effect:
+    """The effect that has to lie in a claim's band, from `least` to `most`."""
+    return Effect(interval, least, most, among)
+
+
+def decided(truth: Truth) -> bool | None:
+    """True, False, or None for what cannot be told."""
+    if truth is None or isinstance(truth, bool):
+        return truth
+    effects = [truth] if isinstance(truth, Effect) else list(truth)
+    answers = [effect.decided(len(effects)) for effect in effects]
+    return False if False in answers else None if None in answers else True
+
+
+class Statement(NamedTuple):
+    """A testable sentence of a source: a row of data/literature/claims.csv, whose columns data/literature/README.md explains."""
+
+    id: str
+    source: str  # a key of book/references.bib
+    place: str
+    quote: str
+    quantity: str
+    low: str
+    high: str
+    unit: str
+    loop: str
+    pages: str
+    working_set: str
+    status: Literal["judged", "arithmetic", "said again", "not testable", "waits"]
+    where: str  # the chapter; of what is said again, the id that it repeats
+    note: str
+
+    @property
+    def band(self) -> Band:
+        """What would bear the sentence out, in `unit`; infinite where it is open."""
+        return float(self.low or -inf), float(self.high or inf)
+
+
+@cache
+def statements() -> dict[str, Statement]:
+    """By id, in the order of the sources."""
+    with STATEMENTS.open(encoding="utf-8", newline="") as lines:
+        return {row["id"]: Statement(**row) for row in csv.DictReader(lines)}
 
 
 @dataclass(frozen=True)
@@ -35,7 +122,7 @@ class Claim:
     source: str  # a key of book/references.bib
     says: str
     decide: Callable[..., Answer]
-    points: Callable[[Point], bool] | None
+    points: Compares | None
 
     @property
     def place(self) -> str:
@@ -49,31 +136,28 @@ class Verdict:
     claim: Claim
     verdict: Word
     evidence: str
+    effects: tuple[Effect, ...] = ()
 
 
 REGISTRY: dict[str, Claim] = {}
 
 
-def claim(id: str, *, source: str, says: str, points: Callable[[Point], bool] | None = None) -> Callable[[Callable], Callable]:
+def claim(id: str, *, source: str = "", says: str = "", points: Compares | None = None) -> Callable[[Callable], Callable]:
     """Registers a predicate: a function of an Analysis, and of its bands by keyword, that gives an `Answer` or raises Unavailable.
 
-    Raises ValueError for an id that another function has.
+    source, says: by default as claims.csv has them, whose band a predicate is given that has a parameter `band`. points: which points
+    of a grid, and of a computer, it compares. Raises ValueError for an id that another function has, or of which nothing is known.
     """
     def register(decide: Callable[..., Answer]) -> Callable[..., Answer]:
-        known = REGISTRY.get(id)
+        known, statement = REGISTRY.get(id), statements().get(id)
         if known and (known.decide.__module__, known.decide.__qualname__) != (decide.__module__, decide.__qualname__):
             raise ValueError(f"{decide.__module__}: the claim {id!r} is already in {known.decide.__module__}; give it another id.")
-        REGISTRY[id] = Claim(id, source, says, decide, points)
+        if not statement and not (source and says):
+            raise ValueError(f"{decide.__module__}: the claim {id!r} has no row in {STATEMENTS.name}; add one, or say source and words.")
+        REGISTRY[id] = Claim(id, source or statement.source, says or f"“{statement.quote}”", decide, points)
         return decide
 
     return register
-
-
-def inside(interval: Bounded, least: float = -inf, most: float = inf) -> bool | None:
-    """Whether an interval lies inside a claim's band, from `least` to `most`; None where it spans an end of the band."""
-    if least <= interval.low and interval.high <= most:
-        return True
-    return False if interval.high < least or interval.low > most else None
 
 
 def claims_of(module: ModuleType) -> list[Claim]:
@@ -83,16 +167,24 @@ def claims_of(module: ModuleType) -> list[Claim]:
 
 def judge(claim: Claim, a: Analysis, **bands: Any) -> Verdict:
     """The verdict on a claim. bands: keywords of its predicate in place of its defaults."""
+    if "band" in inspect.signature(claim.decide).parameters:
+        bands = {"band": statements()[claim.id].band} | bands
     try:
         truth, evidence = claim.decide(a, **bands)
     except Unavailable as why:
-        return Verdict(claim, "cannot tell", explain(why.code, why.detail))
-    return Verdict(claim, "cannot tell" if truth is None else "holds" if truth else "fails", evidence)
+        return Verdict(claim, "not testable here" if why.code in OBSTACLES else "cannot tell", explain(why.code, why.detail))
+    effects = (truth,) if isinstance(truth, Effect) else tuple(truth) if isinstance(truth, Sequence) else ()
+    return Verdict(claim, {True: "holds", False: "fails", None: "cannot tell"}[decided(truth)], evidence, effects)
 
 
 def verdicts(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> list[Verdict]:
     """Each claim of a chapter judged; bands: for the predicates named, keywords in place of their defaults."""
     return [judge(claim, a, **bands.get(claim.decide.__name__, {})) for claim in claims_of(module)]
+
+
+def elsewhere(chapter: str) -> list[Statement]:
+    """The sentences about a chapter's subject that no measurement here decides."""
+    return [statement for statement in statements().values() if statement.where == chapter and statement.status == "not testable"]
 
 
 @cache
@@ -103,11 +195,12 @@ def sources() -> dict[str, str]:
                            f"({entry.fields.get('year', 'undated')})")) for key, entry in entries.items()}
 
 
-_CLASS = {"holds": "holds", "fails": "fails", "cannot tell": "unknown"}
+_CLASS = {"holds": "holds", "fails": "fails", "cannot tell": "unknown", "not testable here": "untestable"}
 
 
-def verdict_table(found: Sequence[Verdict]) -> Html:
-    """Two rows a verdict: the claim with its source, the verdict, the evidence; and, to unfold, the predicate with its place."""
+def verdict_table(found: Sequence[Verdict], beyond: Sequence[Statement] = ()) -> Html:
+    """Two rows a verdict: the claim with its source, the verdict, the evidence; and, to unfold, the predicate with its place. Below, how
+    many of those decided may be wrong by chance; and, to unfold, what is beyond any measurement here, with what would decide it."""
     rows = Markup("").join(
         Markup('<tr><td>{} <a class="tlb-source" href="references.html">{}</a></td>'
                '<td><span class="tlb-verdict tlb-verdict-{}">{}</span></td><td>{}</td></tr>'
@@ -119,4 +212,25 @@ def verdict_table(found: Sequence[Verdict]) -> Html:
     head = Markup("").join(Markup('<th scope="col">{}</th>').format(escape(name)) for name in ("Claim", "Verdict", "Evidence"))
     table = Markup('<div class="tlb-table"><table class="tlb-verdicts"><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>')
     text = "\n".join(f"{verdict.verdict.upper()}: {verdict.claim.says} [{verdict.evidence}]" for verdict in found)
-    return Html(str(table.format(head, rows)), text)
+    return Html(str(table.format(head, rows)), text) + _chance(found) + _beyond(beyond)
+
+
+def _chance(found: Sequence[Verdict]) -> Html:
+    """How many verdicts rest on intervals, and how many of them may be wrong by chance."""
+    decided = sum(bool(verdict.effects) and verdict.verdict in ("holds", "fails") for verdict in found)
+    wrong = decided * WRONG_BY_CHANCE
+    said = (f"{decided} of these {len(found)} verdicts are decided by an interval; at most {WRONG_BY_CHANCE:.0%} of such are wrong by "
+            "chance, "
+            f"here {wrong:.1f} of them." if decided else "")
+    return Html(f'<p class="tlb-chance">{escape(said)}</p>' if said else "", said)
+
+
+def _beyond(beyond: Sequence[Statement]) -> Html:
+    """What the source says besides and nothing here can decide."""
+    if not beyond:
+        return Html("", "")
+    items = Markup("").join(Markup('<li>“{}” <a class="tlb-source" href="references.html">{}</a>: {}</li>').format(
+        inline(statement.quote), sources().get(statement.source, statement.source), inline(statement.note)) for statement in beyond)
+    summary = f"Not testable here: {len(beyond)} more"
+    return Html(str(Markup('<details class="tlb-beyond"><summary>{}</summary><ul>{}</ul></details>').format(summary, items)),
+                "\n".join([summary, *(f"{statement.quote}: {statement.note}" for statement in beyond)]))

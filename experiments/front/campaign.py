@@ -14,6 +14,7 @@ from experiments.article import parameters, publish
 from experiments.article.chapter import Chapter
 from experiments.article.verdicts import REGISTRY
 from experiments.chapters import hugepages, your_machine
+from experiments.lab.grid import Scope
 from experiments.lab.record import Point
 from experiments.lab.store import Store, data_root
 from experiments.words.reasons import if_available
@@ -46,13 +47,13 @@ def book(given: Mapping[str, Any]) -> Path:
         print(f"{page}\nThis first site rests on one process a point; measuring goes on.")
         site_s = 1.3 * (time.monotonic() - site_begin)  # the last one has five times the rows
     _documents(Chapter("hugepages", asked["hugepages"], whole.data))
-    rest = whole.campaign(grids, compared=is_compared, seconds=max(seconds_left() - site_s, 0.0))
+    rest = whole.campaign(grids, compared=lambda point: is_compared(point, whole.scope), seconds=max(seconds_left() - site_s, 0.0))
     return publish.book(given) if rest.measured or not first.measured else page
 
 
-def is_compared(point: Point) -> bool:
-    """Whether a claim of any chapter compares the point."""
-    return any(claim.points is not None and claim.points(point) for claim in REGISTRY.values())
+def is_compared(point: Point, scope: Scope) -> bool:
+    """Whether a claim of any chapter compares the point on such a computer."""
+    return any(claim.points is not None and claim.points(point, scope) for claim in REGISTRY.values())
 
 
 def _documents(chapter: Chapter) -> None:

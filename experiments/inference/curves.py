@@ -143,9 +143,22 @@ class Curve:
         i = under[-1]
         return float(2 ** np.interp(height, [y[i], y[i + 1]], [x[i], x[i + 1]]))
 
-    def doubling(self, at: float) -> Interval:
-        """The ratio of the estimate at twice an x to that at x: 2 is twice as slow."""
-        return self.at(2 * at) / self.at(at)
+    def passes(self, height: float, low: float = 0, high: float = inf) -> Interval:
+        """Where the curve passes a height for good: `crossing` of its medians, between those of its upper and of its lower bounds."""
+        part = self.between(low, high)
+        ends = (Curve(part.table.assign(median=part.table[bound]), self.x).crossing(height) for bound in ("median", "high", "low"))
+        return Interval(*ends, part.table["coverage"].min(), part.modes)
+
+    def typical(self) -> Interval:
+        """The estimate over a range where one number should hold for all x: the medians of the medians and of their bounds. Raises
+        Unavailable("too-few-points") on an empty curve."""
+        if not len(self):
+            raise Unavailable("too-few-points", "nothing was measured there")
+        return Interval(*self.table[["median", "low", "high"]].median(), self.table["coverage"].min(), self.modes)
+
+    def doubling(self, at: float, times: float = 2) -> Interval:
+        """The ratio of the estimate at twice an x, or so many times it, to that at x: 2 is twice as slow."""
+        return self.at(times * at) / self.at(at)
 
     def flatness(self, low: float, high: float) -> Interval:
         """The largest over the smallest median where low <= x <= high; 1 is perfectly flat.

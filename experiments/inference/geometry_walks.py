@@ -30,10 +30,15 @@ class Estimate(Model):
     low: float
     high: float
     method: str
+    coverage: float = 1.0  # of the bounds, as intervals have it; 1 where they are two points of a sweep
+
+    @property
+    def interval(self) -> Interval:
+        return Interval(self.value, self.low, self.high, self.coverage)
 
     @classmethod
     def of(cls, interval: Interval, method: str) -> Self:
-        return cls(value=interval.value, low=interval.low, high=interval.high, method=method)
+        return cls(value=interval.value, low=interval.low, high=interval.high, method=method, coverage=interval.coverage)
 
 
 class Walk(Model):

@@ -1,7 +1,8 @@
 """Compile a kernel, or name its numba module: the command line that runs it, and the digest of what that runs.
 
 A binary is named after the digest of its source, the headers that it includes, the flags and the compiler, so a change of any of
-them is another binary and, through the store's key, another measurement. A twin's digest is of its module and those that it imports.
+them is another binary and, through the store's key, another measurement. A digest of a twin, or of a published
+program in numpy, is of its module and those that it imports.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
+from experiments.lab.record import Engine
 from experiments.machine.compiler import Compiler, compiler
 from experiments.system import files
 from experiments.system.files import disk_errors
@@ -30,6 +31,7 @@ ROOT = files.ROOT
 KERNELS = ROOT / "kernels"
 # -O2 and no -march: what a distribution ships, and the same instructions on every machine of an architecture.
 FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror")
+_PACKAGES = {"numba": ("numba", "llvmlite"), "numpy": ("numpy",)}  # whose versions decide what a Python kernel does
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Kernel:
     """How to run a kernel: `command` takes its arguments; `digest` is 16 hex digits of all that decides what it does."""
 
     name: str
-    engine: Literal["c", "numba"]
+    engine: Engine
     command: tuple[str, ...]
     digest: str
 
@@ -62,9 +64,9 @@ def patch(name: str, old: str, new: str) -> None:
     _PATCHED[name] = folder
 
 
-def twin(name: str) -> Path:
-    """Where a kernel's numba module is, if it has one."""
-    return KERNELS / "twins" / f"{name}.py"
+def source(name: str, engine: Engine) -> Path:
+    """Where a kernel's source in an engine is, if it has one."""
+    return KERNELS / {"c": f"{name}.c", "numba": f"twins/{name}.py", "numpy": f"published/{name}.py"}[engine]
 
 
 def kernel_names() -> list[str]:
@@ -73,12 +75,14 @@ def kernel_names() -> list[str]:
     return sorted({path.stem for path in KERNELS.glob("*.c")} | twins)
 
 
-def engine_for(asked: str, name: str = "") -> Literal["c", "numba"]:
+def engine_for(asked: str, name: str = "") -> Engine:
     """`auto` is C where a compiler is found and the kernel, if named, has a C file, and numba elsewhere.
 
     `c` without a compiler is Unavailable("no-compiler").
     """
     in_numba_alone = bool(name) and name in kernel_names() and not (KERNELS / f"{name}.c").exists()
+    if asked == "numpy":
+        return "numpy"
     if asked == "numba" or (asked == "auto" and (in_numba_alone or compiler() is None)):
         return "numba"
     if compiler() is None:
@@ -86,28 +90,28 @@ def engine_for(asked: str, name: str = "") -> Literal["c", "numba"]:
     return "c"
 
 
-def kernel(name: str, engine: Literal["c", "numba"] = "c") -> Kernel:
+def kernel(name: str, engine: Engine = "c") -> Kernel:
     """The kernel ready to run, compiled if it has to be.
 
-    Raises Unavailable: bad-parameter for an unknown name, engine-lacks for a kernel that the other engine alone has,
+    Raises Unavailable: bad-parameter for an unknown name, engine-lacks for a kernel that the engine does not have,
     no-compiler, compile-failed with the compiler's first line, disk-full and disk-read-only.
     """
     if name not in kernel_names():
         raise Unavailable("bad-parameter", f"there is no kernel '{name}'; there are {', '.join(kernel_names())}")
-    if not (twin(name) if engine == "numba" else KERNELS / f"{name}.c").exists():
-        raise Unavailable("engine-lacks", f"{name} is in {'C' if engine == 'numba' else 'numba'} alone")
-    if engine == "numba":
-        versions = [f"{package} {importlib.metadata.version(package)}" for package in ("numba", "llvmlite")]
-        digest = _digest(*_closure(twin(name), _imported), words=[platform.python_version(), *versions])
-        return Kernel(name, engine, (sys.executable, "-m", f"kernels.twins.{name}"), digest)
+    if not (module := source(name, engine)).exists():
+        raise Unavailable("engine-lacks", f"there is no {module.relative_to(ROOT)}")
+    if engine != "c":
+        versions = [f"{package} {importlib.metadata.version(package)}" for package in _PACKAGES[engine]]
+        digest = _digest(*_closure(module, _imported), words=[platform.python_version(), *versions])
+        return Kernel(name, engine, (sys.executable, "-m", f"kernels.{module.parent.name}.{name}"), digest)
     cc = compiler()
     if cc is None:
         raise Unavailable("no-compiler")
-    source = _PATCHED.get(name, KERNELS) / f"{name}.c"
-    digest = _digest(*_closure(source, _included), words=[*FLAGS, *cc.command, cc.version])
+    main = _PATCHED.get(name, KERNELS) / f"{name}.c"
+    digest = _digest(*_closure(main, _included), words=[*FLAGS, *cc.command, cc.version])
     binary = build_folder() / f"{name}-{digest}"
     if not binary.exists():
-        _compile(cc, source, binary)
+        _compile(cc, main, binary)
     return Kernel(name, engine, (str(binary),), digest)
 
 
@@ -119,24 +123,24 @@ def build_folder() -> Path:
     return folder
 
 
-def _included(source: Path) -> Iterable[str]:
-    return re.findall(r'^#include "(\w+\.h)"', source.read_text(), re.MULTILINE)
+def _included(main: Path) -> Iterable[Path]:
+    return (main.parent / name for name in re.findall(r'^#include "(\w+\.h)"', main.read_text(), re.MULTILINE))
 
 
-def _imported(module: Path) -> Iterable[str]:
+def _imported(module: Path) -> Iterable[Path]:
     """The modules of kernels/twins/ that one imports, as files."""
     for node in ast.walk(ast.parse(module.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module == "kernels.twins":
-            yield from (f"{alias.name}.py" for alias in node.names)
+            yield from (source(alias.name, "numba") for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kernels.twins."):
-            yield f"{node.module.rpartition('.')[2]}.py"
+            yield source(node.module.rpartition(".")[2], "numba")
 
 
-def _closure(source: Path, named: Callable[[Path], Iterable[str]]) -> tuple[Path, ...]:
-    """A source, the files of its folder that it names, and those that they name: each once, as first met."""
-    paths = [source]
+def _closure(main: Path, named: Callable[[Path], Iterable[Path]]) -> tuple[Path, ...]:
+    """A source, the files that it names, and those that they name: each once, as first met."""
+    paths = [main]
     for path in paths:  # which grows meanwhile
-        paths += [other for name in named(path) if (other := path.parent / name) not in paths]
+        paths += [other for other in named(path) if other not in paths]
     return tuple(dict.fromkeys(paths))
 
 

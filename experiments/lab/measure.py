@@ -65,7 +65,7 @@ def _command(kernel: build.Kernel, point: Point, repeat: int, cpu: int | None) -
         ("pages", point.pages), ("layout", point.layout), ("order", point.order), ("lines", point.lines),
         ("seed", seed_of(point, repeat)), ("region-ms", point.region_ms)]
     if point.layout == "alias" or point.stride_pages > 1:
-        if point.engine == "numba":
+        if point.engine != "c":
             raise Unavailable("engine-lacks", f"layout {point.layout}, stride_pages {point.stride_pages}")
         asked.append(("stride-pages", point.stride_pages))
     play = kernels.of(point.kernel).played.get(point.mode)

@@ -18,7 +18,7 @@ from experiments.words.reasons import Unavailable
 SCHEMA = 1
 NAME = re.compile(r"[a-z0-9_-]{1,64}")  # an experiment, a kernel's digest, a counter's quantity
 
-Engine = Literal["c", "numba"]
+Engine = Literal["c", "numba", "numpy"]  # numpy: a published program that is numpy, in its own operations
 Layout = Literal["spread", "packed", "alias"]
 Order = Literal["cycle", "random", "sequential"]
 # What disturbed a process while it measured (experiments/lab/noise.py); "" for nothing.

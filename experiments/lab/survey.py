@@ -27,15 +27,17 @@ NAME = "geometry"  # of the experiment
 SPREAD_HUGE = 512  # pages of 2 MiB, 1 GiB of them: to clear more takes longer than the rest of a survey
 REPEATS = 3  # processes a point: a median that one disturbed process does not move
 DRAWN_REPEATS = 5  # the fit of a smeared level hangs on a dozen points; with three, one run in ten was 4 % off in a loud hour
+WALK_REPEATS = 5  # claims compare the price of a walk, and five processes cover 93.75 %
 REGION_MS = 8  # half a million chases of 16 ns; half a minute is what people wait for
 # alias pays the way predictor's price from 16 pages on, and no published TLB has over 4,096 entries. Three points have to
 # stand before a step, so a level of fewer than 25 entries is not seen.
 FROM_LINES, TO_LINES = geometry.ALIAS_FROM, 16384
-ONE_FROM_LINES = 1 << 19  # from here a process takes four seconds; its batches bound its cost
 
 
 def repeats_of(point: Point) -> int:
-    return DRAWN_REPEATS if point.order == "random" else REPEATS if point.lines < ONE_FROM_LINES else 1
+    if point.layout == "alias" and (point.stride_pages > 1 or point.lines > TO_LINES):
+        return WALK_REPEATS
+    return DRAWN_REPEATS if point.order == "random" else REPEATS
 
 
 def measured(rig: Rig, pages: str, *, name: str = NAME, repeats: int = REPEATS, most_bytes: int | None = None,

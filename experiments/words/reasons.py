@@ -123,6 +123,8 @@ REASONS: dict[str, ReasonText] = {
         "Take the geometry from the vendor's manual, or from the steps that the measurement shows."),
     "no-geometry": ReasonText("CPUID is silent about the TLB of this CPU, as hypervisors often make it.",
         "Take the geometry from the vendor's manual, or from the steps that the measurement shows."),
+    "bare-metal": ReasonText("What this compares a guest with is a program on bare metal, and this computer is a guest.",
+        "Measure on the bare metal of a host of this kind, where guests run on large pages of the host."),
     "single-node": ReasonText("This computer has one memory node, so there is no remote memory to measure.",
         "Measure on a computer with two or more NUMA nodes."),
     "node-refused": ReasonText("Memory could not be held on the NUMA node asked for.",
@@ -141,8 +143,8 @@ REASONS: dict[str, ReasonText] = {
         "Measure with less load on the computer; report the point if it hangs again."),
     "kernel-garbage": ReasonText("The measuring process printed something that is not a record.",
         "Run the same point by hand with `tlb measure` and report what it prints."),
-    "engine-lacks": ReasonText("The engine has not all that the other one has.",
-        "Measure with the other one: --engine numba, or --engine c, which takes a C compiler (Debian, Ubuntu: apt install gcc "
+    "engine-lacks": ReasonText("The engine has not all that another one has.",
+        "Measure with another one: --engine numba, or --engine c, which takes a C compiler (Debian, Ubuntu: apt install gcc "
         "libc6-dev)."),
     "state-changed": ReasonText("A setting of this computer was switched while it was measured (THP, NUMA balancing, the governor, boost "
         "or SMT).", "Run the same command again: what is stored is of the setting before, and counts again when that is back."),

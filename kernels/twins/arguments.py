@@ -40,8 +40,9 @@ def now_ns() -> int:
 
 
 def parse_arguments(kernel: str, orders: list[str], layouts: Sequence[str] = ("spread", "packed"), modes: Sequence[str] = (),
-                    own: Mapping[str, tuple[int, int, int]] = MappingProxyType({})) -> argparse.Namespace:
-    """own: the numbers that one kernel alone takes, name -> (default, least, most). The first of orders, layouts, modes is the default."""
+                    own: Mapping[str, tuple[int, int, int]] = MappingProxyType({}), engine: str = "numba") -> argparse.Namespace:
+    """own: the numbers that one kernel alone takes, name -> (default, least, most). The first of orders, layouts, modes is the default.
+    engine: what the program is written in, as its record says."""
 
     def natural(least: int, most: int) -> Callable[[str], int]:
         def convert(text: str) -> int:
@@ -76,5 +77,5 @@ def parse_arguments(kernel: str, orders: list[str], layouts: Sequence[str] = ("s
     if config.cpu not in os.sched_getaffinity(0):
         parser.error(f"CPU {config.cpu} is not one this process may use.")
     config.control_fd, config.ack_fd = (int(fd) for fd in config.perf_fds.split(","))
-    config.kernel, config.packed = kernel, config.layout == "packed"
+    config.kernel, config.engine, config.packed = kernel, engine, config.layout == "packed"
     return config

@@ -13,44 +13,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from llvmlite import binding, ir
-from numba import njit, types, uint64
-from numba.extending import intrinsic
-
 from kernels.twins.arena import Arena, libc, page_table_bytes, verify_backing
 from kernels.twins.arguments import bad_argument, now_ns, unavailable
 
 MIN_BATCHES, MOST_BATCHES, SETTLE = 5, 16, 256
-
-binding.initialize_native_asmparser()  # numba does not, and sixteen_additions() is assembly
-
-
-@intrinsic
-def sixteen_additions(typing, a, b):
-    """a + 16 b by 16 dependent register additions, which no compiler may fold."""
-
-    def emit(context, builder, signature, args):
-        word = ir.IntType(64)
-        one = "add $0, $0, $2" if os.uname().machine == "aarch64" else "addq $2, $0"
-        kind = ir.FunctionType(word, [word, word])
-        return builder.call(ir.InlineAsm(kind, "\n".join([one] * 16), "=r,0,r", side_effect=True), args)
-
-    return types.uint64(types.uint64, types.uint64), emit
-
-
-@njit(cache=True)
-def _additions(times):
-    a, b = uint64(1), uint64(3)
-    for _ in range(times):
-        a = sixteen_additions(a, b)
-    return a
-
-
-def core_ghz() -> float:
-    """Core clock in GHz, from dependent one-cycle additions; one call's overhead (under 1 us in 50) makes it a lower bound."""
-    begin = now_ns()
-    _additions(62_500)  # 1e6 additions, a few hundred microseconds
-    return 1e6 / (now_ns() - begin)
 
 
 # ---- the timed region
@@ -124,8 +90,18 @@ class Region:
     migrations: int
 
 
+def _clock(config: argparse.Namespace) -> Callable[[], float]:
+    """What reads the core's clock. A program in numpy has none, and is spared the second that numba takes to load."""
+    if config.engine == "numpy":
+        return lambda: 0.0
+    from kernels.twins.clock import core_ghz
+
+    return core_ghz
+
+
 def measure(config: argparse.Namespace, arena: Arena, started_ns: int, work: Work) -> Region:
     """Warm up, choose the batches, time them behind the gate, and see before and after that the pages are those asked for."""
+    core_ghz = _clock(config)
     core_ghz()  # compiled, or loaded from numba's cache
     batches, rounds = work.planned(config.region_ms * 1e6, work.warmed())
     verify_backing(config, arena)
@@ -152,7 +128,7 @@ def report(config: argparse.Namespace, arena: Arena, region: Region, checksum: i
     before, after = region.before, region.after
     tables = {} if region.table_bytes is None else {"page_table_bytes": region.table_bytes}
     print(json.dumps({
-        "kernel": config.kernel, "engine": "numba", "pages": config.pages, "backing": config.pages,
+        "kernel": config.kernel, "engine": config.engine, "pages": config.pages, "backing": config.pages,
         "layout": config.layout, "order": config.order, "lines": config.lines, "mode": config.mode,
         "options": config.options, "also": dict(also), "stride_bytes": arena.stride,
         "working_set_bytes": arena.working_set, "arena_bytes": arena.bytes, **tables, "seed": config.seed, "cpu": config.cpu,

@@ -13,12 +13,13 @@ from experiments.article import analysis
 from experiments.chapters.hugepages.languages import jmh, runtimes
 from experiments.inference import curves, splinter
 from experiments.inference.curves import Curve, select
-from experiments.inference.intervals import Interval, median_interval, summarise
-from experiments.words.pages import BASE, PAGES, rank, words
+from experiments.inference.intervals import UNKNOWN, Interval, median_interval, summarise
+from experiments.words.pages import BASE, LARGE, PAGES, rank, words
 from experiments.words.prose import listed
-from experiments.words.reasons import Unavailable, required
+from experiments.words.reasons import Unavailable, if_available, required
 
 SAME = 0.05  # what this book calls no difference
+LEAST_JVMS = 3  # for JMH's own interval, of 99.9 %, to speak of more than one mapping
 Document = TypeVar("Document", bound=BaseModel)
 
 
@@ -44,6 +45,16 @@ class Analysis(analysis.Analysis):
     def price(self) -> dict[str, Curve]:
         """By page size: the price of translation. A size without its control has none."""
         return {pages: spread - self.packed[pages] for pages, spread in self.spread.items()}
+
+    @cached_property
+    def gathers(self) -> dict[str, Curve]:
+        """By page size: the published loop in numpy, over one byte to each base page."""
+        return {pages: curves.spread(self.frame, kernel="page_gather", engine="numpy", pages=pages) for pages in PAGES}
+
+    @property
+    def gathered(self) -> str:
+        """Which 2 MiB pages the published loop ran on. Raises Unavailable("pool-empty")."""
+        return required([pages for pages in LARGE if len(self.gathers[pages])], "the published loop ran on no large pages", "pool-empty")[0]
 
     @property
     def kinds(self) -> list[str]:
@@ -72,6 +83,16 @@ class Analysis(analysis.Analysis):
         shared = set.intersection(*(set(self.spread[pages].xs) for pages in kinds))
         most = max(required(shared, f"no size was measured on {listed(map(words, kinds))} alike"))
         return most, {pages: self.spread[pages].at(most).value for pages in kinds}
+
+    def page_tables(self, *kinds: str) -> tuple[int, dict[str, int]]:
+        """The largest working set that was chased on all these page sizes, and the page tables of its processes, bytes. Raises
+        Unavailable("too-few-points")."""
+        most, _ = self.largest(*kinds)
+        rows = select(self.frame, kernel="page_chase", layout="spread", lines=most)
+        tables = {pages: select(rows, pages=pages).get("page_table_bytes", pd.Series(dtype=float)).median() for pages in kinds}
+        if any(map(pd.isna, tables.values())):
+            raise Unavailable("too-few-points", "no row says how large its page tables were")
+        return most * self.base_page_bytes, {pages: int(table) for pages, table in tables.items()}
 
     @cached_property
     def pieces(self) -> splinter.Splinter:
@@ -120,6 +141,17 @@ class Analysis(analysis.Analysis):
     def scores(self) -> jmh.Jmh:
         """What JMH measured in the JVM. Raises Unavailable, as `_document` does."""
         return self._document("jmh", jmh.make, jmh.Jmh)
+
+    def java(self, array_bytes: int, pages: str) -> Interval:
+        """A random read by JMH, ns, with the interval that it gives. Of fewer than three JVMs it covers nothing: each has one mapping.
+        UNKNOWN where it was not measured."""
+        scores = if_available(lambda: self.scores.scores) or []
+        for score in scores:
+            if (score.quantity, score.pages, score.array_bytes) == ("touch", pages, array_bytes) and score.error_ns is not None:
+                covers = 0.999 if score.forks >= LEAST_JVMS else 0.0
+                mean, error = score.ns_per_access, score.error_ns
+                return Interval(mean, max(mean - error, 0.0), mean + error, covers)
+        return UNKNOWN
 
     @cached_property
     def programs(self) -> runtimes.Runtimes:

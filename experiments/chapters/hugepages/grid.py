@@ -8,12 +8,15 @@ from experiments.words.pages import BASE, PAGES
 
 # The published benchmark's sizes (data/literature/jmh_byte_array_touch.csv), and one past them.
 TOUCH_BYTES = (1_000, 10_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
+# Of data/literature/hugepages_speedup.csv, and of the text beside it.
+GATHER_BYTES = (2 << 20, 16 << 20, 256 << 20, 1 << 30, 4 << 30)
+GATHER_PAGES = (BASE, "thp", "2m", "1g")
 TOUCH_PAGES = (BASE, "thp", "2m")
 PREFAULT_BYTES = 256 << 20  # enough that the ends do not count, and a tenth of a second for base pages
 
 
 def points(scope: Scope) -> list[Point]:
-    return chases(scope) + touches(scope) + prefaults(scope)
+    return chases(scope) + gathers(scope) + touches(scope) + prefaults(scope)
 
 
 def chases(scope: Scope) -> list[Point]:
@@ -22,6 +25,12 @@ def chases(scope: Scope) -> list[Point]:
     fine = scope.dense(None if scope.engine == "c" else 1)
     return [point for pages in PAGES for lines in sorted({*sizes, *(fine if pages in (BASE, "2m") else ())})
             for point in scope.chase("page_chase", pages, lines)]
+
+
+def gathers(scope: Scope) -> list[Point]:
+    """The published program at its sizes, and at those that its text names."""
+    return [scope.point("page_gather", pages, engine="numpy", layout="spread", lines=scope.lines(size)) for pages in GATHER_PAGES
+            for size in GATHER_BYTES if size <= scope.profile.max_working_set]
 
 
 def touches(scope: Scope) -> list[Point]:

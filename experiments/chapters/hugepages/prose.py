@@ -7,7 +7,7 @@ from contextlib import suppress
 import pandas as pd
 
 from experiments.article.machine_words import about_pages, counters, machine, tlb
-from experiments.article.verdicts import inside
+from experiments.article.verdicts import decided, inside
 from experiments.chapters.hugepages import calculator
 from experiments.chapters.hugepages.analysis import SAME, Analysis, typical
 from experiments.chapters.hugepages.languages import jmh, runtime_words
@@ -73,7 +73,7 @@ def below(a: Analysis) -> Prose:
     parts = a.below_reach()
     first = required(parts.get("inside the first level", ()), "nothing was measured below the first level's reach")
     said = (f"Up to {first.xs[-1]:,} pages, which the first level holds, {words(a.large)} are {typical(first):.2f} times as fast as base "
-            f"pages{_GAINED[inside(typical(first), 1 - SAME, 1 + SAME)]}")
+            f"pages{_GAINED[decided(inside(typical(first), 1 - SAME, 1 + SAME))]}")
     if "between the two" in parts:
         between = typical(parts["between the two"])
         said += f" Between the two levels' reaches it is {between:.2f}. " + (

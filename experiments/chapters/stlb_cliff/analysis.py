@@ -13,6 +13,7 @@ from experiments.article import analysis
 from experiments.article.chapter import literature
 from experiments.inference import counts, curves, misses
 from experiments.inference.curves import Curve, select
+from experiments.inference.intervals import Interval
 from experiments.inference.misses import TEXTBOOK, RandomFit, StepFit
 from experiments.machine.host import data_tlbs
 from experiments.machine.tlb import ways_of
@@ -51,7 +52,9 @@ class Analysis(analysis.Analysis):
     price = cached_property(lambda a: a.spread - a.packed)  # of translation, in cyclic order
     random = cached_property(lambda a: curves.price(a.frame, order="random"))  # the same where lines are drawn at random
     sequential = cached_property(lambda a: curves.price(a.frame, order="sequential"))  # and where they are visited one after the other
-    gather = cached_property(lambda a: curves.spread(a.frame, kernel="page_gather"))  # the independent loop over one line a page
+    # The independent loop over one line a page: in the engine of the chase, and as published.
+    gather = cached_property(lambda a: curves.spread(select(a.frame, engine=["c", "numba"]), kernel="page_gather"))
+    numpy_gather = cached_property(lambda a: curves.spread(a.frame, kernel="page_gather", engine="numpy"))
     in_flight = cached_property(lambda a: a.spread / a.gather)  # as many accesses as seem to be under way at once
 
     @property
@@ -59,6 +62,28 @@ class Analysis(analysis.Analysis):
         """The price of translation of each order of visits that was measured."""
         prices = {"cycle": self.price, "random": self.random, "sequential": self.sequential}
         return {order: price for order, price in prices.items() if len(price)}
+
+    @property
+    def as_published(self) -> Curve:
+        """The published loop: in numpy where that was measured, else the same loads without numpy's own work."""
+        return self.numpy_gather if len(self.numpy_gather) else self.gather
+
+    @property
+    def its_engine(self) -> str:
+        """What to say of the engine of `as_published`."""
+        return " in numpy" if len(self.numpy_gather) else ", without numpy's own work,"
+
+    @property
+    def largest_bytes(self) -> int:
+        """`largest`, as a working set."""
+        return self.largest * self.base_page_bytes
+
+    @property
+    def page_table(self) -> tuple[int, int]:
+        """The largest working set, and the page tables of its process, bytes. Raises Unavailable("too-few-points")."""
+        rows = select(self.frame, kernel="page_chase", layout="spread", lines=self.largest)
+        sizes = required(rows.get("page_table_bytes", pd.Series(dtype=float)).dropna(), "no row says how large its page tables were")
+        return self.largest_bytes, int(sizes.median())
 
     @property
     def largest(self) -> int:
@@ -92,6 +117,17 @@ class Analysis(analysis.Analysis):
         hit, walk = (price.level(*tread) for tread in treads[1:])
         begins, half, ends = (price.crossing(hit + share * (walk - hit), 0.4 * second, 4 * second) for share in (0.1, 0.5, 0.9))
         return Staircase(hit, walk, price.crossing(hit / 2, 0.4 * first, 4 * first), half, begins, ends)
+
+    @property
+    def walked(self) -> Interval:
+        """The price from twice to four times the last level's entries, where each access walks and the table is near."""
+        _, entries = self.two_levels()
+        return self.price.between(2 * entries, 4 * entries).typical()
+
+    def second_step(self, share: float) -> Interval:
+        """Where so much of the second rise is done, in pages, with the interval that the price's leaves. Raises Unavailable."""
+        (_, second), steps = self.two_levels(), self.steps
+        return self.price.passes(steps.hit_ns + share * (steps.walk_ns - steps.hit_ns), 0.4 * second, 4 * second)
 
     def near(self, entries: int) -> Curve:
         """The price within an octave of a knee. Raises Unavailable("too-few-points")."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from experiments.lab.grid import DENSE_BELOW_BYTES, SMALLEST_LINES, Scope, octaves
 from experiments.lab.record import Point
 
+# Of data/literature/tlb_pressure.csv; and 256 KiB, which the text beside it gives a time for.
+PUBLISHED_BYTES = tuple(size << 10 for size in (256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20))
 RANDOM_UP_TO_BYTES = 256 << 20  # 1 - C/M is within 5 % of 1 long before
 
 
@@ -19,7 +21,15 @@ def points(scope: Scope) -> list[Point]:
               ("page_chase", "random", octaves(SMALLEST_LINES, random_most, per_octave)),
               ("page_chase", "sequential", [n for n in coarse[::2] if n <= random_most]),
               ("page_gather", "cycle", coarse)]
-    return [point for kernel, order, numbers in wanted for lines in numbers for point in scope.chase(kernel, "4k", lines, order=order)]
+    chases = [point for kernel, order, numbers in wanted for lines in numbers for point in scope.chase(kernel, "4k", lines, order=order)]
+    return chases + published(scope)
+
+
+def published(scope: Scope) -> list[Point]:
+    """The published program: at its sizes and those that its text names, and around this computer's reach where its own were."""
+    sizes = {scope.lines(size) for size in PUBLISHED_BYTES} | {n for entries in scope.entries[-1:] for n in (entries // 2, 2 * entries)}
+    return [scope.point("page_gather", engine="numpy", layout=layout, lines=lines) for lines in sorted(sizes) if lines <= scope.most_lines
+            for layout in ("spread", "packed")]
 
 
 def knees(scope: Scope) -> list[int]:

@@ -104,6 +104,11 @@ class Analysis(analysis.Analysis):
         return _best(self.ahead[self.ahead["distance"] > 0], pages)
 
     @property
+    def distances(self) -> int:
+        """From how many distances `best_ahead` chooses, on base pages."""
+        return max(int((select(self.ahead, pages=BASE)["distance"] > 0).sum()), 1)
+
+    @property
     def most_from_hits(self) -> float:
         """The largest gain of prefetches that are dropped where the TLB misses: of random hops over M pages C/M hit, so 1 / (1 - C/M),
         were those free. Raises Unavailable: no-geometry, too-few-points where all hit."""
@@ -181,6 +186,11 @@ class Analysis(analysis.Analysis):
         found = _with_gain(found, select(found, mode="naive"), "pages", "tuples")
         found.loc[found["mode"] == "naive", GAIN] = np.nan  # with itself there is nothing to compare
         return found
+
+    @property
+    def join_fan_outs(self) -> int:
+        """From how many fan-outs `best_join` chooses, on base pages."""
+        return max(int(select(self.joins, pages=BASE)["gain"].notna().sum()), 1)
 
     def best_join(self, pages: str) -> pd.Series:
         """The row of `joins` with the largest gain on a page size."""

@@ -1,10 +1,13 @@
-"""What articles say of TLBs that needs no measurement: what the literature, the machine's own words, or arithmetic can judge."""
+"""What articles say of TLBs and of walks: what the survey, the literature, the machine's own words, or arithmetic can judge."""
 
 from __future__ import annotations
 
-from experiments.article.verdicts import Answer, claim
+from itertools import pairwise
+
+from experiments.article.verdicts import Answer, Band, claim, inside
 from experiments.chapters.your_machine.analysis import Analysis
 from experiments.chapters.your_machine.tables import ways_text
+from experiments.inference.intervals import Interval
 from experiments.machine.host import data_tlbs
 from experiments.words.pages import page_bytes
 from experiments.words.prose import listed
@@ -15,14 +18,14 @@ ONE_CYCLE = 1
 ENTRIES, POOL_PAGES = 32, 2200
 
 
-@claim("hit-costs-one-cycle", source="padho_tlb", says="A TLB hit costs one cycle.")
+@claim("hit-costs-one-cycle")
 def hit_costs_one_cycle(a: Analysis, most: float = ONE_CYCLE) -> Answer:
     more = a.hit_costs["difference"]
     return bool((more <= most).all()), (f"A second-level hit adds {more.min()} to {more.max()} cycles on {len(more)} published cores; a "
                                         "first-level hit is part of the cache's own latency.")
 
 
-@claim("fully-associative", source="padho_tlb", says="A TLB is fully associative.")
+@claim("fully-associative")
 def fully_associative(a: Analysis) -> Answer:
     levels = {tlb.level: ways_text(tlb) for tlb in data_tlbs(a.host)}
     if not levels:
@@ -33,8 +36,146 @@ def fully_associative(a: Analysis) -> Answer:
     return False if apart else None if None in levels.values() else True, f"By CPUID, {evidence}."
 
 
-@claim("entries-cover-a-pool", source="padho_tlb", says="32 entries for 2 MiB pages cover 4.4 GB.")
+@claim("entries-cover-a-pool")
 def entries_cover_a_pool(a: Analysis, entries: int = ENTRIES, pool_pages: int = POOL_PAGES) -> Answer:
     reach, pool = (n * page_bytes("2m", a.base_page_bytes) for n in (entries, pool_pages))
     return reach >= pool, (f"{entries} × 2 MiB are {format_size(reach)}. The other figure is that of a pool of {pool_pages:,} pages, and a "
                            "pool holds no translations.")
+
+
+# --- what the machine says of itself
+
+
+@claim("base-page-is-4-kib")
+def a_base_page_is_4_kib(a: Analysis) -> Answer:
+    return a.base_page_bytes == 4096, f"A base page has {format_size(a.base_page_bytes)} here."
+
+
+@claim("four-levels-on-x86")
+def four_levels(a: Analysis) -> Answer:
+    levels = len(a.split.levels)
+    return levels in (4, 5), (f"This machine's page tables have {levels} levels, and translate {a.split.levels[0].high_bit + 1} bits of an "
+                              "address.")
+
+
+@claim("several-tlbs-a-core")
+def several_tlbs(a: Analysis, least: int = 2) -> Answer:
+    if not a.entries:
+        raise Unavailable(a.host.tlb_reason or "no-geometry")
+    return len(a.entries) >= least, f"CPUID states {len(a.entries)} levels for data, of {listed(f'{n:,}' for n in a.entries)} entries."
+
+
+@claim("two-hugepage-sizes")
+def two_huge_page_sizes(a: Analysis) -> Answer:
+    sizes = [page_bytes(pool.page, a.base_page_bytes) for pool in a.host.pools]
+    return sorted(sizes) == [2 << 20, 1 << 30], f"This kernel has pools of pages of {listed(map(format_size, sorted(sizes))) or 'no size'}."
+
+
+# --- how many entries: as the survey found them, beside what CPUID states
+
+
+def _entries(a: Analysis, level: int, band: Band) -> Answer:
+    """Of the first level (0) or the last (-1)."""
+    levels = a.geometry.levels
+    if level < 0 and len(levels) < 2:
+        raise Unavailable("no-step", "the survey shows one level")
+    found = levels[level]
+    stated = f"CPUID states {found.stated:,}" if found.stated else "CPUID states nothing"
+    return inside(found.entries.interval, *band), (
+        f"The survey finds {found.entries.interval:,.0f} entries in the {'last' if level else 'first'} level; {stated}.")
+
+
+@claim("first-level-64-entries")
+def first_level_has_64(a: Analysis, band: Band) -> Answer:
+    return _entries(a, 0, band)
+
+
+@claim("second-level-1500-or-2-to-3k")
+def second_level_has_two_or_three_thousand(a: Analysis, band: Band) -> Answer:
+    return _entries(a, -1, band)
+
+
+@claim("below-100-entries")
+def below_a_hundred(a: Analysis, band: Band) -> Answer:
+    return _entries(a, 0, band)
+
+
+@claim("first-level-64-to-128")
+def first_level_has_64_to_128(a: Analysis, band: Band) -> Answer:
+    return _entries(a, 0, band)
+
+
+@claim("second-level-1024-to-2048")
+def second_level_has_one_or_two_thousand(a: Analysis, band: Band) -> Answer:
+    return _entries(a, -1, band)
+
+
+# --- what a walk costs by where its table lies: of pages that are all the same few lines of memory, so nothing else is missed
+
+
+def _walk(a: Analysis, place: str, unit: str) -> Interval:
+    """What a walk adds to a hit with its table in one place. unit: cycles or ns. Raises Unavailable."""
+    geometry = a.geometry
+    walk = next((walk for walk in geometry.walks if walk.table_in == place and walk.cost), None)
+    if walk is None:
+        raise Unavailable("too-few-points", f"no walk was measured with its table in {place}")
+    if geometry.unit != "cycles":
+        raise Unavailable("no-clock")
+    return walk.cost.interval * (1 if unit == "cycles" else 1 / geometry.core_ghz)
+
+
+def _walks(a: Analysis, band: Band, unit: str, *places: str) -> Answer:
+    costs = {place: _walk(a, place, unit) for place in places}
+    told = listed(f"{cost:.0f} {unit} with its table in {_PLACES[place]}" for place, cost in costs.items())
+    return [inside(cost, *band) for cost in costs.values()], f"A walk costs {told}."
+
+
+_PLACES = {"L2": "the second-level cache", "L3": "the last cache", "memory": "memory"}
+
+
+@claim("walk-30-cycles-in-l2")
+def thirty_cycles_from_the_second_cache(a: Analysis, band: Band) -> Answer:
+    return _walks(a, band, "cycles", "L2")
+
+
+@claim("walk-100-cycles-in-l3")
+def a_hundred_cycles_from_the_last_cache(a: Analysis, band: Band) -> Answer:
+    return _walks(a, band, "cycles", "L3")
+
+
+@claim("walk-250-cycles-in-memory")
+def cycles_from_memory(a: Analysis, band: Band) -> Answer:
+    return _walks(a, band, "cycles", "memory")
+
+
+@claim("hot-walks-30-to-50-cycles")
+def a_hot_walk(a: Analysis, band: Band) -> Answer:
+    return _walks(a, band, "cycles", "L2")
+
+
+@claim("cold-walks-200-to-300-cycles")
+def a_cold_walk(a: Analysis, band: Band) -> Answer:
+    return _walks(a, band, "cycles", "memory")
+
+
+@claim("upper-entries-cost-20-to-30-ns")
+def a_walk_near_the_last_cache(a: Analysis, band: Band) -> Answer:
+    return _walks(a, band, "ns", "L3")
+
+
+@claim("walk-of-several-hundred-ns")
+def a_walk_of_several_hundred_ns(a: Analysis, band: Band) -> Answer:
+    return _walks(a, band, "ns", "memory")
+
+
+@claim("walk-4-to-5-times-from-memory")
+def four_to_five_times_from_memory(a: Analysis, band: Band) -> Answer:
+    near, far = (_walk(a, place, "cycles") for place in ("L2", "memory"))
+    return inside(far / near, *band), f"A walk costs {far / near:.1f} times as much with its table in memory as in the second-level cache."
+
+
+@claim("tables-go-through-the-caches")
+def tables_go_through_the_caches(a: Analysis) -> Answer:
+    costs = [_walk(a, place, "cycles") for place in _PLACES]
+    told = listed(f"{cost.value:.0f} with it in {place}" for cost, place in zip(costs, _PLACES.values(), strict=True))
+    return [inside(far / near, 1) for near, far in pairwise(costs)], f"A walk costs more cycles the farther its table lies: {told}."

@@ -1,0 +1,41 @@
+"""The core's clock in numba: core_ghz() of kernels/region.h, which gives the reasons."""
+
+from __future__ import annotations
+
+import os
+
+from llvmlite import binding, ir
+from numba import njit, types, uint64
+from numba.extending import intrinsic
+
+from kernels.twins.arguments import now_ns
+
+binding.initialize_native_asmparser()  # numba does not, and sixteen_additions() is assembly
+
+
+@intrinsic
+def sixteen_additions(typing, a, b):
+    """a + 16 b by 16 dependent register additions, which no compiler may fold."""
+
+    def emit(context, builder, signature, args):
+        word = ir.IntType(64)
+        one = "add $0, $0, $2" if os.uname().machine == "aarch64" else "addq $2, $0"
+        kind = ir.FunctionType(word, [word, word])
+        return builder.call(ir.InlineAsm(kind, "\n".join([one] * 16), "=r,0,r", side_effect=True), args)
+
+    return types.uint64(types.uint64, types.uint64), emit
+
+
+@njit(cache=True)
+def _additions(times):
+    a, b = uint64(1), uint64(3)
+    for _ in range(times):
+        a = sixteen_additions(a, b)
+    return a
+
+
+def core_ghz() -> float:
+    """Core clock in GHz, from dependent one-cycle additions; one call's overhead (under 1 us in 50) makes it a lower bound."""
+    begin = now_ns()
+    _additions(62_500)  # 1e6 additions, a few hundred microseconds
+    return 1e6 / (now_ns() - begin)
