@@ -13,12 +13,13 @@ from experiments.article import analysis
 from experiments.article.chapter import Chapter
 from experiments.article.machine_words import machine
 from experiments.article.render import Figure
-from experiments.chapters import stlb_cliff, your_machine
+from experiments.chapters import graph_walk, hugepages, stlb_cliff, tlb_blocking, your_machine
 from experiments.front import CHAPTERS
-from experiments.words.prose import Prose
-from experiments.words.reasons import Unavailable
+from experiments.words.pages import BASE, words
+from experiments.words.prose import Prose, listed
+from experiments.words.reasons import Unavailable, if_available
 
-__all__ = ["machine", "scope", "results", "stable"]
+__all__ = ["machine", "scope", "opening", "bullets", "results", "stable"]
 
 # What a machine may lack without the first page failing; a bad parameter is an error there too.
 _LACKING = ("no-data", "not-linux", "arch-unsupported")
@@ -86,6 +87,61 @@ def _loops(a: stlb_cliff.Analysis) -> str:
             f"{stlb_cliff.prose.overlap(a)} Both numbers are right; they answer different questions.")
 
 
+def opening(a: Analysis) -> Prose:
+    """What following one pointer takes, near and far, and how much of it is finding out where the byte is. Raises Unavailable."""
+    cliff = a.of(stlb_cliff)
+    far, packed = cliff.spread.get(cliff.largest).value, cliff.packed.get(cliff.largest).value
+    near = f"to one of the last {cliff.entries[0]:,} pages used" if cliff.entries else "to a page used just now"
+    return Prose(f"Follow one pointer. On this machine that takes {cliff.packed.intervals[0].value:.1f} ns if it leads {near}, and "
+                 f"{far:.0f} ns if it "
+                 f"leads to one of {_millions(cliff.largest)}. Not because the byte is far: the same lines packed together take "
+                 f"{packed:.0f}. The rest "
+                 "goes on finding out where the byte is.")
+
+
+def _millions(pages: int) -> str:
+    return "a million" if pages == 1 << 20 else f"{pages:,}"
+
+
+def bullets(a: Analysis) -> Prose:
+    """Where the price begins, what a far load is made of, and what helps without asking anybody; of each what this machine's rows say."""
+    return Prose("\n".join(f"- {said}" for said in filter(None, (if_available(part, a) for part in (_begins, _far, _helps)))))
+
+
+def _begins(a: Analysis) -> str:
+    cliff = a.of(stlb_cliff)
+    (first, second), steps = cliff.two_levels(), cliff.steps
+    return (f"**Past {first:,} pages** a load pays {stlb_cliff.prose.price_of(cliff, steps.hit_ns)} more, {{doc}}`past {second:,} "
+            "<stlb_cliff>` "
+            f"{stlb_cliff.prose.price_of(cliff, steps.walk_ns)}, and the walk gets dearer as its table leaves the caches.")
+
+
+def _far(a: Analysis) -> str:
+    heaps = a.of(graph_walk).heaps
+    (base, *_), (large, other) = heaps.values(), list(heaps.items())[-1]
+    count, stay = len(base.peaks_ns), len(other.peaks_ns)
+    if count < 2:
+        return ""
+    trips = "two" if count == 2 else "two, or three"
+    said = (f"**A far load is one trip to memory, or {trips}**, {{doc}}`as its times show <graph_walk>`: one "
+            "for the byte.")
+    if 0 < stay < count:
+        said += f" {words(large)[:1].upper() + words(large)[1:]} save one." + (
+            " The last is your provider's choice." if stay > 1 and a.host.hypervisor != "none" else "")
+    return said
+
+
+def _helps(a: Analysis) -> str:
+    """The gains of the chapter about blocking on base pages, each by itself."""
+    blocking = a.of(tlb_blocking)
+    base, cut = (if_available(blocking.remedy, name, BASE) for name in (tlb_blocking.analysis.NONE, tlb_blocking.analysis.BLOCKED))
+    ahead, join = if_available(blocking.best_ahead, BASE), if_available(blocking.best_join, BASE)
+    gains = [f"blocks {base['p50'] / cut['p50']:.1f} times" if base is not None and cut is not None else "",
+             f"loads asked for ahead {ahead['gain']:.0f} times" if ahead is not None else "",
+             f"a join that partitions first {join['gain']:.1f} times" if join is not None else ""]
+    return f"**Without asking anybody for pages**, {{doc}}`as fast <tlb_blocking>` are {listed(filter(None, gains))}." if any(gains) else ""
+
+
 # What the results in brief say of a chapter under which heading, where that is not its `brief` under its question.
 LEADS: Mapping[ModuleType, dict[str, Callable[[Any], str]]] = {
     your_machine: {"How far the TLB reaches": your_machine.prose.brief},
@@ -121,3 +177,8 @@ def stable(a: Analysis) -> Prose:
 def index_cliff(a: Analysis) -> Figure:
     """The cliff of its chapter, under a name of this page's own."""
     return stlb_cliff.figures.cliff(a.of(stlb_cliff))
+
+
+def index_far_load(a: Analysis) -> Figure:
+    """What one far load waits for, by page size."""
+    return hugepages.figures.far_load(a.of(hugepages))

@@ -11,11 +11,12 @@ import pandas as pd
 
 from experiments.article import analysis
 from experiments.article.chapter import literature
-from experiments.inference import cost
+from experiments.inference import cost, trips
 from experiments.inference.curves import Curve, select
 from experiments.inference.hops import below, merged, quantile, smoothed
 from experiments.inference.intervals import Interval, median_interval, summarise
 from experiments.inference.misses import miss_probability_random
+from experiments.inference.trips import Trips
 from experiments.machine.host import data_tlbs
 from experiments.words.pages import BASE, PAGES, hardware, ordered, page_bytes, rank, words
 from experiments.words.reasons import Unavailable, required
@@ -138,6 +139,28 @@ class Analysis(analysis.Analysis):
         memory = float(past.iloc[0] if len(past) else control.iloc[-1])
         cuts = float(np.sqrt(max(cache, 1.0) * memory)), PAST_MEMORY * memory
         return Regimes(memory, large, cuts, pd.Series(np.searchsorted(cuts, base), index=base.index))
+
+    # --- trips to memory
+
+    def trips(self, pages: str) -> Trips:
+        """The heaps of hops on a page size at its largest size, past the line between cache and memory. Raises Unavailable, as `regimes`
+        does."""
+        rows = required(self.walks(1, pages=pages), f"no walk on {words(pages)} was timed hop by hop")
+        rows = rows[rows[SIZE] == rows[SIZE].max()]
+        return trips.trips(merged(rows), [smoothed(row) for _, row in rows.iterrows()], self.regimes.cut_ns[0])
+
+    @cached_property
+    def heaps(self) -> dict[str, Trips]:
+        """`trips` on base pages, and on the large pages that reach as far."""
+        return {pages: self.trips(pages) for pages in (BASE, largest(self.p50))}
+
+    trip_shares = cached_property(lambda a: a.shares_past(required(a.heaps[BASE].cuts_ns, "no hop on base pages left the caches")))
+
+    def shares_past(self, cuts_ns: Sequence[float]) -> pd.DataFrame:
+        """A row a page size of `heaps`, working set and number of trips: pages, working_set_bytes, trips, share (of hops that took longer
+        than the line where so many begin)."""
+        tables = {pages: trips.shares(self.distributions(pages), cuts_ns).stack() for pages in self.heaps}
+        return pd.concat(tables, names=["pages", SIZE, "trips"]).rename("share").reset_index()
 
     # --- means per batch
 

@@ -13,10 +13,11 @@ from experiments.article.chapter import literature
 from experiments.article.render import INK, MUTED, PALETTE, Figure, Html, data_table
 from experiments.chapters.graph_walk.analysis import SIZE, Analysis
 from experiments.chapters.graph_walk.grid import WALKERS
-from experiments.words.pages import ordered, rank, words
-from experiments.words.reasons import required
+from experiments.words.pages import BASE, ordered, rank, words
+from experiments.words.reasons import if_available, required
 from experiments.words.units import format_size, rounded
 
+_TRIPS = {2: "two", 3: "three", 4: "four", 5: "five"}
 _COUNTS = (0, 0.2, 0.4, 0.6, 0.8, 1)
 _SERIES = {"p50": "median", "p95": "95th percentile"}
 RIDGE_PX = 30  # from one ridge's foot to the next
@@ -88,10 +89,39 @@ def ridges(a: Analysis) -> Figure:
         layers.append(alt.Chart(pd.DataFrame({"ns": part["ns"], "top": (place + height).round(2)})[bends]).mark_area(
             color=PALETTE[0], opacity=0.75, line={"color": INK, "strokeWidth": 0.8}).encode(
             x=x, y=alt.Y("top:Q", axis=axis, scale=scale), y2=alt.Y2Datum(place)))
-    chart = alt.layer(*reversed(layers)).properties(height=int(RIDGE_PX * (len(sizes) + OVERLAP)))  # the lower ones stand in front
+    chart = alt.layer(*reversed(layers), *_trip_rules(a)).properties(height=int(RIDGE_PX * (len(sizes) + OVERLAP)))  # lower ones in front
     modes = " and ".join(f"at {peaks[size]:.0f} ns at {format_size(size)}" for size in (sizes[-1], sizes[0]))
     return Figure(chart, f"A ridge for each working set, the distribution of a hop's time. The highest mode lies {modes}.",
                   pd.concat(shown)[[SIZE, "ns", "share_per_ns"]])
+
+
+def _trip_rules(a: Analysis) -> list[alt.Chart]:
+    """Dashed rules at the peaks of the largest graph, each with how many trips to memory it is."""
+    heaps = if_available(lambda: a.heaps[BASE])
+    peaks = enumerate(heaps.peaks_ns if heaps else [], 1)
+    places = pd.DataFrame([(peak.value, f"{n} trip{'s' * (n > 1)}") for n, peak in peaks], columns=["ns", "label"])
+    if places.empty:
+        return []
+    named = alt.Chart(places).encode(x="ns:Q")
+    return [named.mark_rule(strokeDash=[4, 4], color=MUTED),
+            named.mark_text(align="left", dx=4, baseline="top", color=MUTED).encode(text="label:N", y=alt.value(0))]
+
+
+def trips(a: Analysis) -> Figure:
+    """Of all hops, those that wait for two trips to memory and more, and for three, against the working set, by page size."""
+    data = a.trip_shares[a.trip_shares["trips"] > 1]
+    data = required(data, "hops on base pages stand in one heap").assign(series=data["trips"].map(lambda n: f"{_TRIPS[n]} trips or more"))
+    data = data.sort_values(["pages", "trips", SIZE], key=rank, kind="stable").astype({"trips": int})
+    y = alt.Y("share:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(title="Share of hops", format="%", values=list(_COUNTS)))
+    base = alt.Chart(data).encode(x=_SIZES, y=y, color=_pages(data))
+    names = list(dict.fromkeys(data.sort_values("trips")["series"]))
+    chart = base.mark_line().encode(strokeDash=_dashes(names)) + base.mark_point().encode(
+        tooltip=["pages:N", "series:N", f"{SIZE}:Q", alt.Tooltip("share:Q", format=".0%")])
+    last = data[data[SIZE] == data[SIZE].max()]
+    told = " and ".join(f"{share:.0%} on {words(pages)}" for pages, share in last[last["trips"] == 2].set_index("pages")["share"].items())
+    return Figure(chart, "The share of hops that wait for more than one trip to memory rises with the working set, more on base pages "
+                         "than "
+                  f"on large ones; two or more at {format_size(data[SIZE].max())}: {told}.", data[["pages", "trips", SIZE, "share"]])
 
 
 def walk_misses(a: Analysis) -> Figure:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from experiments.article.machine_words import about_pages, machine
+from experiments.article.verdicts import decided
 from experiments.chapters.graph_walk.analysis import REGIMES, SIZE, WALK, Analysis
 from experiments.chapters.graph_walk.claims import page_walkers_as_stated
 from experiments.chapters.graph_walk.grid import LARGE_PAGES, VERTEX_BYTES
 from experiments.inference.cost import WRONG
 from experiments.inference.counts import why_not_counted
 from experiments.inference.curves import select
-from experiments.inference.hops import below
-from experiments.inference.hops import modes as modes_of
+from experiments.inference.intervals import Interval
 from experiments.words.pages import BASE, ordered, words
 from experiments.words.prose import Prose, listed
 from experiments.words.reasons import Unavailable, explain, required
 from experiments.words.units import format_size
 
-__all__ = ["machine", "lead", "clock", "regimes", "modes", "misses_are", "walkers_said", "model_said"]
+__all__ = ["machine", "lead", "clock", "regimes", "trips", "whose", "misses_are", "walkers_said", "model_said"]
 
 _ORDERS = {"cycle": "cyclic order", "random": "random order"}
 
@@ -83,16 +83,68 @@ def regimes(a: Analysis) -> Prose:
     return Prose(" ".join(sentences))
 
 
-def modes(a: Analysis) -> Prose:
-    """The modes of the distribution at the largest size on base pages, and the share of hops in each regime."""
-    spreads = required(a.distributions(BASE), "no walk on base pages was timed hop by hop")
-    spread, (low, high) = spreads[max(spreads)], a.regimes.cut_ns
-    peaks = modes_of(spread, float(a.walks(1, pages=BASE)["clock_step_ns"].median()))
-    cached, seen = below(spread, [low, high])
-    return Prose(f"At {format_size(max(spreads))} the distribution has its {'mode' if len(peaks) == 1 else 'modes'} at "
-                 f"{listed(f'{max(ns, 0):.0f}' for ns in peaks)} ns. {cached:.0%} of the hops take less than {low:.0f} ns, a cache's time; "
-                 f"{seen - cached:.0%} up to {high:.0f} ns, that of a load from memory; {1 - seen:.0%} longer, that of a load whose walk "
-                 "went to memory too.")
+def trips(a: Analysis) -> Prose:
+    """In how many heaps the hops stand at the largest size, how far apart, and how many stay on large pages."""
+    base, (large, other) = a.heaps[BASE], list(a.heaps.items())[-1]
+    peaks = required(base.peaks_ns, "no hop on base pages left the caches", "no-step")
+    size, count = format_size(int(a.walks(1, pages=BASE)[SIZE].max())), len(peaks)
+    if count == 1:
+        return Prose(f"At {size} the hops on base pages stand in one heap, at {peaks[0].value:.0f} ns: a hop is one trip to memory, and "
+                     "whatever "
+                     "else it reads comes from a cache.")
+    third = f", and to the third {_EVEN[_side_of(base.evenness)].format(base.evenness.value)}" if count > 2 else ""
+    said = (f"Hops over {size} of base pages do not spread around one time: they stand in {_NUMBERS[count]} heaps, at "
+            f"{listed(f'{peak.value:.0f}' for peak in peaks)} ns. From the first to the second it is {base.step_ns.value:.0f} ns{third}. "
+            "A load "
+            f"from memory takes about as long, so a hop is {_COUNTED[min(count, 3)]} of them, one after the other: a **trip** for the "
+            "byte, and "
+            "one for each entry of a page table that has left the caches too.")
+    if other.peaks_ns and count > (stay := len(other.peaks_ns)):
+        said += (f" On {words(large)} the heaps are {_NUMBERS[stay]}, at {listed(f'{peak.value:.0f}' for peak in other.peaks_ns)} ns: "
+                 "larger pages "
+                 f"take {_NUMBERS[count - stay]} trip{'s' * (count - stay > 1)} away.")
+    return Prose(said)
+
+
+def whose(a: Analysis) -> Prose:
+    """Which trip is whose: by the size from which on it is made, and by the page size that takes it away."""
+    base, (large, other) = a.heaps[BASE], list(a.heaps.items())[-1]
+    count, stay = len(base.peaks_ns), len(other.peaks_ns)
+    if count < 2:
+        raise Unavailable("no-step", "hops on base pages stand in one heap")
+    begins = {number: _begins(a, number) for number in range(2, count + 1)}
+    said = ["On base pages a tenth of all hops waits for "
+            f"{listed(f'{_NUMBERS[n]} from {format_size(size)} on' for n, size in begins.items())}."]
+    if stay > 1 and a.host.hypervisor != "none":
+        pieces = ", which has an entry for each of the pieces that it made of them" if a.in_pieces else ""
+        said.append(f"The second trip that stays on {words(large)} is not this machine's own table: those pages do without its last "
+                    "level, and what "
+                    f"is left of it fits any cache. It is the host's{pieces}.")
+        if count > stay:
+            said.append("So the trip that large pages take away is for this machine's own entry, and the one that stays is the provider's "
+                        "to take "
+                        "away, by larger pages of the host.")
+    elif stay == 1 and count == 2:
+        said.append("The trip that large pages take away is for the page table's entry: of base pages its last level is 512 times as "
+                    "large.")
+    return Prose(" ".join(said))
+
+
+def _begins(a: Analysis, number: int) -> int:
+    """The smallest working set from which on a tenth of all hops on base pages waits for so many trips."""
+    rows = select(a.trip_shares, pages=BASE, trips=number).sort_values(SIZE)
+    few = rows.loc[rows["share"] < 0.1, SIZE].max()
+    return int(rows.loc[~(rows[SIZE] <= few), SIZE].min())
+
+
+_NUMBERS = {1: "one", 2: "two", 3: "three", 4: "four", 5: "five"}
+_COUNTED = {2: "one or two", 3: "one, two or three"}
+_EVEN = {"below": "{:.2f} times that, less", "open": "about as much again", "above": "{:.2f} times that, more"}
+
+
+def _side_of(ratio: Interval) -> str:
+    """Whether a ratio lies below 1, above it, or leaves that open."""
+    return "below" if ratio.high < 1 else "above" if ratio.low > 1 else "open"
 
 
 def misses_are(a: Analysis) -> str:
@@ -122,7 +174,7 @@ def walkers_said(a: Analysis) -> Prose:
         return Prose(f"{sentence} How many page walkers this core has, nobody says.")
     return Prose(f"{sentence} {a.host.microarchitecture} is said to have {a.page_walkers:.0f} page walkers: " + {
         True: "the measurement agrees.", False: "more were under way than that.",
-        None: "the measurement neither needs as many nor rules them out."}[page_walkers_as_stated(a)[0]])
+        None: "the measurement neither needs as many nor rules them out."}[decided(page_walkers_as_stated(a)[0])])
 
 
 def model_said(a: Analysis) -> Prose:

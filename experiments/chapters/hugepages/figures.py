@@ -13,7 +13,7 @@ from experiments.chapters.hugepages import calculator as model
 from experiments.chapters.hugepages.analysis import Analysis
 from experiments.chapters.hugepages.tables import published_reads
 from experiments.inference.curves import Curve
-from experiments.words.pages import BASE, PAGES, ordered, words
+from experiments.words.pages import BASE, PAGES, hardware, ordered, words
 from experiments.words.prose import listed
 from experiments.words.reasons import required
 from experiments.words.units import format_size
@@ -51,6 +51,31 @@ def page_sizes(a: Analysis) -> Figure:
                   f"Line chart on logarithmic axes, a line a page size. They end at {told}.",
                   pd.concat([data, dots.assign(n=1)], ignore_index=True)[
                       ["pages", "lines", "working_set_bytes", "median", "low", "high", "coverage", "n", "spread", "unstable"]])
+
+
+def far_load(a: Analysis) -> Figure:
+    """What one far load waits for, a bar a page size, at the largest size that all have: the line itself, and its translation."""
+    kinds = required([pages for pages in a.kinds if len(a.price[pages]) and hardware(pages) != "1g"], "no chase was measured with its "
+                                                                                                      "control")
+    lines, whole = a.largest(*kinds)
+    rows = [(words(pages), part, ns) for pages in kinds for part, ns in zip(
+        _PARTS, (whole[pages] - a.price[pages].at(lines).value, a.price[pages].at(lines).value), strict=True)]
+    data = pd.DataFrame(rows, columns=["pages", "part", "ns"]).assign(lines=lines)
+    y = alt.Y("pages:N", sort=[words(pages) for pages in kinds], title=None, axis=alt.Axis(labelLimit=240))
+    x = alt.X("sum(ns):Q", axis=charts.ns_axis("ns a load"), stack="zero")
+    colour = alt.Color("part:N", scale=charts.colours(_PARTS), sort=list(_PARTS))
+    bars = alt.Chart(data).mark_bar().encode(x=x, y=y, color=colour, order=alt.Order("part:N", sort="descending"),
+                                             tooltip=["pages:N", "part:N", alt.Tooltip("ns:Q", format=".0f")])
+    price = {pages: a.price[pages].at(lines).value for pages in kinds}
+    dear, cheap = max(price, key=price.get), min(price, key=price.get)
+    return Figure(bars.properties(height=26 * len(kinds)), f"Bars of what a load over {format_size(lines * a.base_page_bytes)} waits for. "
+                                                           "Finding "
+                  f"out where the line is takes longest on {words(dear)}, {price[dear]:.0f} of {whole[dear]:.0f} ns, and least on "
+                  f"{words(cheap)}, "
+                  f"{price[cheap]:.0f} of {whole[cheap]:.0f}.", data)
+
+
+_PARTS = ("the line itself", "its translation")
 
 
 def page_prices(a: Analysis) -> Figure:

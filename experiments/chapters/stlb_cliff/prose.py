@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from experiments.article.machine_words import guest_note, machine, tlb
+from experiments.article.verdicts import decided
 from experiments.chapters.stlb_cliff import claims
 from experiments.chapters.stlb_cliff.analysis import ENTRY_BYTES, Analysis
 from experiments.inference.counts import why_not_counted
@@ -81,6 +82,12 @@ def _cycles(a: Analysis, ns: float, decimals: int = 0) -> str:
     return f", {ns * ghz:.{decimals}f} cycles" if ghz else ""
 
 
+def price_of(a: Analysis, ns: float) -> str:
+    """A time in cycles of the core, in ns where the clock was not measured."""
+    ghz = if_available(lambda: a.ghz)
+    return f"{ns * ghz:.0f} cycles" if ghz else f"{ns:.1f} ns"
+
+
 def hit(a: Analysis) -> Prose:
     """What a first-level miss costs."""
     cycles = _cycles(a, a.steps.hit_ns, 1)
@@ -104,7 +111,8 @@ def sharpness(a: Analysis) -> Prose:
 
 def control(a: Analysis) -> Prose:
     """What the packed control says of the second step: translation alone, or not."""
-    truth, evidence = claims.capacity_alone(a)
+    effect, evidence = claims.capacity_alone(a)
+    truth = decided(effect)
     return Prose({True: "Neither step is about the data. ", False: "The data have a share in the second step. ",
                   None: "Whether the second step is translation alone cannot be told here. "}[truth] + evidence)
 

@@ -1,0 +1,67 @@
+"""How many loads that memory itself answers a hop waits for, one after the other: a peak of its distribution each.
+
+A trip is a load that no cache answers. A hop takes one for the byte, and one more for each entry of a page table, the machine's own or
+its host's, that had left the caches too. So where hops wait for one, two or three of them, their times stand in as many heaps, about
+as far apart as a load from memory takes. Neither the number of the heaps nor even distances are assumed here: both are found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from experiments.inference.hops import below, modes
+from experiments.inference.intervals import UNKNOWN, Interval, median_interval
+
+LEAST_SHARE = 0.05  # of the hops from the caches' end on: what less of them do is no heap that a mean would notice
+
+
+class Trips(NamedTuple):
+    """The heaps of one distribution."""
+
+    peaks_ns: list[Interval]  # ascending, over processes
+    cuts_ns: list[float]  # where each heap begins: the first where the caches end, the others half-way from peak to peak
+    shares: list[float]  # of all hops, by heap
+
+    @property
+    def step_ns(self) -> Interval:
+        """From the first peak to the second; UNKNOWN with one."""
+        return self.peaks_ns[1] - self.peaks_ns[0] if len(self.peaks_ns) > 1 else UNKNOWN
+
+    @property
+    def evenness(self) -> Interval:
+        """The second step over the first, 1 where all trips take alike; UNKNOWN with fewer than three peaks."""
+        if len(self.peaks_ns) < 3:
+            return UNKNOWN
+        return (self.peaks_ns[2] - self.peaks_ns[1]) / self.step_ns
+
+
+def trips(pooled: pd.DataFrame, processes: Sequence[pd.DataFrame], cached_ns: float) -> Trips:
+    """The heaps past `cached_ns`, where the caches end.
+
+    pooled: a frame of `hops.merged`, which says how many heaps there are; processes: those of `hops.smoothed` that it was made of,
+    whose own peaks nearest to each give its interval. A peak with fewer than LEAST_SHARE of those hops is none.
+    """
+    peaks = [ns for ns in modes(pooled) if ns > cached_ns]
+    while peaks:
+        cuts = [cached_ns, *(float(np.mean(pair)) for pair in pairwise(peaks))]
+        shares = np.diff([*below(pooled, cuts), 1.0])
+        if shares.min() >= LEAST_SHARE * shares.sum():
+            break
+        peaks.pop(int(shares.argmin()))
+    if not peaks:
+        return Trips([], [], [])
+    own = [np.array([ns for ns in modes(process) if ns > cached_ns]) for process in processes]
+    reach = min([b - a for a, b in pairwise(peaks)], default=peaks[0]) / 2
+    near = [[found[np.abs(found - peak).argmin()] for found in own if len(found) and np.abs(found - peak).min() < reach] for peak in peaks]
+    return Trips([median_interval(places)._replace(modes=1) if places else UNKNOWN for places in near], cuts, shares.tolist())
+
+
+def shares(distributions: Mapping[int, pd.DataFrame], cuts_ns: Sequence[float]) -> pd.DataFrame:
+    """By working set, a row each: the share of hops that wait for so many trips at the least, columns 1, 2 ..."""
+    rows = {size: 1 - below(spread, list(cuts_ns)) for size, spread in distributions.items()}
+    return pd.DataFrame.from_dict(rows, orient="index", columns=range(1, len(cuts_ns) + 1)).sort_index()
