@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from math import inf
 
 from tqdm import tqdm
 
@@ -44,6 +45,10 @@ class Progress:
     def has_time_for(self, expected_s: float) -> bool:
         return self.gone_s + self.pace * expected_s <= self._most_s
 
+    def expect_all_the_time(self) -> None:
+        """Of what follows each process decides whether there is another, so it may take all the time that there is."""
+        self._left_s = inf
+
     def leave_out(self, expected_s: float) -> None:
         self._left_s -= expected_s
 
@@ -51,6 +56,7 @@ class Progress:
         """One more is done, of which so many seconds were expected."""
         self._done_s, self._left_s = self._done_s + expected_s, self._left_s - expected_s
         gone_s = self.gone_s
-        self._bar.total = gone_s + self.left_s + 1e-3  # tqdm warns of a bar that a rounding error takes past its end
+        total_s = gone_s + self.left_s + 1e-3  # tqdm warns of a bar that a rounding error takes past its end
+        self._bar.total = total_s if total_s < inf else None
         self._bar.set_postfix_str(said, refresh=False)  # the bar draws itself
         self._bar.update(gone_s - self._bar.n)
