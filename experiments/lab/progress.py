@@ -5,11 +5,23 @@ from __future__ import annotations
 import sys
 import time
 from math import inf
+from typing import Any
 
 from tqdm import tqdm
 
 BELIEVED_FROM_S = 5.0  # of what was expected: then the pace of this computer is known
 _BAR = "{desc} {percentage:3.0f}% |{bar}| {elapsed} gone, {remaining} left{postfix}"
+
+
+class _Bar(tqdm):
+    """A bar whose clock nobody sets: tqdm's is the wall's, after a step back of which it would not draw for as long."""
+
+    monitor_interval = 0  # the thread that watches over bars compares with the wall's
+
+    def __init__(self, **how: Any):
+        super().__init__(**how)
+        self._time = time.monotonic
+        self.start_t = self.last_print_t = time.monotonic()
 
 
 class Progress:
@@ -19,7 +31,7 @@ class Progress:
         """expected_s: of all that is to be done. most_s: the time that there is for it."""
         self._begin, self._most_s, self._left_s, self._done_s = time.monotonic(), most_s, expected_s, 0.0
         on_screen = sys.stderr.isatty()
-        self._bar = tqdm(total=expected_s, desc=name[:60], file=sys.stderr, disable=quiet, smoothing=0, mininterval=1 if on_screen else 60,
+        self._bar = _Bar(total=expected_s, desc=name[:60], file=sys.stderr, disable=quiet, smoothing=0, mininterval=1 if on_screen else 60,
                          bar_format=_BAR if on_screen else _BAR + "\n")
 
     def __enter__(self) -> Progress:

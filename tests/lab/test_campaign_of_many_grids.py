@@ -118,6 +118,41 @@ def test_a_computer_slower_than_expected_begins_fewer(processes: Scripted, store
     assert clock.now - began <= 60 and outcome.measured == 10
 
 
+@pytest.mark.parametrize(("seconds", "measured"), [(3600.0, 10), (7200.0, 100)])
+def test_a_computer_that_was_suspended_for_an_hour_ends_by_its_budget_and_the_next_run_goes_on(
+        processes: Scripted, store: Store, clock: Clock, seconds: float, measured: int):
+    """Where the monotonic clock goes on in suspend; where it stands still, nothing happened."""
+    def passes(point: Point, repeat: int) -> None:
+        clock.now += PROCESS_S + 3600 * (len(processes.asked) == 10)
+
+    processes.trouble = passes
+    outcome = go(processes, store, seconds=seconds)
+    assert (outcome.measured, outcome.skipped, outcome.lacking) == (measured, 100 - measured, {})
+    assert {len(store.load(MACHINE, name)) > 0 for name in GRIDS} == {True}
+    outcome = go(processes, store)
+    assert (outcome.cached, outcome.measured) == (measured, 100 - measured)
+
+
+@pytest.mark.parametrize("step_s", [3600.0, -3600.0])
+def test_a_wall_clock_that_steps_changes_no_budget_and_no_bar(
+        processes: Scripted, store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch, step_s: float):
+    def wall() -> float:
+        return 1e9 + step_s * (clock.now > 1020.0)
+
+    monkeypatch.setattr(progress.time, "time", wall)
+    monkeypatch.setattr("tqdm.std.time", wall)
+    assert go(processes, store, seconds=61).measured == 30
+    with Progress("test", expected_s=100, most_s=1000) as bar:
+        clock.now += 20
+        bar.advance(20, "")
+        assert bar._bar.format_dict["elapsed"] == 20
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("-inf")])
+def test_time_that_is_none_measures_nothing(processes: Scripted, store: Store, seconds: float):
+    assert go(processes, store, seconds=seconds).measured == 0 == len(processes.asked)
+
+
 def test_what_was_lacking_is_known_to_a_run_that_may_not_measure_and_tried_again_by_one_that_may(processes: Scripted, store: Store):
     victim = POINTS[3]
 
