@@ -20,7 +20,7 @@ from experiments.article.analysis import Analysis
 from experiments.article.render import Figure, Html, lacking_note
 from experiments.article.verdicts import elsewhere, verdict_table, verdicts
 from experiments.inference.intervals import newest
-from experiments.lab import build, campaign, grid, kernels, rows, survey
+from experiments.lab import build, campaign, grid, kernels, order, rows, survey
 from experiments.lab.campaign import Outcome
 from experiments.lab.grid import MOST_REPEATS, Profile, Scope
 from experiments.lab.record import Point
@@ -132,8 +132,10 @@ class Chapter:
 
     def campaign(self, grids: Mapping[str, Collection[Point]], *, repeats: int = MOST_REPEATS, seconds: float,
                  compared: Callable[[Point], bool] = lambda point: True) -> Outcome:
-        """Measure what is missing of these grids, at most so many processes a point, and note what is lacking. Else as campaign.run."""
-        outcome = campaign.run(self.rig, grids, min(repeats, self.profile.repeats), seconds=seconds, compared=compared)
+        """Measure what is missing of these grids, so many processes a point or as the profile has it where that is fewer, and of its five
+        or more up to nine where intervals are wide; note what is lacking. Else as campaign.run."""
+        repeats = min(repeats, self.profile.repeats)
+        outcome = campaign.run(self.rig, grids, repeats, most=order.most(repeats), seconds=seconds, compared=compared)
         if seconds:
             print(f"{', '.join(grids)}: {outcome}.", file=sys.stderr)
         # Of all the points that lack the same on the same pages, the largest says what to ask for.

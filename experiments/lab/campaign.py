@@ -1,21 +1,21 @@
 """The union of several grids, measured in rounds, each record stored before the next process starts.
 
 A point that two grids ask for is measured once, and its row is a row of both. Round by round, each in a random order of its own but
-for its large points, which stand together, so that drift hits the points of a size alike: every point once, then those that a claim
-compares until they have all, then the others. What is left out for lack of time is left out by that order alone, which no measured
-value changes: so it cannot bias a verdict.
+for its large points, which stand together, so that drift hits the points of a size alike. lab.order says which come first, and with that
+what is left out for lack of time.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from math import inf
 
 from experiments.lab import build, kernels, perf
+from experiments.lab.order import Order, Process
 from experiments.lab.progress import Progress
 from experiments.lab.record import Point, Record
 from experiments.lab.rig import Rig
@@ -27,9 +27,6 @@ RETRIES = 3  # of a noisy process: a burst of noise passes, a computer that is n
 # Of an experiment's time, what second tries may add. They come out of the same minutes as all else, and a median of five bears a
 # process that was disturbed better than it bears to be of four.
 RETRY_SHARE = 0.1
-# Memory that stays free is taken back by hypervisors and given again page by page: faulting 4 GiB in takes 2.3 s right after a process
-# that had as much, and 5 s half a minute later. So what is large is measured in one stretch, which two rounds share an end of.
-LARGE_BYTES = 1 << 29
 LACKS = "lacking"  # the document of what this computer could not do
 
 
@@ -90,8 +87,8 @@ def _first_quiet(rig: Rig, point: Point, repeat: int, spare: _Spare) -> Record:
     return record
 
 
-Process = tuple[Point, int]  # a point and which of its repeats
 Owners = dict[Point, list[str]]  # the grids that ask for a point, by their names
+Values = dict[Point, list[float]]  # ns per access, of each process that there is
 Digests = dict[tuple[str, str], str]  # of a kernel in an engine
 
 
@@ -108,18 +105,18 @@ def _buildable(points: Collection[Point], outcome: Outcome) -> tuple[list[Point]
     return [p for p in points if p not in outcome.lacking], digests
 
 
-def run(rig: Rig, grids: Mapping[str, Collection[Point]], repeats: int | Callable[[Point], int], *, seconds: float = inf,
-        compared: Callable[[Point], bool] = lambda point: True, quiet: bool = False, seed: int = 0,
+def run(rig: Rig, grids: Mapping[str, Collection[Point]], repeats: int | Callable[[Point], int], *, most: int = 0,
+        seconds: float = inf, compared: Callable[[Point], bool] = lambda point: True, quiet: bool = False, seed: int = 0,
         retry_share: float = RETRY_SHARE) -> Outcome:
     """Measure what is not yet stored of each grid, by its name.
 
-    repeats: how many processes a point, or a function of the point. seconds: no process is begun that would end later. compared: the
-    points that come first from the second process on.
+    repeats: how many processes a point, or a function of the point. most: how many where a point's interval stays wide. seconds: no
+    process is begun that would end later. compared: the points that come first from the second process on.
 
     A point that the machine cannot do is in `lacking` with its reason and is not tried again; the others go on. So is one for which
     there was no time and which could not be done the last time. A noisy process is thrown back at most RETRIES times and then kept
     with its mark; with retry_share 0 at once. Ctrl-C loses the process in flight and nothing else. Raises
-    Unavailable, measuring-already and state-changed, and what the store raises.
+    Unavailable, measuring-already, state-changed, cpu-gone of the rig's own CPU, and what the store raises.
     """
     outcome, begin = Outcome(), time.monotonic()
     owners: Owners = {}
@@ -129,40 +126,48 @@ def run(rig: Rig, grids: Mapping[str, Collection[Point]], repeats: int | Callabl
     buildable, digests = _buildable(owners, outcome)
     owners = {p: owners[p] for p in buildable}
     wanted = {p: repeats(p) if callable(repeats) else repeats for p in owners}
-    todo = _in_rounds(_missing(rig, owners, wanted, digests, outcome), compared, random.Random(seed))
-    tried: set[Process] = set()
-    if todo and seconds > 0:
-        with measuring_lock(), Progress(" ".join(grids), sum(kernels.expected_s(p) for p, _ in todo), seconds, quiet) as progress:
-            for record in _records(rig, todo, outcome, tried, progress, retry_share):
+    values: Values = {p: [] for p in owners}
+    missing = _missing(rig, owners, {p: max(times, most) for p, times in wanted.items()}, digests, outcome, values)
+    order, tried = Order(missing, values, wanted, compared, random.Random(seed)), set[Process]()
+    if order.open and seconds > 0:
+        with measuring_lock(), Progress(" ".join(grids), sum(kernels.expected_s(p) for p, _ in order.due), seconds, quiet) as progress:
+            for record in _records(rig, order, outcome, tried, progress, retry_share):
                 for name in owners[record.point]:
                     rig.store.append(rig.machine, name, record, digests[record.kernel, record.engine])
-    _remember_lacks(rig, {p for p, _ in todo}, {p for p, _ in tried}, outcome)
-    outcome.skipped = sum(process not in tried and process[0] not in outcome.lacking for process in todo)
+                values[record.point].append(record.ns_per_access)
+    _remember_lacks(rig, {p for p, _ in order.due}, {p for p, _ in tried}, outcome)
+    outcome.skipped = sum(process not in tried and process[0] not in outcome.lacking for process in order.due)
     outcome.elapsed_s = time.monotonic() - begin
     return outcome
 
 
-def _records(rig: Rig, todo: Sequence[Process], outcome: Outcome, tried: set[Process], progress: Progress,
+def _records(rig: Rig, order: Order, outcome: Outcome, tried: set[Process], progress: Progress,
              retry_share: float) -> Iterator[Record]:
     """What each process measured that there is time for. What it lacks goes into `outcome`; each is counted there once it is stored."""
-    spare = _Spare(max(kernels.expected_s(p) for p, _ in todo) if retry_share else 0.0)
-    for point, repeat in todo:
+    spare = _Spare(max(map(kernels.expected_s, order.open)) if retry_share else 0.0)
+
+    def fits(point: Point) -> bool:
+        return point not in outcome.lacking and progress.has_time_for(kernels.expected_s(point))
+
+    for point, repeat in order.processes(fits):
         expected_s = kernels.expected_s(point)
-        if point in outcome.lacking or not progress.has_time_for(expected_s):
+        if not fits(point):
             progress.leave_out(expected_s)
             continue
+        if not order.is_due((point, repeat)):
+            progress.expect_all_the_time()
         tried.add((point, repeat))
         spare.seconds += retry_share * expected_s
         try:
             record = _first_quiet(rig, point, repeat, spare)
         except Unavailable as why:
-            if why.code == "state-changed":  # no lack of the point
+            if why.code == "state-changed" or (why.code == "cpu-gone" and rig.cpu is not None):  # no lack of the point
                 raise
             outcome.lacking[point] = why
         else:
             yield record
             outcome.count(record)
-        progress.advance(expected_s, f"{outcome.measured} of {len(todo)} processes")
+        progress.advance(expected_s, f"{outcome.measured} of {max(outcome.measured, len(order.due))} processes")
 
 
 def _counted(plan: perf.Plan, repeat: int) -> set[str]:
@@ -171,8 +176,9 @@ def _counted(plan: perf.Plan, repeat: int) -> set[str]:
     return {event.quantity for event in groups[repeat % len(groups)]}
 
 
-def _missing(rig: Rig, owners: Owners, wanted: Mapping[Point, int], digests: Digests, outcome: Outcome) -> Iterator[Process]:
-    """What is stored nowhere; a row that another grid has is put beside those of each that asks for it.
+def _missing(rig: Rig, owners: Owners, wanted: Mapping[Point, int], digests: Digests, outcome: Outcome,
+             values: Values) -> Iterator[Process]:
+    """What is stored nowhere, `values` being of what is; a row that another grid has is put beside those of each that asks for it.
 
     A row that lacks what can be counted by now is measured again; of the two the store gives the one that counted.
     """
@@ -187,22 +193,10 @@ def _missing(rig: Rig, owners: Owners, wanted: Mapping[Point, int], digests: Dig
                 yield point, repeat
                 continue
             outcome.cached += 1
+            values[point].append(next(iter(there.values())).ns_per_access)
             for name in owners[point]:
                 if name not in there:
                     rig.store.append(rig.machine, name, next(iter(there.values())), digest)
-
-
-def _in_rounds(missing: Iterable[Process], compared: Callable[[Point], bool], shuffle: random.Random) -> list[Process]:
-    """In rounds, each shuffled, the large ones at its end or, every other time, at its beginning: a process of each point, then those of
-    the points that are compared, then those of the others."""
-    rounds: dict[tuple[bool, int], list[Process]] = {}  # by whether it waits for all that are compared, and by repeat
-    for point, repeat in missing:
-        rounds.setdefault((bool(repeat and not compared(point)), repeat), []).append((point, repeat))
-    ordered: list[Process] = []
-    for number, key in enumerate(sorted(rounds)):
-        shuffle.shuffle(rounds[key])
-        ordered += sorted(rounds[key], key=lambda process: kernels.arena_bytes(process[0]) >= LARGE_BYTES, reverse=number % 2 == 1)
-    return ordered
 
 
 def _remember_lacks(rig: Rig, due: set[Point], tried: set[Point], outcome: Outcome) -> None:

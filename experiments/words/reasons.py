@@ -135,7 +135,7 @@ REASONS: dict[str, ReasonText] = {
         "user.max_user_namespaces=10000`); in a container, allow the system calls unshare and mount too."),
     "cpu-gone": ReasonText("The CPU that was to measure is no longer there for this process.",
         "Bring it back (`echo 1 | sudo tee /sys/devices/system/cpu/cpuN/online`, or a wider mask with taskset), or name another "
-        "with --cpu; then run the same command again."),
+        "with --cpu. Then run the same command again: what is stored stays, and where none is named, it takes one that is there."),
     # --- the measuring process
     "kernel-crashed": ReasonText("The measuring process crashed.",
         "Run the same point by hand with `tlb measure` and report what it prints."),

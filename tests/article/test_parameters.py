@@ -69,7 +69,8 @@ BAD = [
     ("max_working_set", "63KiB"), ("max_working_set", "1e9"), ("max_working_set", "nan"), ("max_working_set", 268435456),
     ("max_working_set", None), ("max_working_set", "9" * 5000), ("repeats", -1), ("repeats", 101), ("repeats", 10**30),
     ("repeats", "3"), ("repeats", 3.0), ("repeats", True), ("minutes", -1), ("minutes", 1441.0),
-    ("minutes", float("nan")), ("minutes", "ten"), ("minutes", True), ("engine", "x"), ("engine", ""), ("engine", "C"), ("engine", 1),
+    ("minutes", float("nan")), ("minutes", float("inf")), ("minutes", float("-inf")), ("minutes", "inf"),
+    ("minutes", "ten"), ("minutes", True), ("engine", "x"), ("engine", ""), ("engine", "C"), ("engine", 1),
     ("profile", "x"), ("profile", "../profiles/quick"), ("profile", ""), ("machine", "../x"), ("machine", ""), ("machine", "a/b"),
     ("machine", "a" * 65), ("machine", "A"), ("machine", "x\n"), ("machine", 7), ("max_working_sise", "256MiB"), ("Machine", "this"),
 ]

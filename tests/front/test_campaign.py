@@ -61,7 +61,8 @@ def test_of_a_published_machine_nothing_is_measured(told: list[Any], monkeypatch
     assert told == ["site"]
 
 
-@pytest.mark.parametrize("wrong", [{"minutes": -1.0}, {"minutes": "ten"}, {"minutes": float("nan")}, {"profile": "x"}, {"mnutes": 1.0}])
+@pytest.mark.parametrize("wrong", [{"minutes": -1.0}, {"minutes": "ten"}, {"minutes": float("nan")}, {"minutes": float("inf")},
+                                   {"profile": "x"}, {"mnutes": 1.0}])
 def test_a_bad_parameter_is_refused_before_anything_begins(told: list[Any], monkeypatch: pytest.MonkeyPatch, wrong: dict):
     measures(monkeypatch, told)
     with pytest.raises(Unavailable) as why:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.common import ROOT, make_record
-from support.lab import MACHINE, NAME, STATE, Scripted, assert_whole, run
+from support.common import make_record
+from support.lab import MACHINE, NAME, STATE, Scripted, run
 
 from experiments.lab import build, campaign, perf
 from experiments.lab.build import Kernel
@@ -206,45 +202,3 @@ def test_the_progress_bar_goes_to_stderr_and_not_into_data(faked: Scripted, stor
     go(faked, store, quiet=False)
     said = capsys.readouterr()
     assert said.out == "" and "30 of 30" in said.err and NAME in said.err
-
-
-# --- kill -9
-
-REAL_RUN = """
-import sys
-from pathlib import Path
-sys.path.insert(0, "tests")
-from experiments.lab import campaign
-from experiments.lab.record import Point
-from experiments.lab.store import Store
-from experiments.system import files
-from support import lab
-campaign.measuring_lock = lambda: files.measuring_lock(path=Path(sys.argv[1]) / "lock")
-points = [Point(kernel="page_chase", lines=lines, layout=layout, region_ms=1) for lines in range(64, 84) for layout in ("spread", "packed")]
-print(lab.run(Store(sys.argv[1]), points, 2).measured)
-"""
-
-
-@pytest.mark.endurance
-@pytest.mark.measures
-@pytest.mark.measuring
-@pytest.mark.needs("a C compiler")
-def test_after_a_kill_9_the_same_run_goes_on_and_each_point_is_there_once(tmp_path: Path):
-    command = [sys.executable, "-c", REAL_RUN, str(tmp_path)]
-    path = tmp_path / MACHINE / f"{NAME}.jsonl"
-    for lines in (5, 20, 41):
-        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        deadline = time.monotonic() + 60
-        while process.poll() is None and (not path.exists() or path.read_bytes().count(b"\n") < lines):
-            assert time.monotonic() < deadline
-            time.sleep(0.002)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        assert process.stderr.read() == b""
-        process.stderr.close()
-    before = len(Store(tmp_path).keys(MACHINE, NAME))
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stdout) == (0, f"{80 - before}\n"), done.stderr
-    assert 41 <= before < 80
-    store = Store(tmp_path)
-    assert_whole(store, 80)

@@ -12,6 +12,7 @@ import os
 import random
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,11 +20,13 @@ import psutil
 import pytest
 from support.common import make_record, software_plan
 from support.fuzzing import SEED, times
-from support.lab import KERNEL, MACHINE, NAME, assert_whole, run
+from support.lab import KERNEL, MACHINE, NAME, a_rig, assert_whole
 
-from experiments.lab import build, campaign, perf
-from experiments.lab.record import Point
-from experiments.lab.store import Store
+from experiments.lab import build, campaign, grid, kernels, measure, perf
+from experiments.lab.build import Kernel
+from experiments.lab.grid import Scope
+from experiments.lab.record import Point, Record
+from experiments.lab.store import Store, data_root
 from experiments.system import files
 
 fork = multiprocessing.get_context("fork")
@@ -61,74 +64,102 @@ def until_gone(folder: Path) -> list[psutil.Process]:
 
 # --- a runner killed with -9
 
-POINTS = [Point(kernel="page_chase", lines=lines, layout=layout, region_ms=1) for lines in (16, 64, 128) for layout in ("spread", "packed")]
 REPEATS = 2
+SCOPE = Scope(grid.profile("smoke"), base_page_bytes=4096)
+SMALLEST = {"random_touch": {"bytes": 1 << 16}, "graph_walk": {"vertices": 1 << 10}, "radix_partition": {"tuples": 1 << 12}}
+CHASES = [point for lines in (16, 64, 128) for point in SCOPE.chase("page_chase", "4k", lines)]
+POINTS = CHASES + [SCOPE.point(name, mode=mode, **SMALLEST.get(name, {})) for name, kernel in kernels.CATALOGUE.items()
+                   for mode in kernel.modes or ("",) if (name, mode) != ("page_chase", "")]
+REAL = ("page_chase", "page_gather", "random_touch")  # the others would take seconds, or what not every computer has
+GRIDS = {NAME: POINTS, "another": POINTS[::2]}
 
 
-def run_to_the_end(root: Path, report: int, points: list[Point], plan: perf.Plan) -> None:
-    campaign.measuring_lock = lambda: files.measuring_lock(path=root.with_name(f"{root.name}.lock"))
-    run(Telling(root, report), points, REPEATS, plan=plan)
+def real_or_not(point: Point, repeat: int, *, state: str, **how: object) -> Record:
+    """One process of a point, run or made up."""
+    if point.kernel in REAL and not point.mode:
+        return measure.measure(point, repeat, state=state, **how)
+    time.sleep(0.01)
+    return make_record(**point.model_dump(), repeat=repeat, state=state)
 
 
-def start(root: Path, points: list[Point] = POINTS, plan: perf.Plan = perf.NO_COUNTERS) -> tuple[multiprocessing.process.BaseProcess, int]:
+def run_to_the_end(report: int, grids: dict[str, list[Point]], **rig: object) -> None:
+    store = Telling(data_root(), report)
+    campaign.measuring_lock = lambda: files.measuring_lock(path=store.root.with_name(f"{store.root.name}.lock"))
+    campaign.run(a_rig(store, **rig), grids, REPEATS, quiet=True)
+
+
+def start(grids: dict[str, list[Point]], **rig: object) -> tuple[multiprocessing.process.BaseProcess, int]:
+    """A campaign of `grids` as a process of its own, and the end of a pipe that tells what it has stored."""
     reader, report = os.pipe()
-    runner = fork.Process(target=run_to_the_end, args=(root, report, points, plan))
+    runner = fork.Process(target=run_to_the_end, args=(report, grids), kwargs=rig)
     runner.start()
     os.close(report)
     return runner, reader
 
 
-def told(reader: int) -> set[str]:
+def told(reader: int) -> Counter[str]:
+    """The keys of rows, each as often as it is in another grid."""
     with open(reader) as reported:
-        return {line[:-1] for line in reported if line.endswith("\n")}
+        return Counter(line[:-1] for line in reported if line.endswith("\n"))
+
+
+def whole_lines(root: Path) -> dict[str, bytes]:
+    """Each file of rows, but for what follows its last line."""
+    contents = {name: path.read_bytes() if (path := root / MACHINE / f"{name}.jsonl").exists() else b"" for name in GRIDS}
+    return {name: content[: content.rfind(b"\n") + 1] for name, content in contents.items()}
 
 
 @pytest.fixture
-def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of kernels that are this test's alone, so that its processes are known by it."""
     monkeypatch.setenv("TLB_BUILD", str(tmp_path / "build"))
-    build.kernel("page_chase", "c")
     return tmp_path / "build"
 
 
 @pytest.mark.measures
 @pytest.mark.measuring
 @pytest.mark.needs("a C compiler")
-@times("part", 20)
-def test_a_runner_killed_ten_times_at_random_moments_loses_no_finished_point(part: int, tmp_path: Path, kernels: Path) -> None:
-    """Each run goes on where the one before it was killed. One that ends before its kill begins with nothing again."""
-    rng = random.Random(f"{SEED} {part}")
-    begin = time.monotonic()
-    runner, reader = start(tmp_path / "whole")
+@pytest.mark.parametrize("kills", [10, pytest.param(200, marks=pytest.mark.endurance)])
+def test_a_runner_killed_again_and_again_at_random_moments_loses_nothing_and_measures_nothing_twice(
+        kills: int, tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run goes on where the one before it was killed, and one that would end before its last kill begins anew elsewhere."""
+    rng, killed = random.Random(SEED), 0
+
+    def begin() -> tuple[multiprocessing.process.BaseProcess, int]:
+        return start(GRIDS, measure=real_or_not)
+
+    made = {name: build.kernel(name) for name in REAL}
+    monkeypatch.setattr(build, "kernel", lambda name, engine: made.get(name) or Kernel(name, engine, ("true",), "a" * 16))
+    monkeypatch.setenv("TLB_DATA", str(tmp_path / "whole"))
+    began = time.monotonic()
+    runner, reader = begin()
     expected = told(reader)
     runner.join()
-    whole_s = time.monotonic() - begin
-    assert (runner.exitcode, len(expected)) == (0, len(POINTS) * REPEATS)
-    root, finished, kills = tmp_path / "0", set(), 0
-    while kills < 10:
-        runner, reader = start(root)
-        runner.join(rng.uniform(0, whole_s / 2))
-        runner.kill()
-        finished |= told(reader)
+    whole_s = time.monotonic() - began
+    assert runner.exitcode == 0 and len(expected) > REPEATS * len(CHASES)
+
+    root, finished, before = tmp_path / "0", Counter[str](), dict.fromkeys(GRIDS, b"")
+    while True:
+        monkeypatch.setenv("TLB_DATA", str(root))
+        runner, reader = begin()
+        if killed < kills:
+            runner.join(rng.uniform(0, 4 * whole_s / kills + 0.1))
+            runner.kill()
+        finished += told(reader)
         runner.join()
-        kills += runner.exitcode == -signal.SIGKILL
-        assert until_gone(kernels) == []
-        store = Store(root)
-        whole = rows_file(root).read_bytes().count(b"\n") if rows_file(root).exists() else 0  # what follows the last is torn
-        assert finished <= store.keys(MACHINE, NAME) <= expected and whole == len(store.load(MACHINE, NAME))
+        killed += runner.exitcode == -signal.SIGKILL
+        assert until_gone(built) == []
+        lines, store = whole_lines(root), Store(root)
+        assert all(lines[name].startswith(before[name]) for name in GRIDS), f"kill {killed}, TLB_SEED={SEED}"
+        keys = Counter(json.loads(line)["key"] for content in lines.values() for line in content.splitlines())
+        assert finished <= keys <= expected and all(len(store.keys(MACHINE, name)) == lines[name].count(b"\n") for name in GRIDS)
+        before = lines
         if runner.exitcode == 0:
-            assert store.keys(MACHINE, NAME) == expected and len(finished) <= whole == len(expected)
-            root, finished = tmp_path / f"{kills} {time.monotonic()}", set()
-    runner, reader = start(root)
-    told(reader)
-    runner.join()
-    store = Store(root)
-    assert runner.exitcode == 0 and store.keys(MACHINE, NAME) == expected
-    assert_whole(store, len(expected))
-    frame = store.load(MACHINE, NAME)
-    assert sorted(zip(frame["lines"], frame["layout"], frame["repeat"], strict=True)) == sorted(
-        (p.lines, p.layout, repeat) for p in POINTS for repeat in range(REPEATS))
-    assert [path.name for path in rows_file(root).parent.iterdir()] == [rows_file(root).name]  # nothing temporary, nothing quarantined
+            assert keys == expected
+            assert {path.name for path in (root / MACHINE).iterdir()} == {f"{name}.jsonl" for name in GRIDS}  # nothing is set aside
+            if killed == kills:
+                return
+            root, finished, before = tmp_path / str(killed), Counter(), dict.fromkeys(GRIDS, b"")
 
 
 @pytest.mark.measures
@@ -139,16 +170,18 @@ def test_a_runner_killed_ten_times_at_random_moments_loses_no_finished_point(par
     pytest.param(software_plan, id="under perf", marks=pytest.mark.needs("perf that counts faults"))])
 @times("part", 20)
 def test_no_kernel_outlives_a_runner_killed_while_it_starts_one(
-        part: int, plan: Callable[[], perf.Plan], tmp_path: Path, kernels: Path) -> None:
+        part: int, plan: Callable[[], perf.Plan], tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel would run for a minute. Killed before it asked to die with its parent, it must find that out by itself."""
     rng = random.Random(f"{SEED} {part}")
+    build.kernel("page_chase")
     for number in range(10):
-        runner, reader = start(tmp_path / str(number), [Point(kernel="page_chase", lines=16, region_ms=60_000)], plan())
+        monkeypatch.setenv("TLB_DATA", str(tmp_path / str(number)))
+        runner, reader = start({NAME: [Point(kernel="page_chase", lines=16, region_ms=60_000)]}, plan=plan())
         time.sleep(rng.uniform(0, 0.03))
         runner.kill()
         runner.join()
         os.close(reader)
-        left = until_gone(kernels)
+        left = until_gone(built)
         for process in left:
             process.kill()
         assert not left, f"kill {number} of part {part}, TLB_SEED={SEED}"
@@ -216,7 +249,7 @@ def test_eight_writers_at_once_lose_and_tear_nothing(number: int, tmp_path: Path
         victims[-1].kill()
         victims[-1].join()
     os.close(report)
-    finished = told(reader)
+    finished = set(told(reader))
     for process in (*writers, breaker):
         process.join()
         assert process.exitcode == 0

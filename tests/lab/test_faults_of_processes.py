@@ -96,9 +96,39 @@ def test_a_cpu_that_stays_away_is_a_reason_and_not_a_wrong_parameter(befall, run
 def test_a_cpu_that_was_named_is_never_silently_replaced(befall, run, store):
     named = max(os.sched_getaffinity(0))
     folder = befall(f'echo "$@" >> "$HERE/tries"; {GONE}')
-    only_the_victim_lacks(run(cpu=named), store, "cpu-gone")
-    assert set(store.load(MACHINE, NAME)["cpu"]) == {named}
+    with pytest.raises(Unavailable) as why:
+        run(cpu=named)
+    says(why.value, "cpu-gone")
+    assert set(store.load(MACHINE, NAME)["cpu"]) <= {named}
     assert (folder / "tries").read_text().count("\n") == 1
+
+
+@needs_c
+def test_a_cpu_that_is_taken_away_in_the_middle_ends_the_campaign_and_is_no_lack_of_a_point(run, store):
+    """The rows are whole, no point is remembered as one that this computer cannot do, and the next run goes on on another CPU."""
+    allowed = sorted(os.sched_getaffinity(0))
+    if len(allowed) < 2:
+        pytest.skip("this one CPU is all there is here")
+    points = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in range(64, 84)]
+    taken: list[int] = []
+
+    def take_away(*asked: Any, **how: Any) -> Any:
+        taken.append(how["cpu"])
+        if len(taken) == 6:
+            os.sched_setaffinity(0, set(allowed) - {how["cpu"]})
+        return measure.measure(*asked, **how)
+
+    def work() -> tuple[Unavailable, int, campaign.Outcome]:
+        with pytest.raises(Unavailable) as why:
+            run(points, cpu=allowed[-1], measure=take_away)
+        return why.value, len(taken), run(points, cpu=allowed[0])
+
+    why, tries, rest = in_a_child(work)
+    says(why, "cpu-gone")
+    assert (tries, rest.cached, rest.measured, rest.lacking) == (6, 5, 15, {})
+    assert_whole(store, 20)
+    with pytest.raises(Unavailable):
+        store.read_document(MACHINE, campaign.LACKS)
 
 
 # --- Ctrl-C, SIGTERM and kill -9 of the runner (test_experiment.py, test_cli.py, test_kernels.py)
