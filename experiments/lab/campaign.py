@@ -1,9 +1,9 @@
 """The union of several grids, measured in rounds, each record stored before the next process starts.
 
-A point that two grids ask for is measured once, and its row is a row of both. Round by round, each in a random order of its own but
-for its large points, which stand together, so that drift hits the points of a size alike: every point once, then those that a claim
-compares until they have all, then the others. What is left out for lack of time is left out by that order alone, which no measured
-value changes: so it cannot bias a verdict.
+A point that two grids ask for is measured once. Round by round, each in a random order of its own but for its large points, which
+stand together, so that drift hits the points of a size alike: every point once, then those that a claim compares until they have all,
+then the others. What is left out for lack of time is left out by that order alone, which no measured value changes: so it cannot bias
+a verdict.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from itertools import chain
 from math import inf
 
 from experiments.lab import build, kernels, perf
+from experiments.lab.lines import record_key
 from experiments.lab.progress import Progress
 from experiments.lab.record import Point, Record
 from experiments.lab.rig import Rig
-from experiments.lab.store import record_key
+from experiments.lab.store import LACKS
 from experiments.system.files import measuring_lock
 from experiments.words.reasons import Unavailable
 
@@ -30,7 +31,6 @@ RETRY_SHARE = 0.1
 # Memory that stays free is taken back by hypervisors and given again page by page: faulting 4 GiB in takes 2.3 s right after a process
 # that had as much, and 5 s half a minute later. So what is large is measured in one stretch, which two rounds share an end of.
 LARGE_BYTES = 1 << 29
-LACKS = "lacking"  # the document of what this computer could not do
 
 
 @dataclass
@@ -91,7 +91,6 @@ def _first_quiet(rig: Rig, point: Point, repeat: int, spare: _Spare) -> Record:
 
 
 Process = tuple[Point, int]  # a point and which of its repeats
-Owners = dict[Point, list[str]]  # the grids that ask for a point, by their names
 Digests = dict[tuple[str, str], str]  # of a kernel in an engine
 
 
@@ -111,7 +110,7 @@ def _buildable(points: Collection[Point], outcome: Outcome) -> tuple[list[Point]
 def run(rig: Rig, grids: Mapping[str, Collection[Point]], repeats: int | Callable[[Point], int], *, seconds: float = inf,
         compared: Callable[[Point], bool] = lambda point: True, quiet: bool = False, seed: int = 0,
         retry_share: float = RETRY_SHARE) -> Outcome:
-    """Measure what is not yet stored of each grid, by its name.
+    """Measure what is not yet stored of the points that each grid asks for, by its name.
 
     repeats: how many processes a point, or a function of the point. seconds: no process is begun that would end later. compared: the
     points that come first from the second process on.
@@ -122,20 +121,16 @@ def run(rig: Rig, grids: Mapping[str, Collection[Point]], repeats: int | Callabl
     Unavailable, measuring-already and state-changed, and what the store raises.
     """
     outcome, begin = Outcome(), time.monotonic()
-    owners: Owners = {}
     for name, points in grids.items():
-        for point in points:
-            owners.setdefault(point, []).append(name)
-    buildable, digests = _buildable(owners, outcome)
-    owners = {p: owners[p] for p in buildable}
-    wanted = {p: repeats(p) if callable(repeats) else repeats for p in owners}
-    todo = _in_rounds(_missing(rig, owners, wanted, digests, outcome), compared, random.Random(seed))
+        rig.store.ask(rig.machine, name, points)
+    buildable, digests = _buildable(dict.fromkeys(chain.from_iterable(grids.values())), outcome)
+    wanted = {p: repeats(p) if callable(repeats) else repeats for p in buildable}
+    todo = _in_rounds(_missing(rig, wanted, digests, outcome), compared, random.Random(seed))
     tried: set[Process] = set()
     if todo and seconds > 0:
         with measuring_lock(), Progress(" ".join(grids), sum(kernels.expected_s(p) for p, _ in todo), seconds, quiet) as progress:
             for record in _records(rig, todo, outcome, tried, progress, retry_share):
-                for name in owners[record.point]:
-                    rig.store.append(rig.machine, name, record, digests[record.kernel, record.engine])
+                rig.store.append(rig.machine, record, digests[record.kernel, record.engine])
     _remember_lacks(rig, {p for p, _ in todo}, {p for p, _ in tried}, outcome)
     outcome.skipped = sum(process not in tried and process[0] not in outcome.lacking for process in todo)
     outcome.elapsed_s = time.monotonic() - begin
@@ -171,25 +166,17 @@ def _counted(plan: perf.Plan, repeat: int) -> set[str]:
     return {event.quantity for event in groups[repeat % len(groups)]}
 
 
-def _missing(rig: Rig, owners: Owners, wanted: Mapping[Point, int], digests: Digests, outcome: Outcome) -> Iterator[Process]:
-    """What is stored nowhere; a row that another grid has is put beside those of each that asks for it.
-
-    A row that lacks what can be counted by now is measured again; of the two the store gives the one that counted.
-    """
-    names = sorted({*rig.store.experiments(rig.machine), *chain.from_iterable(owners.values())})
-    have = {name: rig.store.records(rig.machine, name) for name in names}
+def _missing(rig: Rig, wanted: Mapping[Point, int], digests: Digests, outcome: Outcome) -> Iterator[Process]:
+    """What is not stored, whoever asked for it. A row that lacks what can be counted by now is measured again; of the two the store
+    gives the one that counted."""
+    have = rig.store.records(rig.machine, {point.kernel for point in wanted})
     for point, times in wanted.items():
         for repeat in range(times):
-            digest = digests[point.kernel, point.engine]
-            key, asked = record_key(point, repeat, digest, rig.state), _counted(rig.plan, repeat)
-            there = {name: rows[key] for name, rows in have.items() if key in rows and rows[key].uncountable.isdisjoint(asked)}
-            if not there:
+            row = have.get(record_key(point, repeat, digests[point.kernel, point.engine], rig.state))
+            if row is None or not row.uncountable.isdisjoint(_counted(rig.plan, repeat)):
                 yield point, repeat
-                continue
-            outcome.cached += 1
-            for name in owners[point]:
-                if name not in there:
-                    rig.store.append(rig.machine, name, next(iter(there.values())), digest)
+            else:
+                outcome.cached += 1
 
 
 def _in_rounds(missing: Iterable[Process], compared: Callable[[Point], bool], shuffle: random.Random) -> list[Process]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from support.common import ROOT, make_record
-from support.lab import MACHINE, NAME, STATE, Scripted, assert_whole, run
+from support.lab import MACHINE, NAME, ROWS, STATE, Scripted, assert_whole, run
 
 from experiments.lab import build, campaign, perf
 from experiments.lab.build import Kernel
@@ -231,7 +231,7 @@ print(lab.run(Store(sys.argv[1]), points, 2).measured)
 @pytest.mark.needs("a C compiler")
 def test_after_a_kill_9_the_same_run_goes_on_and_each_point_is_there_once(tmp_path: Path):
     command = [sys.executable, "-c", REAL_RUN, str(tmp_path)]
-    path = tmp_path / MACHINE / f"{NAME}.jsonl"
+    path = tmp_path / MACHINE / f"{ROWS}.jsonl"
     for lines in (5, 20, 41):
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         deadline = time.monotonic() + 60

@@ -19,7 +19,7 @@ import psutil
 import pytest
 from support.common import make_record, software_plan
 from support.fuzzing import SEED, times
-from support.lab import KERNEL, MACHINE, NAME, assert_whole, run
+from support.lab import KERNEL, MACHINE, NAME, ROWS, assert_whole, run
 
 from experiments.lab import build, campaign, perf
 from experiments.lab.record import Point
@@ -31,7 +31,7 @@ LONG_S = 20.0  # for what takes milliseconds and must only ever happen
 
 
 def rows_file(root: Path) -> Path:
-    return root / MACHINE / f"{NAME}.jsonl"
+    return root / MACHINE / f"{ROWS}.jsonl"
 
 
 class Telling(Store):
@@ -128,7 +128,8 @@ def test_a_runner_killed_ten_times_at_random_moments_loses_no_finished_point(par
     frame = store.load(MACHINE, NAME)
     assert sorted(zip(frame["lines"], frame["layout"], frame["repeat"], strict=True)) == sorted(
         (p.lines, p.layout, repeat) for p in POINTS for repeat in range(REPEATS))
-    assert [path.name for path in rows_file(root).parent.iterdir()] == [rows_file(root).name]  # nothing temporary, nothing quarantined
+    # nothing temporary, nothing quarantined
+    assert {path.name for path in rows_file(root).parent.iterdir()} == {rows_file(root).name, "grids.json"}
 
 
 @pytest.mark.measures
@@ -166,13 +167,13 @@ def write_some(root: Path, report: int, number: int, seed: str) -> None:
     for repeat in range(APPENDS):
         if rng.random() < 0.3:
             store = Telling(root, report)
-        store.append(MACHINE, NAME, make_record(repeat=1000 * number + repeat), KERNEL)
+        store.append(MACHINE, make_record(repeat=1000 * number + repeat), KERNEL)
 
 
 def write_for_ever(root: Path, report: int, number: int, seed: str) -> None:
     store = Telling(root, report)
     for repeat in itertools.count():
-        store.append(MACHINE, NAME, make_record(repeat=1000 * number + repeat), KERNEL)
+        store.append(MACHINE, make_record(repeat=1000 * number + repeat), KERNEL)
 
 
 def break_lines(root: Path, report: int, number: int, seed: str) -> None:
@@ -200,6 +201,7 @@ def test_eight_writers_at_once_lose_and_tear_nothing(number: int, tmp_path: Path
     """All create the file at once; one is killed with -9 again and again; corrupt lines appear and are moved away meanwhile."""
     rng = random.Random(f"{SEED} {number}")
     root = tmp_path / "data"
+    Store(root).ask(MACHINE, NAME, [make_record().point])
     reader, report = os.pipe()
 
     def begin(what, name: int) -> multiprocessing.process.BaseProcess:
@@ -221,12 +223,12 @@ def test_eight_writers_at_once_lose_and_tear_nothing(number: int, tmp_path: Path
         process.join()
         assert process.exitcode == 0
     store = Store(root)
-    last = store.append(MACHINE, NAME, make_record(repeat=9), KERNEL)  # mends what the breaker left last
+    last = store.append(MACHINE, make_record(repeat=9), KERNEL)  # mends what the breaker left last
     keys = store.keys(MACHINE, NAME)
     assert_whole(store, len(keys))
     assert finished | {last} <= keys and len(keys) <= len(finished) + 1 + len(victims)  # at most what was in flight at a kill
     repeats = set(store.load(MACHINE, NAME)["repeat"])
     assert {1000 * name + repeat for name in range(1, WRITERS) for repeat in range(APPENDS)} <= repeats
-    quarantined = rows_file(root).with_name(f"{NAME}.quarantine.jsonl").read_bytes().splitlines()
+    quarantined = rows_file(root).with_name(f"{ROWS}.quarantine.jsonl").read_bytes().splitlines()
     torn = b'{"digest":"torn'  # in front where no writer came between two turns of the breaker
     assert [json.loads(line.removeprefix(torn)) for line in quarantined] == [{"broken": turn} for turn in range(4)]
