@@ -25,7 +25,7 @@ def write(store: Store, machine: str, host: Host) -> None:
 
 
 def _counts(rows: pd.DataFrame, kernel: str) -> str:
-    """The cells of one kernel and engine in a file."""
+    """The cells of one kernel and engine of an experiment."""
     options = kernels.CATALOGUE[kernel].options if kernel in kernels.CATALOGUE else {}
     points = summarise(newest(rows), [*_POINT, *(name for name in options if name in rows)])
     return (f"{len(rows)} | {int((rows['noisy'] != '').sum())} | {len(points)} | {points['n'].min()} to {points['n'].max()} | "
@@ -33,9 +33,9 @@ def _counts(rows: pd.DataFrame, kernel: str) -> str:
 
 
 def card(store: Store, machine: str, host: Host) -> str:
-    """Markdown for data/<machine>/README.md; files without rows are left out."""
-    metal, files = host.hypervisor == "none", {name: store.load(machine, name) for name in store.experiments(machine)}
-    rows = pd.concat([pd.DataFrame(columns=["lines"]), *files.values()])  # of a folder without rows, none
+    """Markdown for data/<machine>/README.md; experiments without rows are left out."""
+    metal, frames = host.hypervisor == "none", {name: store.load(machine, name) for name in store.experiments(machine)}
+    rows = pd.concat([pd.DataFrame(columns=["lines"]), *frames.values()])  # of a folder without rows, none
     lines = [
         f"# {machine}",
         "",
@@ -43,18 +43,20 @@ def card(store: Store, machine: str, host: Host) -> str:
         + ("bare metal." if metal else f"a guest under {host.hypervisor}."),
         f"Linux {host.kernel_release}, {host.arch}; compiler: {host.c_compiler or 'none'}; THP {host.thp.enabled}.",
         "",
-        "| file | kernel | engine | records | noisy | points | processes a point | unstable points | measured (UTC) |",
+        "| experiment | file | engine | records | noisy | points | processes a point | unstable points | measured (UTC) |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    for name, frame in files.items():
-        lines += [f"| {name}.jsonl | {kernel} | {engine} | {_counts(part, kernel)} |"
+    for name, frame in frames.items():
+        lines += [f"| {name} | {kernel}.jsonl | {engine} | {_counts(part, kernel)} |"
                   for (kernel, engine), part in frame.groupby(["kernel", "engine"])]
     lines += [
         "",
         "One JSON object a line: `key`, `digest`, `kernel_digest`, `record`; the record's fields and units are those of",
-        "`experiments/lab/record.py`. A record is one fresh process. Points and what follows are of a kernel's last campaign, which pages",
-        "show. An unstable point spreads by more than 5 % (interquartile range over median) over its processes; it is kept. A noisy",
-        "record is of a process that something disturbed; its field `noisy` says what. (Records from before that field have no mark.)",
+        "`experiments/lab/record.py`. A record is one fresh process. `grids.json` says which points an experiment asked for; a record of",
+        "two experiments stands in its kernel's file once and counts here for both. Points and what follows are of an experiment's last",
+        "campaign with a kernel, which pages show. An unstable point spreads by more than 5 % (interquartile range over median) over its",
+        "processes; it is kept. A noisy record is of a process that something disturbed; its field `noisy` says what. (Records from",
+        "before that field have no mark.)",
         "`machine.json` is what `tlb inspect --json` said.",
         "",
         "What it must not be taken for:",

@@ -1,8 +1,8 @@
 """The union of several grids, measured in rounds, each record stored before the next process starts.
 
-A point that two grids ask for is measured once, and its row is a row of both. Round by round, each in a random order of its own but
-for its large points, which stand together, so that drift hits the points of a size alike. lab.order says which come first, and with that
-what is left out for lack of time.
+A point that two grids ask for is measured once. Round by round, each in a random order of its own but for its large points, which
+stand together, so that drift hits the points of a size alike. lab.order says which come first, and with that what is left out for
+lack of time.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from itertools import chain
 from math import inf
 
 from experiments.lab import build, kernels, perf
+from experiments.lab.lines import record_key
 from experiments.lab.order import Order, Process
 from experiments.lab.progress import Progress
 from experiments.lab.record import Point, Record
 from experiments.lab.rig import Rig
-from experiments.lab.store import record_key
+from experiments.lab.store import LACKS
 from experiments.system.files import measuring_lock
 from experiments.words.reasons import Unavailable
 
@@ -27,7 +28,6 @@ RETRIES = 3  # of a noisy process: a burst of noise passes, a computer that is n
 # Of an experiment's time, what second tries may add. They come out of the same minutes as all else, and a median of five bears a
 # process that was disturbed better than it bears to be of four.
 RETRY_SHARE = 0.1
-LACKS = "lacking"  # the document of what this computer could not do
 
 
 @dataclass
@@ -87,7 +87,6 @@ def _first_quiet(rig: Rig, point: Point, repeat: int, spare: _Spare) -> Record:
     return record
 
 
-Owners = dict[Point, list[str]]  # the grids that ask for a point, by their names
 Values = dict[Point, list[float]]  # ns per access, of each process that there is
 Digests = dict[tuple[str, str], str]  # of a kernel in an engine
 
@@ -108,7 +107,7 @@ def _buildable(points: Collection[Point], outcome: Outcome) -> tuple[list[Point]
 def run(rig: Rig, grids: Mapping[str, Collection[Point]], repeats: int | Callable[[Point], int], *, most: int = 0,
         seconds: float = inf, compared: Callable[[Point], bool] = lambda point: True, quiet: bool = False, seed: int = 0,
         retry_share: float = RETRY_SHARE) -> Outcome:
-    """Measure what is not yet stored of each grid, by its name.
+    """Measure what is not yet stored of the points that each grid asks for, by its name.
 
     repeats: how many processes a point, or a function of the point. most: how many where a point's interval stays wide. seconds: no
     process is begun that would end later. compared: the points that come first from the second process on.
@@ -119,21 +118,17 @@ def run(rig: Rig, grids: Mapping[str, Collection[Point]], repeats: int | Callabl
     Unavailable, measuring-already, state-changed, cpu-gone of the rig's own CPU, and what the store raises.
     """
     outcome, begin = Outcome(), time.monotonic()
-    owners: Owners = {}
     for name, points in grids.items():
-        for point in points:
-            owners.setdefault(point, []).append(name)
-    buildable, digests = _buildable(owners, outcome)
-    owners = {p: owners[p] for p in buildable}
-    wanted = {p: repeats(p) if callable(repeats) else repeats for p in owners}
-    values: Values = {p: [] for p in owners}
-    missing = _missing(rig, owners, {p: max(times, most) for p, times in wanted.items()}, digests, outcome, values)
+        rig.store.ask(rig.machine, name, points)
+    buildable, digests = _buildable(dict.fromkeys(chain.from_iterable(grids.values())), outcome)
+    wanted = {p: repeats(p) if callable(repeats) else repeats for p in buildable}
+    values: Values = {p: [] for p in buildable}
+    missing = _missing(rig, {p: max(times, most) for p, times in wanted.items()}, digests, outcome, values)
     order, tried = Order(missing, values, wanted, compared, random.Random(seed)), set[Process]()
     if order.open and seconds > 0:
         with measuring_lock(), Progress(" ".join(grids), sum(kernels.expected_s(p) for p, _ in order.due), seconds, quiet) as progress:
             for record in _records(rig, order, outcome, tried, progress, retry_share):
-                for name in owners[record.point]:
-                    rig.store.append(rig.machine, name, record, digests[record.kernel, record.engine])
+                rig.store.append(rig.machine, record, digests[record.kernel, record.engine])
                 values[record.point].append(record.ns_per_access)
     _remember_lacks(rig, {p for p, _ in order.due}, {p for p, _ in tried}, outcome)
     outcome.skipped = sum(process not in tried and process[0] not in outcome.lacking for process in order.due)
@@ -176,27 +171,18 @@ def _counted(plan: perf.Plan, repeat: int) -> set[str]:
     return {event.quantity for event in groups[repeat % len(groups)]}
 
 
-def _missing(rig: Rig, owners: Owners, wanted: Mapping[Point, int], digests: Digests, outcome: Outcome,
-             values: Values) -> Iterator[Process]:
-    """What is stored nowhere, `values` being of what is; a row that another grid has is put beside those of each that asks for it.
-
-    A row that lacks what can be counted by now is measured again; of the two the store gives the one that counted.
-    """
-    names = sorted({*rig.store.experiments(rig.machine), *chain.from_iterable(owners.values())})
-    have = {name: rig.store.records(rig.machine, name) for name in names}
+def _missing(rig: Rig, wanted: Mapping[Point, int], digests: Digests, outcome: Outcome, values: Values) -> Iterator[Process]:
+    """What is not stored, whoever asked for it, `values` being of what is. A row that lacks what can be counted by now is measured again;
+    of the two the store gives the one that counted."""
+    have = rig.store.records(rig.machine, {point.kernel for point in wanted})
     for point, times in wanted.items():
         for repeat in range(times):
-            digest = digests[point.kernel, point.engine]
-            key, asked = record_key(point, repeat, digest, rig.state), _counted(rig.plan, repeat)
-            there = {name: rows[key] for name, rows in have.items() if key in rows and rows[key].uncountable.isdisjoint(asked)}
-            if not there:
+            row = have.get(record_key(point, repeat, digests[point.kernel, point.engine], rig.state))
+            if row is None or not row.uncountable.isdisjoint(_counted(rig.plan, repeat)):
                 yield point, repeat
-                continue
-            outcome.cached += 1
-            values[point].append(next(iter(there.values())).ns_per_access)
-            for name in owners[point]:
-                if name not in there:
-                    rig.store.append(rig.machine, name, next(iter(there.values())), digest)
+            else:
+                outcome.cached += 1
+                values[point].append(row.ns_per_access)
 
 
 def _remember_lacks(rig: Rig, due: set[Point], tried: set[Point], outcome: Outcome) -> None:

@@ -1,53 +1,41 @@
 """data/: appends each record so that nothing finished is lost, and reads back only what proves whole.
 
-`<root>/<machine>/<experiment>.jsonl` is published: what git keeps. `<root>/own/<machine>/` is what this computer has measured, which
-git ignores; `publish` alone puts the one in the place of the other.
+`<root>/<machine>/` is published: what git keeps. `<root>/own/<machine>/` is what this computer has measured, which git ignores;
+`publish` alone puts the one in the place of the other.
 
-A file of rows holds one canonical JSON object a line: key, digest, kernel_digest, record. Readers never write. A writer holds the
-file's lock; it cuts off a torn last line and moves lines that do not prove whole to `<experiment>.quarantine.jsonl`. Lines of another
-schema version stay where they are and are not loaded.
+`<kernel>.jsonl` holds the rows of a kernel, each once (lab.lines); `grids.json` the points that each experiment asked for, by kernel,
+and so which rows are whose. Readers never write. A writer of rows holds the file's lock; it cuts off a torn last line and moves lines
+that do not prove whole to `<kernel>.quarantine.jsonl`. A writer of a document holds the folder's.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any
 
 import pandas as pd
+from pydantic import Field, TypeAdapter
 
-from experiments.lab import columns
-from experiments.lab.record import NAME, SCHEMA, Point, Record
+from experiments.lab import columns, lines
+from experiments.lab.lines import Stored
+from experiments.lab.record import NAME, Point, Record, Slug
 from experiments.system.files import OPEN_FLAGS, ROOT, append_whole, disk_errors, is_at, lock, replace, sync_folder
-from experiments.words.reasons import Unavailable
+from experiments.words.reasons import Unavailable, if_available
 
 MACHINE = re.compile(r"[a-z0-9-]{1,64}")
 # Names in data/ and words in a notebook that are no machine's id.
 RESERVED = {"this", "reference", "literature", "own"}
+GRIDS = "grids"  # the document of which points each experiment asked for
+LACKS = "lacking"  # the document of what this computer could not do, which nobody reads of a published one
 
-# Fields of a point that older rows lack, with what they have in their place.
-_LATER = {"stride_pages": 1, "mode": "", "options": ()}
-
-
-class Stored(NamedTuple):
-    key: str
-    kernel_digest: str
-    record: Record
-
-
-def record_key(point: Point, repeat: int, kernel_digest: str, state: str) -> str:
-    """What makes two measurements the same: 16 hex digits of the SHA-256 of its canonical JSON."""
-    asked = point.model_dump()
-    for name, default in _LATER.items():  # rows measured before there were such fields keep their keys
-        if asked[name] == default:
-            del asked[name]
-    return _sha16({"point": asked, "repeat": repeat, "kernel_digest": kernel_digest, "state": state})
+Grids = dict[str, dict[str, set[str]]]  # the points' ids, by experiment and kernel
+_GRIDS = TypeAdapter(dict[Slug, dict[Slug, set[Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]]]])
 
 
 def data_root() -> Path:
@@ -71,13 +59,24 @@ class Store:
         """What was measured here, apart from what is published."""
         return Store(self.root / "own", self.root)
 
-    def append(self, machine: str, experiment: str, record: Record, kernel_digest: str) -> str:
-        """Adds one line, on disk when this returns; its key. ValueError for a record that fits no column."""
-        columns.check(record, kernel_digest)
-        key = record_key(record.point, record.repeat, kernel_digest, record.state)
-        content = {"key": key, "kernel_digest": kernel_digest, "record": record.model_dump(exclude_none=True)}
-        line = _canonical({**content, "digest": _sha16(content)}) + b"\n"
-        path = self._path(machine, experiment, ".jsonl")
+    def ask(self, machine: str, experiment: str, points: Iterable[Point]) -> None:
+        """Adds to the points that an experiment asked for, on disk when this returns; it takes none away.
+
+        A grids.json that cannot be read begins anew, for each campaign asks for its grids again."""
+        _checked(experiment)
+
+        def asked() -> dict[str, dict[str, list[str]]]:
+            grids = if_available(lambda: self._grids(machine)) or {}
+            for point in points:
+                grids.setdefault(experiment, {}).setdefault(point.kernel, set()).add(lines.point_id(point))
+            return {name: {kernel: sorted(ids) for kernel, ids in grid.items()} for name, grid in grids.items()}
+
+        self._rewrite(machine, GRIDS, asked)
+
+    def append(self, machine: str, record: Record, kernel_digest: str) -> str:
+        """Adds one line to its kernel's rows, on disk when this returns; its key. ValueError for a record that fits no column."""
+        key, line = lines.write(record, kernel_digest)
+        path = self._path(machine, record.kernel, ".jsonl")
         with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             with self._locked(path) as fd:
@@ -90,25 +89,40 @@ class Store:
         return key
 
     def load(self, machine: str, experiment: str) -> pd.DataFrame:
-        """`columns.frame` of `records`, empty where nothing was measured."""
-        whole = self._entries(machine, experiment).values()
-        return columns.frame([entry.record for entry in whole], [entry.kernel_digest for entry in whole])
-
-    def records(self, machine: str, experiment: str) -> dict[str, Record]:
-        """By key, in the order of appending. Of two with one key the first, so no result is replaced, unless the second counted what
-        the first could not."""
-        return {key: entry.record for key, entry in self._entries(machine, experiment).items()}
+        """`columns.frame` of the rows of the points that an experiment asked for, whoever had them measured: by kernel, in the order of
+        appending. Empty where nothing was measured. Raises Unavailable("no-data") for a grids.json that is none."""
+        rows = self._asked(machine, experiment).values()
+        return columns.frame([row.record for row in rows], [row.kernel_digest for row in rows])
 
     def keys(self, machine: str, experiment: str) -> set[str]:
         """The keys that `load` has a row for."""
-        return set(self._entries(machine, experiment))
+        return set(self._asked(machine, experiment))
 
-    def _entries(self, machine: str, experiment: str) -> dict[str, Stored]:
-        stored: dict[str, Stored] = {}
-        for entry, _ in _read(self._path(machine, experiment, ".jsonl"))[0]:
-            if isinstance(entry, Stored) and (entry.key not in stored or entry.record.counts_more_than(stored[entry.key].record)):
-                stored[entry.key] = entry
-        return stored
+    def records(self, machine: str, kernels: Collection[str]) -> dict[str, Record]:
+        """All rows of some kernels by key, whoever asked for them. Of two with one key the first, so no result is replaced, unless the
+        second counted what the first could not."""
+        return {key: row.record for kernel in kernels for key, row in self._rows(machine, kernel).items()}
+
+    def _asked(self, machine: str, experiment: str) -> dict[str, Stored]:
+        grid = self._grids(machine).get(_checked(experiment), {})
+        return {key: row for kernel in sorted(grid) for key, row in self._rows(machine, kernel).items() if row.point in grid[kernel]}
+
+    def _rows(self, machine: str, kernel: str) -> dict[str, Stored]:
+        rows: dict[str, Stored] = {}
+        for row, _ in lines.read(self._path(machine, kernel, ".jsonl"))[0]:
+            if isinstance(row, Stored) and row.record.kernel == kernel and (
+                    row.key not in rows or row.record.counts_more_than(rows[row.key].record)):
+                rows[row.key] = row
+        return rows
+
+    def _grids(self, machine: str) -> Grids:
+        path = self._path(machine, GRIDS, ".json")
+        try:
+            return _GRIDS.validate_json(path.read_bytes())
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError):
+            raise Unavailable("no-data", f"{machine} has no readable {GRIDS}.json") from None
 
     def machines(self) -> list[str]:
         """The ids that have a folder with a machine.json or records, sorted."""
@@ -119,8 +133,8 @@ class Store:
         return sorted(d.name for d in real if (d / "machine.json").is_file() or any(d.glob("*.jsonl")))
 
     def experiments(self, machine: str) -> list[str]:
-        """The names of a machine's files of records, sorted."""
-        return sorted(path.stem for path in self._folder(machine).glob("*.jsonl") if NAME.fullmatch(path.stem))
+        """The names of those that asked for points of a machine, sorted. Raises Unavailable("no-data") for a grids.json that is none."""
+        return sorted(self._grids(machine))
 
     def reference(self) -> str:
         """The id in data/reference: the machine whose results are published for all to compare with."""
@@ -149,13 +163,17 @@ class Store:
 
     def write_document(self, machine: str, name: str, content: dict[str, Any]) -> None:
         """Writes <name>.json in one step, and only if it changes: what is not rows."""
+        self._rewrite(machine, name, lambda: content)
+
+    def _rewrite(self, machine: str, name: str, content: Callable[[], dict[str, Any]]) -> None:
+        """content: called under the folder's lock, so that what it reads is what it replaces."""
         path = self._path(machine, name, ".json")
-        text = json.dumps(content, indent=2, sort_keys=True, allow_nan=False).encode() + b"\n"
         with disk_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             folder = os.open(path.parent, os.O_RDONLY | OPEN_FLAGS)
             try:
                 lock(folder)
+                text = json.dumps(content(), indent=2, sort_keys=True, allow_nan=False).encode() + b"\n"
                 if not path.is_file() or path.read_bytes() != text:
                     replace(path, text)
             finally:
@@ -176,20 +194,23 @@ class Store:
         return content
 
     def publish(self, machine: str) -> Path:
-        """Puts what was measured here of a machine in the place of what is published of it: whole rows and documents.
+        """Puts what was measured here of a machine in the place of what is published of it: the whole rows of all kernels that its
+        experiments asked for, and documents, without that of what it could not do.
 
         Nothing is merged. The new folder is on disk before the old one is moved aside, and that one goes last: after a kill -9 the same
-        call begins again. Raises Unavailable("no-data") where nothing was measured.
+        call begins again. Raises Unavailable("no-data") where nothing was measured, or nothing says for whom.
         """
         target, own = self._folder(machine), self.own
         source = own._folder(machine)
         new, old = (self._inside(self.root / f".{machine}.{age}") for age in ("new", "old"))
-        rows = {name: [line for entry, line in _read(own._path(machine, name, ".jsonl"))[0] if isinstance(entry, Stored)]
-                for name in own.experiments(machine)}
+        kernels = {kernel for grid in own._grids(machine).values() for kernel in grid}
+        rows = {kernel: [line for row, line in lines.read(own._path(machine, kernel, ".jsonl"))[0] if isinstance(row, Stored)]
+                for kernel in kernels}
         if not any(rows.values()):
             raise Unavailable("no-data", f"nothing was measured of {machine} here")
-        files = {f"{name}.jsonl": b"".join(line + b"\n" for line in lines) for name, lines in rows.items() if lines}
-        files |= {path.name: path.read_bytes() for path in source.iterdir() if path.suffix == ".json" and not path.is_symlink()}
+        files = {f"{kernel}.jsonl": b"".join(line + b"\n" for line in whole) for kernel, whole in rows.items() if whole}
+        files |= {path.name: path.read_bytes() for path in source.iterdir()
+                  if path.suffix == ".json" and path.stem != LACKS and not path.is_symlink()}
         with disk_errors(target):
             shutil.rmtree(new, ignore_errors=True)
             new.mkdir(exist_ok=True)
@@ -210,10 +231,8 @@ class Store:
             raise Unavailable("bad-parameter", f"{machine!r} names no machine by its id")
         return self._inside(self.root / machine)
 
-    def _path(self, machine: str, experiment: str, suffix: str) -> Path:
-        if not (isinstance(experiment, str) and NAME.fullmatch(experiment)):
-            raise Unavailable("bad-parameter", f"experiment {str(experiment)[:80]!r} is not 1 to 64 of a-z 0-9 _ -")
-        return self._inside(self._folder(machine) / (experiment + suffix))
+    def _path(self, machine: str, name: str, suffix: str) -> Path:
+        return self._inside(self._folder(machine) / (_checked(name) + suffix))
 
     def _inside(self, path: Path) -> Path:
         if os.path.realpath(path) != os.path.join(os.path.realpath(self._top), path.relative_to(self._top)):
@@ -228,72 +247,20 @@ class Store:
             try:
                 lock(fd)
                 # Whoever held the lock before may have replaced the file; and so may the check, just now.
-                if is_at(fd, path) and (self._known.get(path) == _look(fd) or _mend(fd, path)):
+                if is_at(fd, path) and (self._known.get(path) == _look(fd) or lines.mend(fd, path)):
                     yield fd
                     return
             finally:
                 os.close(fd)
 
 
+def _checked(name: str) -> str:
+    """The name of an experiment, a kernel or a document, which is part of a path. Raises Unavailable("bad-parameter")."""
+    if not (isinstance(name, str) and NAME.fullmatch(name)):
+        raise Unavailable("bad-parameter", f"the name {str(name)[:80]!r} is not 1 to 64 of a-z 0-9 _ -")
+    return name
+
+
 def _look(fd: int) -> tuple[int, int, int]:
     seen = os.fstat(fd)
     return seen.st_ino, seen.st_size, seen.st_mtime_ns
-
-
-def _mend(fd: int, path: Path) -> bool:
-    """Cuts off a torn last line and quarantines corrupt ones. False: `path` is another file now."""
-    entries, torn = _read(path)
-    if torn:
-        os.ftruncate(fd, os.fstat(fd).st_size - len(torn))
-    corrupt = [line for entry, line in entries if isinstance(entry, ValueError)]
-    if not corrupt:
-        return True
-    quarantine = path.with_name(f"{path.stem}.quarantine.jsonl")
-    out = os.open(quarantine, os.O_RDWR | os.O_APPEND | os.O_CREAT | OPEN_FLAGS, 0o644)
-    try:
-        # A kill -9 before the replacement below brings the same lines here again: once is enough.
-        *there, torn = os.pread(out, os.fstat(out).st_size, 0).split(b"\n")
-        new = [b""] * bool(torn) + [line for line in corrupt if line not in there]
-        append_whole(out, b"".join(line + b"\n" for line in new))
-    finally:
-        os.close(out)
-    whole = [line for entry, line in entries if not isinstance(entry, ValueError)]
-    replace(path, b"".join(line + b"\n" for line in whole), like=os.fstat(fd))
-    return False
-
-
-def _read(path: Path) -> tuple[list[tuple[Stored | ValueError | None, bytes]], bytes]:
-    """Each line with what it holds (None: another schema version; ValueError: corrupt), and the torn one."""
-    try:
-        *lines, torn = path.read_bytes().split(b"\n")
-    except FileNotFoundError:
-        return [], b""
-    return [(_parse(line), line) for line in lines], torn
-
-
-def _parse(line: bytes) -> Stored | ValueError | None:
-    try:
-        signed = json.loads(line)
-        # To the byte: of a member that is there twice, JSON's readers take now the first and now the last.
-        if line.removesuffix(b"\r") != _canonical(signed):
-            return ValueError("the line is not written as append writes it")
-        content = {name: value for name, value in signed.items() if name != "digest"}
-        if content.keys() != {"key", "kernel_digest", "record"} or signed["digest"] != _sha16(content):
-            return ValueError("the digest is of another line")
-        if content["record"].get("schema_version") != SCHEMA:
-            return None
-        record, kernel_digest = Record.model_validate(content["record"]), content["kernel_digest"]
-        columns.check(record, kernel_digest)
-        if content["key"] != record_key(record.point, record.repeat, kernel_digest, record.state):
-            return ValueError("the key is of another record")
-        return Stored(content["key"], kernel_digest, record)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
-        return ValueError(f"{type(e).__name__}: {e}")
-
-
-def _canonical(content: Any) -> bytes:
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
-
-
-def _sha16(content: Any) -> str:
-    return hashlib.sha256(_canonical(content)).hexdigest()[:16]

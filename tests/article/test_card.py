@@ -8,18 +8,21 @@ from pathlib import Path
 
 import pytest
 from support.common import ROOT, make_record
+from support.lab import put
 from support.synthetic import Stated
 
 from experiments.article.card import card
+from experiments.lab.lines import point_id
+from experiments.lab.record import Record
 from experiments.lab.store import Store
 from experiments.words.reasons import explain
 
 ASKED = ("kernel", "engine", "pages", "layout", "order", "lines", "stride_pages", "mode", "options", "region_ms")
 
 
-def cells(text: str, file: str) -> list[str]:
-    """The row of a file in the card's table."""
-    (line,) = [line for line in text.splitlines() if line.startswith(f"| {file}")]
+def cells(text: str, row: str) -> list[str]:
+    """A row of the card's table, by how it begins."""
+    (line,) = [line for line in text.splitlines() if line.startswith(f"| {row} ")]
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
@@ -29,9 +32,9 @@ def test_a_card_counts_records_points_repeats_and_what_is_noisy_or_unstable(tmp_
         for repeat, ns in enumerate(times):
             record = make_record(lines=lines, repeat=repeat, ns_per_access=ns, noisy="migrated" if ns == 2 else "",
                                  started_at=f"2025-01-1{repeat}T12:00:00Z")
-            store.append("one", "walks", record, "a" * 16)
-    *counts, when = cells(card(store, "one", Stated().host()), "walks.jsonl")
-    assert counts == ["walks.jsonl", "page_chase", "c", "5", "1", "2", "2 to 3", "1"]
+            put(store, "one", "walks", "a" * 16, record)
+    *counts, when = cells(card(store, "one", Stated().host()), "walks")
+    assert counts == ["walks", "page_chase.jsonl", "c", "5", "1", "2", "2 to 3", "1"]
     assert when == "2025-01-10T12:00:00Z to 2025-01-12T12:00:00Z"
 
 
@@ -40,30 +43,32 @@ def test_points_differ_by_mode_option_region_and_engine_and_each_kernel_has_a_ro
     for changes in ({"mode": "plain"}, {"mode": "blocked", "options": {"block_vertices": 8}},
                     {"mode": "blocked", "options": {"block_vertices": 16}}, {"mode": "blocked", "region_ms": 1}):
         for repeat in range(3):
-            store.append("one", "walks", make_record(kernel="graph_walk", repeat=repeat, **changes), "a" * 16)
-    store.append("one", "walks", make_record(), "a" * 16)
-    store.append("one", "walks", make_record(engine="numba"), "b" * 16)
+            put(store, "one", "walks", "a" * 16, make_record(kernel="graph_walk", repeat=repeat, **changes))
+    put(store, "one", "walks", "a" * 16, make_record())
+    put(store, "one", "walks", "b" * 16, make_record(engine="numba"))
     text = card(store, "one", Stated().host())
     rows = [[cell.strip() for cell in line.strip("|").split("|")][1:7] for line in text.splitlines() if line.startswith("| walks")]
-    assert rows == [["graph_walk", "c", "12", "0", "4", "3 to 3"], ["page_chase", "c", "1", "0", "1", "1 to 1"],
-                    ["page_chase", "numba", "1", "0", "1", "1 to 1"]]
+    assert rows == [["graph_walk.jsonl", "c", "12", "0", "4", "3 to 3"], ["page_chase.jsonl", "c", "1", "0", "1", "1 to 1"],
+                    ["page_chase.jsonl", "numba", "1", "0", "1", "1 to 1"]]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "data").glob("*/machine.json")), ids=lambda path: path.parent.name)
 def test_a_published_card_counts_the_rows_beside_it(path: Path):
     """By a loop over the lines, which shares nothing with the card's."""
     text = (path.parent / "README.md").read_text()
-    for rows in path.parent.glob("*.jsonl"):
-        lines = [json.loads(line) for line in rows.read_text().splitlines()]
-        for kernel, engine in {(line["record"]["kernel"], line["record"]["engine"]) for line in lines}:
-            mine = [line for line in lines if (line["record"]["kernel"], line["record"]["engine"]) == (kernel, engine)]
+    grids = json.loads((path.parent / "grids.json").read_text())
+    for experiment, kernel, points in [(name, kernel, points) for name, grid in grids.items() for kernel, points in grid.items()]:
+        lines = [json.loads(line) for line in (path.parent / f"{kernel}.jsonl").read_text().splitlines()]
+        for engine in {line["record"]["engine"] for line in lines}:
+            mine = [line for line in lines if line["record"]["engine"] == engine
+                    and point_id(Record.model_validate(line["record"]).point) in points]
             campaign = (mine[-1]["kernel_digest"], mine[-1]["record"]["state"])
             times = Counter(json.dumps({name: line["record"].get(name) for name in ASKED}, sort_keys=True)
                             for line in mine if (line["kernel_digest"], line["record"]["state"]) == campaign)
             noisy = sum(bool(line["record"].get("noisy")) for line in mine)
             processes = f"{min(times.values())} to {max(times.values())}"
-            assert cells(text, f"{rows.name} | {kernel} | {engine} ")[:7] == [
-                rows.name, kernel, engine, str(len(mine)), str(noisy), str(len(times)), processes]
+            assert cells(text, f"{experiment} | {kernel}.jsonl | {engine}")[:7] == [
+                experiment, f"{kernel}.jsonl", engine, str(len(mine)), str(noisy), str(len(times)), processes]
 
 
 @pytest.mark.parametrize(("hypervisor", "is_metal"), [("none", True), ("kvm", False)])

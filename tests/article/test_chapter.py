@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from support.common import make_record
-from support.lab import tree
+from support.lab import put, tree
 from support.pages import figure
 from support.synthetic import Stated, Truth, frame, grid
 
@@ -101,9 +101,9 @@ def committed(data: Path) -> Store:
     """A store whose reference machine has the rows of a made-up one."""
     store = Store(data)
     store.write_machine("made-up", Stated().host().model_dump(mode="json"))
-    for row in frame(Truth(), grid(1 << 20), repeats=1).to_dict("records"):
-        known = {name: value for name, value in row.items() if name != "kernel_digest"}
-        store.append("made-up", CHAPTER, make_record(**known), "a" * 16)
+    rows = frame(Truth(), grid(1 << 20), repeats=1).to_dict("records")
+    put(store, "made-up", CHAPTER, "a" * 16, *(
+        make_record(**{name: value for name, value in row.items() if name != "kernel_digest"}) for row in rows))
     (data / "reference").write_text("made-up\n")
     return store
 
@@ -124,11 +124,10 @@ def test_max_working_set_limits_what_is_shown_of_committed_data(committed: Store
 
 
 def test_rows_of_an_older_kernel_are_not_shown_beside_newer_ones(committed: Store):
-    committed.append("made-up", CHAPTER, make_record(lines=16, repeat=100), "b" * 16)
+    put(committed, "made-up", CHAPTER, "b" * 16, make_record(lines=16, repeat=100))
     broken_off = begin(CHAPTER, DEFAULTS).measure([])
     assert "b" * 16 not in set(broken_off["kernel_digest"])  # a lone row hides no whole campaign
-    for repeat in range(len(broken_off)):
-        committed.append("made-up", CHAPTER, make_record(lines=16, repeat=repeat), "b" * 16)
+    put(committed, "made-up", CHAPTER, "b" * 16, *(make_record(lines=16, repeat=repeat) for repeat in range(len(broken_off))))
     rows = begin(CHAPTER, DEFAULTS).measure([])
     assert set(rows.loc[rows["kernel"] == "page_chase", "kernel_digest"]) == {"b" * 16}
 
@@ -182,13 +181,13 @@ def test_points_are_measured_once_and_come_back_as_rows_with_a_card_beside_them(
     assert len(asked) == len(rows) == 4 and set(rows["lines"]) == {16, 64}
     again, more = measuring(repeats=2)
     assert again.measure(POINTS).equals(rows) and more == []
-    assert "| stlb_cliff.jsonl | page_chase | c | 4 |" in (chapter.store.root / chapter.machine / "README.md").read_text()
+    assert "| stlb_cliff | page_chase.jsonl | c | 4 |" in (chapter.store.root / chapter.machine / "README.md").read_text()
 
 
 def test_rows_of_this_computer_and_published_ones_of_its_own_id_stay_apart(measuring: Callable):
     chapter, asked = measuring(repeats=1)
     chapter.data.write_machine(chapter.machine, Stated().host().model_dump(mode="json"))
-    chapter.data.append(chapter.machine, CHAPTER, make_record(lines=128), "0" * 16)
+    put(chapter.data, chapter.machine, CHAPTER, "0" * 16, make_record(lines=128))
     (chapter.data.root / "reference").write_text(f"{chapter.machine}\n")
     before = tree(chapter.data.root)
     assert set(chapter.measure(POINTS)["lines"]) == {16, 64} and len(asked) == 2
@@ -245,9 +244,9 @@ def test_rows_of_two_engines_are_never_shown_together(measuring: Callable, monke
 
 
 def test_of_a_published_kernel_one_engine_is_read_c_where_it_has_rows_of_it(committed: Store):
-    committed.append("made-up", CHAPTER, make_record(engine="numba"), "n" * 16)
-    committed.append("made-up", CHAPTER, make_record(kernel="page_gather", engine="numba", repeat=77), "n" * 16)
-    committed.append("made-up", "blocks", make_record(kernel="radix_partition", engine="numba"), "n" * 16)
+    put(committed, "made-up", CHAPTER, "n" * 16, make_record(engine="numba"),
+        make_record(kernel="page_gather", engine="numba", repeat=77))
+    put(committed, "made-up", "blocks", "n" * 16, make_record(kernel="radix_partition", engine="numba"))
     chapter = begin(CHAPTER, DEFAULTS)
     assert set(chapter.measure(POINTS)["engine"]) == set(chapter.kept(CHAPTER)["engine"]) == {"c"}
     join = Point(kernel="radix_partition", lines=4096)

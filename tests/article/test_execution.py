@@ -61,7 +61,8 @@ def test_what_a_chapter_measures_is_kept_under_this_machines_id_with_a_card(meas
     assert (set(rows["repeat"]), rows["lines"].max(), set(rows["pages"])) == ({0, 1}, 1024, {"4k"})
     kept = {path.name for path in (measured / "own" / machine).iterdir()}
     assert [path.name for path in measured.iterdir()] == ["own"]
-    assert {"README.md", "machine.json", *(f"{name}.jsonl" for name in (CHAPTERS[2:] if ENDURES else [CHAPTER]))} <= kept
+    assert {"README.md", "machine.json", "grids.json", "page_chase.jsonl", "page_gather.jsonl"} <= kept
+    assert set(CHAPTERS[2:] if ENDURES else [CHAPTER]) <= set(Store(measured).own.experiments(machine))
     assert all(re.fullmatch(r"README\.md|[a-z_]+\.jsonl?", name) for name in kept)
 
 

@@ -273,7 +273,7 @@ def test_a_machine_states_its_entries_its_caches_and_whether_it_is_a_guest():
         Known.of(Stated(tlb=()).host())
 
 
-@pytest.mark.parametrize("folder", sorted(path.parent for path in COMMITTED.glob("*/stlb_cliff.jsonl")), ids=lambda path: path.name)
+@pytest.mark.parametrize("folder", sorted(path.parent for path in COMMITTED.glob("*/grids.json")), ids=lambda path: path.name)
 @pytest.mark.endurance
 def test_the_committed_rows_are_fitted_and_predicted_in_finite_numbers(folder: Path):
     known = Known.of(Host.model_validate(json.loads((folder / "machine.json").read_text())))

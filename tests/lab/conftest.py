@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support import lab
 from support.common import make_record
-from support.lab import KERNEL, MACHINE, NAME, POINTS, VICTIM, Scripted
+from support.lab import KERNEL, MACHINE, NAME, POINTS, ROWS, VICTIM, Scripted, put
 
 from experiments.lab import build, noise
 from experiments.lab.build import Kernel
@@ -26,10 +26,9 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture
 def path(store: Store) -> Path:
-    """The file of the experiment, with three whole lines: repeats 0, 1 and 2."""
-    for repeat in range(3):
-        store.append(MACHINE, NAME, make_record(repeat=repeat), KERNEL)
-    return store.root / MACHINE / f"{NAME}.jsonl"
+    """The file of a kernel, with three whole lines that the experiment asked for: repeats 0, 1 and 2."""
+    put(store, MACHINE, NAME, KERNEL, *(make_record(repeat=repeat) for repeat in range(3)))
+    return store.root / MACHINE / f"{ROWS}.jsonl"
 
 
 @pytest.fixture

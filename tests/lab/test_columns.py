@@ -7,15 +7,14 @@ import re
 
 import pytest
 from support.common import make_record
-from support.lab import KERNEL, MACHINE, NAME
+from support.lab import KERNEL, MACHINE, NAME, put
 
 from experiments.lab.record import Quantity
 from experiments.lab.store import Store
 
 
 def test_a_counter_that_a_row_never_asked_for_has_a_reason_too(store: Store) -> None:
-    store.append(MACHINE, NAME, make_record(counters={"walk": Quantity(value=5e6)}), KERNEL)
-    store.append(MACHINE, NAME, make_record(repeat=1), KERNEL)
+    put(store, MACHINE, NAME, KERNEL, make_record(counters={"walk": Quantity(value=5e6)}), make_record(repeat=1))
     frame = store.load(MACHINE, NAME)
     assert frame["walk_per_access"].tolist()[0] == 0.5 and math.isnan(frame["walk_per_access"][1])
     assert frame["walk_reason"].tolist() == ["", "no-data"]
@@ -24,11 +23,10 @@ def test_a_counter_that_a_row_never_asked_for_has_a_reason_too(store: Store) -> 
 def test_a_kernels_own_numbers_are_columns_and_nan_where_another_kernel_has_none(store: Store) -> None:
     touch = make_record(kernel="random_touch", options={"bytes": 1000}, also={"generator_ns_per_access": 1.5})
     fault = make_record(kernel="prefault", mode="populate", options={"threads": 2}, also={"free_ns_per_access": 50.0})
-    for record in (touch, fault, make_record()):
-        store.append(MACHINE, NAME, record, KERNEL)
+    put(store, MACHINE, NAME, KERNEL, touch, fault, make_record())
     frame = store.load(MACHINE, NAME)
-    assert frame["mode"].tolist() == ["", "populate", ""]
-    for name, values in {"bytes": [1000, None, None], "generator_ns_per_access": [1.5, None, None], "threads": [None, 2, None],
+    assert frame["mode"].tolist() == ["", "populate", ""]  # page_chase, prefault, random_touch
+    for name, values in {"bytes": [None, None, 1000], "generator_ns_per_access": [None, None, 1.5], "threads": [None, 2, None],
                          "free_ns_per_access": [None, 50.0, None]}.items():
         assert frame[name].dtype == "float64" and [None if math.isnan(value) else value for value in frame[name]] == values
 
@@ -39,8 +37,8 @@ def test_a_kernels_own_numbers_are_columns_and_nan_where_another_kernel_has_none
     {"options": {"walk_reason": 1}, "counters": {"walk": Quantity(reason="no-pmu")}}])
 def test_an_own_number_that_would_hide_a_column_is_refused(store: Store, changes: dict) -> None:
     with pytest.raises(ValueError):
-        store.append(MACHINE, NAME, make_record(**changes), KERNEL)
-    assert store.load(MACHINE, NAME).empty
+        store.append(MACHINE, make_record(**changes), KERNEL)
+    assert not store.root.exists()
 
 
 @pytest.mark.parametrize(
@@ -58,11 +56,11 @@ def test_an_own_number_that_would_hide_a_column_is_refused(store: Store, changes
 )
 def test_a_record_that_fits_no_column_is_refused_and_nothing_is_written(store: Store, changes: dict) -> None:
     with pytest.raises(ValueError, match="walk|counter cannot be called|does not fit 64 bits|lines|region_ms|accesses"):
-        store.append(MACHINE, NAME, make_record(**changes), KERNEL)
+        store.append(MACHINE, make_record(**changes), KERNEL)
     assert not store.root.exists()
 
 
 @pytest.mark.parametrize("digest", ["", "A" * 16, "a" * 65, "../x", "aa\n"])
 def test_a_kernel_digest_that_is_no_slug_is_refused(store: Store, digest: str) -> None:
     with pytest.raises(ValueError, match="digest cannot be " + re.escape(repr(digest[:64]))):
-        store.append(MACHINE, NAME, make_record(), digest)
+        store.append(MACHINE, make_record(), digest)

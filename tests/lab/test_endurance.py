@@ -20,7 +20,7 @@ import psutil
 import pytest
 from support.common import make_record, software_plan
 from support.fuzzing import SEED, times
-from support.lab import KERNEL, MACHINE, NAME, a_rig, assert_whole
+from support.lab import KERNEL, MACHINE, NAME, ROWS, a_rig, assert_whole
 
 from experiments.lab import build, campaign, grid, kernels, measure, perf
 from experiments.lab.build import Kernel
@@ -34,7 +34,7 @@ LONG_S = 20.0  # for what takes milliseconds and must only ever happen
 
 
 def rows_file(root: Path) -> Path:
-    return root / MACHINE / f"{NAME}.jsonl"
+    return root / MACHINE / f"{ROWS}.jsonl"
 
 
 class Telling(Store):
@@ -72,6 +72,7 @@ POINTS = CHASES + [SCOPE.point(name, mode=mode, **SMALLEST.get(name, {})) for na
                    for mode in kernel.modes or ("",) if (name, mode) != ("page_chase", "")]
 REAL = ("page_chase", "page_gather", "random_touch")  # the others would take seconds, or what not every computer has
 GRIDS = {NAME: POINTS, "another": POINTS[::2]}
+FILES = sorted({point.kernel for point in POINTS})
 
 
 def real_or_not(point: Point, repeat: int, *, state: str, **how: object) -> Record:
@@ -105,7 +106,7 @@ def told(reader: int) -> Counter[str]:
 
 def whole_lines(root: Path) -> dict[str, bytes]:
     """Each file of rows, but for what follows its last line."""
-    contents = {name: path.read_bytes() if (path := root / MACHINE / f"{name}.jsonl").exists() else b"" for name in GRIDS}
+    contents = {name: path.read_bytes() if (path := root / MACHINE / f"{name}.jsonl").exists() else b"" for name in FILES}
     return {name: content[: content.rfind(b"\n") + 1] for name, content in contents.items()}
 
 
@@ -138,7 +139,7 @@ def test_a_runner_killed_again_and_again_at_random_moments_loses_nothing_and_mea
     whole_s = time.monotonic() - began
     assert runner.exitcode == 0 and len(expected) > REPEATS * len(CHASES)
 
-    root, finished, before = tmp_path / "0", Counter[str](), dict.fromkeys(GRIDS, b"")
+    root, finished, before = tmp_path / "0", Counter[str](), dict.fromkeys(FILES, b"")
     while True:
         monkeypatch.setenv("TLB_DATA", str(root))
         runner, reader = begin()
@@ -150,16 +151,16 @@ def test_a_runner_killed_again_and_again_at_random_moments_loses_nothing_and_mea
         killed += runner.exitcode == -signal.SIGKILL
         assert until_gone(built) == []
         lines, store = whole_lines(root), Store(root)
-        assert all(lines[name].startswith(before[name]) for name in GRIDS), f"kill {killed}, TLB_SEED={SEED}"
+        assert all(lines[name].startswith(before[name]) for name in FILES), f"kill {killed}, TLB_SEED={SEED}"
         keys = Counter(json.loads(line)["key"] for content in lines.values() for line in content.splitlines())
-        assert finished <= keys <= expected and all(len(store.keys(MACHINE, name)) == lines[name].count(b"\n") for name in GRIDS)
+        assert finished <= keys <= expected and len(store.records(MACHINE, FILES)) == sum(text.count(b"\n") for text in lines.values())
         before = lines
         if runner.exitcode == 0:
             assert keys == expected
-            assert {path.name for path in (root / MACHINE).iterdir()} == {f"{name}.jsonl" for name in GRIDS}  # nothing is set aside
+            assert {path.name for path in (root / MACHINE).iterdir()} == {"grids.json", *(f"{name}.jsonl" for name in FILES)}  # nothing is set aside
             if killed == kills:
                 return
-            root, finished, before = tmp_path / str(killed), Counter(), dict.fromkeys(GRIDS, b"")
+            root, finished, before = tmp_path / str(killed), Counter(), dict.fromkeys(FILES, b"")
 
 
 @pytest.mark.measures
@@ -199,13 +200,13 @@ def write_some(root: Path, report: int, number: int, seed: str) -> None:
     for repeat in range(APPENDS):
         if rng.random() < 0.3:
             store = Telling(root, report)
-        store.append(MACHINE, NAME, make_record(repeat=1000 * number + repeat), KERNEL)
+        store.append(MACHINE, make_record(repeat=1000 * number + repeat), KERNEL)
 
 
 def write_for_ever(root: Path, report: int, number: int, seed: str) -> None:
     store = Telling(root, report)
     for repeat in itertools.count():
-        store.append(MACHINE, NAME, make_record(repeat=1000 * number + repeat), KERNEL)
+        store.append(MACHINE, make_record(repeat=1000 * number + repeat), KERNEL)
 
 
 def break_lines(root: Path, report: int, number: int, seed: str) -> None:
@@ -233,6 +234,7 @@ def test_eight_writers_at_once_lose_and_tear_nothing(number: int, tmp_path: Path
     """All create the file at once; one is killed with -9 again and again; corrupt lines appear and are moved away meanwhile."""
     rng = random.Random(f"{SEED} {number}")
     root = tmp_path / "data"
+    Store(root).ask(MACHINE, NAME, [make_record().point])
     reader, report = os.pipe()
 
     def begin(what, name: int) -> multiprocessing.process.BaseProcess:
@@ -254,12 +256,12 @@ def test_eight_writers_at_once_lose_and_tear_nothing(number: int, tmp_path: Path
         process.join()
         assert process.exitcode == 0
     store = Store(root)
-    last = store.append(MACHINE, NAME, make_record(repeat=9), KERNEL)  # mends what the breaker left last
+    last = store.append(MACHINE, make_record(repeat=9), KERNEL)  # mends what the breaker left last
     keys = store.keys(MACHINE, NAME)
     assert_whole(store, len(keys))
     assert finished | {last} <= keys and len(keys) <= len(finished) + 1 + len(victims)  # at most what was in flight at a kill
     repeats = set(store.load(MACHINE, NAME)["repeat"])
     assert {1000 * name + repeat for name in range(1, WRITERS) for repeat in range(APPENDS)} <= repeats
-    quarantined = rows_file(root).with_name(f"{NAME}.quarantine.jsonl").read_bytes().splitlines()
+    quarantined = rows_file(root).with_name(f"{ROWS}.quarantine.jsonl").read_bytes().splitlines()
     torn = b'{"digest":"torn'  # in front where no writer came between two turns of the breaker
     assert [json.loads(line.removeprefix(torn)) for line in quarantined] == [{"broken": turn} for turn in range(4)]

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from support.common import make_record, needs_root
-from support.lab import MACHINE, NAME, POINTS, assert_whole, content_of, says, sign
+from support.lab import MACHINE, NAME, POINTS, ROWS, assert_whole, content_of, put, says, sign
 from support.stand_ins import in_a_child
 
 from experiments.article import parameters, publish
@@ -60,19 +60,20 @@ def refuse(patch: pytest.MonkeyPatch, folder: Path, number: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), REFUSALS)
-@pytest.mark.parametrize("what", ["the results", "machine.json", "the quarantine", "the build folder", "the card", "the notebook",
-                                  "the site's sources", "a published machine"])
+@pytest.mark.parametrize("what", ["the results", "the grids", "machine.json", "the quarantine", "the build folder", "the card",
+                                  "the notebook", "the site's sources", "a published machine"])
 def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what: str, number: int, code: str):
     def measure_a_chapter() -> None:
         values = parameters.check("stlb_cliff", {"machine": "this", "profile": "smoke", "repeats": 1, "engine": "numba"})
         chapter = Chapter("stlb_cliff", values, store)
         chapter.measure(grid.points(chapter.scope))
 
-    path = store.root / MACHINE / f"{NAME}.jsonl"
+    path = store.root / MACHINE / f"{ROWS}.jsonl"
     folder, act = {
-        "the results": (store.root, lambda: run()),
+        "the results": (path, lambda: run()),
+        "the grids": (path.with_name(".grids.json.tmp"), lambda: run()),
         "machine.json": (store.root, measure_a_chapter),
-        "the quarantine": (path.with_name(f"{NAME}.quarantine.jsonl"), lambda: run(POINTS, 2)),
+        "the quarantine": (path.with_name(f"{ROWS}.quarantine.jsonl"), lambda: run(POINTS, 2)),
         "the build folder": (tmp_path / "build", lambda: build.kernel("page_chase")),
         "the card": (store.own.root / host.machine_id(host.inspect()) / "README.md", measure_a_chapter),
         "the notebook": (tmp_path / "runs", lambda: publish.execute("stlb_cliff", tmp_path / "runs/x.ipynb", {})),
@@ -92,14 +93,14 @@ def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what: 
         monkeypatch.setattr(parameters, "table_of_contents", lambda: [])
     if what == "a published machine":
         run()
-        store.own.append(MACHINE, NAME, make_record(), "a" * 16)
+        put(store.own, MACHINE, NAME, "a" * 16, make_record())
     before = path.read_bytes() if path.exists() else b""
     with monkeypatch.context() as patch, pytest.raises(Unavailable) as why:
         refuse(patch, folder, number)
         act()
     says(why.value, code)
     assert (path.read_bytes() if path.exists() else b"") == before
-    if what in ("the results", "the quarantine", "machine.json", "the card"):
+    if what in ("the results", "the grids", "the quarantine", "machine.json", "the card"):
         act()  # the same once more, with room again
         assert sum(len(one.load(machine, NAME)) for one in (store, store.own) for machine in one.machines()) >= 3
 
@@ -171,7 +172,7 @@ def of_schema(line: bytes, version: int) -> bytes:
 def test_a_stored_line_is_never_read_but_measured_again_when(scripted, run, store, damage, kept: str):
     fake = scripted()
     run()
-    path = store.root / MACHINE / f"{NAME}.jsonl"
+    path = store.root / MACHINE / f"{ROWS}.jsonl"
     lines = path.read_bytes().splitlines()
     bad = damage(lines[1])
     assert bad != lines[1]
@@ -181,14 +182,14 @@ def test_a_stored_line_is_never_read_but_measured_again_when(scripted, run, stor
     fake.asked.clear()
     assert (run().measured, run().cached) == (1, 3)
     assert {point.lines for point, _ in fake.asked} == lost and len(store.load(MACHINE, NAME)) == 3
-    where = path if kept == "results" else path.with_name(f"{NAME}.quarantine.jsonl")
+    where = path if kept == "results" else path.with_name(f"{ROWS}.quarantine.jsonl")
     assert bad in where.read_bytes().splitlines()
 
 
 def test_a_last_line_that_a_power_cut_tore_is_dropped_and_measured_again(scripted, run, store):
     scripted()
     run()
-    path = store.root / MACHINE / f"{NAME}.jsonl"
+    path = store.root / MACHINE / f"{ROWS}.jsonl"
     path.write_bytes(path.read_bytes()[:-60])
     assert len(store.load(MACHINE, NAME)) == 2 and (run().measured, len(store.load(MACHINE, NAME))) == (1, 3)
     assert_whole(store, 3)

@@ -192,11 +192,11 @@ def _words(process: psutil.Process) -> list[str]:
 
 
 @needs_c
-def test_of_two_runs_at_once_the_second_is_told_to_wait_and_changes_nothing(run, store):
+def test_of_two_runs_at_once_the_second_is_told_to_wait_and_measures_nothing(run, store):
     with campaign.measuring_lock(), pytest.raises(Unavailable) as why:
         run()
     says(why.value, "measuring-already")
-    assert not store.root.exists()
+    assert store.load(MACHINE, NAME).empty
     assert run().measured == 3
 
 

@@ -22,11 +22,12 @@ import pytest
 from support.common import ROOT, make_record
 from support.fuzzing import COUNT, NUMBERS, VALUES, fuzz, mutated, parts
 from support.host import HERE, SERVER, plant
-from support.lab import KERNEL, MACHINE, NAME, sign
+from support.lab import KERNEL, MACHINE, NAME, ROWS, put, sign
 
-from experiments.lab import build, measure, perf
+from experiments.lab import build, columns, measure, perf
+from experiments.lab.lines import record_key
 from experiments.lab.record import KernelReport, Point, Quantity, Record
-from experiments.lab.store import Store, record_key
+from experiments.lab.store import Store
 from experiments.machine import host
 from experiments.machine.compiler import compiler
 from experiments.machine.microarchitecture import UNKNOWN
@@ -138,10 +139,9 @@ COUNTED = {"walk": Quantity(value=5e6, event="x", running_percent=100.0), "walk_
 
 def appended(folder: Path) -> list[bytes]:
     """Lines as `append` writes them."""
-    store = Store(folder)
-    for more in ({}, {"repeat": 1, "counters": COUNTED}, {"repeat": 2, "layout": "packed"}, {"repeat": 3, "ns_per_access": 1e-3}):
-        store.append(MACHINE, NAME, make_record(**more), KERNEL)
-    return (folder / MACHINE / f"{NAME}.jsonl").read_bytes().splitlines()
+    whole = [{}, {"repeat": 1, "counters": COUNTED}, {"repeat": 2, "layout": "packed"}, {"repeat": 3, "ns_per_access": 1e-3}]
+    put(Store(folder), MACHINE, NAME, KERNEL, *(make_record(**more) for more in whole))
+    return (folder / MACHINE / f"{ROWS}.jsonl").read_bytes().splitlines()
 
 
 BATCH = 200  # lines a file
@@ -152,9 +152,9 @@ def test_a_line_is_read_only_if_it_is_what_append_wrote_to_the_byte(part: int, t
     """Broken lines among whole ones. Whole is what is equal to a seed and nothing else; the next writer keeps these alone."""
     seeds = appended(tmp_path / "seeds")
     good = Store(tmp_path / "seeds").load(MACHINE, NAME).set_index("repeat")
-    file = tmp_path / "fuzzed" / MACHINE / f"{NAME}.jsonl"
-    file.parent.mkdir(parents=True)
-    quarantine = file.with_name(f"{NAME}.quarantine.jsonl")
+    file = tmp_path / "fuzzed" / MACHINE / f"{ROWS}.jsonl"
+    Store(tmp_path / "fuzzed").ask(MACHINE, NAME, [make_record().point, make_record(layout="packed").point])
+    quarantine = file.with_name(f"{ROWS}.quarantine.jsonl")
 
     def make(rng: random.Random) -> bytes:
         lines = [mutated(rng, seeds) if rng.random() < 0.95 else rng.choice(seeds) for _ in range(BATCH)]
@@ -169,7 +169,7 @@ def test_a_line_is_read_only_if_it_is_what_append_wrote_to_the_byte(part: int, t
         assert len(frame) == len({line.removesuffix(b"\r") for line in whole}) == len(store.keys(MACHINE, NAME))
         rows = frame.set_index("repeat")
         pd.testing.assert_frame_equal(rows, good.loc[rows.index, rows.columns])
-        store.append(MACHINE, NAME, make_record(repeat=9), KERNEL)
+        store.append(MACHINE, make_record(repeat=9), KERNEL)
         kept, gone = file.read_bytes().splitlines(), quarantine.read_bytes().split(b"\n") if quarantine.exists() else []
         assert [line for line in kept if line.removesuffix(b"\r") in seeds] == whole
         rest = [line for line in kept[:-1] if line.removesuffix(b"\r") not in seeds]
@@ -186,7 +186,7 @@ def test_a_line_with_a_right_digest_is_a_record_only_if_each_field_is(part: int,
     """A program's fault, not a disk's: the content is wrong, its key and digest are right."""
     seeds = [json.loads(line) for line in appended(tmp_path / "seeds")]
     odd = [value for text in (*VALUES, *NUMBERS) if (value := loaded(text)) is not ...]
-    file = tmp_path / "fuzzed" / MACHINE / f"{NAME}.jsonl"
+    file = tmp_path / "fuzzed" / MACHINE / f"{ROWS}.jsonl"
     file.parent.mkdir(parents=True)
     store = Store(tmp_path / "fuzzed")
 
@@ -214,7 +214,7 @@ def test_a_line_with_a_right_digest_is_a_record_only_if_each_field_is(part: int,
             file.write_bytes(sign(content))
         except (ValueError, UnicodeEncodeError):  # JSON has no NaN
             return "unwritable"
-        if not store.keys(MACHINE, NAME):
+        if not store.records(MACHINE, [ROWS]):  # one of another kernel is no row of this file either
             return "refused"
         record = Record.model_validate(content["record"])
         as_the_schema_says(record)
@@ -226,7 +226,7 @@ def test_a_line_with_a_right_digest_is_a_record_only_if_each_field_is(part: int,
     answers = fuzz(part, make, check)
     assert min(answers["row"], answers["refused"]) > COUNT / 50, answers
     file.write_bytes(b"".join(sign(rekeyed(content(record))) for record in read))
-    frame = store.load(MACHINE, NAME)
+    frame = columns.frame(there := [*store.records(MACHINE, [ROWS]).values()], [KERNEL] * len(there))
     for name in ("repeat", "lines", "ns_per_access", "accesses", "batch_ns_per_access", "wall_ns"):
         assert frame[name].tolist() == [getattr(record, name) for record in read], name
     for name in (column for column in frame.columns if column.endswith("_per_access") and column.removesuffix("_per_access") in COUNTED):

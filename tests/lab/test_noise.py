@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.common import ROOT, make_record
+from support.lab import put
 
-from experiments.lab import noise
+from experiments.lab import columns, noise
+from experiments.lab.lines import record_key
 from experiments.lab.record import Quantity, Record
-from experiments.lab.store import Store, record_key
+from experiments.lab.store import Store
 
 STAT = "cpu  9 0 9 9 0 0 0 70 0 0\ncpu0 4 0 4 4 0 0 0 30 0 0\ncpu1 5 0 5 5 0 0 0 40 0 0\nintr 12 0 3\nbtime 1\n"
 
@@ -88,7 +90,7 @@ def test_the_mark_is_the_same_however_long_an_access_takes(scale: float, batches
 @pytest.mark.parametrize("path", sorted((ROOT / "data").glob("*/*.jsonl")), ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_rows_from_before_there_were_marks_load_with_the_key_they_have(path: Path):
     """An added field must change neither key nor digest of what is committed."""
-    frame = Store(path.parent.parent).load(path.parent.name, path.stem)
+    frame = columns.frame(records := [*Store(path.parent.parent).records(path.parent.name, [path.stem]).values()], [""] * len(records))
     lines = path.read_text().splitlines()
     assert len(frame) == len(lines)
     older = 0
@@ -105,7 +107,7 @@ def test_rows_from_before_there_were_marks_load_with_the_key_they_have(path: Pat
 def test_marks_come_back_from_the_store_and_a_steal_that_is_not_known_is_no_number(tmp_path: Path):
     store = Store(tmp_path)
     for repeat, steal in enumerate((None, 0.0, 30.0)):
-        store.append("m", "e", make_record(repeat=repeat, steal_ms=steal, tries=repeat + 1, noisy="stolen" if steal else ""), "a" * 16)
+        put(store, "m", "e", "a" * 16, make_record(repeat=repeat, steal_ms=steal, tries=repeat + 1, noisy="stolen" if steal else ""))
     frame = store.load("m", "e")
     assert frame["steal_ms"].dtype == "float64" and frame["steal_ms"].isna().tolist() == [True, False, False]
     assert frame["steal_ms"].tolist()[1:] == [0.0, 30.0]

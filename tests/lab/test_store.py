@@ -13,10 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.common import ROOT, make_record
-from support.lab import KERNEL, MACHINE, NAME, repeats, tree
+from support.lab import KERNEL, MACHINE, NAME, put, repeats, tree
 
+from experiments.lab.lines import record_key
 from experiments.lab.record import Option, Quantity, Record
-from experiments.lab.store import Store, data_root, record_key
+from experiments.lab.store import Store, data_root
 from experiments.words.reasons import Unavailable
 
 counts = st.integers(0, 2**63 - 1)
@@ -67,7 +68,7 @@ def records(draw: st.DrawFn) -> Record:
 def test_any_record_comes_back_as_it_went_in(made: list[Record]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = Store(folder)
-        keys = [store.append(MACHINE, NAME, record, KERNEL) for record in made]
+        keys = put(store, MACHINE, NAME, KERNEL, *made)
         first: dict[str, Record] = {}
         for key, record in zip(keys, made, strict=True):
             if key not in first or record.counts_more_than(first[key]):
@@ -76,7 +77,7 @@ def test_any_record_comes_back_as_it_went_in(made: list[Record]) -> None:
         assert store.keys(MACHINE, NAME) == set(keys)
         nested = {"counters", "options", "also"}
         assert set(frame.columns) >= set(Record.model_fields) - nested
-        for (_, row), record in zip(frame.iterrows(), first.values(), strict=True):
+        for (_, row), record in zip(frame.iterrows(), sorted(first.values(), key=lambda record: record.kernel), strict=True):
             for name, value in [*record.options, *record.also.items()]:
                 assert row[name] == value
             for name in set(Record.model_fields) - nested:
@@ -117,7 +118,7 @@ def test_a_key_is_the_same_in_every_version_of_the_code(store: Store) -> None:
              "pages": "4k", "region_ms": 60}
     text = json.dumps({"kernel_digest": KERNEL, "point": point, "repeat": 0, "state": "00112233aabb"},
                       separators=(",", ":"))
-    key = store.append(MACHINE, NAME, make_record(), KERNEL)
+    key = store.append(MACHINE, make_record(), KERNEL)
     assert key == hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -132,7 +133,7 @@ def test_nothing_measured_is_an_empty_frame_with_the_same_columns_and_types(stor
 
 def test_rows_come_in_the_order_of_appending_with_the_kernel_they_were_measured_with(store: Store) -> None:
     for repeat, kernel in ((5, "aa"), (1, "bb"), (3, "aa")):
-        store.append(MACHINE, NAME, make_record(repeat=repeat), kernel)
+        put(store, MACHINE, NAME, kernel, make_record(repeat=repeat))
     frame = store.load(MACHINE, NAME)
     assert frame["repeat"].tolist() == [5, 1, 3]
     assert frame["kernel_digest"].tolist() == ["aa", "bb", "aa"]
@@ -140,15 +141,14 @@ def test_rows_come_in_the_order_of_appending_with_the_kernel_they_were_measured_
 
 
 def test_a_second_result_for_one_key_does_not_replace_the_first(store: Store) -> None:
-    store.append(MACHINE, NAME, make_record(ns_per_access=6.5), KERNEL)
-    store.append(MACHINE, NAME, make_record(ns_per_access=1.0), KERNEL)
+    put(store, MACHINE, NAME, KERNEL, make_record(ns_per_access=6.5), make_record(ns_per_access=1.0))
     assert store.load(MACHINE, NAME)["ns_per_access"].tolist() == [6.5]
 
 
 def test_a_second_result_that_counts_what_the_first_could_not_stands_in_its_place(store: Store) -> None:
     uncounted, counted = {"walk": Quantity(reason="no-perf")}, {"walk": Quantity(value=1e7, event="walks:u")}
     for ns, counters in ((6.5, uncounted), (7.5, counted), (1.0, uncounted), (2.0, counted)):
-        store.append(MACHINE, NAME, make_record(ns_per_access=ns, counters=counters), KERNEL)
+        put(store, MACHINE, NAME, KERNEL, make_record(ns_per_access=ns, counters=counters))
     assert store.load(MACHINE, NAME)["ns_per_access"].tolist() == [7.5] and len(store.keys(MACHINE, NAME)) == 1
 
 
@@ -165,7 +165,7 @@ def test_documents_lie_beside_the_rows_each_under_its_name(store: Store, path: P
         store.write_document(MACHINE, name, content)
     assert {name: store.read_document(MACHINE, name) for name in documents} == documents
     assert store.read_machine(MACHINE) == documents["machine"] and repeats(store) == [0, 1, 2]
-    assert {p.name for p in path.parent.iterdir()} == {path.name, "machine.json", "runtimes.json", "jmh.json"}
+    assert {p.name for p in path.parent.iterdir()} == {path.name, "grids.json", "machine.json", "runtimes.json", "jmh.json"}
     store.write_document(MACHINE, "jmh", {"scores": []})
     assert store.read_document(MACHINE, "jmh") == {"scores": []}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.common import ROOT, make_record, needs_root
-from support.lab import KERNEL, MACHINE, NAME, failing, repeats, tree
+from support.lab import KERNEL, MACHINE, NAME, ROWS, failing, put, repeats, tree
 
 from experiments.lab.store import Store
 from experiments.words.reasons import Unavailable
@@ -36,11 +36,11 @@ def test_a_disk_that_refuses_leaves_the_file_as_it_was(
     with monkeypatch.context() as patch:
         patch.setattr(os, name, failing(getattr(os, name), code, after, take))
         with pytest.raises(Unavailable) as refused:
-            store.append(MACHINE, NAME, make_record(repeat=3), KERNEL)
+            store.append(MACHINE, make_record(repeat=3), KERNEL)
     assert refused.value.code == reason
-    assert NAME in str(refused.value) and "\n" not in str(refused.value)
+    assert ROWS in str(refused.value) and "\n" not in str(refused.value)
     assert tree(store.root) == before
-    store.append(MACHINE, NAME, make_record(repeat=3), KERNEL)
+    store.append(MACHINE, make_record(repeat=3), KERNEL)
     assert repeats(store) == [0, 1, 2, 3]
 
 
@@ -54,26 +54,28 @@ def test_a_disk_that_refuses_during_a_quarantine_loses_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", failing(os.write, code, after))
         with pytest.raises(Unavailable) as refused:
-            store.append(MACHINE, NAME, make_record(repeat=3), KERNEL)
+            store.append(MACHINE, make_record(repeat=3), KERNEL)
     assert refused.value.code == reason
     assert path.read_bytes() == before
     assert not path.with_name(f".{path.name}.tmp").exists()
-    store.append(MACHINE, NAME, make_record(repeat=3), KERNEL)
+    store.append(MACHINE, make_record(repeat=3), KERNEL)
     assert repeats(store) == [0, 1, 2, 3]
-    quarantine = f"{MACHINE}/{NAME}.quarantine.jsonl"
-    assert tree(store.root) == {f"{MACHINE}/{NAME}.jsonl": path.read_bytes(), quarantine: b"broken\n"}
+    quarantine = f"{MACHINE}/{ROWS}.quarantine.jsonl"
+    rows = {name: content for name, content in tree(store.root).items() if name.endswith(".jsonl")}
+    assert rows == {f"{MACHINE}/{ROWS}.jsonl": path.read_bytes(), quarantine: b"broken\n"}
+    assert not list(path.parent.glob(".*.tmp"))
 
 
 def test_a_disk_that_takes_a_few_bytes_at_a_time_gets_the_whole_line(store: Store, monkeypatch) -> None:
     monkeypatch.setattr(os, "write", failing(os.write, 0, after=10**6, take=7))
-    store.append(MACHINE, NAME, make_record(), KERNEL)
+    put(store, MACHINE, NAME, KERNEL, make_record())
     assert repeats(store) == [0]
 
 
 def test_a_disk_that_takes_nothing_is_full_and_not_an_endless_loop(store: Store, monkeypatch) -> None:
     monkeypatch.setattr(os, "write", lambda fd, data: 0)
     with pytest.raises(Unavailable, match="no room"):
-        store.append(MACHINE, NAME, make_record(), KERNEL)
+        store.append(MACHINE, make_record(), KERNEL)
 
 
 def test_a_line_is_one_write_and_is_synced_with_its_new_folders(store: Store, monkeypatch) -> None:
@@ -85,11 +87,11 @@ def test_a_line_is_one_write_and_is_synced_with_its_new_folders(store: Store, mo
 
     monkeypatch.setattr(os, "write", lambda fd, data: (calls.append("write " + seen(fd)), write(fd, data))[1])
     monkeypatch.setattr(os, "fsync", lambda fd: (calls.append("sync " + seen(fd)), sync(fd))[1])
-    file, folder = store.root / MACHINE / f"{NAME}.jsonl", store.root / MACHINE
-    store.append(MACHINE, NAME, make_record(), KERNEL)
+    file, folder = store.root / MACHINE / f"{ROWS}.jsonl", store.root / MACHINE
+    store.append(MACHINE, make_record(), KERNEL)
     assert calls == [f"write {file}", f"sync {file}", f"sync {folder}", f"sync {store.root}"]
     calls.clear()
-    store.append(MACHINE, NAME, make_record(repeat=1), KERNEL)
+    store.append(MACHINE, make_record(repeat=1), KERNEL)
     assert calls == [f"write {file}", f"sync {file}"]
 
 
@@ -104,7 +106,7 @@ def test_a_replacement_is_synced_with_its_folder(store: Store, path: Path, monke
 def test_another_failure_of_the_disk_is_not_called_full(store: Store, monkeypatch) -> None:
     monkeypatch.setattr(os, "fsync", failing(os.fsync, errno.EIO))
     with pytest.raises(OSError) as failed:
-        store.append(MACHINE, NAME, make_record(), KERNEL)
+        store.append(MACHINE, make_record(), KERNEL)
     assert failed.value.errno == errno.EIO
     monkeypatch.undo()
     assert repeats(store) == []
@@ -120,7 +122,7 @@ def test_a_file_size_limit_stops_a_real_write_half_way_and_nothing_of_it_stays(s
         from experiments.lab.store import Store
         resource.setrlimit(resource.RLIMIT_FSIZE, ({len(before) + 100}, {len(before) + 100}))
         try:
-            Store(sys.argv[1]).append({MACHINE!r}, {NAME!r}, make_record(repeat=3), {KERNEL!r})
+            Store(sys.argv[1]).append({MACHINE!r}, make_record(repeat=3), {KERNEL!r})
         except Unavailable as e:
             print(e.code)
     """
@@ -134,7 +136,7 @@ def test_a_mended_file_stays_its_owners_when_root_mends_it(store: Store, path: P
     os.chown(path, 65534, 65534)
     os.chmod(path, 0o664)
     path.write_bytes(path.read_bytes() + b"broken\n")
-    store.append(MACHINE, NAME, make_record(repeat=3), KERNEL)
+    store.append(MACHINE, make_record(repeat=3), KERNEL)
     seen = path.stat()
     assert (seen.st_uid, seen.st_gid, stat.S_IMODE(seen.st_mode)) == (65534, 65534, 0o664)
 
@@ -145,4 +147,4 @@ def test_a_disk_that_refuses_a_machine_json_says_which(store: Store, path: Path,
     with pytest.raises(Unavailable, match="machine.json") as refused:
         store.write_machine(MACHINE, {})
     assert refused.value.code == reason
-    assert [p.name for p in path.parent.iterdir()] == [path.name]
+    assert {p.name for p in path.parent.iterdir()} == {path.name, "grids.json"}

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.common import make_record
-from support.lab import KERNEL, MACHINE, NAME, assert_whole, content_of, repeats, sign, tree
+from support.lab import KERNEL, MACHINE, NAME, ROWS, assert_whole, content_of, repeats, sign, tree
 
+from experiments.lab.lines import record_key
 from experiments.lab.record import Record
-from experiments.lab.store import Store, record_key
+from experiments.lab.store import Store
 
 # --- lines that broke
 
@@ -26,11 +27,11 @@ def test_a_file_is_read_again_only_after_somebody_else_changed_it(store: Store, 
     read = Path.read_bytes
     monkeypatch.setattr(Path, "read_bytes", lambda self: (reads.append(self), read(self))[1])
     for repeat in (3, 4):
-        store.append(MACHINE, NAME, make_record(repeat=repeat), KERNEL)
+        store.append(MACHINE, make_record(repeat=repeat), KERNEL)
     assert reads == []
-    Store(store.root).append(MACHINE, NAME, make_record(repeat=5), KERNEL)
+    Store(store.root).append(MACHINE, make_record(repeat=5), KERNEL)
     assert reads == [path]
-    store.append(MACHINE, NAME, make_record(repeat=6), KERNEL)
+    store.append(MACHINE, make_record(repeat=6), KERNEL)
     assert reads == [path, path]
 
 
@@ -40,11 +41,11 @@ def test_a_torn_last_line_is_dropped_and_cut_off_by_the_next_append(store: Store
     for keep in [start, *range(start + 1, len(whole), 37), len(whole) - 1]:
         path.write_bytes(whole[:keep])
         assert repeats(store) == [0, 1]
-    store.append(MACHINE, NAME, make_record(repeat=7), KERNEL)
+    store.append(MACHINE, make_record(repeat=7), KERNEL)
     assert repeats(store) == [0, 1, 7]
     assert path.read_bytes().startswith(b"".join(whole.splitlines(keepends=True)[:2]))
     assert_whole(store, 3)
-    assert len(tree(store.root)) == 1  # a torn line is no evidence of anything: it is not quarantined
+    assert len(tree(store.root)) == 2  # a torn line is no evidence of anything: it is not quarantined
 
 
 @pytest.mark.slow
@@ -106,23 +107,23 @@ def test_the_next_writer_moves_a_broken_line_to_quarantine(store: Store, path: P
     assert repeats(store) == [0, 2]
     assert len(store.keys(MACHINE, NAME)) == 2
     assert tree(store.root) == before, "a reader changed the tree"
-    store.append(MACHINE, NAME, make_record(repeat=1), KERNEL)
+    store.append(MACHINE, make_record(repeat=1), KERNEL)
     assert repeats(store) == [0, 2, 1]
-    quarantine = path.with_name(f"{NAME}.quarantine.jsonl")
+    quarantine = path.with_name(f"{ROWS}.quarantine.jsonl")
     assert quarantine.read_bytes() == broken
     assert stat.S_IMODE(quarantine.stat().st_mode) == stat.S_IMODE(path.stat().st_mode) & 0o644
-    assert set(tree(store.root)) == {str(p.relative_to(store.root)) for p in (path, quarantine)}
-    store.append(MACHINE, NAME, make_record(repeat=3), KERNEL)
+    assert {name for name in tree(store.root) if "jsonl" in name} == {str(p.relative_to(store.root)) for p in (path, quarantine)}
+    store.append(MACHINE, make_record(repeat=3), KERNEL)
     assert quarantine.read_bytes() == broken
 
 
 def test_a_quarantine_that_a_crash_left_half_done_gets_each_line_once(store: Store, path: Path) -> None:
     lines = path.read_bytes().splitlines(keepends=True)
-    quarantine = path.with_name(f"{NAME}.quarantine.jsonl")
+    quarantine = path.with_name(f"{ROWS}.quarantine.jsonl")
     quarantine.write_bytes(b"broken\ntor")  # the crash: after one whole line, before the file was replaced
     path.with_name(f".{path.name}.tmp").write_bytes(b"half a replacement")
     path.write_bytes(lines[0] + b"broken\n" + b"torn\n" + lines[2])
-    store.append(MACHINE, NAME, make_record(repeat=1), KERNEL)
+    store.append(MACHINE, make_record(repeat=1), KERNEL)
     assert quarantine.read_bytes().splitlines() == [b"broken", b"tor", b"torn"]
     assert repeats(store) == [0, 2, 1]
     assert not path.with_name(f".{path.name}.tmp").exists()
@@ -134,10 +135,10 @@ def test_a_line_of_another_schema_version_stays_and_is_not_loaded(store: Store, 
     content = content_of(lines[1])
     content["record"] = {"schema_version": version, "whatever": "it held"}
     path.write_bytes(lines[0] + sign(content) + lines[2])
-    store.append(MACHINE, NAME, make_record(repeat=1), KERNEL)
+    store.append(MACHINE, make_record(repeat=1), KERNEL)
     assert repeats(store) == [0, 2, 1]
     assert sign(content) in path.read_bytes()
-    assert len(tree(store.root)) == 1
+    assert len(tree(store.root)) == 2
 
 
 def test_line_ends_of_another_system_change_nothing(store: Store, path: Path) -> None:
@@ -179,8 +180,8 @@ def resigned(field: str, value: object) -> bytes:
 def test_no_line_whatsoever_breaks_a_reader_or_passes_for_a_record(line: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = Store(folder)
-        file = Path(folder) / MACHINE / f"{NAME}.jsonl"
-        file.parent.mkdir()
+        file = Path(folder) / MACHINE / f"{ROWS}.jsonl"
+        store.ask(MACHINE, NAME, [make_record().point])
         file.write_bytes(line.rstrip(b"\n") + b"\n" + GOOD)
         frame = store.load(MACHINE, NAME)
         assert frame["checksum"].iloc[-1] == "0123456789abcdef"
@@ -189,5 +190,5 @@ def test_no_line_whatsoever_breaks_a_reader_or_passes_for_a_record(line: bytes) 
 
 
 def test_the_lines_the_fuzzer_starts_from_are_those_that_append_writes(store: Store) -> None:
-    store.append(MACHINE, NAME, make_record(), KERNEL)
-    assert (store.root / MACHINE / f"{NAME}.jsonl").read_bytes() == GOOD
+    store.append(MACHINE, make_record(), KERNEL)
+    assert (store.root / MACHINE / f"{ROWS}.jsonl").read_bytes() == GOOD

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from support.common import make_record
-from support.lab import KERNEL, MACHINE, NAME, repeats, tree
+from support.lab import KERNEL, MACHINE, NAME, ROWS, put, repeats, tree
 
-from experiments.lab.store import Store
+from experiments.lab.store import LACKS, Store
 from experiments.words.reasons import Unavailable
 
 HOSTILE = [
@@ -37,7 +37,9 @@ HOSTILE = [
 @pytest.mark.parametrize("name", [*HOSTILE, "this", "reference", "literature", "own"])
 def test_no_hostile_machine_name_reaches_the_disk(store: Store, name: str) -> None:
     calls = [
-        lambda: store.append(name, NAME, make_record(), KERNEL),
+        lambda: store.ask(name, NAME, [make_record().point]),
+        lambda: store.append(name, make_record(), KERNEL),
+        lambda: store.records(name, [ROWS]),
         lambda: store.load(name, NAME),
         lambda: store.keys(name, NAME),
         lambda: store.write_machine(name, {}),
@@ -57,7 +59,8 @@ def test_no_hostile_machine_name_reaches_the_disk(store: Store, name: str) -> No
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_hostile_experiment_name_reaches_the_disk(store: Store, name: str) -> None:
     for call in (
-        lambda: store.append(MACHINE, name, make_record(), KERNEL),
+        lambda: store.ask(MACHINE, name, [make_record().point]),
+        lambda: store.records(MACHINE, [name]),
         lambda: store.load(MACHINE, name),
         lambda: store.keys(MACHINE, name),
     ):
@@ -72,23 +75,22 @@ def test_no_hostile_experiment_name_reaches_the_disk(store: Store, name: str) ->
 def test_no_symbolic_link_leads_out_of_the_store(store: Store, path: Path, tmp_path: Path, link: str) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
-    target = outside / f"{NAME}.jsonl"
+    target = outside / f"{ROWS}.jsonl"
     if link != "file to nowhere":
         target.write_bytes(path.read_bytes())
     before = tree(outside)
     if link == "folder":
-        path.unlink()
-        path.parent.rmdir()
+        path.parent.rename(tmp_path / "moved")
         path.parent.symlink_to(outside)
     elif link.startswith("file"):
         path.unlink()
         path.symlink_to(target)
     else:
         path.write_bytes(path.read_bytes() + b"broken\n")
-        other = f"{NAME}.quarantine.jsonl" if link == "quarantine" else f".{path.name}.tmp"
+        other = f"{ROWS}.quarantine.jsonl" if link == "quarantine" else f".{path.name}.tmp"
         path.with_name(other).symlink_to(target)
     try:
-        store.append(MACHINE, NAME, make_record(repeat=3), KERNEL)
+        store.append(MACHINE, make_record(repeat=3), KERNEL)
     except Unavailable as e:
         assert e.code == "bad-parameter"
     except OSError as e:
@@ -109,13 +111,13 @@ def test_the_root_itself_may_be_a_link(store: Store, path: Path, tmp_path: Path)
 
 def test_own_rows_lie_apart_and_never_behind_a_link(store: Store, path: Path, tmp_path: Path) -> None:
     before = tree(store.root)
-    store.own.append(MACHINE, NAME, make_record(repeat=7), KERNEL)
+    put(store.own, MACHINE, NAME, KERNEL, make_record(repeat=7))
     assert (repeats(store), repeats(store.own), store.machines()) == ([0, 1, 2], [7], [MACHINE])
-    assert set(tree(store.root)) - set(before) == {f"own/{MACHINE}/{NAME}.jsonl"}
+    assert set(tree(store.root)) - set(before) == {f"own/{MACHINE}/{name}" for name in (f"{ROWS}.jsonl", "grids.json")}
     (store.root / "own").rename(tmp_path / "own")
     for target in (tmp_path / "own", store.root):
         (store.root / "own").symlink_to(target)
-        for call in (lambda: store.own.load(MACHINE, NAME), lambda: store.own.append(MACHINE, NAME, make_record(), KERNEL)):
+        for call in (lambda: store.own.load(MACHINE, NAME), lambda: store.own.append(MACHINE, make_record(), KERNEL)):
             with pytest.raises(Unavailable, match="symbolic link"):
                 call()
         (store.root / "own").unlink()
@@ -125,10 +127,11 @@ def test_own_rows_lie_apart_and_never_behind_a_link(store: Store, path: Path, tm
 def test_publishing_puts_own_rows_in_the_place_of_those_published_and_merges_nothing(store: Store, path: Path) -> None:
     store.write_document(MACHINE, "jmh", {"scores": []})
     own = store.own
-    for repeat in (7, 8):
-        own.append(MACHINE, NAME, make_record(repeat=repeat), KERNEL)
+    put(own, MACHINE, NAME, KERNEL, *(make_record(repeat=repeat) for repeat in (7, 8)))
     own.write_machine(MACHINE, {"cpu_model": "x"})
-    rows = own.root / MACHINE / f"{NAME}.jsonl"
+    own.write_document(MACHINE, LACKS, {"points": []})
+    (own.root / MACHINE / f"{NAME}.jsonl").write_bytes(path.read_bytes())  # of no kernel: what was measured before rows were kernels'
+    rows = own.root / MACHINE / f"{ROWS}.jsonl"
     whole = rows.read_bytes()
     rows.write_bytes(whole + b"broken\n" + whole[:50])
     mine = tree(own.root)
@@ -136,12 +139,12 @@ def test_publishing_puts_own_rows_in_the_place_of_those_published_and_merges_not
         (store.root / f".{MACHINE}.new").mkdir()  # what a kill -9 left
         (store.root / f".{MACHINE}.new" / "half.jsonl").touch()
         assert store.publish(MACHINE) == path.parent
-        assert tree(path.parent) == {path.name: whole, "machine.json": mine[f"{MACHINE}/machine.json"]}
+        assert tree(path.parent) == {path.name: whole} | {name: mine[f"{MACHINE}/{name}"] for name in ("machine.json", "grids.json")}
         assert sorted(folder.name for folder in store.root.iterdir()) == ["own", MACHINE]
     assert tree(own.root) == mine
 
 
-@pytest.mark.parametrize("measured", ["nothing", "a folder", "a description", "a broken line"])
+@pytest.mark.parametrize("measured", ["nothing", "a folder", "a description", "a broken line", "unasked", "nobody knows for whom"])
 def test_what_was_not_measured_is_not_published_and_what_was_published_stays(store: Store, path: Path, measured: str) -> None:
     folder = store.own.root / MACHINE
     if measured != "nothing":
@@ -149,7 +152,12 @@ def test_what_was_not_measured_is_not_published_and_what_was_published_stays(sto
     if measured == "a description":
         store.own.write_machine(MACHINE, {"cpu_model": "x"})
     if measured == "a broken line":
-        (folder / f"{NAME}.jsonl").write_bytes(b"broken\n")
+        store.own.ask(MACHINE, NAME, [make_record().point])
+        (folder / f"{ROWS}.jsonl").write_bytes(b"broken\n")
+    if measured in ("unasked", "nobody knows for whom"):
+        store.own.append(MACHINE, make_record(), KERNEL)
+    if measured == "nobody knows for whom":
+        (folder / "grids.json").write_text("{")
     before = tree(store.root)
     with pytest.raises(Unavailable, match=MACHINE) as refused:
         store.publish(MACHINE)

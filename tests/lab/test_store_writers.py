@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.common import make_record
-from support.lab import KERNEL, MACHINE, NAME, assert_whole, repeats
+from support.lab import KERNEL, MACHINE, NAME, ROWS, assert_whole, repeats
 
 from experiments.lab.store import Store
 
@@ -24,7 +24,7 @@ fork = multiprocessing.get_context("fork")
 def write_some(root: Path, writer: int, rounds: int) -> None:
     store = Store(root)
     for number in range(rounds):
-        store.append(MACHINE, NAME, make_record(repeat=1000 * writer + number), KERNEL)
+        store.append(MACHINE, make_record(repeat=1000 * writer + number), KERNEL)
 
 
 def wait_for(processes: list) -> None:
@@ -35,6 +35,7 @@ def wait_for(processes: list) -> None:
 
 def test_eight_writers_at_once_lose_and_tear_nothing(store: Store) -> None:
     rounds = 6
+    store.ask(MACHINE, NAME, [make_record().point])
     writers = [fork.Process(target=write_some, args=(store.root, w, rounds)) for w in range(8)]
     for writer in writers:
         writer.start()
@@ -53,14 +54,14 @@ def test_writers_at_once_mend_a_broken_file_once_and_lose_nothing(store: Store, 
         wait_for(writers)
     expected = {0, 1, 2} | {1000 * (10 * t + w) + n for t in range(5) for w in range(1, 5) for n in range(2)}
     assert set(repeats(store)) == expected
-    quarantine = path.with_name(f"{NAME}.quarantine.jsonl").read_bytes()
+    quarantine = path.with_name(f"{ROWS}.quarantine.jsonl").read_bytes()
     assert quarantine.splitlines() == [f"broken {turn}".encode() for turn in range(5)]
 
 
 def write_for_ever(root: Path, start: int, report: int) -> None:
     store = Store(root)
     for repeat in itertools.count(start):
-        store.append(MACHINE, NAME, make_record(repeat=repeat), KERNEL)
+        store.append(MACHINE, make_record(repeat=repeat), KERNEL)
         os.write(report, b"%d\n" % repeat)
 
 
@@ -68,6 +69,7 @@ def write_for_ever(root: Path, start: int, report: int) -> None:
 def test_a_writer_killed_at_any_moment_loses_no_finished_record(store: Store) -> None:
     rng = random.Random(2)
     finished: set[int] = set()
+    store.ask(MACHINE, NAME, [make_record().point])
     kills = 12  # tests/test_endurance.py has 200, of a whole runner
     for turn in range(kills):
         reader, report = os.pipe()
@@ -81,5 +83,5 @@ def test_a_writer_killed_at_any_moment_loses_no_finished_record(store: Store) ->
             finished |= {int(line) for line in reported}
         writer.join()
         assert finished <= set(repeats(store))
-    whole = (store.root / MACHINE / f"{NAME}.jsonl").read_bytes().count(b"\n")  # what follows the last is torn
+    whole = (store.root / MACHINE / f"{ROWS}.jsonl").read_bytes().count(b"\n")  # what follows the last is torn
     assert whole == len(repeats(store)) <= len(finished) + kills  # at most the one in flight each time

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from support.common import ROOT, in_turn, make_record, needs_c
+from support.lab import put
 from support.synthetic import Stated
 
 from experiments import cli
@@ -271,8 +272,8 @@ def test_publish_puts_own_rows_in_the_place_of_published_ones_with_a_card_of_the
     monkeypatch.setattr(publish, "measuring_lock", lambda: files.measuring_lock(path=own_lock))
     monkeypatch.setattr(host, "inspect", Stated().host)
     store, name = Store(tmp_path), host.machine_id(Stated().host())
-    store.append(name, "walks", make_record(lines=16), "a" * 16)
-    store.own.append(name, "walks", make_record(lines=32), "a" * 16)
+    put(store, name, "walks", "a" * 16, make_record(lines=16))
+    put(store.own, name, "walks", "a" * 16, make_record(lines=32))
     store.own.write_machine(name, Stated().host().model_dump(mode="json"))
     for given in ([], [name]):
         assert call(monkeypatch, "publish", *given) == 0

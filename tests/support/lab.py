@@ -19,6 +19,7 @@ from support.synthetic import Stated
 
 MACHINE, NAME, STATE = "zen-3-00c0ffee", "stlb_cliff", "00112233aabb"
 KERNEL = "feedfeedfeedfeed"  # a kernel's digest
+ROWS = "page_chase"  # the kernel of make_record and POINTS, and so the file that their rows are in
 GIB = 2**30
 POINTS = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in (64, 128, 256)]
 VICTIM = POINTS[1]  # what befalls this point must not befall the others
@@ -86,14 +87,21 @@ def content_of(line: bytes) -> dict:
     return content
 
 
+def put(store: Store, machine: str, experiment: str, kernel_digest: str, *records: Record) -> list[str]:
+    """Stores what an experiment asked for; the keys."""
+    store.ask(machine, experiment, [record.point for record in records])
+    return [store.append(machine, record, kernel_digest) for record in records]
+
+
 def repeats(store: Store) -> list[int]:
     return store.load(MACHINE, NAME)["repeat"].tolist()
 
 
-def assert_whole(store: Store, lines: int) -> None:
-    """The file holds so many lines, each of which is a row, and no part of another."""
-    content = (store.root / MACHINE / f"{NAME}.jsonl").read_bytes()
-    assert content.endswith(b"\n") and content.count(b"\n") == lines == len(store.load(MACHINE, NAME)) == len(store.keys(MACHINE, NAME))
+def assert_whole(store: Store, lines: int, *names: str) -> None:
+    """The file holds so many lines, each of which is a row that one of these asked for, by default NAME, and no part of another."""
+    content = (store.root / MACHINE / f"{ROWS}.jsonl").read_bytes()
+    asked = set().union(*(store.keys(MACHINE, name) for name in names or [NAME]))
+    assert content.endswith(b"\n") and content.count(b"\n") == lines == len(asked) == len(store.records(MACHINE, [ROWS]))
 
 
 def tree(root: Path) -> dict[str, bytes]:

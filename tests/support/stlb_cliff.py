@@ -12,6 +12,7 @@ from experiments.lab.perf import Plan
 from experiments.lab.record import Point, Quantity
 from experiments.lab.store import Store
 from support.common import About, make_record
+from support.lab import put
 from support.synthetic import GIB, MIB, Stated, Truth, frame, grid, lru, tlbs
 
 
@@ -82,7 +83,8 @@ def simulate(store: Store, machine: str = SIMULATED, cpu: str = "Ice Lake server
     stated = Stated(changes=COUNTING.changes | {"microarchitecture": cpu})
     store.write_machine(machine, stated.host().model_dump(mode="json"))
     plan = plan_of(cpu)
-    for row in frame(COUNTED, points or grid(64 * MIB), REPEATS).to_dict("records"):
-        known = {name: value for name, value in row.items() if name not in ("kernel_digest", "counters")}
-        store.append(machine, CHAPTER, make_record(**known, counters=count(row, plan)), "a" * 16)
+    rows = frame(COUNTED, points or grid(64 * MIB), REPEATS).to_dict("records")
+    put(store, machine, CHAPTER, "a" * 16, *(
+        make_record(**{name: value for name, value in row.items() if name not in ("kernel_digest", "counters")},
+                    counters=count(row, plan)) for row in rows))
     return store.load(machine, CHAPTER)

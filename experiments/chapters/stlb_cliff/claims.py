@@ -98,7 +98,8 @@ def rises_fourfold(a: Analysis, band: Band) -> Answer:
 @claim("gather-climbs-with-every-size", points=_gather(4 << 20, 16 << 20, 64 << 20, 256 << 20, 1 << 30, 4 << 30))
 def it_climbs_with_every_size(a: Analysis, band: Band) -> Answer:
     sizes = [n for n in (4 << 20, 16 << 20, 64 << 20, 256 << 20, 1 << 30, 4 << 30) if n <= a.largest_bytes]
-    steps = [a.as_published.doubling(size // a.base_page_bytes, 4) for size in sizes[:-1]]
+    steps = [a.as_published.doubling(size // a.base_page_bytes, 4)
+             for size in required(sizes[:-1], "no two of the published sizes past 4 MiB were measured")]
     told = listed(f"{ratio.value:.2f} from {format_size(size)}" for size, ratio in zip(sizes, steps, strict=False))
     return [inside(ratio, *band) for ratio in steps], f"At four times the size the published loop{a.its_engine} slows by factors of {told}."
 
@@ -119,6 +120,8 @@ def _is_flat(a: Analysis, curve: Curve, name: str, most: float) -> Answer:
     first, last = a.two_levels()
     low, high = 1.4 * first, 0.6 * last
     over = curve.flatness(low, high)
+    if over.high == inf:
+        raise Unavailable("unstable", f"between {low:,.0f} and {high:,.0f} pages it may be nothing")
     return inside(over, most=most), f"{name} varies by a factor of {over:.2f} between {low:,.0f} and {high:,.0f} pages."
 
 
@@ -174,11 +177,17 @@ def it_is_a_step(a: Analysis, band: Band) -> Answer:
     return inside(width, *band), f"From a tenth of the second rise to nine tenths of it the working set grows by a factor of {width:.2f}."
 
 
+def _of_a_walk(a: Analysis, lines: float) -> Interval:
+    """The price at so many pages as a share of that from twice to four times the entries. Raises Unavailable."""
+    if (walk := a.walked).low <= 0:
+        raise Unavailable("no-step", f"past the second level translation costs {walk:.2f} ns")
+    return _over(a.price.at(lines, HALF_AN_OCTAVE / 2), walk)
+
+
 @claim("every-access-misses-past-capacity", points=_chase("spread", "packed", low=1.4, high=4))
 def every_access_misses(a: Analysis, band: Band) -> Answer:
     _, entries = a.two_levels()
-    near = a.price.at(1.5 * entries, HALF_AN_OCTAVE / 2)
-    share = near / a.walked
+    share = _of_a_walk(a, 1.5 * entries)
     counted = a.counted("walk").get(a.price.row(1.5 * entries, HALF_AN_OCTAVE / 2)["lines"])
     beside = f"; {counted.value:.2f} walks an access were counted" if counted.value == counted.value else ""
     return inside(share, *band), (
@@ -189,7 +198,7 @@ def every_access_misses(a: Analysis, band: Band) -> Answer:
 @claim("under-1500-pages-fine", points=_chase("spread", "packed", low=0.7, high=4))
 def inside_the_entries_is_fine(a: Analysis, band: Band) -> Answer:
     _, entries = a.two_levels()
-    share = a.price.at(0.75 * entries, HALF_AN_OCTAVE / 2) / a.walked
+    share = _of_a_walk(a, 0.75 * entries)
     return inside(share, *band), f"At three quarters of the entries the price is {share:.2f} of what it is at twice to four times."
 
 

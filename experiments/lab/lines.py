@@ -1,0 +1,114 @@
+"""Lines of a file of rows: what makes two of them the same, how one is written, and which of those that are read prove whole.
+
+A line is one canonical JSON object: key, digest, kernel_digest, record. Lines of another schema version are nobody's rows and stay.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from experiments.lab import columns
+from experiments.lab.record import SCHEMA, Point, Record
+from experiments.system.files import OPEN_FLAGS, append_whole, replace
+
+# Fields of a point that older rows lack, with what they have in their place.
+_LATER = {"stride_pages": 1, "mode": "", "options": ()}
+
+
+class Stored(NamedTuple):
+    key: str
+    point: str  # its id
+    kernel_digest: str
+    record: Record
+
+
+def point_id(point: Point) -> str:
+    """What makes two points the same: 16 hex digits of the SHA-256 of its canonical JSON."""
+    return _sha16(_asked(point))
+
+
+def record_key(point: Point, repeat: int, kernel_digest: str, state: str) -> str:
+    """What makes two measurements the same: 16 hex digits of the SHA-256 of its canonical JSON."""
+    return _sha16({"point": _asked(point), "repeat": repeat, "kernel_digest": kernel_digest, "state": state})
+
+
+def _asked(point: Point) -> dict[str, Any]:
+    asked = point.model_dump()
+    for name, default in _LATER.items():  # rows measured before there were such fields keep their keys
+        if asked[name] == default:
+            del asked[name]
+    return asked
+
+
+def write(record: Record, kernel_digest: str) -> tuple[str, bytes]:
+    """(its key, its line). ValueError for a record that fits no column."""
+    columns.check(record, kernel_digest)
+    key = record_key(record.point, record.repeat, kernel_digest, record.state)
+    content = {"key": key, "kernel_digest": kernel_digest, "record": record.model_dump(exclude_none=True)}
+    return key, _canonical({**content, "digest": _sha16(content)}) + b"\n"
+
+
+def read(path: Path) -> tuple[list[tuple[Stored | ValueError | None, bytes]], bytes]:
+    """Each line with what it holds (None: another schema version; ValueError: corrupt), and the torn one."""
+    try:
+        *lines, torn = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return [], b""
+    return [(_parse(line), line) for line in lines], torn
+
+
+def mend(fd: int, path: Path) -> bool:
+    """Cuts off a torn last line and quarantines corrupt ones. False: `path` is another file now."""
+    entries, torn = read(path)
+    if torn:
+        os.ftruncate(fd, os.fstat(fd).st_size - len(torn))
+    corrupt = [line for entry, line in entries if isinstance(entry, ValueError)]
+    if not corrupt:
+        return True
+    quarantine = path.with_name(f"{path.stem}.quarantine.jsonl")
+    out = os.open(quarantine, os.O_RDWR | os.O_APPEND | os.O_CREAT | OPEN_FLAGS, 0o644)
+    try:
+        # A kill -9 before the replacement below brings the same lines here again: once is enough.
+        *there, torn = os.pread(out, os.fstat(out).st_size, 0).split(b"\n")
+        new = [b""] * bool(torn) + [line for line in corrupt if line not in there]
+        append_whole(out, b"".join(line + b"\n" for line in new))
+    finally:
+        os.close(out)
+    whole = [line for entry, line in entries if not isinstance(entry, ValueError)]
+    replace(path, b"".join(line + b"\n" for line in whole), like=os.fstat(fd))
+    return False
+
+
+@lru_cache(1 << 14)  # to judge a line takes 0.3 ms, and a page or a survey reads a kernel's file for each of its experiments
+def _parse(line: bytes) -> Stored | ValueError | None:
+    try:
+        signed = json.loads(line)
+        # To the byte: of a member that is there twice, JSON's readers take now the first and now the last.
+        if line.removesuffix(b"\r") != _canonical(signed):
+            return ValueError("the line is not written as append writes it")
+        content = {name: value for name, value in signed.items() if name != "digest"}
+        if content.keys() != {"key", "kernel_digest", "record"} or signed["digest"] != _sha16(content):
+            return ValueError("the digest is of another line")
+        if content["record"].get("schema_version") != SCHEMA:
+            return None
+        record, kernel_digest = Record.model_validate(content["record"]), content["kernel_digest"]
+        columns.check(record, kernel_digest)
+        point = record.point
+        if content["key"] != record_key(point, record.repeat, kernel_digest, record.state):
+            return ValueError("the key is of another record")
+        return Stored(content["key"], point_id(point), kernel_digest, record)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
+        return ValueError(f"{type(e).__name__}: {e}")
+
+
+def _canonical(content: Any) -> bytes:
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def _sha16(content: Any) -> str:
+    return hashlib.sha256(_canonical(content)).hexdigest()[:16]

@@ -1,0 +1,182 @@
+"""grids.json: which rows are whose. A row is stored once, whoever asks; where they are wrong, the next run mends them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from support import lab
+from support.common import make_record
+from support.lab import KERNEL, MACHINE, NAME, POINTS, ROWS, Scripted, assert_whole, put, says, tree
+
+from experiments.lab.campaign import Outcome
+from experiments.lab.lines import point_id
+from experiments.lab.record import Option, Point
+from experiments.lab.rig import Rig
+from experiments.lab.store import Store
+from experiments.words.reasons import Unavailable
+
+fork = multiprocessing.get_context("fork")
+ID = "0123456789abcdef"
+
+
+def grids_file(store: Store) -> Path:
+    return store.root / MACHINE / "grids.json"
+
+
+def lines_of(store: Store, name: str) -> list[int]:
+    return sorted(store.load(MACHINE, name)["lines"])
+
+
+# --- whose rows are whose
+
+
+def test_the_id_of_a_point_is_the_same_in_every_version_of_the_code() -> None:
+    """A change would make all rows nobody's; these are computed from the format's description."""
+    asked = {"engine": "c", "kernel": "page_chase", "layout": "spread", "lines": 4096, "order": "cycle", "pages": "4k", "region_ms": 60}
+    for more, fields in (({}, {}), ({"mode": "touch", "options": [["bytes", 7]], "stride_pages": 2},
+                                    {"mode": "touch", "options": (Option("bytes", 7),), "stride_pages": 2})):
+        text = json.dumps(asked | more, sort_keys=True, separators=(",", ":"))
+        assert point_id(Point(kernel="page_chase", lines=4096, **fields)) == hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def test_a_row_is_of_each_experiment_that_asked_for_its_point_and_stands_there_once(store: Store) -> None:
+    mine, both, theirs = (make_record(lines=lines) for lines in (64, 128, 256))
+    put(store, MACHINE, "first", KERNEL, mine, both)
+    store.ask(MACHINE, "second", [both.point, theirs.point])
+    assert (lines_of(store, "first"), lines_of(store, "second")) == ([64, 128], [128])
+    store.append(MACHINE, theirs, KERNEL)
+    assert (lines_of(store, "first"), lines_of(store, "second"), lines_of(store, "third")) == ([64, 128], [128, 256], [])
+    assert_whole(store, 3, "first", "second")
+    assert store.experiments(MACHINE) == ["first", "second"]
+
+
+def test_an_experiment_of_two_kernels_has_the_rows_of_both_by_kernel_each_in_the_order_of_appending(store: Store) -> None:
+    records = [make_record(kernel=kernel, lines=lines) for lines in (64, 16) for kernel in ("page_gather", "page_chase")]
+    put(store, MACHINE, NAME, KERNEL, *records)
+    frame = store.load(MACHINE, NAME)
+    assert [*zip(frame["kernel"], frame["lines"], strict=True)] == [
+        ("page_chase", 64), ("page_chase", 16), ("page_gather", 64), ("page_gather", 16)]
+    assert {path.name for path in grids_file(store).parent.iterdir()} == {"grids.json", "page_chase.jsonl", "page_gather.jsonl"}
+
+
+def test_a_row_in_the_file_of_another_kernel_is_nobodys(store: Store, path: Path) -> None:
+    put(store, MACHINE, NAME, KERNEL, make_record(kernel="page_gather"))
+    path.write_bytes(path.read_bytes() + (gather := path.with_name("page_gather.jsonl")).read_bytes())
+    gather.unlink()
+    assert set(store.load(MACHINE, NAME)["kernel"]) == {"page_chase"}
+    assert {record.kernel for record in store.records(MACHINE, ["page_chase", "page_gather"]).values()} == {"page_chase"}
+
+
+def test_to_ask_takes_nothing_away_and_writes_only_what_is_new(store: Store) -> None:
+    store.ask(MACHINE, NAME, POINTS)
+    before, inode = grids_file(store).read_bytes(), grids_file(store).stat().st_ino
+    assert json.loads(before) == {NAME: {ROWS: sorted(point_id(point) for point in POINTS)}}
+    for points in (POINTS[:1], [], POINTS[::-1]):
+        store.ask(MACHINE, NAME, points)
+    assert (grids_file(store).read_bytes(), grids_file(store).stat().st_ino) == (before, inode)
+    store.ask(MACHINE, "another", POINTS[:1])
+    assert json.loads(grids_file(store).read_bytes())[NAME] == json.loads(before)[NAME]
+
+
+def test_the_grids_are_never_read_or_written_through_a_symbolic_link(store: Store, path: Path, tmp_path: Path) -> None:
+    grids_file(store).rename(tmp_path / "elsewhere.json")
+    grids_file(store).symlink_to(tmp_path / "elsewhere.json")
+    before = tree(tmp_path)
+    for call in (lambda: store.ask(MACHINE, NAME, POINTS), lambda: store.load(MACHINE, NAME), lambda: store.experiments(MACHINE)):
+        with pytest.raises(Unavailable, match="symbolic link"):
+            call()
+    assert tree(tmp_path) == before
+
+
+# --- kills, writers at once
+
+
+def run_and_die(root: Path) -> None:
+    """A campaign that is killed at its first process."""
+    Rig.take = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    lab.run(Store(root), POINTS)
+
+
+def test_a_kill_between_the_asking_and_the_first_row_loses_nothing(store: Store, scripted: Callable, run: Callable[..., Outcome]) -> None:
+    scripted()
+    run(POINTS[:2], name="another")
+    killed = fork.Process(target=run_and_die, args=(store.root,))
+    killed.start()
+    killed.join(60)
+    assert killed.exitcode == -signal.SIGKILL
+    assert (lines_of(store, NAME), lines_of(store, "another")) == ([64, 128], [64, 128])  # asked for, and there already
+    assert (run().measured, run().measured, lines_of(store, NAME)) == (1, 0, [64, 128, 256])
+    assert_whole(store, 3)
+
+
+def ask_some(root: Path, writer: int) -> None:
+    for lines in range(1, 11):
+        Store(root).ask(MACHINE, f"chapter-{writer % 2}", [Point(kernel=f"kernel-{writer}", lines=lines)])
+
+
+def test_writers_of_the_grids_at_once_lose_nothing_that_one_of_them_asked_for(store: Store) -> None:
+    writers = [fork.Process(target=ask_some, args=(store.root, writer)) for writer in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(60)
+        assert writer.exitcode == 0
+    assert json.loads(grids_file(store).read_bytes()) == {
+        f"chapter-{half}": {f"kernel-{writer}": sorted(point_id(Point(kernel=f"kernel-{writer}", lines=lines)) for lines in range(1, 11))
+                            for writer in (half, half + 2)} for half in range(2)}
+    assert [path.name for path in grids_file(store).parent.iterdir()] == ["grids.json"]
+
+
+# --- what a crash, a disk or a stranger may leave
+
+
+@pytest.mark.parametrize("text", [
+    b"", b"{", b'{"stlb_cliff": {"page_chase": ["0123456789abc', b"null", b"[]", b"7", b"\xff", b"\0" * 4096,
+    *(json.dumps(value).encode() for value in (
+        {NAME: [ID]}, {NAME: None}, {NAME: {ROWS: ID}}, {NAME: {ROWS: {ID: 1}}}, {NAME: {ROWS: [7]}}, {NAME: {ROWS: [None]}},
+        {NAME: {ROWS: [ID[:15]]}}, {NAME: {ROWS: [ID + "\n"]}}, {NAME: {ROWS: ["../../../etc/pas"]}}, {NAME: {"../outside": [ID]}},
+        {NAME: {"/etc/passwd": [ID]}}, {NAME: {"": [ID]}}, {NAME: {"a\0b": [ID]}}, {"../x": {ROWS: [ID]}}, {"a" * 65: {ROWS: [ID]}})),
+    b"[" * 200_000, b'{"stlb_cliff":' * 200_000, b'{"stlb_cliff": ' + b"9" * 100_000 + b"}", b'{"stlb_cliff": {"page_chase": [NaN]}}',
+], ids=lambda text: text[:48].decode("ascii", "replace"))
+def test_grids_that_are_none_are_one_sentence_and_the_next_run_mends_them(
+        store: Store, scripted: Callable[..., Scripted], run: Callable[..., Outcome], text: bytes) -> None:
+    scripted()
+    run()
+    good = grids_file(store).read_bytes()
+    grids_file(store).write_bytes(text)
+    before = tree(store.root)
+    for call in (store.load, store.keys):
+        with pytest.raises(Unavailable, match=f"{MACHINE} has no readable grids.json") as refused:
+            call(MACHINE, NAME)
+        says(refused.value, "no-data")
+    with pytest.raises(Unavailable):
+        store.experiments(MACHINE)
+    assert tree(store.root) == before
+    assert (run().measured, lines_of(store, NAME), grids_file(store).read_bytes()) == (0, [64, 128, 256], good)
+
+
+def test_without_the_grids_rows_are_nobodys_until_the_next_run_asks_and_none_is_measured_again(
+        store: Store, scripted: Callable[..., Scripted], run: Callable[..., Outcome]) -> None:
+    scripted()
+    run()
+    whole = store.load(MACHINE, NAME)
+    grids_file(store).unlink()
+    assert store.load(MACHINE, NAME).empty and store.experiments(MACHINE) == [] and store.machines() == [MACHINE]
+    assert run().measured == 0
+    pd.testing.assert_frame_equal(store.load(MACHINE, NAME), whole)
+
+
+def test_as_many_points_as_anybody_may_ask_for_are_read_and_kept(store: Store, path: Path) -> None:
+    many = sorted(f"{number:016x}" for number in range(100_000))
+    grids_file(store).write_text(json.dumps({"others": {"no_such_kernel": many, ROWS: many}}))
+    store.ask(MACHINE, NAME, [make_record().point])
+    assert len(store.load(MACHINE, NAME)) == 3 and store.load(MACHINE, "others").empty
+    assert json.loads(grids_file(store).read_bytes())["others"] == {"no_such_kernel": many, ROWS: many}
