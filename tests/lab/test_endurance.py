@@ -157,7 +157,8 @@ def test_a_runner_killed_again_and_again_at_random_moments_loses_nothing_and_mea
         before = lines
         if runner.exitcode == 0:
             assert keys == expected
-            assert {path.name for path in (root / MACHINE).iterdir()} == {"grids.json", *(f"{name}.jsonl" for name in FILES)}  # nothing is set aside
+            files = {path.name for path in (root / MACHINE).iterdir()}
+            assert files == {"grids.json", *(f"{name}.jsonl" for name in FILES)}  # nothing is set aside
             if killed == kills:
                 return
             root, finished, before = tmp_path / str(killed), Counter(), dict.fromkeys(FILES, b"")
