@@ -68,6 +68,8 @@ class Declaration:
 
 CATALOGUE: dict[str, Declaration] = {
     "page_chase": Declaration(modes=("", namespaces.MODE), played={namespaces.MODE: namespaces.prefix}, least_cycles=1.0),
+    # One fault a page, where populating a range takes them in one go.
+    "first_touch": Declaration(modes=("address", "visit", "shuffled"), least_cycles=1.0, order_of="page_chase", start_s=0.4),
     "page_gather": Declaration(least_cycles=0.1),
     # A random touch multiplies twice to draw its address, and no core starts four multiplications in a cycle.
     "random_touch": Declaration(options={"bytes": None, "spare_draws": 0}, layout="packed", order="random", size="bytes",

@@ -11,6 +11,7 @@ import pandas as pd
 
 from experiments.article import analysis
 from experiments.article.chapter import literature
+from experiments.chapters.graph_walk.grid import TOUCHES
 from experiments.inference import cost, trips
 from experiments.inference.curves import Curve, select
 from experiments.inference.hops import below, merged, quantile, smoothed
@@ -143,8 +144,7 @@ class Analysis(analysis.Analysis):
     # --- trips to memory
 
     def trips(self, pages: str) -> Trips:
-        """The heaps of hops on a page size at its largest size, past the line between cache and memory. Raises Unavailable, as `regimes`
-        does."""
+        """The heaps of hops on a page size at its largest size, past the caches. Raises Unavailable, as `regimes` does."""
         rows = required(self.walks(1, pages=pages), f"no walk on {words(pages)} was timed hop by hop")
         rows = rows[rows[SIZE] == rows[SIZE].max()]
         return trips.trips(merged(rows), [smoothed(row) for _, row in rows.iterrows()], self.regimes.cut_ns[0])
@@ -157,10 +157,12 @@ class Analysis(analysis.Analysis):
     trip_shares = cached_property(lambda a: a.shares_past(required(a.heaps[BASE].cuts_ns, "no hop on base pages left the caches")))
 
     def shares_past(self, cuts_ns: Sequence[float]) -> pd.DataFrame:
-        """A row a page size of `heaps`, working set and number of trips: pages, working_set_bytes, trips, share (of hops that took longer
-        than the line where so many begin)."""
+        """pages (those of `heaps`), working_set_bytes, trips, share (of hops that took longer than the line where so many begin)."""
         tables = {pages: trips.shares(self.distributions(pages), cuts_ns).stack() for pages in self.heaps}
         return pd.concat(tables, names=["pages", SIZE, "trips"]).rename("share").reset_index()
+
+    # ns a load of a chase by lines, by the order in which its pages were first touched
+    touched = cached_property(lambda a: Curve.by(a.frame, TOUCHES, "mode", kernel="first_touch"))
 
     # --- means per batch
 

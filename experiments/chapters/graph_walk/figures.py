@@ -124,6 +124,26 @@ def trips(a: Analysis) -> Figure:
                   f"on large ones; two or more at {format_size(data[SIZE].max())}: {told}.", data[["pages", "trips", SIZE, "share"]])
 
 
+def touched(a: Analysis) -> Figure:
+    """ns a load at the largest size, a row an order of first touch: the median with its interval, and each process."""
+    curves = required(a.touched, "no chase was measured over pages touched in several orders")
+    lines = max(curve.xs[-1] for curve in curves.values())
+    data = pd.DataFrame([{"order": _TOUCHED[mode], "lines": lines, "median": took.value, "low": took.low, "high": took.high}
+                         for mode, curve in curves.items() if (took := curve.get(lines)).value > 0])
+    x = alt.X("median:Q", axis=charts.ns_axis("ns a load"), scale=alt.Scale(zero=True))
+    base = alt.Chart(data).encode(y=alt.Y("order:N", sort=list(data["order"]), title=None, axis=alt.Axis(labelLimit=240)))
+    chart = base.mark_rule().encode(x=alt.X("low:Q", axis=x.axis), x2="high:Q") + base.mark_point(filled=True).encode(
+        x=x, tooltip=["order:N", *(alt.Tooltip(f"{name}:Q", format=".0f") for name in ("median", "low", "high"))])
+    least, most = data.loc[data["median"].idxmin()], data.loc[data["median"].idxmax()]
+    return Figure(chart.properties(height=30 * len(data)), f"The same chase over {format_size(lines * a.base_page_bytes)} is fastest over "
+                                                           "pages "
+                  f"touched {least['order']}, {least['median']:.0f} ns a load, and slowest over pages touched {most['order']}, "
+                  f"{most['median']:.0f}.", data)
+
+
+_TOUCHED = {"address": "by address", "visit": "in the order of the visits", "shuffled": "in another random order"}
+
+
 def walk_misses(a: Analysis) -> Figure:
     """Walks per hop against the working set, by page size: counted or simulated, predicted, and published."""
     most = a.sizes.max()
