@@ -16,7 +16,7 @@ from experiments.words.prose import Prose, listed
 from experiments.words.reasons import Unavailable, explain, required
 from experiments.words.units import format_size
 
-__all__ = ["machine", "lead", "clock", "regimes", "trips", "whose", "touched", "misses_are", "walkers_said", "model_said"]
+__all__ = ["machine", "lead", "clock", "regimes", "heaps", "whose", "first_touch", "misses_are", "walkers_said", "model_said"]
 
 _ORDERS = {"cycle": "cyclic order", "random": "random order"}
 
@@ -83,7 +83,7 @@ def regimes(a: Analysis) -> Prose:
     return Prose(" ".join(sentences))
 
 
-def trips(a: Analysis) -> Prose:
+def heaps(a: Analysis) -> Prose:
     """In how many heaps the hops stand at the largest size, how far apart, and how many stay on large pages."""
     base, (large, other) = a.heaps[BASE], list(a.heaps.items())[-1]
     peaks = required(base.peaks_ns, "no hop on base pages left the caches", "no-step")
@@ -137,7 +137,7 @@ def _begins(a: Analysis, number: int) -> int:
     return int(rows.loc[~(rows[SIZE] <= few), SIZE].min())
 
 
-def touched(a: Analysis) -> Prose:
+def first_touch(a: Analysis) -> Prose:
     """What the order of first touch changes, and why; or how large a change would have shown."""
     curves = required(a.touched, "no chase was measured over pages touched in several orders")
     both = curves["address"] / curves["visit"] if {"address", "visit"} <= curves.keys() else ()
