@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pkgutil
-import resource
 import statistics
 import subprocess
 import sys
@@ -11,9 +10,10 @@ import tempfile
 import time
 import timeit
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import cache, partial
-from importlib import import_module
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +22,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from experiments import chapters
-from experiments.article import parameters
-from experiments.article.chapter import Chapter
+from experiments.front import campaign as book
 from experiments.inference.curves import select
 from experiments.inference.intervals import relative_spread, summarise
 from experiments.inference.simulator import OFFSET_BITS, SimulatedMachine, SimulatedTlb, WalkCache, simulate
@@ -293,8 +292,7 @@ def repeated(frame: pd.DataFrame) -> Rows:
 @table("Experiments, profile quick (to reach: runner under 300 MiB)", "experiment", "processes", "seconds", "runner MiB")
 def whole_experiment() -> Rows:
     """Each chapter's campaign, profile quick, from nothing: how long it takes, and what the runner itself holds in memory."""
+    fresh = ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1)  # what the tables above held is no runner's
     for name in sorted(module.name for module in pkgutil.iter_modules(chapters.__path__)):
-        chapter = Chapter(name, parameters.check(name, {"machine": "this", "profile": "quick"}), Store(Path(_folder().name, name)))
-        points = import_module(f"experiments.chapters.{name}.grid").points(chapter.scope)
-        outcome = campaign.run(chapter.rig, {name: points}, chapter.profile.repeats)
-        yield name, str(outcome.measured), f"{outcome.elapsed_s:.0f}", f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10}"
+        measured, elapsed_s, held_mib = fresh.submit(book.alone, name, "quick", Path(_folder().name, name)).result()
+        yield name, str(measured), f"{elapsed_s:.0f}", str(held_mib)

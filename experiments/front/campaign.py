@@ -51,6 +51,17 @@ def book(given: Mapping[str, Any]) -> Path:
     return publish.book(given) if rest.measured or not first.measured else page
 
 
+def alone(name: str, profile: str, folder: Path) -> tuple[int, float, int]:
+    """One chapter's campaign into `folder`, for as many minutes as it declares: how many processes it measured, in how many seconds, and
+    the most memory, in MiB, that this process has held by then. It is for a process that was started for it."""
+    import resource  # which Windows, where nothing is measured, has not
+
+    chapter = Chapter(name, parameters.check(name, {"machine": "this", "profile": profile}), Store(folder))
+    points = import_module(f"{chapters.__name__}.{name}").grid.points(chapter.scope)
+    outcome = chapter.campaign({name: points}, seconds=60 * chapter.parameters["minutes"])
+    return outcome.measured, outcome.elapsed_s, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+
+
 def is_compared(point: Point, scope: Scope) -> bool:
     """Whether a claim of any chapter compares the point on such a computer."""
     return any(claim.points is not None and claim.points(point, scope) for claim in REGISTRY.values())

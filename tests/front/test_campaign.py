@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from experiments.article.chapter import Chapter
 from experiments.chapters import graph_walk, hugepages, stlb_cliff, tlb_blocking, virtualization
 from experiments.front import campaign
 from experiments.lab.campaign import Outcome
+from experiments.system.files import ROOT
 from experiments.words.reasons import Unavailable
 
 CHAPTERS = {"stlb_cliff": stlb_cliff, "hugepages": hugepages, "graph_walk": graph_walk, "tlb_blocking": tlb_blocking,
@@ -68,6 +71,18 @@ def test_a_bad_parameter_is_refused_before_anything_begins(told: list[Any], monk
     with pytest.raises(Unavailable) as why:
         campaign.book(ASKED | wrong)
     assert why.value.code == "bad-parameter" and told == []
+
+
+def test_the_memory_that_a_campaign_holds_is_said_beside_what_it_measured(
+        told: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    measures(monkeypatch, told, 300)
+    measured, _, held_mib = campaign.alone("tlb_blocking", "smoke", tmp_path)
+    assert measured == 300 and held_mib > 10 and told == [({"tlb_blocking"}, 100)]
+
+
+def test_whoever_measures_does_not_hold_numba_s_60_mb():
+    loaded = [sys.executable, "-c", "import sys; import experiments.front.campaign; print('numba' in sys.modules)"]
+    assert subprocess.run(loaded, capture_output=True, text=True, cwd=ROOT, check=True).stdout == "False\n"
 
 
 def test_each_chapter_has_points_that_its_claims_compare(monkeypatch: pytest.MonkeyPatch):

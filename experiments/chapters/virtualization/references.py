@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import cache
+from types import ModuleType
 
 import numpy as np
 
-from experiments.inference import simulator
 from experiments.machine.host import Host, data_tlbs
 from experiments.words.pages import HARDWARE, hardware
 
@@ -17,23 +17,31 @@ WALK_CACHES = {2: 32, 3: 8, 4: 4}
 NESTED = 32
 
 
+def _simulator() -> ModuleType:
+    """The simulator, imported as it is asked: its loop is in numba, 60 MB that whoever measures has no use for."""
+    from experiments.inference import simulator
+
+    return simulator
+
+
 def smaller(guest: str, host: str) -> str:
     """The page that a TLB entry can span at most, which leads from the guest's address to the host's."""
     return min(hardware(guest), hardware(host), key=HARDWARE.index)
 
 
 def at_most(guest: str, host: str, levels: int = 4, host_levels: int = 4) -> int:
-    """Loads of page-table entries in a walk of two dimensions that no cache shortens: `simulator.references_per_walk`."""
-    return simulator.references_per_walk(guest, hardware(host), levels, host_levels)
+    """Loads of page-table entries in a walk of two dimensions that no cache shortens: `inference.simulator.references_per_walk`."""
+    return _simulator().references_per_walk(guest, hardware(host), levels, host_levels)
 
 
 def of_shadow(guest: str, host: str) -> int:
     """The same where KVM writes shadow tables: a walk of one dimension, down to the smaller page."""
-    return simulator.references_per_walk(smaller(guest, host))
+    return _simulator().references_per_walk(smaller(guest, host))
 
 
 def cold(guest: str, host: str, levels: int = 4, host_levels: int = 4) -> int:
     """What the simulator counts for a first load, with every cache of translations empty."""
+    simulator = _simulator()
     machine = simulator.SimulatedMachine(levels=levels, host=simulator.SimulatedHost(host_levels, hardware(host)))
     return simulator.simulate(machine, [0], guest).references
 
@@ -48,7 +56,7 @@ def warm(guest: str, host: str, lines: int, machine: Host, scale: float = 1.0) -
 
 @cache
 def _warm(guest: str, host: str, lines: int, entries: tuple[int, ...], line_bytes: int, scale: float) -> float:
-    span = smaller(guest, host)
+    simulator, span = _simulator(), smaller(guest, host)
     tlbs = tuple(simulator.SimulatedTlb(level=level, entries=n, pages=(span,)) for level, n in enumerate(entries, 1))
     walk_caches = tuple(simulator.WalkCache(level=level, entries=max(int(n * scale), 1)) for level, n in WALK_CACHES.items())
     nested = tuple(simulator.NestedTlb(level=level, entries=max(int(NESTED * scale), 1)) for level in range(5))
