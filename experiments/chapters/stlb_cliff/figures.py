@@ -10,9 +10,10 @@ import pandas as pd
 from experiments.article import charts
 from experiments.article.render import PALETTE, Figure, Html, data_table
 from experiments.chapters.stlb_cliff.analysis import Analysis
+from experiments.inference.counts import why_not_counted
 from experiments.inference.curves import Curve
 from experiments.words.prose import listed
-from experiments.words.reasons import if_available, required
+from experiments.words.reasons import Unavailable, if_available, required
 from experiments.words.units import format_ns, format_size
 
 _POINT = ["lines", "median", "low", "high"]
@@ -124,18 +125,26 @@ def latency_throughput(a: Analysis) -> Figure:
 
 
 def counted_walks(a: Analysis) -> Figure:
-    """Walks per access against working set."""
+    """Walks per access against working set. Raises Unavailable where none were counted: a prediction alone shows nothing of a machine."""
+    _must_be_counted(a, "walk")
     data = _by_bytes(a, a.walks, "series", [*_POINT, "n"])
     top = data[["median", "high"]].max().max()  # above it stand the labels of the capacities
     return _counters(a, data, "walks per access", alt.Scale(domain=[0, max(1.15, top * 1.15)], nice=False), _COUNTS)
 
 
 def counted_cycles(a: Analysis) -> Figure:
-    """Core cycles per access against working set: the price, and those with a walk in progress."""
+    """Core cycles per access against working set: the price, and those with a walk in progress. Raises Unavailable without the latter,
+    for the price is in a figure of its own."""
+    _must_be_counted(a, "walk_cycles")
     data = _by_bytes(a, required(a.cycles, "", "no-clock"), "series", [*_POINT, "n"])
     least, top = min(0.0, data[["median", "low"]].min().min()), data[["median", "high"]].max().max()
     scale = alt.Scale(type="symlog", constant=1, nice=False, domain=[least, top * 2])
     return _counters(a, data, "core cycles per access", scale, [tick for tick in _CYCLES if tick <= top])
+
+
+def _must_be_counted(a: Analysis, quantity: str) -> None:
+    if not len(a.counted(quantity)):
+        raise Unavailable(why_not_counted(a.chase, quantity, a.host))
 
 
 def _counters(a: Analysis, data: pd.DataFrame, title: str, scale: alt.Scale, ticks: Sequence[float]) -> Figure:
