@@ -113,7 +113,7 @@ def _begins(a: Analysis) -> str:
     (first, second), steps = cliff.two_levels(), cliff.steps
     return (f"**Past {first:,} pages** a load pays {stlb_cliff.prose.price_of(cliff, steps.hit_ns)} more, {{doc}}`past {second:,} "
             "<stlb_cliff>` "
-            f"{stlb_cliff.prose.price_of(cliff, steps.walk_ns)}, and the walk gets dearer as its table leaves the caches.")
+            f"it pays {stlb_cliff.prose.price_of(cliff, steps.walk_ns)}, and the walk gets dearer as its table leaves the caches.")
 
 
 def _far(a: Analysis) -> str:
@@ -136,10 +136,11 @@ def _helps(a: Analysis) -> str:
     blocking = a.of(tlb_blocking)
     base, cut = (if_available(blocking.remedy, name, BASE) for name in (tlb_blocking.analysis.NONE, tlb_blocking.analysis.BLOCKED))
     ahead, join = if_available(blocking.best_ahead, BASE), if_available(blocking.best_join, BASE)
-    gains = [f"blocks {base['p50'] / cut['p50']:.1f} times" if base is not None and cut is not None else "",
-             f"loads asked for ahead {ahead['gain']:.0f} times" if ahead is not None else "",
-             f"a join that partitions first {join['gain']:.1f} times" if join is not None else ""]
-    return f"**Without asking anybody for pages**, {{doc}}`as fast <tlb_blocking>` are {listed(filter(None, gains))}." if any(gains) else ""
+    gains = [f"blocks make a far hop {base['p50'] / cut['p50']:.1f} times as fast" if base is not None and cut is not None else "",
+             f"asking ahead {ahead['gain']:.0f} times" if ahead is not None else "",
+             f"partitioning first a join {join['gain']:.1f} times" if join is not None else ""]
+    told = listed(filter(None, gains))
+    return f"**Without asking anybody for pages**, {told}, {{doc}}`each by itself <tlb_blocking>`." if told else ""
 
 
 # What the results in brief say of a chapter under which heading, where that is not its `brief` under its question.

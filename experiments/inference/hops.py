@@ -81,10 +81,10 @@ def quantile(spread: pd.DataFrame, q: ArrayLike) -> np.ndarray:
     return np.maximum(np.interp(q, heights, at), 0.0)
 
 
-def modes(spread: pd.DataFrame) -> list[float]:
-    """Where a frame of `smoothed` has its modes, ns: maxima that stand out of the density over two of the clock's steps."""
+def modes(spread: pd.DataFrame, width_ns: float = 0.0) -> list[float]:
+    """Where a frame of `smoothed` has its modes, ns: maxima that stand out of the density over two of the clock's steps, or `width_ns`."""
     most = float(quantile(spread, 0.999))
-    width = max(2 * float((spread["high_ns"] - spread["low_ns"]).min()), most / MODE_POINTS)
+    width = max(2 * float((spread["high_ns"] - spread["low_ns"]).min()), most / MODE_POINTS, width_ns)
     least = float(spread["low_ns"].min()) - width
     places = least + width / 4 * np.arange(int((most - least) / (width / 4)) + 8)
     density = below(spread, places + width / 2) - below(spread, places - width / 2)

@@ -18,6 +18,7 @@ from experiments.inference.hops import below, modes
 from experiments.inference.intervals import UNKNOWN, Interval, median_interval
 
 LEAST_SHARE = 0.05  # of the hops from the caches' end on: what less of them do is no heap that a mean would notice
+HEAP_WIDTH = 0.25  # of a trip: a heap has its banks, its rows and its refreshes, a quarter of it either way
 
 
 class Trips(NamedTuple):
@@ -40,13 +41,14 @@ class Trips(NamedTuple):
         return (self.peaks_ns[2] - self.peaks_ns[1]) / self.step_ns
 
 
-def trips(pooled: pd.DataFrame, processes: Sequence[pd.DataFrame], cached_ns: float) -> Trips:
-    """The heaps past `cached_ns`, where the caches end.
+def trips(pooled: pd.DataFrame, processes: Sequence[pd.DataFrame], cached_ns: float, memory_ns: float) -> Trips:
+    """The heaps past `cached_ns`, where the caches end. memory_ns: what one trip takes, of which a heap is a part wide.
 
     pooled: a frame of `hops.merged`, which says how many heaps there are; processes: those of `hops.smoothed` that it was made of,
     whose own peaks nearest to each give its interval. A peak with fewer than LEAST_SHARE of those hops is none.
     """
-    peaks = [ns for ns in modes(pooled) if ns > cached_ns]
+    width = memory_ns * HEAP_WIDTH
+    peaks = [ns for ns in modes(pooled, width) if ns > cached_ns]
     while peaks:
         cuts = [cached_ns, *(float(np.mean(pair)) for pair in pairwise(peaks))]
         shares = np.diff([*below(pooled, cuts), 1.0])
@@ -55,7 +57,7 @@ def trips(pooled: pd.DataFrame, processes: Sequence[pd.DataFrame], cached_ns: fl
         peaks.pop(int(shares.argmin()))
     if not peaks:
         return Trips([], [], [])
-    own = [np.array([ns for ns in modes(process) if ns > cached_ns]) for process in processes]
+    own = [np.array([ns for ns in modes(process, width) if ns > cached_ns]) for process in processes]
     reach = min([b - a for a, b in pairwise(peaks)], default=peaks[0]) / 2
     near = [[found[np.abs(found - peak).argmin()] for found in own if len(found) and np.abs(found - peak).min() < reach] for peak in peaks]
     return Trips([median_interval(places)._replace(modes=1) if places else UNKNOWN for places in near], cuts, shares.tolist())

@@ -147,7 +147,7 @@ class Analysis(analysis.Analysis):
         """The heaps of hops on a page size at its largest size, past the caches. Raises Unavailable, as `regimes` does."""
         rows = required(self.walks(1, pages=pages), f"no walk on {words(pages)} was timed hop by hop")
         rows = rows[rows[SIZE] == rows[SIZE].max()]
-        return trips.trips(merged(rows), [smoothed(row) for _, row in rows.iterrows()], self.regimes.cut_ns[0])
+        return trips.trips(merged(rows), [smoothed(row) for _, row in rows.iterrows()], self.regimes.cut_ns[0], self.regimes.memory_ns)
 
     @cached_property
     def heaps(self) -> dict[str, Trips]:

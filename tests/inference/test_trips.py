@@ -1,0 +1,62 @@
+"""Heaps of hops that wait for one trip to memory, for two, for three: found from made-up hops whose trips are known."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from experiments.inference.trips import Trips, shares, trips
+
+CACHED_NS, MEMORY_NS = 40.0, 100.0
+
+
+def hops(shares_of: dict[float, float], seed: int, hops: int = 60_000, tick_ns: float = 0.5) -> pd.DataFrame:
+    """A frame as `hops.smoothed` gives it, of so many hops around each of these times."""
+    random = np.random.default_rng(seed)
+    at = random.choice(list(shares_of), hops, p=np.array([*shares_of.values()]) / sum(shares_of.values()))
+    ns, counts = np.unique(np.round(at * np.exp(0.06 * random.standard_normal(hops)) / tick_ns) * tick_ns, return_counts=True)
+    return pd.DataFrame({"low_ns": ns - tick_ns / 2, "high_ns": ns + tick_ns / 2, "share": counts / hops})
+
+
+def found(shares_of: dict[float, float], processes: int = 5, moved: float = 0.0) -> Trips:
+    """moved: how far each process lies from the one before, as a share."""
+    parts = [hops({ns * (1 + moved * k): share for ns, share in shares_of.items()}, k) for k in range(processes)]
+    return trips(pd.concat([part.assign(share=part["share"] / processes) for part in parts]), parts, CACHED_NS, MEMORY_NS)
+
+
+@pytest.mark.parametrize("places", [(160.0,), (160.0, 280.0), (160.0, 280.0, 400.0), (130.0, 230.0, 360.0)])
+def test_each_trip_has_its_peak_its_share_and_the_line_before_it(places: tuple[float, ...]):
+    a = found({10.0: 0.2} | dict.fromkeys(places, 0.8 / len(places)))
+    assert [peak.value for peak in a.peaks_ns] == pytest.approx(list(places), rel=0.04)
+    assert a.shares == pytest.approx([0.8 / len(places)] * len(places), abs=0.03)
+    assert a.cuts_ns[0] == CACHED_NS
+    assert all(p.value < cut < q.value for (p, q), cut in zip(pairwise(a.peaks_ns), a.cuts_ns[1:], strict=True))
+    assert all(peak.low <= peak.value <= peak.high and peak.coverage > 0.9 for peak in a.peaks_ns)
+
+
+def test_how_even_the_steps_are_is_measured_and_not_assumed():
+    even, wide = found({160.0: 1, 280.0: 1, 400.0: 1}), found({160.0: 1, 260.0: 1, 420.0: 1})
+    assert even.step_ns.value == pytest.approx(120, rel=0.06) and even.evenness.low < 1.05 and even.evenness.high > 0.95
+    assert wide.evenness.value == pytest.approx(1.6, rel=0.12) and wide.evenness.low > 1.2
+    assert np.isnan(found({160.0: 1, 280.0: 1}).evenness.value) and np.isnan(found({160.0: 1}).step_ns.value)
+
+
+def test_the_spread_between_processes_is_in_the_intervals():
+    still, moving = found({160.0: 1, 280.0: 1}), found({160.0: 1, 280.0: 1}, moved=0.03)
+    assert all(b.high - b.low > 2 * (a.high - a.low) for a, b in zip(still.peaks_ns, moving.peaks_ns, strict=True))
+
+
+def test_a_few_hops_far_out_are_no_heap_and_caches_are_none_either():
+    assert len(found({160.0: 0.97, 700.0: 0.01, 10.0: 0.02}).peaks_ns) == 1
+    nothing = found({10.0: 1.0})
+    assert nothing == Trips([], [], []) and np.isnan(nothing.step_ns.value)
+
+
+def test_shares_are_those_past_each_line_by_size():
+    table = shares({1 << 30: hops({10.0: 0.5, 160.0: 0.3, 280.0: 0.2}, 1), 1 << 20: hops({10.0: 1.0}, 1)}, [40.0, 220.0])
+    assert list(table.index) == [1 << 20, 1 << 30] and list(table) == [1, 2]
+    assert table.loc[1 << 30].to_list() == pytest.approx([0.5, 0.2], abs=0.01)
+    assert table.loc[1 << 20].to_list() == pytest.approx([0, 0], abs=1e-3)
