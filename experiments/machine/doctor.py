@@ -111,7 +111,7 @@ def describe(host: Host) -> list[tuple[str, str]]:
         ("microcode", host.microcode or "unknown"),
         ("CPUs", f"{len(host.usable_cpus)} usable of {host.logical_cpus}" + (f"; measured: {_core(host.core)}" if host.core else "")),
         ("hypervisor", host.hypervisor),
-        *([("KVM", kvm.describe(host.kvm))] if host.kvm else []),
+        *([("KVM, for guests of this machine", kvm.describe(host.kvm))] if host.kvm else []),
         *((f"L{cache.level} {cache.kind}", f"{format_size(cache.size_bytes)}{_ways(cache.ways, None)}") for cache in host.caches),
         *((f"TLB level {tlb.level}, {tlb.kind}", _tlb(tlb)) for tlb in host.tlb),
         *([("TLB", explain(host.tlb_reason))] if host.tlb_reason else []),

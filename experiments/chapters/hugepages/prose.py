@@ -13,8 +13,8 @@ from experiments.chapters.hugepages.analysis import SAME, Analysis, typical
 from experiments.chapters.hugepages.languages import jmh, runtime_words
 from experiments.inference.curves import select
 from experiments.inference.splinter import large_pages
-from experiments.words.pages import BASE, LARGE, PAGES, page_bytes, words
-from experiments.words.prose import Prose, listed
+from experiments.words.pages import BASE, LARGE, PAGES, hardware, page_bytes, words
+from experiments.words.prose import Prose, choose, listed
 from experiments.words.reasons import Unavailable, required
 from experiments.words.units import format_size
 
@@ -59,7 +59,8 @@ def levers(a: Analysis) -> Prose:
     """The price at the largest size, by page size, with the size of the last level of the table beside it."""
     lines, _ = a.largest(BASE, a.large)
     size = lines * a.base_page_bytes
-    tables = {pages: max(size // page_bytes(pages, a.base_page_bytes), 1) * _ENTRY_BYTES for pages in a.price}
+    # A page of 64 KiB is mapped by entries of base pages.
+    tables = {pages: max(size // page_bytes(hardware(pages), a.base_page_bytes), 1) * _ENTRY_BYTES for pages in a.price}
     told = required([f"{price.at(lines):.0f} ns on {words(pages)} with {format_size(tables[pages])} of it"
                      for pages, price in a.price.items() if lines in price.xs], "no chase there has its packed control")
     return Prose(f"At {format_size(size)} the price of translation, by how much the last level of the table takes, is {listed(told)}.")
@@ -108,7 +109,11 @@ def thp_pool(a: Analysis) -> Prose:
         raise Unavailable("pool-empty" if "2m" in missing else "no-data", "the two kinds of 2 MiB pages cannot be compared")
     speedup = required(a.speedup("2m", "thp"), "no size was measured on both kinds of 2 MiB pages")
     return Prose(f"In the median over {len(speedup)} sizes the pool's pages are {typical(speedup):.2f} times as fast as transparent ones. "
-                 "The hardware page is the same; what differs is how you come by it.")
+                 + choose(typical(speedup), _ALIKE, slack=SAME))
+
+
+_ALIKE = {"open": "What the processor maps is alike; what differs is how you come by it.", "above": "So they are not alike to the "
+                                                                                                    "processor here."}
 
 
 # --- reads

@@ -105,8 +105,10 @@ def sharpness(a: Analysis) -> Prose:
     (_, entries), place = a.two_levels(), a.steps.second_step
     ratio = if_available(a.spread.doubling, entries)
     rise = f"From {count(entries)} pages to twice as many, a load slows by a factor of {ratio:.1f}. " if ratio else ""
-    return Prose(f"{rise}Half of the second step's rise is done at {count(place)} pages; CPUID says {count(entries)}. In a cycle the rise "
-                 "is steep; pages drawn at random stretch it to a curve.")
+    kind = "a cliff" if a.steps.second_width < CLIFF else "no cliff but a ramp"
+    return Prose(f"{rise}Half of the second step's rise is done at {count(place)} pages; CPUID says {count(entries)}. From a tenth of the "
+                 "rise to "
+                 f"nine tenths the pages grow {a.steps.second_width:.1f}-fold: {kind}.")
 
 
 def control(a: Analysis) -> Prose:
@@ -115,6 +117,9 @@ def control(a: Analysis) -> Prose:
     truth = decided(effect)
     return Prose({True: "Neither step is about the data. ", False: "The data have a share in the second step. ",
                   None: "Whether the second step is translation alone cannot be told here. "}[truth] + evidence)
+
+
+CLIFF = 1.5  # a step that is done within so many times the pages; what a fully associative LRU TLB would do has no width
 
 
 _SHAPES = {
