@@ -23,6 +23,7 @@ from rich.table import Column, Table
 
 from experiments import chapters
 from experiments.front import campaign as book
+from experiments.front import rule
 from experiments.inference.curves import select
 from experiments.inference.intervals import relative_spread, summarise
 from experiments.inference.simulator import OFFSET_BITS, SimulatedMachine, SimulatedTlb, WalkCache, simulate
@@ -55,6 +56,9 @@ def main() -> None:
 def table(title: str, *columns: str) -> Callable[[Callable[[], Rows]], Callable[[], Rows]]:
     """Registers a function that gives a table's rows; a row may end early."""
     return lambda rows: TABLES.setdefault(rows, (title, columns)) and rows
+
+
+TABLES[rule.rule] = rule.TITLE, rule.COLUMNS
 
 
 def _print(tables: Iterable[Callable[[], Rows]]) -> None:
@@ -102,10 +106,6 @@ def _rig() -> Rig:
     return replace(Rig.of(host.inspect(), Store(Path(_folder().name)), counters=False), usable_bytes=2**63)
 
 
-def _ours(point: Point, repeat: int) -> float:
-    return _rig().take(point, repeat).ns_per_access
-
-
 def medians(rounds: Iterable[Sequence[float]]) -> list[float]:
     """The median of each number over the rounds, in each of which every program ran once."""
     return [statistics.median(numbers) for numbers in zip(*rounds, strict=True)]
@@ -129,7 +129,7 @@ def by_size(points: Mapping[int, Point], other: Callable[[Point, int], float]) -
     """A row a size in bytes, of its point and of an independent program, process by process; and the median of the differences."""
     differences = []
     for size, point in points.items():
-        ours, theirs = medians((_ours(point, i), other(point, i)) for i in range(PAIRS))
+        ours, theirs = medians((_rig().take(point, i).ns_per_access, other(point, i)) for i in range(PAIRS))
         differences.append(abs(ours / theirs - 1))
         yield format_size(size), *compared(ours, theirs)
     yield "median of |difference|", "", "", f"{statistics.median(differences):.1%}"
@@ -175,8 +175,8 @@ def speedup_of_large_pages() -> Rows:
     """The chase over 1 GiB on 2 MiB pages against base pages, by page_chase and by kernels/reference/independent_chase.c."""
     chase, lines = program("independent_chase"), 1 << 18
     def rounds(pages: str, i: int) -> list[float]:
-        ours = [_ours(_point("page_chase", kind, lines=lines, region_ms=150), i) for kind in (pages, BASE)]
-        return ours + [chase(lines, i + 1, kind)[0] for kind in (pages, BASE)]
+        return [_rig().take(_point("page_chase", kind, lines=lines, region_ms=150), i).ns_per_access for kind in (pages, BASE)] + [
+            chase(lines, i + 1, kind)[0] for kind in (pages, BASE)]
 
     return by_pages(("2m", "thp"), rounds, lambda large, base, large_too, base_too: compared(base / large, base_too / large_too, 3))
 
@@ -185,7 +185,8 @@ def speedup_of_large_pages() -> Rows:
 def prefault_against_memset() -> Rows:
     """Making 256 MiB ready by touching a word a page, against memset of the same mapping, one thread."""
     def rounds(pages: str, i: int) -> list[float]:
-        return [_ours(_point("prefault", pages, mode, lines=1 << 16, threads=1, region_ms=100), i) for mode in ("touch", "memset")]
+        return [_rig().take(_point("prefault", pages, mode, lines=1 << 16, threads=1, region_ms=100), i).ns_per_access
+                for mode in ("touch", "memset")]
 
     return by_pages((BASE, "thp", "2m"), rounds, lambda touch, memset: (f"{touch:.0f}", f"{memset:.0f}", f"{touch / memset:.2f}"))
 
@@ -234,7 +235,8 @@ def guests() -> Rows:
                                      for i, record in enumerate(records, 1))
     yield "1 GiB, independent guest", *compared(inside, other, 3)
     yield "1 GiB, clock outside", *compared(inside, outside, 3)
-    yield "16 KiB packed, plain process", *compared(*medians((_ours(near, i), _ours(plain, i)) for i in range(3 * PAIRS)), 3)
+    pairs = ([_rig().take(point, i).ns_per_access for point in (near, plain)] for i in range(3 * PAIRS))
+    yield "16 KiB packed, plain process", *compared(*medians(pairs), 3)
 
 
 @table("Counts of an empty gated region (to reach: under 0.1 % of a point's)", "quantity", "empty gate", "32,768 pages, 100 ms", "share")
