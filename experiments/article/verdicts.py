@@ -80,7 +80,7 @@ def decided(truth: Truth) -> bool | None:
         return truth
     effects = [truth] if isinstance(truth, Effect) else list(truth)
     answers = [effect.decided(len(effects)) for effect in effects]
-    return False if False in answers else None if None in answers else True
+    return False if False in answers else None if None in answers or not answers else True
 
 
 class Statement(NamedTuple):

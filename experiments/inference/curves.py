@@ -144,10 +144,13 @@ class Curve:
         return float(2 ** np.interp(height, [y[i], y[i + 1]], [x[i], x[i + 1]]))
 
     def passes(self, height: float, low: float = 0, high: float = inf) -> Interval:
-        """Where the curve passes a height for good: `crossing` of its medians, between those of its upper and of its lower bounds."""
+        """Where the curve passes a height for good: `crossing` of its medians; at the least the x before that of its upper bounds, at
+        the most the x after that of its lower ones, since where between two x it does so was not measured."""
         part = self.between(low, high)
-        ends = (Curve(part.table.assign(median=part.table[bound]), self.x).crossing(height) for bound in ("median", "high", "low"))
-        return Interval(*ends, part.table["coverage"].min(), part.modes)
+        at, first, last = (Curve(part.table.assign(median=part.table[bound]), self.x).crossing(height, low, high)
+                           for bound in ("median", "high", "low"))
+        xs = part.table[self.x]
+        return Interval(at, float(xs[xs <= first].max()), float(xs[xs >= last].min()), part.table["coverage"].min(), part.modes)
 
     def typical(self) -> Interval:
         """The estimate over a range where one number should hold for all x: the medians of the medians and of their bounds. Raises

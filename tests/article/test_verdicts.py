@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from math import inf
 from types import ModuleType
 
 import pandas as pd
@@ -13,9 +14,24 @@ from support.synthetic import Stated
 
 import experiments.article.verdicts as room
 from experiments.article.analysis import Analysis
-from experiments.article.verdicts import Answer, Claim, Verdict, claim, claims_of, judge, sources, verdict_table, verdicts
+from experiments.article.verdicts import (
+    Answer,
+    Band,
+    Claim,
+    Verdict,
+    claim,
+    claims_of,
+    decided,
+    elsewhere,
+    inside,
+    judge,
+    sources,
+    statements,
+    verdict_table,
+    verdicts,
+)
 from experiments.inference.intervals import Interval
-from experiments.words.reasons import Unavailable
+from experiments.words.reasons import REASONS, Unavailable
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&`"
 CSS = (ROOT / "book/assets/figures.css").read_text(encoding="utf-8")
@@ -28,7 +44,7 @@ def a() -> Analysis:
 
 @pytest.fixture
 def claims(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """A module of three claims, in a registry that the test may fill."""
+    """A module of four claims, in a registry that the test may fill."""
     monkeypatch.setattr(room, "REGISTRY", dict(room.REGISTRY))
     made = ModuleType("a_chapter")
 
@@ -38,29 +54,86 @@ def claims(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     def nobody_knows(a: Analysis) -> Answer:
         return None, "The interval spans the line."
 
-    def lacking(a: Analysis) -> Answer:
+    def beyond(a: Analysis) -> Answer:
         raise Unavailable("no-pmu", "in a test")
 
-    for n, decide in enumerate((largest_is_small, nobody_knows, lacking)):
+    def lacking(a: Analysis) -> Answer:
+        raise Unavailable("too-few-points", "in a test")
+
+    for n, decide in enumerate((largest_is_small, nobody_knows, beyond, lacking)):
         decide.__module__ = made.__name__
         claim(f"made-{n}", source="boncz1999", says=f"Claim {n} < 8.")(decide)
     return made
 
 
 def test_claims_are_those_of_their_module_in_the_order_of_their_definition(claims: ModuleType):
-    assert [found.id for found in claims_of(claims)] == ["made-0", "made-1", "made-2"]
+    assert [found.id for found in claims_of(claims)] == ["made-0", "made-1", "made-2", "made-3"]
     assert claims_of(ModuleType("another")) == []
 
 
-def test_a_predicate_is_a_verdict_and_what_is_lacking_cannot_be_told(claims: ModuleType, a: Analysis):
+def test_a_predicate_is_a_verdict_and_what_is_lacking_cannot_be_told_or_tested(claims: ModuleType, a: Analysis):
     found = verdicts(claims, a)
-    assert [verdict.verdict for verdict in found] == ["holds", "cannot tell", "cannot tell"]
-    assert found[0].evidence == "The largest is 3, of 5 `at most`." and "in a test" in found[2].evidence
+    assert [verdict.verdict for verdict in found] == ["holds", "cannot tell", "not testable here", "cannot tell"]
+    assert found[0].evidence == "The largest is 3, of 5 `at most`." and all("in a test" in one.evidence for one in found[2:])
+
+
+def test_what_this_computer_cannot_have_is_a_reason_of_the_book_and_what_time_may_give_is_none():
+    assert set(REASONS) >= room.OBSTACLES
+    assert not room.OBSTACLES & {"too-few-points", "no-step", "unstable", "pool-empty", "no-data", "no-time", "no-toolchain"}
+
+
+# --- a sentence of claims.csv
+
+QUOTED = "walk-60-to-250-cycles"
+
+
+def of_a_sentence(module: ModuleType, low: float, high: float, coverage: float = 1.0) -> Claim:
+    """The claim on a sentence whose band is 60 to 250, as a module's predicate judges such an interval."""
+    def costs(a: Analysis, band: Band) -> Answer:
+        return inside(Interval((low + high) / 2, low, high, coverage), *band), f"Of {band}."
+
+    costs.__module__ = module.__name__
+    room.REGISTRY.pop(QUOTED, None)
+    claim(QUOTED)(costs)
+    return room.REGISTRY[QUOTED]
+
+
+def test_a_sentence_of_the_file_brings_its_source_its_words_and_its_band(claims: ModuleType, a: Analysis):
+    found, row = of_a_sentence(claims, 100, 200), statements()[QUOTED]
+    assert (found.source, found.says) == (row.source, f"“{row.quote}”") and row.band == (60, 250)
+    assert [judge(of_a_sentence(claims, *bounds), a).verdict for bounds in ((100, 200), (300, 400), (200, 300))] == [
+        "holds", "fails", "cannot tell"]
+    assert judge(found, a, band=(0, 100)).verdict == "cannot tell" and judge(found, a, band=(0, 99)).verdict == "fails"
+    assert verdicts(claims, a, costs={"band": (0, 99)})[-1].verdict == "fails"
+
+
+def test_an_effect_is_kept_beside_the_verdict_that_it_gave(claims: ModuleType, a: Analysis):
+    assert judge(of_a_sentence(claims, 100, 200), a).effects == (inside(Interval(150, 100, 200), 60, 250),)
+    assert judge(of_a_sentence(claims, 100, 200, coverage=0.875), a).verdict == "cannot tell"
+    assert verdicts(claims, a)[0].effects == ()
+
+
+def test_an_id_of_which_nothing_is_known_is_refused_and_named(claims: ModuleType):
+    for words in ({}, {"source": "boncz1999"}, {"says": "Something."}):
+        with pytest.raises(ValueError, match="'no-such-id'"):
+            claim("no-such-id", **words)(lambda a: (True, "Evidence."))
+    assert "no-such-id" not in room.REGISTRY
+
+
+def test_the_ends_of_a_band_may_be_open():
+    row = statements()[QUOTED]
+    assert row._replace(low="").band == (-inf, 250) and row._replace(high="").band == (60, inf)
+
+
+def test_what_no_measurement_decides_stands_in_its_chapter():
+    found = elsewhere("virtualization")
+    assert found and {(row.status, row.where) for row in found} == {("not testable", "virtualization")}
+    assert elsewhere("no-such-chapter") == []
 
 
 def test_a_band_in_place_of_the_default_goes_to_the_predicate_that_is_named_and_to_no_other(claims: ModuleType, a: Analysis):
     found = verdicts(claims, a, largest_is_small={"most": 2.0})
-    assert [verdict.verdict for verdict in found] == ["fails", "cannot tell", "cannot tell"]
+    assert [verdict.verdict for verdict in found] == ["fails", "cannot tell", "not testable here", "cannot tell"]
     assert judge(claims_of(claims)[0], a, most=3.5).verdict == "holds"
     with pytest.raises(TypeError):
         verdicts(claims, a, largest_is_small={"mots": 2.0})
@@ -87,7 +160,7 @@ def test_the_place_of_a_predicate_is_the_line_of_its_decorator(claims: ModuleTyp
 
 
 def table_of(*rows: tuple[str, str, str]) -> room.Html:
-    return verdict_table([Verdict(Claim("made-up", "boncz1999", says, test_there_is_no_fourth_verdict, None), verdict, evidence)
+    return verdict_table([Verdict(Claim("made-up", "boncz1999", says, test_there_is_no_fifth_verdict, None), verdict, evidence)
                           for says, verdict, evidence in rows])  # type: ignore[arg-type]
 
 
@@ -95,7 +168,20 @@ def table_of(*rows: tuple[str, str, str]) -> room.Html:
     ((2, 3), (1, 4), True), ((2, 3), (2, 3), True), ((0, 2), (1, 4), None), ((3, 5), (1, 4), None), ((0, 5), (1, 4), None),
     ((5, 6), (1, 4), False), ((0, 0.5), (1, 4), False), ((2, 3), (1,), True), ((0, 0.5), (1,), False), ((0, 2), (1,), None)])
 def test_an_interval_is_inside_a_band_outside_it_or_spans_an_end(bounds: tuple, band: tuple, truth: bool | None):
-    assert room.inside(Interval(sum(bounds) / 2, *bounds), *band) is truth
+    assert decided(inside(Interval(sum(bounds) / 2, *bounds), *band)) is truth
+
+
+def test_what_was_chosen_from_several_is_held_to_more_before_it_is_believed():
+    gain = Interval(1.2, 1.02, 1.4)
+    assert decided(inside(gain, 1.0)) is True and decided(inside(gain, 1.0, among=10)) is None
+    assert decided(inside(Interval(0.8, 0.6, 0.98), 1.0, among=10)) is None
+    assert decided(inside(Interval(0.5, 0.4, 0.6), 1.0, among=10)) is False
+
+
+def test_of_several_that_hold_together_only_what_refutes_is_held_to_more():
+    """A tenth of a tenth beyond the line: one alone is refuted by it, one of ten is not."""
+    well, badly = inside(Interval(1.2, 1.02, 1.4), 1.0), inside(Interval(0.8, 0.6, 0.98), 1.0)
+    assert decided([well] * 10) is True and decided([badly]) is False and decided([well] * 9 + [badly]) is None
 
 
 def test_a_verdict_table_escapes_and_has_a_twin_in_words():
@@ -113,22 +199,43 @@ def test_a_verdict_table_escapes_and_has_a_twin_in_words():
 def test_each_claim_has_its_source_and_unfolds_its_predicate_with_its_place(claims: ModuleType, a: Analysis):
     found = verdicts(claims, a)
     seen = Elements(verdict_table(found).markup)
-    assert seen.tags.count("details") == seen.tags.count("summary") == 3 and ("open", None) not in seen.attributes
-    assert [value for name, value in seen.attributes if name == "href"] == ["references.html"] * 3
+    assert seen.tags.count("details") == seen.tags.count("summary") == 4 and ("open", None) not in seen.attributes
+    assert [value for name, value in seen.attributes if name == "href"] == ["references.html"] * 4
     text = "".join(seen.text)
-    assert text.count("Boncz (1999)") == 3 and all(verdict.claim.place in text for verdict in found)
+    assert text.count("Boncz (1999)") == 4 and all(verdict.claim.place in text for verdict in found)
     assert 'return bool(a.frame["ns"].max() < most)' in text
 
 
 def test_every_verdict_has_its_colour():
-    table = table_of(*(("c", verdict, "e") for verdict in ("holds", "fails", "cannot tell")))
+    table = table_of(*(("c", verdict, "e") for verdict in ("holds", "fails", "cannot tell", "not testable here")))
     classes = re.findall(r"tlb-verdict-\w+", table.markup)
-    assert len(classes) == 3 and all(f".{name} " in CSS for name in classes)
+    assert len(set(classes)) == 4 and all(f".{name} " in CSS for name in classes)
 
 
-def test_there_is_no_fourth_verdict():
+def test_there_is_no_fifth_verdict():
     with pytest.raises(KeyError):
         table_of(("c", "probably", "e"))
+
+
+def test_below_the_table_stands_how_many_of_those_decided_by_an_interval_may_be_wrong(claims: ModuleType, a: Analysis):
+    """Not of those that a bool decided, nor of those left open."""
+    none = verdict_table(verdicts(claims, a))
+    decided_here = [judge(of_a_sentence(claims, *bounds), a) for bounds in ((100, 200), (300, 400), (200, 300))]
+    some = verdict_table([*verdicts(claims, a)[:4], *decided_here])
+    (said,) = re.findall(r'<p class="tlb-chance">(.*?)</p>', some.markup)
+    assert "tlb-chance" not in none.markup and said in some.text
+    assert re.findall(r"\d+\.\d+|\d+", said) == ["2", "7", "5", "0.1"]
+
+
+def test_what_is_beyond_any_measurement_here_can_be_unfolded_with_what_would_decide_it():
+    beyond = elsewhere("virtualization")
+    hostile = beyond[0]._replace(quote=HOSTILE, note=HOSTILE)
+    table = verdict_table([], [hostile, *beyond[1:]])
+    seen = Elements(table.markup)
+    text = "".join(seen.text)
+    assert seen.tags.count("li") == len(beyond) and not {"script", "img"} & set(seen.tags) and str(len(beyond)) in text
+    assert all(row.quote in text and row.note.replace("`", "") in text and row.note in table.text for row in beyond[1:])
+    assert "tlb-beyond" not in verdict_table([]).markup
 
 
 def test_every_claim_of_the_book_has_a_source_in_the_bibliography_named_by_author_and_year():

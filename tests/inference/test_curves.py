@@ -386,3 +386,18 @@ def test_of_a_point_with_two_modes_the_single_processes_stay_at_hand_and_what_fo
     price = times - exact({64: 0.5, 128: 0.5, 256: 0.5})
     assert [interval.modes for interval in price.intervals] == [1, 2, 1] and times.doubling(64).modes == 2
     assert price.flatness(64, 256).modes == 2
+
+
+def test_where_a_curve_passes_a_height_is_known_to_the_points_beside_it():
+    """A step of which only the points before and behind were measured may be anywhere between; and its bounds may pass earlier or later."""
+    def table(low: list, middle: list, high: list) -> Curve:
+        bounds = {"median": middle, "low": low, "high": high}
+        return Curve(pd.DataFrame({"lines": [100, 200, 400, 800], **bounds, "coverage": 0.9375, "modes": 1}))
+
+    sharp = table([1, 1, 9, 9], [1, 1, 9, 9], [1, 1, 9, 9]).passes(5.0)
+    assert (sharp.low, sharp.high, sharp.coverage) == (200, 400, 0.9375) and 200 < sharp.value < 400
+    loud = table([1, 1, 2, 9], [1, 2, 9, 9], [1, 6, 9, 9]).passes(5.0)
+    assert (loud.low, loud.high) == (100, 800)
+    assert sharp.value == pytest.approx(table([1, 1, 9, 9], [1, 1, 9, 9], [1, 1, 9, 9]).crossing(5.0))
+    with pytest.raises(Unavailable):
+        table([1, 1, 4, 4], [1, 1, 9, 9], [1, 1, 9, 9]).passes(5.0)  # its lower bounds never do

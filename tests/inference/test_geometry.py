@@ -132,9 +132,16 @@ def test_walks_are_dearer_the_further_away_their_table_is():
     assert CACHES[2] < walks["L3"].table_bytes < CACHES[3] <= walks["memory"].table_bytes
 
 
-def test_a_single_process_is_bounded_by_its_batches():
+def test_a_single_process_is_bounded_by_its_batches_and_covers_nothing():
+    frame = rows(SHARP, "4k", 1)
+    alone = geometry.infer(frame[frame["repeat"] == 0], (), CACHES).walks[-1].cost
+    assert alone.low < 0.95 * alone.value and alone.high > 1.05 * alone.value and alone.coverage == 0
+
+
+def test_five_processes_of_a_walk_have_an_interval_of_the_price_with_its_coverage():
     memory = inferred(SHARP).walks[-1].cost
-    assert memory.low < 0.95 * memory.value and memory.high > 1.05 * memory.value
+    assert memory.low < 490 < memory.high < 1.05 * memory.low and memory.coverage == 0.9375
+    assert memory.interval == (memory.value, memory.low, memory.high, 0.9375, 1)
 
 
 def test_the_price_of_aliasing_is_named_apart_and_moves_no_step():

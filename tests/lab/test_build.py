@@ -59,20 +59,23 @@ def why(name: str = "ask", engine: str = "c") -> Unavailable:
 
 def test_what_takes_a_system_call_of_its_own_is_in_c_alone_and_nothing_in_numba_alone():
     assert {"page_chase", "page_gather", "random_touch"} < set(build.kernel_names())
-    assert [name for name in build.kernel_names() if not build.twin(name).exists()] == [
-        "guest_chase", "numa_chase", "prefault"]
-    assert [name for name in build.kernel_names() if not (build.KERNELS / f"{name}.c").exists()] == []
+    assert [name for name in build.kernel_names() if not build.source(name, "numba").exists()] == [
+        "first_touch", "guest_chase", "numa_chase", "prefault"]
+    assert [name for name in build.kernel_names() if not build.source(name, "c").exists()] == []
+    assert [name for name in build.kernel_names() if build.source(name, "numpy").exists()] == ["page_gather"]  # the published one
 
 
 def test_a_kernel_of_one_engine_is_lacking_in_the_other_and_auto_takes_the_one_that_has_it(kernels: Path, monkeypatch):
     (kernels / "ask.c").unlink()
     use_compiler(monkeypatch, Compiler(("cc",), "cc 1.0"))
     assert build.kernel_names() == ["ask"] and build.kernel("ask", "numba").command[-1] == "kernels.twins.ask"
-    assert (why().code, why().detail) == ("engine-lacks", "ask is in numba alone")
+    monkeypatch.setattr(build, "ROOT", kernels.parent)
+    assert why().code == "engine-lacks" and "kernels/ask.c" in why().detail
     assert [build.engine_for(asked, "ask") for asked in ("auto", "c", "numba")] == ["numba", "c", "numba"]
     (kernels / "twins/ask.py").rename(kernels / "twins/tell.py")
     (kernels / "ask.c").touch()
-    assert build.kernel_names() == ["ask", "tell"] and why(engine="numba").detail == "ask is in C alone"
+    assert build.kernel_names() == ["ask", "tell"] and "kernels/twins/ask.py" in why(engine="numba").detail
+    assert why(engine="numpy").code == "engine-lacks" and build.engine_for("numpy", "ask") == "numpy"
     assert [build.engine_for("auto", name) for name in ("ask", "tell", "unknown", "")] == ["c", "numba", "c", "c"]
 
 

@@ -134,7 +134,7 @@ def test_what_numba_has_no_kernel_for_is_lacking_and_the_rest_is_measured(own_lo
     rest = [Point(kernel="page_chase", engine="numba", lines=64, region_ms=1), touch]
     outcome = go(fake, store, without + rest, 1)
     assert list(outcome.lacking) == without and outcome.measured == len(rest)
-    assert {(why.code, why.detail) for why in outcome.lacking.values()} == {("engine-lacks", "prefault is in C alone")}
+    assert all(why.code == "engine-lacks" and "prefault" in why.detail for why in outcome.lacking.values())
     assert {point for point, _ in fake.asked} == set(rest)
 
 

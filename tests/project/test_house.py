@@ -34,7 +34,7 @@ def test_every_claim_compares_points_of_its_chapter_s_grid(chapter: str):
     claims = claims_of(import_module(f"experiments.chapters.{chapter}.claims"))
     scope = Scope(profile("full"), entries=(64, 1536), cpus=2, base_page_bytes=4096)
     grid = import_module(f"experiments.chapters.{chapter}.grid").points(scope)
-    assert [claim.place for claim in claims if claim.points and not any(map(claim.points, grid))] == []
+    assert [claim.place for claim in claims if claim.points and not any(claim.points(point, scope) for point in grid)] == []
 
 
 def test_what_is_allowed_has_a_reason_and_is_there():

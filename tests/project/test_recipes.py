@@ -87,22 +87,27 @@ def test_an_experiment(copy):
 
 def test_a_claim(copy):
     copy = Copy(copy.path)  # the committed rows
-    claims = copy.path / "experiments/chapters/tlb_blocking/claims.py"
-    claims.write_text(claims.read_text() + CLAIM)
+    for file, more in (("data/literature/claims.csv", STATEMENT), ("experiments/chapters/tlb_blocking/claims.py", CLAIM)):
+        path = copy.path / file
+        path.write_text(path.read_text() + more)
+    book = copy.path / "book/tlb_blocking.ipynb"
+    committed = book.read_text()
     copy.tlb("refresh", "tlb_blocking")
-    notebook = nbformat.read(copy.path / "book/tlb_blocking.ipynb", as_version=4)
+    notebook = nbformat.read(book, as_version=4)
     verdicts = [output for cell in notebook.cells for output in cell.get("outputs", []) if "tlb-verdicts" in str(output)]
-    assert "A join takes time." in verdicts[0]["data"]["text/plain"]
-    copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/project/test_house.py")
-    assert_is_all(copy, "A claim", {"experiments/chapters/tlb_blocking/claims.py", "book/tlb_blocking.ipynb"})
+    assert "HOLDS: “A join takes time.”" in verdicts[0]["data"]["text/plain"]
+    copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/project/test_house.py", "tests/project/test_claims.py")
+    book.write_text(committed)  # what `refresh` wrote
+    assert_is_all(copy, "A claim", {"data/literature/claims.csv", "experiments/chapters/tlb_blocking/claims.py"})
 
 
+STATEMENT = "join-takes-time,boncz1999,A section,A join takes time.,time of a row,0,,ns,join,4k,,judged,tlb_blocking,\n"
 CLAIM = '''
 
-@claim("join-takes-time", source="boncz1999", says="A join takes time.", points=lambda point: point.kernel == "radix_partition")
-def join_takes_time(a: Analysis, least: float = 0.0) -> Answer:
-    best = a.best_join(BASE)
-    return bool(best["low"] > least), f"A row takes {Interval.of(best):.1f} ns."
+@claim("join-takes-time", points=lambda point, scope: point.kernel == "radix_partition")
+def join_takes_time(a: Analysis, band: tuple[float, float]) -> Answer:
+    took = Interval.of(a.best_join(BASE))
+    return inside(took, *band), f"A row takes {took:.1f} ns."
 '''
 
 
@@ -202,13 +207,13 @@ def chases(a: Analysis) -> Figure:
 ''',
     "claims": '''"""One claim."""
 
-from experiments.article.verdicts import Answer, claim
+from experiments.article.verdicts import Answer, claim, inside
 from experiments.chapters.example.analysis import Analysis
 
 
-@claim("example-takes-time", source="boncz1999", says="A load takes time.", points=lambda point: point.kernel == "page_chase")
+@claim("example-takes-time", source="boncz1999", says="A load takes time.", points=lambda point, scope: point.kernel == "page_chase")
 def takes_time(a: Analysis) -> Answer:
-    return a.spread.last.low > 0, f"A load takes {a.spread.last:.1f} ns."
+    return inside(a.spread.last, 0), f"A load takes {a.spread.last:.1f} ns."
 ''',
     "prose": '''"""One sentence."""
 

@@ -6,6 +6,7 @@ Kernels against their catalogue: tests/lab/test_kernels.py.
 from __future__ import annotations
 
 import ast
+import csv
 import json
 import os
 import re
@@ -25,6 +26,8 @@ LONG_MODULES = {"experiments/words/reasons.py": "a table of data, a reason a row
 OF_4096 = {
     "experiments/lab/kernels.py": (2, "a table of a guest's, which is x86-64's alone; and a number of lines, not of bytes"),
     "experiments/lab/grid.py": (1, "the least that a parameter may ask for, on any machine"),
+    "experiments/chapters/stlb_cliff/claims.py": (1, "a source's own sum, of 4 KiB on any machine"),
+    "experiments/chapters/your_machine/claims.py": (1, "what a source says a base page has"),
     "experiments/chapters/virtualization/prose.py": (1, "the base page of a guest, which is x86-64's alone"),
     "experiments/chapters/hugepages/languages/runtimes.py": (1, "other people's programs ask for 2 MiB, which goes with such base pages"),
 }
@@ -97,13 +100,16 @@ def chapters(root: Path) -> Iterator[str]:
 
 
 def claims_in(root: Path) -> Iterator[tuple[str, str, str]]:
-    """(place, id, source) of each @claim, as it is written; "" for what is not a text."""
+    """(place, id, source) of each @claim: the source that it names, or its row of claims.csv has; "" for none."""
+    table = root / "data" / "literature" / "claims.csv"
+    of_row = {row["id"]: row["source"] for row in csv.DictReader(table.read_text(encoding="utf-8").splitlines())} if table.is_file() else {}
     for path, tree in _modules(root, "experiments/chapters"):
         for node in ast.walk(tree):
             for call in getattr(node, "decorator_list", ()):
                 if isinstance(call, ast.Call) and getattr(call.func, "id", getattr(call.func, "attr", "")) == "claim":
                     given = {keyword.arg: keyword.value for keyword in call.keywords} | dict(zip(("id",), call.args, strict=False))
-                    yield f"{path}:{call.lineno}", *(str(getattr(given.get(name), "value", "")) for name in ("id", "source"))
+                    name, source = (str(getattr(given.get(word), "value", "")) for word in ("id", "source"))
+                    yield f"{path}:{call.lineno}", name, source or of_row.get(name, "")
 
 
 @_check

@@ -30,10 +30,10 @@ def only(*pages: str, of: pd.DataFrame | None = None) -> pd.DataFrame:
 
 
 def analysis(frame: pd.DataFrame | None = None, entries: Iterable[int] = ENTRIES, hypervisor: str = "kvm", notes: Iterable[Note] = (),
-             kept: dict[str, pd.DataFrame] | None = None, **documents: dict[str, Any]) -> Analysis:
-    """entries: of the TLB levels that CPUID states. kept: rows of other chapters."""
+             kept: dict[str, pd.DataFrame] | None = None, stated: dict[str, Any] | None = None, **documents: dict[str, Any]) -> Analysis:
+    """entries: of the TLB levels that CPUID states. kept: rows of other chapters. stated: what else the machine says of itself."""
     entries = list(entries)
-    host = Stated(tlb=tlbs(entries, (0, 12)[: len(entries)]), hypervisor=hypervisor).host()
+    host = Stated(tlb=tlbs(entries, (0, 12)[: len(entries)]), hypervisor=hypervisor, changes=stated or {}).host()
     return Analysis(rows() if frame is None else frame, About(host, notes=list(notes), rows=kept or {}, documents=documents))
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from experiments.article.verdicts import Verdict, verdict_table
+from experiments.article.verdicts import Verdict, statements, verdict_table
 from experiments.chapters.hugepages import grid as hugepages_grid
 from experiments.chapters.stlb_cliff import grid as cliff_grid
 from experiments.lab import kernels
@@ -31,15 +31,17 @@ class Truth:
     load_ns: float = 1.0  # from the cache, in either layout
     hit_ns: float = 2.0  # what missing the first level adds
     walk_ns: float = 9.0  # what missing the second adds to that
-    climb: float = 1.0  # by which a walk gets dearer with each octave from 2^15 pages on
+    climb: float = 1.0  # by which a walk gets dearer with each octave from so many pages on
+    climb_from: int = 2**15
+    in_order: float = 0.3  # of a walk, where pages are visited one after the other
     cache_step: tuple[int, float] = (2**60, 0.0)  # from how many lines on a cache is missed, in either layout, and its price
     missed: Callable[[str, np.ndarray, int], np.ndarray] | None = None  # of the second level, in place of LRU
     noise: float = 0.01  # standard deviation of a process, relative
 
     def price_ns(self, order: str, lines: np.ndarray) -> np.ndarray:
         first, second = self.entries
-        octaves = np.maximum(0, np.log2(lines / 2**15))
-        walk = self.walk_ns * self.climb**octaves * (0.3 if order == "sequential" else 1)
+        octaves = np.maximum(0, np.log2(lines / self.climb_from))
+        walk = self.walk_ns * self.climb**octaves * (self.in_order if order == "sequential" else 1)
         past = self.missed(order, lines, second) if self.missed else lru(order, lines, second)
         return lru(order, lines, first) * self.hit_ns + past * walk
 
@@ -73,12 +75,18 @@ def frame(truth: Truth, points: list[Point] | None = None, repeats: int = 7, see
     for point in grid() if points is None else points:
         for repeat in range(repeats):
             ns = truth.time_ns(point) * float(np.exp(truth.noise * noise.normal()))
-            record = make_record(**point.model_dump(), repeat=repeat, ns_per_access=ns, batch_ns_per_access=[ns])
+            record = make_record(**point.model_dump(), repeat=repeat, ns_per_access=ns, batch_ns_per_access=[ns],
+                                 page_table_bytes=table_bytes(point.pages, point.lines * (4096 if point.layout == "spread" else 64)))
             rows.append(record.model_dump(exclude={"counters"}) | {"kernel_digest": "a" * 16})
     return kernels.with_defaults(pd.DataFrame(rows))
 
 
 PAGE_BYTES = {"4k": 4096, "64k": 64 << 10, "thp": 2 * MIB, "2m": 2 * MIB, "1g": GIB}
+
+
+def table_bytes(pages: str, size_bytes: int) -> int:
+    """The page tables of a process: eight bytes a page, in whole pages, and the levels above."""
+    return 4096 * (-(-8 * size_bytes // PAGE_BYTES[pages] // 4096) + 3)
 
 
 @dataclass(frozen=True)
@@ -115,7 +123,8 @@ class Paged:
         if point.kernel == "random_touch":
             draws = 1 + own.get("spare_draws", 0)
             return self.load_ns + self.DRAW_NS * draws + 0.3 * self.price_ns(point.pages, own["bytes"], drawn=True)
-        return self.load_ns + (self.price_ns(point.pages, 4096 * point.lines) if point.layout == "spread" else 0.0)
+        price = self.price_ns(point.pages, 4096 * point.lines) if point.layout == "spread" else 0.0
+        return (self.load_ns + price) / (5 if point.kernel == "page_gather" else 1)
 
     DRAW_NS: ClassVar[float] = 1.5
     FREE_NS: ClassVar[float] = 50.0
@@ -129,7 +138,7 @@ class Paged:
             for repeat in range(repeats):
                 ns = self.time_ns(point) * float(np.exp(self.noise * noise.normal()))
                 record = make_record(**point.model_dump(), repeat=repeat, ns_per_access=ns, batch_ns_per_access=[ns], core_ghz=self.ghz,
-                                     also=also.get(point.kernel, {}))
+                                     also=also.get(point.kernel, {}), page_table_bytes=table_bytes(point.pages, 4096 * point.lines))
                 rows.append(record.model_dump(exclude={"counters", "options", "also"}) | dict(record.options) | record.also
                             | {"kernel_digest": "a" * 16})
         return kernels.with_defaults(pd.DataFrame(rows))
@@ -175,13 +184,18 @@ class Stated:
 HOLE = re.compile(r"\b(nan|inf|None)\b|-0(\.0+)?(?![.\d])|\(\)|  |\{|\[|\b1 threads|\bopen ns", re.IGNORECASE)
 
 
-def fit_to_be_shown(found: list[Verdict], claims: int) -> list[Verdict]:
-    """The verdicts themselves: so many different claims, each of them and its evidence a sentence on one line."""
-    assert len(found) == claims and len({one.claim.id for one in found}) == claims
-    for one in found:
-        assert one.verdict in ("holds", "fails", "cannot tell")
-        for text in (one.claim.says, one.evidence):
-            assert text == text.strip() and text.endswith(".") and re.match("[A-Z0-9]", text) and len(text.splitlines()) == 1
-            assert not HOLE.search(text), text
+def fit_to_be_shown(found: list[Verdict], chapter: str) -> list[Verdict]:
+    """The verdicts themselves: one on each sentence that the chapter judges, quoted, with a sentence on one line as evidence."""
+    quoted = {row.id: f"“{row.quote}”" for row in statements().values() if (row.status, row.where) == ("judged", chapter)}
+    assert len(found) == len(quoted) and {one.claim.id: one.claim.says for one in found} == quoted
     assert verdict_table(found).text
-    return found
+    return [fit(one) for one in found]
+
+
+def fit(one: Verdict) -> Verdict:
+    """The verdict itself, whose evidence is a sentence on one line."""
+    text = one.evidence
+    assert one.verdict in ("holds", "fails", "cannot tell", "not testable here")
+    assert text == text.strip() and text.endswith(".") and re.match("[A-Z0-9]", text) and len(text.splitlines()) == 1, text
+    assert not HOLE.search(text), text
+    return one

@@ -106,7 +106,7 @@ def only(*pages: str) -> pd.DataFrame:
 def analysis(frame: pd.DataFrame | None = None, entries: Sequence[int] = ENTRIES, core: str = "Imaginary", notes: Sequence[Note] = (),
              **kept: pd.DataFrame) -> Analysis:
     """The chapter's Analysis of these rows, by default of a machine where everything was measured. kept: other chapters' rows."""
-    host = Stated(tlb=tlbs() if entries else (), changes={"microarchitecture": core}).host()
+    host = Stated(tlb=tlbs(entries, (0, 12)[: len(entries)]), changes={"microarchitecture": core}).host()
     return Analysis(rows() if frame is None else frame, About(host, rows=kept, notes=list(notes)))
 
 

@@ -246,8 +246,7 @@ def a_miss_is_dearer_than_memory(a: Analysis, band: Band) -> Answer:
 def every_walk_is_from_memory(a: Analysis, band: Band) -> Answer:
     ratio = a.price.at(2**30 // a.base_page_bytes) / a.packed.last
     return inside(ratio, *band), (
-        f"At 1 GiB translation costs {ratio:.2f} times what a load from memory takes, {a.packed.last.value:.0f} "
-        "ns.")
+        f"At 1 GiB translation costs {ratio:.2f} times what a load from memory takes, {a.packed.last.value:.0f} ns.")
 
 
 @claim("four-reads-cost-400-ns", points=_far)
@@ -280,8 +279,7 @@ def _over(small: Interval, large: Interval) -> Interval:
 def a_table_of_a_few_megabytes(a: Analysis, band: Band) -> Answer:
     size, table = a.page_table
     return band[0] <= table <= band[1], (
-        f"The page tables of a process that has touched {format_size(size)} take "
-        f"{format_size(table)}.")
+        f"The page tables of a process that has touched {format_size(size)} take {format_size(table)}.")
 
 
 @claim("flat-table-2-to-52")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 from support.synthetic import GIB, HOLE, MIB, Truth
 from support.synthetic import frame as chases
@@ -12,6 +13,8 @@ from support.walk import ENTRIES, FRAMES, Walk, analysis, only, rows
 
 from experiments.chapters.graph_walk import prose
 from experiments.chapters.graph_walk.analysis import WALK
+from experiments.inference.intervals import median_interval
+from experiments.inference.trips import Trips
 from experiments.words.prose import Prose
 from experiments.words.reasons import Note, Unavailable
 
@@ -64,10 +67,24 @@ def test_regimes_name_the_sizes_where_one_gives_way_to_the_next():
     assert "ends before" in before and "ends before" not in sentence
 
 
-def test_the_shares_of_the_regimes_add_up():
+def test_hops_that_stand_in_one_heap_are_one_trip_and_whose_the_others_are_is_a_reason():
     a = analysis()
-    shares = [int(share) for share in re.findall(r"(\d+)%", prose.modes(a))]
-    assert len(shares) == 3 and 99 <= sum(shares) <= 101 and shares[2] == pytest.approx(97, abs=2)
+    heaps = a.heaps["4k"]
+    assert len(heaps.peaks_ns) == 1 and f" {heaps.peaks_ns[0].value:.0f} ns" in prose.heaps(a)
+    with pytest.raises(Unavailable, match="one heap"):
+        prose.whose(a)
+
+
+def test_three_heaps_and_two_on_large_pages_are_told_with_their_places_and_whose_trips_they_are():
+    a = analysis()
+    three, two = (Trips([median_interval([ns] * 5) for ns in peaks], [40.0, *peaks[:-1]], [1 / len(peaks)] * len(peaks))
+                  for peaks in ((150.0, 270.0, 390.0), (140.0, 260.0)))
+    a.heaps = {"4k": three, "2m": two}
+    a.trip_shares = pd.DataFrame({"pages": "4k", "working_set_bytes": [1 << 20, 1 << 30] * 2, "trips": [2, 2, 3, 3],
+                                  "share": [0.0, 0.6, 0.0, 0.2]})
+    told = prose.heaps(a)
+    assert all(f"{ns:.0f}" in told for ns in (150, 270, 390, 120, 140, 260)) and "trip" in told.split("ns: ")[-1]
+    assert prose.whose(a).count("1 GiB") == 2
 
 
 @pytest.mark.parametrize(("core", "walkers", "says"), [("Zen 4", 6, "agrees"), ("Skylake client", 6, "more"), ("Imaginary", 6, "nobody"),

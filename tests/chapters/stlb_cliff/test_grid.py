@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.article.chapter import literature
 from experiments.chapters.stlb_cliff import grid
 from experiments.lab.grid import Profile, Scope
 from experiments.lab.grid import profile as named
@@ -28,7 +29,18 @@ def test_every_spread_point_has_its_packed_control(profile: Profile, engine: str
     assert len(points) == len(set(points))
     spread = {point for point in points if point.layout == "spread"}
     assert {point.model_copy(update={"layout": "packed"}) for point in spread} == set(points) - spread
-    assert all((point.engine, point.region_ms) == (engine, profile.region_ms) for point in points)
+    assert all(point.region_ms == profile.region_ms for point in points)
+    assert all(point.engine == engine or (point.engine, point.kernel) == ("numpy", "page_gather") for point in points)
+
+
+def test_the_published_program_runs_at_its_sizes_and_around_this_computers_reach():
+    def published(most: int, entries: list[int]) -> set[int]:
+        profile = Profile(max_working_set=most, repeats=1, region_ms=1, points_per_octave=2)
+        return {point.lines for point in stlb_cliff(profile, "c", entries) if point.engine == "numpy" and point.layout == "spread"}
+
+    sizes = {size // 4096 for size in literature("tlb_pressure")["working_set_bytes"]}
+    assert published(2**32, []) == sizes | {64} and published(2**32, [64, 1536]) == sizes | {64, 768, 3072}
+    assert published(2**20, [64, 1536]) == {64, 256}
 
 
 @given(profiles, engines, entry_lists)

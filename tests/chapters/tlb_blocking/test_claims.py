@@ -8,25 +8,25 @@ from collections.abc import Callable
 import pandas as pd
 import pytest
 from support.blocking import ENTRIES, LOUD, MACHINES, Machine, analysis, only, points, rows, times
-from support.synthetic import MIB, fit_to_be_shown
+from support.synthetic import GIB, MIB, fit, fit_to_be_shown, scope
 
-from experiments.article.verdicts import Verdict, verdicts
+from experiments.article.verdicts import REGISTRY, Verdict, claims_of, judge, verdicts
 from experiments.chapters.tlb_blocking import claims
 from experiments.words.reasons import REASONS
 
 pytestmark = pytest.mark.filterwarnings("error")
 
 H, F, C = "holds", "fails", "cannot tell"
-VANISHES, USELESS, PREFETCH = "blocking-removes-misses", "thp-useless-for-a-tail", "prefetch-walks"
+VANISHES, INSIDE, PREFETCH = "blocking-removes-misses", "blocks-inside-the-reach-gain", "prefetch-walks"
 ORDER, LIMIT, PAYS = "order-of-remedies", "fan-out-limit", "join-partitions-first"
 
 
 def judged(frame: pd.DataFrame, entries: list[int] = ENTRIES, **bands: dict) -> dict[str, Verdict]:
     """The verdicts by the ids of their claims, each a sentence with evidence fit to be shown."""
-    return {verdict.claim.id: verdict for verdict in fit_to_be_shown(verdicts(claims, analysis(frame, entries), **bands), 6)}
+    return {verdict.claim.id: verdict for verdict in fit_to_be_shown(verdicts(claims, analysis(frame, entries), **bands), "tlb_blocking")}
 
 
-USELESS_THP = Machine(thp_ns=46.0)
+WIDE = [64, 8192]  # a reach of 32 MiB
 # The rows, the verdict, and a number of the evidence or the code of the reason.
 JUDGED: dict[str, tuple[str, Callable[[], pd.DataFrame], str, str]] = {
     "the tail is gone": (VANISHES, lambda: rows(), H, ""),
@@ -36,11 +36,6 @@ JUDGED: dict[str, tuple[str, Callable[[], pd.DataFrame], str, str]] = {
     "no large pages to compare with": (VANISHES, lambda: only("4k"), C, "pool-empty"),
     "large pages that walk as often": (VANISHES, lambda: rows(Machine(splintered=True)), C, "no-step"),
     "nearer in the caches too": (VANISHES, lambda: rows(Machine(near_ns=20.0)), H, ""),
-    "thp helps": (USELESS, lambda: rows(), F, r"[1-9]\.\d\d"),
-    "thp does nothing": (USELESS, lambda: rows(USELESS_THP), H, r"\b(0\.9|1\.0)"),
-    "thp harms": (USELESS, lambda: rows(Machine(thp_ns=90.0)), H, r"\b0\.[67]"),
-    "thp is too loud": (USELESS, lambda: rows(LOUD), C, ""),
-    "no thp": (USELESS, lambda: only("4k", "2m"), C, "pool-empty"),
     "prefetches walk": (PREFETCH, lambda: rows(), H, r"\b2\.0"),
     "prefetches are dropped": (PREFETCH, lambda: rows(Machine(walking_prefetch=False)), F, r"\b2\.0\d \("),
     "prefetches do nothing anywhere": (PREFETCH, lambda: rows(Machine(prefetch_gain=0.0)), C, r"\b(0\.9|1\.0)"),
@@ -76,6 +71,21 @@ def test_each_claim_is_judged_by_the_rows(case: str):
         assert re.search(evidence, found.evidence), found
 
 
+@pytest.mark.parametrize(("make", "entries", "verdict"), [
+    (lambda: times(rows(), 0.7, "mode == 'blocked'"), WIDE, H), (lambda: times(rows(), 3.0, "mode == 'blocked'"), WIDE, F),
+    (lambda: rows(LOUD), WIDE, C), (lambda: times(rows(), 0.7, "mode == 'blocked'"), ENTRIES, C)])
+def test_blocks_past_the_caches_and_inside_the_reach_gain_where_there_are_any(make: Callable, entries: list[int], verdict: str):
+    found = fit(judge(REGISTRY[INSIDE], analysis(make(), entries)))
+    assert found.verdict == verdict, found
+
+
+def test_the_best_of_several_blocks_is_held_to_more_than_one_alone():
+    frame = rows(Machine(noise=0.05))
+    alone = frame[(frame["mode"] != "blocked") | (frame["block_vertices"] == 2**17)]
+    several, one = (judge(REGISTRY[INSIDE], analysis(of, WIDE)).effects[0] for of in (frame, alone))
+    assert (several.among > one.among >= 1) and several.interval.coverage >= 0.9
+
+
 def test_a_block_that_is_nearer_in_the_caches_too_is_said_to_be_that():
     sentences = [judged(rows(Machine(near_ns=near)))[VANISHES].evidence.count(". ") for near in (-20.0, 20.0)]
     assert sentences == [0, 1]
@@ -88,12 +98,12 @@ def test_without_the_entries_what_hangs_on_them_cannot_be_told(claim: str):
 
 @pytest.mark.parametrize("entries", [ENTRIES, [72, 3072], [64], []])
 @pytest.mark.parametrize("machine", MACHINES)
-def test_every_machine_has_six_verdicts_fit_to_be_shown(machine: str, entries: list[int]):
-    assert set(judged(MACHINES[machine](), entries)) == {VANISHES, USELESS, PREFETCH, ORDER, LIMIT, PAYS}
+def test_every_machine_has_every_verdict_fit_to_be_shown(machine: str, entries: list[int]):
+    assert set(judged(MACHINES[machine](), entries)) == {VANISHES, INSIDE, PREFETCH, ORDER, LIMIT, PAYS}
 
 
 @pytest.mark.parametrize(("claim", "bands", "before", "after"), [
-    (VANISHES, {"blocking_removes_misses": {"most": -2.0}}, H, F), (USELESS, {"thp_is_useless": {"same": 5.0}}, F, H),
+    (VANISHES, {"blocking_removes_misses": {"most": -2.0}}, H, F),
     (PREFETCH, {"prefetch_walks": {"same": 5.0}}, H, C), (LIMIT, {"fan_out_limit": {"jump": 2.0}}, H, F),
     (PAYS, {"join_partitions_first": {"same": 5.0}}, H, F)])
 def test_a_reader_may_draw_the_line_elsewhere(claim: str, bands: dict, before: str, after: str):
@@ -101,6 +111,7 @@ def test_a_reader_may_draw_the_line_elsewhere(claim: str, bands: dict, before: s
 
 
 def test_a_claim_that_compares_points_says_which():
-    for found in verdicts(claims, analysis(rows())):
-        compared = [point for point in points() if found.claim.points and found.claim.points(point)]
-        assert 2 <= len(compared) < len(points()) and len({point.kernel for point in compared}) == 1, found.claim.id
+    of = scope(4 * GIB, ENTRIES, cpus=2, per_octave=4)
+    for claim in claims_of(claims):
+        compared = [point for point in points() if claim.points(point, of)]
+        assert 2 <= len(compared) < len(points()) and len({point.kernel for point in compared}) == 1, claim.id

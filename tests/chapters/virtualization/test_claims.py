@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from support.guests import MACHINES, NESTED, Guests, analysis, of, points, rows, stated
-from support.synthetic import fit_to_be_shown
+from support.synthetic import fit_to_be_shown, scope
 
 from experiments.article.verdicts import Verdict, claims_of, judge, verdicts
 from experiments.chapters.virtualization import claims
@@ -18,12 +18,12 @@ from experiments.inference.intervals import Interval
 pytestmark = pytest.mark.filterwarnings("error")
 REFERENCES, PRACTICAL, SPANS, CONTAINERS = ("references-of-a-nested-walk", "a-guest-costs-under-three", "an-entry-spans-the-smaller-page",
                                             "containers-add-nothing")
-H, F, C = "holds", "fails", "cannot tell"
+H, F, C, N = "holds", "fails", "cannot tell", "not testable here"
 CLAIMS = {claim.id: claim for claim in claims_of(claims)}
 
 
 def by_id(a: Analysis, **bands: dict) -> dict[str, Verdict]:
-    return {verdict.claim.id: verdict for verdict in fit_to_be_shown(verdicts(claims, a, **bands), 4)}
+    return {verdict.claim.id: verdict for verdict in fit_to_be_shown(verdicts(claims, a, **bands), "virtualization")}
 
 
 def inflated(factor: float, noise: float = 0.003) -> pd.DataFrame:
@@ -63,6 +63,12 @@ def test_each_claim_is_judged_by_its_own_rows(name: str):
     assert (found.verdict, number in found.evidence) == (verdict, True), found
 
 
+@pytest.mark.parametrize(("hypervisor", "verdict"), [("none", H), ("kvm", N), ("unknown", N)])
+def test_a_guest_is_beside_bare_metal_or_not_testable(hypervisor: str, verdict: str):
+    found = judge(CLAIMS[PRACTICAL], analysis(inflated(1.5), stated(hypervisor=hypervisor)))
+    assert (found.verdict, "1.5" in found.evidence, bool(found.effects)) == (verdict, True, verdict == H)
+
+
 def test_bands_are_the_readers():
     a = of()
     plain, other = by_id(a), by_id(a, a_guest_costs_under_three={"wide": 99.0}, references_of_a_nested_walk={"most": 23},
@@ -92,7 +98,7 @@ def test_pieces_on_both_sides_are_held_against_large_pages_that_are_whole_outsid
 
 
 def test_claims_compare_points_of_the_grid():
-    compared = {id: [point for point in points() if claim.points(point)] for id, claim in CLAIMS.items() if claim.points}
+    compared = {id: [point for point in points() if claim.points(point, scope())] for id, claim in CLAIMS.items() if claim.points}
     assert compared.keys() == {PRACTICAL, SPANS, CONTAINERS} and all(compared.values())
     assert not any(point.options or point.kernel == "numa_chase" for some in compared.values() for point in some)
     assert {(p.kernel, p.mode) for p in compared[CONTAINERS]} == {("page_chase", ""), ("page_chase", "namespaces")}

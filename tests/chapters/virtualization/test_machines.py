@@ -41,7 +41,7 @@ def readable(a: Analysis) -> None:
             assert text.rstrip().endswith(".") and not re.search(r"[a-z],? \.|\.\.|,\.", text), (name, text)
             assert not HOLE.search(text), (name, text)
         assert isinstance(text, Prose) or name == "machine" or isinstance(text, float) and text > 0
-    fit_to_be_shown(verdicts(claims, a), 4)
+    fit_to_be_shown(verdicts(claims, a), "virtualization")
 
 
 def drawn(a: Analysis, figure: Callable[[Analysis], Figure], is_odd: bool) -> bool:

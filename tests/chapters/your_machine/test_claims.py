@@ -1,13 +1,16 @@
-"""Claims that need no measurement: each way they can come out."""
+"""Claims that a survey, the literature or the machine's own words decide: each way they can come out."""
 
 from __future__ import annotations
 
 import pytest
-from support.synthetic import fit_to_be_shown, tlbs
-from support.your_machine import ARM, KINDS, host, kind, stating
+from support.synthetic import fit, fit_to_be_shown, tlbs
+from support.your_machine import ARM, IN_NS, KINDS, SURVEYS, estimate, geometry, host, kind, level, measured, stating, surveyed
 
-from experiments.article.verdicts import REGISTRY, judge, verdicts
+from experiments.article.verdicts import REGISTRY, claims_of, judge, verdicts
 from experiments.chapters.your_machine import Analysis, claims
+from experiments.inference.geometry_walks import Walk
+
+H, F, C = "holds", "fails", "cannot tell"
 
 
 def verdict(a: Analysis, name: str, **bands: object) -> str:
@@ -16,8 +19,8 @@ def verdict(a: Analysis, name: str, **bands: object) -> str:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_each_kind_of_machine_has_every_verdict(name: str):
-    for found in fit_to_be_shown(verdicts(claims, kind(name)), 3):
-        assert found.claim.points is None and found.claim.source == "padho_tlb"
+    for found in fit_to_be_shown(verdicts(claims, kind(name)), "your_machine"):
+        assert found.claim.points is None
 
 
 @pytest.mark.parametrize(("ways", "truth"), [((0, 12), "fails"), ((0, 0), "holds"), ((0, None), "cannot tell"), ((None, 4), "fails")])
@@ -43,3 +46,89 @@ def test_entries_cover_what_they_are_multiplied_by():
     found = judge(REGISTRY["entries-cover-a-pool"], kind("guest"))
     assert found.verdict == "fails" and "64 MiB" in found.evidence and "2,200" in found.evidence
     assert verdict(kind("guest"), "entries-cover-a-pool", entries=2200) == "holds"
+
+
+# --- what the machine says of itself
+
+STATED = {
+    "base-page-is-4-kib": [("guest", H), ("arm64, 16 KiB", F), ("arm64, 4 KiB", H)],
+    "four-levels-on-x86": [("guest", H), ("five levels", H), ("arm64, 39 bits", F)],
+    "several-tlbs-a-core": [("guest", H), ("one level of TLB", F), ("silent CPUID", C)],
+    "two-hugepage-sizes": [("guest", F)],
+}
+
+
+@pytest.mark.parametrize(("id", "name", "truth"), [(id, *case) for id, cases in STATED.items() for case in cases])
+def test_what_the_machine_says_of_itself_is_believed(id: str, name: str, truth: str):
+    assert fit(judge(REGISTRY[id], kind(name))).verdict == truth
+
+
+def test_pools_of_both_sizes_are_two_sizes():
+    pool = {"total": 0, "free": 0, "reserved": 0, "surplus": 0}
+    of = [{"page": "2m"} | pool, {"page": "1g"} | pool]
+    assert [verdict(stating(host(pools=pools)), "two-hugepage-sizes") for pools in (of, of[::-1], of[:1], [])] == [H, H, F, F]
+
+
+# --- the survey: entries, and what a walk costs by where its table lies
+
+# Entries with which it holds, with which it fails, and between which it cannot be told.
+ENTRIES: dict[str, tuple[int, tuple, tuple, tuple]] = {
+    "first-level-64-entries": (1, (64, 63, 65), (96, 92, 100), (65, 60, 70)),
+    "below-100-entries": (1, (64, 63, 65), (128, 126, 130), (98, 94, 104)),
+    "first-level-64-to-128": (1, (96, 92, 100), (32, 31, 33), (64, 60, 66)),
+    "second-level-1500-or-2-to-3k": (2, (1536, 1500, 1600), (512, 500, 520), (3000, 2900, 3200)),
+    "second-level-1024-to-2048": (2, (1536, 1500, 1600), (3072, 3000, 3200), (2048, 2000, 2200)),
+}
+COSTS = {"L2": (30, 29, 31), "L3": (100, 95, 105), "memory": (250, 240, 260)}
+# Where its table lies: cycles with which it holds, fails and cannot be told.
+WALKS: dict[str, tuple[str, tuple, tuple, tuple]] = {
+    "walk-30-cycles-in-l2": ("L2", (30, 29, 31), (60, 58, 62), (37, 36, 39)),
+    "walk-100-cycles-in-l3": ("L3", (100, 95, 105), (60, 58, 62), (125, 120, 130)),
+    "walk-250-cycles-in-memory": ("memory", (300, 250, 410), (100, 90, 110), (190, 180, 200)),
+    "hot-walks-30-to-50-cycles": ("L2", (40, 38, 42), (20, 19, 21), (30, 28, 32)),
+    "cold-walks-200-to-300-cycles": ("memory", (250, 240, 260), (500, 480, 520), (300, 250, 410)),
+    "upper-entries-cost-20-to-30-ns": ("L3", (50, 46, 54), (100, 95, 105), (60, 55, 65)),  # at 2 GHz
+    "walk-of-several-hundred-ns": ("memory", (600, 550, 650), (200, 190, 210), (400, 380, 420)),
+    "walk-4-to-5-times-from-memory": ("memory", (135, 132, 138), (300, 290, 310), (150, 140, 160)),
+    "tables-go-through-the-caches": ("L3", (100, 95, 105), (20, 19, 21), (30, 28, 32)),
+}
+
+
+def walking(coverage: float = 0.9375, clock: dict | None = None, **costs: tuple) -> Analysis:
+    """A survey that finds these costs, in cycles, of walks with their table in L2, L3 and memory."""
+    walks = [Walk(table_in=place, pages=2**17, stride_pages=1, table_bytes=2**20,
+                  cost=estimate(*bounds).model_copy(update={"coverage": coverage})) for place, bounds in (COSTS | costs).items()]
+    return surveyed(measured(), geometry(walks=walks, **clock or {}))
+
+
+def having(number: int, bounds: tuple, coverage: float = 1.0) -> Analysis:
+    entries = estimate(*bounds).model_copy(update={"coverage": coverage})
+    levels = [level(n, entries if n == number else estimate(64 if n == 1 else 1536)) for n in (1, 2)]
+    return surveyed(measured(), geometry(levels=levels))
+
+
+@pytest.mark.parametrize("id", ENTRIES)
+def test_entries_are_those_that_the_survey_finds(id: str):
+    number, *bounds = ENTRIES[id]
+    assert [fit(judge(REGISTRY[id], having(number, some))).verdict for some in bounds] == [H, F, C]
+    assert verdict(having(number, bounds[0], coverage=0.875), id) == C
+
+
+@pytest.mark.parametrize("id", WALKS)
+def test_a_walk_costs_what_the_survey_finds_by_where_its_table_lies(id: str):
+    place, *bounds = WALKS[id]
+    assert [fit(judge(REGISTRY[id], walking(**{place: some}))).verdict for some in bounds] == [H, F, C]
+    assert verdict(walking(coverage=0.875, **{place: bounds[0]}), id) == C
+    without_clock = fit(judge(REGISTRY[id], walking(clock=IN_NS, **{place: bounds[0]})))
+    assert without_clock.verdict == C and not without_clock.effects
+
+
+def test_a_survey_without_a_second_level_or_a_walk_cannot_tell_of_them():
+    one, none = surveyed(*SURVEYS["one level"]), surveyed(*SURVEYS["next to nothing"])
+    assert {verdict(one, id) for id, (number, *_) in ENTRIES.items() if number == 2} == {C}
+    assert {verdict(none, id) for id in WALKS} == {C}
+
+
+def test_each_claim_is_judged_here_once_where_it_holds_and_once_where_it_does_not():
+    others = {"hit-costs-one-cycle", "fully-associative", "entries-cover-a-pool"}  # each has a test above
+    assert {claim.id for claim in claims_of(claims)} == {*STATED, *ENTRIES, *WALKS, *others}

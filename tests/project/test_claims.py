@@ -1,0 +1,127 @@
+"""claims.csv: each sentence has its source, its place, its band, and somewhere where it is judged or a reason why it is not."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from math import inf
+
+import pytest
+from support.common import ROOT
+
+from experiments.article.parameters import table_of_contents
+from experiments.article.verdicts import REGISTRY, STATEMENTS, Claim, Statement, sources, statements
+
+CHAPTERS = tuple(path.parent.name for path in sorted((ROOT / "experiments" / "chapters").glob("*/claims.py")))
+TO_COME = ("strides", "walk_anatomy", "code", "page_faults", "churn", "keeping_pages", "your_program")
+# By status: what `where` may name.
+WHERE = {"judged": CHAPTERS, "arithmetic": CHAPTERS, "not testable": CHAPTERS + TO_COME, "waits": TO_COME}
+MOST_WORDS = 25
+SENTENCES = list(statements().values())
+
+
+def registered() -> dict[str, Claim]:
+    """The claims of the book's chapters, by id."""
+    modules = {import_module(f"experiments.chapters.{name}.claims").__name__ for name in CHAPTERS}
+    return {id: claim for id, claim in REGISTRY.items() if claim.decide.__module__ in modules}
+
+
+def band_of(row: Statement) -> tuple[float, float] | None:
+    """None where one of its ends is no number."""
+    try:
+        return row.band
+    except ValueError:
+        return None
+
+
+def breaches(rows: Sequence[Statement], claims: dict[str, Claim]) -> list[str]:
+    """One sentence for each way in which a row, or the whole, is not as this book needs it."""
+    by_id = {row.id: row for row in rows}
+    found = [f"{id}: it stands {times} times." for id, times in Counter(row.id for row in rows).items() if times > 1]
+    for row in rows:
+        found += [f"{row.id}: {why}." for why in _breaches(row, by_id, claims.get(row.id))]
+    return found + [f"{id}: it has a predicate, and no row that is judged." for id in claims
+                    if id not in by_id or by_id[id].status != "judged"]
+
+
+def _breaches(row: Statement, by_id: dict[str, Statement], claim: Claim | None) -> list[str]:
+    found = [] if row.source in sources() else [f"its source {row.source!r} is not in references.bib"]
+    found += [f"it has no {name}" for name in ("id", "place", "quote", "where") if not getattr(row, name).strip()]
+    if (words := len(row.quote.split())) > MOST_WORDS:
+        found.append(f"its quote has {words} words")
+    if row.status == "said again":
+        first = by_id.get(row.where)
+        if first is None or first.status == "said again":
+            found.append(f"it says {row.where!r} again, which says nothing itself")
+    elif row.status not in WHERE:
+        found.append(f"nobody knows the status {row.status!r}")
+    elif row.where not in WHERE[row.status]:
+        found.append(f"what is {row.status} does not stand in {row.where!r}")
+    if (band := band_of(row)) is None or not band[0] <= band[1]:
+        found.append(f"its band, {row.low!r} to {row.high!r}, is none")
+    if row.status != "judged" or row.where not in CHAPTERS:
+        return found
+    if claim is None or claim.decide.__module__ != f"experiments.chapters.{row.where}.claims":
+        found.append(f"no predicate in {row.where} judges it")
+    elif band == (-inf, inf) and "band" in inspect.signature(claim.decide).parameters:
+        found.append("its predicate takes a band, and it has none")
+    return found
+
+
+def test_every_sentence_has_its_source_and_somewhere_where_it_is_judged_or_a_reason_why_not():
+    assert breaches(SENTENCES, registered()) == []
+    assert {row.status for row in SENTENCES} == {*WHERE, "said again"} and set(CHAPTERS) <= {*table_of_contents()}
+
+
+def test_each_sentence_that_no_measurement_decides_says_what_would():
+    assert [row.id for row in SENTENCES if row.status == "not testable" and not row.note.strip()] == []
+
+
+def test_the_file_has_a_row_for_each_id():
+    """statements() keeps the last of those of one id."""
+    assert len(STATEMENTS.read_text(encoding="utf-8").splitlines()) == len(SENTENCES) + 1
+
+
+def test_a_claim_of_the_book_is_said_in_its_sources_words():
+    assert {id: claim.says for id, claim in registered().items()} == {id: f"“{statements()[id].quote}”" for id in registered()}
+
+
+def test_no_sentence_and_no_folder_of_data_is_of_a_machine_that_never_was():
+    folders = [path for path in (ROOT / "data").iterdir() if path.is_dir() and path.name != "own"]
+    assert len(folders) > 2 and not [path.name for path in folders if "simulated" in path.name]
+    files = [path for folder in folders for path in folder.iterdir() if path.is_file()]
+    assert files and not [path.name for path in files if b"simulated-" in path.read_bytes() or b"made-up" in path.read_bytes()]
+
+
+JUDGED = next(row for row in SENTENCES if row.status == "judged" and "band" in inspect.signature(registered()[row.id].decide).parameters)
+AGAIN = next(row for row in SENTENCES if row.status == "said again")
+WAITS = next(row for row in SENTENCES if row.status == "waits")
+# What is wrong with a copy of the file: the row, what of it is changed.
+BREACHES: dict[str, tuple[Statement, dict[str, str]]] = {
+    "no source": (JUDGED, {"source": ""}), "a source that nobody knows": (WAITS, {"source": "nobody2000"}),
+    "no place": (WAITS, {"place": " "}), "no quote": (WAITS, {"quote": ""}), "a long quote": (WAITS, {"quote": "word " * 26}),
+    "no band for a predicate": (JUDGED, {"low": "", "high": ""}), "a band that is no number": (WAITS, {"low": "about 5"}),
+    "a band that is not one": (JUDGED, {"low": "nan"}), "a band upside down": (JUDGED, {"low": "5", "high": "4"}),
+    "a status that nobody knows": (WAITS, {"status": "probably"}), "a chapter that is not there": (JUDGED, {"where": "strides"}),
+    "another chapter's": (JUDGED, {"where": next(name for name in CHAPTERS if name != JUDGED.where)}),
+    "nothing to wait for": (WAITS, {"where": JUDGED.where}), "again of nothing": (AGAIN, {"where": "no-such-id"}),
+    "again of itself": (AGAIN, {"where": AGAIN.id}),
+}
+
+
+@pytest.mark.parametrize("name", BREACHES)
+def test_a_row_that_lacks_something_is_named_in_one_sentence(name: str):
+    row, changes = BREACHES[name]
+    found = breaches([one._replace(**changes) if one is row else one for one in SENTENCES], registered())
+    assert len(found) == 1 and found[0].startswith(f"{row.id}: ") and found[0].endswith(".") and "\n" not in found[0]
+
+
+@pytest.mark.parametrize("change", [
+    lambda rows, claims: (rows, {id: claim for id, claim in claims.items() if id != JUDGED.id}),  # a row without its predicate
+    lambda rows, claims: ([row for row in rows if row is not JUDGED], claims),  # a predicate without its row
+    lambda rows, claims: ([*rows, JUDGED], claims)])
+def test_a_row_and_its_predicate_belong_together(change: Callable):
+    found = breaches(*change(SENTENCES, registered()))
+    assert len(found) >= 1 and all(sentence.startswith(f"{JUDGED.id}: ") for sentence in found)
