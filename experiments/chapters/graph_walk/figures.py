@@ -130,10 +130,10 @@ def touched(a: Analysis) -> Figure:
     lines = max(curve.xs[-1] for curve in curves.values())
     data = pd.DataFrame([{"order": _TOUCHED[mode], "lines": lines, "median": took.value, "low": took.low, "high": took.high}
                          for mode, curve in curves.items() if (took := curve.get(lines)).value > 0])
-    x = alt.X("median:Q", axis=charts.ns_axis("ns a load"), scale=alt.Scale(zero=True))
+    axis = charts.ns_axis("ns a load")
     base = alt.Chart(data).encode(y=alt.Y("order:N", sort=list(data["order"]), title=None, axis=alt.Axis(labelLimit=240)))
-    chart = base.mark_rule().encode(x=alt.X("low:Q", axis=x.axis), x2="high:Q") + base.mark_point(filled=True).encode(
-        x=x, tooltip=["order:N", *(alt.Tooltip(f"{name}:Q", format=".0f") for name in ("median", "low", "high"))])
+    chart = base.mark_rule().encode(x=alt.X("low:Q", axis=axis), x2="high:Q") + base.mark_point(filled=True).encode(
+        x=alt.X("median:Q", axis=axis), tooltip=["order:N", *(alt.Tooltip(f"{name}:Q", format=".0f") for name in ("median", "low", "high"))])
     least, most = data.loc[data["median"].idxmin()], data.loc[data["median"].idxmax()]
     return Figure(chart.properties(height=30 * len(data)), f"The same chase over {format_size(lines * a.base_page_bytes)} is fastest over "
                                                            "pages "
@@ -154,7 +154,7 @@ def walk_misses(a: Analysis) -> Figure:
         "simulated" if a.is_simulated else "counted": [curve.table.assign(pages=pages) for pages, curve in a.counted.items()],
         "predicted, 1 − C/M" + ", in pieces of 4 KiB" * a.in_pieces: [
             pd.DataFrame({SIZE: share.index, "median": share.to_numpy(), "pages": pages})
-            for pages, share in a.predicted.items() if pages in set(a.frame["pages"])],
+            for pages, share in a.predicted.items() if pages in set(a.frame["pages"]) and (pages == BASE or not a.in_pieces)],
         "published": [published.drop_duplicates(["pages", SIZE])]}
     columns = ["pages", SIZE, "median", "low", "high", "n"]
     tables = [table.reindex(columns=columns).assign(series=label) for label, parts in series.items() for table in parts if len(table)]
