@@ -119,6 +119,17 @@ def test_the_first_page_says_whose_results_it_shows_and_when_they_were_measured(
     assert "from 2025-01-31 to 2025-02-03" in index.scope(page({"stlb_cliff": later}))
 
 
+def test_the_page_opens_with_one_pointer_near_and_far():
+    a = page({"stlb_cliff": CLIFF})
+    cliff = a.of(stlb_cliff)
+    told = index.opening(a)
+    assert f"{cliff.spread.get(cliff.largest).value:.0f} ns" in told and f" {cliff.packed.get(cliff.largest).value:.0f}." in told
+    assert index.bullets(a).count("- ") == 1 and "1,536" in index.bullets(a)  # of what has rows
+    with pytest.raises(Unavailable):
+        index.opening(page({}))
+    assert index.bullets(page({})) == ""
+
+
 def test_the_figure_is_the_cliff_of_its_chapter():
     a = page({"stlb_cliff": CLIFF})
     figure, theirs = index.index_cliff(a), stlb_cliff.figures.cliff(a.of(stlb_cliff))

@@ -133,7 +133,8 @@ def touched(a: Analysis) -> Figure:
     axis = charts.ns_axis("ns a load")
     base = alt.Chart(data).encode(y=alt.Y("order:N", sort=list(data["order"]), title=None, axis=alt.Axis(labelLimit=240)))
     chart = base.mark_rule().encode(x=alt.X("low:Q", axis=axis), x2="high:Q") + base.mark_point(filled=True).encode(
-        x=alt.X("median:Q", axis=axis), tooltip=["order:N", *(alt.Tooltip(f"{name}:Q", format=".0f") for name in ("median", "low", "high"))])
+        x=alt.X("median:Q", axis=axis),
+        tooltip=["order:N", *(alt.Tooltip(f"{name}:Q", format=".0f") for name in ("median", "low", "high"))])
     least, most = data.loc[data["median"].idxmin()], data.loc[data["median"].idxmax()]
     return Figure(chart.properties(height=30 * len(data)), f"The same chase over {format_size(lines * a.base_page_bytes)} is fastest over "
                                                            "pages "

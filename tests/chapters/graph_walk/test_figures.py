@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from support.synthetic import GIB, HOLE, Truth
 from support.synthetic import frame as chases
@@ -78,3 +79,21 @@ def test_the_model_is_drawn_and_its_parameters_are_in_a_table():
     assert f"{a.fitted.parameters['walk_ns'].value:,.3g}" in table[-1 - list(a.fitted.parameters)[::-1].index("walk_ns")]
     with pytest.raises(Unavailable):
         figures.parameters(analysis())
+
+
+def test_first_touch_has_a_row_for_each_order_with_its_interval():
+    a = analysis()
+    data = drawn("touched", a).data.set_index("order")
+    lines = data["lines"].iloc[0]
+    assert len(data) == 3 and (data["low"] <= data["median"]).all() and (data["median"] <= data["high"]).all()
+    assert data["median"].to_list() == [curve.get(lines).value for curve in a.touched.values()]
+    assert drawn("touched", analysis(FRAMES["no walkers"]().query("kernel == 'graph_walk'"))) is None
+
+
+def test_trips_are_drawn_where_hops_stand_in_several_heaps():
+    a = analysis()
+    assert drawn("trips", a) is None  # of these rows there is one
+    a.trip_shares = pd.DataFrame({"pages": ["4k"] * 4 + ["2m"] * 2, "working_set_bytes": [1 << 20, GIB] * 3, "trips": [2, 2, 3, 3, 2, 2],
+                                  "share": [0.0, 0.6, 0.0, 0.2, 0.0, 0.3]})
+    figure = drawn("trips", a)
+    assert "60%" in figure.alt and "30%" in figure.alt and len(figure.data) == 6
