@@ -90,3 +90,13 @@ def test_each_chapter_has_points_that_its_claims_compare(monkeypatch: pytest.Mon
         points = chapter.grid.points(scope(2**30))
         assert any(campaign.is_compared(point, scope(2**30)) for point in points), name
     assert set(parameters.table_of_contents()) - {"index", "your_machine"} == set(CHAPTERS)
+
+
+def test_the_cheapest_claims_come_first_and_as_many_as_the_time_is_for():
+    points = {point for chapter in CHAPTERS.values() for point in chapter.grid.points(scope(2**30))}
+    claims = [{p for p in points if claim.points(p, scope(2**30))} for claim in campaign.REGISTRY.values() if claim.points]
+    few, all_of_them = campaign.affordable(points, scope(2**30), 60.0), campaign.affordable(points, scope(2**30), float("inf"))
+    assert all_of_them == set().union(*claims) and few < all_of_them and campaign.affordable(points, scope(2**30), 0.0) == set()
+    assert campaign._processes_s(few) <= 60.0
+    done = [mine for mine in claims if mine and mine <= few]
+    assert done and min(map(campaign._processes_s, (mine for mine in claims if not mine <= few))) >= min(map(campaign._processes_s, done))
