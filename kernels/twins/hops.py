@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 
 import numpy as np
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba import njit, types, uint64
 from numba.extending import intrinsic
 
 SUB, BINS = 128, 26 * 128
 QUANTILES = {"p5_ns": 0.05, "p25_ns": 0.25, "p50_ns": 0.5, "p75_ns": 0.75, "p95_ns": 0.95, "p99_ns": 0.99, "p999_ns": 0.999}
 ARM64 = os.uname().machine == "aarch64"
+binding.initialize_native_asmparser()  # numba does not, and the clock's reading is assembly
 
 
 def assembly(builder, text: str, constraints: str, arguments: tuple = (), result: ir.Type | None = None):

@@ -70,9 +70,9 @@ def far_load(a: Analysis) -> Figure:
     dear, cheap = max(price, key=price.get), min(price, key=price.get)
     return Figure(bars.properties(height=26 * len(kinds)), f"Bars of what a load over {format_size(lines * a.base_page_bytes)} waits for. "
                                                            "Finding "
-                  f"out where the line is takes longest on {words(dear)}, {price[dear]:.0f} of {whole[dear]:.0f} ns, and least on "
+                  f"out where the line is takes longest on {words(dear)}, {price[dear]:z.0f} of {whole[dear]:.0f} ns, and least on "
                   f"{words(cheap)}, "
-                  f"{price[cheap]:.0f} of {whole[cheap]:.0f}.", data)
+                  f"{price[cheap]:z.0f} of {whole[cheap]:.0f}.", data)
 
 
 _PARTS = ("the line itself", "its translation")

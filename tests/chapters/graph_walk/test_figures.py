@@ -64,11 +64,12 @@ def test_misses_are_drawn_with_what_they_are(name: str):
     assert "simulated" in set(drawn("walk_misses", simulated).data["series"])
 
 
-def test_large_pages_in_pieces_are_predicted_as_base_pages_are():
+def test_large_pages_in_pieces_are_predicted_as_base_pages_are_and_drawn_once():
     a = analysis()
     a.in_pieces = True
     data = drawn("walk_misses", a).data.query("series.str.startswith('predicted')").set_index(["pages", "working_set_bytes"])["median"]
-    assert data["2m", 16 * GIB] == data["4k", 16 * GIB] > 0.99
+    assert a.predicted["2m"][16 * GIB] == a.predicted["4k"][16 * GIB] == data["4k", 16 * GIB] > 0.99
+    assert set(data.index.get_level_values("pages")) == {"4k"}
 
 
 def test_the_model_is_drawn_and_its_parameters_are_in_a_table():
