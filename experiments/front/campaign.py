@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +14,7 @@ from experiments.article import parameters, publish
 from experiments.article.chapter import Chapter
 from experiments.article.verdicts import REGISTRY
 from experiments.chapters import hugepages, your_machine
-from experiments.lab import kernels
+from experiments.lab import campaign, kernels
 from experiments.lab.campaign import RETRY_SHARE
 from experiments.lab.grid import Scope
 from experiments.lab.order import LEAST
@@ -51,8 +51,8 @@ def book(given: Mapping[str, Any]) -> Path:
         site_s = 1.3 * (time.monotonic() - site_begin)  # the last one has five times the rows
     _documents(Chapter("hugepages", asked["hugepages"], whole.data))
     seconds = max(seconds_left() - site_s, 0.0)
-    measurable = {point for points in grids.values() for point in points} - first.lacking.keys()
-    rest = whole.campaign(grids, compared=affordable(measurable, whole.scope, seconds).__contains__, seconds=seconds)
+    left = campaign.run(whole.rig, grids, LEAST, seconds=0).left
+    rest = whole.campaign(grids, compared=affordable(left, whole.scope, seconds).__contains__, seconds=seconds)
     return publish.book(given) if rest.measured or not first.measured else page
 
 
@@ -67,28 +67,21 @@ def alone(name: str, profile: str, folder: Path) -> tuple[int, float, int]:
     return outcome.measured, outcome.elapsed_s, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 
 
-def affordable(points: Collection[Point], scope: Scope, seconds: float) -> set[Point]:
+def affordable(left: Mapping[Point, int], scope: Scope, seconds: float) -> set[Point]:
     """The points of as many claims as five processes each are to be had for in the time, the cheapest claims first.
 
-    Three processes of every point decide nothing, five of some decide what they are compared for. What a claim costs is known
-    beforehand, and nothing that was measured changes it: so the choice takes no side.
+    left: how many processes each point lacks of these. Three processes of every point decide nothing, five of some decide what they are
+    compared for. What a claim costs is known beforehand, and no time that was measured changes it: so the choice takes no side.
     """
+    def expected_s(points: set[Point]) -> float:
+        return (1 + RETRY_SHARE) * sum(left[point] * kernels.expected_s(point) for point in points)
+
     chosen: set[Point] = set()
-    claims = [{point for point in points if claim.points(point, scope)} for claim in REGISTRY.values() if claim.points is not None]
-    for mine in sorted(claims, key=_processes_s):
-        if _processes_s(chosen | mine) <= seconds:
+    claims = [{point for point in left if claim.points(point, scope)} for claim in REGISTRY.values() if claim.points is not None]
+    for mine in sorted(claims, key=expected_s):
+        if expected_s(chosen | mine) <= seconds:
             chosen |= mine
     return chosen
-
-
-def _processes_s(points: Collection[Point]) -> float:
-    """What the processes after the first take that an interval of 90 % wants, second tries included."""
-    return (LEAST - 1) * (1 + RETRY_SHARE) * sum(map(kernels.expected_s, points))
-
-
-def is_compared(point: Point, scope: Scope) -> bool:
-    """Whether a claim of any chapter compares the point on such a computer."""
-    return any(claim.points is not None and claim.points(point, scope) for claim in REGISTRY.values())
 
 
 def _documents(chapter: Chapter) -> None:

@@ -188,7 +188,7 @@ def _from_draws(frame: pd.DataFrame, stride: int, below: Sequence[Level], knee: 
     except Unavailable:
         return None
     c = fit.l2_entries if below else fit.l1_entries
-    return Estimate(value=c.value, low=c.low, high=c.high, method="draws, fit of 1 - C/M") if np.isfinite([c.low, c.high]).all() else None
+    return Estimate.of(c, "draws, fit of 1 - C/M") if np.isfinite([c.low, c.high]).all() else None
 
 
 def _believed(opinions: Mapping[str, Estimate]) -> Estimate:

@@ -12,7 +12,7 @@ from experiments.inference.curves import Curve, select
 from experiments.inference.knees import Knee, knees
 from experiments.words.pages import page_bytes
 
-COLUMNS = ["lines", "cost", "low", "high", "n", "least"]
+COLUMNS = ["lines", "cost", "low", "high", "coverage", "n", "least"]
 ALIAS_FROM = 16  # pages, two to a line
 
 
@@ -37,7 +37,7 @@ def stride_of(frame: pd.DataFrame) -> int:
 
 
 def curve(frame: pd.DataFrame, layout: str, order: str = "cycle", stride_pages: int = 1) -> pd.DataFrame:
-    """One row a number of pages, ascending: lines, cost (median over processes), low, high, n, least.
+    """One row a number of pages, ascending: lines, cost (median over processes), low, high, coverage, n, least.
 
     least: the least disturbed process. What disturbs a chase (an interrupt, a neighbour) only ever adds to it, so where a
     level ends is read off the least, and what it costs off the median, which has an interval.

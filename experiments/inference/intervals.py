@@ -68,7 +68,7 @@ class Interval(NamedTuple):
     def widened(self, among: int) -> Interval:
         """The bounds as far out as an estimate's must be that was chosen from among so many, or that is one of so many which may not all
         be right: each distance scaled as the normal distribution's 2.5 % quantile divided by their number is to that quantile (Bonferroni's
-        inequality). tests/article/test_verdicts.py holds what it leaves of errors."""
+        inequality). tests/article/test_rule.py holds what it leaves of errors."""
         scale = norm.ppf(0.025 / among) / norm.ppf(0.025)
         return self._replace(low=self.value - scale * (self.value - self.low), high=self.value + scale * (self.high - self.value))
 

@@ -104,13 +104,14 @@ def _compare(base: pd.DataFrame, huge: pd.DataFrame, above: float, below: float)
     if not shared:
         raise Unavailable("too-few-points", f"nothing was measured on both between {above:.0f} and {below:.0f} lines")
     # `priced` adds what a load costs that hits everywhere; here it goes off again
-    small, big = (Interval(*(select(points, lines=shared)[["cost", "low", "high"]].median() - float(points["cost"].iloc[0])))
-                  for points in (base, huge))
+    small, big = (Interval(*part[["cost", "low", "high"]].median() - float(points["cost"].iloc[0]), part["coverage"].min())
+                  for points in (base, huge) for part in [select(points, lines=shared)])
     lines = int(shared[0]), int(shared[-1])
     if small.low <= 0:
         raise Unavailable("no-step", f"base pages pay {small:.1f} there")
     if big.value <= 0:  # large pages pay nothing: of such a ratio only the upper bound counts
-        return Compared(small.value, big.value, Interval(0.0, 0.0, max(big.high, 0.0) / small.low), lines)
+        share = Interval(0.0, 0.0, max(big.high, 0.0) / small.low, min(small.coverage, big.coverage))
+        return Compared(small.value, big.value, share, lines)
     return Compared(small.value, big.value, big / small, lines)
 
 

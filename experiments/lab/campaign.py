@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
@@ -41,7 +42,11 @@ class Outcome:
     lacking: dict[Point, Unavailable] = field(default_factory=dict)
     retries: int = 0  # processes thrown back because they were noisy
     noisy: int = 0  # records stored with a mark, because their last try was noisy too
-    skipped: int = 0  # processes that there was no time for
+    left: Counter[Point] = field(default_factory=Counter)  # how many processes of a point there was no time for
+
+    @property
+    def skipped(self) -> int:
+        return self.left.total()
 
     def count(self, record: Record) -> None:
         """Adds a record that was stored."""
@@ -131,7 +136,7 @@ def run(rig: Rig, grids: Mapping[str, Collection[Point]], repeats: int | Callabl
                 rig.store.append(rig.machine, record, digests[record.kernel, record.engine])
                 values[record.point].append(record.ns_per_access)
     _remember_lacks(rig, {p for p, _ in order.due}, {p for p, _ in tried}, outcome)
-    outcome.skipped = sum(process not in tried and process[0] not in outcome.lacking for process in order.due)
+    outcome.left = Counter(point for point, repeat in order.due if (point, repeat) not in tried and point not in outcome.lacking)
     outcome.elapsed_s = time.monotonic() - begin
     return outcome
 

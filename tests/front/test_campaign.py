@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from experiments.article import parameters, publish
 from experiments.article.chapter import Chapter
 from experiments.chapters import graph_walk, hugepages, stlb_cliff, tlb_blocking, virtualization
 from experiments.front import campaign
+from experiments.lab import kernels
 from experiments.lab.campaign import Outcome
 from experiments.system.files import ROOT
 from experiments.words.reasons import Unavailable
@@ -31,6 +33,7 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(publish, "book", lambda given: told.append("site") or tmp_path)
     monkeypatch.setattr(Chapter, "survey", lambda chapter: told.append("survey"))
     monkeypatch.setattr(campaign, "_documents", lambda chapter: told.append("documents"))
+    monkeypatch.setattr(campaign.campaign, "run", lambda *_, **__: Outcome())
     return told
 
 
@@ -87,16 +90,21 @@ def test_whoever_measures_does_not_hold_numba_s_60_mb():
 
 def test_each_chapter_has_points_that_its_claims_compare(monkeypatch: pytest.MonkeyPatch):
     for name, chapter in CHAPTERS.items():
-        points = chapter.grid.points(scope(2**30))
-        assert any(campaign.is_compared(point, scope(2**30)) for point in points), name
+        assert campaign.affordable(dict.fromkeys(chapter.grid.points(scope(2**30)), 1), scope(2**30), inf), name
     assert set(parameters.table_of_contents()) - {"index", "your_machine"} == set(CHAPTERS)
 
 
 def test_the_cheapest_claims_come_first_and_as_many_as_the_time_is_for():
-    points = {point for chapter in CHAPTERS.values() for point in chapter.grid.points(scope(2**30))}
-    claims = [{p for p in points if claim.points(p, scope(2**30))} for claim in campaign.REGISTRY.values() if claim.points]
-    few, all_of_them = campaign.affordable(points, scope(2**30), 60.0), campaign.affordable(points, scope(2**30), float("inf"))
-    assert all_of_them == set().union(*claims) and few < all_of_them and campaign.affordable(points, scope(2**30), 0.0) == set()
-    assert campaign._processes_s(few) <= 60.0
-    done = [mine for mine in claims if mine and mine <= few]
-    assert done and min(map(campaign._processes_s, (mine for mine in claims if not mine <= few))) >= min(map(campaign._processes_s, done))
+    left = dict.fromkeys((point for chapter in CHAPTERS.values() for point in chapter.grid.points(scope(2**30))), 4)
+    claims = [{p for p in left if claim.points(p, scope(2**30))} for claim in campaign.REGISTRY.values() if claim.points]
+    few, every = campaign.affordable(left, scope(2**30), 60.0), campaign.affordable(left, scope(2**30), inf)
+    assert every == set().union(*claims) and few < every and campaign.affordable(left, scope(2**30), 0.0) == set()
+    assert sum(4 * kernels.expected_s(point) for point in few) <= 60.0
+    done = [len(mine) for mine in claims if mine and mine <= few]
+    assert done and min(len(mine) for mine in claims if not mine <= few) >= min(done)
+
+
+def test_what_is_measured_already_costs_nothing_more():
+    left = dict.fromkeys((point for chapter in CHAPTERS.values() for point in chapter.grid.points(scope(2**30))), 4)
+    nearly = dict.fromkeys(left, 1)
+    assert campaign.affordable(left, scope(2**30), 60.0) < campaign.affordable(nearly, scope(2**30), 60.0)

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from support.geometry import CACHES, SHARP, Made, at_random, inferred, lru, rows
 
-from experiments.inference import geometry, geometry_walks
+from experiments.inference import geometry, geometry_curves, geometry_walks
 from experiments.inference.geometry_curves import base_stride, stride_of
 from experiments.inference.intervals import interval_of_difference, median_interval
 from experiments.lab import survey
@@ -274,7 +274,7 @@ def priced_by_hand(frame: pd.DataFrame, stride: int) -> list[tuple]:
     for n in both:
         price = interval_of_difference(median_interval(spread[n]), median_interval(packed[n]))
         sums = [max(x, -0.9 * floor) + floor for x in (*price[:3], spread[n].min() - packed[n].min())]
-        points.append((n, *sums[:3], len(spread[n]), sums[3]))
+        points.append((n, *sums[:3], price.coverage, len(spread[n]), sums[3]))
     return points
 
 
@@ -283,7 +283,7 @@ def test_a_price_is_spread_minus_packed_at_each_size_over_the_smallest_control(m
     frame = rows(made, pages, 1)
     frame = frame[~((frame["layout"] == "packed") & (frame["lines"] == 64))]  # a chase without its control has no price
     points = geometry.priced(frame, stride)
-    assert points.columns.tolist() == ["lines", "cost", "low", "high", "n", "least"]
+    assert points.columns.tolist() == geometry_curves.COLUMNS
     assert list(points.itertuples(index=False, name=None)) == priced_by_hand(frame, stride)
     assert 64 not in points["lines"].tolist() and len(points) > 20
 
@@ -301,14 +301,14 @@ def test_a_control_dearer_than_its_chase_leaves_a_tenth_of_the_floor():
 def test_no_controls_are_no_price_and_no_rows_no_curve():
     frame = rows(SHARP, "4k", 1)
     for empty in (geometry.priced(frame[frame["layout"] != "packed"]), geometry.curve(frame, "spread", "random", 7)):
-        assert empty.empty and empty.columns.tolist() == ["lines", "cost", "low", "high", "n", "least"]
+        assert empty.empty and empty.columns.tolist() == geometry_curves.COLUMNS
         assert geometry.steps(empty) == []
 
 
 def test_a_curve_has_the_median_of_its_processes_and_the_least_disturbed_one():
     frame = pd.DataFrame({"layout": "alias", "order": "cycle", "stride_pages": [1, 1, 1, 1, 2], "lines": [32, 32, 32, 8, 32],
                           "ns_per_access": [3.0, 1.0, 2.0, 5.0, 9.0], "core_ghz": [2.0, 2.0, 2.0, 2.0, 2.0]})
-    assert geometry.curve(frame, "alias").values.tolist() == [[8, 10, 10, 10, 1, 10], [32, 4, 2, 6, 3, 2]]
+    assert geometry.curve(frame, "alias").values.tolist() == [[8, 10, 10, 10, 0, 1, 10], [32, 4, 2, 6, 0.75, 3, 2]]
     assert geometry.aliased(frame)["lines"].tolist() == [32]
     assert geometry.curve(frame.assign(core_ghz=[2.0, 0, 2, 2, 2]), "alias")["cost"].tolist() == [5, 2]  # one without a clock: all in ns
 

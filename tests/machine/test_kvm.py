@@ -63,7 +63,8 @@ def test_kvm_is_no_part_of_a_machines_id_and_of_its_state_only_where_guests_are_
     assert machine_id(with_it) == machine_id(without) and state(with_it) == state(without)
     for other in (NPT.model_copy(update={"tables": "shadow"}), NPT.model_copy(update={"nx_huge_pages": True})):
         assert machine_id(stated(other)) == machine_id(with_it) and state(stated(other)) != state(with_it)
-    assert dict(doctor.describe(with_it))["KVM"] == "kvm_amd with NPT" and "KVM" not in dict(doctor.describe(without))
+    assert "kvm_amd with NPT" in dict(doctor.describe(with_it)).values()
+    assert not any("kvm_amd" in value for value in dict(doctor.describe(without)).values())
 
 
 def test_a_description_from_before_this_question_still_validates():

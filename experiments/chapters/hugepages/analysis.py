@@ -178,7 +178,4 @@ def _medians(rows: pd.DataFrame, by: list[str], others: dict[str, str]) -> pd.Da
 def typical(speedups: Curve) -> Interval:
     """The speedup over a range of sizes where one number should hold for all: the median over sizes, with its exact interval, since
     each size was measured by itself. Of fewer than five sizes, which have none worth the name, the bounds are the medians of theirs."""
-    table = speedups.table
-    if len(table) < 5:
-        return Interval(*table[["median", "low", "high"]].median(), table["coverage"].min(), speedups.modes)
-    return median_interval(table["median"])
+    return speedups.typical() if len(speedups) < 5 else median_interval(speedups.medians)
