@@ -23,8 +23,10 @@ int main(int argc, char **argv)
     lay_arena(&c, &a);
     uint32_t *touch = room_for_visits(c.lines);
     if (c.mode == modes[1]) {
+        uint32_t *next = cycle_through(c.lines, 1, c.seed);
         free(touch);
-        touch = visits_of(cycle_through(c.lines, 1, c.seed), c.lines);
+        touch = visits_of(next, c.lines);
+        free(next);
     } else {
         uint64_t seed = c.seed + 1; /* another order than that of the visits */
         for (uint64_t i = 0; i < c.lines; i++)

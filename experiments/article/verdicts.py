@@ -220,8 +220,7 @@ def _chance(found: Sequence[Verdict]) -> Html:
     decided = sum(bool(verdict.effects) and verdict.verdict in ("holds", "fails") for verdict in found)
     wrong = decided * WRONG_BY_CHANCE
     said = (f"{decided} of these {len(found)} verdicts are decided by an interval; at most {WRONG_BY_CHANCE:.0%} of such are wrong by "
-            "chance, "
-            f"here {wrong:.1f} of them." if decided else "")
+            f"chance, here {wrong:.1f} of them." if decided else "")
     return Html(f'<p class="tlb-chance">{escape(said)}</p>' if said else "", said)
 
 

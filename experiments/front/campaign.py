@@ -15,7 +15,6 @@ from experiments.article.chapter import Chapter
 from experiments.article.verdicts import REGISTRY
 from experiments.chapters import hugepages, your_machine
 from experiments.lab import campaign, kernels
-from experiments.lab.campaign import RETRY_SHARE
 from experiments.lab.grid import Scope
 from experiments.lab.order import LEAST
 from experiments.lab.record import Point
@@ -52,7 +51,7 @@ def book(given: Mapping[str, Any]) -> Path:
     _documents(Chapter("hugepages", asked["hugepages"], whole.data))
     seconds = max(seconds_left() - site_s, 0.0)
     left = campaign.run(whole.rig, grids, LEAST, seconds=0).left
-    rest = whole.campaign(grids, compared=affordable(left, whole.scope, seconds).__contains__, seconds=seconds)
+    rest = whole.campaign(grids, compared=affordable(left, whole.scope, seconds / first.pace).__contains__, seconds=seconds)
     return publish.book(given) if rest.measured or not first.measured else page
 
 
@@ -70,11 +69,12 @@ def alone(name: str, profile: str, folder: Path) -> tuple[int, float, int]:
 def affordable(left: Mapping[Point, int], scope: Scope, seconds: float) -> set[Point]:
     """The points of as many claims as five processes each are to be had for in the time, the cheapest claims first.
 
-    left: how many processes each point lacks of these. Three processes of every point decide nothing, five of some decide what they are
-    compared for. What a claim costs is known beforehand, and no time that was measured changes it: so the choice takes no side.
+    left: how many processes each point lacks of these. seconds: as `kernels.expected_s` guesses them. Three processes of every point
+    decide nothing, five of some decide what they are compared for. What a claim costs is known beforehand, and no number that was
+    measured changes it: so the choice takes no side.
     """
     def expected_s(points: set[Point]) -> float:
-        return (1 + RETRY_SHARE) * sum(left[point] * kernels.expected_s(point) for point in points)
+        return sum(left[point] * kernels.expected_s(point) for point in points)
 
     chosen: set[Point] = set()
     claims = [{point for point in left if claim.points(point, scope)} for claim in REGISTRY.values() if claim.points is not None]

@@ -83,8 +83,8 @@ def _unplaced(a: stlb_cliff.Analysis) -> str:
 
 
 def _loops(a: stlb_cliff.Analysis) -> str:
-    return ("The loop behind the best-known figures keeps several misses in flight. "
-            f"{stlb_cliff.prose.overlap(a)} Both numbers are right; they answer different questions.")
+    return (f"The loop behind the best-known figures keeps several misses in flight. {stlb_cliff.prose.overlap(a)} Both numbers are right; "
+            "they answer different questions.")
 
 
 def opening(a: Analysis) -> Prose:
@@ -93,10 +93,8 @@ def opening(a: Analysis) -> Prose:
     far, packed = cliff.spread.get(cliff.largest).value, cliff.packed.get(cliff.largest).value
     near = f"to one of the last {cliff.entries[0]:,} pages used" if cliff.entries else "to a page used just now"
     return Prose(f"Follow one pointer. On this machine that takes {cliff.packed.intervals[0].value:.1f} ns if it leads {near}, and "
-                 f"{far:.0f} ns if it "
-                 f"leads to one of {_millions(cliff.largest)}. Not because the byte is far: the same lines packed together take "
-                 f"{packed:.0f}. The rest "
-                 "goes on finding out where the byte is.")
+                 f"{far:.0f} ns if it leads to one of {_millions(cliff.largest)}. Not because the byte is far: the same lines packed "
+                 f"together take {packed:.0f}. The rest goes on finding out where the byte is.")
 
 
 def _millions(pages: int) -> str:
@@ -112,8 +110,8 @@ def _begins(a: Analysis) -> str:
     cliff = a.of(stlb_cliff)
     (first, second), steps = cliff.two_levels(), cliff.steps
     return (f"**Past {first:,} pages** a load pays {stlb_cliff.prose.price_of(cliff, steps.hit_ns)} more, {{doc}}`past {second:,} "
-            "<stlb_cliff>` "
-            f"it pays {stlb_cliff.prose.price_of(cliff, steps.walk_ns)}, and the walk gets dearer as its table leaves the caches.")
+            f"<stlb_cliff>` it pays {stlb_cliff.prose.price_of(cliff, steps.walk_ns)}, and the walk gets dearer as its table leaves the "
+            "caches.")
 
 
 def _far(a: Analysis) -> str:
@@ -123,8 +121,7 @@ def _far(a: Analysis) -> str:
     if count < 2:
         return ""
     trips = "two" if count == 2 else "two, or three"
-    said = (f"**A far load is one trip to memory, or {trips}**, {{doc}}`as its times show <graph_walk>`: one "
-            "for the byte.")
+    said = (f"**A far load is one trip to memory, or {trips}**, {{doc}}`as its times show <graph_walk>`: one for the byte.")
     if 0 < stay < count:
         said += f" {words(large)[:1].upper() + words(large)[1:]} save one." + (
             " The last is your provider's choice." if stay > 1 and a.host.hypervisor != "none" else "")

@@ -39,10 +39,16 @@ class Outcome:
     cached: int = 0
     timed_s: float = 0.0
     elapsed_s: float = 0.0
+    expected_s: float = 0.0  # of what was measured, without second tries
     lacking: dict[Point, Unavailable] = field(default_factory=dict)
     retries: int = 0  # processes thrown back because they were noisy
     noisy: int = 0  # records stored with a mark, because their last try was noisy too
     left: Counter[Point] = field(default_factory=Counter)  # how many processes of a point there was no time for
+
+    @property
+    def pace(self) -> float:
+        """Seconds for one that was expected, second tries and all; of a run that measured nothing, the share that these may have."""
+        return self.elapsed_s / self.expected_s if self.expected_s else 1 + RETRY_SHARE
 
     @property
     def skipped(self) -> int:
@@ -54,6 +60,7 @@ class Outcome:
         self.retries += record.tries - 1
         self.noisy += bool(record.noisy)
         self.timed_s += record.elapsed_ns / 1e9
+        self.expected_s += kernels.expected_s(record.point)
 
     def __str__(self) -> str:
         share = f", {self.timed_s / self.elapsed_s:.0%} of {self.elapsed_s:.0f} s inside timed regions" if self.measured else ""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Literal, Protocol
 
-WORDS = ("no", "one", "two", "three", "four", "five", "six")
+_WORDS = ("no", "one", "two", "three", "four", "five", "six")
 
 
 class Prose(str):
@@ -49,6 +49,11 @@ def escape_markdown(text: object) -> str:
 def count(number: float) -> str:
     """A number of things as prose wants it: 72, 3,072."""
     return f"{number:,.0f}"
+
+
+def in_words(number: int) -> str:
+    """A small number as prose wants it: two; the digits of a larger one."""
+    return _WORDS[number] if number < len(_WORDS) else f"{number:,}"
 
 
 def listed(items: Iterable[str], word: str = "and") -> str:

@@ -105,7 +105,7 @@ def claims_in(root: Path) -> Iterator[tuple[str, str, str]]:
     of_row = {row["id"]: row["source"] for row in csv.DictReader(table.read_text(encoding="utf-8").splitlines())} if table.is_file() else {}
     for path, tree in _modules(root, "experiments/chapters"):
         for node in ast.walk(tree):
-            for call in getattr(node, "decorator_list", ()):
+            for call in reversed(getattr(node, "decorator_list", ())):  # the order in which they act
                 if isinstance(call, ast.Call) and getattr(call.func, "id", getattr(call.func, "attr", "")) == "claim":
                     given = {keyword.arg: keyword.value for keyword in call.keywords} | dict(zip(("id",), call.args, strict=False))
                     name, source = (str(getattr(given.get(word), "value", "")) for word in ("id", "source"))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from experiments.inference.intervals import UNKNOWN, Interval
-from experiments.words.prose import WORDS, Prose, choose, count, escape_markdown, listed, side
+from experiments.words.prose import Prose, choose, count, escape_markdown, in_words, listed, side
 
 
 @pytest.mark.parametrize(("low", "high", "line", "slack", "expected"), [
@@ -53,7 +53,7 @@ def test_a_count_is_whole_and_grouped(number: float, text: str):
 
 
 def test_small_numbers_have_words():
-    assert [WORDS[n] for n in (0, 1, 2, 6)] == ["no", "one", "two", "six"]
+    assert [in_words(n) for n in (0, 1, 2, 6, 7, 1234)] == ["no", "one", "two", "six", "7", "1,234"]
 
 
 @given(st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=40) | st.text("*_`[](){}<>&#!|~$\\- x1.", max_size=40))

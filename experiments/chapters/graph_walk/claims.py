@@ -6,11 +6,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from experiments.article.verdicts import LEAST_COVERAGE, Answer, Band, claim, inside
+from experiments.article.verdicts import LEAST_COVERAGE, Answer, Band, claim, decided, inside
 from experiments.chapters.graph_walk.analysis import REGIMES, SIZE, Analysis, largest
 from experiments.chapters.graph_walk.grid import VERTEX_BYTES
 from experiments.inference.curves import select
 from experiments.inference.intervals import Interval, median_interval
+from experiments.inference.splinter import HALF
 from experiments.lab.grid import Scope
 from experiments.lab.record import Point
 from experiments.words.pages import BASE, words
@@ -26,7 +27,6 @@ WALKS_OF_MEMORY = 4 << 30  # and from there on its median hop walks in memory
 BEFORE = 0.25
 AGREES = 0.25  # a whole number of walkers, from times with a few percent of noise and a walk's time that is a lower bound
 PLATEAU = 256 << 20, 1 << 30  # bytes, "hundreds of megabytes"
-MORE_WALKS = 0.01  # a hop: of fewer no time can be told, and where neither walks none is more
 SAME = 0.05  # THP that gains less than what the book calls unstable is useless
 
 
@@ -111,8 +111,9 @@ def huge_pages_lower_both(a: Analysis, same: float = SAME) -> Answer:
     if splintered.walk is None:
         raise Unavailable("too-few-points", "no chase past the last level was measured on both")
     if splintered.is_splintered:
-        return False, (f"The host splinters large pages, so they miss as often; a miss costs {splintered.walk.share:.2f} of one on base "
-                       f"pages. {splintered.evidence}")
+        return inside(splintered.first.share, most=HALF), (
+            f"The host splinters large pages, so they miss as often; a miss costs {splintered.walk.share:.2f} of one on base pages. "
+            f"{splintered.evidence}")
     if splintered.verdict == "not splintered":
         raise Unavailable("no-pmu", "large pages miss less often, and of the few misses left no time can be told without counters")
     return None, splintered.evidence
@@ -140,8 +141,8 @@ def page_walkers_as_stated(a: Analysis, agrees: float = AGREES) -> Answer:
     least, most = (a.page_walkers * (1 + give) for give in (-agrees, agrees))
     # Fewer that were seen busy rule nothing out: something else may end the gain.
     return None if busy.high < least else inside(busy, least, most), (f"{a.host.microarchitecture} is said to have {a.page_walkers:.0f}. "
-                                                                      f"With {base.best_walkers} walks in turn at least "
-                   f"{busy:.1f} page walks were under way at once.")
+                                                                      f"With {base.best_walkers} walks in turn at least {busy:.1f} page "
+                                                                      "walks were under way at once.")
 
 
 # --- what a hop takes, and what a model of two terms makes of it
@@ -157,9 +158,10 @@ def a_load_takes_70_to_80_ns(a: Analysis, band: Band) -> Answer:
 @claim("triple-digits-at-10gb", points=_largest_hop_by_hop)
 def triple_digits(a: Analysis, band: Band) -> Answer:
     curve = required(a.p50.get(BASE, ()), "no walk on base pages was timed hop by hop")
-    return inside(curve.last, *band), (f"Half of all hops over {format_size(curve.xs[-1])}, the largest graph walked, take "
-                                       f"{curve.last:.0f} ns "
-                                       "or less on base pages.")
+    size, effect = format_size(curve.xs[-1]), inside(curve.last, *band)
+    if curve.xs[-1] < LARGEST and not decided(effect):
+        raise Unavailable("too-few-points", f"half of all hops over {size}, the largest graph walked, take {curve.last:.0f} ns or less")
+    return effect, f"Half of all hops over {size} take {curve.last:.0f} ns or less on base pages."
 
 
 @claim("second-regime-plateaus", points=lambda point, scope: _hop_by_hop(point, scope)
@@ -168,8 +170,7 @@ def the_second_regime_plateaus(a: Analysis, band: Band) -> Answer:
     curve = required(a.p50.get(BASE, ()), "no walk on base pages was timed hop by hop")
     over = curve.flatness(*PLATEAU)
     return inside(over, *band), (f"From {format_size(PLATEAU[0])} to {format_size(PLATEAU[1])} the median hop on base pages varies by a "
-                                 "factor of "
-                                 f"{over:.2f}.")
+                                 f"factor of {over:.2f}.")
 
 
 @claim("cost-is-hit-plus-misses-times-walk", points=None)
@@ -181,15 +182,14 @@ def the_model_fits(a: Analysis, band: Band) -> Answer:
 
 
 @claim("fewer-large-entries-more-misses", points=_largest_in_batches)
-def large_pages_may_miss_more(a: Analysis, least: float = MORE_WALKS) -> Answer:
+def large_pages_may_miss_more(a: Analysis, band: Band) -> Answer:
     large = largest(a.means)
     base, other = (required(a.counted.get(pages, ()), f"no walks were counted on {words(pages)}", "no-pmu") for pages in (BASE, large))
     shared = [size for size in other.xs if size in set(base.xs)]
     worst = max(required(shared, "no size was counted on both"), key=lambda size: other.at(size).value - base.at(size).value)
     more = other.at(worst) - base.at(worst)
-    return inside(more, least, among=len(shared)), (f"The most that {words(large)} walk more than base pages is at {format_size(worst)}: "
-                                 f"{other.at(worst).value:.3f} "
-                                 f"walks a hop against {base.at(worst).value:.3f}.")
+    return inside(more, *band, among=len(shared)), (f"The most that {words(large)} walk more than base pages is at {format_size(worst)}: "
+                                 f"{other.at(worst).value:.3f} walks a hop against {base.at(worst).value:.3f}.")
 
 
 @claim("millions-of-walks", points=_largest_in_batches)
@@ -199,21 +199,24 @@ def millions_of_walks(a: Analysis, band: Band) -> Answer:
 
 
 @claim("in-cache-graph-flies", points=_hop_by_hop)
-def a_graph_in_the_caches_flies(a: Analysis) -> Answer:
+def a_graph_in_the_caches_flies(a: Analysis, band: Band) -> Answer:
     curve = required(a.p50.get(BASE, ()), "no walk on base pages was timed hop by hop")
+    last = max((cache.size_bytes for cache in a.host.caches), default=0)
+    if curve.xs[0] > last:
+        raise Unavailable("too-few-points", f"the smallest graph walked, {format_size(curve.xs[0])}, is not known to fit in a cache")
     slower = curve.last / curve.intervals[0]
-    return inside(slower, 2), (f"A hop over {format_size(curve.xs[-1])} takes {slower:.1f} times as long as one over "
-                               f"{format_size(curve.xs[0])}, which every cache but the first holds.")
+    return inside(slower, *band), (f"A hop over {format_size(curve.xs[-1])} takes {slower:.1f} times as long as one over "
+                                   f"{format_size(curve.xs[0])}, which fits in a cache.")
 
 
 @claim("quantiles-grow-with-size", points=_hop_by_hop)
-def quantiles_grow_with_size(a: Analysis, same: float = SAME) -> Answer:
+def quantiles_grow_with_size(a: Analysis, band: Band) -> Answer:
     curves = {name: required(of.get(BASE, ()), "no walk on base pages was timed hop by hop") for name, of in
               (("median", a.p50), ("95th percentile", a.p95))}
     worst = {name: min(required([later / earlier for (_, earlier), (_, later) in pairwise(curve)], "one size was walked"),
                        key=lambda step: step.value) for name, curve in curves.items()}
     told = listed(f"the {name} by {step:.2f}" for name, step in worst.items())
-    return [inside(step, 1 - same, among=len(curve)) for step, curve in zip(worst.values(), curves.values(), strict=True)], (
+    return [inside(step, *band, among=len(curve)) for step, curve in zip(worst.values(), curves.values(), strict=True)], (
         f"From one size to the next on base pages at the least {told}.")
 
 

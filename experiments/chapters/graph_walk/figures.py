@@ -14,10 +14,10 @@ from experiments.article.render import INK, MUTED, PALETTE, Figure, Html, data_t
 from experiments.chapters.graph_walk.analysis import SIZE, Analysis
 from experiments.chapters.graph_walk.grid import WALKERS
 from experiments.words.pages import BASE, ordered, rank, words
+from experiments.words.prose import in_words
 from experiments.words.reasons import if_available, required
 from experiments.words.units import format_size, rounded
 
-_TRIPS = {2: "two", 3: "three", 4: "four", 5: "five"}
 _COUNTS = (0, 0.2, 0.4, 0.6, 0.8, 1)
 _SERIES = {"p50": "median", "p95": "95th percentile"}
 RIDGE_PX = 30  # from one ridge's foot to the next
@@ -110,7 +110,7 @@ def _trip_rules(a: Analysis) -> list[alt.Chart]:
 def trips(a: Analysis) -> Figure:
     """Of all hops, those that wait for two trips to memory and more, and for three, against the working set, by page size."""
     data = a.trip_shares[a.trip_shares["trips"] > 1]
-    data = required(data, "hops on base pages stand in one heap").assign(series=data["trips"].map(lambda n: f"{_TRIPS[n]} trips or more"))
+    data = required(data, "hops on base pages stand in one heap").assign(series=data["trips"].map(lambda n: f"{in_words(n)} trips or more"))
     data = data.sort_values(["pages", "trips", SIZE], key=rank, kind="stable").astype({"trips": int})
     y = alt.Y("share:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(title="Share of hops", format="%", values=list(_COUNTS)))
     base = alt.Chart(data).encode(x=_SIZES, y=y, color=_pages(data))
@@ -119,13 +119,12 @@ def trips(a: Analysis) -> Figure:
         tooltip=["pages:N", "series:N", f"{SIZE}:Q", alt.Tooltip("share:Q", format=".0%")])
     last = data[data[SIZE] == data[SIZE].max()]
     told = " and ".join(f"{share:.0%} on {words(pages)}" for pages, share in last[last["trips"] == 2].set_index("pages")["share"].items())
-    return Figure(chart, "The share of hops that wait for more than one trip to memory rises with the working set, more on base pages "
-                         "than "
-                  f"on large ones; two or more at {format_size(data[SIZE].max())}: {told}.", data[["pages", "trips", SIZE, "share"]])
+    return Figure(chart, "The share of hops that wait for more than one trip to memory rises with the working set, more on base pages than "
+                         f"on large ones; two or more at {format_size(data[SIZE].max())}: {told}.", data[["pages", "trips", SIZE, "share"]])
 
 
 def touched(a: Analysis) -> Figure:
-    """ns a load at the largest size, a row an order of first touch: the median with its interval, and each process."""
+    """ns a load at the largest size, a row an order of first touch: the median with its interval."""
     curves = required(a.touched, "no chase was measured over pages touched in several orders")
     lines = max(curve.xs[-1] for curve in curves.values())
     data = pd.DataFrame([{"order": _TOUCHED[mode], "lines": lines, "median": took.value, "low": took.low, "high": took.high}
@@ -137,9 +136,8 @@ def touched(a: Analysis) -> Figure:
         tooltip=["order:N", *(alt.Tooltip(f"{name}:Q", format=".0f") for name in ("median", "low", "high"))])
     least, most = data.loc[data["median"].idxmin()], data.loc[data["median"].idxmax()]
     return Figure(chart.properties(height=30 * len(data)), f"The same chase over {format_size(lines * a.base_page_bytes)} is fastest over "
-                                                           "pages "
-                  f"touched {least['order']}, {least['median']:.0f} ns a load, and slowest over pages touched {most['order']}, "
-                  f"{most['median']:.0f}.", data)
+                                                           f"pages touched {least['order']}, {least['median']:.0f} ns a load, and slowest "
+                                                           f"over pages touched {most['order']}, {most['median']:.0f}.", data)
 
 
 _TOUCHED = {"address": "by address", "visit": "in the order of the visits", "shuffled": "in another random order"}

@@ -10,9 +10,8 @@ from experiments.chapters.graph_walk.grid import LARGE_PAGES, VERTEX_BYTES
 from experiments.inference.cost import WRONG
 from experiments.inference.counts import why_not_counted
 from experiments.inference.curves import select
-from experiments.inference.intervals import Interval
 from experiments.words.pages import BASE, ordered, words
-from experiments.words.prose import Prose, listed
+from experiments.words.prose import Prose, choose, in_words, listed
 from experiments.words.reasons import Unavailable, explain, required
 from experiments.words.units import format_size
 
@@ -90,19 +89,15 @@ def heaps(a: Analysis) -> Prose:
     size, count = format_size(int(a.walks(1, pages=BASE)[SIZE].max())), len(peaks)
     if count == 1:
         return Prose(f"At {size} the hops on base pages stand in one heap, at {peaks[0].value:.0f} ns: a hop is one trip to memory, and "
-                     "whatever "
-                     "else it reads comes from a cache.")
-    third = f", and to the third {_EVEN[_side_of(base.evenness)].format(base.evenness.value)}" if count > 2 else ""
-    said = (f"Hops over {size} of base pages do not spread around one time: they stand in {_NUMBERS[count]} heaps, at "
-            f"{listed(f'{peak.value:.0f}' for peak in peaks)} ns. From the first to the second it is {base.step_ns.value:.0f} ns{third}. "
-            "A load "
-            f"from memory takes about as long, so a hop is {_COUNTED[min(count, 3)]} of them, one after the other: a **trip** for the "
-            "byte, and "
-            "one for each entry of a page table that has left the caches too.")
+                     "whatever else it reads comes from a cache.")
+    third = f", and to the third {choose(base.evenness, _EVEN).format(base.evenness.value)}" if count > 2 else ""
+    said = (f"Hops over {size} of base pages do not spread around one time: they stand in {in_words(count)} heaps, at "
+            f"{listed(f'{peak.value:.0f}' for peak in peaks)} ns. From the first to the second it is {base.step_ns.value:.0f} ns{third}. A "
+            f"load from memory takes about as long, so a hop is {_COUNTED[min(count, 3)]} of them, one after the other: a **trip** for the "
+            "byte, and one for each entry of a page table that has left the caches too.")
     if other.peaks_ns and count > (stay := len(other.peaks_ns)):
-        said += (f" On {words(large)} the heaps are {_NUMBERS[stay]}, at {listed(f'{peak.value:.0f}' for peak in other.peaks_ns)} ns: "
-                 "larger pages "
-                 f"take {_NUMBERS[count - stay]} trip{'s' * (count - stay > 1)} away.")
+        said += (f" On {words(large)} the heaps are {in_words(stay)}, at {listed(f'{peak.value:.0f}' for peak in other.peaks_ns)} ns: "
+                 f"larger pages take {in_words(count - stay)} trip{'s' * (count - stay > 1)} away.")
     return Prose(said)
 
 
@@ -114,16 +109,14 @@ def whose(a: Analysis) -> Prose:
         raise Unavailable("no-step", "hops on base pages stand in one heap")
     begins = {number: _begins(a, number) for number in range(2, count + 1)}
     said = ["On base pages a tenth of all hops waits for "
-            f"{listed(f'{_NUMBERS[n]} from {format_size(size)} on' for n, size in begins.items())}."]
+            f"{listed(f'{in_words(n)} from {format_size(size)} on' for n, size in begins.items())}."]
     if stay > 1 and a.host.hypervisor != "none":
         pieces = ", which has an entry for each of the pieces that it made of them" if a.in_pieces else ""
-        said.append(f"The second trip that stays on {words(large)} is not this machine's own table: those pages do without its last "
-                    "level, and what "
-                    f"is left of it fits any cache. It is the host's{pieces}.")
+        said.append(f"The second trip that stays on {words(large)} is not this machine's own table: those pages do without its last level, "
+                    f"and what is left of it fits any cache. It is the host's{pieces}.")
         if count > stay:
             said.append("So the trip that large pages take away is for this machine's own entry, and the one that stays is the provider's "
-                        "to take "
-                        "away, by larger pages of the host.")
+                        "to take away, by larger pages of the host.")
     elif stay == 1 and count == 2:
         said.append("The trip that large pages take away is for the page table's entry: of base pages its last level is 512 times as "
                     "large.")
@@ -144,31 +137,20 @@ def first_touch(a: Analysis) -> Prose:
     gain, lines = required(both, "the two orders were not measured at one size").last, both.xs[-1]
     by_address, by_visit = (curves[mode].get(lines).value for mode in ("address", "visit"))
     said = (f"Over {format_size(lines * a.base_page_bytes)} a load takes {by_address:.0f} ns where the pages were first touched by "
-            "address, as a "
-            f"program's loop over a fresh array touches them, and {by_visit:.0f} where they were touched in the order in which the chase "
-            "goes on "
-            f"to visit them: {gain:.2f} times.")
+            f"address, as a program's loop over a fresh array touches them, and {by_visit:.0f} where they were touched in the order in "
+            f"which the chase goes on to visit them: {gain:.2f} times.")
     if gain.low > 1:
         why = ("Memory is handed out as it is touched, by the guest's kernel and by its host alike, so pages touched one after the other "
-               "lie side by "
-               "side there, and so do their entries in the host's table: eight to a line" if a.host.hypervisor != "none" else
+               "lie side by side there, and so do their entries in the host's table: eight to a line" if a.host.hypervisor != "none" else
                "Memory is handed out as it is touched, so pages touched one after the other lie side by side in it")
         return Prose(f"{said} The virtual addresses, the links and the loads are the same. {why}. So a benchmark that fills its array in "
-                     "the order "
-                     "in which it reads it measures another machine than its program will have; and a program that can fill its "
-                     "structures in "
-                     "the order of their use has a lever that no page size gives.")
+                     "the order in which it reads it measures another machine than its program will have; and a program that can fill its "
+                     "structures in the order of their use has a lever that no page size gives.")
     return Prose(f"{said} That is no difference, and one of {max(gain.high - 1, 0):.0%} would have shown.")
 
 
-_NUMBERS = {1: "one", 2: "two", 3: "three", 4: "four", 5: "five"}
 _COUNTED = {2: "one or two", 3: "one, two or three"}
 _EVEN = {"below": "{:.2f} times that, less", "open": "about as much again", "above": "{:.2f} times that, more"}
-
-
-def _side_of(ratio: Interval) -> str:
-    """Whether a ratio lies below 1, above it, or leaves that open."""
-    return "below" if ratio.high < 1 else "above" if ratio.low > 1 else "open"
 
 
 def misses_are(a: Analysis) -> str:

@@ -77,8 +77,7 @@ def the_speedup_grows(a: Analysis, band: Band) -> Answer:
 def large_pages_are_flat(a: Analysis, most: float = FLAT) -> Answer:
     near, far = (a.gathers[a.gathered].at(size // a.base_page_bytes) for size in (256 << 20, 4 << 30))
     return inside(far / near, most=most), (f"On {words(a.gathered)} the published loop takes {near.value:.1f} ns an access over 256 MiB "
-                                           "and "
-                                           f"{far.value:.1f} over 4 GiB, {far / near:.2f} times as much.")
+                                           f"and {far.value:.1f} over 4 GiB, {far / near:.2f} times as much.")
 
 
 @claim("sixteen-mib-gains-1.4", points=_gathered(16 << 20))
@@ -132,13 +131,12 @@ def misses_dominate(a: Analysis, band: Band) -> Answer:
 
 
 @claim("large-page-latency-is-the-caches", points=_chased(*LARGE, layouts=("spread", "packed"), low=1 << 30))
-def what_is_left_is_the_caches(a: Analysis, same: float = 2 * SAME) -> Answer:
+def what_is_left_is_the_caches(a: Analysis, band: Band) -> Answer:
     most, _ = a.largest(a.large)
     left = a.spread[a.large].at(most) / a.packed[a.large].at(most)
-    return inside(left, 1 - same, 1 + same), (
-        f"Over {format_size(most * a.base_page_bytes)} on {words(a.large)} a load takes {left:.2f} times what it takes where as many "
-        "lines lie "
-        "side by side.")
+    return inside(left, *band), (
+        f"Over {format_size(most * a.base_page_bytes)} on {words(a.large)} a load takes {left:.2f} times what it takes where as many lines "
+        "lie side by side.")
 
 
 @claim("entry-spans-large-page", points=lambda point, scope: _chased(
@@ -159,10 +157,10 @@ def thp_is_like_the_pool(a: Analysis, same: float = SAME, from_bytes: int = 64 <
 
 
 @claim("gigabyte-pages-gain", points=_chased(*LARGE, "1g", low=1 << 30))
-def gigabyte_pages_gain(a: Analysis, same: float = SAME, above: int = 32 * 1024) -> Answer:
+def gigabyte_pages_gain(a: Analysis, band: Band, above: int = 32 * 1024) -> Answer:
     required(a.spread["1g"], "no page of 1 GiB was to be had", "pool-empty")
     far = required(a.speedup("1g", a.large).between(above + 1, inf), "nothing was measured above 32 Ki lines on both")
-    return inside(far.last, 1 + same), (
+    return inside(far.last, *band), (
         f"At {format_size(far.xs[-1] * a.base_page_bytes)}, 1 GiB pages are {far.last:.2f} times as fast as {words(a.large)}.")
 
 
@@ -193,8 +191,8 @@ def _read(a: Analysis, size: int, fast: str = "thp", slow: str = BASE) -> tuple[
     if not {slow, fast} <= set(reads.index):
         raise Unavailable("too-few-points" if fast != "2m" else "pool-empty", f"random reads of {size:,} bytes were not measured on both")
     before, after = (Interval.of(reads.loc[pages]) for pages in (slow, fast))
-    told = (f"A random read of {size / 1e6:g} MB takes {before.value:.2f} ns on {words(slow)} and {after.value:.2f} on {words(fast)}, "
-            f"a factor of {before / after:.2f}")
+    told = (f"A random read of {size / 1e6:g} MB takes {before.value:.2f} ns on {words(slow)} and {after.value:.2f} on {words(fast)}, a "
+            f"factor of {before / after:.2f}")
     gains, java = [before / after], [a.java(size, pages) for pages in (slow, fast)]
     if all(score.value > 0 for score in java):
         told += f"; in Java, by JMH, {java[0] / java[1]:.2f}"
@@ -275,5 +273,4 @@ def go_asks_for_none(a: Analysis) -> Answer:
                      "no Go program ran here", "no-toolchain")
     huge = max(report.huge_bytes for report in plain)
     return huge == 0, (
-        f"Of {format_size(plain[0].array_bytes)} that a Go program allocates and does not ask for, {format_size(huge)} lie "
-        "on large pages.")
+        f"Of {format_size(plain[0].array_bytes)} that a Go program allocates and does not ask for, {format_size(huge)} lie on large pages.")

@@ -69,10 +69,9 @@ def far_load(a: Analysis) -> Figure:
     price = {pages: a.price[pages].at(lines).value for pages in kinds}
     dear, cheap = max(price, key=price.get), min(price, key=price.get)
     return Figure(bars.properties(height=26 * len(kinds)), f"Bars of what a load over {format_size(lines * a.base_page_bytes)} waits for. "
-                                                           "Finding "
-                  f"out where the line is takes longest on {words(dear)}, {price[dear]:z.0f} of {whole[dear]:.0f} ns, and least on "
-                  f"{words(cheap)}, "
-                  f"{price[cheap]:z.0f} of {whole[cheap]:.0f}.", data)
+                                                           f"Finding out where the line is takes longest on {words(dear)}, "
+                                                           f"{price[dear]:z.0f} of {whole[dear]:.0f} ns, and least on {words(cheap)}, "
+                                                           f"{price[cheap]:z.0f} of {whole[cheap]:.0f}.", data)
 
 
 _PARTS = ("the line itself", "its translation")

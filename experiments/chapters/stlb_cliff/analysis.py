@@ -54,6 +54,7 @@ class Analysis(analysis.Analysis):
     sequential = cached_property(lambda a: curves.price(a.frame, order="sequential"))  # and where they are visited one after the other
     # The independent loop over one line a page: in the engine of the chase, and as published.
     gather = cached_property(lambda a: curves.spread(select(a.frame, engine=["c", "numba"]), kernel="page_gather"))
+    packed_gather = cached_property(lambda a: curves.packed(select(a.frame, engine=["c", "numba"]), kernel="page_gather"))
     numpy_gather = cached_property(lambda a: curves.spread(a.frame, kernel="page_gather", engine="numpy"))
     in_flight = cached_property(lambda a: a.spread / a.gather)  # as many accesses as seem to be under way at once
 
@@ -67,6 +68,13 @@ class Analysis(analysis.Analysis):
     def as_published(self) -> Curve:
         """The published loop: in numpy where that was measured, else the same loads without numpy's own work."""
         return self.numpy_gather if len(self.numpy_gather) else self.gather
+
+    @property
+    def packed_as_published(self) -> Curve:
+        """The control of `as_published`: the same loop over as many lines side by side."""
+        if not len(self.numpy_gather):
+            return self.packed_gather
+        return curves.packed(self.frame, kernel="page_gather", engine="numpy")
 
     @property
     def its_engine(self) -> str:

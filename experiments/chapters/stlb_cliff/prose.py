@@ -84,8 +84,7 @@ def _cycles(a: Analysis, ns: float, decimals: int = 0) -> str:
 
 def price_of(a: Analysis, ns: float) -> str:
     """A time in cycles of the core, in ns where the clock was not measured."""
-    ghz = if_available(lambda: a.ghz)
-    return f"{ns * ghz:.0f} cycles" if ghz else f"{ns:.1f} ns"
+    return _cycles(a, ns).removeprefix(", ") or f"{ns:.1f} ns"
 
 
 def hit(a: Analysis) -> Prose:
@@ -107,8 +106,7 @@ def sharpness(a: Analysis) -> Prose:
     rise = f"From {count(entries)} pages to twice as many, a load slows by a factor of {ratio:.1f}. " if ratio else ""
     kind = "a cliff" if a.steps.second_width < CLIFF else "no cliff but a ramp"
     return Prose(f"{rise}Half of the second step's rise is done at {count(place)} pages; CPUID says {count(entries)}. From a tenth of the "
-                 "rise to "
-                 f"nine tenths the pages grow {a.steps.second_width:.1f}-fold: {kind}.")
+                 f"rise to nine tenths the pages grow {a.steps.second_width:.1f}-fold: {kind}.")
 
 
 def control(a: Analysis) -> Prose:

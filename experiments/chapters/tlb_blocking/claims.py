@@ -59,8 +59,7 @@ def blocks_inside_the_reach_gain(a: Analysis) -> Answer:
     gain = Interval.of(best, "gain")
     return inside(gain, 1, among=len(inside_reach)), (
         f"In blocks of {graph_size(best['block_vertices'])}, four times the second-level cache and inside the reach of "
-        f"{format_size(reach)}, a hop "
-        f"is {gain:.2f} times as fast.")
+        f"{format_size(reach)}, a hop is {gain:.2f} times as fast.")
 
 
 @claim("prefetch-walks",
@@ -77,8 +76,7 @@ def prefetch_walks(a: Analysis, same: float = SAME) -> Answer:
         return None, told
     other = Interval.of(large, "gain")
     return False if decided(helps) is False and decided(inside(other, most, among=a.distances)) else None, (
-        f"{told} On "
-        f"{words(large['pages'])} the gain is {other:.2f}.")
+        f"{told} On {words(large['pages'])} the gain is {other:.2f}.")
 
 
 @claim("order-of-remedies", points=_hop_by_hop)
@@ -120,5 +118,4 @@ def join_partitions_first(a: Analysis, same: float = SAME) -> Answer:
     best = a.best_join(BASE)
     gain = Interval.of(best, "gain")
     return inside(gain, 1 + same, among=a.join_fan_outs), (
-        f"With {int(best['partitions']):,} partitions the join is {gain:.2f} times as "
-        "fast as the naive one.")
+        f"With {int(best['partitions']):,} partitions the join is {gain:.2f} times as fast as the naive one.")

@@ -49,9 +49,9 @@ def lead(a: Analysis) -> Prose:
 def brief(a: Analysis) -> Prose:
     """The tail of a hop with and without blocks, and the join."""
     base, cut = a.remedy(NONE, BASE), a.remedy(BLOCKED, BASE)
-    said = (f"Over {graph_size(base['vertices'])} on base pages, a random hop takes {base['p50']:.0f} ns in the median "
-            f"and {base['p95']:.0f} at the 95th percentile. In blocks of {graph_size(cut['block_vertices'])} it takes "
-            f"{cut['p50']:.0f} and {cut['p95']:.0f}")
+    said = (f"Over {graph_size(base['vertices'])} on base pages, a random hop takes {base['p50']:.0f} ns in the median and "
+            f"{base['p95']:.0f} at the 95th percentile. In blocks of {graph_size(cut['block_vertices'])} it takes {cut['p50']:.0f} and "
+            f"{cut['p95']:.0f}")
     with suppress(Unavailable):  # no large pages: blocking is what there is
         large = a.remedy(LARGE_PAGES, *LARGE)
         said += f", without blocks on {words(large['pages'])} {large['p50']:.0f} and {large['p95']:.0f}"
@@ -82,8 +82,7 @@ def _visits(a: Analysis, base: pd.DataFrame, entries: int) -> str:
     pages = int(part["block_pages"].iloc[0])
     told = [f"{row.gain:.2f} times as fast with {row.block_steps:,} steps ({_few(row.visits)} a page; walks per hop by the model: "
             f"{share:.2g})" for row, share in zip(part.itertuples(), walks_per_hop(pages, part["block_steps"], entries), strict=True)]
-    said = (f"The largest block inside the STLB's reach, {format_size(pages * a.base_page_bytes)} of {pages:,} pages, is "
-            f"{listed(told)}.")
+    said = (f"The largest block inside the STLB's reach, {format_size(pages * a.base_page_bytes)} of {pages:,} pages, is {listed(told)}.")
     few = part.iloc[0]
     return said + (choose(Interval.of(few, "gain"), {
         "below": " Left before its pages are used again, such a block gains nothing.",
@@ -142,8 +141,8 @@ def prefetch_said(a: Analysis) -> Prose:
         for pages, row in best.items()) + "."
     base, near = a.best_ahead(BASE), select(a.ahead, pages=BASE, distance=1)["gain"]
     if len(near) and near.iloc[0] > 1 + MOST_OF_IT * (base["gain"] - 1) > 1 + SAME:
-        said += (f" One hop ahead is nearly as good already, {near.iloc[0]:.2f}: prefetches wait for nothing, so the "
-                 "core runs ahead of the walk by as many as its window holds.")
+        said += (f" One hop ahead is nearly as good already, {near.iloc[0]:.2f}: prefetches wait for nothing, so the core runs ahead of "
+                 "the walk by as many as its window holds.")
     try:
         most = a.most_from_hits
     except Unavailable as why:

@@ -7,7 +7,7 @@ from itertools import product
 from experiments.article.verdicts import Answer, Truth, claim, inside
 from experiments.chapters.virtualization import references
 from experiments.chapters.virtualization.analysis import GUEST, NAMESPACES, PROCESS, Analysis, cell_name
-from experiments.chapters.virtualization.grid import GUEST_PAGES, MOST_QUICK_BYTES, STEPS_OF
+from experiments.chapters.virtualization.grid import GUEST_PAGES, MOST_QUICK_BYTES, STEPS_OF, coarse
 from experiments.inference.intervals import Interval
 from experiments.inference.splinter import HALF
 from experiments.lab.grid import Scope
@@ -54,8 +54,7 @@ def a_guest_costs_under_three(a: Analysis, strict: float = STRICT, wide: float =
     worst, highs = known.loc[known["over_alike"].idxmax()], known["over_alike_high"]
     if a.host.hypervisor != "none":
         raise Unavailable("bare-metal", f"over processes of this guest, at {format_size(worst['lines'] * guests.base_page_bytes)}, the "
-                                        "most is "
-                          f"{Interval.of(worst, 'over_alike'):.2f} times, on {worst['cell']}")
+                                        f"most is {Interval.of(worst, 'over_alike'):.2f} times, on {worst['cell']}")
     return _on(guests, a, inside(Interval.of(worst, "over_alike"), most=wide, among=len(known)), (
         f"At {format_size(worst['lines'] * guests.base_page_bytes)} a load in the guest takes {known['over_alike'].min():.2f} to "
         f"{Interval.of(worst, 'over_alike'):.2f} times one outside on the same pages, the most on {worst['cell']}; "
@@ -64,7 +63,7 @@ def a_guest_costs_under_three(a: Analysis, strict: float = STRICT, wide: float =
 
 @claim("an-entry-spans-the-smaller-page", points=lambda point, scope: (
     _guest_and_process(point, scope) and point.pages in {host for _, host in STEPS_OF}
-    and point.lines <= 4 * max(scope.entries, default=0)))
+    and (point.lines <= 64 or min(scope.entries, default=0) <= point.lines <= max(scope.entries, default=0))))
 def an_entry_spans_the_smaller_page(a: Analysis, half: float = HALF) -> Answer:
     """Of what base pages pay between the two levels, a chase in pieces pays all, above half; one in whole large pages nothing, below."""
     guests = a.guests
@@ -87,10 +86,10 @@ def an_entry_spans_the_smaller_page(a: Analysis, half: float = HALF) -> Answer:
 
 
 @claim("containers-add-nothing",
-       points=lambda point, scope: point.kernel == PROCESS and point.pages == BASE)
+       points=lambda point, scope: point.kernel == PROCESS and point.pages == BASE and point.lines in coarse(scope))
 def containers_add_nothing(a: Analysis, same: float = SAME) -> Answer:
     ratio, table = a.container_ratio, a.containers  # of this machine, whoever's guests are shown
     return inside(ratio, 1 - same, 1 + same), (f"In fresh user, mount, pid and network namespaces a load takes {ratio:.4f} times a plain "
-                                               "process's, a "
-                   f"{ratio.coverage:.0%} interval over all pairs; point by point, {((table['low'] <= 0) & (table['high'] >= 0)).sum()} of "
-                   f"{len(table)} intervals of the difference hold zero.")
+                                               f"process's, a {ratio.coverage:.0%} interval over all pairs; point by point, "
+                                               f"{((table['low'] <= 0) & (table['high'] >= 0)).sum()} of {len(table)} intervals of the "
+                                               "difference hold zero.")

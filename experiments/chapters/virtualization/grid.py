@@ -18,10 +18,8 @@ NODES = ("local-local", "remote-local", "local-remote", "remote-remote")  # memo
 def points(scope: Scope) -> list[Point]:
     """Each guest page size on each host page size and the same chase outside, at sizes from inside the STLB on; finer where the steps
     are; a guest with five levels; the chase in fresh namespaces; and on near and far memory."""
-    top = scope.most_lines if scope.is_fine else min(scope.most_lines, scope.lines(MOST_QUICK_BYTES))
-    dense = scope.lines(DENSE_BELOW_BYTES)
-    inside = 1 << (max(scope.entries[-1], 2 * SMALLEST_LINES) // 2).bit_length() - 1 if scope.entries else dense // SMALLEST_LINES
-    sizes = sorted({min(inside, top), *octaves(dense, top, 1)[:: 2 if scope.is_fine else 4], top})
+    sizes = coarse(scope)
+    top = sizes[-1]
     fine = scope.dense() if scope.engine == "c" else []
     wanted = [("guest_chase", host, guest, sizes) for guest in GUEST_PAGES for host in HOST_PAGES]
     wanted += [("page_chase", pages, "", sizes) for pages in HOST_PAGES]
@@ -32,3 +30,11 @@ def points(scope: Scope) -> list[Point]:
     chases = [point for kernel, pages, mode, numbers in wanted for lines in numbers
               for point in scope.chase(kernel, pages, lines, mode)]
     return list(dict.fromkeys(chases + scope.chase("guest_chase", "4k", top, "4k", levels=5)))
+
+
+def coarse(scope: Scope) -> list[int]:
+    """The numbers of lines at which every kind of page is measured, and fresh namespaces: from inside the STLB to the largest."""
+    top = scope.most_lines if scope.is_fine else min(scope.most_lines, scope.lines(MOST_QUICK_BYTES))
+    dense = scope.lines(DENSE_BELOW_BYTES)
+    inside = 1 << (max(scope.entries[-1], 2 * SMALLEST_LINES) // 2).bit_length() - 1 if scope.entries else dense // SMALLEST_LINES
+    return sorted({min(inside, top), *octaves(dense, top, 1)[:: 2 if scope.is_fine else 4], top})

@@ -192,8 +192,8 @@ _COMPARED = {
     (True, True): "With shadow tables a walk has one dimension in the guest as outside, so a ratio above one is what a copy of the tables "
                   "costs, and no second dimension.",
     (True, False): "Outside, a walk has one dimension; in the guest it has two, and the ratio is the price of the second.",
-    (False, True): "In the guest on it, the shadow table takes the place of the first. That makes two in both, and the ratio compares "
-                   "a guest with a guest: it is not the price of virtualization over bare metal.",
+    (False, True): "In the guest on it, the shadow table takes the place of the first. That makes two in both, and the ratio compares a "
+                   "guest with a guest: it is not the price of virtualization over bare metal.",
     (False, False): "A guest on it would need a third, and a processor walks no more than two, so the outer host has to fold two of the "
                     "three tables into one. The ratio is the price of that, and not of virtualization over bare metal."}
 _OUTER = " a process outside already pays for two dimensions, its own tables and the outer host's."

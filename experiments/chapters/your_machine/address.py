@@ -12,7 +12,7 @@ import pandas as pd
 
 from experiments.article.render import INK, MUTED, PALETTE, RULE, Figure
 from experiments.machine.host import Host, is_arm, is_x86
-from experiments.words.prose import WORDS, listed
+from experiments.words.prose import in_words, listed
 from experiments.words.units import format_size
 
 ENTRY_BYTES = 8  # at every level of x86-64 (SDM volume 3A, 4.5) and of arm64 (Linux, arch/arm64/memory.rst)
@@ -158,7 +158,7 @@ def _pointers(columns: list[_Column]) -> list[tuple]:
 def _alternative(parts: Split) -> str:
     """The figure in words: the levels, their bits, what an entry covers."""
     sizes = [str(level.bits) for level in parts.levels]
-    groups = f"{WORDS[len(parts.levels)]} groups of {listed(sizes) if len(set(sizes)) > 1 else sizes[0]} bits"
+    groups = f"{in_words(len(parts.levels))} groups of {listed(sizes) if len(set(sizes)) > 1 else sizes[0]} bits"
     steps = "; ".join(f"{level.name}, bit{'s' if level.bits > 1 else ''} {level.range}, {format_size(level.covers_bytes)} an entry"
                       for level in parts.levels)
     return (f"A {parts.bits}-bit virtual address as boxes. From the left, {groups} each index one level of the page table: {steps}. An "

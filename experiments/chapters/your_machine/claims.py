@@ -85,28 +85,16 @@ def _entries(a: Analysis, level: int, band: Band) -> Answer:
         f"The survey finds {found.entries.interval:,.0f} entries in the {'last' if level else 'first'} level; {stated}.")
 
 
-@claim("first-level-64-entries")
-def first_level_has_64(a: Analysis, band: Band) -> Answer:
-    return _entries(a, 0, band)
-
-
-@claim("second-level-1500-or-2-to-3k")
-def second_level_has_two_or_three_thousand(a: Analysis, band: Band) -> Answer:
-    return _entries(a, -1, band)
-
-
-@claim("below-100-entries")
-def below_a_hundred(a: Analysis, band: Band) -> Answer:
-    return _entries(a, 0, band)
-
-
 @claim("first-level-64-to-128")
-def first_level_has_64_to_128(a: Analysis, band: Band) -> Answer:
+@claim("below-100-entries")
+@claim("first-level-64-entries")
+def entries_of_the_first_level(a: Analysis, band: Band) -> Answer:
     return _entries(a, 0, band)
 
 
 @claim("second-level-1024-to-2048")
-def second_level_has_one_or_two_thousand(a: Analysis, band: Band) -> Answer:
+@claim("second-level-1500-or-2-to-3k")
+def entries_of_the_last_level(a: Analysis, band: Band) -> Answer:
     return _entries(a, -1, band)
 
 
@@ -133,28 +121,20 @@ def _walks(a: Analysis, band: Band, unit: str, *places: str) -> Answer:
 _PLACES = {"L2": "the second-level cache", "L3": "the last cache", "memory": "memory"}
 
 
+@claim("hot-walks-30-to-50-cycles")
 @claim("walk-30-cycles-in-l2")
-def thirty_cycles_from_the_second_cache(a: Analysis, band: Band) -> Answer:
+def cycles_from_the_second_cache(a: Analysis, band: Band) -> Answer:
     return _walks(a, band, "cycles", "L2")
 
 
 @claim("walk-100-cycles-in-l3")
-def a_hundred_cycles_from_the_last_cache(a: Analysis, band: Band) -> Answer:
+def cycles_from_the_last_cache(a: Analysis, band: Band) -> Answer:
     return _walks(a, band, "cycles", "L3")
 
 
+@claim("cold-walks-200-to-300-cycles")
 @claim("walk-250-cycles-in-memory")
 def cycles_from_memory(a: Analysis, band: Band) -> Answer:
-    return _walks(a, band, "cycles", "memory")
-
-
-@claim("hot-walks-30-to-50-cycles")
-def a_hot_walk(a: Analysis, band: Band) -> Answer:
-    return _walks(a, band, "cycles", "L2")
-
-
-@claim("cold-walks-200-to-300-cycles")
-def a_cold_walk(a: Analysis, band: Band) -> Answer:
     return _walks(a, band, "cycles", "memory")
 
 

@@ -10,7 +10,7 @@ from experiments.chapters.your_machine.analysis import Analysis
 from experiments.inference import geometry, geometry_words
 from experiments.inference.curves import select
 from experiments.machine.host import is_arm, is_x86
-from experiments.words.prose import WORDS, Prose, count, escape_markdown, listed
+from experiments.words.prose import Prose, count, escape_markdown, in_words, listed
 from experiments.words.units import format_size
 
 __all__ = ["machine", "split_caption", "walk_here", "root", "levels_are_loads", "covers", "node_entries", "page_size", "leaf_size",
@@ -40,13 +40,13 @@ def split_caption(a: Analysis) -> Prose:
 
 
 def _levels(a: Analysis) -> str:
-    return WORDS[len(a.split.levels)]
+    return in_words(len(a.split.levels))
 
 
 def walk_here(a: Analysis) -> Prose:
     sentence = (f"This machine walks {_levels(a)} levels, in pages of {page_size(a)}." if a.split.stated else
-                "How many levels this machine's kernel walks is not stated where a program can read it; "
-                f"with pages of {page_size(a)}, {_levels(a)} are usual.")
+                f"How many levels this machine's kernel walks is not stated where a program can read it; with pages of {page_size(a)}, "
+                f"{_levels(a)} are usual.")
     if a.split.node_entries != 512:
         sentence += (f" A node fills such a page, so it holds {a.split.node_entries:,} entries, and a full group has "
                      f"{a.split.levels[-1].bits} bits.")

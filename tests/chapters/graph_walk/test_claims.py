@@ -163,7 +163,7 @@ def test_each_claim_is_judged_here_once_where_it_holds_and_once_where_it_does_no
     (TWICE, "tail_is_twice_the_median", {"band": (1.0, 9.0)}, H), (TWICE, "tail_is_twice_the_median", {"band": (8.0, 9.0)}, F),
     (TWICE, "tail_is_twice_the_median", {"from_bytes": 32 * GIB}, C),
     (GONE, "tail_is_gone", {"most": 1.0}, F), (GONE, "tail_is_gone", {"from_bytes": 32 * GIB}, C),
-    (TRIPLE, "triple_digits", {"band": (200.0, 300.0)}, F), (GROW, "quantiles_grow_with_size", {"same": -1.0}, F)])
+    (TRIPLE, "triple_digits", {"band": (200.0, 300.0)}, F), (GROW, "quantiles_grow_with_size", {"band": (2.0, 9.0)}, F)])
 def test_a_band_may_be_drawn_elsewhere(claim: str, predicate: str, band: dict, verdict: str):
     assert judged(analysis(), **{predicate: band})[claim] == verdict
 
