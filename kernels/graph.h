@@ -3,34 +3,30 @@
  * Edges are vertex numbers. Edge 0 of all vertices of a block is a linear congruential generator on the block's numbers, a
  * power of two of them: by Hull and Dobell (1962) it has the full period if MULTIPLIER is 1 mod 4 and `step` odd, so each
  * vertex leads to every other one of its block. That is proved by looking at edge 0 alone, where a search of the graph would
- * take minutes. Edges 1 to 3 are random and independent. A block is the whole graph where a walk need not stay near. */
+ * take minutes. Edges 1 to 3 are random and independent. A block is the whole graph where a walk need not stay near.
+ *
+ * Packed, vertex v stands on line v. Spread, each has a page to itself, as a line of a chase has, and what an edge says is the
+ * line: a walk of either follows the same vertices by the same loop, on 64 times the pages (of 4 KiB). */
 #ifndef GRAPH_H
 #define GRAPH_H
 #include "placement.h"
 #include "region.h"
 #include <sys/syscall.h>
 
-#define GOLDEN 0x9E3779B97F4A7C15ull
 #define MULTIPLIER 1664525ull
 #define MOST_THREADS 256 /* more would wait for memory */
 #define CHUNK (1ull << 19) /* bytes faulted in and then filled: as much as stays in a second-level cache in between */
 
 struct vertex { uint32_t edge[4], rest[12]; };
-struct graph { struct vertex *vertex; uint64_t vertices, block, key, step; };
+struct graph { struct vertex *line; struct places places; uint64_t vertices, block, key, step; };
 
-/* splitmix64 as in next_random(), all 64 bits of it. Its n-th number is known without those before it, so any thread can
- * fill any part: vertex v has the numbers 2v and 2v + 1 behind `key`. */
-static inline uint64_t scramble(uint64_t z)
-{
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBull;
-    return z ^ z >> 31;
-}
-static inline uint64_t draw(uint64_t *state) { return scramble(*state += GOLDEN); }
+static inline uint32_t stand(const struct graph *g, uint64_t v) { return (uint32_t)(line_offset(&g->places, v) / LINE); }
+static inline uint64_t vertex_on(const struct graph *g, uint64_t line) { return line / (g->places.stride / LINE); }
 
-static inline struct graph plan_graph(void *room, uint64_t vertices, uint64_t block, uint64_t *seed)
+/* Any thread can fill any part: vertex v has the generator's numbers 2v and 2v + 1 behind `key`. */
+static inline struct graph plan_graph(void *room, struct places places, uint64_t vertices, uint64_t block, uint64_t *seed)
 {
-    struct graph g = {room, vertices, block, draw(seed), 0};
+    struct graph g = {room, places, vertices, block, draw(seed), 0};
     g.step = draw(seed) | 1;
     return g;
 }
@@ -45,11 +41,11 @@ static void link_vertices(const struct graph *g, uint64_t v, uint64_t end)
 {
     for (uint64_t mask = g->block - 1; v < end; v++) {
         uint64_t two = scramble(g->key + 2 * v * GOLDEN), third = scramble(g->key + (2 * v + 1) * GOLDEN), base = v & ~mask;
-        uint32_t *edge = g->vertex[v].edge;
-        edge[0] = (uint32_t)cyclic(g, v);
-        edge[1] = (uint32_t)(base | (two & mask));
-        edge[2] = (uint32_t)(base | (two >> 32 & mask));
-        edge[3] = (uint32_t)(base | (third & mask));
+        uint32_t *edge = g->line[stand(g, v)].edge;
+        edge[0] = stand(g, cyclic(g, v));
+        edge[1] = stand(g, base | (two & mask));
+        edge[2] = stand(g, base | (two >> 32 & mask));
+        edge[3] = stand(g, base | (third & mask));
     }
 }
 
@@ -58,8 +54,11 @@ static uint64_t count_wrong(const struct graph *g, uint64_t v, uint64_t end)
 {
     uint64_t wrong = g->step % 2 == 0 || MULTIPLIER % 4 != 1;
     for (uint64_t mask = g->block - 1; v < end; v++) {
-        const uint32_t *e = g->vertex[v].edge;
-        wrong += (((e[0] ^ v) | (e[1] ^ v) | (e[2] ^ v) | (e[3] ^ v)) & ~mask) != 0 || e[0] != cyclic(g, v);
+        const uint32_t *e = g->line[stand(g, v)].edge;
+        uint64_t apart = 0;
+        for (int k = 0; k < 4; k++)
+            apart |= (vertex_on(g, e[k]) ^ v) & ~mask;
+        wrong += apart || e[0] != stand(g, cyclic(g, v));
     }
     return wrong;
 }
@@ -78,17 +77,18 @@ static void *prepare_part(void *given)
     struct part *p = given;
     char *base = p->arena->base;
     for (uint64_t at = p->from; at < p->to && !p->error; at += p->chunk) {
-        uint64_t end = p->to - at < p->chunk ? p->to : at + p->chunk, last = end / LINE;
+        uint64_t end = p->to - at < p->chunk ? p->to : at + p->chunk;
+        uint64_t apart = p->graph->places.stride, first = at / apart, last = end / apart;
         last = last < p->graph->vertices ? last : p->graph->vertices; /* the last page may hold more lines */
         if (!p->fill) {
-            p->wrong += count_wrong(p->graph, at / LINE, last);
-            p->checked += last > at / LINE ? last - at / LINE : 0;
+            p->wrong += count_wrong(p->graph, first, last);
+            p->checked += last > first ? last - first : 0;
         } else if (madvise(base + at, end - at, MADV_POPULATE_WRITE) && errno != EINVAL) {
             p->error = errno;
         } else {
             for (uint64_t i = at; i < end; i += p->arena->stride) /* EINVAL, an older kernel's: faulted in here */
                 *(volatile char *)(base + i) = 1;
-            link_vertices(p->graph, at / LINE, last);
+            link_vertices(p->graph, first, last);
         }
     }
     return NULL;

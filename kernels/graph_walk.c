@@ -5,14 +5,14 @@
  * plain      --walkers K independent walks in turn, in one thread: as many loads, and page walks, can be in flight
  * blocked    edges stay inside blocks of --block_vertices; every --block_steps hops, on to a random vertex of another block
  * prefetch   a plain walk that knows its path beforehand and asks for the vertex --distance hops ahead (0: for none)
+ * --layout spread puts each vertex on a page of its own: the same walk on 64 times the pages (of 4 KiB).
  *
  * --per_hop 1 reads a serialised clock before and after each hop and keeps a histogram of the differences: from it, less what
  * two readings around nothing differ by ("clock_ns"), "p5_ns" to "p999_ns" and "mean_ns". ns per access is then of all the time.
  *
- * Elsewhere in this book no random number is drawn while time runs. Here it is, once for all walkers: picks made beforehand
- * would be an array with a share of the caches, and picks made of the vertex would make the walk a function of the vertex,
- * which falls into a cycle of about sqrt(vertices) hops. A draw waits for no load, and of a load's address it decides two
- * bits. */
+ * Elsewhere in this book no random number is drawn while time runs. Here it is, once for all walkers: picks made beforehand would
+ * be an array with a share of the caches, and picks made of the vertex a walk that falls into a cycle of about sqrt(vertices)
+ * hops. A draw waits for no load, and of a load's address it decides two bits. */
 #include "nodes.h"
 #include "walk.h"
 
@@ -24,7 +24,7 @@
 #endif
 
 /* [timed: plain] A turn: one draw, and one hop of each walker. */
-static inline __attribute__((always_inline)) void turns_of(const struct vertex *vertex, struct walk *w, uint64_t turns, const int walkers)
+static inline __attribute__((always_inline)) void turns_of(const struct vertex *line, struct walk *w, uint64_t turns, const int walkers)
 {
     uint64_t state = w->state;
     uint32_t at[MOST_WALKERS];
@@ -33,7 +33,7 @@ static inline __attribute__((always_inline)) void turns_of(const struct vertex *
         uint64_t random = draw(&state);
         UNROLL
         for (int k = 0; k < walkers; k++)
-            at[k] = vertex[at[k]].edge[random >> 2 * k & 3];
+            at[k] = line[at[k]].edge[random >> 2 * k & 3];
     }
     memcpy(w->at, at, sizeof *at * (size_t)walkers);
     w->state = state;
@@ -41,21 +41,21 @@ static inline __attribute__((always_inline)) void turns_of(const struct vertex *
 /* [end] */
 
 /* A loop for each number of walkers: with up to eight, each has a register; with more, some stand in the first cache. */
-__attribute__((noinline)) static void walk_on(const struct vertex *vertex, struct walk *w, uint64_t turns)
+__attribute__((noinline)) static void walk_on(const struct vertex *line, struct walk *w, uint64_t turns)
 {
-#define WITH(k) case k: turns_of(vertex, w, turns, k); break;
+#define WITH(k) case k: turns_of(line, w, turns, k); break;
 #define WITH_8(k) WITH(k) WITH(k + 1) WITH(k + 2) WITH(k + 3) WITH(k + 4) WITH(k + 5) WITH(k + 6) WITH(k + 7)
     switch (w->walkers) { WITH_8(1) WITH_8(9) WITH_8(17) WITH_8(25) }
 }
 
 /* [timed: prefetch] */
-__attribute__((noinline)) static void walk_ahead(const struct vertex *vertex, struct walk *w, const uint32_t *ahead, uint64_t turns)
+__attribute__((noinline)) static void walk_ahead(const struct vertex *line, struct walk *w, const uint32_t *ahead, uint64_t turns)
 {
     uint64_t state = w->state;
     uint32_t at = w->at[0];
     for (uint64_t i = 0; i < turns; i++) {
-        __builtin_prefetch(&vertex[ahead[i]]);
-        at = vertex[at].edge[draw(&state) & 3];
+        __builtin_prefetch(&line[ahead[i]]);
+        at = line[at].edge[draw(&state) & 3];
     }
     w->at[0] = at;
     w->state = state;
@@ -63,10 +63,10 @@ __attribute__((noinline)) static void walk_ahead(const struct vertex *vertex, st
 /* [end] */
 
 /* [timed: per hop] */
-__attribute__((noinline)) static void walk_clocked(const struct vertex *vertex, struct walk *w, uint64_t turns)
+__attribute__((noinline)) static void walk_clocked(const struct vertex *line, struct walk *w, uint64_t turns)
 {
     for (; turns; turns--) {
-        const uint32_t *edge = vertex[w->at[0]].edge + (draw(&w->state) & 3);
+        const uint32_t *edge = line[w->at[0]].edge + (draw(&w->state) & 3);
         __asm__ volatile("" : "+r"(edge)); /* all but the load is done before the clock is read */
         uint64_t begin = stamp();
         w->at[0] = *edge;
@@ -80,11 +80,11 @@ static void walk(struct walk *w, uint64_t turns)
     while (turns) {
         uint64_t now = turns < w->left ? turns : w->left;
         if (w->tally)
-            walk_clocked(w->graph->vertex, w, now);
+            walk_clocked(w->graph->line, w, now);
         else if (w->distance)
-            walk_ahead(w->graph->vertex, w, w->path + (w->segment - w->left) + w->distance, now);
+            walk_ahead(w->graph->line, w, w->path + (w->segment - w->left) + w->distance, now);
         else
-            walk_on(w->graph->vertex, w, now);
+            walk_on(w->graph->line, w, now);
         turns -= now;
         if (!(w->left -= now))
             begin_segment(w);
@@ -95,7 +95,7 @@ static void walk(struct walk *w, uint64_t turns)
 static double four_vertices_ns(const struct walk *as, uint64_t seed)
 {
     static struct vertex four[4] __attribute__((aligned(64)));
-    struct graph g = plan_graph(four, 4, 4, &seed);
+    struct graph g = plan_graph(four, places_in(1, LINE, LINE), 4, 4, &seed);
     struct walk w = {.graph = &g, .walkers = as->walkers, .segment = UINT64_MAX, .left = UINT64_MAX};
     double ns[16];
     link_vertices(&g, 0, 4);
@@ -124,7 +124,7 @@ static void time_batches(const struct config *c, struct walk *w, uint64_t turns,
 
 int main(int argc, char **argv)
 {
-    static const char *const orders[] = {"random", NULL}, *const layouts[] = {"packed", NULL},
+    static const char *const orders[] = {"random", NULL}, *const layouts[] = {"packed", "spread", NULL},
                       *const modes[] = {"plain", "blocked", "prefetch", NULL};
     struct own own[] = {{.name = "vertices", .least = 4, .most = 1 << 29},
                         {.name = "walkers", .value = 1, .least = 1, .most = MOST_WALKERS},
@@ -136,8 +136,9 @@ int main(int argc, char **argv)
     struct config c = parse_more(argc, argv, "graph_walk", orders, layouts, modes, own);
     int blocked = c.mode == modes[1], ahead = c.mode == modes[2], per_hop = (int)own[5].value, walkers = (int)own[1].value;
     uint64_t vertices = c.lines, block = blocked ? own[2].value : vertices, seed = c.seed;
-    if ((own[0].given && own[0].value != vertices) || vertices & (vertices - 1) || vertices < 4 || vertices > own[0].most)
-        bad_argument("--vertices takes a power of two from 4 to 536870912, and as many --lines.");
+    uint64_t most = c.packed ? own[0].most : (own[0].most * 8) / (base_page() * c.stride_pages / LINE); /* a line's number has 32 bits */
+    if ((own[0].given && own[0].value != vertices) || vertices & (vertices - 1) || vertices < 4 || vertices > most)
+        bad_argument("--vertices takes a power of two from 4 to %" PRIu64 ", and as many --lines.", most);
     if (block & (block - 1) || !block || block > vertices || (!blocked && (own[2].given || own[3].given)))
         bad_argument("--mode blocked, and no other, takes --block_vertices, a power of two up to --vertices, and --block_steps.");
     if ((walkers > 1 && (ahead || per_hop)) || (ahead && per_hop) || (own[4].given && !ahead))
@@ -147,7 +148,7 @@ int main(int argc, char **argv)
     c.cpu = pin(c.cpu);
     struct arena a = reserve(&c);
     lay_arena(&c, &a);
-    struct graph g = plan_graph(a.base, vertices, block, &seed);
+    struct graph g = plan_graph(a.base, places_in(c.packed, a.stride, a.page), vertices, block, &seed);
     uint64_t t0 = now_ns(), threads = on_all_cpus(1, &g, &a, &allowed);
     on_all_cpus(0, &g, &a, &allowed);
     also("prepare_graph_ns", (double)(now_ns() - t0));
@@ -160,7 +161,7 @@ int main(int argc, char **argv)
     struct walk w = {.graph = &g, .walkers = walkers, .distance = ahead ? (int)own[4].value : 0,
                      .segment = blocked ? own[3].value : ahead ? room : UINT64_MAX};
     for (int k = 0; k < walkers; k++)
-        w.at[k] = (uint32_t)(draw(&seed) & (vertices - 1));
+        w.at[k] = stand(&g, draw(&seed) & (vertices - 1));
     w.state = w.path_state = seed;
     w.left = w.segment;
     struct walk early = w;

@@ -32,14 +32,20 @@
 
 #define FNV_BASIS 0xCBF29CE484222325ull /* what a checksum begins with (Fowler, Noll, Vo) */
 
-/* splitmix64 (Steele, Lea, Flood, OOPSLA 2014); its high half scaled to [0, below). */
-static inline uint64_t next_random(uint64_t *state, uint64_t below)
+#define GOLDEN 0x9E3779B97F4A7C15ull
+
+/* splitmix64 (Steele, Lea, Flood, OOPSLA 2014): its n-th number is scramble(seed + n GOLDEN), another one for each n, because
+ * each step can be undone; and known without those before it. */
+static inline uint64_t scramble(uint64_t z)
 {
-    uint64_t z = (*state += 0x9E3779B97F4A7C15ull);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-    return ((z ^ (z >> 31)) >> 32) * below >> 32;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBull;
+    return z ^ z >> 31;
 }
+static inline uint64_t draw(uint64_t *state) { return scramble(*state += GOLDEN); }
+
+/* Its high half scaled to [0, below). */
+static inline uint64_t next_random(uint64_t *state, uint64_t below) { return (draw(state) >> 32) * below >> 32; }
 
 /* One FNV-1a-like step over a line's number: the order counts, not only the set. */
 static inline uint64_t mix(uint64_t checksum, uint64_t line) { return (checksum ^ line) * 0x100000001B3ull; }

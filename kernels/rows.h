@@ -7,7 +7,6 @@
 #define ROWS_H
 #include "placement.h"
 
-#define GOLDEN 0x9E3779B97F4A7C15ull
 #define ROWS_A_LINE (LINE / sizeof(struct row))
 #define MOST_BITS 14
 #define MOST_SPOTS 64 /* so few that they cost nothing */
@@ -34,14 +33,7 @@ static inline uint64_t after(uint64_t slot, uint64_t slots) { return slot + 1 < 
 
 /* ---- the rows -------------------------------------------------------------------------------------------- */
 
-/* The generator's number i: another one for each i, because each of its steps can be undone. */
-static inline uint64_t splitmix(uint64_t seed, uint64_t i)
-{
-    uint64_t z = seed + i * GOLDEN;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBull;
-    return z ^ z >> 31;
-}
+static inline uint64_t splitmix(uint64_t seed, uint64_t i) { return scramble(seed + i * GOLDEN); }
 
 /* The row of R whose key a row of S has: drawn with another seed than the keys. */
 static inline uint64_t partner(uint64_t seed, uint64_t number, uint64_t n)

@@ -13,9 +13,9 @@
 struct walk {
     const struct graph *graph;
     struct tally *tally;     /* per_hop */
-    const uint32_t *path;    /* prefetch: the vertices to come, `segment` of them and the first AHEAD again */
+    const uint32_t *path;    /* prefetch: the lines to come, `segment` of them and the first AHEAD again */
     uint64_t state, path_state, segment, left; /* turns until the next jump, or until the path begins again; those left of it */
-    uint32_t at[MOST_WALKERS];
+    uint32_t at[MOST_WALKERS]; /* lines */
     int walkers, distance;
 };
 
@@ -30,8 +30,9 @@ static void begin_segment(struct walk *w)
         w->state = w->path_state;
     }
     for (int k = 0; !w->path && k < w->walkers; k++) {
-        uint64_t random = draw(&w->state), to = (w->at[k] / block + 1 + ((random >> 32) * others >> 32)) & others;
-        w->at[k] = (uint32_t)(to * block + (random & (block - 1)));
+        uint64_t random = draw(&w->state), from = vertex_on(w->graph, w->at[k]) / block;
+        uint64_t to = (from + 1 + ((random >> 32) * others >> 32)) & others;
+        w->at[k] = stand(w->graph, to * block + (random & (block - 1)));
     }
 }
 
@@ -42,10 +43,10 @@ static uint64_t retrace(struct walk *w, uint64_t turns, uint32_t *path)
     for (; turns; turns--) {
         uint64_t random = draw(&w->state);
         for (int k = 0; k < w->walkers; k++, random >>= 2) {
-            checksum = mix(checksum, w->at[k]);
+            checksum = mix(checksum, vertex_on(w->graph, w->at[k]));
             if (path)
                 *path++ = w->at[k];
-            w->at[k] = *(volatile uint32_t *)&w->graph->vertex[w->at[k]].edge[random % 4];
+            w->at[k] = *(volatile uint32_t *)&w->graph->line[w->at[k]].edge[random % 4];
         }
         if (!--w->left)
             begin_segment(w);
@@ -59,7 +60,7 @@ static void must_stand(const struct walk *w, const struct walk *due)
         must_be(w->at[k], due->at[k]);
 }
 
-/* The vertices of a walk's first `segment` turns, and the first AHEAD again. */
+/* The lines of a walk's first `segment` turns, and the first AHEAD again. */
 static uint32_t *record_path(const struct walk *w)
 {
     struct walk early = *w;

@@ -71,6 +71,8 @@ CATALOGUE: dict[str, Declaration] = {
     # One fault a page, where populating a range takes them in one go.
     "first_touch": Declaration(modes=("address", "visit", "shuffled"), least_cycles=1.0, order_of="page_chase", start_s=0.4),
     "page_gather": Declaration(least_cycles=0.1),
+    # Between two passes, which wait for nothing, smaps is read or bits are cleared, page by page.
+    "page_store": Declaration(modes=("load", "store", "load-clean", "store-clean"), least_cycles=0.1, start_s=0.3),
     # A random touch multiplies twice to draw its address, and no core starts four multiplications in a cycle.
     "random_touch": Declaration(options={"bytes": None, "spare_draws": 0}, layout="packed", order="random", size="bytes",
                                 lines=lambda n: -(-n // LINE_BYTES), least_cycles=0.5, is_chase=False, start_s=0.12),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from math import inf
 from typing import Any
@@ -17,6 +18,8 @@ class _Bar(tqdm):
     """A bar whose clock nobody sets: tqdm's is the wall's, after a step back of which it would not draw for as long."""
 
     monitor_interval = 0  # the thread that watches over bars compares with the wall's
+    # One process draws. tqdm's own lock is shared with whatever is forked, and stays taken where that is killed as it draws.
+    _lock = threading.RLock()
 
     def __init__(self, **how: Any):
         super().__init__(**how)

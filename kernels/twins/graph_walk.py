@@ -8,10 +8,10 @@ from argparse import Namespace
 import numpy as np
 
 from kernels.twins import arguments, region
-from kernels.twins.arena import Arena, advise, map_arena, page_bytes
+from kernels.twins.arena import Arena, advise, base_page, map_arena, page_bytes
 from kernels.twins.arguments import LINE
 from kernels.twins.hops import BINS, clock_ticks, least_of, of_hops, read_nothing, read_stamp
-from kernels.twins.placement import PART, lines_to_warm
+from kernels.twins.placement import PART, lines_to_warm, places_in
 from kernels.twins.walk import (
     MULTIPLIER,
     Walk,
@@ -21,10 +21,12 @@ from kernels.twins.walk import (
     link_vertices,
     on_all_cpus,
     seeded,
+    stand,
     stay_on_this_node,
 )
 
 MOST_WALKERS, AHEAD, PATHS, TAIL, CHUNK = 32, 256, 4, 4, 1 << 19
+SIDE_BY_SIDE = places_in(True, LINE, LINE)
 NO_PATH, UNCOUNTED = np.empty(0, dtype=np.uint32), np.empty(0, dtype=np.int64)
 
 
@@ -32,7 +34,7 @@ def four_vertices_ns(walkers: int, seed: int) -> float:
     """What a hop takes at the least: the same loop over a graph of four vertices, which the first cache holds."""
     edges = np.zeros(64, dtype=np.uint32)
     _, (key, step) = seeded(seed, 2)
-    link_vertices(edges, 0, 4, np.uint64(4), np.uint64(key), np.uint64(step | 1))
+    link_vertices(edges, 0, 4, np.uint64(4), np.uint64(key), np.uint64(step | 1), *SIDE_BY_SIDE)
     forever, turns, ns = 2**62, (1 << 16) // walkers, []
     little = Walk(edges, 4, 4, np.zeros(walkers, dtype=np.uint64), 0, forever, forever, NO_PATH, 0)
     for _ in range(17):
@@ -47,12 +49,17 @@ def checked(config: Namespace) -> None:
     given, vertices = {name for name, _ in config.options}, config.vertices or config.lines
     blocked, ahead = config.mode == "blocked", config.mode == "prefetch"
     block = config.block_vertices if blocked else vertices
-    if vertices != config.lines or vertices & (vertices - 1) or not 4 <= vertices <= 1 << 29:
-        arguments.bad_argument("--vertices takes a power of two from 4 to 536870912, and as many --lines.")
+    most = (1 << 29) if config.packed else (1 << 32) // (base_page() // LINE)  # a line's number has 32 bits
+    if vertices != config.lines or vertices & (vertices - 1) or not 4 <= vertices <= most:
+        arguments.bad_argument(f"--vertices takes a power of two from 4 to {most}, and as many --lines.")
     if block & (block - 1) or not 0 < block <= vertices or (not blocked and given & {"block_vertices", "block_steps"}):
         arguments.bad_argument("--mode blocked, and no other, takes --block_vertices, a power of two up to --vertices, and --block_steps.")
     if (config.walkers > 1 and (ahead or config.per_hop)) or (ahead and config.per_hop) or ("distance" in given and not ahead):
         arguments.bad_argument("--distance takes --mode prefetch; --per_hop 1 takes another mode; and each of the two takes one walker.")
+
+
+def placed(config: Namespace, arena: Arena) -> tuple[np.uint64, np.uint64]:
+    return places_in(config.packed, arena.stride, arena.page)
 
 
 def made_ready(config: Namespace, block: int, key: int, step: int, cpus: list[int]) -> tuple[Arena, np.ndarray, int]:
@@ -61,14 +68,14 @@ def made_ready(config: Namespace, block: int, key: int, step: int, cpus: list[in
     stay_on_this_node()
     arena = map_arena(config, lambda base, size, advice: max(on_all_cpus(
         lambda begin, end: advise(base + begin, end - begin, advice), size, chunk, cpus)))
-    edges = arena.words().view(np.uint32)[: 16 * config.lines]
+    edges, places = arena.words().view(np.uint32), placed(config, arena)
 
-    def lines(begin: int, end: int) -> tuple[int, int]:
-        return begin // LINE, min(end // LINE, config.lines)
+    def vertices(begin: int, end: int) -> tuple[int, int]:
+        return begin // int(places[0]), min(end // int(places[0]), config.lines)
 
     cycle = np.uint64(block), np.uint64(key), np.uint64(step)
-    on_all_cpus(lambda *part: link_vertices(edges, *lines(*part), *cycle), arena.bytes, chunk, cpus)
-    wrong = on_all_cpus(lambda *part: count_wrong(edges, *lines(*part), *cycle[::2]), arena.bytes, chunk, cpus)
+    on_all_cpus(lambda *part: link_vertices(edges, *vertices(*part), *cycle, *places), arena.bytes, chunk, cpus)
+    wrong = on_all_cpus(lambda *part: count_wrong(edges, *vertices(*part), *cycle[::2], *places), arena.bytes, chunk, cpus)
     if sum(wrong) or step % 2 == 0 or MULTIPLIER % 4 != 1:
         arguments.unavailable("kernel-garbage", f"{sum(wrong)} vertices lead out of their block or not to the next one of its cycle")
     return arena, edges, len(wrong)
@@ -109,14 +116,14 @@ class Rounds:
 def compile_all(walkers: int, seed: int) -> tuple[float, float]:
     """Or load it from numba's cache; what a hop takes at the least, and the clock's own ticks."""
     four_ns, nothing = four_vertices_ns(walkers, seed), np.zeros(BINS, dtype=np.int64)
-    count_wrong(np.zeros(16, dtype=np.uint32), 0, 1, np.uint64(1), np.uint64(1))
+    count_wrong(np.zeros(16, dtype=np.uint32), 0, 1, np.uint64(1), np.uint64(1), *SIDE_BY_SIDE)
     Walk(np.zeros(16, dtype=np.uint32), 1, 1, np.zeros(1, dtype=np.uint64), 0, 1, 1, NO_PATH, 0).retraced(1)
     read_nothing(nothing, 1 << 16)
     return four_ns, clock_ticks(nothing)
 
 
 def main() -> None:
-    config = arguments.parse_arguments("graph_walk", ["random"], ["packed"], ["plain", "blocked", "prefetch"], {
+    config = arguments.parse_arguments("graph_walk", ["random"], ["packed", "spread"], ["plain", "blocked", "prefetch"], {
         "vertices": (0, 4, 1 << 29), "walkers": (1, 1, MOST_WALKERS), "block_vertices": (0, 4, 1 << 29),
         "block_steps": (1024, 1, 1 << 30), "distance": (8, 0, AHEAD), "per_hop": (0, 0, 1)})
     checked(config)
@@ -133,8 +140,9 @@ def main() -> None:
     required = hops_for(vertices, PART * (TAIL if config.per_hop else 1))
     room = hops_for(vertices, PATHS * lines_to_warm(config)) + (1 << 18)
     segment = config.block_steps if blocked else room if ahead else 2**62
-    at = np.array([start & (vertices - 1) for start in starts], dtype=np.uint64)
-    walker = Walk(edges, vertices, block, at, state, segment, segment, NO_PATH, state, config.distance if ahead else 0)
+    places = placed(config, arena)
+    at = np.array([stand(np.uint64(start & (vertices - 1)), *places) for start in starts], dtype=np.uint64)
+    walker = Walk(edges, vertices, block, at, state, segment, segment, NO_PATH, state, config.distance if ahead else 0, *map(int, places))
     due, checksum, _ = walker.retraced(4096)
     if ahead:
         _, _, path = walker.retraced(room, room)

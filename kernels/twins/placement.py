@@ -15,16 +15,28 @@ from kernels.twins.arguments import LINE
 UINT64 = (1 << 64) - 1
 FNV_BASIS = 0xCBF29CE484222325
 PART, STEP = 1 << 17, 16
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+@njit(inline="always")
+def scramble(z):
+    z = (z ^ (z >> uint64(30))) * uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> uint64(27))) * uint64(0x94D049BB133111EB)
+    return z ^ (z >> uint64(31))
+
+
+@njit(inline="always")
+def draw(state):
+    """splitmix64: (new state, 64 random bits)."""
+    state = uint64(state + uint64(GOLDEN))
+    return state, scramble(state)
 
 
 @njit(inline="always")
 def next_random(state, below):
-    """splitmix64: (new state, a number in [0, below))."""
-    state = uint64(state + uint64(0x9E3779B97F4A7C15))
-    z = state
-    z = (z ^ (z >> uint64(30))) * uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> uint64(27))) * uint64(0x94D049BB133111EB)
-    return state, ((z ^ (z >> uint64(31))) >> uint64(32)) * uint64(below) >> uint64(32)
+    """(new state, a number in [0, below))."""
+    state, random = draw(state)
+    return state, (random >> uint64(32)) * uint64(below) >> uint64(32)
 
 
 @njit(inline="always")

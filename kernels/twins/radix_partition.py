@@ -10,9 +10,8 @@ from numba import njit, uint64
 
 from kernels.twins import arguments, region
 from kernels.twins.arena import map_arena
-from kernels.twins.placement import FNV_BASIS, mix
+from kernels.twins.placement import FNV_BASIS, GOLDEN, mix, scramble
 
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 ARRAYS, ROWS_A_LINE, LEAST, MOST = 6, 4, 1 << 10, 1 << 28
 KEY, ROW = 0, 1
 
@@ -117,11 +116,8 @@ def join_parts(r, s, table, r_ends, s_ends, bits):
 
 @njit(inline="always")
 def splitmix(seed, i):
-    """The generator's number i: another one for each i, because each of its steps can be undone."""
-    z = seed + uint64(i) * GOLDEN
-    z = (z ^ (z >> uint64(30))) * uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> uint64(27))) * uint64(0x94D049BB133111EB)
-    return z ^ (z >> uint64(31))
+    """The generator's number i."""
+    return scramble(seed + uint64(i) * GOLDEN)
 
 
 @njit(inline="always")

@@ -18,9 +18,9 @@ from numba.extending import intrinsic
 
 from kernels.twins.arena import libc
 from kernels.twins.hops import ARM64, assembly, bin_of, ready, stamp
-from kernels.twins.placement import FNV_BASIS, mix
+from kernels.twins.placement import FNV_BASIS, GOLDEN, draw, line_offset, mix, scramble
 
-GOLDEN, MULTIPLIER = 0x9E3779B97F4A7C15, 1664525
+MULTIPLIER = 1664525
 MOST_THREADS = 256
 
 
@@ -34,48 +34,40 @@ def prefetch(typing, address):
 
 
 @njit(inline="always")
-def scramble(z):
-    z = (z ^ (z >> uint64(30))) * uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> uint64(27))) * uint64(0x94D049BB133111EB)
-    return z ^ (z >> uint64(31))
-
-
-@njit(inline="always")
-def draw(state):
-    """splitmix64: (new state, 64 random bits)."""
-    state = uint64(state + uint64(GOLDEN))
-    return state, scramble(state)
-
-
-@njit(inline="always")
 def cyclic(v, block, step):
     mask = block - uint64(1)
     return (v & ~mask) | ((v * uint64(MULTIPLIER) + step) & mask)
 
 
+@njit(inline="always")
+def stand(v, stride, bits):
+    """The line of a vertex."""
+    return uint64(line_offset(v, stride, bits)) >> uint64(6)
+
+
 @njit(cache=True, nogil=True)
-def link_vertices(edges, first, last, block, key, step):
+def link_vertices(edges, first, last, block, key, step, stride, bits):
     mask = block - uint64(1)
     for i in range(first, last):
         v = uint64(i)
         two = scramble(key + uint64(2) * v * uint64(GOLDEN))
         third = scramble(key + (uint64(2) * v + uint64(1)) * uint64(GOLDEN))
-        base, at = v & ~mask, v << uint64(4)
-        edges[at] = cyclic(v, block, step)
-        edges[at + uint64(1)] = base | (two & mask)
-        edges[at + uint64(2)] = base | ((two >> uint64(32)) & mask)
-        edges[at + uint64(3)] = base | (third & mask)
+        base, at = v & ~mask, stand(v, stride, bits) << uint64(4)
+        edges[at] = stand(cyclic(v, block, step), stride, bits)
+        edges[at + uint64(1)] = stand(base | (two & mask), stride, bits)
+        edges[at + uint64(2)] = stand(base | ((two >> uint64(32)) & mask), stride, bits)
+        edges[at + uint64(3)] = stand(base | (third & mask), stride, bits)
 
 
 @njit(cache=True, nogil=True)
-def count_wrong(edges, first, last, block, step):
-    mask, wrong = block - uint64(1), 0
+def count_wrong(edges, first, last, block, step, stride, bits):
+    mask, wrong, apart = block - uint64(1), 0, uint64(stride) >> uint64(6)
     for i in range(first, last):
         v = uint64(i)
-        away, at = uint64(0), v << uint64(4)
+        away, at = uint64(0), stand(v, stride, bits) << uint64(4)
         for k in range(4):
-            away |= (uint64(edges[at + uint64(k)]) ^ v) & ~mask
-        wrong += away != uint64(0) or uint64(edges[at]) != cyclic(v, block, step)
+            away |= (uint64(edges[at + uint64(k)]) // apart ^ v) & ~mask
+        wrong += away != uint64(0) or uint64(edges[at]) != stand(cyclic(v, block, step), stride, bits)
     return wrong
 
 
@@ -163,26 +155,26 @@ def walk_clocked(edges, at, state, turns, bins):
 
 
 @njit(cache=True)
-def jump(at, state, vertices, block):
-    others = vertices // block - uint64(1)
+def jump(at, state, vertices, block, stride, bits):
+    others, apart = vertices // block - uint64(1), uint64(stride) >> uint64(6)
     for k in range(len(at)):
         state, random = draw(state)
-        to = (at[k] // block + uint64(1) + (((random >> uint64(32)) * others) >> uint64(32))) & others
-        at[k] = to * block + (random & (block - uint64(1)))
+        to = (at[k] // apart // block + uint64(1) + (((random >> uint64(32)) * others) >> uint64(32))) & others
+        at[k] = stand(to * block + (random & (block - uint64(1))), stride, bits)
     return state
 
 
 @njit(cache=True)
-def begin_segment(at, state, vertices, block, path, path_state):
+def begin_segment(at, state, vertices, block, stride, bits, path, path_state):
     """Where a stay ends: back to the beginning of the path that is followed, or on to another block; the new state."""
     if len(path):
         at[0] = path[0]
         return path_state
-    return jump(at, state, vertices, block)
+    return jump(at, state, vertices, block, stride, bits)
 
 
 @njit(cache=True)
-def walk(edges, at, state, left, segment, turns, vertices, block, path, path_state, distance, bins):
+def walk(edges, at, state, left, segment, turns, vertices, block, stride, bits, path, path_state, distance, bins):
     """Moves `at` on; (state, left, ticks)."""
     ticks = uint64(0)
     while turns:
@@ -199,25 +191,25 @@ def walk(edges, at, state, left, segment, turns, vertices, block, path, path_sta
         turns -= now
         left -= now
         if left == 0:
-            left, state = segment, begin_segment(at, state, vertices, block, path, path_state)
+            left, state = segment, begin_segment(at, state, vertices, block, stride, bits, path, path_state)
     return state, left, ticks
 
 
 @njit(cache=True)
-def retrace(edges, at, state, left, segment, turns, vertices, block, path, path_state, record):
-    """The same hop by hop; (state, left, checksum). record: where the vertices go, as far as there is room."""
+def retrace(edges, at, state, left, segment, turns, vertices, block, stride, bits, path, path_state, record):
+    """The same hop by hop; (state, left, checksum). record: where the lines go, as far as there is room."""
     checksum, written = uint64(FNV_BASIS), 0
     for _ in range(turns):
         state, random = draw(state)
         for k in range(len(at)):
-            checksum = mix(checksum, at[k])
+            checksum = mix(checksum, at[k] // (uint64(stride) >> uint64(6)))
             if written < len(record):
                 record[written] = at[k]
                 written += 1
             at[k] = edges[uint64(16) * at[k] + (random >> uint64(2 * k)) % uint64(4)]
         left -= 1
         if left == 0:
-            left, state = segment, begin_segment(at, state, vertices, block, path, path_state)
+            left, state = segment, begin_segment(at, state, vertices, block, stride, bits, path, path_state)
     return state, left, checksum
 
 
@@ -226,25 +218,31 @@ class Walk:
     edges: np.ndarray
     vertices: int
     block: int
-    at: np.ndarray  # uint64, where each walker stands
+    at: np.ndarray  # uint64, the line on which each walker stands
     state: int
     segment: int
     left: int
     path: np.ndarray  # uint32, empty without one
     path_state: int
     distance: int = 0
+    stride: int = 64  # and bits: as of placement.places_in, of packed vertices
+    bits: int = 0
+
+    @property
+    def _graph(self) -> list[np.uint64]:
+        return [np.uint64(number) for number in (self.vertices, self.block, self.stride, self.bits)]
 
     def go(self, turns: int, bins: np.ndarray) -> int:
-        state, left, ticks = walk(self.edges, self.at, np.uint64(self.state), self.left, self.segment, turns, np.uint64(self.vertices),
-                                  np.uint64(self.block), self.path, np.uint64(self.path_state), self.distance, bins)
+        state, left, ticks = walk(self.edges, self.at, np.uint64(self.state), self.left, self.segment, turns, *self._graph, self.path,
+                                  np.uint64(self.path_state), self.distance, bins)
         self.state, self.left = int(state), int(left)
         return int(ticks)
 
     def retraced(self, turns: int, room: int = 0) -> tuple[np.ndarray, int, np.ndarray]:
         """Where the walkers would stand, the checksum of the visits, the first of them; this walk stays where it is."""
         at, record = self.at.copy(), np.empty(room, dtype=np.uint32)
-        _, _, checksum = retrace(self.edges, at, np.uint64(self.state), self.left, self.segment, turns, np.uint64(self.vertices),
-                                 np.uint64(self.block), self.path, np.uint64(self.path_state), record)
+        _, _, checksum = retrace(self.edges, at, np.uint64(self.state), self.left, self.segment, turns, *self._graph, self.path,
+                                 np.uint64(self.path_state), record)
         return at, int(checksum), record
 
 

@@ -31,6 +31,7 @@ from support.kernels import (
 from experiments.lab.kernels import arena_bytes
 from experiments.lab.record import KernelReport, Point
 from kernels.twins import walk
+from kernels.twins.placement import places_in
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
@@ -67,12 +68,15 @@ def test_a_blocked_walk_stays_in_its_block_for_its_steps_and_then_leaves_it(size
     assert (stays[1:, 0] != stays[:-1, 0]).all() or vertices == block
 
 
+PACKED = places_in(True, 4096, 4096)
+
+
 def linked(vertices: int, block: int, seed: int) -> list[list[int]]:
     """The graph as numba fills it, by parts and from behind."""
     edges, (_, (key, step)) = np.zeros(16 * vertices, dtype=np.uint32), walk.seeded(seed, 2)
     for first, last in ((vertices // 2, vertices), (0, vertices // 2)):
-        walk.link_vertices(edges, first, last, np.uint64(block), np.uint64(key), np.uint64(step | 1))
-    assert walk.count_wrong(edges, 0, vertices, np.uint64(block), np.uint64(step | 1)) == 0
+        walk.link_vertices(edges, first, last, np.uint64(block), np.uint64(key), np.uint64(step | 1), *PACKED)
+    assert walk.count_wrong(edges, 0, vertices, np.uint64(block), np.uint64(step | 1), *PACKED) == 0
     return edges.reshape(vertices, 16)[:, :4].tolist()
 
 
@@ -90,7 +94,7 @@ def test_each_single_wrong_edge_is_counted(vertices: int, block: int, seed: int)
     edges[:, :4] = graph(vertices, block, seed)
 
     def wrong() -> int:
-        return walk.count_wrong(edges.reshape(-1), 0, vertices, np.uint64(block), np.uint64(step | 1))
+        return walk.count_wrong(edges.reshape(-1), 0, vertices, np.uint64(block), np.uint64(step | 1), *PACKED)
 
     for v in (0, vertices // 2, vertices - 1):
         for k, to in [(0, edges[v, 0] ^ 1), *((k, v ^ block) for k in range(4)), *((k, 2**31) for k in range(4))]:
@@ -120,6 +124,10 @@ CASES: list[tuple[list[str], list[int]]] = [
     (walking(1024, "--per_hop", 1), visited(1024, 7)),
     (walking(1024, "--per_hop", 0), visited(1024, 7)),
     (walking(1024, "--per_hop", 1, "--mode", "blocked", "--block_vertices", 64), visited(1024, 7, 1, 64, 1024)),
+    # Vertices each on a page of its own: the same walk.
+    *((walking(1024, *more, "--layout", "spread"), visited(1024, 7, *parts)) for more, parts in (
+        ([], ()), (["--walkers", 3], (3,)), (["--per_hop", 1], ()), (["--mode", "prefetch"], ()),
+        (["--mode", "blocked", "--block_vertices", 64, "--block_steps", 100], (1, 64, 100)))),
 ]
 
 
@@ -168,7 +176,7 @@ def test_a_small_graph_on_a_transparent_huge_page_has_one_of_its_own():
 def walked(vertices: int, block: int, steps: int, turns: int, walkers: int = 1) -> np.ndarray:
     """The vertices of a walk by numba's hop-by-hop loop, which the oracle's checksums hold."""
     edges, (state, (key, step, *starts)) = np.zeros(16 * vertices, dtype=np.uint32), walk.seeded(11, 2 + walkers)
-    walk.link_vertices(edges, 0, vertices, np.uint64(block), np.uint64(key), np.uint64(step | 1))
+    walk.link_vertices(edges, 0, vertices, np.uint64(block), np.uint64(key), np.uint64(step | 1), *PACKED)
     at, segment = np.array([start % vertices for start in starts], dtype=np.uint64), steps or 2**62
     walker = walk.Walk(edges, vertices, block, at, state, segment, segment, np.empty(0, dtype=np.uint32), state)
     return walker.retraced(turns, turns * walkers)[2]

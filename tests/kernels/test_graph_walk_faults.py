@@ -22,20 +22,20 @@ pytestmark = [pytest.mark.measures, pytest.mark.endurance]
 
 TURNS = "uint64_t turns, const int walkers)\n{"
 FAULTS = [
-    ("plain", "edge[0] = (uint32_t)cyclic(g, v);", "edge[0] = (uint32_t)v;"),
-    ("plain", "edge[0] = (uint32_t)cyclic(g, v);", "edge[0] = (uint32_t)(v == 77 ? 77 : cyclic(g, v));"),
+    ("plain", "edge[0] = stand(g, cyclic(g, v));", "edge[0] = stand(g, v);"),
+    ("plain", "edge[0] = stand(g, cyclic(g, v));", "edge[0] = stand(g, v == 77 ? 77 : cyclic(g, v));"),
     ("plain", "g.step = draw(seed) | 1;", "g.step = draw(seed) & ~1ull;"),
     ("plain", "#define MULTIPLIER 1664525ull", "#define MULTIPLIER 1664527ull"),
-    ("plain", "(uint32_t)(base | (third & mask));", "(uint32_t)(base | third);"),
-    ("blocked", "(uint32_t)(base | (two & mask));", "(uint32_t)(two & (g->vertices - 1));"),
-    ("blocked", "(uint32_t)(base | (two >> 32 & mask));", "(uint32_t)((base ^ 64) | (two >> 32 & mask));"),
-    ("plain", "last = end / LINE;", "last = end / LINE - 1;"),  # neither filled nor looked at
+    ("plain", "stand(g, base | (third & mask));", "stand(g, base | third);"),
+    ("blocked", "stand(g, base | (two & mask));", "stand(g, two & (g->vertices - 1));"),
+    ("blocked", "stand(g, base | (two >> 32 & mask));", "stand(g, (base ^ 64) | (two >> 32 & mask));"),
+    ("plain", "last = end / apart;", "last = end / apart - 1;"),  # neither filled nor looked at
     ("plain", "lacking = fill ? 0 : g->vertices;", "lacking = fill ? 0 : g->vertices; chunks -= chunks > 1;"),
     *((mode, TURNS, TURNS + fault) for mode in ("plain", "walkers", "blocked") for fault in (" turns = 1;", " turns /= 2;", " turns--;")),
-    ("walkers", "k = 0; k < walkers; k++)\n            at[k] = vertex", "k = 1; k < walkers; k++)\n            at[k] = vertex"),
-    ("plain", "at[k] = vertex[at[k]].edge[random >> 2 * k & 3];", "at[k] = vertex[at[k]].edge[random >> 2 * k & 1];"),
+    ("walkers", "k = 0; k < walkers; k++)\n            at[k] = line", "k = 1; k < walkers; k++)\n            at[k] = line"),
+    ("plain", "at[k] = line[at[k]].edge[random >> 2 * k & 3];", "at[k] = line[at[k]].edge[random >> 2 * k & 1];"),
     ("prefetch", "for (uint64_t i = 0; i < turns; i++) {\n        __builtin", "for (uint64_t i = 1; i < turns; i++) {\n        __builtin"),
-    ("prefetch", "at = vertex[at].edge[draw(&state) & 3];", "at = vertex[ahead[i]].edge[draw(&state) & 3];"),
+    ("prefetch", "at = line[at].edge[draw(&state) & 3];", "at = line[ahead[i]].edge[draw(&state) & 3];"),
     ("per hop", "w->at[0] = *edge;", "w->at[0] = *(edge - 0) & 1;"),
     ("per hop", "for (; turns; turns--) {\n        const", "for (turns /= 2; turns; turns--) {\n        const"),
 ]
@@ -87,7 +87,7 @@ BAD = [["--lines", "1000"], ["--lines", "2"], ["--vertices", "1024"], ["--lines"
        ["--mode", "blocked", "--block_vertices", "8192"], ["--mode", "blocked", "--block_vertices", "64", "--block_steps", "0"],
        ["--block_vertices", "64"], ["--block_steps", "64"], ["--mode", "prefetch", "--block_vertices", "64"], ["--distance", "4"],
        ["--mode", "prefetch", "--distance", "257"], ["--mode", "prefetch", "--walkers", "2"], ["--mode", "prefetch", "--per_hop", "1"],
-       ["--per_hop", "2"], ["--per_hop", "1", "--walkers", "2"], ["--mode", "hop"], ["--layout", "spread"], ["--order", "cycle"],
+       ["--per_hop", "2"], ["--per_hop", "1", "--walkers", "2"], ["--mode", "hop"], ["--layout", "alias"], ["--order", "cycle"],
        ["--bytes", "64"]]
 
 

@@ -288,7 +288,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_work_that_was_left_out_in_numba_is_kernel_garbage(fault: str, tmp_path: Path):
     mode, changes = FAULTS[fault]
-    source = build.twin("radix_partition").read_text()
+    source = build.source("radix_partition", "numba").read_text()
     for before, after in changes.items():
         assert source.count(before) == 1, before
         source = source.replace(before, after)

@@ -38,16 +38,17 @@ class Machine:
     join_gain: float = 3.0
     noise: float = 0.01
 
-    def walks(self, pages: str, vertices: int, options: dict[str, int]) -> float:
+    def walks(self, pages: str, vertices: int, options: dict[str, int], apart: int = 64) -> float:
+        """A hop, of vertices so many bytes apart."""
         span = 4096 if self.splintered else PAGE_BYTES[pages]
-        inside = max(options.get("block_vertices", vertices) * 64 / span, 1)
+        inside = max(options.get("block_vertices", vertices) * apart / span, 1)
         capacity = max(0.0, 1 - ENTRIES[-1] / inside)
         steps = options.get("block_steps", 10**12)
         return max(capacity, min(1.0, inside * (1 - (1 - 1 / inside) ** steps) / steps)) if inside > 1 else 0.0
 
     def hop_ns(self, point: Point) -> float:
         own = dict(point.options)
-        walks = self.walks(point.pages, point.lines, own)
+        walks = self.walks(point.pages, point.lines, own, 4096 if point.layout == "spread" else 64)
         ns = self.load_ns + self.walk_ns * walks + self.thp_ns * (point.pages == "thp") - self.near_ns * (point.mode == "blocked")
         if own.get("distance", 0) == 0:
             return ns
@@ -130,6 +131,7 @@ MACHINES: dict[str, Callable[[], pd.DataFrame]] = {
     "no prefetch": lambda: rows().query("mode != 'prefetch'"),
     "no prefetch of distance 0": lambda: rows().query("distance != 0"),
     "no blocks": lambda: rows().query("mode != 'blocked'"),
+    "none apart": lambda: rows().query("layout != 'spread'"),
     "no plain walk": lambda: rows().query("mode != 'plain'"),
     "no naive join": lambda: rows().query("mode != 'naive'"),
     "no hop by hop": lambda: rows().query("per_hop != 1"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import subprocess
 from collections.abc import Callable
@@ -63,10 +64,12 @@ def parsed(asked: list[str], out: str, engine: str) -> KernelReport:
     report = KernelReport.model_validate_json(out)
     words = dict(zip(asked[::2], asked[1::2], strict=True))
     lines, walkers = int(words["--lines"]), int(words.get("--walkers", 1))
-    assert (report.engine, report.layout, report.order, report.lines) == (engine, "packed", "random", lines)
+    layout = words.get("--layout", "packed")
+    assert (report.engine, report.layout, report.order, report.lines) == (engine, layout, "random", lines)
     own = {name[2:]: int(value) for name, value in words.items() if "_" in name or name in ("--vertices", "--walkers", "--distance")}
     assert (report.mode, dict(report.options)) == (words.get("--mode", "plain"), own)
-    assert report.working_set_bytes == 64 * lines and report.arena_bytes == max(64 * lines, 4096)
+    apart = 64 if layout == "packed" else mmap.PAGESIZE
+    assert report.working_set_bytes == apart * lines and report.arena_bytes == max(apart * lines, mmap.PAGESIZE)
     assert report.accesses % (walkers * len(report.batch_ns_per_access)) == 0
     assert report.ns_per_access == pytest.approx(np.median(report.batch_ns_per_access), rel=1e-4)
     assert 1 <= report.also["prepare_threads"] <= len(os.sched_getaffinity(0)) and report.also["prepare_graph_ns"] > 0
@@ -88,15 +91,15 @@ int main(int argc, char **argv)
 {{
     if (argc > 3) {{
         uint64_t n = strtoull(argv[1], NULL, 10), seed = strtoull(argv[3], NULL, 10);
-        struct graph g = plan_graph(aligned_alloc(64, n * LINE), n, strtoull(argv[2], NULL, 10), &seed);
+        struct graph g = plan_graph(aligned_alloc(64, n * LINE), places_in(1, LINE, LINE), n, strtoull(argv[2], NULL, 10), &seed);
         link_vertices(&g, n / 2, n);
         link_vertices(&g, 0, n / 2);
         for (uint64_t v = 0; v < n; v++)
-            printf("%u %u %u %u\\n", g.vertex[v].edge[0], g.vertex[v].edge[1], g.vertex[v].edge[2], g.vertex[v].edge[3]);
+            printf("%u %u %u %u\\n", g.line[v].edge[0], g.line[v].edge[1], g.line[v].edge[2], g.line[v].edge[3]);
         return count_wrong(&g, 0, n) != 0;
     }}
     if (argc > 2) {{
-        struct graph g = {{NULL, strtoull(argv[1], NULL, 10), strtoull(argv[2], NULL, 10), 0, 0}};
+        struct graph g = {{.vertices = strtoull(argv[1], NULL, 10), .block = strtoull(argv[2], NULL, 10)}};
         for (double hops = 1; hops < 1e9; hops *= 7)
             printf("%.17g %.17g %.17g\\n", hops, expected_lines(&g, hops, 0), expected_lines(&g, hops, 1000));
         return printf("%" PRIu64 "\\n", hops_for(g.vertices, 4e6)) < 0;

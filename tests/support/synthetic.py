@@ -36,6 +36,7 @@ class Truth:
     in_order: float = 0.3  # of a walk, where pages are visited one after the other
     cache_step: tuple[int, float] = (2**60, 0.0)  # from how many lines on a cache is missed, in either layout, and its price
     missed: Callable[[str, np.ndarray, int], np.ndarray] | None = None  # of the second level, in place of LRU
+    bit_ns: float = 40.0  # what an access adds that has to set bits in its page's entry
     noise: float = 0.01  # standard deviation of a process, relative
 
     def price_ns(self, order: str, lines: np.ndarray) -> np.ndarray:
@@ -49,7 +50,8 @@ class Truth:
         lines = np.array([point.lines], dtype=float)
         cached = self.load_ns + (self.cache_step[1] if point.lines >= self.cache_step[0] else 0)
         price = self.price_ns(point.order, lines)[0] if point.layout == "spread" else 0.0
-        return (cached + price) / (5 if point.kernel == "page_gather" else 1)
+        bits = self.bit_ns if point.layout == "spread" and point.mode.endswith("clean") else 0.0
+        return (cached + price) / (5 if point.kernel in ("page_gather", "page_store") else 1) + bits
 
 
 def lru(order: str, lines: np.ndarray, entries: int) -> np.ndarray:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from experiments.article import analysis
 from experiments.article.chapter import literature
+from experiments.chapters.stlb_cliff.grid import STORES
 from experiments.inference import counts, curves, misses
 from experiments.inference.curves import Curve, select
 from experiments.inference.intervals import Interval
@@ -56,6 +57,9 @@ class Analysis(analysis.Analysis):
     gather = cached_property(lambda a: curves.spread(select(a.frame, engine=["c", "numba"]), kernel="page_gather"))
     packed_gather = cached_property(lambda a: curves.packed(select(a.frame, engine=["c", "numba"]), kernel="page_gather"))
     numpy_gather = cached_property(lambda a: curves.spread(a.frame, kernel="page_gather", engine="numpy"))
+    # The price of translation of independent loads and stores, by what kernels/page_store.c calls them.
+    stores = cached_property(lambda a: {
+        mode: price for mode in STORES if len(price := curves.price(a.frame, kernel="page_store", mode=mode))})
     in_flight = cached_property(lambda a: a.spread / a.gather)  # as many accesses as seem to be under way at once
 
     @property

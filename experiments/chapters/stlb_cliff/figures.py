@@ -147,6 +147,27 @@ def _must_be_counted(a: Analysis, quantity: str) -> None:
         raise Unavailable(why_not_counted(a.chase, quantity, a.host))
 
 
+_STORES = {"load": "load", "store": "store", "load-clean": "load, bits cleared before", "store-clean": "store, bits cleared before"}
+
+
+def stores(a: Analysis) -> Figure:
+    """The price of translation of independent loads and stores, a row each, by the working set: medians with their intervals."""
+    data = pd.concat([_by_bytes(a, {_STORES[mode]: price.table}, "access", _POINT) for mode, price in
+                      required(a.stores, "no stores were measured").items()], ignore_index=True)
+    data["size"] = data["working_set_bytes"].map(format_size)
+    sizes = list(dict.fromkeys(data.sort_values("lines")["size"]))
+    scale, axis = charts.time_scale(data), charts.ns_axis("ns for translation", charts.TIMES)
+    base = alt.Chart(data).encode(y=alt.Y("access:N", sort=list(_STORES.values()), title=None, axis=alt.Axis(labelLimit=240)),
+                                  color=alt.Color("size:N", sort=sizes, scale=charts.colours(sizes), legend=charts.line_legend()))
+    chart = base.mark_rule().encode(x=alt.X("low:Q", axis=axis, scale=scale), x2="high:Q") + base.mark_point(filled=True).encode(
+        x=alt.X("median:Q", axis=axis, scale=scale),
+        tooltip=["access:N", "size:N", *(alt.Tooltip(f"{name}:Q", format=".3~r") for name in ("median", "low", "high"))])
+    most = data[data["lines"] == data["lines"].max()].set_index("access")["median"]
+    told = listed(f"{ns:.0f} ns a {access}" for access, ns in most.items())
+    return Figure(chart.properties(height=40 * len(a.stores)), "The price of translation of a load and of a store, and of both where they "
+                  f"have to set bits in the page table first: over {sizes[-1]}, {told}.", data)
+
+
 def _counters(a: Analysis, data: pd.DataFrame, title: str, scale: alt.Scale, ticks: Sequence[float]) -> Figure:
     """A line a series; what a model predicts has no points."""
     names = list(dict.fromkeys(data["series"]))

@@ -7,6 +7,7 @@ from experiments.lab.record import Point
 
 # Of data/literature/tlb_pressure.csv; and 256 KiB, which the text beside it gives a time for.
 PUBLISHED_BYTES = tuple(size << 10 for size in (256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20))
+STORES = ("load", "store", "load-clean", "store-clean")
 RANDOM_UP_TO_BYTES = 256 << 20  # 1 - C/M is within 5 % of 1 long before
 
 
@@ -22,7 +23,14 @@ def points(scope: Scope) -> list[Point]:
               ("page_chase", "sequential", [n for n in coarse[::2] if n <= random_most]),
               ("page_gather", "cycle", coarse)]
     chases = [point for kernel, order, numbers in wanted for lines in numbers for point in scope.chase(kernel, "4k", lines, order=order)]
-    return chases + published(scope)
+    return chases + published(scope) + stores(scope)
+
+
+def stores(scope: Scope) -> list[Point]:
+    """Loads and stores, each with and without their pages' accessed and dirty bits set, past the TLB's reach and at 1 GiB."""
+    sizes = {max(4 * max(scope.entries, default=0), scope.lines(64 << 20)), scope.lines(1 << 30)} if scope.engine == "c" else set()
+    return [point for lines in sorted(sizes) if lines <= scope.most_lines for mode in STORES
+            for point in scope.chase("page_store", "4k", lines, mode)]
 
 
 def published(scope: Scope) -> list[Point]:

@@ -8,12 +8,12 @@ from experiments.chapters.stlb_cliff import claims
 from experiments.chapters.stlb_cliff.analysis import ENTRY_BYTES, Analysis
 from experiments.inference.counts import why_not_counted
 from experiments.inference.misses import TEXTBOOK
-from experiments.words.prose import Prose, count
+from experiments.words.prose import Prose, choose, count
 from experiments.words.reasons import explain, if_available, required
 from experiments.words.units import format_size
 
 __all__ = ["clock", "control", "counters", "counts_are", "coverage", "guest_note", "largest", "lead", "machine", "overlap", "price_last",
-           "random", "repeats", "sequential", "stable", "step_shape", "steps", "table_last", "tlb"]
+           "random", "repeats", "sequential", "stable", "step_shape", "steps", "stores_said", "table_last", "tlb"]
 
 
 def lead(a: Analysis) -> Prose:
@@ -176,6 +176,29 @@ def overlap(a: Analysis) -> Prose:
     return Prose(f"At {count(n)} pages the chase takes {a.spread.get(n).value:.0f} ns an access and the gather "
                  f"{a.gather.get(n).value:.1f}: as much as if {ratios[n]:.0f} accesses were in flight at once. The ratio is largest at "
                  f"{count(most)} pages, {ratios[most]:.0f}.")
+
+
+def stores_said(a: Analysis) -> Prose:
+    """What a store pays for translation beside a load, and what both pay where they have to set the bits of their pages' entries."""
+    prices = required(a.stores, "no stores were measured")
+    kinds = [prices.get(mode) for mode in ("load", "store", "load-clean")]
+    shared = set.intersection(*(set(price.xs) if price else set() for price in kinds))
+    n = max(required(shared, "loads and stores were not measured at one size"))
+    load, store, first = (price.get(n) for price in kinds)
+    size = format_size(n * a.base_page_bytes)
+    said = (f"Over {size} translation costs an independent load {load.value:z.0f} ns and a store {store.value:z.0f}: " + choose(
+        store - load, {"below": "a store waits in a buffer while its page is looked up, and nothing waits for it.",
+                       "above": "more, since a store leaves its buffer only in its turn.",
+                       "open": "a store is translated as a load is."}, 0.0))
+    if first.low <= max(load.high, 0):
+        return Prose(f"{said} That the bits are to be set adds nothing that can be told from noise.")
+    said += (f" Where the kernel has cleared the accessed bit, the same load costs {first.value:.0f}: its walk has to write to the page "
+             "table.")
+    alone = a.price.get(n)
+    if first.low > alone.value / 2 > load.high:
+        said += (f" That is {first.value / alone.value:.1f} times what a walk costs in the chase, where nothing overlaps it: walks that "
+                 "write wait for each other.")
+    return Prose(said)
 
 
 # --- counters

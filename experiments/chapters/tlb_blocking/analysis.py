@@ -19,6 +19,7 @@ from experiments.words.reasons import Unavailable, required
 from experiments.words.units import format_size
 
 VERTEX_BYTES = 64  # kernels/graph.h
+APART_STEPS = 1 << 14  # in each block of vertices on pages of their own
 SAME = 0.05  # what this book calls no difference
 # The remedies' names are those of data/literature/mitigations.csv.
 NONE, LARGE_PAGES, BLOCKED = "none", "huge pages", "TLB blocking"
@@ -73,13 +74,31 @@ class Analysis(analysis.Analysis):
         """A row a page size, block and number of steps: vertices, block_vertices, block_steps, block_bytes, block_pages (base pages),
         visits (steps to each page), the estimate, plain (without blocks on base pages), gain over that."""
         found = self._summary("graph_walk", "blocked", ["vertices", "block_vertices", "block_steps"], "no walk in blocks was measured",
-                              per_hop=0, walkers=1)
+                              layout="packed", per_hop=0, walkers=1)
+        found = found[found["vertices"] == found["vertices"].max()].reset_index(drop=True)  # less are those of `block_prices`
         found["block_bytes"] = found["block_vertices"] * VERTEX_BYTES
         found["block_pages"] = np.maximum(found["block_bytes"] // self.base_page_bytes, 1)
         found["visits"] = found["block_steps"] / found["block_pages"]
-        plain = Curve.of(self.frame, kernel="graph_walk", mode="plain", pages=BASE, per_hop=0, walkers=1)  # by vertices
+        plain = Curve.of(self.frame, kernel="graph_walk", mode="plain", pages=BASE, layout="packed", per_hop=0, walkers=1)  # by vertices
         found["plain"] = found["vertices"].map(plain.medians).astype(float)
         return _with_gain(found, plain.table.rename(columns={"lines": "vertices"}), "vertices")
+
+    @cached_property
+    def block_prices(self) -> dict[str, Curve]:
+        """ns a hop by the pages of a block, a vertex to each: spread, packed (as many vertices side by side), and price, their
+        difference; the graph itself is the last block. Empty where no vertex had a page of its own."""
+        walks = select(self.frame, kernel="graph_walk", mode=["plain", "blocked"], pages=BASE, per_hop=0, walkers=1)
+        walks = walks.reindex(columns=dict.fromkeys([*walks, "block_steps", "block_vertices"]))  # where no walk was measured
+        walks = walks[walks["block_steps"].where(walks["mode"] == "blocked", APART_STEPS) == APART_STEPS]
+        rows = walks[walks["lines"] == select(walks, layout="spread")["lines"].max()]
+        rows = rows.assign(block_vertices=rows["block_vertices"].where(rows["mode"] == "blocked", rows["lines"]).astype(int))
+        spread, packed = (Curve.of(rows, "block_vertices", layout=layout) for layout in ("spread", "packed"))
+        return {"spread": spread, "packed": packed, "price": spread - packed}
+
+    @property
+    def block_price(self) -> Curve:
+        """The price of translation in `block_prices`. Raises Unavailable."""
+        return required(self.block_prices["price"], "no walk over vertices on pages of their own was measured")
 
     @cached_property
     def optima(self) -> list[Optimum]:
@@ -128,7 +147,8 @@ class Analysis(analysis.Analysis):
         _low and _high, ns per hop less the clock's cost (quantiles of `hops.smoothed`), medians over processes; coverage, n.
         Blocking has the block that is fastest in the mean of those inside the last TLB level's reach; without entries it has no row.
         """
-        plain, blocked = (select(self.frame, kernel="graph_walk", mode=mode, per_hop=1, walkers=1) for mode in ("plain", "blocked"))
+        plain, blocked = (select(self.frame, kernel="graph_walk", mode=mode, layout="packed", per_hop=1, walkers=1)
+                          for mode in ("plain", "blocked"))
         base = required(select(plain, pages=BASE), "no walk on base pages was timed hop by hop")
         vertices, reach = int(base["lines"].max()), max(self.entries, default=0) * self.base_page_bytes
         groups = [(NONE if pages == BASE else LARGE_PAGES, pages, 0, rows) for pages in ordered(plain["pages"])

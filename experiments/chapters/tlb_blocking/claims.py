@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from experiments.article.verdicts import Answer, claim, decided, inside
+from experiments.article.verdicts import Answer, Band, claim, decided, inside
 from experiments.chapters.tlb_blocking.analysis import BLOCKED, LARGE_PAGES, NONE, SAME, Analysis, graph_size
-from experiments.chapters.tlb_blocking.grid import points
+from experiments.chapters.tlb_blocking.grid import apart, blocks
 from experiments.inference.intervals import Interval
 from experiments.inference.splinter import large_pages
 from experiments.lab.grid import Scope
@@ -19,11 +19,6 @@ from experiments.words.units import format_size
 ALL_BUT_VANISHED = 0.30
 # Partitions past the entries, where three in four writes miss: less than this is no limit to plan for.
 JUMP = 0.10
-
-
-def _blocked_vertices(scope: Scope) -> int:
-    """As many as a walk in blocks has, and the walk without them that it is compared with."""
-    return max((point.lines for point in points(scope) if point.mode == "blocked"), default=0)
 
 
 def _hop_by_hop(point: Point, scope: Scope) -> bool:
@@ -47,19 +42,32 @@ def blocking_removes_misses(a: Analysis, most: float = ALL_BUT_VANISHED) -> Answ
     return inside(share, most=most), f"{told}; of what base pages take more than those, {rest}.{near}"
 
 
-@claim("blocks-inside-the-reach-gain", points=lambda point, scope: point.kernel == "graph_walk" and not dict(point.options).get("per_hop")
-       and (point.mode == "blocked" or point.mode == "plain" and point.lines == _blocked_vertices(scope)))
+@claim("blocks-inside-the-reach-gain", points=lambda point, scope: point in blocks(scope))
 def blocks_inside_the_reach_gain(a: Analysis) -> Answer:
     reach = a.known_entries[-1] * a.base_page_bytes
-    blocks = a.blocks[(a.blocks["pages"] == BASE) & a.blocks["gain"].notna()]
+    measured = a.blocks[(a.blocks["pages"] == BASE) & a.blocks["gain"].notna()]
     beyond = (a.cache_bytes(2) or 0) * 4
-    inside_reach = required(blocks[(blocks["block_bytes"] <= reach) & (blocks["block_bytes"] >= beyond)],
+    inside_reach = required(measured[(measured["block_bytes"] <= reach) & (measured["block_bytes"] >= beyond)],
                             "no block is past the second-level cache four times over and inside the reach")
     best = inside_reach.loc[inside_reach["gain"].idxmax()]
     gain = Interval.of(best, "gain")
     return inside(gain, 1, among=len(inside_reach)), (
         f"In blocks of {graph_size(best['block_vertices'])}, four times the second-level cache and inside the reach of "
         f"{format_size(reach)}, a hop is {gain:.2f} times as fast.")
+
+
+@claim("blocks-hold-when-cache-thrashes", points=lambda point, scope: point in apart(scope) and (
+    point.mode == "plain" or dict(point.options)["block_vertices"] <= max(scope.entries, default=0)))
+def blocks_save_translation(a: Analysis, band: Band) -> Answer:
+    price, reach = a.block_price, a.known_entries[-1]
+    inside_reach = required([pages for pages in price.xs[:-1] if pages <= reach], "no block is inside the reach")[-1]
+    left, full = price.get(inside_reach), price.last
+    if full.low <= 0:
+        raise Unavailable("no-step", f"translation costs a hop {full:.1f} ns without blocks")
+    share = left / full if left.low > 0 else left * (1 / full.value)
+    return inside(share, *band), (
+        f"Each vertex on a page of its own, translation costs a hop {full.value:.1f} ns, and {left.value:z.1f} in blocks of "
+        f"{inside_reach:,} pages: {share:z.2f} of that, the same vertices side by side taken off.")
 
 
 @claim("prefetch-walks",

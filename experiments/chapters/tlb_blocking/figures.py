@@ -46,6 +46,20 @@ def blocks(a: Analysis) -> Figure:
                   data[["pages", "block_steps", "block_bytes", "block_pages", "visits", *_COLUMNS, "plain", *GAIN]])
 
 
+def block_prices(a: Analysis) -> Figure:
+    """ns a hop against the pages of a block, a vertex to each: spread, the same vertices side by side, and their difference."""
+    curves = {name: a.block_prices[name] for name in ("spread", "packed")} | {"price": a.block_price}
+    data = pd.concat([curve.table.assign(series=name) for name, curve in curves.items()], ignore_index=True)
+    data = data.rename(columns={"block_vertices": "pages"}).reindex(columns=["series", "pages", "median", "low", "high"])
+    data["lines"] = data["pages"]
+    x = alt.X("pages:Q", axis=charts.lines_axis("Pages in a block"), scale=charts.log_scale())
+    chart = charts.series_chart(data, x, "ns per hop", charts.time_scale(data), _PER_HOP, charts.colours(list(curves)), "series")
+    (least, near), (most, far) = [*curves["price"]][0], [*curves["price"]][-1]
+    return Figure(charts.layered(chart, charts.capacities(a.entries, "pages")),
+                  f"The price of translation of a hop rises with the pages of a block: {near.value:z.1f} ns in blocks of {least:,} and "
+                  f"{far.value:.1f} where all {most:,} are one.", data.drop(columns="lines"))
+
+
 def prefetch(a: Analysis) -> Figure:
     """ns per hop against the distance of the prefetch, a line a page size."""
     data = a.ahead.assign(lines=a.ahead["vertices"] * VERTEX_BYTES // a.base_page_bytes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.chapters.tlb_blocking.analysis import VERTEX_BYTES
+from experiments.chapters.tlb_blocking.analysis import APART_STEPS, VERTEX_BYTES
 from experiments.lab.grid import Scope
 from experiments.lab.record import Point
 
@@ -17,27 +17,48 @@ JOIN_BITS = (6, 8, 10)
 
 def points(scope: Scope) -> list[Point]:
     """Walks in blocks, walks that ask ahead, the remedies side by side, and a join."""
-    most = 1 << (scope.profile.max_working_set // VERTEX_BYTES).bit_length() - 1
-    many = min(most, MANY_VERTICES if scope.is_fine else MANY_VERTICES // 2)
-    return blocks(scope, many) + ahead(scope, many) + remedies(scope, most) + joins(scope)
+    return blocks(scope) + apart(scope) + ahead(scope) + remedies(scope) + joins(scope)
 
 
-def blocks(scope: Scope, vertices: int) -> list[Point]:
+def _most(scope: Scope) -> int:
+    """The vertices of the largest graph."""
+    return 1 << (scope.profile.max_working_set // VERTEX_BYTES).bit_length() - 1
+
+
+def _many(scope: Scope) -> int:
+    return min(_most(scope), MANY_VERTICES if scope.is_fine else MANY_VERTICES // 2)
+
+
+def blocks(scope: Scope) -> list[Point]:
     """Blocks from 128 KiB, half of what 64 entries reach, to 64 or 128 MiB; and the walk without them."""
+    vertices = _many(scope)
     sizes = [2**k for k in range(11, min(22, vertices.bit_length() - 1), 2 if scope.is_fine else 3)]
     return [scope.point("graph_walk", mode="plain", vertices=vertices)] + [
         scope.point("graph_walk", mode="blocked", vertices=vertices, block_vertices=block, block_steps=steps)
         for block in sizes for steps in BLOCK_STEPS[: 3 if scope.is_fine else 2]]
 
 
-def ahead(scope: Scope, vertices: int) -> list[Point]:
+def apart(scope: Scope) -> list[Point]:
+    """Walks over vertices each on a page of its own, and as many side by side, which lie on half as many pages as the last TLB level has
+    entries: in blocks of that many vertices, of 4 and 16 times as many, and in one."""
+    inside = 1 << (max(scope.entries, default=2048) // 2).bit_length() - 1
+    vertices = 1 << min(scope.most_lines, inside * scope.base_page_bytes // VERTEX_BYTES).bit_length() - 1
+    modes = [("blocked", {"block_vertices": inside * times, "block_steps": APART_STEPS}) for times in (1, 4, 16)
+             if inside * times < vertices] + [("plain", {})]
+    return [scope.point("graph_walk", mode=mode, layout=layout, vertices=vertices, **own) for mode, own in modes
+            for layout in ("spread", "packed")]
+
+
+def ahead(scope: Scope) -> list[Point]:
     """Prefetches of the vertex some hops ahead, by page size."""
+    vertices = _many(scope)
     return [scope.point("graph_walk", pages, "prefetch", vertices=vertices, distance=distance)
             for pages in LARGE_PAGES[: 3 if scope.is_fine else 2] for distance in DISTANCES + MORE_DISTANCES * scope.is_fine]
 
 
-def remedies(scope: Scope, vertices: int) -> list[Point]:
+def remedies(scope: Scope) -> list[Point]:
     """Hop by hop at the largest size: each page size, and blocks inside the reach of the last TLB level."""
+    vertices = _most(scope)
     inside = 1 << (scope.entries[-1] * scope.base_page_bytes // VERTEX_BYTES).bit_length() - 1 if scope.entries else 0
     return [scope.point("graph_walk", pages, "plain", vertices=vertices, per_hop=1) for pages in LARGE_PAGES] + [
         scope.point("graph_walk", mode="blocked", vertices=vertices, block_vertices=block, block_steps=BLOCK_STEPS[1], per_hop=1)

@@ -20,7 +20,7 @@ from experiments.words.prose import Prose, choose, count, listed, side
 from experiments.words.reasons import Unavailable, if_available, required
 from experiments.words.units import format_size
 
-__all__ = ["machine", "lead", "blocks_said", "prefetch_said", "mitigations_said", "fan_out_said", "join_said"]
+__all__ = ["machine", "lead", "blocks_said", "apart_said", "prefetch_said", "mitigations_said", "fan_out_said", "join_said"]
 
 MOST_OF_IT = 0.8
 NO_WALKS = 0.01  # one hop in a hundred: a walk of a hundred ns then costs one
@@ -129,6 +129,23 @@ def _caches(a: Analysis, best: pd.Series) -> str:
     return f"The last-level cache has {format_size(last)}. " + (
         "The fastest block is inside it, so a part of this gain is the caches' own and not the TLB's." if best["block_bytes"] <= last else
         "The fastest block is larger, so no cache holds it, and the gain is the TLB's.")
+
+
+def apart_said(a: Analysis) -> Prose:
+    """How much of the price of translation blocks inside the reach leave, and blocks past it."""
+    price, reach = a.block_price, a.known_entries[-1]
+    inside, whole = required([pages for pages in price.xs[:-1] if pages <= reach], "no block is inside the reach")[-1], price.xs[-1]
+    left, full = price.get(inside), price.get(whole)
+    said = (f"In a graph of {whole:,} pages translation costs a hop {full.value:z.0f} ns; in blocks of {inside:,} pages, inside the reach, "
+            f"{left.value:z.1f}.")
+    if full.low <= 0:
+        return Prose(f"{said} There is nothing for blocks to save.")
+    past = [pages for pages in price.xs[:-1] if pages > reach]
+    if past:
+        said += f" Blocks of {past[0]:,} pages, past the reach, leave {price.get(past[0]).value:z.0f}."
+    return Prose(said + choose(left / full if left.low > 0 else left * (1 / full.value), {
+        "below": " So blocks save translation, whatever they do for the caches.",
+        "above": " So blocks save no translation here.", "open": " Whether that is less, noise leaves open."}))
 
 
 # --- prefetches and remedies

@@ -19,13 +19,13 @@ from experiments.words.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 
-CHARTS = (figures.cliff, figures.price, figures.first_knee, figures.second_knee, figures.orders, figures.latency_throughput,
+CHARTS = (figures.cliff, figures.price, figures.first_knee, figures.second_knee, figures.orders, figures.latency_throughput, figures.stores,
           figures.counted_walks, figures.counted_cycles)
 TABLES = (figures.side_by_side, figures.walk_costs)
 COUNTED = {figures.counted_walks, figures.counted_cycles}  # which want a counter: none of these machines has one
 LACKING = {  # what has no second knee in its data, or no first
     "CPUID silent": {figures.first_knee, figures.second_knee}, "one level stated": {figures.second_knee},
-    "tiny sizes": {figures.first_knee, figures.second_knee}}
+    "tiny sizes": {figures.first_knee, figures.second_knee, figures.stores}, "small sizes": {figures.stores}}
 
 
 @pytest.mark.parametrize("name", MACHINES)

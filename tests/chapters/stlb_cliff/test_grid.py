@@ -52,6 +52,14 @@ def test_no_point_is_larger_than_max_working_set_and_the_sweep_comes_near_it(pro
     assert all(p.lines * 4096 <= most for p in stlb_cliff(profile, engine, entries))
 
 
+def test_stores_are_measured_past_the_reach_and_by_programs_that_ask_the_kernel_alone():
+    for entries, least in (([], 2**14), ([64, 1536], 2**14), ([224, 2**15], 2**17)):
+        stores = [p for p in stlb_cliff(Profile(max_working_set=2**30, repeats=1, region_ms=1, points_per_octave=2), "c", entries)
+                  if p.kernel == "page_store"]
+        assert {p.lines for p in stores} == {least, 2**18} and {p.mode for p in stores} == set(grid.STORES)
+    assert not [p for p in stlb_cliff(named("quick"), "numba", [64, 1536]) if p.kernel == "page_store"]
+
+
 def cycle_lines(engine: str = "c", per_octave: int = 2, entries: tuple[int, ...] = (72, 3072)) -> list[int]:
     profile = Profile(max_working_set=2**30, repeats=1, region_ms=1, points_per_octave=per_octave)
     return sorted({p.lines for p in stlb_cliff(profile, engine, entries) if (p.kernel, p.order) == ("page_chase", "cycle")})
@@ -80,4 +88,4 @@ def test_the_gibibyte_and_its_half_are_measured_for_the_claim_about_them():
 def test_all_three_orders_and_the_gather_are_in_the_grid():
     points = stlb_cliff(named("quick"), "c", [72, 3072])
     assert {(p.kernel, p.order) for p in points} == {
-        ("page_chase", "cycle"), ("page_chase", "random"), ("page_chase", "sequential"), ("page_gather", "cycle")}
+        ("page_chase", "cycle"), ("page_chase", "random"), ("page_chase", "sequential"), ("page_gather", "cycle"), ("page_store", "cycle")}

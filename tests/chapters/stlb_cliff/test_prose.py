@@ -133,3 +133,20 @@ def test_a_size_in_bytes_is_of_the_machines_own_pages():
     large = Stated(changes={"base_page_bytes": 16384})
     told = said(analysis(frame(Truth()), large), "largest", "table_last")
     assert told == {"largest": "16 GiB", "table_last": "8 MiB"}
+
+
+@pytest.mark.parametrize(("truth", "told", "times"), [
+    (Truth(noise=0.001), [2.2, 2.2, 42.2], 42.2 / 11), (Truth(noise=0.001, bit_ns=0.0), [2.2, 2.2], None),
+    (Truth(noise=0.001, bit_ns=0.5), [2.2, 2.2, 2.7], None)])
+def test_a_store_is_told_beside_a_load_and_beside_those_that_have_bits_to_set(truth: Truth, told: list[float], times: float | None):
+    """Independent accesses of the textbook's machine pay a fifth of what those of the chase do, and each a bit's price of its own."""
+    _, *ns = numbers(prose.stores_said(of(truth)))
+    assert ns[:len(told)] == pytest.approx(told, abs=0.51) and len(ns) == len(told) + (times is not None)
+    assert times is None or ns[-1] == pytest.approx(times, rel=0.05)
+
+
+def test_of_a_store_alone_or_a_load_alone_nothing_is_told():
+    rows = frame(Truth())
+    for mode in ("load", "store", "load-clean"):
+        with pytest.raises(Unavailable):
+            prose.stores_said(analysis(rows[rows["mode"] != mode]))

@@ -26,7 +26,7 @@ def median(frame: pd.DataFrame, query: str, column: str = "ns_per_access") -> fl
     return float(frame.query(query)[column].median())
 
 
-PLAIN = "kernel == 'graph_walk' and mode == 'plain' and per_hop == 0 and pages == '4k'"
+PLAIN = "kernel == 'graph_walk' and mode == 'plain' and per_hop == 0 and pages == '4k' and lines == 16777216"
 
 
 def refused(a: Any, what: str, *given: Any) -> str:
@@ -91,7 +91,7 @@ def test_blocks_are_medians_of_their_processes_over_the_walk_without_blocks():
     plain = median(rows(), PLAIN)
     for row in found.itertuples():
         here = median(rows(), f"mode == 'blocked' and per_hop == 0 and block_vertices == {row.block_vertices} "
-                              f"and block_steps == {row.block_steps}")
+                              f"and block_steps == {row.block_steps} and lines == {row.vertices}")
         assert (row.median, row.plain) == pytest.approx((here, plain)) and row.gain == pytest.approx(plain / here)
         assert row.gain_low <= row.gain <= row.gain_high
         assert row.block_bytes == 64 * row.block_vertices == 4096 * row.block_pages

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.filterwarnings("error")
 
 H, F, C = "holds", "fails", "cannot tell"
 VANISHES, INSIDE, PREFETCH = "blocking-removes-misses", "blocks-inside-the-reach-gain", "prefetch-walks"
+HOLD = "blocks-hold-when-cache-thrashes"
 ORDER, LIMIT, PAYS = "order-of-remedies", "fan-out-limit", "join-partitions-first"
 
 
@@ -36,6 +37,12 @@ JUDGED: dict[str, tuple[str, Callable[[], pd.DataFrame], str, str]] = {
     "no large pages to compare with": (VANISHES, lambda: only("4k"), C, "pool-empty"),
     "large pages that walk as often": (VANISHES, lambda: rows(Machine(splintered=True)), C, "no-step"),
     "nearer in the caches too": (VANISHES, lambda: rows(Machine(near_ns=20.0)), H, ""),
+    "blocks save translation": (HOLD, lambda: rows(), H, r"\b5[67]\.\d ns"),
+    "nearer in the caches is in both": (HOLD, lambda: rows(Machine(near_ns=20.0)), H, r"\b5[67]\.\d ns"),
+    "blocks save half of it": (HOLD, lambda: times(rows(), 1.6, "mode == 'blocked' and layout == 'spread'"), F, r"\b0\.[3-9]"),
+    "too loud a price": (HOLD, lambda: rows(LOUD), C, ""),
+    "nothing to save": (HOLD, lambda: rows(Machine(walk_ns=0.0)), C, "no-step"),
+    "no vertices apart": (HOLD, lambda: rows().query("layout != 'spread'"), C, "too-few-points"),
     "prefetches walk": (PREFETCH, lambda: rows(), H, r"\b2\.0"),
     "prefetches are dropped": (PREFETCH, lambda: rows(Machine(walking_prefetch=False)), F, r"\b2\.0\d \("),
     "prefetches do nothing anywhere": (PREFETCH, lambda: rows(Machine(prefetch_gain=0.0)), C, r"\b(0\.9|1\.0)"),
@@ -91,7 +98,7 @@ def test_a_block_that_is_nearer_in_the_caches_too_is_said_to_be_that():
     assert sentences == [0, 1]
 
 
-@pytest.mark.parametrize("claim", [VANISHES, PREFETCH, LIMIT])
+@pytest.mark.parametrize("claim", [VANISHES, HOLD, PREFETCH, LIMIT])
 def test_without_the_entries_what_hangs_on_them_cannot_be_told(claim: str):
     assert judged(rows(), [])[claim].verdict == C
 
@@ -99,7 +106,7 @@ def test_without_the_entries_what_hangs_on_them_cannot_be_told(claim: str):
 @pytest.mark.parametrize("entries", [ENTRIES, [72, 3072], [64], []])
 @pytest.mark.parametrize("machine", MACHINES)
 def test_every_machine_has_every_verdict_fit_to_be_shown(machine: str, entries: list[int]):
-    assert set(judged(MACHINES[machine](), entries)) == {VANISHES, INSIDE, PREFETCH, ORDER, LIMIT, PAYS}
+    assert set(judged(MACHINES[machine](), entries)) == {VANISHES, INSIDE, HOLD, PREFETCH, ORDER, LIMIT, PAYS}
 
 
 @pytest.mark.parametrize(("claim", "bands", "before", "after"), [

@@ -14,9 +14,11 @@ from experiments.words.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 
-FIGURES = {make.__name__: make for make in (figures.blocks, figures.prefetch, figures.mitigations, figures.fan_out, figures.join)}
+FIGURES = {make.__name__: make for make in (figures.blocks, figures.block_prices, figures.prefetch, figures.mitigations, figures.fan_out,
+                                              figures.join)}
 LACKING = {
     "blocks": {"no walks", "no blocks", "no base pages"}, "prefetch": {"no walks", "no prefetch"},
+    "block_prices": {"no walks", "no base pages", "none apart"},
     "mitigations": {"no walks", "no plain walk", "no base pages", "no hop by hop"}, "fan_out": {"no join"}, "join": {"no join"},
 }
 

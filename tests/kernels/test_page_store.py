@@ -1,0 +1,65 @@
+"""page_store: stores and loads of the lines that page_gather loads, in its order, each pass whole."""
+
+from __future__ import annotations
+
+import pytest
+from support.kernels import changed, checksum, measured, needs_c, reason_of, refused_by_c, run_program, visits
+
+from experiments.lab.kernels import CATALOGUE
+from experiments.lab.measure import seed_of
+from experiments.lab.record import Point
+
+pytestmark = [pytest.mark.measures, pytest.mark.measuring, needs_c]
+MODES = CATALOGUE["page_store"].modes
+
+
+@pytest.mark.parametrize("layout", ["spread", "packed"])
+@pytest.mark.parametrize("mode", MODES)
+def test_each_mode_visits_every_line_in_the_order_of_page_gather(mode: str, layout: str):
+    point = Point(kernel="page_store", mode=mode, layout=layout, lines=3000, region_ms=1)
+    record = measured(point)
+    assert record.checksum == checksum(visits("page_gather", "cycle", 3000, seed_of(point, 0)))
+    assert record.accesses % 3000 == 0 and record.accesses >= 5 * 3000 and record.minor_faults == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_pass_that_leaves_a_line_out_is_kernel_garbage(mode: str, tmp_path):
+    loop = "store_each(a->base, index, c->lines, what)" if mode.startswith("store") else "sum = load_each(a->base, index, c->lines)"
+    kernel = changed("page_store", {loop: loop.replace("c->lines", "c->lines - 1")}, tmp_path)
+    code, detail = reason_of(run_program(kernel, ["--lines", "500", "--mode", mode, "--region-ms", "1"]))
+    assert code == "kernel-garbage" and detail
+
+
+def test_pages_that_were_given_away_between_two_passes_are_kernel_garbage(tmp_path):
+    kernel = changed("page_store", {"MADV_FREE))": "MADV_DONTNEED))"}, tmp_path)
+    code, _ = reason_of(run_program(kernel, ["--lines", "500", "--mode", "load-clean", "--region-ms", "1"]))
+    assert code == "kernel-garbage"
+
+
+def test_larger_pages_of_which_parts_could_be_given_away_are_refused():
+    for pages in ("thp", "2m", "1g"):
+        assert "4k" in refused_by_c("page_store", ["--pages", pages])
+
+
+DIRTY = """
+static int dirty(const struct arena *a) /* whether smaps calls any of the arena so */
+{
+    char line[512];
+    unsigned long long from = 0, to = 0, kb, sum = 0;
+    FILE *f = fopen("/proc/self/smaps", "r");
+    while (fgets(line, sizeof line, f))
+        if ((sscanf(line, "%llx-%llx ", &from, &to) != 2 || strstr(line, " kB")) && from < (uint64_t)a->base + a->bytes
+            && to > (uint64_t)a->base && sscanf(line, "Private_Dirty: %llu", &kb) == 1)
+            sum += kb;
+    fclose(f);
+    return sum > 0;
+}
+
+int main("""
+
+
+@pytest.mark.parametrize(("advice", "refused"), [("MADV_FREE", False), ("MADV_WILLNEED", True)])
+def test_by_the_kernels_own_count_no_page_is_dirty_once_the_bits_are_cleared(advice: str, refused: bool, tmp_path):
+    kernel = changed("page_store", {"int main(": DIRTY, "MADV_FREE))": f"{advice}) || dirty(&a))"}, tmp_path)
+    done = run_program(kernel, ["--lines", "500", "--mode", "store-clean", "--region-ms", "1"])
+    assert (done.returncode != 0) == refused, done.stderr
