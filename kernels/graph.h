@@ -24,6 +24,8 @@ static inline uint32_t stand(const struct graph *g, uint64_t v) { return (uint32
 static inline uint64_t vertex_on(const struct graph *g, uint64_t line) { return line / (g->places.stride / LINE); }
 
 /* Any thread can fill any part: vertex v has the generator's numbers 2v and 2v + 1 behind `key`. */
+static inline uint64_t draw(uint64_t *state) { return scramble(*state += GOLDEN); }
+
 static inline struct graph plan_graph(void *room, struct places places, uint64_t vertices, uint64_t block, uint64_t *seed)
 {
     struct graph g = {room, places, vertices, block, draw(seed), 0};

@@ -42,10 +42,9 @@ static inline uint64_t scramble(uint64_t z)
     z = (z ^ z >> 27) * 0x94D049BB133111EBull;
     return z ^ z >> 31;
 }
-static inline uint64_t draw(uint64_t *state) { return scramble(*state += GOLDEN); }
 
 /* Its high half scaled to [0, below). */
-static inline uint64_t next_random(uint64_t *state, uint64_t below) { return (draw(state) >> 32) * below >> 32; }
+static inline uint64_t next_random(uint64_t *state, uint64_t below) { return (scramble(*state += GOLDEN) >> 32) * below >> 32; }
 
 /* One FNV-1a-like step over a line's number: the order counts, not only the set. */
 static inline uint64_t mix(uint64_t checksum, uint64_t line) { return (checksum ^ line) * 0x100000001B3ull; }

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from experiments.article.analysis import Analysis
 from experiments.inference.counts import counted, why_not_counted
 from experiments.machine.host import Host, data_tlbs
-from experiments.machine.tlb import Tlb, ways_of
 from experiments.words.prose import Prose, count
 from experiments.words.reasons import PAGE_REASONS, Note, explain
 from experiments.words.units import format_size
@@ -52,17 +51,9 @@ def tlb(a: Analysis) -> Prose:
     levels = data_tlbs(a.host)
     if not levels:
         return Prose("CPUID states no TLB geometry here: " + explain(a.host.tlb_reason or "no-geometry"))
-    parts = [f"{count(level.entries)} entries at level {level.level}" + _ways(level) for level in levels]
-    page = format_size(a.base_page_bytes)
-    return Prose(f"CPUID states {' and '.join(parts)} for {page} data pages. Times {page} that is a reach of "
-                 + " and ".join(format_size(level.entries * a.base_page_bytes) for level in levels) + ".")
-
-
-def _ways(level: Tlb) -> str:
-    ways = ways_of(level)
-    if level.ways is None and ways is not None and level.ways_between:  # inferred, so not to be put into CPUID's mouth
-        return f" ({level.ways_between[0]} to {level.ways_between[1]} ways, so {ways} if its sets are a power of two)"
-    return "" if ways is None else " (fully associative)" if ways == 0 else f" ({ways}-way)"
+    entries = " and ".join(f"{count(level.entries)} entries at level {level.level}" for level in levels)
+    reach = " and ".join(format_size(level.entries * a.base_page_bytes) for level in levels)
+    return Prose(f"CPUID states {entries} for {format_size(a.base_page_bytes)} data pages, a reach of {reach}.")
 
 
 def counters(a: Analysis) -> Prose:

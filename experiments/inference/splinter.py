@@ -93,7 +93,7 @@ def judge(frame: pd.DataFrame, hypervisor: str) -> Splinter:
     if len(knees) > 1:
         with suppress(Unavailable):  # the sweep ends before
             walk = _compare(base, huge, 1.2 * knees[1].nine_tenths, 4 * knees[1].nine_tenths)
-            evidence += "; " + walk.sentence(unit, "those")
+            evidence += f"; past the second level it costs {walk.base:z.1f} and {walk.large:z.1f}"
     verdict, why = _decide(first.share, walk.share if walk else None, hypervisor)
     return Splinter(verdict, f"{evidence[0].upper()}{evidence[1:]}. {why}", large, unit, first, walk)
 

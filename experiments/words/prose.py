@@ -56,6 +56,14 @@ def in_words(number: int) -> str:
     return _WORDS[number] if number < len(_WORDS) else f"{number:,}"
 
 
+def extremes(values: Mapping[str, float], unit: str = "ns", most: str = "takes longest", least: str = "is fastest") -> str:
+    """Which of several named quantities is the largest and which the smallest, in a sentence; of a single one, what it is."""
+    (high, largest), (low, smallest) = (pick(values.items(), key=lambda item: item[1]) for pick in (max, min))
+    if len(values) == 1:
+        return f"{high[0].upper()}{high[1:]} alone: {largest:z.3g} {unit}."
+    return f"{high[0].upper()}{high[1:]} {most}, with {largest:z.3g} {unit}, and {low} {least}, with {smallest:z.3g}."
+
+
 def listed(items: Iterable[str], word: str = "and") -> str:
     """A list of words as prose has it: "a", "a and b", "a, b and c"; "" for none."""
     *first, last = [*items] or [""]

@@ -205,11 +205,20 @@ def test_vega_is_loaded_where_there_is_a_chart_and_nowhere_else(site):
         assert ("figures.js" in scripts) == charts, page
 
 
+# A figure that is not seen is told as a finding: something does something, more or less than something else.
+VERBS = {"takes", "take", "rises", "goes", "pays", "pay", "costs", "lies", "leads", "walk", "have", "are", "is", "predicts", "differs",
+         "index", "waits", "falls"}
+COMPARED = {"most", "least", "longest", "fastest", "slowest", "shortest", "highest", "largest", "more", "less", "than", "from", "to",
+            "beside", "by", "rising"}
+
+
 def test_every_figure_has_words_a_number_a_caption_and_its_data(site):
     for page in pages_with_figures(site):
         for found in soup(site / page).select(".tlb-figure"):
             chart = found.select_one(".tlb-chart")
             assert chart["role"] == "img" and len(chart["aria-label"].split()) > 3, page
+            told = set(re.findall(r"[a-z]+", chart["aria-label"].lower()))
+            assert told & VERBS and told & COMPARED, (page, chart["aria-label"])
             caption = found.find_parent("figure").find("figcaption")
             assert re.search(r"\d", caption.select_one(".caption-number").text), page
             assert len(caption.select_one(".caption-text").text.split()) > 5, page

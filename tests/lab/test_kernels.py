@@ -89,7 +89,7 @@ def test_what_the_files_say_is_read(file: str):
     """Else a reader that reads nothing would find nothing to complain of."""
     read = stated_in_c if file.endswith(".c") else stated_in_python
     assert read((build.KERNELS / file).read_text()) == Stated(
-        ("packed",), ("random",), ("plain", "blocked", "prefetch"),
+        ("packed", "spread"), ("random",), ("plain", "blocked", "prefetch"),
         {"vertices": 0, "walkers": 1, "block_vertices": 0, "block_steps": 1024, "distance": 8, "per_hop": 0})
 
 

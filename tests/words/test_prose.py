@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from experiments.inference.intervals import UNKNOWN, Interval
-from experiments.words.prose import Prose, choose, count, escape_markdown, in_words, listed, side
+from experiments.words.prose import Prose, choose, count, escape_markdown, extremes, in_words, listed, side
 
 
 @pytest.mark.parametrize(("low", "high", "line", "slack", "expected"), [
@@ -70,3 +72,10 @@ def test_lines_of_a_machine_s_words_become_one():
 
 def test_prose_is_text_that_is_glued_as_markdown():
     assert Prose("a") == "a" and isinstance(Prose("a"), str)
+
+
+def test_extremes_name_the_largest_and_the_smallest_whatever_their_order():
+    for values in ({"one": 1.0, "two": 2.0, "three": 3.0}, {"three": 3.0, "one": 1.0, "two": 2.0}):
+        said = extremes(values, "ms")
+        assert said.startswith("Three ") and re.findall(r"\d", said) == ["3", "1"] and "two" not in said and "3 ms" in said
+    assert re.findall(r"\d", extremes({"one": 1.0})) == ["1"]

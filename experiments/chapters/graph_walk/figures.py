@@ -14,7 +14,7 @@ from experiments.article.render import INK, MUTED, PALETTE, Figure, Html, data_t
 from experiments.chapters.graph_walk.analysis import SIZE, Analysis
 from experiments.chapters.graph_walk.grid import WALKERS
 from experiments.words.pages import BASE, ordered, rank, words
-from experiments.words.prose import in_words
+from experiments.words.prose import extremes, in_words
 from experiments.words.reasons import if_available, required
 from experiments.words.units import format_size, rounded
 
@@ -63,10 +63,11 @@ def quantiles(a: Analysis) -> Figure:
     if len(theirs):
         chart += faint.mark_line(opacity=0.35, strokeWidth=1).encode(strokeDash=dash)
         chart += faint.mark_point(opacity=0.5, shape="diamond").encode(tooltip=tips[:4])
+    last = {f"the median hop on {words(pages)}": a.p50[pages].last.value for pages in dict.fromkeys(ours["pages"]) if pages in a.p50}
     ends = "; ".join(f"{words(pages)} at {format_size(part[SIZE].max())}, "
                      + " and ".join(f"{ns:.0f} ns" for ns in part.loc[part[SIZE] == part[SIZE].max(), "median"])
                      for pages, part in ours.groupby("pages", sort=False))
-    return Figure(chart, f"Median and 95th percentile of a hop against the working set on logarithmic axes. They end at: {ends}.", data)
+    return Figure(chart, f"Median and 95th percentile of a hop against the working set. {extremes(last)} They end at: {ends}.", data)
 
 
 def ridges(a: Analysis) -> Figure:
@@ -164,10 +165,12 @@ def walk_misses(a: Analysis) -> Figure:
     points = base.transform_filter("!test(/predicted/, datum.series)").mark_point().encode(
         tooltip=_tooltips("series:N", "pages:N", f"{SIZE}:Q"))
     ends = data.loc[data.groupby(["series", "pages"], sort=False)[SIZE].idxmax()]
+    last = {f"{words(row.pages)}, {row.series}," : row.median for row in ends.itertuples()}
     shares = "; ".join(f"{label}: " + ", ".join(f"{words(row.pages)} {row.median:.2g}" for row in part.itertuples())
                        for label, part in ends.groupby("series", sort=False))
     return Figure(base.mark_line().encode(strokeDash=_dashes(list(dict.fromkeys(data["series"])))) + points,
-                  f"Walks per hop against the working set, at the largest of each: {shares}.", data[["series", *columns]])
+                  f"Walks per hop against the working set. {extremes(last, 'a hop', 'walk most often', 'least')} At the largest of each: "
+                  f"{shares}.", data[["series", *columns]])
 
 
 def walkers(a: Analysis) -> Figure:
@@ -189,9 +192,10 @@ def walkers(a: Analysis) -> Figure:
     points = base.mark_point().encode(y=y, shape=alt.Shape("pages:N", sort=kinds, scale=alt.Scale(domain=kinds)),
                                       tooltip=_tooltips("pages:N", "walkers:Q", "gain:Q"))
     ends = data.loc[data.groupby("pages", sort=False)["walkers"].idxmax()]
+    last = {f"a hop on {words(row.pages)}": row.median for row in ends.itertuples()}
     times = ", ".join(f"{words(row.pages)} {row.median:.1f} ns with {row.walkers}" for row in ends.itertuples())
     return Figure(charts.layered(thin if len(same) else None, grey if len(floor) else None, base.mark_line().encode(y=y), bars, points),
-                  f"Time per hop against the number of walks that take turns, on logarithmic axes. With the most: {times}.", data)
+                  f"Time per hop against the number of walks that take turns. {extremes(last)} With the most: {times}.", data)
 
 
 def model(a: Analysis) -> Figure:
@@ -210,7 +214,8 @@ def model(a: Analysis) -> Figure:
                  *(alt.Tooltip(f"{name}_ns:Q", format=".3~r") for name in ("measured", "predicted"))])
     last = data.sort_values("lines").groupby("series", sort=False).tail(1)
     ends = "; ".join(f"{row.series}, {row.measured_ns:.0f} ns measured and {row.predicted_ns:.0f} predicted" for row in last.itertuples())
-    return Figure(lines + dots, f"Measured points and the model's lines on logarithmic axes. At the right: {ends}.", data)
+    return Figure(lines + dots, "Measured points beside the model's lines. At the right it predicts less or more than was measured: "
+                                f"{ends}.", data)
 
 
 def parameters(a: Analysis) -> Html:

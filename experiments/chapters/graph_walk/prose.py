@@ -33,11 +33,12 @@ def brief(a: Analysis) -> Prose:
         raise Unavailable("too-few-points", "no walk on base pages was timed hop by hop")
     medians, tails = ({pages: curve.medians for pages, curve in curves.items()} for curves in (a.p50, a.p95))
     least, most = medians[BASE].index[[0, -1]]
-    larger = [f"{medians[pages][most]:.0f} and {tails[pages][most]:.0f} ns on {words(pages)}"
-            for pages in medians if pages != BASE and most in medians[pages].index]
-    return Prose(f"In a graph of {format_size(least)} half of all hops take {medians[BASE][least]:.0f} ns or less, and one in twenty more "
-                 f"than {tails[BASE][least]:.0f}; in one of {format_size(most)}, on base pages, {medians[BASE][most]:.0f} and "
-                 f"{tails[BASE][most]:.0f}." + (f" The same walk takes {listed(larger)}." if larger else ""))
+    larger = [pages for pages in medians if pages != BASE and most in medians[pages].index][-1:]
+    return Prose(f"In the smallest graph half of all hops take {medians[BASE][least]:.0f} ns or less; in one of {format_size(most)}, on "
+                 "base "
+                 f"pages, {medians[BASE][most]:.0f}, and one in twenty more than {tails[BASE][most]:.0f}."
+                 + "".join(f" On {words(pages)} the same walk takes {medians[pages][most]:.0f} and {tails[pages][most]:.0f}."
+                           for pages in larger))
 
 
 def clock(a: Analysis) -> Prose:
@@ -56,7 +57,7 @@ def clock(a: Analysis) -> Prose:
         f"{first['ns_per_access']:.0f}." if cost > first["batch_ns"] else
         f" and {first['ns_per_access']:.0f} with a reading before and after it."))
     if len(timed) > 1:
-        sentences.append(f"In {format_size(last.name)} the mean is {last['batch_ns']:.0f} ns per batch and {last['mean_ns']:.0f} from "
+        sentences.append(f"\n\nIn {format_size(last.name)} the mean is {last['batch_ns']:.0f} ns per batch and {last['mean_ns']:.0f} from "
                          "single readings, less the clock's own cost.")
     if step > 2:
         sentences.append("So a reading tells a hop to a step and no better; the figures spread each reading evenly over its step.")
@@ -96,7 +97,7 @@ def heaps(a: Analysis) -> Prose:
             f"load from memory takes about as long, so a hop is {_COUNTED[min(count, 3)]} of them, one after the other: a **trip** for the "
             "byte, and one for each entry of a page table that has left the caches too.")
     if other.peaks_ns and count > (stay := len(other.peaks_ns)):
-        said += (f" On {words(large)} the heaps are {in_words(stay)}, at {listed(f'{peak.value:.0f}' for peak in other.peaks_ns)} ns: "
+        said += (f"\n\nOn {words(large)} the heaps are {in_words(stay)}, at {listed(f'{peak.value:.0f}' for peak in other.peaks_ns)} ns: "
                  f"larger pages take {in_words(count - stay)} trip{'s' * (count - stay > 1)} away.")
     return Prose(said)
 
@@ -138,7 +139,7 @@ def first_touch(a: Analysis) -> Prose:
     by_address, by_visit = (curves[mode].get(lines).value for mode in ("address", "visit"))
     said = (f"Over {format_size(lines * a.base_page_bytes)} a load takes {by_address:.0f} ns where the pages were first touched by "
             f"address, as a program's loop over a fresh array touches them, and {by_visit:.0f} where they were touched in the order in "
-            f"which the chase goes on to visit them: {gain:.2f} times.")
+            f"which the chase goes on to visit them: {gain.value:.2f} times.")
     if gain.low > 1:
         why = ("Memory is handed out as it is touched, by the guest's kernel and by its host alike, so pages touched one after the other "
                "lie side by side there, and so do their entries in the host's table: eight to a line" if a.host.hypervisor != "none" else
@@ -167,14 +168,15 @@ def walkers_said(a: Analysis) -> Prose:
     """Where the gain of several walks ends, by page size, and how many page walks that means under way at once."""
     kinds = required(ordered(a.walkers["pages"]), "no graph was walked by several numbers of walkers")
     sides = {pages: a.parallel(pages) for pages in kinds}
-    gains = [f"{side.one_ns.value:.0f} ns with one walker and {side.best_ns.value:.1f} with {side.best_walkers} on {words(pages)}, "
-            f"{side.gain:.1f} times as many hops (from {side.enough} walkers on within a tenth of that)" for pages, side in sides.items()]
-    sentence = f"In {format_size(int(a.walkers['vertices'].max()) * VERTEX_BYTES)} a hop takes {listed(gains)}."
+    (first, one), *others = sides.items()
+    sentence = (f"In {format_size(int(a.walkers['vertices'].max()) * VERTEX_BYTES)} a hop takes {one.one_ns.value:.0f} ns with one walker "
+                f"and {one.best_ns.value:.1f} with {one.best_walkers} on {words(first)}, {one.gain:.1f} times as many hops"
+                + "".join(f"; on {words(pages)} {side.gain:.1f} times as many" for pages, side in others[-1:]) + ".\n\n")
     try:
         base, large, busy = a.under_way
     except Unavailable as why:
-        return Prose(f"{sentence} How many page walks were under way cannot be told. {why}")
-    sentence += (f" What base pages cost more, {base.one_ns.value - large.one_ns.value:.0f} ns of walking a hop, over the time of a hop at "
+        return Prose(f"{sentence}How many page walks were under way cannot be told. {why}")
+    sentence += (f"What base pages cost more, {base.one_ns.value - large.one_ns.value:.0f} ns of walking a hop, over the time of a hop at "
                  f"its best: at least {busy:.1f} page walks were under way at once on base pages.")
     if a.page_walkers is None:
         return Prose(f"{sentence} How many page walkers this core has, nobody says.")
@@ -193,17 +195,15 @@ def model_said(a: Analysis) -> Prose:
                              f"largest {off.max():.0%}, at {format_size(int(part.loc[off.idxmax(), 'lines']) * VERTEX_BYTES)} of lines.")
     if not (held["series"] == WALK).any():
         sentences.append("No walk on base pages was timed per batch, so the model is tested on the chase alone.")
-    return Prose(" ".join([*sentences, _explained(a)]))
+    return Prose("\n\n".join([*sentences, _explained(a)]))
 
 
 def _explained(a: Analysis) -> str:
     """What the model explains of the points that it was fitted to, and the range, the sign and the size of where it is most wrong."""
     residuals, runs = a.fitted.residuals, a.fitted.wrong()
-    sentence = f"The model comes within {residuals['relative'].abs().median():.0%} of half of the {len(residuals)} points"
     if not runs:
-        return f"{sentence} and misses none by more than {WRONG:.0%}."
-    worst, least, most = runs[0].loc[runs[0]["relative"].abs().idxmax()], runs[0]["lines"].min(), runs[0]["lines"].max()
-    where = f"at {least:,} lines" if least == most else f"from {least:,} to {most:,} lines"
-    return (f"{sentence} and misses {sum(map(len, runs))} by more than {WRONG:.0%}. It is most wrong {where} of the {worst['layout']} "
-            f"layout in {_ORDERS[worst['order']]}, where it predicts {'too much' if worst['relative'] > 0 else 'too little'}: "
-            f"{worst['predicted_ns']:.3g} ns for {worst['measured_ns']:.3g} at {worst['lines']:,}.")
+        return f"Of the {len(residuals)} points that it was fitted to the model misses none by more than {WRONG:.0%}."
+    worst = runs[0].loc[runs[0]["relative"].abs().idxmax()]
+    return (f"Of the {len(residuals)} points that it was fitted to the model misses {sum(map(len, runs))} by more than {WRONG:.0%}. It is "
+            f"most wrong at {worst['lines']:,} lines of the {worst['layout']} layout in {_ORDERS[worst['order']]}, where it predicts "
+            f"{'too much' if worst['relative'] > 0 else 'too little'}: {worst['predicted_ns']:.3g} ns for {worst['measured_ns']:.3g}.")

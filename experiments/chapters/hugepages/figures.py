@@ -14,7 +14,7 @@ from experiments.chapters.hugepages.analysis import Analysis
 from experiments.chapters.hugepages.tables import published_reads
 from experiments.inference.curves import Curve
 from experiments.words.pages import BASE, PAGES, hardware, ordered, words
-from experiments.words.prose import listed
+from experiments.words.prose import extremes, listed
 from experiments.words.reasons import required
 from experiments.words.units import format_size
 
@@ -36,6 +36,11 @@ def _ends(curves: Mapping[str, Curve]) -> str:
     return ", ".join(f"{name} {curve.last.value:z.1f} ns" for name, curve in curves.items() if len(curve))
 
 
+def _extremes(curves: Mapping[str, Curve]) -> str:
+    return extremes({words(name) if name in PAGES else name: curve.last.value for name, curve in curves.items() if len(curve)},
+                    most="pay most", least="least")
+
+
 def _within(ticks: Sequence[float], low: float, high: float) -> list[float]:
     return [tick for tick in ticks if low <= tick <= high]
 
@@ -45,10 +50,11 @@ def page_sizes(a: Analysis) -> Figure:
     data = _stacked(a, a.spread, "no chase was measured")
     told = ", ".join(f"{a.spread[pages].last.value:.0f} ns on {pages} at {format_size(a.spread[pages].xs[-1] * a.base_page_bytes)}"
                      for pages in a.kinds)
+    last = {f"a load on {words(pages)}": a.spread[pages].last.value for pages in a.kinds}
     dots = pd.concat([curve.processes.assign(pages=pages) for pages, curve in a.spread.items()], ignore_index=True)
     dots = dots.reindex(columns=["lines", "median", "pages"]).assign(working_set_bytes=lambda rows: rows["lines"] * a.base_page_bytes)
     return Figure(charts.chase_chart(data, charts.page_colours(data["pages"]), "pages", a.entries, a.base_page_bytes, processes=dots),
-                  f"Line chart on logarithmic axes, a line a page size. They end at {told}.",
+                  f"A line a page size. {extremes(last)} They end at {told}.",
                   pd.concat([data, dots.assign(n=1)], ignore_index=True)[
                       ["pages", "lines", "working_set_bytes", "median", "low", "high", "coverage", "n", "spread", "unstable"]])
 
@@ -82,7 +88,7 @@ def page_prices(a: Analysis) -> Figure:
     data = _stacked(a, a.price, "no chase was measured with its packed control")
     scheme = charts.page_colours(data["pages"])
     return Figure(charts.chase_chart(data, scheme, "pages", a.entries, a.base_page_bytes, is_price=True),
-                  f"The price of translation by page size, at the largest size of each: {_ends(a.price)}.",
+                  f"The price of translation by page size. {_extremes(a.price)} At the largest size of each: {_ends(a.price)}.",
                   data[["pages", "lines", "working_set_bytes", "median", "low", "high", "n", "unstable"]])
 
 
@@ -92,7 +98,8 @@ def splinter(a: Analysis) -> Figure:
     data = _stacked(a, near, "nothing was measured on both page sizes", "series")
     scheme = alt.Scale(domain=list(near), range=[charts.PAGE_COLOURS[BASE], charts.PAGE_COLOURS[a.large]])
     return Figure(charts.chase_chart(data, scheme, "series", a.entries, a.base_page_bytes, is_price=True, by_lines=True),
-                  f"The price of translation on base pages and on large ones over the same lines. At the right: {_ends(near)}.",
+                  f"The price of translation on base pages and on large ones over the same lines. {_extremes(near)} At the right: "
+                  f"{_ends(near)}.",
                   data[["series", "lines", "median", "low", "high", "n"]])
 
 
@@ -114,9 +121,10 @@ def touch(a: Analysis) -> Figure:
     bars = alt.Chart(data[data["where"] == "here"]).mark_rule().encode(x=x, y=alt.Y("low:Q", scale=scale), y2="high:Q", color=colour)
     tips = ["pages:N", "where:N", alt.Tooltip("array_bytes:Q", format=","), alt.Tooltip("median:Q", format=".3~r", title="ns")]
     most = here["array_bytes"].max()
+    largest = {f"a read on {words(row.pages)}": row.median for row in here[here["array_bytes"] == most].itertuples()}
     told = ", ".join(f"{row.median:.1f} ns on {row.pages}" for row in here[here["array_bytes"] == most].itertuples())
     return Figure(base.mark_line() + bars + base.mark_point().encode(tooltip=tips),
-                  f"Time per random read against the size of the array. At {most:,} bytes here: {told}.", data)
+                  f"Time per random read against the size of the array. {extremes(largest)} At {most:,} bytes here: {told}.", data)
 
 
 def prefault(a: Analysis) -> Figure:
@@ -135,8 +143,10 @@ def prefault(a: Analysis) -> Figure:
         y=y, color=colour, shape=alt.Shape("way:N", sort=ways, scale=alt.Scale(domain=ways)),
         tooltip=["pages:N", "way:N", alt.Tooltip("gb_per_s:Q", format=".3~r"), alt.Tooltip("n:Q", title="processes")])
     bars = base.mark_rule().encode(y="slow:Q", y2="fast:Q", color=colour)
-    told = listed(f"{pages} {rate:.1f} GB/s" for pages, rate in data.groupby("pages", sort=False)["gb_per_s"].max().items())
-    return Figure(bars + points, f"Rates at which memory is made ready, by page size. The fastest way of each: {told}.",
+    best = data.groupby("pages", sort=False)["gb_per_s"].max()
+    ready = extremes(best.rename(words).to_dict(), "GB/s", "are made ready fastest", "slowest")
+    told = listed(f"{pages} {rate:.1f} GB/s" for pages, rate in best.items())
+    return Figure(bars + points, f"Rates at which memory is made ready, by page size. {ready} The fastest way of each: {told}.",
                   data[["pages", "mode", "threads", "gb_per_s", "slow", "fast", "free_ns", "one_byte_bytes", "n"]])
 
 
@@ -164,5 +174,6 @@ def calculator(a: Analysis) -> Figure:
     rule = chosen.mark_rule(color=MUTED, strokeDash=[4, 4]).encode(x=x)
     chart = alt.layer(lines, rule, chosen.mark_point(size=140).encode(x=x, y=y, color=colour)).add_params(*parameters)
     default = texts[pages].get(str(size), _UNMEASURED)
-    return Figure(chart, f"Expected time of a random access against the working set, a line a page size. {default}",
+    return Figure(chart, "Expected time of a random access against the working set, which takes as long as its walks add, a line a page "
+                         f"size. {default}",
                   data[["pages", "working_set_bytes", "reach_bytes", "walks_per_access", "ns"]])

@@ -38,12 +38,12 @@ def brief(a: Analysis) -> Prose:
     """The chase at the largest size on base pages and on large ones; and where 1 GiB pages were to be had, on those."""
     large = a.large
     lines, ns = a.largest(BASE, large)
-    said = (f"One line to each {format_size(a.base_page_bytes)} of {format_size(lines * a.base_page_bytes)}: a dependent load takes "
-            f"{ns[BASE]:.0f} ns on base pages and {ns[large]:.0f} ns on {words(large)}, {a.speedup(large).at(lines):.2f} times as fast.")
+    said = (f"Over {format_size(lines * a.base_page_bytes)}, one line to each base page, a dependent load takes {ns[BASE]:.0f} ns on base "
+            f"pages and {ns[large]:.0f} on {words(large)}, {a.speedup(large).at(lines).value:.2f} times as fast.")
     with suppress(Unavailable):  # no size was measured on all three
         lines, ns = a.largest(BASE, large, "1g")
-        said += (f" At {format_size(lines * a.base_page_bytes)}, the most that was to be had on 1 GiB pages, the three take "
-                 f"{listed(f'{value:.0f}' for value in ns.values())} ns.")
+        said += (f" Over {format_size(lines * a.base_page_bytes)}, the most that was to be had on 1 GiB pages, it takes {ns['1g']:.0f} ns "
+                 "there.")
     return Prose(said)
 
 
@@ -61,9 +61,10 @@ def levers(a: Analysis) -> Prose:
     size = lines * a.base_page_bytes
     # A page of 64 KiB is mapped by entries of base pages.
     tables = {pages: max(size // page_bytes(hardware(pages), a.base_page_bytes), 1) * _ENTRY_BYTES for pages in a.price}
-    told = required([f"{price.at(lines):.0f} ns on {words(pages)} with {format_size(tables[pages])} of it"
-                     for pages, price in a.price.items() if lines in price.xs], "no chase there has its packed control")
-    return Prose(f"At {format_size(size)} the price of translation, by how much the last level of the table takes, is {listed(told)}.")
+    told = required([f"{a.price[pages].at(lines).value:z.0f} ns on {words(pages)}, whose table's last level takes "
+                     f"{format_size(tables[pages])}"
+                     for pages in (BASE, a.large) if lines in a.price[pages].xs], "no chase there has its packed control")
+    return Prose(f"At {format_size(size)} translation costs {listed(told)}.")
 
 
 _GAINED = {True: ": nothing to gain.", False: ". No miss of the TLB explains that.", None: ". Noise leaves it open."}
@@ -77,7 +78,7 @@ def below(a: Analysis) -> Prose:
             f"pages{_GAINED[decided(inside(typical(first), 1 - SAME, 1 + SAME))]}")
     if "between the two" in parts:
         between = typical(parts["between the two"])
-        said += f" Between the two levels' reaches it is {between:.2f}. " + (
+        said += f" Between the two levels' reaches it is {between.value:.2f}. " + (
             "Base pages pay a hit in the second level there, which large ones spare." if between.low > 1 + SAME else
             "Both pay the second level's hit." if between.high < 1 + 4 * SAME else "Noise leaves it open.")
     return Prose(said)
@@ -96,7 +97,7 @@ _CONSEQUENCE = {
 
 def splinter_verdict(a: Analysis) -> Prose:
     """Whether an entry spans a large page, and what follows from it."""
-    said, walk = f"The verdict is **{a.pieces.verdict}**. {a.pieces.evidence} {_CONSEQUENCE[a.pieces.verdict]}", a.pieces.walk
+    said, walk = f"The verdict is **{a.pieces.verdict}**. {a.pieces.evidence}\n\n{_CONSEQUENCE[a.pieces.verdict]}", a.pieces.walk
     if a.pieces.is_splintered and walk and walk.share.high < 1:
         said += (f" On the sizes above, such a miss costs {walk.large:.0f} {a.pieces.unit} in place of {walk.base:.0f}, "
                  f"{walk.share:.2f} of it.")
@@ -133,14 +134,15 @@ def touch_said(a: Analysis) -> Prose:
 
 def jvm_said(a: Analysis) -> Prose:
     """JMH's scores, and how they compare with the loop in C."""
-    return Prose(" ".join([*jmh.sentences(a.scores), *jmh.compared(jmh.against(a.scores, a.touches), a.reads_apart)]))
+    return _paragraphs(*jmh.sentences(a.scores), *jmh.compared(jmh.against(a.scores, a.touches), a.reads_apart))
 
 
 # --- what large pages cost
 
 
 def _rates(rates: pd.Series, unit: str, digits: int) -> str:
-    return listed(f"{rate:.{digits}f} {unit} on {words(pages)}" for pages, rate in rates.items())
+    """On base pages and on the largest pages that there were, in the order of the table."""
+    return listed(f"{rates[pages]:.{digits}f} {unit} on {words(pages)}" for pages in dict.fromkeys((BASE, rates.index[-1])))
 
 
 def prefault_said(a: Analysis) -> Prose:
@@ -150,10 +152,8 @@ def prefault_said(a: Analysis) -> Prose:
     said = (f"One thread that touches its memory has it ready at {_rates(alone['gb_per_s'], 'GB/s', 2)}. Giving "
             f"{format_size(a.base_page_bytes)} back takes {_rates(alone['free_ns'], 'ns', 1)}.")
     many = a.faults[a.faults["threads"] > 1]
-    if len(many):
-        best = many.groupby("pages", sort=False)["gb_per_s"].max()
-        said += f" With {many['threads'].max()} threads the best is {_rates(best, 'GB/s', 2)}."
-    return Prose(said)
+    best = many.groupby("pages", sort=False)["gb_per_s"].max()
+    return _paragraphs(said, f"With {many['threads'].max()} threads the best is {_rates(best, 'GB/s', 2)}." if BASE in best else "")
 
 
 def waste_said(a: Analysis) -> Prose:

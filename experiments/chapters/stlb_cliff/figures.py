@@ -12,7 +12,7 @@ from experiments.article.render import PALETTE, Figure, Html, data_table
 from experiments.chapters.stlb_cliff.analysis import Analysis
 from experiments.inference.counts import why_not_counted
 from experiments.inference.curves import Curve
-from experiments.words.prose import listed
+from experiments.words.prose import extremes, listed
 from experiments.words.reasons import Unavailable, if_available, required
 from experiments.words.units import format_ns, format_size
 
@@ -54,8 +54,8 @@ def price(a: Analysis) -> Figure:
     most, (least, *_), ns, name = a.largest, a.price.xs, a.price.medians, "spread - packed"
     data = _by_bytes(a, {name: _sides(a.price)}, "series", [*_sides(a.price)])
     chart = charts.chase_chart(data, charts.colours([name]), "series", a.entries, a.base_page_bytes, is_price=True)
-    return Figure(chart, f"The difference between the two lines of the figure before, in nanoseconds per access: {ns[least]:z.1f} at "
-                  f"{least} pages, {ns[most]:z.0f} at {most:,} pages.", data.drop(columns=["series", "n"]))
+    return Figure(chart, f"The price of translation goes from {ns[least]:z.1f} ns an access at {least} pages to {ns[most]:z.0f} at "
+                         f"{most:,} pages.", data.drop(columns=["series", "n"]))
 
 
 def first_knee(a: Analysis) -> Figure:
@@ -82,8 +82,8 @@ def _knee(a: Analysis, entries: int, models: Mapping[str, pd.DataFrame]) -> Figu
         x=x, y=y, color=colour, tooltip=[alt.Tooltip("lines:Q", format=","), alt.Tooltip("median:Q", format=".3~r", title="ns")])
     bars = alt.Chart(near).mark_rule(clip=True).encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour)
     first, last = near.iloc[[0, -1]].itertuples()
-    told = (f"The price of translation around {entries:,} pages: {first.median:z.1f} ns at {first.lines:,} pages, {last.median:z.1f} ns at "
-            f"{last.lines:,}" + (f", beside {listed(models)}." if models else "."))
+    told = (f"Around {entries:,} pages the price of translation goes from {first.median:z.1f} ns at {first.lines:,} pages to "
+            f"{last.median:z.1f} at {last.lines:,}" + (f", beside {listed(models)}." if models else "."))
     return Figure(lines + bars + points + charts.marks([(entries, f"{entries:,} entries by CPUID")], "lines"), told, data)
 
 
@@ -108,7 +108,7 @@ def orders(a: Analysis) -> Figure:
         chart += alt.Chart(model).mark_line(color=PALETTE[1]).encode(x=x, y=alt.Y("median:Q", scale=scale))
         data = pd.concat([data, model.assign(order="random, 1 - C/M fitted")], ignore_index=True)
     told = " ".join(f"{order.capitalize()}: {price.last.value:z.0f} ns at {price.xs[-1]:,} pages." for order, price in a.by_order.items())
-    return Figure(chart, f"The price of translation by order of visits. {told}", data)
+    return Figure(chart, f"The price of translation differs by the order of visits. {told}", data)
 
 
 def latency_throughput(a: Analysis) -> Figure:
@@ -165,7 +165,8 @@ def stores(a: Analysis) -> Figure:
     most = data[data["lines"] == data["lines"].max()].set_index("access")["median"]
     told = listed(f"{ns:.0f} ns a {access}" for access, ns in most.items())
     return Figure(chart.properties(height=40 * len(a.stores)), "The price of translation of a load and of a store, and of both where they "
-                  f"have to set bits in the page table first: over {sizes[-1]}, {told}.", data)
+                  f"have to set bits in the page table. {extremes(most.to_dict(), most='costs most', least='least')} Over {sizes[-1]}: "
+                  f"{told}.", data)
 
 
 def _counters(a: Analysis, data: pd.DataFrame, title: str, scale: alt.Scale, ticks: Sequence[float]) -> Figure:

@@ -11,6 +11,7 @@ from experiments.article.render import MUTED, PALETTE, Figure
 from experiments.chapters.tlb_blocking.analysis import BLOCKED, GAIN, VERTEX_BYTES, Analysis, graph_size
 from experiments.lab.kernels import ROW_BYTES
 from experiments.words.pages import BASE, words
+from experiments.words.prose import extremes
 from experiments.words.reasons import required
 from experiments.words.units import format_size
 
@@ -56,8 +57,8 @@ def block_prices(a: Analysis) -> Figure:
     chart = charts.series_chart(data, x, "ns per hop", charts.time_scale(data), _PER_HOP, charts.colours(list(curves)), "series")
     (least, near), (most, far) = [*curves["price"]][0], [*curves["price"]][-1]
     return Figure(charts.layered(chart, charts.capacities(a.entries, "pages")),
-                  f"The price of translation of a hop rises with the pages of a block: {near.value:z.1f} ns in blocks of {least:,} and "
-                  f"{far.value:.1f} where all {most:,} are one.", data.drop(columns="lines"))
+                  f"The price of translation of a hop by the pages of a block goes from {near.value:z.1f} ns in blocks of {least:,} to "
+                  f"{far.value:z.1f} where all {most:,} are one.", data.drop(columns="lines"))
 
 
 def prefetch(a: Analysis) -> Figure:
@@ -69,7 +70,7 @@ def prefetch(a: Analysis) -> Figure:
     chart = charts.series_chart(data, x, "ns per hop", charts.time_scale(data), _PER_HOP, charts.page_colours(data["pages"]), "pages")
     best = data.loc[data.groupby("pages", sort=False)["median"].idxmin()]
     told = ", ".join(f"{words(row.pages)} {row.median:.1f} ns at {row.distance}" for row in best.itertuples())
-    return Figure(chart, f"Time per hop against how many hops ahead the vertex is asked for. The least: {told}.",
+    return Figure(chart, f"Time per hop against how many hops ahead the vertex is asked for. It takes least on {told}.",
                   data[["pages", "distance", "vertices", *_COLUMNS, *GAIN]])
 
 
@@ -96,8 +97,11 @@ def mitigations(a: Analysis) -> Figure:
         tooltip=[alt.Tooltip("label:N"), alt.Tooltip("where:N"), alt.Tooltip("quantile:N"), alt.Tooltip("ns:Q", format=".3~r"),
                  alt.Tooltip("n:Q", title="processes")])
     errors = base.transform_filter("datum.low != null").mark_rule(strokeWidth=2).encode(y=alt.Y("low:Q"), y2="high:Q")
+    named = [f"blocks on {words(row.pages)}" if row.remedy == BLOCKED else words(row.pages) for row in ours.itertuples()]
+    tails = extremes(dict(zip(named, ours["p95"], strict=True)), most="have the longest tail", least="the shortest")
     told = ", ".join(f"{label} {row.p50:.0f} and {row.p95:.0f} ns" for label, row in zip(data["label"], ours.itertuples(), strict=False))
-    return Figure(bars + errors, f"Median and 95th percentile of a hop over {graph_size(ours['vertices'].max())} by remedy: {told}.",
+    return Figure(bars + errors, f"Median and 95th percentile of a hop over {graph_size(ours['vertices'].max())} by remedy. {tails} All: "
+                                 f"{told}.",
                   data.drop(columns="slot"))
 
 
@@ -117,7 +121,7 @@ def fan_out(a: Analysis) -> Figure:
     ends = [part.sort_values("partitions").iloc[[0, -1]].itertuples() for _, part in data.groupby("pages", sort=False)]
     told = "; ".join(f"{words(few.pages)} from {few.median:.1f} ns with {few.partitions:,} partitions to {many.median:.1f} with "
                      f"{many.partitions:,}" for few, many in ends)
-    return Figure(chart, f"Time to partition one row by the number of partitions: {told}.",
+    return Figure(chart, f"To partition one row takes, by the number of partitions, on {told}.",
                   every[["pages", "partitions", "passes", "tuples", *_COLUMNS, "histogram_ns"]])
 
 
@@ -136,5 +140,6 @@ def join(a: Analysis) -> Figure:
     told = [f"{words(row.pages)} {row.median:.1f} ns naive" for row in naive.itertuples()]
     best = parted.loc[parted.groupby("pages")["median"].idxmin()]
     told += [f"{words(row.pages)} {row.median:.1f} ns with {row.partitions:,} partitions" for row in best.itertuples()]
-    return Figure(chart, f"Time per row of a join by the number of partitions; dashed, naive. {', '.join(told)}.",
+    return Figure(chart, "A join that partitions first beside a naive one, dashed, by the number of partitions. It takes "
+                         f"{', '.join(told)}.",
                   data[["pages", "mode", "partitions", "passes", "tuples", *_COLUMNS, *GAIN]])

@@ -27,7 +27,7 @@ NO_WALKS = 0.01  # one hop in a hundred: a walk of a hundred ns then costs one
 
 
 def _gain(row: pd.Series) -> str:
-    return f"{Interval.of(row, 'gain'):.2f} times as fast"
+    return f"{row['gain']:.2f} times as fast"
 
 
 def _few(number: float) -> str:
@@ -49,12 +49,12 @@ def lead(a: Analysis) -> Prose:
 def brief(a: Analysis) -> Prose:
     """The tail of a hop with and without blocks, and the join."""
     base, cut = a.remedy(NONE, BASE), a.remedy(BLOCKED, BASE)
-    said = (f"Over {graph_size(base['vertices'])} on base pages, a random hop takes {base['p50']:.0f} ns in the median and "
-            f"{base['p95']:.0f} at the 95th percentile. In blocks of {graph_size(cut['block_vertices'])} it takes {cut['p50']:.0f} and "
-            f"{cut['p95']:.0f}")
+    said = (f"Over {graph_size(base['vertices'])} on base pages one random hop in twenty takes more than {base['p95']:.0f} ns; in blocks "
+            "of "
+            f"{graph_size(cut['block_vertices'])} more than {cut['p95']:.0f}")
     with suppress(Unavailable):  # no large pages: blocking is what there is
         large = a.remedy(LARGE_PAGES, *LARGE)
-        said += f", without blocks on {words(large['pages'])} {large['p50']:.0f} and {large['p95']:.0f}"
+        said += f", and without blocks on {words(large['pages'])} {large['p95']:.0f}"
     with suppress(Unavailable):  # no join was measured
         said += f". A join that partitions first is {_gain(a.best_join(BASE))} on base pages"
     return Prose(said + ".")
@@ -70,7 +70,7 @@ def blocks_said(a: Analysis) -> Prose:
     said = (f"Without blocks a hop takes {best['plain']:.1f} ns over {graph_size(best['vertices'])}. The fastest, with "
             f"{int(best['block_steps']):,} steps in each block of {format_size(int(best['block_bytes']))}, takes {best['median']:.1f}: "
             f"{_gain(best)}.")
-    return Prose(" ".join(filter(None, (said, _visits(a, base, entries), _past(base, entries), _optima(a), _caches(a, best)))))
+    return Prose("\n\n".join(filter(None, (said, _visits(a, base, entries), _past(base, entries), _optima(a), _caches(a, best)))))
 
 
 def _visits(a: Analysis, base: pd.DataFrame, entries: int) -> str:
@@ -80,9 +80,9 @@ def _visits(a: Analysis, base: pd.DataFrame, entries: int) -> str:
         return ""
     part = inside[inside["block_pages"] == inside["block_pages"].max()].sort_values("block_steps")
     pages = int(part["block_pages"].iloc[0])
-    told = [f"{row.gain:.2f} times as fast with {row.block_steps:,} steps ({_few(row.visits)} a page; walks per hop by the model: "
-            f"{share:.2g})" for row, share in zip(part.itertuples(), walks_per_hop(pages, part["block_steps"], entries), strict=True)]
-    said = (f"The largest block inside the STLB's reach, {format_size(pages * a.base_page_bytes)} of {pages:,} pages, is {listed(told)}.")
+    told = [f"{row.gain:.2f} times as fast with {_few(row.visits)} steps to a page" for row in part.iloc[[0, -1]].itertuples()]
+    said = (f"The largest block inside the STLB's reach, {format_size(pages * a.base_page_bytes)} of {pages:,} pages, is "
+            f"{listed(dict.fromkeys(told))}.")
     few = part.iloc[0]
     return said + (choose(Interval.of(few, "gain"), {
         "below": " Left before its pages are used again, such a block gains nothing.",
@@ -103,16 +103,15 @@ def _past(base: pd.DataFrame, entries: int) -> str:
 
 def _optima(a: Analysis) -> str:
     """Where the model that knows walks alone puts the best block, and where it was."""
-    told = listed(f"{format_size(best.predicted_bytes)} against {format_size(best.measured_bytes)} with {best.block_steps:,} steps"
-                  for best in a.optima)
-    said = f"A model that counts nothing but walks has its best block where the pages are fewest. Predicted against measured: {told}."
+    said = "A model that counts nothing but walks has its best block where the pages are fewest."
     apart = [best for best in a.optima if best.predicted_bytes != best.measured_bytes]
     elsewhere = [best for best in apart if best.predicted_bytes not in best.unresolved]
     if not elsewhere:
-        return said + (" Where they differ at all, noise covers it." if apart else " They agree.")
+        return said + (" Where the fastest block is another one, noise covers it." if apart else " So it was measured.")
     far = max(elsewhere, key=lambda best: abs(best.measured_walks - best.predicted_walks))
     walks = abs(far.measured_walks - far.predicted_walks)
-    return said + f" With {far.block_steps:,} steps the two differ by {walks:.2g} walks a hop" + (
+    return said + (f" With {far.block_steps:,} steps that is {format_size(far.predicted_bytes)}, and {format_size(far.measured_bytes)} was "
+                   "fastest.") + f" The two differ by {walks:.2g} walks a hop" + (
         ", too few to matter: something else than walks decides there." if walks < NO_WALKS else ": there the model is wrong.")
 
 
@@ -154,8 +153,7 @@ def apart_said(a: Analysis) -> Prose:
 def prefetch_said(a: Analysis) -> Prose:
     best = required(_by_pages(a.ahead, a.best_ahead), "no walk was measured with prefetches and without")
     said = "At the best distance a hop takes " + "; ".join(
-        f"{row['median']:.1f} ns on {words(pages)}, {int(row['distance'])} hops ahead, which is {_gain(row)} as without"
-        for pages, row in best.items()) + "."
+        f"{row['median']:.1f} ns on {words(pages)}, {_gain(row)} as without" for pages, row in (*best.items(),)[:2]) + "."
     base, near = a.best_ahead(BASE), select(a.ahead, pages=BASE, distance=1)["gain"]
     if len(near) and near.iloc[0] > 1 + MOST_OF_IT * (base["gain"] - 1) > 1 + SAME:
         said += (f" One hop ahead is nearly as good already, {near.iloc[0]:.2f}: prefetches wait for nothing, so the core runs ahead of "
@@ -173,17 +171,16 @@ def prefetch_said(a: Analysis) -> Prose:
 
 
 def mitigations_said(a: Analysis) -> Prose:
-    told = listed(f"{row.p50:.0f} and {row.p95:.0f} ns " + (
-        f"in blocks of {graph_size(row.block_vertices)} on base pages" if row.remedy == BLOCKED else f"on {words(row.pages)}")
-        for row in a.remedies.itertuples())
     base, others = a.remedy(NONE, BASE), a.remedies[a.remedies["remedy"] != NONE]
     required(others, "no remedy was measured hop by hop beside the walk on base pages")
     best = others.loc[others["p95"].idxmin()]
     ratio = Interval.of(base, "p95") / Interval.of(best, "p95")
-    what = "blocking" if best["remedy"] == BLOCKED else words(best["pages"])
-    return Prose(f"Median and 95th percentile of a hop over {graph_size(a.remedies['vertices'].max())}: {told}." + (
-        f" The tail is shortest with {what}, by a factor of {ratio:.2f} against base pages." if side(ratio) == "above" else
-        f" No remedy shortens the tail by more than noise; {what} comes nearest."))
+    what = f"blocks of {graph_size(best['block_vertices'])}" if best["remedy"] == BLOCKED else words(best["pages"])
+    return Prose(f"Over {graph_size(a.remedies['vertices'].max())} one hop in twenty takes more than {base['p95']:.0f} ns on base pages, "
+                 "and "
+                 f"more than {best['p95']:.0f} with {what}: " + (
+        f"the shortest tail of all remedies, by a factor of {ratio.value:.2f}." if side(ratio) == "above" else
+        "no remedy shortens the tail by more than noise."))
 
 
 # --- the join
@@ -193,15 +190,16 @@ def fan_out_said(a: Analysis) -> Prose:
     entries = a.known_entries[0]
     rises = required(_by_pages(a.fan_out, lambda pages: a.fan_out_rise(pages, entries)),
                      f"partitioning was not measured on both sides of {entries:,} partitions")
-    told = listed(f"{rise:.2f} times as long with {many:,} partitions as with {few:,} on {words(pages)}"
-                  for pages, (rise, few, many) in rises.items())
-    said = f"To scatter a row takes {told}; the first level has {entries:,} entries."
+    (first, (rise, few, many)), *others = rises.items()
+    said = (f"To scatter a row takes {rise.value:.2f} times as long with {many:,} partitions as with {few:,} on {words(first)}"
+            + "".join(f", and {rise.value:.2f} on {words(pages)}" for pages, (rise, _, _) in others[:1])
+            + f"; the first level has {entries:,} entries.")
     if BASE in rises:
         rise, _, _ = rises[BASE]
         said += (" On base pages the limit shows." if rise.low > 1 + SAME else
                  " On base pages nothing gives way there: while a translation comes from the second level, stores can wait in a buffer."
                  if rise.high < 1 + 2 * SAME else " Noise leaves open whether base pages have their limit there.")
-    return Prose(said + _steepest(a) + _in_two_passes(a))
+    return Prose("\n\n".join(filter(None, (said, (_steepest(a) + _in_two_passes(a)).strip()))))
 
 
 def _steepest(a: Analysis) -> str:
@@ -231,8 +229,9 @@ def _in_two_passes(a: Analysis) -> str:
 def join_said(a: Analysis) -> Prose:
     naive = select(a.joins, mode="naive").set_index("pages")
     best = required(_by_pages(a.joins, a.best_join), "no join was measured naive and partitioned on the same pages")
-    told = "; ".join(f"{naive.loc[pages, 'median']:.1f} ns a row naive and {row['median']:.1f} with {int(row['partitions']):,} "
-                     f"partitions on {words(pages)}, {_gain(row)}" for pages, row in best.items())
+    (first, row), *others = best.items()
+    told = (f"{naive.loc[first, 'median']:.1f} ns a row naive and {row['median']:.1f} with {int(row['partitions']):,} partitions on "
+            f"{words(first)}, {_gain(row)}" + "".join(f"; on {words(pages)} it is {_gain(other)}" for pages, other in others[-1:]))
     rows = int(a.joins["tuples"].max())
     said, table = f"A join of two tables of {rows:,} rows takes {told}.", 2 * rows * ROW_BYTES  # two slots a row
     if a.entries and table <= a.entries[-1] * a.base_page_bytes:

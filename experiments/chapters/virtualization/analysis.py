@@ -17,12 +17,14 @@ from experiments.inference import splinter
 from experiments.inference.curves import Curve, select
 from experiments.inference.intervals import UNKNOWN, Interval, median_interval, summarise
 from experiments.lab.namespaces import MODE as NAMESPACES
-from experiments.words.pages import BASE, hardware
+from experiments.words.pages import BASE, hardware, page_bytes, words
 from experiments.words.reasons import Unavailable, required
+from experiments.words.units import format_size
 
 Chase = tuple[str, str]  # the guest's page, "" of a plain process; and the host's
 GUEST, PROCESS, NODE = "guest_chase", "page_chase", "numa_chase"
 OUTSIDE = "no guest"
+GUEST_BASE_BYTES = 4096  # the guest of guest_chase is written for x86-64
 LEAST_PAIRS = 5  # of a median, fewer have no interval worth the name
 CLEAR = 1.25  # so far from a level's end that sets which fill unevenly no longer show
 LEAST_BETWEEN = 4  # prices that a level's own price is the median of: two octaves
@@ -30,6 +32,11 @@ LEAST_BETWEEN = 4  # prices that a level's own price is the median of: two octav
 
 def cell_name(guest: str, host: str) -> str:
     return f"{guest} on {host}" if guest else f"{OUTSIDE}, {host}"
+
+
+def pair_words(guest: str, host: str) -> str:
+    """The same for a sentence: 4 KiB pages on the host's transparent 2 MiB pages."""
+    return f"{format_size(page_bytes(guest, GUEST_BASE_BYTES))} pages on the host's {words(host)}" if guest else f"{words(host)} outside"
 
 
 class Analysis(analysis.Analysis):

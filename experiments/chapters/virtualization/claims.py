@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import product
 
-from experiments.article.verdicts import Answer, Truth, claim, inside
+from experiments.article.verdicts import LEAST_COVERAGE, Answer, Truth, claim, inside
 from experiments.chapters.virtualization import references
-from experiments.chapters.virtualization.analysis import GUEST, NAMESPACES, PROCESS, Analysis, cell_name
+from experiments.chapters.virtualization.analysis import GUEST, NAMESPACES, PROCESS, Analysis, pair_words
 from experiments.chapters.virtualization.grid import GUEST_PAGES, MOST_QUICK_BYTES, STEPS_OF, coarse
 from experiments.inference.intervals import Interval
 from experiments.inference.splinter import HALF
@@ -61,16 +61,10 @@ def a_guest_costs_under_three(a: Analysis, strict: float = STRICT, wide: float =
         f"{(highs < strict).sum()} of {len(known)} pairs of page sizes stay under {strict:g}."))
 
 
-@claim("an-entry-spans-the-smaller-page", points=lambda point, scope: (
-    _guest_and_process(point, scope) and point.pages in {host for _, host in STEPS_OF}
-    and (point.lines <= 64 or min(scope.entries, default=0) <= point.lines <= max(scope.entries, default=0))))
-def an_entry_spans_the_smaller_page(a: Analysis, half: float = HALF) -> Answer:
+def _spanned(guests: Analysis, half: float) -> tuple[Truth, str]:
     """Of what base pages pay between the two levels, a chase in pieces pays all, above half; one in whole large pages nothing, below."""
-    guests = a.guests
-    cells = required({cell: share for cell, share in guests.shares.items() if cell[0]},
-                      "no guest's chase shows the steps of base pages on base pages beside another's")
+    cells = {cell: share for cell, share in guests.shares.items() if cell[0]}
     outside = [share for cell, share in guests.shares.items() if not cell[0]]
-    told = listed(f"{cell_name(*cell)} pays {share:.2f}" for cell, share in cells.items())
     mixed = {side(share, half) for cell, share in cells.items() if references.smaller(*cell) == BASE}
     both = next((side(share, half) for cell, share in cells.items() if references.smaller(*cell) != BASE), "open")
     alone = {side(share, half) for share in outside}
@@ -82,7 +76,26 @@ def an_entry_spans_the_smaller_page(a: Analysis, half: float = HALF) -> Answer:
                "can have larger ones.") if "above" in alone else
         (None, "Whether this computer's own large pages are whole is open, and a guest's can be no larger.") if "below" not in alone else
         (False, "Large pages on both sides are in pieces, though outside they are whole."))
-    return _on(guests, a, truth, f"Between the two levels' entries, of what base pages on base pages pay for translation, {told}. {why}")
+    few = min((share.coverage for share in guests.shares.values()), default=0.0) < LEAST_COVERAGE
+    return None if few else truth, why
+
+
+def spanned(guests: Analysis, interval: bool = False, half: float = HALF) -> str:
+    """What pairs of page sizes pay between the two levels, in words, and what follows. Raises Unavailable."""
+    cells = required({cell: share for cell, share in guests.shares.items() if cell[0]},
+                     "no guest's chase shows the steps of base pages on base pages beside another's")
+    told = listed(f"a guest with {pair_words(*cell)} pays " + (f"{share:.2f}" if interval else f"{share.value:.2f}")
+                  for cell, share in cells.items())
+    return f"Between the two levels' entries, of what base pages on base pages pay for translation, {told}. {_spanned(guests, half)[1]}"
+
+
+@claim("an-entry-spans-the-smaller-page", points=lambda point, scope: (
+    _guest_and_process(point, scope) and point.pages in {host for _, host in STEPS_OF}
+    and (point.lines <= 64 or min(scope.entries, default=0) <= point.lines <= max(scope.entries, default=0))))
+def an_entry_spans_the_smaller_page(a: Analysis, half: float = HALF) -> Answer:
+    guests = a.guests
+    evidence = spanned(guests, interval=True, half=half)
+    return _on(guests, a, _spanned(guests, half)[0], evidence)
 
 
 @claim("containers-add-nothing",

@@ -12,6 +12,7 @@ from experiments.chapters.virtualization.grid import GUEST_PAGES, HOST_PAGES, ST
 from experiments.inference.splinter import MOST_LINES
 from experiments.lab.kernels import LINE_BYTES
 from experiments.words.pages import hardware
+from experiments.words.prose import extremes
 from experiments.words.reasons import Unavailable
 from experiments.words.units import format_size
 
@@ -55,7 +56,7 @@ def _lines(a: Analysis, chases: pd.DataFrame, lacking: str, title: str, **axes: 
     scheme = alt.Scale(domain=list(shown), range=list(shown.values()))
     told = ", ".join(f"{series} {ends[series]:z.1f} ns" for series in shown)
     return Figure(charts.chase_chart(data, scheme, "series", a.entries, a.base_page_bytes, columns=3, **axes),
-                  f"{title} At the right: {told}.", data)
+                  f"{title} {extremes({series: ends[series] for series in shown})} At the right: {told}.", data)
 
 
 def guest_lines(a: Analysis) -> Figure:

@@ -14,12 +14,12 @@ import pandas as pd
 
 from experiments.article.chapter import literature
 from experiments.article.machine_words import machine, name_of
-from experiments.chapters.virtualization.analysis import Analysis, cell_name
-from experiments.chapters.virtualization.claims import SAME, an_entry_spans_the_smaller_page
+from experiments.chapters.virtualization.analysis import Analysis, pair_words
+from experiments.chapters.virtualization.claims import SAME, spanned
 from experiments.chapters.virtualization.grid import GUEST_PAGES, HOST_PAGES
 from experiments.inference.intervals import Interval
 from experiments.machine.host import is_x86
-from experiments.words.pages import hardware, page_bytes, words
+from experiments.words.pages import hardware, words
 from experiments.words.prose import Prose, choose, escape_markdown, listed, side
 from experiments.words.reasons import PAGE_REASONS, Unavailable, explain, if_available
 from experiments.words.units import format_size
@@ -56,7 +56,7 @@ def whose(a: Analysis) -> Prose:
 
 
 def _named(row: pd.Series) -> str:
-    return f"{format_size(page_bytes(row['guest'], 4096))} pages on the host's {words(row['host'])}"
+    return pair_words(row["guest"], row["host"])
 
 
 def _times(row: pd.Series) -> str:
@@ -83,8 +83,8 @@ def brief(a: Analysis) -> Prose:
     alike = f", {_times(first)} what the same load takes in a plain process on the same page size" if pd.notna(first["over_alike"]) else ""
     cheapest = "" if best.name == first.name else (
         f" The cheapest pair of page sizes is {_named(best)}, with {best['median']:.0f} ns.")
-    return Prose(f"One line to each {format_size(a.base_page_bytes)} of {_size(a, first['lines'])}: in a guest with {_named(first)} a "
-                 f"dependent load takes {first['median']:.0f} ns{alike}.{cheapest}")
+    return Prose(f"Over {_size(a, first['lines'])}, one line to each base page, a dependent load takes {first['median']:.0f} ns in a guest "
+                 f"with {_named(first)}{alike}.{cheapest}")
 
 
 def matrix_said(a: Analysis) -> Prose:
@@ -93,13 +93,14 @@ def matrix_said(a: Analysis) -> Prose:
     for guest, mine in a.far.groupby("guest", sort=False):
         low, high = _ends(mine)
         if len(mine) > 1:
-            told.append(f"With {guest} pages in the guest, the host's choice moves a load from {low['median']:.0f} ns on {low['host']} to "
-                        f"{high['median']:.0f} on {high['host']}.")
+            told.append(f"With {words(guest)} in the guest, the host's choice moves a load from {low['median']:.0f} ns on "
+                        f"{words(low['host'])} "
+                        f"to {high['median']:.0f} on {words(high['host'])}.")
     ratios = a.far.dropna(subset="over_alike")
     if len(ratios):
         least, most = _ends(ratios, "over_alike")
-        ends = dict.fromkeys(f"{_times(row)} as long on {row['cell']}" for row in (least, most))
-        told.append(f"Over a plain process on the guest's page size, a load at {_size(a, a.sizes[-1])} takes {listed(ends)}.")
+        told.append(f"\n\nBeside a plain process on the guest's page size, a load at {_size(a, a.sizes[-1])} takes {_times(most)} as long "
+                    f"with {_named(most)}, the most of {len(ratios)} pairs.")
         if least["over_alike_high"] < 1 and hardware(least["host"]) != least["guest"]:
             told.append("A guest that is faster than the process beside it is no contradiction. Its pages lie in larger ones of the host, "
                         "so neighbours are neighbours in the host's memory, too, which a process's own small pages need not be.")
@@ -107,7 +108,7 @@ def matrix_said(a: Analysis) -> Prose:
         ratio = a.in_first_cache
         why = ": a guest's instructions are the processor's own." if side(ratio, slack=SAME_LOAD) == "open" else (
             ", which translation does not explain.")
-        told.append(f"Where all lines fit into the first cache, a load in the guest takes {ratio:.2f} times a plain process's{why}")
+        told.append(f"\n\nWhere all lines fit into the first cache, a load in the guest takes {ratio:.2f} times a plain process's{why}")
     return Prose(" ".join(told) or "One pair of page sizes was measured, and nothing beside it.")
 
 
@@ -115,13 +116,14 @@ def references_said(a: Analysis) -> Prose:
     a = a.guests
     counts = a.priced.sort_values("formula", kind="stable")
     low, high = counts.iloc[0], counts.loc[counts["formula"].idxmax()]
-    less = f"; {low['cell']} could need {low['formula']} and pays {low['price']:z.0f}" if low["cell"] != high["cell"] else ""
+    less = f"; a guest with {_named(low)} could need {low['formula']} and pays {low['price']:z.0f}" if low["cell"] != high["cell"] else ""
     why = (f"The processor here does not make these walks. It walks the shadow table, which takes {high['shadow']} references down to the "
            "smaller page. So the formula bounds what other machines pay, and it is not what tells these prices apart."
            if a.host.kvm and a.host.kvm.tables == "shadow" else
            "Walk caches and nested TLBs are why a walk that could take so many references does not take so long.")
-    return Prose(f"At {_size(a, high['lines'])}, {high['cell']} could need {high['formula']} references and pays {high['price']:z.0f} ns"
-                 f"{less}. With its caches warm, the simulated walk of {high['cell']} makes {high['warm']:.1f} references a load. {why}")
+    return Prose(f"At {_size(a, high['lines'])}, a guest with {_named(high)} could need {high['formula']} references and pays "
+                 f"{high['price']:z.0f} ns"
+                 f"{less}.\n\nWith its caches warm, the simulated walk of the first makes {high['warm']:.1f} references a load. {why}")
 
 
 def levels_said(a: Analysis) -> Prose:
@@ -135,15 +137,15 @@ def levels_said(a: Analysis) -> Prose:
 
 
 def steps_said(a: Analysis) -> Prose:
-    told = []
+    told: dict[str, list[str]] = {}  # by where its two steps are, whose chases have them there
     for row in a.guests.steps.itertuples():
-        name = f"in a guest, {cell_name(row.guest, row.host)}" if row.guest else f"outside, {row.host}"
+        name = pair_words(row.guest, row.host)
         places = dict.fromkeys(f"between {low:,.0f} and {high:,.0f}" if pd.notna(low) else f"not up to {row.most:,}"
                                for low, high in ((row.first_low, row.first_high), (row.second_low, row.second_high)))
-        told.append(f"{name}: {', then '.join(places)}")
-    spans = if_available(lambda: f" {an_entry_spans_the_smaller_page(a.guests)[1]}") or ""
-    return Prose("At so many lines the price of translation leaves the first level of the TLB, and then the second: "
-                 f"{'; '.join(told)}.{spans}")
+        told.setdefault(", then ".join(places), []).append(name)
+    found = "\n\n".join(f"{places[0].upper()}{places[1:]} lines: {listed(names)}." for places, names in told.items())
+    spans = if_available(lambda: f"\n\n{spanned(a.guests)}") or ""
+    return Prose(f"The price of translation leaves the first level of the TLB, and then the second.\n\n{found}{spans}")
 
 
 def clocks_said(a: Analysis) -> Prose:
@@ -209,7 +211,7 @@ def compared(a: Analysis) -> Prose:
 
 def lacking(a: Analysis) -> Prose:
     """Which cells have no rows, with the reasons of this run, or what the machine says of itself."""
-    missing = [cell_name(*cell) for cell in product(GUEST_PAGES, HOST_PAGES) if cell not in a.cells]
+    missing = [pair_words(*cell) for cell in product(GUEST_PAGES, HOST_PAGES) if cell not in a.cells]
     if not missing:
         return Prose(f"This machine gave all {len(a.cells)} pairs of page sizes.")
     why = "\n".join(dict.fromkeys(f"- {note.text}" for note in a.notes if note.code in GUEST_REASONS))

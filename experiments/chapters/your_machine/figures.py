@@ -46,7 +46,7 @@ def staircase(a: Analysis) -> Figure:
              + alt.Chart(treads).mark_text(dy=16, color=INK).encode(x="lines:Q", y=alt.Y("cost:Q", scale=scale), text="label:N"))
     ends = " and ".join(f"{count(level.entries.value)} pages" for level in levels)
     names = "; ".join(f"{row.label} from {row.start:,.0f} to {row.end:,.0f} pages" for row in treads.itertuples())
-    return Figure(chart, f"A staircase of cost over pages touched, with steps at {ends}. Treads: {names}.", data)
+    return Figure(chart, f"The cost of a load rises over pages touched like a staircase, with steps at {ends}. Treads: {names}.", data)
 
 
 def _curves(a: Analysis) -> dict[str, Curve]:

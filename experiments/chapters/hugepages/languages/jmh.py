@@ -137,7 +137,7 @@ def compared(apart: pd.DataFrame, spare: pd.DataFrame) -> list[str]:
     small, agreeing = both.loc[both["array_bytes"].idxmin()], int(((again - 1).abs() <= AGREE).sum())
     return [*told, "That it does more also makes each miss dearer, because fewer reads fit into the core's window at once. The test: let "
             f"the loop in C throw one more draw away before each read. In {int(small['array_bytes']):,} bytes it then takes "
-            f"{small['median_spare']:.2f} ns. JMH's times are {again.median():.2f} of its in the median ({again.min():.2f} to "
-            f"{again.max():.2f}), and {agreeing} of the {len(both)} pairs agree to 10 %.",
+            f"{small['median_spare']:.2f} ns. JMH's times are {again.median():.2f} of its in the median, and "
+            f"{agreeing} of the {len(both)} pairs agree to 10 %.",
             "So the work around the read is most of the difference." if abs(again.median() - 1) <= AGREE else
             "So the work around the read is a part of the difference and not all."]

@@ -1,0 +1,69 @@
+"""Six numbers a paragraph at most: what every chapter says, of the reference machine and of machines that never were."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+from support import blocking, guests, stlb_cliff, synthetic, walk
+from support import hugepages as hugepages_rows
+
+from experiments.article.analysis import Analysis
+from experiments.chapters import graph_walk, hugepages, tlb_blocking, virtualization
+from experiments.chapters import stlb_cliff as cliff
+from experiments.system.files import ROOT
+from experiments.words.prose import Prose
+from experiments.words.reasons import Unavailable
+
+MOST = 6
+PAGES = re.compile(r"\d+ [KMG]iB (data )?pages")  # a name, as base pages are
+NUMBER = re.compile(r"(?<![\w^{/.-])\d[\d,]*(?:\.\d+)?(?! [-−] C)")  # not those of names, footnotes and 1 - C/M
+
+
+def crowded(text: str) -> list[str]:
+    """The paragraphs and items of a list that have more numbers."""
+    parts = [part for paragraph in text.split("\n\n") for part in re.split(r"(?m)^- ", paragraph)]
+    return [part for part in parts if len(NUMBER.findall(PAGES.sub("pages", part))) > MOST]
+
+
+def test_what_counts_as_a_number():
+    assert crowded("1 2.5 3,000 4 % of 5 on 2 MiB pages, 6 and 1 - C/M") == [] and crowded("1 2 3 4 5 6 7") != []
+    assert crowded("1 2 3 4\n\n5 6 7") == [] and crowded("- 1 2 3 4\n- 5 6 7") == []
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "book").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_no_paragraph_about_the_reference_has_more(path):
+    outputs = [output for cell in json.loads(path.read_text())["cells"] for output in cell.get("outputs", [])]
+    texts = [text for output in outputs for kind, text in output.get("data", {}).items() if kind.endswith("text/markdown")]
+    assert texts and [part for text in texts for part in crowded("".join(text))] == []
+
+
+def said(module, a: Analysis) -> Iterator[str]:
+    for name in module.prose.__all__:
+        try:
+            text = getattr(module.prose, name)(a)
+        except Unavailable:
+            continue
+        if isinstance(text, Prose):
+            yield text
+
+
+MACHINES: dict[str, tuple[object, Callable[[], Analysis]]] = {
+    "a cliff of the textbook": (cliff, lambda: stlb_cliff.of(synthetic.Truth())),
+    "a cliff that climbs": (cliff, lambda: stlb_cliff.of(synthetic.Truth(entries=(224, 2**15), climb=1.3))),
+    "every page size": (hugepages, hugepages_rows.analysis),
+    "a graph": (graph_walk, lambda: walk.analysis(walk.rows())),
+    "a graph whose pages are in pieces": (graph_walk, lambda: walk.analysis(walk.rows(walk.Walk(splintered=True)))),
+    "blocks": (tlb_blocking, lambda: blocking.analysis(blocking.rows())),
+    "blocks of a loud machine": (tlb_blocking, lambda: blocking.analysis(blocking.rows(blocking.LOUD))),
+    "guests": (virtualization, lambda: guests.analysis(guests.rows())),
+}
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_no_paragraph_about_a_machine_that_never_was_has_more(name: str):
+    module, make = MACHINES[name]
+    texts = list(said(module, make()))
+    assert len(texts) > 4 and [part for text in texts for part in crowded(text)] == []
