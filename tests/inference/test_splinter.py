@@ -145,15 +145,16 @@ COMPARED = re.compile(r"from ([\d,]+) to ([\d,]+) lines, one to each base page, 
 def test_the_evidence_names_the_numbers_that_were_compared(splintered: bool, seed: int):
     frame = rows(Paged(splintered=splintered), seed=seed)
     found = splinter.judge(frame, "kvm")
-    told = COMPARED.findall(found.evidence)
-    assert [names for *_, names in told] == ["2 MiB pages of the pool", "those"]
-    for (first, last, base, large, _), (above, below) in zip(told, ((64, 1536), (1536, survey.TO_LINES)), strict=True):
-        between = int(first.replace(",", "")), int(last.replace(",", ""))
-        assert above <= between[0] <= between[1] <= below
-        assert float(base) == pytest.approx(oracle(frame, "4k", between), abs=0.051)
-        assert float(large) == pytest.approx(oracle(frame, "2m", between), abs=0.051)
+    ((first, last, base, large, names),) = COMPARED.findall(found.evidence)
+    assert names == "2 MiB pages of the pool" and (base, large) == (f"{found.first.base:z.1f}", f"{found.first.large:z.1f}")
+    assert (int(first.replace(",", "")), int(last.replace(",", ""))) == found.first.lines
+    assert f" {found.walk.base:z.1f} and {found.walk.large:z.1f}" in found.evidence
+    for compared, (above, below) in zip((found.first, found.walk), ((64, 1536), (1536, survey.TO_LINES)), strict=True):
+        assert above <= compared.lines[0] <= compared.lines[1] <= below
+        assert compared.base == pytest.approx(oracle(frame, "4k", compared.lines), abs=0.051)
+        assert compared.large == pytest.approx(oracle(frame, "2m", compared.lines), abs=0.051)
     if splintered:
-        assert found.walk.share.value == pytest.approx(float(told[1][3]) / float(told[1][2]), rel=0.01)
+        assert found.walk.share.value == pytest.approx(found.walk.large / found.walk.base, rel=0.01)
         assert found.walk.share.low < (2 + 30 * 0.7) / 32 < found.walk.share.high
 
 

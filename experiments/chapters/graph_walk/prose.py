@@ -56,12 +56,13 @@ def clock(a: Analysis) -> Prose:
         f"; the clock costs {cost / first['batch_ns']:.1f} times that. Timed one by one, readings and counting included, it takes "
         f"{first['ns_per_access']:.0f}." if cost > first["batch_ns"] else
         f" and {first['ns_per_access']:.0f} with a reading before and after it."))
+    large = []
     if len(timed) > 1:
-        sentences.append(f"\n\nIn {format_size(last.name)} the mean is {last['batch_ns']:.0f} ns per batch and {last['mean_ns']:.0f} from "
+        large.append(f"In {format_size(last.name)} the mean is {last['batch_ns']:.0f} ns per batch and {last['mean_ns']:.0f} from "
                          "single readings, less the clock's own cost.")
     if step > 2:
-        sentences.append("So a reading tells a hop to a step and no better; the figures spread each reading evenly over its step.")
-    return Prose(" ".join(sentences))
+        large.append("So a reading tells a hop to a step and no better; the figures spread each reading evenly over its step.")
+    return Prose("\n\n".join(filter(None, (" ".join(sentences), " ".join(large)))))
 
 
 def regimes(a: Analysis) -> Prose:

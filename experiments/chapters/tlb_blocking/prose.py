@@ -177,10 +177,9 @@ def mitigations_said(a: Analysis) -> Prose:
     ratio = Interval.of(base, "p95") / Interval.of(best, "p95")
     what = f"blocks of {graph_size(best['block_vertices'])}" if best["remedy"] == BLOCKED else words(best["pages"])
     return Prose(f"Over {graph_size(a.remedies['vertices'].max())} one hop in twenty takes more than {base['p95']:.0f} ns on base pages, "
-                 "and "
-                 f"more than {best['p95']:.0f} with {what}: " + (
-        f"the shortest tail of all remedies, by a factor of {ratio.value:.2f}." if side(ratio) == "above" else
-        "no remedy shortens the tail by more than noise."))
+                 f"and more than {best['p95']:.0f} with {what}. " + (
+        f"That is the shortest tail of all remedies, by a factor of {ratio.value:.2f}." if side(ratio) == "above" else
+        "No remedy shortens the tail by more than noise."))
 
 
 # --- the join

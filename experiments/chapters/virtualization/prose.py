@@ -99,7 +99,7 @@ def matrix_said(a: Analysis) -> Prose:
     ratios = a.far.dropna(subset="over_alike")
     if len(ratios):
         least, most = _ends(ratios, "over_alike")
-        told.append(f"\n\nBeside a plain process on the guest's page size, a load at {_size(a, a.sizes[-1])} takes {_times(most)} as long "
+        told.append(f"Beside a plain process on the guest's page size, a load at {_size(a, a.sizes[-1])} takes {_times(most)} as long "
                     f"with {_named(most)}, the most of {len(ratios)} pairs.")
         if least["over_alike_high"] < 1 and hardware(least["host"]) != least["guest"]:
             told.append("A guest that is faster than the process beside it is no contradiction. Its pages lie in larger ones of the host, "
@@ -108,8 +108,8 @@ def matrix_said(a: Analysis) -> Prose:
         ratio = a.in_first_cache
         why = ": a guest's instructions are the processor's own." if side(ratio, slack=SAME_LOAD) == "open" else (
             ", which translation does not explain.")
-        told.append(f"\n\nWhere all lines fit into the first cache, a load in the guest takes {ratio:.2f} times a plain process's{why}")
-    return Prose(" ".join(told) or "One pair of page sizes was measured, and nothing beside it.")
+        told.append(f"Where all lines fit into the first cache, a load in the guest takes {ratio:.2f} times a plain process's{why}")
+    return Prose("\n\n".join(told) or "One pair of page sizes was measured, and nothing beside it.")
 
 
 def references_said(a: Analysis) -> Prose:

@@ -85,7 +85,7 @@ def test_the_lead_has_the_medians_at_the_largest_size_and_their_ratio():
     base, large, giga = (chased(rows(SPLIT), pages, 4 * GIB) for pages in ("4k", "2m", "1g"))
     lead = said("lead", rows(SPLIT))
     assert holds(lead, base, large, digits=0) and holds(lead, base / large, digits=2)
-    assert holds(lead, base, large, base, large, giga, digits=0)
+    assert holds(lead, base, large, giga, digits=0)
     assert "1 GiB" not in said("lead", only("4k", "thp"))
 
 
@@ -103,9 +103,8 @@ def test_the_lead_says_why_2_mib_pages_are_missing_and_the_brief_does_not():
 
 def test_the_levers_are_the_prices_at_the_largest_size_beside_their_tables():
     levers = said("levers")
-    for pages, name, table in (("4k", "base pages", "8 MiB"), ("64k", "64 KiB pages", "8 MiB"),
-                               ("2m", "2 MiB pages of the pool", "16 KiB"), ("1g", "1 GiB pages", "32 B")):
-        assert re.search(rf"{priced(rows(), pages, 4 * GIB):z.0f} \(-?\d+ to \d+\) ns on {name} \S+ {table}", levers), (name, levers)
+    for pages, name, table in (("4k", "base pages", "8 MiB"), ("2m", "2 MiB pages of the pool", "16 KiB")):
+        assert re.search(rf" {priced(rows(), pages, 4 * GIB):z.0f} ns on {name}, [^\d]*{table}", levers), (name, levers)
 
 
 @pytest.mark.parametrize(("machine", "first", "second"), [
@@ -160,10 +159,10 @@ def test_what_a_read_takes_is_told_at_both_ends():
 
 
 def test_rates_of_faulting_in_are_told_for_one_thread_and_for_the_best_of_many():
-    where = {"kernel": "prefault", "pages": "thp"}
-    alone, many = (4096 / median(rows(), **where, mode=mode, threads=n) for mode, n in (("touch", 1), ("populate", 4)))
+    alone, many = (4096 / median(rows(), kernel="prefault", pages=pages, mode=mode, threads=n)
+                   for pages, mode, n in (("1g", "touch", 1), ("2m", "populate", 4)))
     text = said("prefault_said")
-    assert holds(text, alone, many, digits=2) and text.count(f"{Paged.FREE_NS:.1f} ns") == 5 and " 4 threads" in text
+    assert holds(text, alone, many, digits=2) and text.count(f"{Paged.FREE_NS:.1f} ns") == 2 and " 4 threads" in text
     assert "threads" not in said("prefault_said", rows(cpus=1))
 
 

@@ -40,17 +40,16 @@ def test_every_sentence_exists_on_every_machine_and_has_no_hole(machine: str, en
 
 
 def test_the_lead_tells_the_quantiles_of_the_remedies():
-    quantiles = analysis(rows()).remedies.set_index(["remedy", "pages"])[["p50", "p95"]]
+    tails = analysis(rows()).remedies.set_index(["remedy", "pages"])["p95"]
     text = said("lead", rows())
-    for key in (("none", "4k"), ("TLB blocking", "4k"), ("huge pages", "2m")):
-        assert all(f" {quantiles.loc[key, name]:.0f}" in text for name in ("p50", "p95"))
+    assert all(f" {tails.loc[key]:.0f}" in text for key in (("none", "4k"), ("TLB blocking", "4k"), ("huge pages", "2m")))
     assert "4 GiB" in text and "1 MiB" in text
     assert "transparent 2 MiB pages" in said("lead", only("4k", "thp")) and "2 MiB pages" not in said("lead", only("4k"))
 
 
 def test_the_sentence_about_blocks_tells_both_conditions():
     text = said("blocks_said", rows())
-    assert all(number in text for number in ("2 MiB of 512 pages", "2 a page", "128 KiB against"))
+    assert all(number in text for number in ("2 MiB of 512 pages", "with 2 steps to a page"))
     assert "8 MiB of 2,048 pages" in said("blocks_said", rows(), [64, 3072])
 
 
@@ -93,7 +92,7 @@ def test_one_hop_ahead_is_told_where_it_is_nearly_as_good_as_the_best():
 def test_a_join_is_told_with_its_numbers_and_a_small_one_says_that_it_shows_nothing():
     gain = analysis(rows()).best_join("4k")["gain"]
     assert f"{gain:.2f}" in said("join_said", rows())
-    assert re.search(r" 0\.\d+ \(", said("join_said", rows(Machine(join_gain=0.8))))
+    assert re.search(r" 0\.\d+ times", said("join_said", rows(Machine(join_gain=0.8))))
     small = said("join_said", rows(most=64 * MIB))
     assert "32,768 rows" in small and "1 MiB" in small and told("join_said", rows(most=64 * MIB))[1:] != told("join_said", rows())[1:]
 

@@ -42,12 +42,12 @@ JUDGED: dict[str, tuple[str, Callable[[], pd.DataFrame], str, str]] = {
     "one and a half": (PRACTICAL, lambda: inflated(1.5), H, "12 of 12"), "two and a half": (PRACTICAL, lambda: inflated(2.5), H, "0 of 12"),
     "four": (PRACTICAL, lambda: inflated(4.0), F, "4.0"), "three or not": (PRACTICAL, lambda: inflated(3.0, noise=0.2), C, " of 12"),
     "no native row": (PRACTICAL, MACHINES["no native"], C, "outside"), "no guest": (PRACTICAL, MACHINES["no guest"], C, "no guest"),
-    "the smaller page": (SPANS, rows, H, "2m on thp pays 0.0"),
-    "the smallest of three": (SPANS, MACHINES["a guest's guest"], C, "2m on thp pays 1.0"),
+    "the smaller page": (SPANS, rows, H, "transparent 2 MiB pages pays 0.0"),
+    "the smallest of three": (SPANS, MACHINES["a guest's guest"], C, "transparent 2 MiB pages pays 1.0"),
     "one side is enough": (SPANS, lambda: rows().assign(ns_per_access=lambda f: f["ns_per_access"].where(
-        (f["kernel"] != "guest_chase") | (f["mode"] != "2m"), 1.0)), F, "2m on 4k pays 0.0"),
+        (f["kernel"] != "guest_chase") | (f["mode"] != "2m"), 1.0)), F, "2 MiB pages on the host's base pages pays 0.0"),
     "both sides are in pieces": (SPANS, lambda: pd.concat([rows().query("kernel == 'page_chase'"), rows(NESTED).query(
-        "kernel == 'guest_chase'")]), F, "2m on thp pays 1.0"),
+        "kernel == 'guest_chase'")]), F, "transparent 2 MiB pages pays 1.0"),
     "one cell alone": (SPANS, MACHINES["one cell"], C, ""),
     "containers add nothing": (CONTAINERS, lambda: rows(Guests(noise=0.0005), per_octave=1), H, "of 6"),
     "containers add a tenth": (CONTAINERS, lambda: rows(Guests(namespaces=1.1), per_octave=1), F, "1.1"),
