@@ -174,6 +174,6 @@ def calculator(a: Analysis) -> Figure:
     rule = chosen.mark_rule(color=MUTED, strokeDash=[4, 4]).encode(x=x)
     chart = alt.layer(lines, rule, chosen.mark_point(size=140).encode(x=x, y=y, color=colour)).add_params(*parameters)
     default = texts[pages].get(str(size), _UNMEASURED)
-    return Figure(chart, "Expected time of a random access against the working set, which takes as long as its walks add, a line a page "
-                         f"size. {default}",
+    return Figure(chart, "Expected time of a random access, which takes longer than a hit where it walks, against the working set, a line "
+                         f"a page size. {default}",
                   data[["pages", "working_set_bytes", "reach_bytes", "walks_per_access", "ns"]])

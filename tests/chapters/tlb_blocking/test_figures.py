@@ -33,7 +33,9 @@ def test_every_figure_is_drawn_where_it_has_rows_and_is_a_reason_where_not(name:
         return
     figure = FIGURES[name](a)
     json.dumps(figure.spec(), allow_nan=False)
-    assert Elements(figure.svg()).tags.count("svg") == 1 and len(figure.csv().splitlines()) == len(figure.data) + 1
+    assert len(figure.csv().splitlines()) == len(figure.data) + 1
+    if machine in ("everything", "splintered", "no pool", "small sizes", "loud"):  # drawing takes a fifth of a second
+        assert Elements(figure.svg()).tags.count("svg") == 1
     assert not HOLE.search(figure.alt) and figure.alt.endswith(".")
 
 
