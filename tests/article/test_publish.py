@@ -546,7 +546,6 @@ def test_a_warning_stops_the_build_and_is_told(tmp_path):
 
 
 @pytest.mark.endurance
-@pytest.mark.endurance  # a quarter of a minute
 def test_two_builds_are_the_same_bytes(tmp_path):
     source = stage(tmp_path / "source", said("# A page\n\n$a^2$"), shown(figure()))
     left_over = tmp_path / "two/_build/html/old.html"

@@ -38,7 +38,7 @@ def cliff(a: Analysis) -> Figure:
     chart = charts.chase_chart(data, charts.LAYOUTS, "layout", a.entries, a.base_page_bytes, processes=dots)
     least, most = (format_size(n * a.base_page_bytes) for n in (a.spread.xs[0], a.spread.xs[-1]))
     (low, high), (near, far) = (curve.medians.iloc[[0, -1]].map(format_ns) for curve in (a.spread, a.packed))
-    return Figure(chart, f"Line chart on logarithmic axes. One line per page: {low} an access at {least}, rising in steps to {high} at "
+    return Figure(chart, f"Line chart on logarithmic axes. One line per page takes {low} an access at {least}, rising in steps to {high} at "
                   f"{most}. The same lines packed: {near}, rising to {far}.",
                   pd.concat([data, dots.assign(n=1)], ignore_index=True)[["layout", "lines", "working_set_bytes", *fields]])
 
@@ -120,8 +120,8 @@ def latency_throughput(a: Analysis) -> Figure:
     scheme = alt.Scale(domain=list(series), range=[PALETTE[0], PALETTE[1], PALETTE[3]])
     x, scale = charts.working_set(a.base_page_bytes), charts.time_scale(data)
     chart = charts.series_chart(data, x, "ns per access", scale, charts.TIMES, scheme, "series")
-    return Figure(chart, f"Line chart on logarithmic axes. At {n:,} pages a dependent load takes {a.spread.get(n).value:.0f} ns, an "
-                  f"independent one {a.gather.get(n).value:.1f} ns, because the core overlaps them.", data)
+    return Figure(chart, f"Line chart on logarithmic axes. At {n:,} pages a dependent load takes {a.spread.get(n).value:.0f} ns "
+                  f"beside the {a.gather.get(n).value:.1f} ns of an independent one, which the core overlaps.", data)
 
 
 def counted_walks(a: Analysis) -> Figure:
