@@ -38,7 +38,8 @@ def cliff(a: Analysis) -> Figure:
     chart = charts.chase_chart(data, charts.LAYOUTS, "layout", a.entries, a.base_page_bytes, processes=dots)
     least, most = (format_size(n * a.base_page_bytes) for n in (a.spread.xs[0], a.spread.xs[-1]))
     (low, high), (near, far) = (curve.medians.iloc[[0, -1]].map(format_ns) for curve in (a.spread, a.packed))
-    return Figure(chart, f"Line chart on logarithmic axes. One line per page takes {low} an access at {least}, rising in steps to {high} at "
+    return Figure(chart, f"Line chart on logarithmic axes. One line per page takes {low} an access at {least}, rising in steps to {high} "
+                         "at "
                   f"{most}. The same lines packed: {near}, rising to {far}.",
                   pd.concat([data, dots.assign(n=1)], ignore_index=True)[["layout", "lines", "working_set_bytes", *fields]])
 
