@@ -42,22 +42,10 @@ int main(int argc, char **argv)
     c.cpu = pin(c.cpu);
     struct arena a = map_arena(&c);
     also_off_node(&a, c.cpu);
-    struct places places = places_in(c.packed, a.stride, a.page);
-    uint32_t *visit = room_for_visits(c.lines);
-    int64_t *index = malloc(c.lines * sizeof *index);
-    if (!index)
-        unavailable("memory-short", "no room for %" PRIu64 " indices", c.lines);
-    for (uint64_t i = 0; i < c.lines; i++) {
-        visit[i] = (uint32_t)i;
-        a.base[line_offset(&places, i)] = 1;
-    }
-    uint64_t seed = c.seed;
-    if (!strcmp(c.order, "cycle"))
-        shuffle(visit, c.lines, 1, &seed); /* any order will do, no chain here */
+    uint64_t checksum;
+    int64_t *index = offsets_of(places_in(c.packed, a.stride, a.page), c.lines, !strcmp(c.order, "cycle"), c.seed, &checksum);
     for (uint64_t i = 0; i < c.lines; i++)
-        index[i] = (int64_t)line_offset(&places, visit[i]);
-    uint64_t checksum = checksum_from(visit, c.lines, 0, c.lines);
-    free(visit);
+        a.base[index[i]] = 1;
     struct gather g = {a.base, index, c.lines};
     struct work work = {.state = &g, .run = gather_rounds, .due = one_each, .accesses = c.lines};
     struct region r = measure(&c, &a, &work);

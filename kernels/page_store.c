@@ -61,19 +61,8 @@ int main(int argc, char **argv)
     c.cpu = pin(c.cpu);
     struct arena a = map_arena(&c);
     also_off_node(&a, c.cpu);
-    struct places places = places_in(c.packed, a.stride, a.page);
-    uint32_t *visit = room_for_visits(c.lines);
-    int64_t *index = malloc(c.lines * sizeof *index);
-    if (!index)
-        unavailable("memory-short", "no room for %" PRIu64 " indices", c.lines);
-    for (uint64_t i = 0; i < c.lines; i++)
-        visit[i] = (uint32_t)i;
-    uint64_t seed = c.seed;
-    shuffle(visit, c.lines, 1, &seed);
-    for (uint64_t i = 0; i < c.lines; i++)
-        index[i] = (int64_t)line_offset(&places, visit[i]);
-    uint64_t checksum = checksum_from(visit, c.lines, 0, c.lines);
-    free(visit);
+    uint64_t checksum;
+    int64_t *index = offsets_of(places_in(c.packed, a.stride, a.page), c.lines, 1, c.seed, &checksum);
     char what = 1;
     store_each(a.base, index, c.lines, what);
     struct region r = {.batches = 0};

@@ -120,6 +120,25 @@ static inline uint64_t checksum_from(const uint32_t *visit, uint64_t n, uint64_t
     return checksum;
 }
 
+/* The lines' bytes from the arena's beginning, in a shuffled order or as they stand; eight bytes each, as numpy's indices are.
+ * checksum: of all lines in that order. */
+static inline int64_t *offsets_of(struct places places, uint64_t lines, int shuffled, uint64_t seed, uint64_t *checksum)
+{
+    uint32_t *visit = room_for_visits(lines);
+    int64_t *offset = malloc(lines * sizeof *offset);
+    if (!offset)
+        unavailable("memory-short", "no room for %" PRIu64 " indices", lines);
+    for (uint64_t i = 0; i < lines; i++)
+        visit[i] = (uint32_t)i;
+    if (shuffled)
+        shuffle(visit, lines, 1, &seed); /* any order will do, no chain here */
+    for (uint64_t i = 0; i < lines; i++)
+        offset[i] = (int64_t)line_offset(&places, visit[i]);
+    *checksum = checksum_from(visit, lines, 0, lines);
+    free(visit);
+    return offset;
+}
+
 /* ---- a part of a large cycle ----------------------------------------------------------------------------- */
 
 #define PART (1ull << 17) /* visits: from so many lines on not all are timed, but so many at the least */

@@ -65,6 +65,10 @@ class Interval(NamedTuple):
         """Times an exact number above zero, such as a unit's."""
         return self._replace(value=self.value * factor, low=self.low * factor, high=self.high * factor)
 
+    def share_of(self, whole: Interval) -> Interval:
+        """The ratio to what is far from nothing, of what may be nothing itself: then this interval over the other's estimate."""
+        return self / whole if self.low > 0 else self * (1 / whole.value)
+
     def widened(self, among: int) -> Interval:
         """The bounds as far out as an estimate's must be that was chosen from among so many, or that is one of so many which may not all
         be right: each distance scaled as the normal distribution's 2.5 % quantile divided by their number is to that quantile (Bonferroni's

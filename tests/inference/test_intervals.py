@@ -410,3 +410,9 @@ def test_what_is_computed_from_a_point_of_two_modes_says_so() -> None:
     for told in (split, split - plain, plain / split, (plain / split) - plain):
         assert told.modes == 2 and "two modes" in f"{told:.1f}"
     assert "modes" not in f"{plain:.1f}" and (plain / plain).modes == 1
+
+
+def test_a_share_of_the_whole_is_a_ratio_and_of_what_may_be_nothing_its_own_interval_over_the_estimate():
+    whole = Interval(10.0, 8.0, 12.5, 0.94)
+    assert Interval(5.0, 4.0, 6.0, 0.94).share_of(whole) == Interval(5.0, 4.0, 6.0, 0.94) / whole
+    assert Interval(1.0, -1.0, 3.0, 0.94).share_of(whole)[:3] == pytest.approx((0.1, -0.1, 0.3))

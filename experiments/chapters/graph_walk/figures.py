@@ -214,8 +214,7 @@ def model(a: Analysis) -> Figure:
                  *(alt.Tooltip(f"{name}_ns:Q", format=".3~r") for name in ("measured", "predicted"))])
     last = data.sort_values("lines").groupby("series", sort=False).tail(1)
     ends = "; ".join(f"{row.series}, {row.measured_ns:.0f} ns measured and {row.predicted_ns:.0f} predicted" for row in last.itertuples())
-    return Figure(lines + dots, "Measured points beside the model's lines. At the right it predicts less or more than was measured: "
-                                f"{ends}.", data)
+    return Figure(lines + dots, f"Measured points beside the lines that the model predicts. At the right: {ends}.", data)
 
 
 def parameters(a: Analysis) -> Html:

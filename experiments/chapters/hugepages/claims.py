@@ -169,7 +169,7 @@ def gigabyte_entries_reach(a: Analysis, band: Band) -> Answer:
     required(a.spread["1g"], "no page of 1 GiB was to be had", "pool-empty")
     at = (4 << 30) // a.base_page_bytes
     left, price = a.price["1g"].at(at), a.price[BASE].at(at)
-    share = left / price if left.low > 0 else left * (1 / price.value)
+    share = left.share_of(price)
     return inside(share, *band), (f"Over 4 GiB on 1 GiB pages translation costs {left.value:z.0f} ns a load, {share:z.2f} of the "
                                   f"{price.value:.0f} ns on base pages.")
 

@@ -55,7 +55,6 @@ class Analysis(analysis.Analysis):
     sequential = cached_property(lambda a: curves.price(a.frame, order="sequential"))  # and where they are visited one after the other
     # The independent loop over one line a page: in the engine of the chase, and as published.
     gather = cached_property(lambda a: curves.spread(select(a.frame, engine=["c", "numba"]), kernel="page_gather"))
-    packed_gather = cached_property(lambda a: curves.packed(select(a.frame, engine=["c", "numba"]), kernel="page_gather"))
     numpy_gather = cached_property(lambda a: curves.spread(a.frame, kernel="page_gather", engine="numpy"))
     # The price of translation of independent loads and stores, by what kernels/page_store.c calls them.
     stores = cached_property(lambda a: {
@@ -76,9 +75,7 @@ class Analysis(analysis.Analysis):
     @property
     def packed_as_published(self) -> Curve:
         """The control of `as_published`: the same loop over as many lines side by side."""
-        if not len(self.numpy_gather):
-            return self.packed_gather
-        return curves.packed(self.frame, kernel="page_gather", engine="numpy")
+        return curves.packed(self.frame, kernel="page_gather", engine="numpy" if len(self.numpy_gather) else ["c", "numba"])
 
     @property
     def its_engine(self) -> str:

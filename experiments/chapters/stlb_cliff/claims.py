@@ -181,7 +181,7 @@ def _of_a_walk(a: Analysis, lines: float) -> Interval:
     """The price at so many pages as a share of that from twice to four times the entries. Raises Unavailable."""
     if (walk := a.walked).low <= 0:
         raise Unavailable("no-step", f"past the second level translation costs {walk:.2f} ns")
-    return _over(a.price.at(lines, HALF_AN_OCTAVE / 2), walk)
+    return a.price.at(lines, HALF_AN_OCTAVE / 2).share_of(walk)
 
 
 @claim("every-access-misses-past-capacity", points=_chase("spread", "packed", low=1.4, high=4))
@@ -259,14 +259,9 @@ def sequential_order_warms(a: Analysis, band: Band) -> Answer:
     _, entries = a.two_levels()
     shared = [n for n in a.sequential.xs if n >= 2 * entries and n in set(a.price.xs)]
     most = max(required(shared, "no size past the second level was visited in both orders"))
-    ratio = _over(a.sequential.at(most), a.price.at(most))
+    ratio = a.sequential.at(most).share_of(a.price.at(most))
     return inside(ratio, *band), (f"Over {format_size(most * a.base_page_bytes)} translation costs {ratio:.2f} times as much in sequential "
                                   "order as in a random cycle.")
-
-
-def _over(small: Interval, large: Interval) -> Interval:
-    """A ratio whose dividend may be nothing: then its interval over the divisor's estimate."""
-    return small / large if small.low > 0 else small * (1 / large.value)
 
 
 # --- arithmetic, and what is simply counted

@@ -39,8 +39,7 @@ def cliff(a: Analysis) -> Figure:
     least, most = (format_size(n * a.base_page_bytes) for n in (a.spread.xs[0], a.spread.xs[-1]))
     (low, high), (near, far) = (curve.medians.iloc[[0, -1]].map(format_ns) for curve in (a.spread, a.packed))
     return Figure(chart, f"Line chart on logarithmic axes. One line per page takes {low} an access at {least}, rising in steps to {high} "
-                         "at "
-                  f"{most}. The same lines packed: {near}, rising to {far}.",
+                         f"at {most}. The same lines packed: {near}, rising to {far}.",
                   pd.concat([data, dots.assign(n=1)], ignore_index=True)[["layout", "lines", "working_set_bytes", *fields]])
 
 
@@ -109,7 +108,8 @@ def orders(a: Analysis) -> Figure:
         chart += alt.Chart(model).mark_line(color=PALETTE[1]).encode(x=x, y=alt.Y("median:Q", scale=scale))
         data = pd.concat([data, model.assign(order="random, 1 - C/M fitted")], ignore_index=True)
     told = " ".join(f"{order.capitalize()}: {price.last.value:z.0f} ns at {price.xs[-1]:,} pages." for order, price in a.by_order.items())
-    return Figure(chart, f"The price of translation differs by the order of visits. {told}", data)
+    last = {f"the {order} order": price.last.value for order, price in a.by_order.items()}
+    return Figure(chart, f"The price of translation by order of visits. {extremes(last, most='pays most', least='least')} {told}", data)
 
 
 def latency_throughput(a: Analysis) -> Figure:

@@ -100,6 +100,14 @@ class Analysis(analysis.Analysis):
         """The price of translation in `block_prices`. Raises Unavailable."""
         return required(self.block_prices["price"], "no walk over vertices on pages of their own was measured")
 
+    @property
+    def left_by_blocks(self) -> tuple[int, Interval, Interval]:
+        """The pages of the largest blocks inside the last level's reach, ns a hop that translation costs in them, and without blocks.
+        Raises Unavailable."""
+        price, reach = self.block_price, self.known_entries[-1]
+        pages = required([pages for pages in price.xs[:-1] if pages <= reach], "no block is inside the reach")[-1]
+        return pages, price.get(pages), price.last
+
     @cached_property
     def optima(self) -> list[Optimum]:
         """One for each number of steps on base pages. Raises Unavailable("no-geometry")."""

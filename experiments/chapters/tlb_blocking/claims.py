@@ -59,15 +59,13 @@ def blocks_inside_the_reach_gain(a: Analysis) -> Answer:
 @claim("blocks-hold-when-cache-thrashes", points=lambda point, scope: point in apart(scope) and (
     point.mode == "plain" or dict(point.options)["block_vertices"] <= max(scope.entries, default=0)))
 def blocks_save_translation(a: Analysis, band: Band) -> Answer:
-    price, reach = a.block_price, a.known_entries[-1]
-    inside_reach = required([pages for pages in price.xs[:-1] if pages <= reach], "no block is inside the reach")[-1]
-    left, full = price.get(inside_reach), price.last
+    pages, left, full = a.left_by_blocks
     if full.low <= 0:
         raise Unavailable("no-step", f"translation costs a hop {full:.1f} ns without blocks")
-    share = left / full if left.low > 0 else left * (1 / full.value)
+    share = left.share_of(full)
     return inside(share, *band), (
         f"Each vertex on a page of its own, translation costs a hop {full.value:.1f} ns, and {left.value:z.1f} in blocks of "
-        f"{inside_reach:,} pages: {share:z.2f} of that, the same vertices side by side taken off.")
+        f"{pages:,} pages: {share:z.2f} of that, the same vertices side by side taken off.")
 
 
 @claim("prefetch-walks",

@@ -132,17 +132,15 @@ def _caches(a: Analysis, best: pd.Series) -> str:
 
 def apart_said(a: Analysis) -> Prose:
     """How much of the price of translation blocks inside the reach leave, and blocks past it."""
-    price, reach = a.block_price, a.known_entries[-1]
-    inside, whole = required([pages for pages in price.xs[:-1] if pages <= reach], "no block is inside the reach")[-1], price.xs[-1]
-    left, full = price.get(inside), price.get(whole)
-    said = (f"In a graph of {whole:,} pages translation costs a hop {full.value:z.0f} ns; in blocks of {inside:,} pages, inside the reach, "
-            f"{left.value:z.1f}.")
+    price, (inside, left, full) = a.block_price, a.left_by_blocks
+    said = (f"In a graph of {price.xs[-1]:,} pages translation costs a hop {full.value:z.0f} ns; in blocks of {inside:,} pages, inside the "
+            f"reach, {left.value:z.1f}.")
     if full.low <= 0:
         return Prose(f"{said} There is nothing for blocks to save.")
-    past = [pages for pages in price.xs[:-1] if pages > reach]
+    past = [pages for pages in price.xs[:-1] if pages > inside]
     if past:
         said += f" Blocks of {past[0]:,} pages, past the reach, leave {price.get(past[0]).value:z.0f}."
-    return Prose(said + choose(left / full if left.low > 0 else left * (1 / full.value), {
+    return Prose(said + choose(left.share_of(full), {
         "below": " So blocks save translation, whatever they do for the caches.",
         "above": " So blocks save no translation here.", "open": " Whether that is less, noise leaves open."}))
 

@@ -26,6 +26,7 @@ FIGURES: dict[Callable[[Analysis], Figure], set[str]] = {
     figures.far_load: {"pages", "part", "ns", "lines"},
     figures.prefault: {"pages", "mode", "threads", "gb_per_s", "slow", "fast", "free_ns", "one_byte_bytes", "n"},
 }
+DRAWN = ("everything", "splintered", "small sizes", "base pages alone")  # at once, since drawing takes a fifth of a second
 PARTIAL = ["everything", "splintered", "free", "no pool", "small sizes", "one repeat", "one CPU", "no clock", "base pages alone"]
 
 
@@ -40,9 +41,16 @@ def test_every_figure_is_drawn_on_every_machine_that_has_its_rows(make: Callable
     figure = make(a)
     assert FIGURES[make] <= set(figure.data.columns) and len(figure.csv().splitlines()) == len(figure.data) + 1
     json.dumps(figure.spec(), allow_nan=False)
-    if machine in ("everything", "splintered", "small sizes", "base pages alone"):  # drawing takes a fifth of a second
+    if machine in DRAWN:
         assert Elements(figure.svg()).tags.count("svg") == 1
     assert not HOLE.search(figure.alt.replace("(", "")) and figure.alt.endswith(".")
+
+
+@pytest.mark.endurance
+@pytest.mark.parametrize("machine", sorted(set(PARTIAL) - set(DRAWN)))
+def test_every_figure_of_the_other_machines_is_drawn_too(machine: str):
+    for make in FIGURES:
+        assert Elements(make(analysis(MACHINES[machine]())).svg()).tags.count("svg") == 1
 
 
 def colours(spec: dict, field: str) -> dict[str, str]:

@@ -23,6 +23,17 @@ LACKING = {
 }
 
 
+DRAWN = ("everything", "splintered", "no pool", "small sizes", "loud")  # at once, since drawing takes a fifth of a second
+
+
+@pytest.mark.endurance
+@pytest.mark.parametrize("machine", sorted(set(MACHINES) - set(DRAWN)))
+def test_every_figure_of_the_other_machines_is_drawn_too(machine: str):
+    for name, make in FIGURES.items():
+        if machine not in LACKING[name] | {"nothing", "no columns"}:
+            assert Elements(make(analysis(MACHINES[machine]())).svg()).tags.count("svg") == 1
+
+
 @pytest.mark.parametrize(("machine", "entries"), [*((machine, ENTRIES) for machine in MACHINES), ("everything", [64]), ("everything", [])])
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_is_drawn_where_it_has_rows_and_is_a_reason_where_not(name: str, machine: str, entries: list[int]):
@@ -34,7 +45,7 @@ def test_every_figure_is_drawn_where_it_has_rows_and_is_a_reason_where_not(name:
     figure = FIGURES[name](a)
     json.dumps(figure.spec(), allow_nan=False)
     assert len(figure.csv().splitlines()) == len(figure.data) + 1
-    if machine in ("everything", "splintered", "no pool", "small sizes", "loud"):  # drawing takes a fifth of a second
+    if machine in DRAWN:
         assert Elements(figure.svg()).tags.count("svg") == 1
     assert not HOLE.search(figure.alt) and figure.alt.endswith(".")
 
