@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import psutil
 import pytest
-from support.common import ROOT, needs_c
+from support.common import ROOT, living, needs_c
 
 from experiments.lab import measure
 from experiments.lab.record import Point
@@ -35,7 +35,7 @@ def processes_with(argument: str) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if argument in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE:
+            if argument in process.cmdline() and living(process):
                 found.append(process)
     return found
 
@@ -70,19 +70,11 @@ def test_a_runner_killed_with_9_leaves_no_kernel_behind(engine: str, counted: st
     finally:
         runner.send_signal(signal.SIGKILL)
         runner.wait()
-        gone = wait_until(lambda: all(ended(process) for process in started), seconds=5)  # alone it would chase for a minute
+        gone = wait_until(lambda: not any(living(process) for process in started), seconds=5)  # alone it would chase for a minute
         for process in processes_with(seed):
             process.kill()
         runner.stderr.close()
     assert started and gone
-
-
-def ended(process: psutil.Process) -> bool:
-    """Also as a zombie: in a container nobody may take note of an orphan's end."""
-    try:
-        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 def _quietly(question: Callable[[], bool]) -> bool:

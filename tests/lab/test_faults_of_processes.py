@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
-from support.common import ROOT, needs_c, needs_root
+from support.common import ROOT, descendants_with, living, needs_c, needs_root
 from support.lab import MACHINE, NAME, assert_whole, only_the_victim_lacks, says
 from support.stand_ins import in_a_child
 
@@ -168,24 +168,17 @@ def test_a_runner_that_is_ended_leaves_no_kernel_and_the_same_run_goes_on(store,
     deadline = time.monotonic() + 60
     while not kernels and runner.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
-        kernels = [child for child in psutil.Process(runner.pid).children(recursive=True) if "60000" in _words(child)]
+        kernels = descendants_with("60000", runner.pid)
     runner.send_signal(number)
     out, err = runner.communicate(timeout=30)
     assert kernels, err
     psutil.wait_procs(kernels, timeout=10)
-    assert not [kernel for kernel in kernels if kernel.is_running() and kernel.status() != psutil.STATUS_ZOMBIE]
+    assert not [kernel for kernel in kernels if living(kernel)]
     assert (runner.returncode, out) == (status, "")
     assert err == ("" if status < 0 else "Interrupted; what was finished is kept, and the same command goes on from there.\n")
     assert_whole(store, 30)
     again = run([Point(kernel="page_chase", lines=lines, region_ms=1) for lines in range(64, 95)])
     assert (again.cached, again.measured) == (30, 1)
-
-
-def _words(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []
 
 
 # --- two runs at once (test_cli.py, test_store.py)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.common import ROOT, in_turn, make_record, needs_c
+from support.common import ROOT, descendants_with, in_turn, living, make_record, needs_c
 from support.lab import put
 from support.synthetic import Stated
 
@@ -157,10 +157,6 @@ def test_two_measurements_never_run_at_once():
     assert done.stderr.startswith(f"Another measurement is running on this computer (process {os.getpid()})")
 
 
-def running(process: psutil.Process) -> list[psutil.Process]:
-    return [child for child in process.children(recursive=True) if child.status() != psutil.STATUS_ZOMBIE]
-
-
 @pytest.mark.measures
 @pytest.mark.measuring
 @needs_c
@@ -173,7 +169,7 @@ def test_ctrl_c_ends_the_kernel_and_says_that_nothing_is_lost():
     seen: list[psutil.Process] = []
     deadline = time.monotonic() + 60
     while process.poll() is None and time.monotonic() < deadline and not seen:
-        seen = [child for child in running(psutil.Process(process.pid)) if any("page_chase" in word for word in child.cmdline()[:1])]
+        seen = descendants_with("60000", process.pid)
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
@@ -181,8 +177,8 @@ def test_ctrl_c_ends_the_kernel_and_says_that_nothing_is_lost():
         pytest.skip("another measurement runs on this computer")
     assert seen and (process.returncode, out) == (130, "")
     assert err == "Interrupted; what was finished is kept, and the same command goes on from there.\n"
-    gone, alive = psutil.wait_procs(seen, timeout=20)
-    assert not [child for child in alive if child.status() != psutil.STATUS_ZOMBIE]
+    psutil.wait_procs(seen, timeout=20)
+    assert not [child for child in seen if living(child)]
 
 
 # --- a kernel's own options

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import psutil
 import pytest
 
 from experiments.lab import perf
@@ -29,6 +30,29 @@ needs_root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0,
 def lacking(what: str) -> None:
     """Skips on a person's computer; where CI is "true", which has everything, that is a failure."""
     (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"{what} is lacking here")
+
+
+def living(process: psutil.Process) -> bool:
+    """Whether a process runs still, and is more than its parent's memory of it."""
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def descendants_with(word: str, pid: int) -> list[psutil.Process]:
+    """The living descendants of a process with such a text in a word of their command; one that ends meanwhile is none."""
+    def words(process: psutil.Process) -> list[str]:
+        try:
+            return process.cmdline()
+        except psutil.Error:
+            return []
+
+    try:
+        children = psutil.Process(pid).children(recursive=True)
+    except psutil.Error:
+        return []
+    return [child for child in children if any(word in one for one in words(child)) and living(child)]
 
 
 @cache
