@@ -76,23 +76,22 @@ static inline struct arena reserve(const struct config *c)
     return reserve_bytes(c, bytes);
 }
 
-/* A page between the base page and THP forms only where no larger size fits, so cut the range into mappings of 1 MiB: neighbours
- * whose flags differ (here: left out of core dumps, or not) are never merged. Sizes between it and 1 MiB must be off. */
+/* A page between the base page and THP forms only where no larger size fits. So the range is cut into mappings that no larger size
+ * which is on fits in, 1 MiB at the most: neighbours whose flags differ (here: left out of core dumps, or not) are never merged. */
 static inline void ask_for_mthp(struct arena *a)
 {
     char path[128];
-    uint64_t kb = a->page >> 10;
+    uint64_t kb = a->page >> 10, piece = a->page;
     if (access(mthp_path(a->page, "enabled", path, sizeof path), F_OK))
         unavailable("page-size-unsupported", "this kernel has no transparent pages of %" PRIu64 " kB", kb);
-    for (uint64_t between = 2 * a->page; between <= 1 << 20; between *= 2)
-        if (mthp_on(between))
-            unavailable("mthp-off", "hugepages-%" PRIu64 "kB is enabled too and would be taken first", between >> 10);
     if (!mthp_on(a->page))
         unavailable("mthp-off", "hugepages-%" PRIu64 "kB/enabled selects neither always nor madvise", kb);
     if (madvise(a->base, a->bytes, MADV_HUGEPAGE))
         unavailable("mthp-off", "madvise: %s", strerror(errno));
-    for (uint64_t at = 0; at < a->bytes; at += 2 << 20)
-        if (madvise(a->base + at, a->bytes - at < (1 << 20) ? a->bytes - at : 1 << 20, MADV_DONTDUMP))
+    while (piece < 1 << 20 && !mthp_on(2 * piece))
+        piece *= 2;
+    for (uint64_t at = 0; at < a->bytes; at += 2 * piece)
+        if (madvise(a->base + at, a->bytes - at < piece ? a->bytes - at : piece, MADV_DONTDUMP))
             unavailable("memory-short", "too many mappings for %" PRIu64 " kB pages: %s", kb, strerror(errno));
     a->mthp_taken = mthp_faults(a->page, 0);
     a->mthp_fallen = mthp_faults(a->page, 1);

@@ -33,7 +33,13 @@ struct page_size {
 
 static const struct page_size page_sizes[] = {
     {"4k", 0, FROM_BASE}, /* the name stands for the base page */
+    {"16k", 16 << 10, FROM_MTHP},
+    {"32k", 32 << 10, FROM_MTHP},
     {"64k", 64 << 10, FROM_MTHP},
+    {"128k", 128 << 10, FROM_MTHP},
+    {"256k", 256 << 10, FROM_MTHP},
+    {"512k", 512 << 10, FROM_MTHP},
+    {"1m", 1 << 20, FROM_MTHP},
     {"thp", 2 << 20, FROM_THP}, /* unless sysfs says otherwise: 32 or 512 MiB on larger base pages */
     {"2m", 2 << 20, FROM_POOL},
     {"1g", GIB, FROM_POOL},

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import pandas as pd
+from pydantic import BaseModel, ValidationError
 
 from experiments.inference import splinter
 from experiments.machine.host import Host, data_caches, tlb_entries
 from experiments.words.reasons import Note, Unavailable, if_available
 
+Document = TypeVar("Document", bound=BaseModel)
 SIMULATED = "simulated-"  # how the id of a machine begins whose rows were computed; no computer's own id does
 
 
@@ -37,6 +39,8 @@ class Analysis:
     Figures, claims and sentences take it and nothing else. What is assigned to a property stands in its place from then on, so a page
     can define a quantity anew: `a.price = a.spread / a.packed`.
     """
+
+    documents: tuple[str, ...] = ()  # the properties that are documents of data/, made once in each state of a machine
 
     def __init__(self, frame: pd.DataFrame, about: About):
         self.frame = frame
@@ -81,6 +85,13 @@ class Analysis:
         if len(self.entries) < 2:
             raise Unavailable("no-geometry", "CPUID names no two TLB levels here")
         return self.entries[0], self.entries[-1]
+
+    def document(self, name: str, make: Callable[[str], dict[str, Any]], kind: type[Document]) -> Document:
+        """A document of data/. Raises Unavailable: no-data also for one that an older version wrote, and what `make` raises."""
+        try:
+            return kind.model_validate(self.about.document(name, make))
+        except ValidationError:
+            raise Unavailable("no-data", f"{name}.json is of another version") from None
 
     def splintering(self) -> splinter.Splinter | None:
         """What this machine's large pages are made of, where the chapter about page sizes was measured and could tell."""

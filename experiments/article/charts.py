@@ -8,7 +8,7 @@ import altair as alt
 import pandas as pd
 
 from experiments.article.render import MUTED, PALETTE
-from experiments.words.pages import PAGES, ordered
+from experiments.words.pages import SWEPT, ordered
 from experiments.words.units import format_size
 
 _BINARY = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
@@ -63,7 +63,7 @@ def line_legend(title: str | None = None) -> alt.Legend:
 LAYOUTS = alt.Scale(domain=["spread", "packed"], range=[PALETTE[0], PALETTE[1]])
 ORDERS = alt.Scale(domain=["cycle", "random", "sequential"], range=[PALETTE[0], PALETTE[1], PALETTE[2]])
 # A page size has the same colour in every figure.
-PAGE_COLOURS = dict(zip(PAGES, PALETTE, strict=False))
+PAGE_COLOURS = dict(zip(SWEPT, PALETTE, strict=False))
 
 
 def page_colours(kinds: Iterable[str]) -> alt.Scale:

@@ -13,7 +13,7 @@ from experiments import chapters
 from experiments.article import parameters, publish
 from experiments.article.chapter import Chapter
 from experiments.article.verdicts import REGISTRY
-from experiments.chapters import hugepages, your_machine
+from experiments.chapters import your_machine
 from experiments.lab import campaign, kernels
 from experiments.lab.grid import Scope
 from experiments.lab.order import LEAST
@@ -48,7 +48,8 @@ def book(given: Mapping[str, Any]) -> Path:
         page = publish.book(given)
         print(f"{page}\nThis first site rests on one process a point; measuring goes on.")
         site_s = 1.3 * (time.monotonic() - site_begin)  # the last one has five times the rows
-    _documents(Chapter("hugepages", asked["hugepages"], whole.data))
+    for name in grids:
+        _documents(Chapter(name, asked[name], whole.data))
     seconds = max(seconds_left() - site_s, 0.0)
     left = campaign.run(whole.rig, grids, LEAST, seconds=0).left
     rest = whole.campaign(grids, compared=affordable(left, whole.scope, seconds / first.pace).__contains__, seconds=seconds)
@@ -85,7 +86,8 @@ def affordable(left: Mapping[Point, int], scope: Scope, seconds: float) -> set[P
 
 
 def _documents(chapter: Chapter) -> None:
-    """What other languages' programs got, where there is none yet."""
-    a = if_available(lambda: hugepages.Analysis(chapter.kept(chapter.name), chapter))
-    for document in ("programs", "scores") if a else ():
+    """What other people's programs got, where there is none yet."""
+    module = import_module(f"{chapters.__name__}.{chapter.name}")
+    a = if_available(lambda: module.Analysis(chapter.kept(chapter.name), chapter))
+    for document in a.documents if a else ():
         if_available(getattr, a, document)

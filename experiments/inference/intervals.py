@@ -206,6 +206,15 @@ def summarise(frame: pd.DataFrame, by: Sequence[str], value: str = "ns_per_acces
     return pd.DataFrame(rows, columns=columns)
 
 
+def summarise_beside(frame: pd.DataFrame, by: Sequence[str], others: Mapping[str, str]) -> pd.DataFrame:
+    """`summarise` of ns per access beside the medians of other columns, under the names that `others` gives them. Empty without rows."""
+    by = list(by)
+    if frame.empty:
+        return pd.DataFrame(columns=[*by, "median", "low", "high", "coverage", "n", *others.values()])
+    beside = frame.groupby(by)[list(others)].median().rename(columns=dict(others)).reset_index()
+    return summarise(frame, by).merge(beside, on=by)
+
+
 def newest(frame: pd.DataFrame) -> pd.DataFrame:
     """Of each kernel and engine the rows of its last campaign, which are of one kernel digest and one machine state.
 

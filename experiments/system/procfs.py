@@ -58,6 +58,14 @@ def chosen(path: Path) -> str:
     return match[1] if match else "unknown" if content else "absent"
 
 
+def file_system(path: Path, mounts: Path = Path("/proc/self/mounts")) -> str:
+    """The kind of file system that a path lies on, "ext4": that of the longest mount point above it; "unknown" without mounts."""
+    lines = [line.split(" ") for line in text(mounts).splitlines()]
+    points = [(Path(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), line[1])), line[2]) for line in lines if len(line) > 2]
+    above = [(len(point.parts), kind) for point, kind in points if path.is_relative_to(point)]
+    return max(above, key=lambda one: one[0])[1] if above else "unknown"
+
+
 def fields(content: str) -> dict[str, str]:
     """The "key : value" lines of a text up to its first empty line: all of meminfo, or the first CPU of cpuinfo."""
     return next(blocks(content), {})

@@ -34,8 +34,9 @@ class Pages(NamedTuple):
     sure_bytes: int
 
 
-_HEAD = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) ([r-][w-][x-][sp]) [0-9a-f]+ [0-9a-f]+:[0-9a-f]+ ([0-9]+)(?: .*)?")
+_HEAD = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) ([r-][w-][x-][sp]) [0-9a-f]+ [0-9a-f]+:[0-9a-f]+ ([0-9]+)(?: +(.*))?")
 _SIZE = re.compile(r"(\w+): +([0-9]{1,12}) kB")
+_POOL = "/anon_hugepage (deleted)"  # anonymous memory of a pool, which Linux keeps as a file without a name
 _OTHER = re.compile(r"\w+: .*")
 _STATED = ("KernelPageSize", "Rss", "AnonHugePages", "ShmemPmdMapped", "Private_Hugetlb", "Shared_Hugetlb")  # since Linux 4.8
 
@@ -59,10 +60,11 @@ def mappings(smaps: str) -> list[Mapping]:
             raise ValueError(f"{missing[0]} is missing")
         start, end = int(head[1], 16), int(head[2], 16)
         pool = fields["Private_Hugetlb"] + fields["Shared_Hugetlb"]
-        resident, thp = fields["Rss"] + pool, fields["AnonHugePages"] + fields["ShmemPmdMapped"]
+        resident = fields["Rss"] + pool
+        thp = fields["AnonHugePages"] + fields["ShmemPmdMapped"] + fields.get("FilePmdMapped", 0)  # the last since Linux 5.4
         if not (parsed[-1].end if parsed else 0) <= start < end or not thp + pool <= resident <= end - start:
             raise ValueError(f"{thp + pool} of {resident} bytes are huge from {start:x} to {end:x}")
-        private = head[3].startswith("rw") and head[3].endswith("p") and head[4] == "0"
+        private = head[3].startswith("rw") and head[3].endswith("p") and (head[4] == "0" or head[5] == _POOL)
         parsed.append(Mapping(start, end, private, fields["KernelPageSize"], resident, thp, pool))
     if not parsed:
         raise ValueError("empty")

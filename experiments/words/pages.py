@@ -29,7 +29,9 @@ class PageSize(NamedTuple):
 # From small to large; of two alike, the one that takes no pool first.
 PAGES: dict[str, PageSize] = {
     "4k": PageSize(None, "base pages", "mmap, MADV_NOHUGEPAGE", "base", "4k"),
-    "64k": PageSize(64 << 10, "64 KiB pages", "mmap, MADV_HUGEPAGE, mTHP of 64 kB", "mthp", "4k"),
+    **{f"{kib}k": PageSize(kib << 10, f"{kib} KiB pages", f"mmap, MADV_HUGEPAGE, mTHP of {kib} kB", "mthp", "4k")
+       for kib in (16, 32, 64, 128, 256, 512)},
+    "1m": PageSize(1 << 20, "1 MiB pages", "mmap, MADV_HUGEPAGE, mTHP of 1024 kB", "mthp", "4k"),
     "thp": PageSize(2 << 20, "transparent 2 MiB pages", "mmap, MADV_HUGEPAGE", "thp", "2m"),
     "2m": PageSize(2 << 20, "2 MiB pages of the pool", "mmap, MAP_HUGETLB of 2 MiB", "pool", "2m"),
     "1g": PageSize(1 << 30, "1 GiB pages", "mmap, MAP_HUGETLB of 1 GiB", "pool", "1g"),
@@ -44,6 +46,7 @@ def _known(pages: str) -> str:
 
 Pages = Annotated[str, AfterValidator(_known)]
 HARDWARE = tuple(dict.fromkeys(size.hardware for size in PAGES.values()))  # what entries map, by the level of their table
+SWEPT = ("4k", "64k", "thp", "2m", "1g")  # chased over every working set; the sizes between, a ladder, over one
 LARGE: tuple[str, ...] = ("2m", "thp")  # 2 MiB both, as far as a TLB is concerned; the pool's are the surer
 
 

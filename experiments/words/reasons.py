@@ -81,8 +81,10 @@ REASONS: dict[str, ReasonText] = {
     "thp-never": ReasonText("Transparent huge pages are switched off.",
         "Allow them on request: `echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled`; where the setting of "
         "their own size (hugepages-2048kB/enabled beside it) says never, write it there."),
-    "mthp-off": ReasonText("Transparent pages of 64 KiB are switched off.",
-        "Allow them on request: `echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled`."),
+    "mthp-off": ReasonText("Transparent pages of this size, between the base page and the huge page, are switched off.",
+        "Allow them on request, a file a size: `echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled`."),
+    "mount-refused": ReasonText("This process may not mount a file system, not even in a namespace of its own.",
+        "Measure as root."),
     "page-size-unsupported": ReasonText("This CPU or this kernel does not offer the page size.",
         "Ask for another page size; 64k needs Linux 6.8, 1g needs the CPU flag pdpe1gb on x86-64."),
     "backing-partial": ReasonText("The kernel gave only part of the memory in the page size asked for.",

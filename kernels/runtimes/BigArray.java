@@ -1,11 +1,15 @@
 // BigArray: one large array in Java, with the heap as everybody has it or on huge pages; random reads of single bytes, timed.
 // The contract is that of big_array.c, with one difference: Java tells nobody where an array is, so "address" is null.
 //
-// The program is the same for both: the recipe is a flag of the virtual machine, and it holds for the whole heap, not for
+// The program is the same for all: the recipe is a flag of the virtual machine, and it holds for the whole heap, not for
 // one array. Java 17 has no public way to advise the kernel on one region; from Java 22 on java.lang.foreign can call madvise.
 //
 // [recipe]
 // java -XX:+UseTransparentHugePages BigArray
+// [end]
+//
+// [pool]
+// java -XX:+UseLargePages -XX:LargePageSizeInBytes=2m BigArray
 // [end]
 import java.lang.ref.Reference;
 import java.util.Arrays;
@@ -28,7 +32,7 @@ final class BigArray {
     }
 
     public static void main(String[] arguments) throws Exception {
-        if (arguments.length != 2 || !(arguments[0].equals("plain") || arguments[0].equals("huge"))) {
+        if (arguments.length != 2 || !java.util.Set.of("plain", "huge", "pool").contains(arguments[0])) {
             System.exit(2);
         }
         byte[] array = new byte[Integer.parseInt(arguments[1])];

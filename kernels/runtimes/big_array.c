@@ -1,6 +1,6 @@
 /* big_array: one large array in C, as everybody allocates it or on huge pages; random reads of single bytes, timed.
  *
- *   big_array plain|huge BYTES
+ *   big_array plain|huge|pool BYTES
  *
  * Prints one JSON line and then waits for stdin, so that /proc/PID/smaps can be asked what the array got. Exit 2: bad
  * arguments; exit 3: the kernel refuses huge pages. */
@@ -12,15 +12,27 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#ifndef MAP_HUGE_SHIFT
+#define MAP_HUGE_SHIFT 26
+#endif
+
 enum { BATCHES = 9, ACCESSES = 1 << 20 };
 
-static unsigned char *allocate(size_t bytes, int huge)
+static unsigned char *advised(size_t bytes)
 {
-    if (!huge)
-        return malloc(bytes);
     /* [recipe] */
     unsigned char *array = aligned_alloc(2 << 20, bytes); /* bytes: a multiple of 2 MiB */
     if (array && madvise(array, bytes, MADV_HUGEPAGE) != 0) /* before the first write */
+        exit(3);
+    /* [end] */
+    return array;
+}
+
+static unsigned char *from_pool(size_t bytes)
+{
+    /* [pool] */
+    void *array = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | 21 << MAP_HUGE_SHIFT, -1, 0);
+    if (array == MAP_FAILED) /* 2^21: the size, or it is whatever the kernel has as its default */
         exit(3);
     /* [end] */
     return array;
@@ -35,11 +47,10 @@ static uint64_t now_ns(void)
 
 int main(int argc, char **argv)
 {
-    int huge = argc == 3 && strcmp(argv[1], "huge") == 0;
     uint64_t bytes = argc == 3 ? strtoull(argv[2], NULL, 10) : 0, x = 88172645463325252u, sum = 0, batch_ns[BATCHES];
-    if (bytes == 0 || (!huge && strcmp(argv[1], "plain") != 0))
+    if (bytes == 0 || (strcmp(argv[1], "plain") != 0 && strcmp(argv[1], "huge") != 0 && strcmp(argv[1], "pool") != 0))
         return 2;
-    unsigned char *array = allocate(bytes, huge);
+    unsigned char *array = argv[1][0] == 'h' ? advised(bytes) : argv[1][1] == 'o' ? from_pool(bytes) : malloc(bytes);
     if (!array)
         return 1;
     memset(array, 1, bytes);

@@ -37,20 +37,29 @@ func hugeArray(bytes int) []byte {
 
 // [end]
 
+// [pool]
+const mapHugetlb2MB = 0x40000 | 21<<26 // package syscall has no name for them
+
+func poolArray(bytes int) []byte {
+	array, err := syscall.Mmap(-1, 0, bytes, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE|mapHugetlb2MB)
+	if err != nil {
+		os.Exit(3)
+	}
+	return array
+}
+
+// [end]
+
 func main() {
-	if len(os.Args) != 3 || (os.Args[1] != "plain" && os.Args[1] != "huge") {
+	ways := map[string]func(int) []byte{"plain": func(n int) []byte { return make([]byte, n) }, "huge": hugeArray, "pool": poolArray}
+	if len(os.Args) != 3 || ways[os.Args[1]] == nil {
 		os.Exit(2)
 	}
 	bytes, err := strconv.Atoi(os.Args[2])
 	if err != nil || bytes < 1 {
 		os.Exit(2)
 	}
-	var array []byte
-	if os.Args[1] == "huge" {
-		array = hugeArray(bytes)
-	} else {
-		array = make([]byte, bytes)
-	}
+	array := ways[os.Args[1]](bytes)
 	for i := range array {
 		array[i] = 1
 	}

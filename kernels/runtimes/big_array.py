@@ -27,6 +27,15 @@ def huge_array(size: int) -> np.ndarray:
     return array
 
 
+def pool_array(size: int) -> np.ndarray:
+    # [pool]
+    map_hugetlb_2mb = 0x40000 | 21 << 26  # the module mmap has no name for them
+    region = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | map_hugetlb_2mb)
+    array = np.frombuffer(region, np.uint8)
+    # [end]
+    return array
+
+
 @njit
 def read(array, state):
     total, pages = 0, np.uint64(array.size >> 12)
@@ -41,12 +50,13 @@ def read(array, state):
 
 def main() -> None:
     size = int(sys.argv[2]) if len(sys.argv) == 3 and sys.argv[2].isdecimal() else 0
-    if size == 0 or sys.argv[1] not in ("plain", "huge"):
+    ways = {"plain": lambda size: np.empty(size, np.uint8), "huge": huge_array, "pool": pool_array}
+    if size == 0 or sys.argv[1] not in ways:
         sys.exit(2)
     try:
-        array = huge_array(size) if sys.argv[1] == "huge" else np.empty(size, np.uint8)
-    except OSError as error:  # EINVAL is madvise's word for a kernel without huge pages
-        sys.exit(3 if error.errno == errno.EINVAL else 1)
+        array = ways[sys.argv[1]](size)
+    except OSError as error:  # EINVAL is madvise's word for a kernel without huge pages, ENOMEM mmap's for an empty pool
+        sys.exit(3 if error.errno == errno.EINVAL or sys.argv[1] == "pool" else 1)
     array[:] = 1
     state, total, batch_ns = np.uint64(88172645463325252), 0, []
     read(array, state)  # compiled

@@ -29,12 +29,32 @@ fn huge_array(bytes: usize) -> &'static mut [u8] {
 }
 // [end]
 
+// [pool]
+extern "C" {
+    fn mmap(at: *mut c_void, bytes: usize, protection: i32, flags: i32, file: i32, offset: i64) -> *mut c_void;
+}
+const PROT_READ_WRITE: i32 = 1 | 2;
+const MAP_PRIVATE_ANONYMOUS_HUGETLB_2MB: i32 = 0x2 | 0x20 | 0x40000 | 21 << 26; // bytes: a multiple of 2 MiB
+
+fn pool_array(bytes: usize) -> &'static mut [u8] {
+    unsafe {
+        let start = mmap(std::ptr::null_mut(), bytes, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS_HUGETLB_2MB, -1, 0);
+        if start as isize == -1 {
+            std::process::exit(3);
+        }
+        start.cast::<u8>().write_bytes(1, bytes);
+        std::slice::from_raw_parts_mut(start.cast(), bytes)
+    }
+}
+// [end]
+
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let bytes: usize = arguments.get(2).and_then(|text| text.parse().ok()).unwrap_or(0);
     let array = match (arguments.get(1).map(String::as_str), bytes) {
         (Some("plain"), 1..) => vec![1u8; bytes].leak(),
         (Some("huge"), 1..) => huge_array(bytes),
+        (Some("pool"), 1..) => pool_array(bytes),
         _ => std::process::exit(2),
     };
     let (mut x, mut sum, mut batch_ns) = (88172645463325252u64, 0u64, Vec::new());

@@ -95,15 +95,15 @@ def _ask_for_mthp(base: int, size: int, page: int) -> None:
     kib = page >> 10
     if not (THP / f"hugepages-{kib}kB/enabled").exists():
         unavailable("page-size-unsupported", f"this kernel has no transparent pages of {kib} kB")
-    for between in (kib << i for i in range(1, 11) if kib << i <= 1024):
-        if _mthp_on(between):
-            unavailable("mthp-off", f"hugepages-{between}kB is enabled too and would be taken first")
     if not _mthp_on(kib):
         unavailable("mthp-off", f"hugepages-{kib}kB/enabled selects neither always nor madvise")
     if error := advise(base, size, MADV_HUGEPAGE):
         unavailable("mthp-off", f"madvise: {os.strerror(error)}")
-    for at in range(0, size, 2 * MIB):
-        if error := advise(base + at, min(MIB, size - at), MADV_DONTDUMP):
+    piece = page
+    while piece < MIB and not _mthp_on(2 * piece >> 10):
+        piece *= 2
+    for at in range(0, size, 2 * piece):
+        if error := advise(base + at, min(piece, size - at), MADV_DONTDUMP):
             unavailable("memory-short", f"too many mappings for {kib} kB pages: {os.strerror(error)}")
 
 

@@ -15,7 +15,8 @@ from typing import NoReturn
 
 LINE = 64
 # As in kernels/pages.h, where each size comes from; a base page's size is the machine's.
-PAGES = {"4k": ("base", 0), "64k": ("mthp", 64 << 10), "thp": ("thp", 2 << 20), "2m": ("pool", 2 << 20), "1g": ("pool", 1 << 30)}
+PAGES = {"4k": ("base", 0), **{f"{kib}k": ("mthp", kib << 10) for kib in (16, 32, 64, 128, 256, 512)}, "1m": ("mthp", 1 << 20),
+         "thp": ("thp", 2 << 20), "2m": ("pool", 2 << 20), "1g": ("pool", 1 << 30)}
 
 
 def unavailable(reason: str, detail: str) -> NoReturn:

@@ -7,6 +7,7 @@ import re
 import resource
 import subprocess
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,56 @@ def test_a_size_that_inherits_is_on_where_transparent_huge_pages_are(engine: str
         write(tmp_path / "hugepages-64kB/enabled", own)
         write(tmp_path / "hugepages-2048kB/enabled", "never" if on else "always")  # another size's, which decides nothing
         assert is_on(64) == on, (of_all, own)
+
+
+PIECES_PROBE = """
+#include <stdio.h>
+#include <sys/mman.h>
+static int told(void *at, size_t bytes, int advice)
+{
+    return advice == MADV_DONTDUMP ? printf("%zu %zu\\n", (size_t)at, bytes) < 0 : 0;
+}
+#define madvise told
+#include "arena.h"
+int main(int argc, char **argv)
+{
+    (void)argc;
+    struct arena a = {.base = 0, .bytes = strtoull(argv[2], NULL, 10), .page = strtoull(argv[1], NULL, 10) << 10};
+    ask_for_mthp(&a);
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize(("kib", "on"), [(64, [64]), (64, [64, 2048]), (64, [64, 256]), (16, [16, 32]), (16, [16, 64, 1024]),
+                                         (512, [512, 1024]), (1024, [1024, 2048])])
+@both_engines
+def test_a_range_is_cut_so_that_its_page_size_is_the_largest_that_is_on_and_fits(engine: str, kib: int, on: list[int], tmp_path: Path,
+                                                                                  monkeypatch):
+    for size in (16, 32, 64, 128, 256, 512, 1024, 2048):
+        (tmp_path / f"hugepages-{size}kB").mkdir()
+        (tmp_path / f"hugepages-{size}kB/enabled").write_text("[madvise] never\n" if size in on else "madvise [never]\n")
+    total, cut = 5 << 20, []
+    if engine == "c":
+        for header in build.KERNELS.glob("*.h"):
+            (tmp_path / header.name).write_text(header.read_text().replace('"/sys/kernel/mm/transparent_hugepage/"', f'"{tmp_path}/"'))
+        (tmp_path / "probe.c").write_text(PIECES_PROBE)
+        subprocess.run([*compiler().command, "-std=gnu11", "-w", "-o", tmp_path / "probe", tmp_path / "probe.c"], check=True)
+        out = subprocess.run([tmp_path / "probe", str(kib), str(total)], capture_output=True, text=True, check=True).stdout
+        cut = [tuple(map(int, line.split())) for line in out.splitlines()]
+    else:
+        monkeypatch.setattr(arena, "THP", tmp_path)
+        monkeypatch.setattr(arena, "advise", lambda at, size, advice: cut.append((at, size)) if advice == arena.MADV_DONTDUMP else 0)
+        arena._ask_for_mthp(0, total, kib << 10)
+    edges = sorted({0, total, *(edge for at, size in cut for edge in (at, at + size))})
+    pieces = list(pairwise(edges))  # advised and not, by turns
+    assert {at: at + size for at, size in cut} == dict(pieces[::2])
+
+    def fits(size: int) -> int:
+        return sum(max(0, end // size - -(-begin // size)) for begin, end in pieces)
+
+    assert fits(kib << 10) * (kib << 10) == total and not any(fits(size << 10) for size in on if size > kib)
+    assert len(pieces) <= total // min(1 << 20, min((size for size in on if size > kib), default=2048) << 9) + 1
 
 
 def test_transparent_huge_pages_are_refused_where_they_are_off():

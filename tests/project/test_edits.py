@@ -50,6 +50,8 @@ EDITS: dict[str, Edits] = {
                         ('{"most": claims.FLAT}', '{"most": 1.0}'), "price-flat-below-reach", *CHASE, LOOP),
     "hugepages": Edits(("spread[pages] - packed[pages]", "spread[pages] / packed[pages]"), "page_prices",
                        ('{"band": claims.EIGHTH}', '{"band": (0.5, 5.0)}'), "thp-an-eighth-faster", *CHASE, LOOP),
+    "keeping_pages": Edits(("far[pages] - near[pages]", "far[pages] / near[pages]"), "ladder",
+                           ('{"band": claims.SIX}', '{"band": (0.1, 1.0)}'), "thp-faults-six-times", *CHASE, LOOP),
     "graph_walk": Edits(("(1 - reach / sizes)", "(1 - reach / sizes / 2)"), "walk_misses",
                         ('{"most": claims.SHORT_TAIL}', '{"most": 2.0, "from_bytes": 1}'), "no-tail-on-large-pages", *WALK, TURN),
     "tlb_blocking": Edits(('2 ** fan_out["bits"]', '4 ** fan_out["bits"]'), "fan_out",

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from support import blocking, guests, stlb_cliff, synthetic, walk
 from support import hugepages as hugepages_rows
+from support import keeping_pages as keeping_pages_rows
 
 from experiments.article.analysis import Analysis
-from experiments.chapters import graph_walk, hugepages, tlb_blocking, virtualization
+from experiments.chapters import graph_walk, hugepages, keeping_pages, tlb_blocking, virtualization
 from experiments.chapters import stlb_cliff as cliff
 from experiments.system.files import ROOT
 from experiments.words.prose import Prose
@@ -54,6 +55,8 @@ MACHINES: dict[str, tuple[object, Callable[[], Analysis]]] = {
     "a cliff of the textbook": (cliff, lambda: stlb_cliff.of(synthetic.Truth())),
     "a cliff that climbs": (cliff, lambda: stlb_cliff.of(synthetic.Truth(entries=(224, 2**15), climb=1.3))),
     "every page size": (hugepages, hugepages_rows.analysis),
+    "every way of asking": (keeping_pages, lambda: keeping_pages_rows.analysis(
+        ways=keeping_pages_rows.asked(), runtimes=keeping_pages_rows.pool())),
     "a graph": (graph_walk, lambda: walk.analysis(walk.rows())),
     "a graph whose pages are in pieces": (graph_walk, lambda: walk.analysis(walk.rows(walk.Walk(splintered=True)))),
     "blocks": (tlb_blocking, lambda: blocking.analysis(blocking.rows())),

@@ -9,18 +9,19 @@ from typing import Any
 import pandas as pd
 
 from experiments.chapters.hugepages import Analysis
+from experiments.words.pages import SWEPT
 from experiments.words.reasons import Note
 from support.common import About
 from support.synthetic import GIB, MIB, Paged, Stated, hugepages, tlbs
 
-PAGES = ("4k", "64k", "thp", "2m", "1g")
+PAGES = SWEPT
 ENTRIES = (64, 1536)
 WHOLE, SPLIT, QUIET, LOUD = Paged(), Paged(splintered=True), Paged(noise=0.004), Paged(noise=0.4)
 
 
 @cache
-def rows(machine: Paged = WHOLE, most: int = 4 * GIB, repeats: int = 5, cpus: int = 4) -> pd.DataFrame:
-    return machine.frame(hugepages(most, cpus), repeats)
+def rows(machine: Paged = WHOLE, most: int = 4 * GIB, repeats: int = 5) -> pd.DataFrame:
+    return machine.frame(hugepages(most), repeats)
 
 
 def only(*pages: str, of: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -63,7 +64,7 @@ MACHINES: dict[str, Callable[[], pd.DataFrame]] = {
     "free": lambda: rows(Paged(hit_ns=0.0, walk_ns=0.0)),
     "base pages alone": lambda: only("4k"), "no pool": lambda: only("4k", "64k", "thp"), "no base pages": lambda: only("2m", "thp"),
     "tiny sizes": lambda: rows(most=64 << 10), "small sizes": lambda: rows(most=4 * MIB), "one repeat": lambda: rows(repeats=1),
-    "one CPU": lambda: rows(cpus=1), "chases alone": lambda: rows().query("kernel == 'page_chase'"),
+    "chases alone": lambda: rows().query("kernel == 'page_chase'"),
     "no controls": lambda: rows().query("layout != 'packed' or kernel != 'page_chase'"), "no clock": lambda: rows(Paged(ghz=0.0)),
     "sizes apart": lambda: rows().query("pages != 'thp' or lines % 64 == 0 and lines > 20000").query("pages != '2m' or lines < 20000"),
 }

@@ -1,10 +1,10 @@
-"""Documents of data/ that never were: JMH's scores, and what programs in other languages got."""
+"""A document of data/ that never was: JMH's scores."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from experiments.chapters.hugepages.languages import jmh, runtimes
+from experiments.chapters.hugepages.languages import jmh
 from experiments.chapters.hugepages.languages.jvm import HEAP_PAGES, Score
 from support.hugepages import analysis
 
@@ -18,12 +18,3 @@ def scores(times_ours: float = 1.0, forks: int = 1) -> dict[str, Any]:
                for row in analysis().touches.itertuples() if row.array_bytes <= 10**8]
     draws = [Score(pages=pages, array_bytes=10**8, quantity="draw", ns_per_access=1.5, **made) for pages in HEAP_PAGES]
     return jmh.Jmh(**WHEN, jvm="21.0.1", jmh="1.37", scores=touched + draws, lacking={}).model_dump(mode="json")
-
-
-def programs() -> dict[str, Any]:
-    """Three runs of a program in C, plain and by the recipe; and no toolchain for Go."""
-    reports = [runtimes.RuntimeReport(language="c", toolchain="gcc 12", variant=variant, repeat=k, array_bytes=2**24, resident_bytes=2**24,
-                                      huge_bytes=2**24 if variant == "huge" else 0, rest_huge_bytes=0, ns_per_access=ns + k / 10)
-               for variant, ns in (("plain", 20.0), ("huge", 10.0)) for k in range(3)]
-    found = runtimes.Runtimes(**WHEN, thp="madvise", array_bytes=2**24, reports=reports, lacking={"go": "no-toolchain"})
-    return found.model_dump(mode="json")

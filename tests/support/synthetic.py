@@ -12,12 +12,14 @@ import pandas as pd
 
 from experiments.article.verdicts import Verdict, statements, verdict_table
 from experiments.chapters.hugepages import grid as hugepages_grid
+from experiments.chapters.keeping_pages import grid as keeping_grid
 from experiments.chapters.stlb_cliff import grid as cliff_grid
 from experiments.lab import kernels
 from experiments.lab.grid import Profile, Scope
 from experiments.lab.record import Point
 from experiments.machine.host import Host
 from experiments.machine.tlb import Tlb
+from experiments.words.pages import SWEPT
 from support.common import make_record
 
 MIB, GIB = 2**20, 2**30
@@ -83,7 +85,8 @@ def frame(truth: Truth, points: list[Point] | None = None, repeats: int = 7, see
     return kernels.with_defaults(pd.DataFrame(rows))
 
 
-PAGE_BYTES = {"4k": 4096, "64k": 64 << 10, "thp": 2 * MIB, "2m": 2 * MIB, "1g": GIB}
+PAGE_BYTES = {"4k": 4096, "16k": 16 << 10, "32k": 32 << 10, "64k": 64 << 10, "128k": 128 << 10, "256k": 256 << 10, "512k": 512 << 10,
+              "1m": MIB, "thp": 2 * MIB, "2m": 2 * MIB, "1g": GIB}
 
 
 def table_bytes(pages: str, size_bytes: int) -> int:
@@ -103,7 +106,7 @@ class Paged:
     walk_ns: float = 30.0
     depth: float = 0.7  # of a base page's walk: what one on larger pages costs
     ghz: float = 3.2
-    faults_ns: tuple[float, ...] = (800.0, 400.0, 130.0, 160.0, 120.0)  # of 4 KiB, by the page sizes of PAGE_BYTES
+    faults_ns: tuple[float, ...] = (800.0, 400.0, 130.0, 160.0, 120.0)  # of 4 KiB, by the page sizes that are swept
     noise: float = 0.02
 
     def misses(self, pages: str, size_bytes: float, entries: int, drawn: bool = False) -> float:
@@ -120,7 +123,8 @@ class Paged:
     def time_ns(self, point: Point) -> float:
         own = dict(point.options)
         if point.kernel == "prefault":
-            alone = self.faults_ns[list(PAGE_BYTES).index(point.pages)] * (0.9 if point.mode == "populate" else 1.0)
+            each = dict(zip(SWEPT, self.faults_ns, strict=True)).get(point.pages, 0.5 * sum(self.faults_ns[:2]))
+            alone = each * (0.9 if point.mode == "populate" else 1.0)
             return alone / own["threads"] ** 0.5
         if point.kernel == "random_touch":
             draws = 1 + own.get("spare_draws", 0)
@@ -149,6 +153,11 @@ class Paged:
 def hugepages(max_working_set: int = 4 * GIB, cpus: int = 4, per_octave: int = 2, engine: str = "c") -> list[Point]:
     """The points of the chapter about page sizes."""
     return hugepages_grid.points(scope(max_working_set, cpus=cpus, per_octave=per_octave, engine=engine))
+
+
+def keeping_pages(max_working_set: int = 4 * GIB, cpus: int = 4, per_octave: int = 2, engine: str = "c") -> list[Point]:
+    """The points of the chapter about getting them."""
+    return keeping_grid.points(scope(max_working_set, cpus=cpus, per_octave=per_octave, engine=engine))
 
 
 def tlbs(entries: Iterable[int] = (64, 1536), ways: Iterable[int | None] = (0, 12)) -> tuple[Tlb, ...]:

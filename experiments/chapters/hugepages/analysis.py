@@ -1,32 +1,29 @@
-"""What page sizes buy and cost: the rows of chases, of random reads and of faulting in as curves by page size, speedups and rates."""
+"""What page sizes buy: the rows of chases and of random reads as curves by page size, and speedups."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
-from typing import Any, TypeVar
 
 import pandas as pd
-from pydantic import BaseModel, ValidationError
 
 from experiments.article import analysis
-from experiments.chapters.hugepages.languages import jmh, runtimes
+from experiments.chapters.hugepages.languages import jmh
 from experiments.inference import curves, splinter
 from experiments.inference.curves import Curve, select
-from experiments.inference.intervals import UNKNOWN, Interval, median_interval, summarise
-from experiments.words.pages import BASE, LARGE, PAGES, rank, words
+from experiments.inference.intervals import UNKNOWN, Interval, median_interval, summarise_beside
+from experiments.words.pages import BASE, LARGE, SWEPT, rank, words
 from experiments.words.prose import listed
 from experiments.words.reasons import Unavailable, if_available, required
 
 SAME = 0.05  # what this book calls no difference
 LEAST_JVMS = 3  # for JMH's own interval, of 99.9 %, to speak of more than one mapping
-Document = TypeVar("Document", bound=BaseModel)
 
 
 class Analysis(analysis.Analysis):
-    """The rows of `page_chase`, `random_touch` and `prefault` by page size. A curve is of ns per access by lines, one to each base page,
+    """The rows of `page_chase`, `page_gather` and `random_touch` by page size. A curve is of ns per access by lines, one to each base page,
     and empty on page sizes that were not measured; so is a frame of what was not."""
 
+    documents = ("scores",)
     most_lines = splinter.MOST_LINES  # of the figure about pieces
 
     # --- the chase
@@ -34,12 +31,12 @@ class Analysis(analysis.Analysis):
     @cached_property
     def spread(self) -> dict[str, Curve]:
         """By page size: the chase over one line to each base page."""
-        return {pages: curves.spread(self.frame, pages=pages) for pages in PAGES}
+        return {pages: curves.spread(self.frame, pages=pages) for pages in SWEPT}
 
     @cached_property
     def packed(self) -> dict[str, Curve]:
         """By page size: its control, as many lines side by side."""
-        return {pages: curves.packed(self.frame, pages=pages) for pages in PAGES}
+        return {pages: curves.packed(self.frame, pages=pages) for pages in SWEPT}
 
     @cached_property
     def price(self) -> dict[str, Curve]:
@@ -49,7 +46,7 @@ class Analysis(analysis.Analysis):
     @cached_property
     def gathers(self) -> dict[str, Curve]:
         """By page size: the published loop in numpy, over one byte to each base page."""
-        return {pages: curves.spread(self.frame, kernel="page_gather", engine="numpy", pages=pages) for pages in PAGES}
+        return {pages: curves.spread(self.frame, kernel="page_gather", engine="numpy", pages=pages) for pages in SWEPT}
 
     @property
     def gathered(self) -> str:
@@ -117,7 +114,8 @@ class Analysis(analysis.Analysis):
         spare_draws: of the loop that throws so many draws away before each read.
         """
         rows = select(self.frame, kernel="random_touch", spare_draws=spare_draws).rename(columns={"bytes": "array_bytes"})
-        return _medians(rows, ["pages", "array_bytes"], {"generator_ns_per_access": "generator_ns"})
+        reads = summarise_beside(rows, ["pages", "array_bytes"], {"generator_ns_per_access": "generator_ns"})
+        return reads.astype({"array_bytes": "int64"}).sort_values(["pages", "array_bytes"], key=rank, ignore_index=True)
 
     @cached_property
     def reads_apart(self) -> pd.DataFrame:
@@ -125,22 +123,12 @@ class Analysis(analysis.Analysis):
         plain, spare = (reads[["pages", "array_bytes", "median"]] for reads in (self.touches, self.reads(1)))
         return plain.merge(spare, on=["pages", "array_bytes"], suffixes=("", "_spare"))
 
-    # --- faulting in
-
-    @cached_property
-    def faults(self) -> pd.DataFrame:
-        """A row a page size, mode and number of threads: the estimate (ns per base page made ready), gb_per_s (10^9 bytes), free_ns
-        (ns per base page given back), one_byte_bytes (resident for one byte touched)."""
-        faults = _medians(select(self.frame, kernel="prefault"), ["pages", "mode", "threads"],
-                          {"free_ns_per_access": "free_ns", "one_byte_resident_bytes": "one_byte_bytes"})
-        return faults.assign(gb_per_s=self.base_page_bytes / faults["median"])
-
-    # --- other people's languages
+    # --- the JVM
 
     @cached_property
     def scores(self) -> jmh.Jmh:
-        """What JMH measured in the JVM. Raises Unavailable, as `_document` does."""
-        return self._document("jmh", jmh.make, jmh.Jmh)
+        """What JMH measured in the JVM. Raises Unavailable, as `document` does."""
+        return self.document("jmh", jmh.make, jmh.Jmh)
 
     def java(self, array_bytes: int, pages: str) -> Interval:
         """A random read by JMH, ns, with the interval that it gives. Of fewer than three JVMs it covers nothing: each has one mapping.
@@ -152,27 +140,6 @@ class Analysis(analysis.Analysis):
                 mean, error = score.ns_per_access, score.error_ns
                 return Interval(mean, max(mean - error, 0.0), mean + error, covers)
         return UNKNOWN
-
-    @cached_property
-    def programs(self) -> runtimes.Runtimes:
-        """What each language's program got. Raises Unavailable, as `_document` does."""
-        return self._document("runtimes", runtimes.make, runtimes.Runtimes)
-
-    def _document(self, name: str, make: Callable[[str], dict[str, Any]], kind: type[Document]) -> Document:
-        """A document of data/. Raises Unavailable: no-data also for one that an older version wrote, and what `make` raises."""
-        try:
-            return kind.model_validate(self.about.document(name, make))
-        except ValidationError:
-            raise Unavailable("no-data", f"{name}.json is of another version") from None
-
-
-def _medians(rows: pd.DataFrame, by: list[str], others: dict[str, str]) -> pd.DataFrame:
-    """`summarise` by page size and more, sorted, beside the medians of other columns under their new names. Empty without rows."""
-    if rows.empty:
-        return pd.DataFrame(columns=[*by, "median", "low", "high", "coverage", "n", *others.values()])
-    beside = rows.groupby(by)[list(others)].median().rename(columns=others).reset_index()
-    table = summarise(rows, by).merge(beside, on=by).astype({by[-1]: "int64"})
-    return table.sort_values(by, key=rank, ignore_index=True)
 
 
 def typical(speedups: Curve) -> Interval:

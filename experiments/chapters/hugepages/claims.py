@@ -15,7 +15,6 @@ from experiments.words.reasons import Unavailable, required
 from experiments.words.units import format_size
 
 EIGHTH = (1.05, 1.25)  # 32.5 ns over 28.7 is 1.13
-SIX = (4.0, 9.0)  # 838 s over 135 is 6.2
 FLAT = 1.28  # 11.2 to 14.1 ns, in what the source calls essentially flat
 TOUCH_BYTES = 10**8
 
@@ -249,28 +248,3 @@ def a_hundred_megabytes_pass_the_last_cache(a: Analysis) -> Answer:
     if not last:
         raise Unavailable("no-cpuid")
     return last < TOUCH_BYTES, f"The last cache here has {format_size(last)}, {last / 1e6:.0f} MB; the array has {TOUCH_BYTES / 1e6:.0f}."
-
-
-# --- faulting in, and what a runtime asks for
-
-
-@claim("thp-faults-six-times", points=lambda point, scope: (
-    (point.kernel, point.mode) == ("prefault", "touch") and point.pages in (BASE, "thp")))
-def thp_faults_six_times_as_fast(a: Analysis, band: tuple[float, float] = SIX) -> Answer:
-    rates = {pages: select(a.faults, mode="touch", pages=pages).set_index("threads") for pages in (BASE, "thp")}
-    shared = set.intersection(*(set(rows.index) for rows in rates.values()))
-    threads = max(required(shared, "faulting in was not measured on both by as many threads"))
-    slow, fast = (Interval.of(rows.loc[threads]) for rows in rates.values())
-    by = "one thread" if threads == 1 else f"{threads} threads"
-    return inside(slow / fast, *band), (
-        f"Touched by {by}, memory is ready at {rates[BASE].loc[threads, 'gb_per_s']:.2f} GB/s on base pages and "
-        f"{rates['thp'].loc[threads, 'gb_per_s']:.2f} on THP, a factor of {slow / fast:.1f}.")
-
-
-@claim("go-asks-for-no-large-pages", points=None)
-def go_asks_for_none(a: Analysis) -> Answer:
-    plain = required([report for report in a.programs.reports if (report.language, report.variant) == ("go", "plain")],
-                     "no Go program ran here", "no-toolchain")
-    huge = max(report.huge_bytes for report in plain)
-    return huge == 0, (
-        f"Of {format_size(plain[0].array_bytes)} that a Go program allocates and does not ask for, {format_size(huge)} lie on large pages.")

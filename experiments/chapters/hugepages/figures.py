@@ -14,7 +14,7 @@ from experiments.chapters.hugepages.analysis import Analysis
 from experiments.chapters.hugepages.tables import published_reads
 from experiments.inference.curves import Curve
 from experiments.words.pages import BASE, PAGES, hardware, ordered, words
-from experiments.words.prose import extremes, listed
+from experiments.words.prose import extremes
 from experiments.words.reasons import required
 from experiments.words.units import format_size
 
@@ -125,29 +125,6 @@ def touch(a: Analysis) -> Figure:
     told = ", ".join(f"{row.median:.1f} ns on {row.pages}" for row in here[here["array_bytes"] == most].itertuples())
     return Figure(base.mark_line() + bars + base.mark_point().encode(tooltip=tips),
                   f"Time per random read against the size of the array. {extremes(largest)} At {most:,} bytes here: {told}.", data)
-
-
-def prefault(a: Analysis) -> Figure:
-    """GB/s made ready by page size and way."""
-    rates = required(a.faults, "prefault", "engine-lacks")
-    many = rates["threads"].map(lambda n: "" if n == 1 else f", {n} threads")
-    data = rates.assign(way=rates["mode"] + many, fast=a.base_page_bytes / rates["low"], slow=a.base_page_bytes / rates["high"])
-    ways = list(dict.fromkeys(data.sort_values(["threads", "mode"])["way"]))
-    low, high = data["gb_per_s"].min() * 0.7, data["gb_per_s"].max() * 1.3
-    y = alt.Y("gb_per_s:Q", scale=alt.Scale(type="log", nice=False, domain=[low, high]),
-              axis=charts.ns_axis("GB/s made ready", _within(_RATES, low, high)))
-    x = alt.X("pages:N", sort=list(PAGES), axis=alt.Axis(title="Pages", labelAngle=0))
-    base = alt.Chart(data).encode(x=x, xOffset=alt.XOffset("way:N", sort=ways))
-    colour = alt.Color("way:N", sort=ways, scale=charts.colours(ways))
-    points = base.mark_point(size=80).encode(
-        y=y, color=colour, shape=alt.Shape("way:N", sort=ways, scale=alt.Scale(domain=ways)),
-        tooltip=["pages:N", "way:N", alt.Tooltip("gb_per_s:Q", format=".3~r"), alt.Tooltip("n:Q", title="processes")])
-    bars = base.mark_rule().encode(y="slow:Q", y2="fast:Q", color=colour)
-    best = data.groupby("pages", sort=False)["gb_per_s"].max()
-    ready = extremes(best.rename(words).to_dict(), "GB/s", "are made ready fastest", "slowest")
-    told = listed(f"{pages} {rate:.1f} GB/s" for pages, rate in best.items())
-    return Figure(bars + points, f"Rates at which memory is made ready, by page size. {ready} The fastest way of each: {told}.",
-                  data[["pages", "mode", "threads", "gb_per_s", "slow", "fast", "free_ns", "one_byte_bytes", "n"]])
 
 
 def calculator(a: Analysis) -> Figure:

@@ -1,10 +1,10 @@
-"""Which points the chapter about page sizes measures: the same chase on each of them, random touches, and faulting in."""
+"""Which points the chapter about page sizes measures: the same chase on each of them, the published loop, and random touches."""
 
 from __future__ import annotations
 
 from experiments.lab.grid import SMALLEST_LINES, Scope, octaves
 from experiments.lab.record import Point
-from experiments.words.pages import BASE, PAGES
+from experiments.words.pages import BASE, SWEPT
 
 # The published benchmark's sizes (data/literature/jmh_byte_array_touch.csv), and one past them.
 TOUCH_BYTES = (1_000, 10_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
@@ -12,18 +12,17 @@ TOUCH_BYTES = (1_000, 10_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
 GATHER_BYTES = (2 << 20, 16 << 20, 256 << 20, 1 << 30, 4 << 30)
 GATHER_PAGES = (BASE, "thp", "2m", "1g")
 TOUCH_PAGES = (BASE, "thp", "2m")
-PREFAULT_BYTES = 256 << 20  # enough that the ends do not count, and a tenth of a second for base pages
 
 
 def points(scope: Scope) -> list[Point]:
-    return chases(scope) + gathers(scope) + touches(scope) + prefaults(scope)
+    return chases(scope) + gathers(scope) + touches(scope)
 
 
 def chases(scope: Scope) -> list[Point]:
     """Between octaves where base pages and 2 MiB pages are compared line by line: do entries span what was mapped?"""
     sizes = octaves(SMALLEST_LINES, scope.most_lines, 1)
     fine = scope.dense(None if scope.engine == "c" else 1)
-    return [point for pages in PAGES for lines in sorted({*sizes, *(fine if pages in (BASE, "2m") else ())})
+    return [point for pages in SWEPT for lines in sorted({*sizes, *(fine if pages in (BASE, "2m") else ())})
             for point in scope.chase("page_chase", pages, lines)]
 
 
@@ -38,11 +37,3 @@ def touches(scope: Scope) -> list[Point]:
     return [scope.point("random_touch", pages, bytes=size, **spare)
             for pages in TOUCH_PAGES for size in TOUCH_BYTES if size <= scope.profile.max_working_set
             for spare in ({}, {"spare_draws": 1}) if not spare or size <= TOUCH_BYTES[-2]]
-
-
-def prefaults(scope: Scope) -> list[Point]:
-    """Each way of making memory ready, by one thread and by one a CPU; a page cannot be shared out."""
-    lines, many = min(scope.lines(PREFAULT_BYTES), scope.most_lines), scope.cpus
-    ways = [("touch", 1), ("populate", 1), ("memset", 1), *([("touch", many), ("populate", many)] if many > 1 else [])]
-    return [scope.point("prefault", pages, mode, lines=lines, threads=threads) for pages in PAGES for mode, threads in ways
-            if threads == 1 or threads * scope.pages_of(pages) <= lines]

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-import pandas as pd
-
 from experiments.article.machine_words import about_pages, counters, machine, tlb
 from experiments.article.verdicts import decided, inside
 from experiments.chapters.hugepages import calculator
 from experiments.chapters.hugepages.analysis import SAME, Analysis, typical
-from experiments.chapters.hugepages.languages import jmh, runtime_words
+from experiments.chapters.hugepages.languages import jmh
 from experiments.inference.curves import select
 from experiments.inference.splinter import large_pages
-from experiments.words.pages import BASE, LARGE, PAGES, hardware, page_bytes, words
+from experiments.words.pages import BASE, LARGE, PAGES, SWEPT, hardware, page_bytes, words
 from experiments.words.prose import Prose, choose, listed
 from experiments.words.reasons import Unavailable, required
 from experiments.words.units import format_size
 
 __all__ = ["machine", "tlb", "lead", "levers", "lacking", "below", "splinter_verdict", "thp_pool", "touch_said", "counters", "jvm_said",
-           "prefault_said", "waste_said", "runtimes_said", "calculator_said"]
+           "calculator_said"]
 
 _ENTRY_BYTES = 8  # of a page table
 
@@ -49,7 +47,7 @@ def brief(a: Analysis) -> Prose:
 
 def lacking(a: Analysis) -> Prose:
     """Why a page size has no rows: the reasons of this run, or that the data hold none."""
-    missing = [size.words for pages, size in PAGES.items() if pages not in a.kinds]
+    missing = [PAGES[pages].words for pages in SWEPT if pages not in a.kinds]
     if not missing:
         return Prose("This machine gave all of them.")
     return _paragraphs(f"No rows lie on {listed(missing)}.", about_pages(a.notes))
@@ -135,37 +133,6 @@ def touch_said(a: Analysis) -> Prose:
 def jvm_said(a: Analysis) -> Prose:
     """JMH's scores, and how they compare with the loop in C."""
     return _paragraphs(*jmh.sentences(a.scores), *jmh.compared(jmh.against(a.scores, a.touches), a.reads_apart))
-
-
-# --- what large pages cost
-
-
-def _rates(rates: pd.Series, unit: str, digits: int) -> str:
-    """On base pages and on the largest pages that there were, in the order of the table."""
-    return listed(f"{rates[pages]:.{digits}f} {unit} on {words(pages)}" for pages in dict.fromkeys((BASE, rates.index[-1])))
-
-
-def prefault_said(a: Analysis) -> Prose:
-    """How fast one thread makes memory ready and gives it back, and how fast many do."""
-    alone = select(a.faults, threads=1, mode="touch").set_index("pages")
-    required(select(a.faults, threads=1, mode="touch", pages=BASE), "prefault", "engine-lacks")
-    said = (f"One thread that touches its memory has it ready at {_rates(alone['gb_per_s'], 'GB/s', 2)}. Giving "
-            f"{format_size(a.base_page_bytes)} back takes {_rates(alone['free_ns'], 'ns', 1)}.")
-    many = a.faults[a.faults["threads"] > 1]
-    best = many.groupby("pages", sort=False)["gb_per_s"].max()
-    return _paragraphs(said, f"With {many['threads'].max()} threads the best is {_rates(best, 'GB/s', 2)}." if BASE in best else "")
-
-
-def waste_said(a: Analysis) -> Prose:
-    """What one byte makes resident."""
-    rows = required(a.faults.drop_duplicates("pages"), "prefault", "engine-lacks")
-    told = listed(f"{format_size(int(row.one_byte_bytes))} on {words(row.pages)}" for row in rows.itertuples())
-    return Prose(f"One byte touched in a fresh mapping makes resident, by smaps: {told}.")
-
-
-def runtimes_said(a: Analysis) -> Prose:
-    """What each language's array got, a list."""
-    return Prose("\n".join(f"- {sentence}" for sentence in runtime_words.sentences(a.programs)))
 
 
 def calculator_said(a: Analysis) -> Prose:

@@ -7,11 +7,10 @@ import pandas as pd
 from experiments.article.chapter import literature
 from experiments.article.render import Html, data_table
 from experiments.chapters.hugepages.analysis import Analysis
-from experiments.chapters.hugepages.languages import jmh, runtime_words
+from experiments.chapters.hugepages.languages import jmh
 from experiments.chapters.hugepages.languages.jvm import HEAP_PAGES
 from experiments.inference.curves import select
-from experiments.words.pages import BASE, PAGES, ordered
-from experiments.words.reasons import required
+from experiments.words.pages import BASE, PAGES, SWEPT, ordered
 from experiments.words.units import format_size
 
 
@@ -32,7 +31,8 @@ def _beside_published(here: pd.DataFrame) -> Html:
 def offered(a: Analysis) -> Html:
     """What was asked for and what was had: a row a page size, each process verified on it."""
     rows = []
-    for pages, size in PAGES.items():
+    for pages in SWEPT:
+        size = PAGES[pages]
         verified, curve = (a.frame["pages"] == pages).sum(), a.spread[pages]
         rows.append((pages, size.words, size.asked, f"{verified:,}" if verified else "none",
                      format_size(curve.xs[-1] * a.base_page_bytes) if len(curve) else "–"))
@@ -77,19 +77,3 @@ def jvm(a: Analysis) -> Html:
     """ns per read by array size in the JVM: here on each page size, and published."""
     here = jmh.touches(a.scores).pivot(index="array_bytes", columns="pages", values="score").reindex(columns=HEAP_PAGES)
     return _beside_published(here.add_suffix(" here, ns"))
-
-
-def faults(a: Analysis) -> Html:
-    """Rates by page size and way, and what one byte costs."""
-    rates, base = required(a.faults, "prefault", "engine-lacks"), format_size(a.base_page_bytes)
-    return data_table(pd.DataFrame({
-        "pages": rates["pages"], "way": rates["mode"], "threads": rates["threads"], f"ns per {base}": rates["median"],
-        "GB/s": rates["gb_per_s"], f"freeing, ns per {base}": rates["free_ns"],
-        "resident for one byte": [format_size(int(size)) for size in rates["one_byte_bytes"]]}), decimals=2)
-
-
-def languages(a: Analysis) -> Html:
-    """What each language's program got, plain and by the recipe."""
-    return data_table(runtime_words.table(a.programs).rename(columns={
-        "on_huge_pages_percent": "on huge pages, %", "elsewhere_huge_bytes": "huge elsewhere, bytes", "ns_per_access": "ns per read",
-        "plain_over_huge": "plain over huge"}), decimals=2)

@@ -8,7 +8,15 @@ import pandas as pd
 from experiments.article import charts
 from experiments.article.chapter import literature
 from experiments.article.render import MUTED, PALETTE, Figure
-from experiments.chapters.tlb_blocking.analysis import BLOCKED, GAIN, VERTEX_BYTES, Analysis, graph_size
+from experiments.chapters.tlb_blocking.analysis import (
+    AS_PUBLISHED,
+    BLOCKED,
+    GAIN,
+    PUBLISHED_BLOCK,
+    VERTEX_BYTES,
+    Analysis,
+    graph_size,
+)
 from experiments.lab.kernels import ROW_BYTES
 from experiments.words.pages import BASE, words
 from experiments.words.prose import extremes
@@ -83,8 +91,9 @@ def mitigations(a: Analysis) -> Figure:
              for where, table in tables.items() for q, name in names.items()]
     columns = ["where", "remedy", "pages", "quantile", "ns", "low", "high", "working_set_bytes", "block_bytes", "n"]
     data = pd.concat([part.dropna(axis="columns", how="all") for part in parts], ignore_index=True).reindex(columns=columns)
-    data["label"] = data["pages"].where(data["remedy"] != BLOCKED, data["remedy"] + ", " + data["pages"])
-    order = [one for one in ("4k", f"{BLOCKED}, 4k", "thp", "2m", "1g") if (data["label"] == one).any()]
+    data["remedy"] = data["remedy"].mask(data["block_bytes"] == PUBLISHED_BLOCK * VERTEX_BYTES, AS_PUBLISHED)
+    data["label"] = data["pages"].where(data["block_bytes"].fillna(0) == 0, data["remedy"])
+    order = [one for one in ("4k", AS_PUBLISHED, BLOCKED, "thp", "2m", "1g") if (data["label"] == one).any()]
     quantiles = list(names.values())
     data["slot"] = data["quantile"] + ", " + data["where"]
     slots = [f"{name}, {where}" for name in quantiles for where in ("here", "published")]
@@ -97,7 +106,8 @@ def mitigations(a: Analysis) -> Figure:
         tooltip=[alt.Tooltip("label:N"), alt.Tooltip("where:N"), alt.Tooltip("quantile:N"), alt.Tooltip("ns:Q", format=".3~r"),
                  alt.Tooltip("n:Q", title="processes")])
     errors = base.transform_filter("datum.low != null").mark_rule(strokeWidth=2).encode(y=alt.Y("low:Q"), y2="high:Q")
-    named = [f"blocks on {words(row.pages)}" if row.remedy == BLOCKED else words(row.pages) for row in ours.itertuples()]
+    blocks = {BLOCKED: "blocks on base pages", AS_PUBLISHED: "one large block"}
+    named = [blocks.get(row.remedy, words(row.pages)) for row in ours.itertuples()]
     tails = extremes(dict(zip(named, ours["p95"], strict=True)), most="have the longest tail", least="the shortest")
     told = ", ".join(f"{label} {row.p50:.0f} and {row.p95:.0f} ns" for label, row in zip(data["label"], ours.itertuples(), strict=False))
     return Figure(bars + errors, f"Median and 95th percentile of a hop over {graph_size(ours['vertices'].max())} by remedy. {tails} All: "

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from experiments.chapters.tlb_blocking.analysis import APART_STEPS, VERTEX_BYTES
+from experiments.chapters.tlb_blocking.analysis import APART_STEPS, PUBLISHED_BLOCK, VERTEX_BYTES
 from experiments.lab.grid import Scope
 from experiments.lab.record import Point
 
 LARGE_PAGES = ("4k", "thp", "2m", "1g")
 MANY_VERTICES = 1 << 24  # 1 GiB: past every cache, and a graph of it is ready in a second
 BLOCK_STEPS = (1 << 10, 1 << 14, 1 << 18)  # hops in a block: fewer than it has pages, some to a page, many
+STAY_STEPS = 1 << 24  # hops in a block: more than a region has
 DISTANCES = (0, 1, 4, 16)
 MORE_DISTANCES = (2, 8, 32, 64)
 FAN_OUT_BITS = (2, 4, 5, 6, 7, 8, 10, 12)
@@ -57,12 +58,15 @@ def ahead(scope: Scope) -> list[Point]:
 
 
 def remedies(scope: Scope) -> list[Point]:
-    """Hop by hop at the largest size: each page size, and blocks inside the reach of the last TLB level."""
+    """Hop by hop at the largest size: each page size, blocks inside the reach of the last TLB level, and the published one, which the
+    walk does not leave."""
     vertices = _most(scope)
     inside = 1 << (scope.entries[-1] * scope.base_page_bytes // VERTEX_BYTES).bit_length() - 1 if scope.entries else 0
     return [scope.point("graph_walk", pages, "plain", vertices=vertices, per_hop=1) for pages in LARGE_PAGES] + [
         scope.point("graph_walk", mode="blocked", vertices=vertices, block_vertices=block, block_steps=BLOCK_STEPS[1], per_hop=1)
-        for block in (inside, inside // 4)[: 2 if scope.is_fine else 1] if 4 <= block < vertices]
+        for block in (inside, inside // 4)[: 2 if scope.is_fine else 1] if 4 <= block < vertices] + [
+        scope.point("graph_walk", mode="blocked", vertices=vertices, block_vertices=PUBLISHED_BLOCK, block_steps=STAY_STEPS, per_hop=1)
+        ] * (vertices > PUBLISHED_BLOCK)
 
 
 def joins(scope: Scope) -> list[Point]:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from support.hugepages import ENTRIES, MACHINES, PAGES, analysis, chased, median, only, priced, rows
-from support.synthetic import PAGE_BYTES, Paged, hugepages
+from support.synthetic import PAGE_BYTES, Paged
 
 from experiments.chapters.hugepages.analysis import typical
 from experiments.inference.intervals import median_interval
@@ -17,9 +17,8 @@ pytestmark = pytest.mark.filterwarnings("error")
 
 def test_page_sizes_come_from_small_to_large_whatever_the_order_of_the_rows():
     shuffled = analysis(rows().sample(frac=1, random_state=1))
-    assert shuffled.kinds == list(PAGES) == sorted(PAGE_BYTES, key=lambda pages: (PAGE_BYTES[pages], pages != "thp"))
+    assert shuffled.kinds == list(PAGES) == sorted(PAGES, key=lambda pages: (PAGE_BYTES[pages], pages != "thp"))
     assert list(dict.fromkeys(shuffled.touches["pages"])) == ["4k", "thp", "2m"]
-    assert list(dict.fromkeys(shuffled.faults["pages"])) == list(PAGES)
     assert analysis(only("2m", "4k")).kinds == ["4k", "2m"] and analysis(only()).kinds == []
 
 
@@ -128,52 +127,23 @@ def test_the_loop_with_a_spare_draw_is_kept_apart_from_the_plain_one_and_set_bes
     assert analysis(rows().drop(columns="spare_draws").query("kernel != 'random_touch'")).reads_apart.empty
 
 
-# --- faulting in
-
-
-@pytest.mark.parametrize(("ns", "rate"), [(819.2, 5.0), (4096 / 31, 31.0), (4096.0, 1.0), (1.0, 4096.0)])
-def test_a_rate_is_4096_bytes_by_the_nanoseconds_that_they_took(ns: float, rate: float):
-    """5 and 31 GB/s are the published rates of 4 TB touched on base pages and on transparent ones."""
-    faults = analysis(Paged(faults_ns=(ns,) * 5, noise=0.0).frame(hugepages(cpus=1), 1)).faults.query("mode == 'touch'")
-    assert faults["gb_per_s"].to_numpy() == pytest.approx(rate)
-
-
-def test_a_rate_is_of_the_machines_own_base_pages():
-    a = analysis()
-    a.about.host = a.host.model_copy(update={"base_page_bytes": 65536})
-    assert a.faults["gb_per_s"].to_numpy() == pytest.approx(16 * analysis().faults["gb_per_s"].to_numpy())
-
-
-def test_faults_are_rows_of_page_size_way_and_threads_in_order():
-    faults = analysis().faults
-    ways = [("memset", 1), ("populate", 1), ("populate", 4), ("touch", 1), ("touch", 4)]
-    alone = [way for way in ways if way[1] == 1]  # a page of 1 GiB cannot be shared out
-    assert list(zip(faults["mode"], faults["threads"], strict=True)) == ways * 4 + alone
-    for row in faults.itertuples():
-        assert row.median == pytest.approx(median(rows(), kernel="prefault", pages=row.pages, mode=row.mode, threads=row.threads))
-        assert row.gb_per_s * row.median == pytest.approx(4096)
-        assert (row.free_ns, row.one_byte_bytes) == (Paged.FREE_NS, PAGE_BYTES[row.pages])
-
-
 def test_what_was_not_measured_is_empty_and_no_error():
     a = analysis(rows().query("kernel == 'page_chase'"))
-    assert a.touches.empty and a.faults.empty and a.reads(1).empty
-    assert set(analysis().touches) >= set(a.touches) and set(analysis().faults) >= set(a.faults)
+    assert a.touches.empty and a.reads(1).empty and set(analysis().touches) >= set(a.touches)
 
 
 # --- documents
 
 
 def test_a_document_of_another_version_is_none():
-    for a in (analysis(jmh={"schema_version": 0}, runtimes={"schema_version": 0}), analysis()):
-        for name in ("scores", "programs"):
-            with pytest.raises(Unavailable) as why:
-                getattr(a, name)
-            assert why.value.code == "no-data"
+    for a in (analysis(jmh={"schema_version": 0}), analysis()):
+        with pytest.raises(Unavailable) as why:
+            a.scores  # noqa: B018
+        assert why.value.code == "no-data"
 
 
 def test_the_rows_stay_as_they_are():
     frame, before = rows(), rows().copy()
     a = analysis(frame)
-    a.spread, a.price, a.touches, a.faults, a.reads_apart, a.pieces  # noqa: B018
+    a.spread, a.price, a.touches, a.reads_apart, a.pieces  # noqa: B018
     pd.testing.assert_frame_equal(frame, before)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.hugepages import ENTRIES, LOUD, PAGES, QUIET, SPLIT, analysis, median, only, rows, times
-from support.hugepages_documents import programs, scores
+from support.hugepages_documents import scores
 from support.synthetic import GIB, MIB, Paged, fit, fit_to_be_shown, hugepages, scope
 
 from experiments.article.verdicts import REGISTRY, Verdict, claims_of, judge, verdicts
@@ -19,13 +19,12 @@ from experiments.words.reasons import REASONS
 
 pytestmark = pytest.mark.filterwarnings("error")
 
-NOTHING, SPANS, LIKE_POOL, EIGHTH, SIX, GIGABYTES = (
-    "nothing-below-reach", "entry-spans-large-page", "thp-like-pool", "thp-an-eighth-faster", "thp-faults-six-times",
-    "gigabyte-pages-gain")
+NOTHING, SPANS, LIKE_POOL, EIGHTH, GIGABYTES = (
+    "nothing-below-reach", "entry-spans-large-page", "thp-like-pool", "thp-an-eighth-faster", "gigabyte-pages-gain")
 FIVE, SEVEN, NINE = "gather-fivefold-at-256mib", "gather-sevenfold-at-1gib", "gather-ninefold-at-4gib"
 GROWS, FLAT, ALIKE, GROWN = "speedup-grows-with-size", "large-pages-flat", "jmh-small-arrays-alike", "jmh-grows-everywhere"
 PURE, LEFT, TABLES = "speedup-is-pure-translation", "large-page-latency-is-the-caches", "smaller-page-tables"
-PAST, L3, GO = "large-pages-help-from-1500-to-32k", "hundred-mb-array-passes-l3", "go-asks-for-no-large-pages"
+PAST, L3 = "large-pages-help-from-1500-to-32k", "hundred-mb-array-passes-l3"
 H, F, C = "holds", "fails", "cannot tell"
 FREE = Paged(depth=0.0, hit_ns=0.0, noise=0.004)  # a walk on large pages costs nothing
 BASE_TOUCH = {"kernel": "random_touch", "pages": "4k", "bytes": 10**8}
@@ -52,13 +51,6 @@ def gathered(size_bytes: int, gain: float, noise: float = 0.004) -> pd.DataFrame
     """The published loop over so many bytes in `gain` times the time of the pool's pages."""
     frame, of = rows(Paged(noise=noise)), {"kernel": "page_gather", "lines": size_bytes // 4096}
     return times(frame, gain * median(frame, **of, pages="2m") / median(frame, **of, pages="4k"), **of, pages="4k")
-
-
-def go(huge_bytes: int) -> dict:
-    """Three plain runs of a Go program, and what lies on large pages of each."""
-    found = programs()
-    plain = [report | {"language": "go", "huge_bytes": huge_bytes} for report in found["reports"] if report["variant"] == "plain"]
-    return found | {"reports": plain, "lacking": {}}
 
 
 # The published program: the gains at a size with which the claim holds and with which it does not.
@@ -135,10 +127,6 @@ JUDGED: dict[str, tuple[str, Callable[[], pd.DataFrame], str, str]] = {
     "nothing on thp": (EIGHTH, lambda: thp_touch(1.0), F, "factor of 1.0"),
     "an eighth or a third": (EIGHTH, lambda: thp_touch(1.2, noise=0.2), C, "factor of 1.20"),
     "no array of 100 MB": (EIGHTH, lambda: rows(most=64 * MIB), C, "100,000,000"),
-    "sixfold": (SIX, lambda: rows(), H, "4 threads, memory is ready at 10."),
-    "twofold": (SIX, lambda: times(rows(), 3.0, kernel="prefault", pages="thp"), F, "factor of 2.0"),
-    "twentyfold": (SIX, lambda: times(rows(), 0.3, kernel="prefault", pages="thp"), F, "factor of 2"),
-    "sixfold or threefold": (SIX, lambda: rows(Paged(noise=0.5)), C, "factor of"),
     "1 GiB pages gain": (GIGABYTES, lambda: rows(), H, "4 GiB"),
     "1 GiB pages gain nothing": (GIGABYTES, lambda: rows(Paged(splintered=True, noise=0.004)), F, "1.00 ("),
     "1 GiB pages are too loud": (GIGABYTES, lambda: rows(Paged(splintered=True, noise=0.4)), C, "4 GiB"),
@@ -155,19 +143,13 @@ def test_each_claim_is_judged_by_its_own_rows(name: str):
 
 def test_each_claim_is_judged_here_once_where_it_holds_and_once_where_it_does_not():
     ways = {claim.id: {verdict for id, _, verdict, _ in JUDGED.values() if id == claim.id} for claim in claims_of(claims)}
-    assert {id for id, found in ways.items() if not {H, F} <= found} == {*GAINS, L3, GO}
+    assert {id for id, found in ways.items() if not {H, F} <= found} == {*GAINS, L3}
 
 
 @pytest.mark.parametrize(("caches", "verdict"), [(8 * MIB, H), (256 * MIB, F), (0, C)])
 def test_an_array_passes_the_last_cache_or_does_not(caches: int, verdict: str):
     stated = {"caches": [{"level": 3, "kind": "unified", "size_bytes": caches}] if caches else []}
     assert fit(judge(REGISTRY[L3], analysis(stated=stated))).verdict == verdict
-
-
-@pytest.mark.parametrize(("found", "verdict"), [
-    ({"runtimes": go(0)}, H), ({"runtimes": go(2**23)}, F), ({"runtimes": programs()}, C), ({}, C)])
-def test_go_asks_for_large_pages_or_does_not(found: dict, verdict: str):
-    assert fit(judge(REGISTRY[GO], analysis(**found))).verdict == verdict
 
 
 @pytest.mark.parametrize(("forks", "java", "verdict"), [(1, 1.5, H), (3, 1.5, F), (3, 1.13, H), (3, 1.0, F)])
@@ -181,15 +163,11 @@ def test_jmh_is_judged_beside_our_loop_where_three_jvms_ran(forks: int, java: fl
     assert (found.verdict, f"{java:.2f}" in found.evidence, len(found.effects)) == (verdict, True, 1 + (forks > 1))
 
 
-def test_one_thread_is_one():
-    assert "one thread" in judged(analysis(rows(cpus=1)))[SIX].evidence
-
-
 @pytest.mark.parametrize(("bands", "claim", "verdict"), [
     ({"fivefold_at_256_mib": {"band": (10.0, 20.0)}}, FIVE, H), ({"large_pages_are_flat": {"most": 9.0}}, FLAT, H),
     ({"two_mib_gain_nothing": {"same": 9.0}}, "two-mib-gains-nothing", H), ({"small_arrays_are_alike": {"same": -0.5}}, ALIKE, F),
     ({"nothing_below_the_reach": {"same": 5.0}}, NOTHING, H), ({"thp_is_an_eighth_faster": {"band": (2.0, 3.0)}}, EIGHTH, F),
-    ({"thp_faults_six_times_as_fast": {"band": (1.0, 2.0)}}, SIX, F), ({"gigabyte_pages_gain": {"band": (50.0, 99.0)}}, GIGABYTES, F),
+    ({"gigabyte_pages_gain": {"band": (50.0, 99.0)}}, GIGABYTES, F),
     ({"thp_is_like_the_pool": {"same": 0.5}}, LIKE_POOL, H)])
 def test_another_band_is_another_verdict(bands: dict, claim: str, verdict: str):
     frame = times(thp_touch(1.13), 1.3, kernel="page_chase", pages="thp")
@@ -198,10 +176,10 @@ def test_another_band_is_another_verdict(bands: dict, claim: str, verdict: str):
 
 @pytest.mark.parametrize(("missing", "unknown"), [
     (("2m", "thp"), {*GAINS, GROWS, FLAT, PAST, NOTHING, SPANS, PURE, LEFT, TABLES, LIKE_POOL, EIGHTH, ALIKE, "jmh-1mb-gains",
-                     "jmh-10mb-gains", "jmh-thp-like-hugetlbfs", SIX, GIGABYTES, GO}),
-    (("1g",), {GIGABYTES, "gigabyte-entries-reach-4gib", GO}),
-    (("thp",), {LIKE_POOL, EIGHTH, SIX, ALIKE, "jmh-1mb-gains", "jmh-10mb-gains", "jmh-thp-like-hugetlbfs", GO}),
-    (("2m",), {LIKE_POOL, "jmh-thp-like-hugetlbfs", GO}), (("64k",), {GO})])
+                     "jmh-10mb-gains", "jmh-thp-like-hugetlbfs", GIGABYTES}),
+    (("1g",), {GIGABYTES, "gigabyte-entries-reach-4gib"}),
+    (("thp",), {LIKE_POOL, EIGHTH, ALIKE, "jmh-1mb-gains", "jmh-10mb-gains", "jmh-thp-like-hugetlbfs"}),
+    (("2m",), {LIKE_POOL, "jmh-thp-like-hugetlbfs"}), (("64k",), set())])
 def test_a_page_size_that_is_missing_gives_the_reason(missing: tuple[str, ...], unknown: set[str]):
     frame = rows(Paged(walk_ns=100.0, depth=0.3, noise=0.01))
     found, whole = judged(analysis(frame[~frame["pages"].isin(missing)])), judged(analysis(frame))
@@ -227,7 +205,7 @@ def test_each_claim_compares_points_of_the_grid_and_what_it_compares_decides_it(
     whole = judged(analysis())
     for claim in claims_of(claims):
         if claim.points is None:
-            assert claim.id in (TABLES, GO, L3)
+            assert claim.id in (TABLES, L3)
             continue
         mine = [point for point in points if claim.points(point, scope())]
         assert 0 < len(mine) < len(points) / 2, claim.id
@@ -236,7 +214,7 @@ def test_each_claim_compares_points_of_the_grid_and_what_it_compares_decides_it(
         assert judge(claim, analysis(rows()[kept])) == whole[claim.id]
 
 
-KERNELS = ("page_chase", "page_gather", "random_touch", "prefault")
+KERNELS = ("page_chase", "page_gather", "random_touch")
 
 
 @given(st.sets(st.tuples(st.sampled_from(KERNELS), st.sampled_from(PAGES))), st.sampled_from([4 * GIB, 16 * MIB, 64 << 10]),

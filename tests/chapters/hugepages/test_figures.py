@@ -24,10 +24,9 @@ FIGURES: dict[Callable[[Analysis], Figure], set[str]] = {
     figures.splinter: CURVE | {"series"},
     figures.touch: {"where", "pages", "array_bytes", "median", "low", "high", "n"},
     figures.far_load: {"pages", "part", "ns", "lines"},
-    figures.prefault: {"pages", "mode", "threads", "gb_per_s", "slow", "fast", "free_ns", "one_byte_bytes", "n"},
 }
 DRAWN = ("everything", "splintered", "small sizes", "base pages alone")  # at once, since drawing takes a fifth of a second
-PARTIAL = ["everything", "splintered", "free", "no pool", "small sizes", "one repeat", "one CPU", "no clock", "base pages alone"]
+PARTIAL = ["everything", "splintered", "free", "no pool", "small sizes", "one repeat", "no clock", "base pages alone"]
 
 
 @pytest.mark.parametrize("machine", PARTIAL)
@@ -93,8 +92,6 @@ def test_the_alternatives_tell_the_numbers_at_the_right():
     assert f"2m {priced(rows(), '2m', 4 * GIB):.1f} ns" in figures.page_prices(a).alt
     assert f"base pages {priced(rows(), '4k', 128 * MIB):.1f} ns" in figures.splinter(a).alt
     assert f"{median(rows(), kernel='random_touch', pages='2m', bytes=10**9):.1f} ns on 2m" in figures.touch(a).alt
-    best = 4096 / median(rows(), kernel="prefault", pages="thp", mode="populate", threads=4)
-    assert f"thp {best:.1f} GB/s" in figures.prefault(a).alt
 
 
 def test_a_price_that_the_page_defines_anew_is_the_figures():
@@ -112,12 +109,6 @@ def test_of_pieces_as_many_lines_are_shown_as_the_page_says():
     assert figures.splinter(a).data["lines"].max() == 1 << 10
 
 
-def test_the_rates_drawn_are_those_of_the_table_with_their_bounds_in_order():
-    data = figures.prefault(analysis()).data
-    assert data["gb_per_s"].to_numpy() == pytest.approx(analysis().faults["gb_per_s"].to_numpy())
-    assert (data["slow"] <= data["gb_per_s"]).all() and (data["gb_per_s"] <= data["fast"]).all()
-
-
 def test_the_published_reads_are_drawn_beside_ours_and_never_as_ours():
     data = figures.touch(analysis()).data
     assert len(data[data["where"] == "published"]) == 15 and data[data["where"] == "published"]["n"].isna().all()
@@ -125,7 +116,7 @@ def test_the_published_reads_are_drawn_beside_ours_and_never_as_ours():
 
 
 @pytest.mark.parametrize(("make", "there", "code"), [
-    (figures.splinter, ("4k",), "pool-empty"), (figures.touch, ("1g",), "too-few-points"), (figures.prefault, (), "engine-lacks"),
+    (figures.splinter, ("4k",), "pool-empty"), (figures.touch, ("1g",), "too-few-points"),
     (figures.page_sizes, (), "too-few-points"), (figures.page_prices, (), "too-few-points")])
 def test_a_figure_without_rows_is_a_reason(make: Callable[[Analysis], Figure], there: tuple[str, ...], code: str):
     with pytest.raises(Unavailable) as why:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.hugepages import PAGES
-from support.synthetic import GIB, MIB, PAGE_BYTES, hugepages
+from support.synthetic import GIB, MIB, hugepages
 
 from experiments.article.chapter import literature
 from experiments.lab.grid import SMALLEST_LINES
@@ -50,25 +49,6 @@ def test_touches_are_of_the_published_sizes_and_say_their_bytes():
     spare = {point for point in touched if "spare_draws" in dict(point.options)}
     plain = {point for point in touched if dict(point.options)["bytes"] <= 10**8} - spare
     assert {point.model_copy(update={"options": point.options + (("spare_draws", 1),)}) for point in plain} == spare
-
-
-@pytest.mark.parametrize(("cpus", "threads"), [(1, {1}), (2, {1, 2}), (16, {1, 16})])
-def test_memory_is_faulted_in_by_one_thread_and_by_all_of_them(cpus: int, threads: set[int]):
-    faulted = [point for point in hugepages(cpus=cpus) if point.kernel == "prefault"]
-    assert {dict(point.options)["threads"] for point in faulted} == threads
-    assert {dict(point.options)["threads"] for point in faulted if point.pages == "1g"} == {1}  # 256 MiB of it are one page
-    ways = ("touch", "populate", "memset")
-    assert {(point.pages, point.mode) for point in faulted} == {(pages, way) for pages in PAGES for way in ways}
-    assert all(dict(point.options)["threads"] == 1 for point in faulted if point.mode == "memset")
-
-
-@given(profiles)
-def test_no_more_threads_than_pages_fault_memory_in(profile: tuple):
-    most, per_octave, cpus, engine = profile
-    for point in hugepages(most, cpus, per_octave, engine):
-        if point.kernel == "prefault":
-            threads = dict(point.options)["threads"]
-            assert threads == 1 or threads * PAGE_BYTES[point.pages] <= point.lines * 4096
 
 
 def test_a_point_of_the_grid_survives_json():

@@ -25,7 +25,7 @@ from support.hugepages import (
     rows,
     times,
 )
-from support.hugepages_documents import programs, scores
+from support.hugepages_documents import scores
 from support.synthetic import GIB, HOLE, MIB, Paged
 
 from experiments.chapters.hugepages import Analysis, prose
@@ -35,7 +35,7 @@ from experiments.words.reasons import REASONS, Note, Unavailable
 pytestmark = pytest.mark.filterwarnings("error")
 
 OF_THE_MACHINE = {"machine", "tlb", "counters"}
-DOCUMENTS = {"jvm_said", "runtimes_said"}
+DOCUMENTS = {"jvm_said"}
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
 
@@ -70,10 +70,10 @@ def holds(text: str, *values: float, digits: int) -> bool:
 @pytest.mark.parametrize("name", MACHINES)
 def test_every_machine_has_every_sentence_or_its_reason(name: str):
     for entries, hypervisor in ((ENTRIES, "kvm"), ((), "none")):
-        spoken(analysis(MACHINES[name](), entries, hypervisor, [Note("A note.", "pool-empty")], jmh=scores(), runtimes=programs()))
+        spoken(analysis(MACHINES[name](), entries, hypervisor, [Note("A note.", "pool-empty")], jmh=scores()))
 
 
-@given(st.sets(st.tuples(st.sampled_from(["page_chase", "random_touch", "prefault"]), st.sampled_from(PAGES))),
+@given(st.sets(st.tuples(st.sampled_from(["page_chase", "random_touch"]), st.sampled_from(PAGES))),
        st.sampled_from([4 * GIB, 16 * MIB, 64 << 10]), st.sampled_from([(), (64,), ENTRIES]))
 @settings(max_examples=40, deadline=None)
 def test_whatever_is_missing_there_are_all_sentences(there: set, most: int, entries: tuple[int, ...]):
@@ -158,18 +158,6 @@ def test_what_a_read_takes_is_told_at_both_ends():
     assert holds(text, Paged.DRAW_NS, small, digits=2) and holds(text, 1000, 10**9, digits=0) and holds(text, large, thin, digits=1)
 
 
-def test_rates_of_faulting_in_are_told_for_one_thread_and_for_the_best_of_many():
-    alone, many = (4096 / median(rows(), kernel="prefault", pages=pages, mode=mode, threads=n)
-                   for pages, mode, n in (("1g", "touch", 1), ("2m", "populate", 4)))
-    text = said("prefault_said")
-    assert holds(text, alone, many, digits=2) and text.count(f"{Paged.FREE_NS:.1f} ns") == 2 and " 4 threads" in text
-    assert "threads" not in said("prefault_said", rows(cpus=1))
-
-
-def test_what_one_byte_costs_is_told_of_each_page_size():
-    assert re.findall(r"(\d+ [KMG]iB) on", said("waste_said")) == ["4 KiB", "64 KiB", "2 MiB", "2 MiB", "1 GiB"]
-
-
 def test_what_is_lacking_is_named_with_the_reasons_of_this_run_and_each_once():
     notes = [Note("Empty.", "pool-empty"), Note("Off.", "mthp-off"), Note("Empty.", "pool-empty"), Note("Slow.", "no-pmu")]
     assert "Empty" not in said("lacking", notes=notes) and len(said("lacking").splitlines()) == 1
@@ -207,11 +195,6 @@ def test_whether_a_longer_loop_in_c_explains_the_jvm_is_told_by_how_near_it_come
 def test_jmh_without_reads_of_our_own_is_told_without_a_comparison():
     text = said("jvm_said", rows().query("kernel == 'page_chase'"), jmh=scores())
     assert "loop in C is" not in text and len(text) > 100
-
-
-def test_the_programs_are_a_list_of_sentences():
-    text = said("runtimes_said", runtimes=programs())
-    assert all(line.startswith("- ") and line.endswith(".") for line in text.splitlines()) and len(text.splitlines()) == 3
 
 
 @pytest.mark.parametrize("name", sorted(DOCUMENTS))

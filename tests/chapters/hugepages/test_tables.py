@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.hugepages import PAGES, analysis, chased, median, only, rows
-from support.hugepages_documents import programs, scores
+from support.hugepages_documents import scores
 from support.synthetic import GIB, MIB, Paged
 
 from experiments.article.render import Html
@@ -88,18 +88,6 @@ def test_walks_are_counted_beside_the_published_misses_and_missing_where_nothing
     assert list(read(tables.counts(analysis(only("2m"))))["pages"]) == ["4k", "thp", "2m"]
 
 
-def test_the_table_of_faults_has_rates_and_what_one_byte_costs():
-    a = analysis()
-    table = read(tables.faults(a))
-    for ours, name in (("median", "ns per 4 KiB"), ("gb_per_s", "GB/s"), ("free_ns", "freeing, ns per 4 KiB")):
-        assert numbers(table[name]) == pytest.approx(a.faults[ours].tolist(), abs=0.006)
-    of = dict(zip(table["pages"], table["resident for one byte"], strict=True))
-    assert of == {"4k": "4 KiB", "64k": "64 KiB", "thp": "2 MiB", "2m": "2 MiB", "1g": "1 GiB"}
-    with pytest.raises(Unavailable) as why:
-        tables.faults(analysis(rows().query("kernel != 'prefault'")))
-    assert why.value.code == "engine-lacks"
-
-
 def test_what_was_offered_is_a_row_a_page_size_and_no_number_without_processes():
     table = read(tables.offered(analysis(only("4k", "thp")))).set_index("pages")
     assert list(table.index) == list(PAGES)
@@ -132,26 +120,16 @@ def test_a_document_without_scores_leaves_the_published_ones():
     assert len(table) == 5 and (table.filter(like="here") == "–").all(axis=None)
 
 
-def test_the_programs_have_a_row_a_variant_and_the_plain_ones_time_over_that_of_the_recipe():
-    table = read(tables.languages(analysis(runtimes=programs())))
-    assert list(table)[3:] == ["on huge pages, %", "huge elsewhere, bytes", "ns per read", "plain over huge"]
-    assert table.iloc[0, 2:].tolist() == ["plain", "0.00", "0", "20.10", "–"]
-    assert table.iloc[1, 2:].tolist() == ["huge", "100.00", "0", "10.10", "1.99"]
-
-
-@pytest.mark.parametrize("table", [tables.jvm, tables.languages])
-def test_a_document_that_is_not_there_is_a_reason(table):
-    with pytest.raises(Unavailable) as why:
-        table(analysis())
-    assert why.value.code == "no-data"
-
-
-@given(st.sets(st.tuples(st.sampled_from(["page_chase", "random_touch", "prefault"]), st.sampled_from(PAGES))))
+@given(st.sets(st.tuples(st.sampled_from(["page_chase", "random_touch"]), st.sampled_from(PAGES))))
 @settings(max_examples=15, deadline=None)
 def test_whatever_is_missing_there_is_a_table_or_its_reason(there: set):
     frame = rows(most=16 * MIB, repeats=2)
     a = analysis(frame[pd.MultiIndex.from_frame(frame[["kernel", "pages"]]).isin(list(there))])
     for table in (tables.offered, tables.speedups, tables.reads, tables.counts):
         assert "nan" not in table(a).text
-    if any(kernel == "prefault" for kernel, _ in there):
-        assert "nan" not in tables.faults(a).text
+
+
+def test_scores_that_are_not_there_are_a_reason():
+    with pytest.raises(Unavailable) as why:
+        tables.jvm(analysis())
+    assert why.value.code == "no-data"

@@ -52,7 +52,7 @@ def test_every_figure_is_drawn_where_it_has_rows_and_is_a_reason_where_not(name:
 
 def test_the_published_remedies_are_drawn_beside_ours_and_never_as_ours():
     data = figures.mitigations(analysis(rows())).data
-    assert len(data.query("where == 'published'")) == 8 and len(data.query("where == 'here'")) == 10
+    assert len(data.query("where == 'published'")) == 8 and len(data.query("where == 'here'")) == 12
     assert data.query("where == 'published'")["n"].isna().all()
     assert sorted(data.query("where == 'published' and quantile == '95th percentile'")["ns"]) == [60, 71, 117, 242]
 

@@ -18,9 +18,9 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import AliasPath, BaseModel, BeforeValidator, Field, FiniteFloat, TypeAdapter, ValidationError
 
-from experiments.chapters.hugepages.languages.toolchains import environment
 from experiments.lab.record import Positive, PositiveNs
 from experiments.lab.rig import MEMORY_SHARE
+from experiments.lab.toolchains import environment
 from experiments.machine.host import base_page_bytes
 from experiments.machine.memory import usable_memory
 from experiments.system import procfs

@@ -9,8 +9,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from experiments.chapters.hugepages.languages.toolchains import Tool, built, first_line
 from experiments.lab.build import KERNELS
+from experiments.lab.toolchains import Tool, built, first_line
 from experiments.system import procfs
 from experiments.system.processes import run_whole
 from experiments.words.reasons import Unavailable

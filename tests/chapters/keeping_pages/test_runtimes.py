@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from experiments.chapters.hugepages.languages import runtime_words, runtimes, toolchains
-from experiments.chapters.hugepages.languages.runtimes import RuntimeReport, Runtimes
-from experiments.chapters.hugepages.languages.toolchains import Program
-from experiments.lab import build
+from experiments.chapters.keeping_pages.languages import runtime_words, runtimes
+from experiments.chapters.keeping_pages.languages.runtimes import RuntimeReport, Runtimes
+from experiments.lab import build, toolchains, watched
+from experiments.lab.toolchains import Program
 from experiments.machine.compiler import compiler
 from experiments.system import files, procfs, smaps
 from experiments.words.reasons import Unavailable
@@ -88,7 +88,19 @@ def test_a_recipe_puts_its_array_on_huge_pages_or_says_why_not(language: str):
 
 @pytest.mark.measures
 @pytest.mark.parametrize("language", EACH)
-@pytest.mark.parametrize("arguments", [[], ["plain"], ["huge"], ["other", "16777216"], ["plain", "0"], ["plain", "x"]])
+def test_from_the_pool_an_array_is_all_of_it_or_the_pool_is_empty(language: str):
+    try:
+        report = runtimes.measure(program_of(language), "pool", SIZE)
+    except Unavailable as why:
+        free = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
+        assert why.code == "pool-empty" and (not free.exists() or int(free.read_text()) < (2 * SIZE + 64 * MIB) // HUGE)
+    else:
+        assert report.huge_bytes >= SIZE
+
+
+@pytest.mark.measures
+@pytest.mark.parametrize("language", EACH)
+@pytest.mark.parametrize("arguments", [[], ["plain"], ["huge"], ["other", "16777216"], ["plain", "0"], ["pool", "x"]])
 def test_bad_arguments_end_a_program_without_a_line(language: str, arguments: list[str], monkeypatch):
     monkeypatch.setattr(Program, "command", lambda self, variant, size: [*self.run, *arguments])
     assert code(runtimes.measure, program_of(language), "plain", SIZE) == "kernel-crashed"
@@ -115,12 +127,15 @@ def test_each_source_marks_a_recipe_that_asks_for_huge_pages(language: str):
     source = (toolchains.SOURCES / toolchains.TOOLS[language].source).read_text()
     recipe = re.search(r"^\s*(?:/\*|//|#) \[recipe\](?: \*/)?\n(.+?)^\s*(?:/\*|//|#) \[end\]", source, re.MULTILINE | re.DOTALL)[1]
     assert ("-xx:+usetransparenthugepages" if language == "java" else "madvise") in recipe.lower()
+    pool = re.search(r"^\s*(?:/\*|//|#) \[pool\](?: \*/)?\n(.+?)^\s*(?:/\*|//|#) \[end\]", source, re.MULTILINE | re.DOTALL)[1]
+    assert ("-xx:+uselargepages" if language == "java" else "hugetlb") in pool.lower()
 
 
-def test_javas_flag_is_that_of_its_recipe_and_only_in_the_huge_variant():
+def test_javas_flags_are_those_of_its_recipes_and_each_in_its_variant_alone():
     program = Program("java", "javac 17", ("java", "-cp", "somewhere", "BigArray"))
-    plain, huge = program.command("plain", SIZE), program.command("huge", SIZE)
+    plain, huge, pool = (program.command(variant, SIZE) for variant in ("plain", "huge", "pool"))
     assert set(huge) - set(plain) == {"-XX:+UseTransparentHugePages", "huge"}
+    assert set(pool) - set(plain) == {"-XX:+UseLargePages", "-XX:LargePageSizeInBytes=2m", "pool"}
     assert huge[0] == "java" and huge[-3:] == ["BigArray", "huge", str(SIZE)]
 
 
@@ -208,7 +223,7 @@ ANSWER = {"language": "c", "variant": "plain", "array_bytes": SIZE, "address": B
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A program in Python with a real array, written, that prints what `change` makes of a valid line, and then runs `after`."""
-    monkeypatch.setattr(runtimes, "TIME_LIMIT_S", 60.0)
+    monkeypatch.setattr(watched, "TIME_LIMIT_S", 60.0)
 
     def make(change: str = "", after: str = "sys.stdin.readline()", show: str = "print(json.dumps(answer), flush=True)") -> Program:
         path = tmp_path / "program.py"
@@ -281,6 +296,11 @@ def test_exit_3_is_a_kernel_that_refuses_huge_pages(fake):
 
 
 @linux
+def test_exit_3_from_the_pool_is_a_pool_that_is_empty(fake):
+    assert code(runtimes.measure, fake(show="", after="sys.exit(3)"), "pool", SIZE) == "pool-empty"
+
+
+@linux
 def test_last_words_are_quoted(fake):
     with pytest.raises(Unavailable, match="exit status 1; no room"):
         runtimes.measure(fake(show="", after="sys.exit('first\\nno room')"), "plain", SIZE)
@@ -294,7 +314,7 @@ def lives(pid: int) -> bool:
 @linux
 @pytest.mark.parametrize("show", ["", "print(json.dumps(answer), flush=True)"])
 def test_a_hang_is_ended_with_all_that_it_started(fake, monkeypatch, tmp_path: Path, show: str):
-    monkeypatch.setattr(runtimes, "TIME_LIMIT_S", 3.0)
+    monkeypatch.setattr(watched, "TIME_LIMIT_S", 3.0)
     pids = tmp_path / "pids"
     hang = f"open({str(pids)!r}, 'a').write(str(os.fork()) + '\\n'); time.sleep(600)"
     assert code(runtimes.measure, fake(show=show, after=hang), "plain", SIZE) == "kernel-hung"
@@ -321,9 +341,9 @@ def mapping(start: int, size: int, resident: int, thp: int = 0, pool: int = 0, h
     return "\n".join([*lines, "THPeligible:    1", "VmFlags: rd wr mr mw me ac sd hg "]) + "\n"
 
 
-def checked(text: str, address: int | None = BASE, size: int = 100 * HUGE, on: bool = True) -> smaps.Pages:
+def checked(text: str, address: int | None = BASE, size: int = 100 * HUGE, refused: str = "backing-partial") -> smaps.Pages:
     found = smaps.pages(smaps.mappings(text), address, size)
-    runtimes.verify(found, address, size, on)
+    runtimes.verify(found, address, size, refused)
     return found
 
 
@@ -340,10 +360,9 @@ def test_pages_of_a_pool_count_although_they_are_not_in_rss():
     assert checked(mapping(BASE, WHOLE, 0, pool=WHOLE)).huge_bytes == WHOLE
 
 
-@pytest.mark.parametrize(("share", "on", "expected"), [(60, True, "backing-partial"), (98, True, "backing-partial"),
-                                                       (60, False, "thp-never"), (0, False, "thp-never"), (0, True, "backing-partial")])
-def test_less_than_99_percent_is_refused(share: int, on: bool, expected: str):
-    assert code(checked, mapping(BASE, WHOLE, WHOLE, share * HUGE), on=on) == expected
+@pytest.mark.parametrize(("share", "refused"), [(60, "backing-partial"), (98, "backing-partial"), (0, "thp-never"), (60, "pool-empty")])
+def test_less_than_99_percent_is_refused(share: int, refused: str):
+    assert code(checked, mapping(BASE, WHOLE, WHOLE, share * HUGE), refused=refused) == refused
 
 
 def test_99_percent_pass():
@@ -374,6 +393,12 @@ def test_without_an_address_the_array_is_in_the_largest_private_anonymous_mappin
             + mapping(BASE + 16 * WHOLE, 4 * WHOLE, 3 * WHOLE, head="r--p 00000000 00:00 0 "))
     assert checked(text, None) == smaps.Pages(WHOLE, WHOLE, 0, WHOLE)
     assert code(checked, mapping(BASE, WHOLE, WHOLE, head="r-xp 00000000 00:00 0 "), None) == "kernel-garbage"
+
+
+def test_without_an_address_the_array_may_be_in_the_pool():
+    text = (mapping(BASE, WHOLE, 0, pool=WHOLE, head="rw-p 00000000 00:0f 1234                     /anon_hugepage (deleted)")
+            + mapping(BASE + 2 * WHOLE, WHOLE, WHOLE // 2))
+    assert checked(text, None) == smaps.Pages(WHOLE, WHOLE, 0, WHOLE)
 
 
 @pytest.mark.parametrize("address", [BASE - HUGE, BASE + 4096, 4096, BASE + 2 * WHOLE])
@@ -497,8 +522,8 @@ def test_a_survey_survives_json_and_asks_for_each_variant_in_turn(quick: Path, m
 
     monkeypatch.setattr(runtimes, "measure", measured)
     found = runtimes.survey(SIZE, 3)
-    assert sorted(asked, key=lambda one: one[1]) == asked and len(set(asked)) == 6
-    assert found.lacking == {} and [r.variant for r in found.reports] == ["plain"] * 3 + ["huge"] * 3
+    assert sorted(asked, key=lambda one: one[1]) == asked and len(set(asked)) == 9
+    assert found.lacking == {} and [r.variant for r in found.reports] == ["plain"] * 3 + ["huge"] * 3 + ["pool"] * 3
     assert Runtimes.model_validate_json(json.dumps(found.model_dump(mode="json"))) == found
 
 
@@ -581,12 +606,12 @@ def test_the_table_has_medians_and_the_gain_of_each_language():
     table = runtime_words.table(doc)
     assert list(table["language"]) == ["Go", "Go", "Java"] and list(table["on_huge_pages_percent"]) == [0, 100, 100]
     assert list(table["ns_per_access"]) == [21, 6, 10] and list(table["elsewhere_huge_bytes"]) == [0, 4 * MIB, 0]
-    assert table["plain_over_huge"][1] == 21 / 6 and table["plain_over_huge"].isna().tolist() == [True, False, True]
+    assert table["plain_over_this"][1] == 21 / 6 and table["plain_over_this"].isna().tolist() == [True, False, True]
 
 
 def test_an_empty_document_has_an_empty_table_and_its_reasons():
     doc = document(c="memory-short", go="no-toolchain")
-    assert runtime_words.table(doc).empty and "plain_over_huge" in runtime_words.table(doc)
+    assert runtime_words.table(doc).empty and "plain_over_this" in runtime_words.table(doc)
     assert [text.partition(" ")[0] for text in runtime_words.sentences(doc)] == ["C", "Go"]
     assert "apt install golang-go" in runtime_words.sentences(doc)[1]
 

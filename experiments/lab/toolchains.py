@@ -25,7 +25,7 @@ from experiments.words.reasons import Unavailable
 
 BUILD_LIMIT_S = 300.0  # Go compiles its own library the first time
 
-Variant = Literal["plain", "huge"]
+Variant = Literal["plain", "huge", "pool"]  # as everybody allocates; advised; from the pool of 2 MiB pages
 
 
 class Tool(NamedTuple):
@@ -70,12 +70,13 @@ class Program(NamedTuple):
     run: tuple[str, ...]
 
     def command(self, variant: Variant, array_bytes: int) -> list[str]:
-        """The command line. Java's heap is twice the array and 64 MiB in both variants, as a copying collector wants it."""
+        """The command line. Java's heap is twice the array and 64 MiB in each variant, as a copying collector wants it."""
         options = []
         if self.language == "java":
             heap = f"{(2 * array_bytes >> 20) + 64}m"
-            recipe = re.findall(r"-XX:\S+", (SOURCES / TOOLS["java"].source).read_text())
-            options = [f"-Xms{heap}", f"-Xmx{heap}", *(recipe if variant == "huge" else ())]
+            recipes = re.findall(r"(?s)\[(recipe|pool)\]\n(.+?)\[end\]", (SOURCES / TOOLS["java"].source).read_text())
+            flags = {part: re.findall(r"-XX:\S+", text) for part, text in recipes}
+            options = [f"-Xms{heap}", f"-Xmx{heap}", *flags.get({"huge": "recipe"}.get(variant, variant), ())]
         return [self.run[0], *options, *self.run[1:], variant, str(array_bytes)]
 
 

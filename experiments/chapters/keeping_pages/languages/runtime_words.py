@@ -6,8 +6,8 @@ import math
 
 import pandas as pd
 
-from experiments.chapters.hugepages.languages.runtimes import Runtimes
-from experiments.chapters.hugepages.languages.toolchains import TOOLS
+from experiments.chapters.keeping_pages.languages.runtimes import Runtimes
+from experiments.lab.toolchains import TOOLS
 from experiments.words.prose import listed
 from experiments.words.reasons import explain
 from experiments.words.units import format_size
@@ -16,6 +16,7 @@ _ASKS = {  # who asks for huge pages where the program does not: what is known o
     "go": "its runtime asks for large allocations by itself, as older versions of Go do",
     "python": "NumPy asks for its large arrays by itself",
 }
+_RECIPES = {"huge": "With advice", "pool": "From the pool"}
 _FEW = 3  # fewer repeats than this tell no two times apart
 
 
@@ -27,15 +28,15 @@ def _runs(doc: Runtimes) -> dict[tuple[str, str], pd.DataFrame]:
 
 def table(doc: Runtimes) -> pd.DataFrame:
     """A row a language and variant, medians over the repeats: shares in percent, bytes, ns, and how many times as long a read takes
-    `plain` as `huge` (NaN on plain rows, and without both variants)."""
+    in the `plain` one (NaN on plain rows, and without them)."""
     runs, rows = _runs(doc), []
     ns = {key: part["ns_per_access"].median() for key, part in runs.items()}
     for (language, variant), part in runs.items():
-        gain = ns.get((language, "plain"), math.nan) / ns[language, variant] if variant == "huge" else math.nan
+        gain = ns.get((language, "plain"), math.nan) / ns[language, variant] if variant != "plain" else math.nan
         rows.append((TOOLS[language].title, part["toolchain"].iloc[0], variant, 100 * part["huge_share"].median(),
                      int(part["rest_huge_bytes"].median()), ns[language, variant], gain))
     return pd.DataFrame(rows, columns=["language", "toolchain", "variant", "on_huge_pages_percent", "elsewhere_huge_bytes",
-                                       "ns_per_access", "plain_over_huge"])
+                                       "ns_per_access", "plain_over_this"])
 
 
 def sentences(doc: Runtimes) -> list[str]:
@@ -46,8 +47,8 @@ def sentences(doc: Runtimes) -> list[str]:
     if none := [TOOLS[language].title for language, share in plain.items() if share == 0]:
         told.append(f"Allocated plainly, {format_size(doc.array_bytes)} get no huge pages in {listed(none)}.")
     told += [_without(doc.thp, language, share) for language, share in plain.items() if share > 0]
-    told += [_with(language, huge, runs.get((language, "plain")))
-             for language in TOOLS if (huge := runs.get((language, "huge"))) is not None]
+    told += [_with(language, how, mine, runs.get((language, "plain")))
+             for variant, how in _RECIPES.items() for language in TOOLS if (mine := runs.get((language, variant))) is not None]
     for name, code in doc.lacking.items():
         language, _, variant = name.partition(" ")
         title = TOOLS[language].title
@@ -64,7 +65,7 @@ def _without(thp: str, language: str, share: float) -> str:
     return f"Allocated plainly, {100 * share:.3g} % of {TOOLS[language].title}'s {what} is on huge pages{why}."
 
 
-def _with(language: str, runs: pd.DataFrame, plain: pd.DataFrame | None) -> str:
+def _with(language: str, how: str, runs: pd.DataFrame, plain: pd.DataFrame | None) -> str:
     gain, rest = "", int(runs["rest_huge_bytes"].median())
     if plain is not None:
         huge_ns, plain_ns = runs["ns_per_access"], plain["ns_per_access"]
@@ -74,5 +75,5 @@ def _with(language: str, runs: pd.DataFrame, plain: pd.DataFrame | None) -> str:
             f", which the repeats do not tell apart from the {plain_ns.median():.1f} ns without.")
     elsewhere = f"{format_size(rest)} elsewhere in the process are on them too" if rest else "nothing else in the process is"
     what = "whole heap (the flag knows no single array)" if language == "java" else "array"
-    return (f"With the recipe, {100 * runs['huge_share'].median():.3g} % of {TOOLS[language].title}'s {what} is on huge pages, "
+    return (f"{how}, {100 * runs['huge_share'].median():.3g} % of {TOOLS[language].title}'s {what} is on huge pages, "
             f"and {elsewhere}.{gain}")

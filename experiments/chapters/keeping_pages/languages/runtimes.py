@@ -1,20 +1,14 @@
 """One large array on huge pages in five languages: each program built, run, and its pages read from smaps by one verifier.
 
-A program (kernels/runtimes/) allocates the array as everybody does (`plain`) or by the recipe (`huge`), writes it, times
-random reads, prints one line and waits. What it waits for is this module, which reads its /proc/PID/smaps meanwhile: no
-language is trusted to say what pages it got.
+A program (kernels/runtimes/) allocates the array as everybody does (`plain`), advises the kernel (`huge`) or takes it from the pool
+(`pool`), writes it, times random reads, prints one line and waits, while its smaps are read: no language is trusted to say what
+pages it got.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
 import random
-import signal
 import statistics
-import subprocess
-import tempfile
-import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,11 +16,12 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
-from experiments.chapters.hugepages.languages.toolchains import TOOLS, Program, Variant, build, environment
 from experiments.lab.record import Count, Positive, PositiveNs
+from experiments.lab.toolchains import TOOLS, Program, Variant, build
+from experiments.lab.watched import REFUSED, watch
 from experiments.machine import host
 from experiments.system import procfs
-from experiments.system.files import ROOT, measuring_lock
+from experiments.system.files import measuring_lock
 from experiments.system.smaps import Pages, mappings, pages
 from experiments.words.reasons import REASONS, Unavailable
 
@@ -34,9 +29,7 @@ HUGE_PAGE = 2 << 20
 LEAST_SHARE = 0.99  # of the array's whole huge pages: what a program that advises before its first write gets, or is refused
 MOST_BYTES = (1 << 31) - HUGE_PAGE  # a Java array's index is an int
 SPARE_BYTES = 256 << 20  # for a virtual machine, an interpreter and its compiler, beside the array and a heap twice its size
-TIME_LIMIT_S = 120.0  # a program takes a second or two; under load ten times more; beyond that it hangs
 LEAST_NS = 0.3  # three dependent shifts and exclusive-ors make an index, and no core comes near 10 GHz
-MOST_SMAPS_BYTES = 64 << 20  # a mapping has about 700; Linux allows 65,530 of them
 
 
 class Answer(BaseModel, extra="forbid", frozen=True, strict=True):
@@ -86,7 +79,7 @@ class Runtimes(BaseModel, extra="forbid", frozen=True, strict=True):
     thp: Annotated[str, Field(pattern=r"^[a-z+_]{1,32}$")]  # the setting: always, madvise, never, absent, unknown
     array_bytes: Positive
     reports: list[RuntimeReport]
-    lacking: dict[Annotated[str, Field(pattern="^(" + "|".join(TOOLS) + ")( plain| huge)?$")], str]
+    lacking: dict[Annotated[str, Field(pattern="^(" + "|".join(TOOLS) + ")( plain| huge| pool)?$")], str]
 
     @field_validator("lacking")
     @classmethod
@@ -107,77 +100,25 @@ def huge_pages_on(root: Path = Path("/"), status: str = "") -> bool:
     return chosen in ("always", "madvise") and procfs.fields(status).get("THP_enabled") != "0"
 
 
-def verify(got: Pages, address: int | None, array_bytes: int, on: bool) -> None:
-    """At least LEAST_SHARE of the array's whole huge pages are huge, or Unavailable: backing-partial, or thp-never if not `on`."""
+def verify(got: Pages, address: int | None, array_bytes: int, refused: str) -> None:
+    """At least LEAST_SHARE of the array's whole huge pages are huge, or Unavailable: `refused`."""
     interior = array_bytes
     if address is not None:
         interior = max((address + array_bytes) // HUGE_PAGE - -(-address // HUGE_PAGE), 0) * HUGE_PAGE
     if interior == 0 or got.sure_bytes < LEAST_SHARE * interior:
         what = f"{got.sure_bytes >> 20} of {interior >> 20} MiB are on huge pages"
-        raise Unavailable("backing-partial" if on else "thp-never", what)
+        raise Unavailable(refused, what)
 
 
 # ---- running
 
-
-def _run(command: Sequence[str], pass_fds: Sequence[int]) -> tuple[bytes, str, str]:
-    """A program's line, and its smaps and status while it waits for an answer, which lets it end. Nothing of it outlives the call."""
-    name = Path(command[0]).name
-    with tempfile.TemporaryFile() as stderr:
-        try:  # without buffers, of which nothing is left to write to one that has ended
-            child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, cwd=ROOT, bufsize=0,
-                                     start_new_session=True, env=environment(), pass_fds=tuple(pass_fds))
-        except OSError as error:
-            raise Unavailable("kernel-crashed", f"{name}: {error.strerror}") from None
-        late = threading.Event()
-        watchdog = threading.Timer(TIME_LIMIT_S, lambda: (late.set(), _end(child)))
-        watchdog.start()
-        with child:
-            try:
-                ran = _listen(child)
-                more = child.stdout.read(1)
-                code = child.wait() if not more else 0
-            finally:
-                watchdog.cancel()
-                _end(child)
-                watchdog.join()
-        stderr.seek(0)
-        last = next(reversed(stderr.read(1 << 16).decode(errors="replace").strip().splitlines()), "")[:200]
-    for failed, reason, detail in (
-            (late.is_set(), "kernel-hung", f"{name} gave no answer in {TIME_LIMIT_S:.0f} s"),
-            (more, "kernel-garbage", "more than one line"),
-            (code == 3 and "huge" in command, "thp-never", "the kernel refuses MADV_HUGEPAGE"),
-            (code == -signal.SIGKILL, "oom-killed", name),
-            (code or not ran[0], "kernel-crashed", "; ".join(filter(None, (
-                f"signal {-code}" if code < 0 else f"exit status {code}", last))))):
-        if failed:
-            raise Unavailable(reason, detail)
-    return ran
-
-
-def _listen(child: subprocess.Popen) -> tuple[bytes, str, str]:
-    line = child.stdout.readline(1 << 16)
-    smaps = status = ""
-    if line.endswith(b"\n"):
-        with contextlib.suppress(OSError):  # it has ended: its exit status says why
-            with open(f"/proc/{child.pid}/smaps", errors="replace", newline="\n") as file:
-                smaps = file.read(MOST_SMAPS_BYTES)
-            status = procfs.text(Path(f"/proc/{child.pid}/status"))
-        with contextlib.suppress(OSError):
-            child.stdin.write(b"\n")
-    return line, smaps, status
-
-
-def _end(child: subprocess.Popen) -> None:
-    """Kills a program with all that it started."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)
+_REFUSED: dict[str, str] = {"huge": "thp-never", "pool": "pool-empty"}  # why a recipe's program got no huge pages
 
 
 def measure(program: Program, variant: Variant, array_bytes: int, repeat: int = 0, *, pass_fds: Sequence[int] = ()) -> RuntimeReport:
     """Run a program once and verify what its array got. Raises Unavailable for one that hangs, crashes or prints garbage, for smaps
-    that cannot be read, and for `huge` with less than LEAST_SHARE of the array on huge pages."""
-    line, smaps, status = _run(program.command(variant, array_bytes), pass_fds)
+    that cannot be read, and for a recipe with less than LEAST_SHARE of the array on huge pages."""
+    line, smaps, status = watch(program.command(variant, array_bytes), {REFUSED: code} if (code := _REFUSED.get(variant)) else {}, pass_fds)
     try:
         answer = Answer.model_validate_json(line)
     except ValidationError as error:
@@ -194,8 +135,9 @@ def measure(program: Program, variant: Variant, array_bytes: int, repeat: int = 
         got = pages(mappings(smaps), answer.address, array_bytes)
     except ValueError as error:
         raise Unavailable("backing-partial", f"nothing is proved: smaps: {error}") from None
-    if variant == "huge":
-        verify(got, answer.address, array_bytes, huge_pages_on(status=status))
+    if variant != "plain":
+        partial = _REFUSED[variant] if variant == "pool" or not huge_pages_on(status=status) else "backing-partial"
+        verify(got, answer.address, array_bytes, partial)
     return RuntimeReport(language=program.language, toolchain=program.toolchain, variant=variant, repeat=repeat,
                          array_bytes=array_bytes, resident_bytes=got.resident_bytes, huge_bytes=got.huge_bytes,
                          rest_huge_bytes=got.rest_huge_bytes, ns_per_access=ns_per_access)
@@ -240,6 +182,6 @@ def survey(array_bytes: int = 256 << 20, repeats: int = 3, seed: int = 0) -> Run
                     reports.append(measure(program, variant, array_bytes, repeat, pass_fds=[held]))
                 except Unavailable as why:
                     lacking[name] = why.code
-    reports.sort(key=lambda report: (list(TOOLS).index(report.language), report.variant != "plain", report.repeat))
+    reports.sort(key=lambda report: (list(TOOLS).index(report.language), get_args(Variant).index(report.variant), report.repeat))
     return Runtimes(measured_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), state=host.state(inspected), thp=inspected.thp.enabled,
                     array_bytes=array_bytes, lacking=lacking, reports=reports)

@@ -1,0 +1,31 @@
+"""Which points the chapter about getting pages measures: faulting in on each size, and one chase up the ladder of sizes."""
+
+from __future__ import annotations
+
+from experiments.lab.grid import Scope
+from experiments.lab.record import Point
+from experiments.words.pages import PAGES, SWEPT
+
+PREFAULT_BYTES = 256 << 20  # enough that the ends do not count, and a tenth of a second for base pages
+TIMES_THE_REACH = 8  # on base pages seven loads in eight walk; a page of four times the size and more has entries for all
+USUAL_ENTRIES = 2048  # of the last level, where nothing states them
+
+
+def points(scope: Scope) -> list[Point]:
+    return prefaults(scope) + ladder(scope)
+
+
+def prefaults(scope: Scope) -> list[Point]:
+    """Each way of making memory ready, by one thread and by one a CPU; a page cannot be shared out. Of the sizes between, one way."""
+    lines, many = min(scope.lines(PREFAULT_BYTES), scope.most_lines), scope.cpus
+    ways = [("touch", 1), ("populate", 1), ("memset", 1), *([("touch", many), ("populate", many)] if many > 1 else [])]
+    return [scope.point("prefault", pages, mode, lines=lines, threads=threads)
+            for pages in PAGES for mode, threads in (ways if pages in SWEPT else ways[:1])
+            if threads == 1 or threads * scope.pages_of(pages) <= lines]
+
+
+def ladder(scope: Scope) -> list[Point]:
+    """The chase on every page size that one entry of the last level's table can be part of, over several times the TLB's reach."""
+    lines = min(1 << (TIMES_THE_REACH * max(scope.entries, default=USUAL_ENTRIES)).bit_length() - 1, scope.most_lines)
+    return [point for pages, size in PAGES.items() if size.source in ("base", "mthp", "thp")
+            for point in scope.chase("page_chase", pages, lines)]

@@ -1,0 +1,1 @@
+"""One array in five languages: what each got, and in words."""

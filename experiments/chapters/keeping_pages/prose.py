@@ -1,0 +1,141 @@
+"""The sentences of the chapter about getting pages, chosen by its Analysis; each function of __all__ is glued under its name."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from experiments.article.machine_words import about_pages, machine
+from experiments.chapters.keeping_pages.analysis import Analysis
+from experiments.chapters.keeping_pages.languages import runtime_words
+from experiments.chapters.keeping_pages.ways import Ways
+from experiments.inference.curves import select
+from experiments.words.pages import BASE, PAGES, SWEPT, words
+from experiments.words.prose import Prose, count, listed, side
+from experiments.words.reasons import if_available, required
+from experiments.words.units import format_size
+
+__all__ = ["machine", "lead", "ways_said", "files_said", "freed_said", "runtimes_said", "ladder_said", "prefault_said", "waste_said"]
+
+WHOLE, NONE = 0.99, 0.01  # shares that count as all and as nothing: a heap's edges are no whole pages
+_LADDER = ("mthp", "thp")
+
+
+def lead(a: Analysis) -> Prose:
+    """The result in brief, as `brief`; and what could not be had."""
+    return Prose(f"{brief(a)}\n\n{about_pages(a.notes)}".rstrip())
+
+
+def brief(a: Analysis) -> Prose:
+    """How many ways of asking give large pages; what faulting in gains by them."""
+    said = [told for told in (if_available(_which, a), if_available(_gain, a)) if told]
+    return Prose(" ".join(required(said, "nothing was tried")))
+
+
+def _which(a: Analysis) -> str:
+    got = required(a.ways.got, "no way of asking gave memory")
+    whole = [one for one in got if one.huge_share >= WHOLE]
+    return (f"Of {len(got)} ways of asking for memory that this kernel granted, {len(whole)} gave large pages throughout "
+            f"and {len(_empty(a.ways))} gave base pages. No call said which.")
+
+
+def _gain(a: Analysis) -> str:
+    alone = select(a.faults, threads=1, mode="touch").set_index("pages")["gb_per_s"]
+    large = required([pages for pages in ("thp", "2m") if pages in alone.index and BASE in alone.index], "prefault", "engine-lacks")[0]
+    return (f"One thread faults memory in at {alone[BASE]:.1f} GB/s on base pages and at {alone[large]:.1f} on {words(large)}.")
+
+
+def _empty(ways: Ways) -> list[str]:
+    return [got.way for got in ways.got if got.huge_share <= NONE]
+
+
+# --- ways of asking
+
+
+def ways_said(a: Analysis) -> Prose:
+    """What a program has that asks for nothing, that advises all of it, and that advises half."""
+    plain, advised = a.ways.of("anonymous"), a.ways.of("advised")
+    said = (f"A mapping that asks for nothing has {plain.huge_share:.0%} of its bytes on large pages here, where the setting is "
+            f"`{a.ways.thp}`; one that was advised {advised.huge_share:.0%}.")
+    half = if_available(a.ways.of, "half")
+    if half:
+        said += (f" Advice holds for the range it is given: of the half that was advised {half.huge_share:.0%} lie on large pages, and "
+                 f"{format_size(half.rest_huge_bytes)} of the rest of the process.")
+    return Prose(said)
+
+
+def files_said(a: Analysis) -> Prose:
+    """What lies on large pages of memory that has a name, or is shared."""
+    named = {way: a.ways.of(way) for way in ("file", "file-advised", "tmpfs", "tmpfs-huge", "hugetlbfs", "memfd", "memfd-pool", "shared")
+             if way not in a.ways.lacking}
+    required(named, "no file could be mapped")
+    large = [a.ways.asked(way) for way, got in named.items() if got.huge_share >= WHOLE]
+    none = [a.ways.asked(way) for way, got in named.items() if got.huge_share <= NONE]
+    said = f"Memory that is shared or has a name is another matter. Large pages lie under {listed(large)}. " if large else (
+        "Memory that is shared or has a name is another matter: all of it is on base pages here. ")
+    said += f"Base pages lie under {listed(none)}. " if none and large else ""
+    if a.ways.shmem in ("never", "deny"):
+        said += (f"Shared memory has a switch of its own, shmem\\_enabled, and that is `{a.ways.shmem}` here: madvise on it succeeds and "
+                 "does nothing.")
+    return Prose(said.rstrip())
+
+
+def freed_said(a: Analysis) -> Prose:
+    """What is freed by giving one base page back."""
+    got, whole = a.ways.of("dropped"), a.ways.of("advised")
+    freed, split = got.mapped_bytes - got.resident_bytes, (whole.huge_bytes - got.huge_bytes) // (2 << 20)
+    if not split:
+        return Prose(f"A program that gives one base page of them back has {format_size(freed)} less, and every large page still.")
+    return Prose(f"A program that gives one base page of them back has {format_size(freed)} less, and one large page less: the kernel maps "
+                 "the rest of it piece by piece from then on. That is how a heap on large pages ends up on base pages, by its own "
+                 "allocator's tidiness.")
+
+
+def runtimes_said(a: Analysis) -> Prose:
+    """What each language's array got, a list."""
+    return Prose("\n".join(f"- {sentence}" for sentence in runtime_words.sentences(a.programs)))
+
+
+# --- the ladder
+
+
+def ladder_said(a: Analysis) -> Prose:
+    """The price on base pages and on the sizes between, and where an entry covers more than a base page."""
+    rungs = a.ladder
+    base = required([rungs[BASE]] if BASE in rungs else [], "no chase on base pages has its control")[0]
+    between = required({pages: price for pages, price in rungs.items() if PAGES[pages].source in _LADDER},
+                       "no page size between was to be had", "mthp-off")
+    sizes = [pages for pages, price in between.items() if side(price.share_of(base), slack=0.05) == "below"]
+    best = min(between, key=lambda pages: between[pages].value)
+    said = (f"Over {count(a.ladder_lines)} base pages translation costs {base.value:.1f} ns a load on base pages and "
+            f"{between[best].value:z.1f} on {words(best)}. ")
+    if not sizes:
+        return Prose(said + "No rung of the ladder is cheaper: here an entry of the TLB holds a base page whatever the kernel calls the "
+                            "page it is part of.")
+    return Prose(said + f"The first rung that is cheaper is {words(sizes[0])}.")
+
+
+# --- what large pages cost
+
+
+def _rates(rates: pd.Series, unit: str, digits: int) -> str:
+    """On base pages and on the largest pages that there were, in the order of the table."""
+    return listed(f"{rates[pages]:.{digits}f} {unit} on {words(pages)}" for pages in dict.fromkeys((BASE, rates.index[-1])))
+
+
+def prefault_said(a: Analysis) -> Prose:
+    """How fast one thread makes memory ready and gives it back, and how fast many do."""
+    alone = select(a.faults, threads=1, mode="touch").set_index("pages")
+    required(select(a.faults, threads=1, mode="touch", pages=BASE), "prefault", "engine-lacks")
+    said = (f"One thread that touches its memory has it ready at {_rates(alone['gb_per_s'], 'GB/s', 2)}. Giving "
+            f"{format_size(a.base_page_bytes)} back takes {_rates(alone['free_ns'], 'ns', 1)}.")
+    many = a.faults[a.faults["threads"] > 1]
+    best = many.groupby("pages", sort=False)["gb_per_s"].max()
+    return Prose(said + (f"\n\nWith {many['threads'].max()} threads the best is {_rates(best, 'GB/s', 2)}." if BASE in best else ""))
+
+
+def waste_said(a: Analysis) -> Prose:
+    """What one byte makes resident; what 100 KiB do."""
+    faults = a.faults[a.faults["pages"].isin(SWEPT)].drop_duplicates("pages")
+    rows = required(faults, "prefault", "engine-lacks")
+    told = listed(f"{format_size(int(row.one_byte_bytes))} on {words(row.pages)}" for row in rows.itertuples())
+    return Prose(f"One byte touched in a fresh mapping makes resident, by smaps: {told}.")

@@ -1,0 +1,156 @@
+"""One region of memory in each of the ways that Linux has of asking for it, and what it got: written by one process, read by another."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+
+from experiments.lab.build import build_folder
+from experiments.lab.record import Count, Positive
+from experiments.lab.toolchains import SOURCES
+from experiments.lab.watched import REFUSED, watch
+from experiments.machine import host
+from experiments.system import procfs
+from experiments.system.smaps import mappings, pages
+from experiments.words.reasons import REASONS, Unavailable
+
+_SHMEM = Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
+_NO_MOUNT = 4  # an exit status of kernels/runtimes/mapping.py
+
+
+class Way(NamedTuple):
+    """How a region is asked for, and the reason code of a kernel that refuses."""
+
+    asked: str
+    refused: str = "memory-short"
+
+
+# In the order of a reader's questions; kernels/runtimes/mapping.py has the calls, and a test holds the two together.
+WAYS = {
+    "anonymous": Way("mmap, and nothing else"),
+    "advised": Way("mmap, madvise(MADV_HUGEPAGE)", "thp-never"),
+    "half": Way("mmap, madvise on its first half", "thp-never"),
+    "pool": Way("mmap(MAP_HUGETLB)", "pool-empty"),
+    "shared": Way("mmap(MAP_SHARED), madvise", "thp-never"),
+    "memfd": Way("memfd_create, madvise", "thp-never"),
+    "memfd-pool": Way("memfd_create(MFD_HUGETLB)", "pool-empty"),
+    "file": Way("a file on this disk, mmap"),
+    "file-advised": Way("a file on this disk, mmap, madvise", "thp-never"),
+    "tmpfs": Way("a file on tmpfs, mmap"),
+    "tmpfs-huge": Way("a file on tmpfs mounted with huge=always, mmap"),
+    "hugetlbfs": Way("a file on hugetlbfs, mmap", "pool-empty"),
+    "arena": Way("mmap of 2 MiB, madvise; 100 KiB written", "thp-never"),
+    "dropped": Way("mmap, madvise; one base page given back", "thp-never"),
+}
+_NAMES = "^(" + "|".join(WAYS) + ")$"
+
+
+class Answer(BaseModel, extra="forbid", frozen=True, strict=True):
+    """What the program prints: where the part that was asked for lies, and how much is mapped."""
+
+    way: str
+    address: Positive
+    array_bytes: Positive
+    mapped_bytes: Positive
+
+
+class Got(BaseModel, extra="forbid", frozen=True, strict=True):
+    """One way. resident_bytes and huge_bytes (on pages of 2 MiB that one entry maps) are of the mappings that hold the part asked for,
+    of array_bytes; rest_huge_bytes of all others of the process."""
+
+    way: Annotated[str, Field(pattern=_NAMES)]
+    array_bytes: Positive
+    mapped_bytes: Positive
+    resident_bytes: Positive
+    huge_bytes: Count
+    rest_huge_bytes: Count
+
+    @property
+    def huge_share(self) -> float:
+        """Which part of what is resident lies on large pages, 0 to 1."""
+        return self.huge_bytes / self.resident_bytes
+
+    @model_validator(mode="after")
+    def _parts_of_wholes(self) -> Got:
+        if not self.huge_bytes <= self.resident_bytes >= self.array_bytes:
+            raise ValueError("what was written and its huge pages are parts of what is resident")
+        return self
+
+
+class Ways(BaseModel, extra="forbid", frozen=True, strict=True):
+    """A survey. `lacking` holds the reason code of a way that gave nothing."""
+
+    schema_version: Literal[1] = 1
+    measured_at: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]  # UTC
+    state: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]  # host.state()
+    thp: Annotated[str, Field(pattern=r"^[a-z+_]{1,32}$")]  # the settings, of anonymous memory and of shared: always, madvise, ...
+    shmem: Annotated[str, Field(pattern=r"^[a-z+_]{1,32}$")]
+    file_system: Annotated[str, Field(pattern=r"^[a-z0-9._-]{1,32}$")]  # of the file on a disk
+    got: list[Got]
+    lacking: dict[Annotated[str, Field(pattern=_NAMES)], str]
+
+    @field_validator("lacking")
+    @classmethod
+    def _known(cls, lacking: dict[str, str]) -> dict[str, str]:
+        if unknown := set(lacking.values()) - set(REASONS):
+            raise ValueError(f"no reason has the code {min(unknown)!r}")
+        return lacking
+
+    def asked(self, way: str) -> str:
+        """How a way asks, in words, with the file system that it met."""
+        return WAYS[way].asked.replace("this disk", f"a disk with {self.file_system}")
+
+    def of(self, way: str) -> Got:
+        """What a way gave. Raises Unavailable with the reason why it gave nothing, no-data where it was not tried."""
+        for got in self.got:
+            if got.way == way:
+                return got
+        raise Unavailable(self.lacking.get(way, "no-data"), f"memory by {self.asked(way)}")
+
+
+def make(profile: str) -> dict[str, Any]:
+    """The document `ways` of data/. Raises Unavailable: not-linux, page-size-unsupported, memory-short."""
+    return survey((8 if profile == "smoke" else 64) << 20).model_dump(mode="json")
+
+
+def survey(size_bytes: int) -> Ways:
+    """Every way once: what a page's size is does not vary as a time does. size_bytes: whole pages of 8 MiB."""
+    inspected = host.inspect()
+    if inspected.os != "Linux":
+        raise Unavailable("not-linux")
+    if inspected.base_page_bytes != 4096:
+        raise Unavailable("page-size-unsupported", "the program asks for 2 MiB, which goes with base pages of 4 KiB")
+    if 2 * size_bytes > inspected.memory.usable_bytes // 2:
+        raise Unavailable("memory-short")
+    got, lacking = [], {}
+    for way in WAYS:
+        try:
+            got.append(measure(way, size_bytes))
+        except Unavailable as why:
+            lacking[way] = why.code
+    return Ways(measured_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), state=host.state(inspected), thp=inspected.thp.enabled,
+                shmem=procfs.chosen(_SHMEM), file_system=procfs.file_system(build_folder().resolve()), got=got, lacking=lacking)
+
+
+def measure(way: str, size_bytes: int) -> Got:
+    """Ask for memory in one way and read what it got. Raises Unavailable for a refusal, and for a program that hangs, crashes, prints
+    garbage or has smaps that prove nothing."""
+    command = [sys.executable, str(SOURCES / "mapping.py"), way, str(size_bytes), str(build_folder())]
+    line, smaps, _ = watch(command, {REFUSED: WAYS[way].refused, _NO_MOUNT: "mount-refused"})
+    try:
+        answer = Answer.model_validate_json(line)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise Unavailable("kernel-garbage", f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    if answer.way != way:
+        raise Unavailable("kernel-garbage", f"asked for {way}, got another")
+    try:
+        had = pages(mappings(smaps), answer.address, answer.array_bytes)
+    except ValueError as error:
+        raise Unavailable("backing-partial", f"nothing is proved: smaps: {error}") from None
+    return Got(way=way, array_bytes=answer.array_bytes, mapped_bytes=answer.mapped_bytes, resident_bytes=had.resident_bytes,
+               huge_bytes=had.huge_bytes, rest_huge_bytes=had.rest_huge_bytes)

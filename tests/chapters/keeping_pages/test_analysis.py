@@ -1,0 +1,88 @@
+"""The ladder's prices and the rates of faulting in: each the median of its processes; and documents."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from support.keeping_pages import SPLIT, WHOLE, analysis, only, rows
+from support.synthetic import PAGE_BYTES, Paged, keeping_pages
+
+from experiments.words.pages import PAGES, SWEPT
+from experiments.words.reasons import Unavailable
+
+pytestmark = pytest.mark.filterwarnings("error")
+LADDER = [pages for pages in PAGES if pages not in ("2m", "1g")]
+
+
+# --- the ladder
+
+
+def test_a_rung_is_spread_minus_packed_over_one_working_set():
+    a = analysis()
+    assert list(a.ladder) == LADDER and a.ladder_lines == 8192
+    chases = rows().query("kernel == 'page_chase'").groupby(["pages", "layout"])["ns_per_access"].median()
+    for pages, price in a.ladder.items():
+        times = [chases[pages, layout] for layout in ("spread", "packed")]
+        assert price.value == pytest.approx(times[0] - times[1]) and price.low <= price.value <= price.high
+
+
+@pytest.mark.parametrize(("machine", "truth"), [(WHOLE, lambda pages: WHOLE.price_ns(pages, 8192 * 4096)), (SPLIT, lambda _: 32.0)])
+def test_the_ladder_of_a_known_machine_is_its_truth(machine: Paged, truth):
+    for pages, price in analysis(rows(machine, repeats=9)).ladder.items():
+        assert price.value == pytest.approx(truth(pages), abs=1.5), pages
+
+
+def test_a_rung_without_its_control_has_no_price_and_without_a_chase_there_is_no_ladder():
+    a = analysis(rows().query("layout != 'packed' or pages != '32k'"))
+    assert list(a.ladder) == [pages for pages in LADDER if pages != "32k"]
+    none = analysis(rows().query("kernel == 'prefault'"))
+    assert (none.ladder_lines, none.ladder) == (0, {}) and analysis(only("4k")).ladder.keys() == {"4k"}
+
+
+# --- faulting in
+
+
+@pytest.mark.parametrize(("ns", "rate"), [(819.2, 5.0), (4096 / 31, 31.0), (4096.0, 1.0), (1.0, 4096.0)])
+def test_a_rate_is_4096_bytes_by_the_nanoseconds_that_they_took(ns: float, rate: float):
+    """5 and 31 GB/s are the published rates of 4 TB touched on base pages and on transparent ones."""
+    faults = analysis(Paged(faults_ns=(ns,) * 5, noise=0.0).frame(keeping_pages(cpus=1), 1)).faults.query("mode == 'touch'")
+    assert faults["gb_per_s"].to_numpy() == pytest.approx(rate)
+
+
+def test_a_rate_is_of_the_machines_own_base_pages():
+    a = analysis()
+    a.about.host = a.host.model_copy(update={"base_page_bytes": 65536})
+    assert a.faults["gb_per_s"].to_numpy() == pytest.approx(16 * analysis().faults["gb_per_s"].to_numpy())
+
+
+def test_faults_are_rows_of_page_size_way_and_threads_in_order():
+    faults = analysis().faults
+    ways = [("memset", 1), ("populate", 1), ("populate", 4), ("touch", 1), ("touch", 4)]
+    alone = [way for way in ways if way[1] == 1]  # a page of 1 GiB cannot be shared out
+    each = faults[faults["pages"].isin(SWEPT)]
+    assert list(zip(each["mode"], each["threads"], strict=True)) == ways * 4 + alone
+    assert list(dict.fromkeys(faults["pages"])) == list(PAGES)
+    assert set(faults[~faults["pages"].isin(SWEPT)]["mode"]) == {"touch"}
+    for row in faults.itertuples():
+        mine = rows().query("kernel == 'prefault' and pages == @row.pages and mode == @row.mode and threads == @row.threads")
+        assert row.median == pytest.approx(mine["ns_per_access"].median())
+        assert row.gb_per_s * row.median == pytest.approx(4096)
+        assert (row.free_ns, row.one_byte_bytes) == (Paged.FREE_NS, PAGE_BYTES[row.pages])
+
+
+# --- documents
+
+
+def test_a_document_of_another_version_is_none():
+    for a in (analysis(runtimes={"schema_version": 0}, ways={"schema_version": 0}), analysis()):
+        for name in a.documents:
+            with pytest.raises(Unavailable) as why:
+                getattr(a, name)
+            assert why.value.code == "no-data"
+
+
+def test_the_rows_stay_as_they_are():
+    frame, before = rows(), rows().copy()
+    a = analysis(frame)
+    a.ladder, a.faults  # noqa: B018
+    pd.testing.assert_frame_equal(frame, before)

@@ -1,0 +1,137 @@
+"""What the articles say of getting, proving and wasting large pages, judged on machines and documents whose truth is known."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.keeping_pages import WHOLE, analysis, asked, only, pool, programs, rows
+from support.synthetic import MIB, Paged, fit, fit_to_be_shown, keeping_pages, scope
+
+from experiments.article.verdicts import REGISTRY, Verdict, claims_of, judge, verdicts
+from experiments.chapters.keeping_pages import Analysis, claims
+from experiments.words.pages import PAGES
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+SIX, GO, BASE_GO, FIVE = "thp-faults-six-times", "go-asks-for-no-large-pages", "go-maps-at-4-kib", "recipes-work-in-five-languages"
+SMALL, GIGA = "small-object-takes-a-large-page", "gigabyte-granularity"
+WASTE, DROPS, SETUP, CHOOSES, FILES = ("hundred-kib-wastes-1.9-mb", "madvise-drops-2-mib", "two-mib-needs-setup", "madvise-chooses-where",
+                                       "file-maps-inherit-large-pages")
+THP_JAVA, POOL_JAVA = "java-thp-is-madvise", "java-hugetlbfs-maps-the-pool"
+H, F, C = "holds", "fails", "cannot tell"
+
+
+def judged(a: Analysis, **bands: dict) -> dict[str, Verdict]:
+    """By id: each claim a sentence with evidence fit to be shown."""
+    return {one.claim.id: one for one in fit_to_be_shown(verdicts(claims, a, **bands), "keeping_pages")}
+
+
+def faulted(factor: float, machine: Paged = WHOLE) -> pd.DataFrame:
+    """The rows with transparent pages made ready in so many times the time."""
+    frame = rows(machine)
+    chosen = (frame["kernel"] == "prefault") & (frame["pages"] == "thp")
+    return frame.assign(ns_per_access=frame["ns_per_access"].where(~chosen, frame["ns_per_access"] * factor))
+
+
+def one_byte(pages: str, size: int) -> pd.DataFrame:
+    """The rows with another size resident for one byte on these pages."""
+    frame = rows()
+    return frame.assign(one_byte_resident_bytes=frame["one_byte_resident_bytes"].where(frame["pages"] != pages, float(size)))
+
+
+def go(huge_bytes: int) -> dict:
+    """Three plain runs of a Go program, and what lies on large pages of each."""
+    found = programs()
+    plain = [report | {"language": "go", "huge_bytes": huge_bytes} for report in found["reports"] if report["variant"] == "plain"]
+    return found | {"reports": plain, "lacking": {}}
+
+
+def java(variant: str, huge_bytes: int) -> dict:
+    found = pool(huge_bytes, "java")
+    return found | {"reports": [found["reports"][-1] | {"variant": variant}]}
+
+
+JUDGED: dict[str, tuple[str, object, str, str]] = {
+    "sixfold": (SIX, lambda: analysis(), H, "4 threads, memory is ready at 10."),
+    "twofold": (SIX, lambda: analysis(faulted(3.0)), F, "factor of 2.0"),
+    "twentyfold": (SIX, lambda: analysis(faulted(0.3)), F, "factor of 2"),
+    "sixfold or threefold": (SIX, lambda: analysis(rows(Paged(noise=0.5))), C, "factor of"),
+    "no transparent pages": (SIX, lambda: analysis(only("4k")), C, "both"),
+    "a byte takes 2 MiB": (SMALL, lambda: analysis(), H, "2 MiB resident"),
+    "a byte takes a base page": (SMALL, lambda: analysis(one_byte("thp", 4096)), F, "4 KiB resident"),
+    "no byte on thp": (SMALL, lambda: analysis(only("4k")), C, "transparent"),
+    "a byte takes 1 GiB": (GIGA, lambda: analysis(), H, "1 GiB resident"),
+    "a byte takes less": (GIGA, lambda: analysis(one_byte("1g", 2 * MIB)), F, "2 MiB resident"),
+    "no 1 GiB pages": (GIGA, lambda: analysis(only("4k", "thp")), C, "pool"),
+    "an arena wastes": (WASTE, lambda: analysis(ways=asked()), H, "1,994,752 bytes more"),
+    "an arena wastes nothing": (WASTE, lambda: analysis(ways=shrunk("arena", 100 << 10)), F, " 0 bytes more"),
+    "a large page is dropped": (DROPS, lambda: analysis(ways=shrunk("dropped", 14 * MIB)), H, "2 MiB less"),
+    "a large page is split": (DROPS, lambda: analysis(ways=asked()), F, "1 of them piece by piece"),
+    "nothing by itself": (SETUP, lambda: analysis(ways=asked()), H, "0% lie"),
+    "all by itself": (SETUP, lambda: analysis(ways=asked("always", anonymous=16 * MIB)), F, "100% lie"),
+    "a half": (CHOOSES, lambda: analysis(ways=asked()), H, "100% lie"),
+    "no half": (CHOOSES, lambda: analysis(ways=asked(half=0)), F, "0% lie"),
+    "a file on large pages": (FILES, lambda: analysis(ways=asked(file=16 * MIB)), H, "ext4, mmap: 100%"),
+    "a file on base pages": (FILES, lambda: analysis(ways=asked()), F, "ext4, mmap: 0%"),
+    "Go asks for none": (GO, lambda: analysis(runtimes=go(0)), H, "0 B lie"),
+    "Go asks for some": (GO, lambda: analysis(runtimes=go(2**23)), F, "8 MiB lie"),
+    "no Go": (GO, lambda: analysis(runtimes=programs()), C, "Go program"),
+    "Go on base pages": (BASE_GO, lambda: analysis(runtimes=go(0)), H, "100%"),
+    "Go on large pages": (BASE_GO, lambda: analysis(runtimes=go(2**24)), F, "0%"),
+    "from the pool": (FIVE, lambda: analysis(runtimes=pool()), H, "c 100%"),
+    "not from the pool": (FIVE, lambda: analysis(runtimes=pool(2**23)), F, "c 50%"),
+    "no pool": (FIVE, lambda: analysis(runtimes=programs() | {"lacking": {"c pool": "pool-empty"}}), C, "pool"),
+    "Java's flag advises": (THP_JAVA, lambda: analysis(runtimes=java("huge", 2**24)), H, "100%"),
+    "Java's flag does not": (THP_JAVA, lambda: analysis(runtimes=java("huge", 0)), F, "0%"),
+    "Java in the pool": (POOL_JAVA, lambda: analysis(runtimes=java("pool", 2**24)), H, "100%"),
+    "Java beside the pool": (POOL_JAVA, lambda: analysis(runtimes=java("pool", 0)), F, "0%"),
+    "no Java": (POOL_JAVA, lambda: analysis(runtimes=programs()), C, "Java"),
+}
+
+
+def shrunk(way: str, resident: int) -> dict:
+    document = asked()
+    for got in document["got"]:
+        if got["way"] == way:
+            got |= {"resident_bytes": resident, "huge_bytes": min(got["huge_bytes"], resident)}
+    return document
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_each_claim_is_judged_by_what_it_is_about(name: str):
+    claim, make, verdict, told = JUDGED[name]
+    found = fit(judge(REGISTRY[claim], make()))
+    assert (found.verdict, told in found.evidence) == (verdict, True), found
+
+
+def test_each_claim_is_judged_here_once_where_it_holds_and_once_where_it_does_not():
+    for claim in claims_of(claims):
+        assert {H, F} <= {verdict for id, _, verdict, _ in JUDGED.values() if id == claim.id}, claim.id
+
+
+def test_one_thread_is_one():
+    assert "one thread" in judged(analysis(rows(cpus=1)))[SIX].evidence
+
+
+def test_another_band_is_another_verdict():
+    assert judged(analysis(), thp_faults_six_times_as_fast={"band": (1.0, 2.0)})[SIX].verdict == F
+
+
+def test_without_documents_each_claim_about_them_cannot_be_told():
+    assert {claim for claim, one in judged(analysis()).items() if one.verdict != C} == {SIX, SMALL, GIGA}
+
+
+def test_a_claim_about_rows_compares_points_of_the_grid():
+    points = keeping_pages()
+    for claim in claims_of(claims):
+        if claim.points is not None:
+            assert claim.id == SIX and 0 < sum(claim.points(point, scope()) for point in points) < len(points) / 2
+
+
+@given(st.sets(st.tuples(st.sampled_from(["page_chase", "prefault"]), st.sampled_from(list(PAGES)))))
+@settings(max_examples=20, deadline=None)
+def test_whatever_is_missing_there_is_every_verdict(there: set):
+    frame = rows(most=16 * MIB, repeats=2)
+    judged(analysis(frame[pd.MultiIndex.from_frame(frame[["kernel", "pages"]]).isin(list(there))], ways=asked(), runtimes=pool()))

@@ -1,0 +1,146 @@
+"""Each way of asking for memory: what it got is read from its smaps, and whatever goes wrong has its reason."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+from support.keeping_pages import asked
+
+from experiments.chapters.keeping_pages import ways
+from experiments.lab.toolchains import SOURCES
+from experiments.system import procfs
+from experiments.words.reasons import Unavailable
+
+MIB = 1 << 20
+PROGRAM = SOURCES / "mapping.py"
+BASE_PAGE_4K = os.sysconf("SC_PAGESIZE") == 4096  # of which the program asks for 2 MiB
+linux = pytest.mark.skipif(not Path("/proc/self/smaps").exists() or not BASE_PAGE_4K, reason="needs Linux on base pages of 4 KiB")
+
+
+def program():
+    spec = importlib.util.spec_from_file_location("mapping", PROGRAM)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_program_has_the_ways_of_the_survey():
+    assert sorted(program().WAYS) == sorted(ways.WAYS)
+
+
+@linux
+@pytest.mark.measures
+@pytest.mark.parametrize("way", ways.WAYS)
+def test_a_way_gives_what_the_kernel_itself_counts_or_its_reason(way: str):
+    """By the kernel's own sum of the process's pages, which another file states."""
+    try:
+        got = ways.measure(way, 16 * MIB)
+    except Unavailable as why:
+        assert why.code in (ways.WAYS[way].refused, "mount-refused")
+        return
+    assert got.way == way and 0 <= got.huge_share <= 1 and got.huge_bytes % (2 * MIB) == 0
+    if way == "anonymous" and procfs.chosen(Path("/sys/kernel/mm/transparent_hugepage/enabled")) != "always":
+        assert got.huge_bytes == 0
+    if way in ("pool", "memfd-pool", "hugetlbfs"):
+        assert got.huge_share == 1
+    if way == "file":
+        assert got.resident_bytes >= got.array_bytes == 16 * MIB
+    if way == "dropped" and got.resident_bytes != got.mapped_bytes - 2 * MIB:
+        assert got.resident_bytes == got.mapped_bytes - 4096
+    if way == "arena" and got.huge_bytes == 0:
+        assert got.resident_bytes == got.array_bytes == 100 << 10
+
+
+@linux
+@pytest.mark.parametrize("arguments", [[], ["anonymous"], ["other", "8388608", "."], ["anonymous", "4096", "."], ["anonymous", "x", "."]])
+def test_bad_arguments_end_the_program_without_a_line(arguments: list[str]):
+    done = subprocess.run([sys.executable, PROGRAM, *arguments], capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout) == (2, b"")
+
+
+@linux
+def test_what_is_mounted_for_a_way_is_gone_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ways, "build_folder", lambda: tmp_path)
+    before = Path("/proc/self/mounts").read_text()
+    for way in ("tmpfs", "file"):
+        try:
+            ways.measure(way, 8 * MIB)
+        except Unavailable as why:
+            assert why.code == "mount-refused"
+    assert Path("/proc/self/mounts").read_text() == before and not list(tmp_path.iterdir())
+
+
+def answers(monkeypatch: pytest.MonkeyPatch, line: bytes, smaps: str = "") -> None:
+    monkeypatch.setattr(ways, "watch", lambda command, refused: (line, smaps, ""))
+
+
+@pytest.mark.parametrize("line", [b"", b"hello\n", b"{}\n", b'{"way": "pool", "address": 4096, "array_bytes": 1, "mapped_bytes": 1}\n',
+                                  b'{"way": "advised", "address": "x", "array_bytes": 1, "mapped_bytes": 1}\n'])
+def test_anything_but_a_true_answer_is_garbage(monkeypatch: pytest.MonkeyPatch, line: bytes):
+    answers(monkeypatch, line)
+    with pytest.raises(Unavailable) as why:
+        ways.measure("advised", 8 * MIB)
+    assert why.value.code == "kernel-garbage"
+
+
+def test_smaps_that_are_none_prove_nothing(monkeypatch: pytest.MonkeyPatch):
+    answers(monkeypatch, b'{"way": "advised", "address": 4096, "array_bytes": 1, "mapped_bytes": 1}\n', "garbage")
+    with pytest.raises(Unavailable) as why:
+        ways.measure("advised", 8 * MIB)
+    assert why.value.code == "backing-partial"
+
+
+def test_a_survey_tries_every_way_and_keeps_why_one_gave_nothing(monkeypatch: pytest.MonkeyPatch):
+    def measured(way: str, size: int) -> ways.Got:
+        if way == "pool":
+            raise Unavailable("pool-empty")
+        return ways.Got(way=way, array_bytes=size, mapped_bytes=size, resident_bytes=size, huge_bytes=0, rest_huge_bytes=0)
+
+    monkeypatch.setattr(ways, "measure", measured)
+    inspected = ways.host.inspect()
+    if inspected.base_page_bytes != 4096:
+        pytest.skip("base pages are not of 4 KiB")
+    found = ways.survey(8 * MIB)
+    assert [got.way for got in found.got] == [way for way in ways.WAYS if way != "pool"] and found.lacking == {"pool": "pool-empty"}
+    assert ways.Ways.model_validate_json(json.dumps(found.model_dump(mode="json"))) == found
+    with pytest.raises(Unavailable) as why:
+        found.of("pool")
+    assert why.value.code == "pool-empty"
+
+
+@pytest.mark.parametrize(("change", "code"), [({"os": "Darwin"}, "not-linux"),
+                                              ({"os": "Linux", "base_page_bytes": 65536}, "page-size-unsupported")])
+def test_another_system_or_base_page_has_no_survey(monkeypatch: pytest.MonkeyPatch, change: dict, code: str):
+    inspected = ways.host.inspect()
+    monkeypatch.setattr(ways.host, "inspect", lambda: inspected.model_copy(update=change))
+    with pytest.raises(Unavailable) as why:
+        ways.survey(8 * MIB)
+    assert why.value.code == code
+
+
+@pytest.mark.parametrize(("profile", "size"), [("smoke", 8 * MIB), ("quick", 64 * MIB), ("full", 64 * MIB)])
+def test_a_profile_says_how_much_is_asked_for(monkeypatch: pytest.MonkeyPatch, profile: str, size: int):
+    tried = []
+    monkeypatch.setattr(ways, "survey", lambda size: tried.append(size) or ways.Ways.model_validate(asked()))
+    assert ways.make(profile) == asked() and tried == [size]
+
+
+@pytest.mark.parametrize("change", [{"schema_version": 2}, {"state": "x"}, {"thp": "A word"}, {"surplus": 1},
+                                    {"lacking": {"other": "pool-empty"}},
+                                    {"lacking": {"pool": "no such code"}}, {"got": [{}]}])
+def test_a_document_that_cannot_be_is_no_document(change: dict):
+    with pytest.raises(ValidationError):
+        ways.Ways.model_validate(asked() | change)
+
+
+@pytest.mark.parametrize("change", [{"huge_bytes": 1 << 40}, {"resident_bytes": 1}, {"way": "other"}, {"huge_bytes": -1}])
+def test_a_way_that_cannot_be_is_none(change: dict):
+    with pytest.raises(ValidationError):
+        ways.Got.model_validate(asked()["got"][0] | change)
