@@ -6,7 +6,7 @@
     ```
 
 shows a function or class of a Python file; of another file, what stands between the marks [timed: NAME] and [end]; of a program that
-shows a recipe, of any language, the part `recipe`: what stands between [recipe] and [end].
+shows recipes, of any language, the part `recipe` or `pool`: what stands between that mark and [end].
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sphinx.util.docutils import SphinxDirective
 
 _LANGUAGES = {".py": "python", ".go": "go", ".rs": "rust", ".java": "java"}
 ROOTS = ("experiments/", "kernels/")  # nothing else of a source tree is shown
-_MARK = re.compile(r"(?:/\*|//|#) \[(?:timed: ([^\]]+)|(timed|recipe))\]")
+_MARK = re.compile(r"(?:/\*|//|#) \[(?:timed: ([^\]]+)|(timed|recipe|pool))\]")
 
 
 def python_part(text: str, name: str) -> tuple[int, list[str]]:
@@ -45,7 +45,7 @@ def _names(node: ast.stmt) -> list[str | None]:
 
 
 def timed_part(text: str, name: str) -> tuple[int, list[str]]:
-    """(first line, lines) between [timed: NAME], [timed] or [recipe] and [end]; the name is what stands last. LookupError without it."""
+    """(first line, lines) between [timed: NAME], [timed], [recipe] or [pool] and [end]; the name is what stands last. LookupError without it."""
     lines = text.splitlines()
     for start, line in enumerate(lines):
         if (mark := _MARK.search(line)) and name in (mark[1] or mark[2]).split(", "):
@@ -69,7 +69,7 @@ class Listing(SphinxDirective):
             if not file.startswith(ROOTS) or ".." in file:
                 raise LookupError(file)
             text = (Path(self.env.srcdir) / file).read_text()
-            find = python_part if file.endswith(".py") and part != "recipe" else timed_part
+            find = python_part if file.endswith(".py") and part not in ("recipe", "pool") else timed_part
             first, lines = find(text, part) if part else (1, text.splitlines())
         except (LookupError, OSError):
             return [self.state.document.reporter.warning(f"{file} has no part {part!r} to list.", line=self.lineno)]
