@@ -45,7 +45,8 @@ def _names(node: ast.stmt) -> list[str | None]:
 
 
 def timed_part(text: str, name: str) -> tuple[int, list[str]]:
-    """(first line, lines) between [timed: NAME], [timed], [recipe] or [pool] and [end]; the name is what stands last. LookupError without it."""
+    """(first line, lines) between [timed: NAME], [timed], [recipe] or [pool] and [end]; the name is what stands last. LookupError
+    without it."""
     lines = text.splitlines()
     for start, line in enumerate(lines):
         if (mark := _MARK.search(line)) and name in (mark[1] or mark[2]).split(", "):

@@ -31,8 +31,13 @@ STEP = 1.1  # a step between two points further apart places no number of entrie
 SAME = 0.03  # two opinions nearer to each other than that agree: the grid around a knee is finer
 NEVER = 1e9  # entries of a second level that is never missed
 MATCH_OCTAVES = 0.75  # further apart, two knees are of two levels
+# Or of one whose entries hold neighbours: Zen joins four pages and more whose frames lie in a row, an arm64 core up to sixteen. The pages
+# of the alias layout share a few frames, so theirs are never joined.
+JOINED = (1.5, 20.0)
 # A knee whose page table fills a data cache to so much of its size, above the second level, is that cache's and no TLB's.
 NEAR = 0.2
+_ALONE = ("One level shows. A smaller one may lie before it or a larger one behind it, so what missing it costs is no walk's price until "
+          "it is known that none does.")
 
 
 class Level(Model):
@@ -46,6 +51,7 @@ class Level(Model):
     ways: int | None = None  # 0: no stride of pages makes it smaller. Of the first level only
     ways_reason: str | None = None
     rise: tuple[float, float]  # pages at which a tenth and nine tenths of the step are done
+    is_alone: bool = False  # no chase shows another, and CPUID does not state that there is none: which of them it is, nobody knows
     verdict: str  # how the opinions compare with each other and with CPUID, and which to believe
 
 
@@ -87,15 +93,21 @@ def infer(frame: pd.DataFrame, stated: Sequence[int] = (), cache_bytes: Mapping[
     pairs = _paired(by_price, by_alias)
     if not pairs:
         raise Unavailable("no-step", f"{len(alias)} aliased and {len(price)} priced numbers of pages")
-    levels = _levels(frame, pairs, stride, stated, main=price if by_price else alias)  # what a program pays, where that was measured
+    joined = any(knee and aliased_knee and _are_joined(knee.pages, aliased_knee.pages) for knee, aliased_knee in pairs)
+    # What a program pays, where that was measured and has its treads where the entries end.
+    levels = _levels(frame, pairs, stride, stated, main=price if by_price and not joined else alias)
+    is_alone = len(levels) == 1 and len(stated) != 1
+    if is_alone:
+        levels = [levels[0].model_copy(update={"is_alone": True})]
     hits = alias[alias["lines"].between(levels[-2].rise[1] if len(levels) > 1 else 0, levels[-1].rise[0] * 0.9)]["cost"]
     clock = frame.loc[frame["core_ghz"] > 0, "core_ghz"]
     return Geometry(
         pages=str(frame["pages"].iloc[0]), unit="cycles" if has_clock(frame) else "ns",
         core_ghz=float(clock.median()) if len(clock) else None,
         first_tread=float(price["cost"].iloc[0] if len(price) else alias["cost"].iloc[0]), levels=levels,
-        walks=walks(frame, hits, levels[-1].entries.value, stride, cache_bytes or {}), alias_penalty=_alias_penalty(frame, stride),
-        notes=[*lacking, *_unseen(stated, levels, len(pairs)),
+        walks=[] if is_alone else walks(frame, hits, levels[-1].entries.value, stride, cache_bytes or {}),
+        alias_penalty=_alias_penalty(frame, stride),
+        notes=[*lacking, *[_ALONE] * is_alone, *_unseen(stated, levels, len(pairs)),
                *(f"Past the TLBs the cost rises again at {round(knee.pages):,} pages: {why}." for knee, why in others)])
 
 
@@ -136,8 +148,16 @@ def _paired(by_price: list[Knee], by_alias: list[Knee]) -> list[tuple[Knee | Non
                 or (p.tenth < knee.nine_tenths and knee.tenth < p.nine_tenths)]
         pairs.append((near[0] if near else None, knee))
         rest = [p for p in rest if p not in near]
+    if not any(price for price, _ in pairs):  # none where alias has them: each a multiple of its, level by level
+        joined = [(p, knee) if _are_joined(p.pages, knee.pages) else (None, knee) for p, (_, knee) in zip(rest, pairs, strict=False)]
+        pairs, rest = joined + pairs[len(joined):], [p for p in rest if p not in [price for price, _ in joined]]
     pairs += [(p, None) for p in rest]
     return sorted(pairs, key=lambda pair: (pair[1] or pair[0]).pages)[:2]
+
+
+def _are_joined(price: float, alias: float) -> bool:
+    """Whether a step of the price so far past that of alias is of the same level, whose entries hold neighbours."""
+    return JOINED[0] < price / alias < JOINED[1]
 
 
 def _stated(stated: Sequence[int], k: int, levels: int, knee: Knee) -> int | None:
@@ -192,8 +212,10 @@ def _from_draws(frame: pd.DataFrame, stride: int, below: Sequence[Level], knee: 
 
 
 def _believed(opinions: Mapping[str, Estimate]) -> Estimate:
-    """A sharp step is exact; of two the larger, since what disturbs a chase fills a level early. For a smear the draws, which
-    hold for any replacement; else half of the rise."""
+    """A sharp step is exact; of two the larger, since what disturbs a chase fills a level early, unless neighbours share entries, which
+    alias never has. For a smear the draws, which hold for any replacement; else half of the rise."""
+    if {"alias", "price"} <= opinions.keys() and _are_joined(opinions["price"].value, opinions["alias"].value):
+        opinions = {name: opinion for name, opinion in opinions.items() if name != "price"}
     steps = [opinions[name] for name in ("alias", "price") if name in opinions and opinions[name].method.endswith("step")]
     if steps:
         return max(steps, key=lambda opinion: opinion.value)
@@ -213,10 +235,14 @@ def _verdict(opinions: Mapping[str, Estimate], entries: Estimate, knee: Knee, st
                 f"({round(entries.low):,} to {round(entries.high):,}): believe those. ")
     elif not entries.method.endswith("step"):
         sentence = "The cost does not step, it rises, and no draws could be fitted: the number is where half of the rise is done. "
+    elif {"price", "alias"} <= opinions.keys() and _are_joined(opinions["price"].value, opinions["alias"].value):
+        sentence = (f"Alias puts the step at {number('alias')} pages, price at {number('price')}: where the frames of neighbours lie in a "
+                    f"row an entry holds about {opinions['price'].value / opinions['alias'].value:.0f} of them. Believe alias for the "
+                    "entries, and price for what such memory reaches. ")
     elif {"price", "alias"} <= opinions.keys():
         sentence = (f"Price and alias agree on {number('alias')} pages. " if agree(opinions["alias"], opinions["price"].value) else
                 f"Price puts the step at {number('price')} pages, alias at {number('alias')}: believe {round(entries.value):,}, the "
-                "larger, since what disturbs a chase fills a level early and hardly anything makes it hold more. ")
+                "larger, since what disturbs a chase fills a level early. ")
     else:
         only = "price" if "price" in opinions else "alias"
         sentence = f"Only {only} shows this level, at {number(only)} pages: believe it with care. "

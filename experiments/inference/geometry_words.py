@@ -12,7 +12,7 @@ _MISSING = "–"
 
 
 def level_name(level: Level) -> str:
-    return _NAMES.get(level.level, f"level {level.level}")
+    return "first level seen" if level.is_alone else _NAMES.get(level.level, f"level {level.level}")
 
 
 def _text(estimate: Estimate | None, decimals: int = 1, per: float = 1.0) -> str:

@@ -29,13 +29,13 @@ REPEATS = 3  # processes a point: a median that one disturbed process does not m
 DRAWN_REPEATS = 5  # the fit of a smeared level hangs on a dozen points; with three, one run in ten was 4 % off in a loud hour
 WALK_REPEATS = 5  # claims compare the price of a walk, and five processes cover 93.75 %
 REGION_MS = 8  # half a million chases of 16 ns; half a minute is what people wait for
-# alias pays the way predictor's price from 16 pages on, and no published TLB has over 4,096 entries. Three points have to
-# stand before a step, so a level of fewer than 25 entries is not seen.
-FROM_LINES, TO_LINES = geometry.ALIAS_FROM, 16384
+# alias pays the way predictor's price from 16 pages on. Three points have to stand before a step, so a level of fewer than 25 entries
+# is not seen. Where fewer than two levels show up to TO_LINES, the sweep goes on past the largest that is published, of 32,768 entries.
+FROM_LINES, TO_LINES, FARTHEST_LINES = geometry.ALIAS_FROM, 16384, 131072
 
 
 def repeats_of(point: Point) -> int:
-    if point.layout == "alias" and (point.stride_pages > 1 or point.lines > TO_LINES):
+    if point.layout == "alias" and (point.stride_pages > 1 or point.lines > FARTHEST_LINES):
         return WALK_REPEATS
     return DRAWN_REPEATS if point.order == "random" else REPEATS
 
@@ -107,6 +107,8 @@ def survey(run: Callable[[list[Point]], pd.DataFrame], pages: str = "4k", cache_
     frame = rows([*first] or coarse(pages))
     if frame.empty:
         return frame
+    if len(geometry.steps(geometry.aliased(frame, _stride(pages)))) < 2:
+        frame = rows(farther(pages))
     frame = rows([*refined(frame, pages)])
     frame = rows([p for p in refined(frame, pages) if p.layout == "alias"])  # at the knees as the first time has placed them
     return rows([*hanging(frame, pages, cache_bytes or {}, _stride(pages))])
@@ -127,6 +129,12 @@ def coarse(pages: str) -> list[Point]:
     most = TO_LINES if pages == BASE else SPREAD_HUGE
     return [_point(pages, layout, n, _stride(pages)) for n in lines for layout in ("alias", "spread", "packed")
             if layout == "alias" or 8 < n <= most]
+
+
+def farther(pages: str) -> list[Point]:
+    """The coarse sweep's numbers of pages beyond it, for a level that it did not reach."""
+    layouts = ("alias", "spread", "packed") if pages == BASE else ("alias",)
+    return [_point(pages, layout, n, _stride(pages)) for n in octaves(TO_LINES, FARTHEST_LINES, 3) if n > TO_LINES for layout in layouts]
 
 
 def _knees(frame: pd.DataFrame, pages: str) -> Iterator[tuple[tuple[str, ...], Knee]]:

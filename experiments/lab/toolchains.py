@@ -70,13 +70,13 @@ class Program(NamedTuple):
     run: tuple[str, ...]
 
     def command(self, variant: Variant, array_bytes: int) -> list[str]:
-        """The command line. Java's heap is twice the array and 64 MiB in each variant, as a copying collector wants it."""
+        """The command line. Java's warnings go to stderr, for its first line is the answer; its heap is twice the array and 64 MiB in each variant, as a copying collector wants it."""
         options = []
         if self.language == "java":
             heap = f"{(2 * array_bytes >> 20) + 64}m"
             recipes = re.findall(r"(?s)\[(recipe|pool)\]\n(.+?)\[end\]", (SOURCES / TOOLS["java"].source).read_text())
             flags = {part: re.findall(r"-XX:\S+", text) for part, text in recipes}
-            options = [f"-Xms{heap}", f"-Xmx{heap}", *flags.get({"huge": "recipe"}.get(variant, variant), ())]
+            options = ["-XX:+DisplayVMOutputToStderr", f"-Xms{heap}", f"-Xmx{heap}", *flags.get({"huge": "recipe"}.get(variant, variant), ())]
         return [self.run[0], *options, *self.run[1:], variant, str(array_bytes)]
 
 

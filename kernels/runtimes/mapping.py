@@ -26,7 +26,8 @@ CLONE_NEWNS, CLONE_NEWUSER, MS_PRIVATE_RECURSIVE = 0x20000, 0x10000000, 1 << 18 
 class Region:
     """A mapping, from `start` on of whole huge pages where it has room to spare. advised, written: how many bytes from there are."""
 
-    def __init__(self, size: int, flags: int = PRIVATE, file: int = -1, advised: int = 0, written: int | None = None, spare: int = HUGE_PAGE):
+    def __init__(self, size: int, flags: int = PRIVATE, file: int = -1, advised: int = 0, written: int | None = None,
+                 spare: int = HUGE_PAGE):
         self.size = size
         self.map = mmap.mmap(file, size + spare, flags=flags)
         whole = ctypes.c_char.from_buffer(self.map)
@@ -118,7 +119,8 @@ def _mounted(folder: Path, kind: str, options: str) -> Path:
     if user:  # as root of a namespace of users, which not every kernel lets one be
         for name, text in (("uid_map", f"0 {user} 1"), ("setgroups", "deny"), ("gid_map", f"0 {group} 1")):
             Path("/proc/self", name).write_text(text)
-    if libc.mount(b"none", b"/", None, MS_PRIVATE_RECURSIVE, None) or libc.mount(b"none", bytes(folder), kind.encode(), 0, options.encode()):
+    if libc.mount(b"none", b"/", None, MS_PRIVATE_RECURSIVE, None) or libc.mount(
+            b"none", bytes(folder), kind.encode(), 0, options.encode()):
         _refuse(4, os.strerror(ctypes.get_errno()))
     return folder
 

@@ -47,6 +47,35 @@ def test_where_replacement_is_random_the_draws_decide_and_are_right_within_three
     assert "random draws" in level.verdict.lower() and "believe those" in level.verdict
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("joined", "entries"), [(4, (72, 3072)), (4, (64, 2048)), (8, (64, 1536)), (16, (48, 1024))])
+def test_where_neighbours_share_entries_alias_rules_and_price_is_named_a_multiple(joined: int, entries: tuple[int, int]):
+    found = inferred(Made(lru(entries[0]), lru(entries[1]), joined=joined))
+    assert [level.entries.value for level in found.levels] == pytest.approx(entries, rel=0.03)
+    assert all(level.entries.method.startswith("alias") for level in found.levels)
+    assert f"about {joined} of them" in found.levels[0].verdict and found.levels[1].hit_cost.value == pytest.approx(7, abs=0.5)
+
+
+@pytest.mark.slow
+def test_the_largest_tlb_that_is_published_is_found():
+    first, second = inferred(Made(lru(224), lru(32768))).levels
+    assert (first.entries.value, second.entries.value) == pytest.approx((224, 32768), rel=0.03)
+
+
+@pytest.mark.parametrize("stated", [(), (10, 512)])
+def test_of_one_level_that_shows_nobody_says_which_it_is_nor_what_a_walk_costs(stated: tuple[int, ...]):
+    """The first level of a small core is below what a chase can show: its price is in that of the other."""
+    found = inferred(Made(lru(10), lru(512)), stated=stated)
+    (level,) = found.levels
+    assert level.entries.value == pytest.approx(512, rel=0.03) and level.is_alone and found.walks == []
+    assert any("One level shows" in note for note in found.notes)
+
+
+def test_of_one_level_that_is_all_there_is_by_cpuid_the_walk_is_priced():
+    found = inferred(Made(lru(10), lru(512)), stated=(512,))
+    assert not found.levels[0].is_alone and any(walk.cost for walk in found.walks)
+
+
 def test_what_a_second_level_hit_adds_is_the_height_of_its_tread():
     first, second = inferred(SHARP).levels
     assert first.hit_cost is None

@@ -9,10 +9,12 @@ import pytest
 from support.geometry import CACHES, SHARP, Made, lru
 from support.lab import a_rig
 
+from experiments.article.chapter import literature
 from experiments.article.verdicts import LEAST_COVERAGE
 from experiments.inference import geometry, splinter
 from experiments.inference.intervals import median_interval
 from experiments.lab import noise, survey
+from experiments.lab.grid import octaves
 from experiments.lab.kernels import arena_bytes
 from experiments.lab.record import Point
 from experiments.lab.rig import Rig
@@ -83,9 +85,23 @@ def test_rows_that_are_there_already_ask_for_the_same_points_again():
     assert frames[0].equals(frames[1])
 
 
-def test_a_machine_without_a_knee_is_asked_for_no_more_than_the_coarse_sweep():
-    stages = asked(Made(lambda *_: 0.0, lambda *_: 0.0))
-    assert [len(stage) for stage in stages[1:]] == [0, 0, 0]
+def test_a_machine_without_a_knee_is_swept_to_the_end_and_asked_for_no_more():
+    _, farther, *rest = asked(Made(lambda *_: 0.0, lambda *_: 0.0))
+    assert {p.lines for p in farther} == {n for n in octaves(survey.TO_LINES, survey.FARTHEST_LINES, 3) if n > survey.TO_LINES}
+    assert [len(stage) for stage in rest] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(("made", "goes_on"), [(Made(lru(64), lru(1536)), False), (Made(lru(224), lru(32768)), True),
+                                               (Made(lru(10), lru(512)), True)])
+def test_the_sweep_goes_on_where_fewer_than_two_levels_show(made: Made, goes_on: bool):
+    points = {p for stage in asked(made) for p in stage if p.layout == "spread" and p.order == "cycle" and p.stride_pages == 1}
+    assert (max(p.lines for p in points) > survey.TO_LINES) == goes_on
+
+
+def test_the_sweep_reaches_past_the_largest_tlb_that_is_published():
+    published = literature("microarchitectures")
+    entries = published[published["structure"].str.contains("tlb") & (published["quantity"] == "entries")]["value_high"].astype(float)
+    assert 16384 < entries.max() <= survey.FARTHEST_LINES / 2
 
 
 @pytest.mark.slow

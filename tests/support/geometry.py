@@ -63,15 +63,17 @@ class Made:
     ghz: float = 3.0
     spread: bool = True  # False: a machine without pages for the spread layout
     misplaced: float = 1.0  # the alias layout sees a first level so many times as large
+    joined: int = 1  # so many neighbours share an entry where their frames lie in a row, as those of the spread layout do
 
     def cycles(self, point: Point) -> float:
         stride = point.stride_pages // (512 if point.pages == "2m" else 1)
         if point.layout == "packed":
             return self.load + (10 if point.lines > 512 else 0)
-        pages = point.lines if point.layout == "spread" else max(1, round(point.lines / self.misplaced))
+        pages = max(1, point.lines // self.joined) if point.layout == "spread" else max(1, round(point.lines / self.misplaced))
+        all_pages = pages if point.layout == "spread" else point.lines
         table = point.lines * min(8 * stride, 64)
         walk = self.walk + (self.l3 if table > CACHES[2] else 0) + (self.memory if table > CACHES[3] else 0)
-        price = self.first(point.order, pages, stride) * self.hit + self.second(point.order, point.lines, stride) * walk
+        price = self.first(point.order, pages, stride) * self.hit + self.second(point.order, all_pages, stride) * walk
         if point.layout == "alias":
             return self.load + 1 + (self.penalty if point.lines > 8 else 0) + price
         return self.load + (10 if point.lines > 512 else 0) + price

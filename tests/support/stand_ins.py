@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from experiments.lab import build
+from experiments.lab import build, toolchains
+from experiments.machine.compiler import compiler
 from support.common import preloadable
 
 PAGE = {"4k": 2**12, "64k": 2**16, "thp": 2**21, "2m": 2**21, "1g": 2**30}
@@ -53,6 +54,18 @@ def put_before(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
         return dataclasses.replace(kernel, command=(*words, *kernel.command))
 
     monkeypatch.setattr(build, "kernel", put)
+
+
+@pytest.fixture
+def no_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty PATH, no C compiler, and an empty place for binaries. Returns the folder that PATH names."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(toolchains, "compiler", compiler.__wrapped__)
+    monkeypatch.setenv("TLB_BUILD", str(tmp_path / "built"))
+    return folder
 
 
 @pytest.fixture(scope="session")

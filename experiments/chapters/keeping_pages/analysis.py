@@ -47,6 +47,13 @@ class Analysis(analysis.Analysis):
         by_pages = {pages: curve(self.frame, pages=pages) for pages in PAGES}
         return {pages: each.at(self.ladder_lines) for pages, each in by_pages.items() if self.ladder_lines in each.xs}
 
+    @cached_property
+    def walks(self) -> dict[str, float]:
+        """By page size: walks per access of `spread`, as counted; of those that were."""
+        chases = select(self.frame, kernel="page_chase", layout="spread", lines=self.ladder_lines)
+        counted = chases.groupby("pages")["walk_per_access"].median() if "walk_per_access" in chases else pd.Series(dtype=float)
+        return counted.dropna().to_dict()
+
     # --- faulting in
 
     @cached_property

@@ -17,7 +17,8 @@ from experiments.words.units import format_size
 __all__ = ["machine", "lead", "ways_said", "files_said", "freed_said", "runtimes_said", "ladder_said", "prefault_said", "waste_said"]
 
 WHOLE, NONE = 0.99, 0.01  # shares that count as all and as nothing: a heap's edges are no whole pages
-_LADDER = ("mthp", "thp")
+_LADDER = ("mthp",)
+_FEWER = 0.8  # of the walks on base pages: fewer than that, and entries have been joined
 
 
 def lead(a: Analysis) -> Prose:
@@ -104,14 +105,26 @@ def ladder_said(a: Analysis) -> Prose:
     base = required([rungs[BASE]] if BASE in rungs else [], "no chase on base pages has its control")[0]
     between = required({pages: price for pages, price in rungs.items() if PAGES[pages].source in _LADDER},
                        "no page size between was to be had", "mthp-off")
-    sizes = [pages for pages, price in between.items() if side(price.share_of(base), slack=0.05) == "below"]
+    cheaper = [pages for pages, price in between.items() if side(price.share_of(base), slack=0.05) == "below"]
     best = min(between, key=lambda pages: between[pages].value)
     said = (f"Over {count(a.ladder_lines)} base pages translation costs {base.value:.1f} ns a load on base pages and "
             f"{between[best].value:z.1f} on {words(best)}. ")
-    if not sizes:
+    if not cheaper:
         return Prose(said + "No rung of the ladder is cheaper: here an entry of the TLB holds a base page whatever the kernel calls the "
                             "page it is part of.")
-    return Prose(said + f"The first rung that is cheaper is {words(sizes[0])}.")
+    return Prose(f"{said}The first rung that is cheaper is {words(cheaper[0])}. {_why_cheaper(a, best)}".rstrip())
+
+
+def _why_cheaper(a: Analysis, best: str) -> str:
+    """Whether a rung saves walks or makes them cheaper, by the counters; in a guest, by what. Nothing where walks are not counted."""
+    if not {BASE, best} <= a.walks.keys():
+        return ""
+    told = f"The counters have {a.walks[BASE]:.2f} walks a load on base pages and {a.walks[best]:.2f} there"
+    if a.walks[best] < _FEWER * a.walks[BASE]:
+        return f"{told}: an entry spans more than a base page."
+    return f"{told}, so it is no entry that spans more: each walk is cheaper." + (
+        " Pages that lie together for the guest have neighbouring entries in the host's table, and a line of the cache holds eight."
+        if a.host.hypervisor != "none" else "")
 
 
 # --- what large pages cost

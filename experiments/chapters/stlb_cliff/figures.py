@@ -8,6 +8,7 @@ import altair as alt
 import pandas as pd
 
 from experiments.article import charts
+from experiments.article.chapter import literature
 from experiments.article.render import PALETTE, Figure, Html, data_table
 from experiments.chapters.stlb_cliff.analysis import Analysis
 from experiments.inference.counts import why_not_counted
@@ -206,6 +207,23 @@ def walk_costs(a: Analysis) -> Html:
         table = table.assign(**{"walks per access": costs["walks"], "cycles per walk": costs["per_walk"]})
     table["cycles per walk from"] = "counters" if len(a.counted("walk_cycles")) else "inferred from time"
     return data_table(table, decimals=2)
+
+
+def published_walks(a: Analysis) -> Html:
+    """What is published of a walk's cost beside the least and the most that translation costs here past the last level, in its unit."""
+    past = a.walk_costs[a.walk_costs["lines"] > max(a.entries, default=0)]
+    here = {unit: _span(past[name].min(), past[name].max()) for unit, name in (("cycles", "price_cycles"), ("ns", "price_ns"))}
+    stated = literature("walk_costs").query("unit in ['cycles', 'ns']")
+    return data_table(pd.DataFrame({
+        "published": stated["what"], "by": stated["source"], "value": [*map(_span, stated["value_low"], stated["value_high"])],
+        "unit": stated["unit"], "translation here, past the reach": stated["unit"].map(here)}))
+
+
+def _span(low: float, high: float) -> str:
+    """A range in words: "60 to 250"; "250 and more" where it is open, a dash where there is nothing."""
+    if pd.isna(low):
+        return "–"
+    return f"{low:,.0f} and more" if pd.isna(high) else f"{low:,.0f}" if f"{low:.0f}" == f"{high:.0f}" else f"{low:,.0f} to {high:,.0f}"
 
 
 def counter_table(a: Analysis) -> Html:

@@ -68,7 +68,7 @@ def _points(a: Analysis) -> pd.DataFrame:
 def _treads(points: pd.DataFrame, found: Geometry) -> pd.DataFrame:
     """One row a tread: its label, and where it stands: under the lower of the curves."""
     ends = [float(points["lines"].min()), *(edge for level in found.levels for edge in level.rise), float(points["lines"].max())]
-    labels = ["hits in the L1 dTLB", *(f"hits in the {level_name(level)}" for level in found.levels[1:]), "walks"]
+    labels = [*(f"hits in the {level_name(level)}" for level in found.levels), "misses" if found.levels[-1].is_alone else "walks"]
     rows = [(label, float(np.sqrt(start * end)), float(tread.groupby("series")["cost"].median().min()), start, end)
             for label, start, end in zip(labels, ends[::2], ends[1::2], strict=True)
             if len(tread := points[points["lines"].between(start, end)])]

@@ -76,6 +76,13 @@ def test_the_first_rung_that_is_cheaper_is_named_or_that_there_is_none():
     assert "switched off" in said("ladder_said", only("4k"))
 
 
+@pytest.mark.parametrize(("walks", "told"), [(0.9, "each walk is cheaper"), (0.2, "an entry spans more"),
+                                             (float("nan"), "is 16 KiB pages.")])
+def test_counted_walks_say_why_a_rung_is_cheaper(walks: float, told: str):
+    text = said("ladder_said", rows(QUIET).assign(walk_per_access=[0.9 if pages == "4k" else walks for pages in rows(QUIET)["pages"]]))
+    assert told in text and ("counters" in text) == (walks == walks)
+
+
 def test_rates_of_faulting_in_are_told_for_one_thread_and_for_the_best_of_many():
     text = said("prefault_said")
     for value in (4096 / median("1g", "touch", 1), 4096 / median("2m", "populate", 4)):

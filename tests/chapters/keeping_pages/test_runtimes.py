@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import mmap
-import os
 import re
 import sys
 import time
@@ -13,21 +12,20 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import ValidationError
+from support.stand_ins import no_tools as no_tools
 
 from experiments.chapters.keeping_pages.languages import runtime_words, runtimes
 from experiments.chapters.keeping_pages.languages.runtimes import RuntimeReport, Runtimes
 from experiments.lab import build, toolchains, watched
 from experiments.lab.toolchains import Program
-from experiments.machine.compiler import compiler
-from experiments.system import files, procfs, smaps
+from experiments.system import files, procfs
 from experiments.words.reasons import Unavailable
 
 MIB = 1 << 20
 SIZE = 16 * MIB
 HUGE = 2 * MIB
+WHOLE = 100 * HUGE
 NEEDS = {"c": "a C compiler", "rust": "rustc", "go": "go", "java": "javac", "python": sys.executable}
 BASE = 0x7F0000000000
 
@@ -129,88 +127,6 @@ def test_each_source_marks_a_recipe_that_asks_for_huge_pages(language: str):
     assert ("-xx:+usetransparenthugepages" if language == "java" else "madvise") in recipe.lower()
     pool = re.search(r"^\s*(?:/\*|//|#) \[pool\](?: \*/)?\n(.+?)^\s*(?:/\*|//|#) \[end\]", source, re.MULTILINE | re.DOTALL)[1]
     assert ("-xx:+uselargepages" if language == "java" else "hugetlb") in pool.lower()
-
-
-def test_javas_flags_are_those_of_its_recipes_and_each_in_its_variant_alone():
-    program = Program("java", "javac 17", ("java", "-cp", "somewhere", "BigArray"))
-    plain, huge, pool = (program.command(variant, SIZE) for variant in ("plain", "huge", "pool"))
-    assert set(huge) - set(plain) == {"-XX:+UseTransparentHugePages", "huge"}
-    assert set(pool) - set(plain) == {"-XX:+UseLargePages", "-XX:LargePageSizeInBytes=2m", "pool"}
-    assert huge[0] == "java" and huge[-3:] == ["BigArray", "huge", str(SIZE)]
-
-
-def test_settings_that_would_change_the_pages_do_not_reach_a_program(monkeypatch):
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseTransparentHugePages")
-    monkeypatch.setenv("GOFLAGS", "-mod=vendor")
-    seen = toolchains.environment()
-    assert "JAVA_TOOL_OPTIONS" not in seen and seen["GOFLAGS"] == "" and seen["GOTOOLCHAIN"] == "local"
-    assert seen["PATH"] == os.environ["PATH"]
-
-
-# ---- toolchains that are missing or broken
-
-
-@pytest.fixture
-def no_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty PATH, no C compiler, and an empty place for binaries. Returns the folder that PATH names."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", str(folder))
-    monkeypatch.delenv("CC", raising=False)
-    monkeypatch.setattr(toolchains, "compiler", compiler.__wrapped__)
-    monkeypatch.setenv("TLB_BUILD", str(tmp_path / "built"))
-    return folder
-
-
-def put(folder: Path, name: str, text: str) -> None:
-    (folder / name).write_text(f"#!/bin/sh\n{text}\n")
-    (folder / name).chmod(0o755)
-
-
-@pytest.mark.parametrize(("language", "package"), [("c", "gcc"), ("rust", "rustc"), ("go", "golang-go"),
-                                                   ("java", "default-jdk-headless")])
-def test_without_its_toolchain_a_language_says_what_to_install(no_tools: Path, language: str, package: str):
-    with pytest.raises(Unavailable) as caught:
-        toolchains.build(language)
-    assert caught.value.code == "no-toolchain" and f"apt install {package}" in str(caught.value)
-
-
-def test_python_is_always_there(no_tools: Path):
-    program = toolchains.build("python")
-    assert program.run[0] == sys.executable and Path(program.run[1]).exists() and "numba" in program.toolchain
-
-
-@pytest.mark.parametrize("text", ["exit 1", "echo error: no default toolchain >&2; exit 1", "kill -9 $$"])
-def test_a_toolchain_that_does_not_tell_its_version_is_none(no_tools: Path, text: str):
-    put(no_tools, "rustc", text)
-    assert code(toolchains.build, "rust") == "no-toolchain"
-
-
-def test_a_compiler_that_fails_leaves_nothing_behind_and_is_quoted(no_tools: Path):
-    put(no_tools, "go", 'if [ "$1" = version ]; then echo go version go1; exit 0; fi\necho "error: no space for it" >&2; exit 1')
-    with pytest.raises(Unavailable) as caught:
-        toolchains.build("go")
-    assert caught.value.code == "no-toolchain" and "go: error: no space for it" in str(caught.value)
-    assert list(build.build_folder().iterdir()) == []
-
-
-@pytest.mark.parametrize(("words", "expected"), [("No space left on device", "disk-full"), ("write: no space left on device", "disk-full"),
-                                                 ("Read-only file system (os error 30)", "disk-read-only")])
-def test_a_compiler_without_room_on_the_disk_is_not_a_missing_one(no_tools: Path, words: str, expected: str):
-    put(no_tools, "rustc", f'[ "$1" = --version ] && echo rustc 1 && exit 0\necho "error: {words}" >&2; exit 1')
-    assert code(toolchains.build, "rust") == expected
-
-
-def test_a_compiler_that_hangs_is_ended(no_tools: Path, monkeypatch):
-    put(no_tools, "rustc", '[ "$1" = --version ] && echo rustc 1 && exit 0\nwhile :; do :; done')
-    monkeypatch.setattr(toolchains, "BUILD_LIMIT_S", 0.5)
-    assert code(toolchains.build, "rust") == "no-toolchain"
-
-
-def test_java_needs_the_machine_beside_the_compiler(no_tools: Path):
-    put(no_tools, "javac", "echo javac 17")
-    with pytest.raises(Unavailable, match="java; Debian"):
-        toolchains.build("java")
 
 
 # ---- a program that misbehaves
@@ -329,165 +245,6 @@ def test_a_hang_is_ended_with_all_that_it_started(fake, monkeypatch, tmp_path: P
 @linux
 def test_a_program_that_cannot_be_started_is_a_crash():
     assert code(runtimes.measure, Program("c", "cc", ("/nonexistent/program",)), "plain", SIZE) == "kernel-crashed"
-
-
-# ---- the verifier on synthetic smaps
-
-
-def mapping(start: int, size: int, resident: int, thp: int = 0, pool: int = 0, head: str = "rw-p 00000000 00:00 0 ", **other: str) -> str:
-    fields = {"Size": size >> 10, "KernelPageSize": 4, "Rss": resident >> 10, "AnonHugePages": thp >> 10, "ShmemPmdMapped": 0,
-              "Shared_Hugetlb": 0, "Private_Hugetlb": pool >> 10} | other
-    lines = [f"{start:x}-{start + size:x} {head}", *(f"{name}: {kb:>8} kB" for name, kb in fields.items() if kb is not None)]
-    return "\n".join([*lines, "THPeligible:    1", "VmFlags: rd wr mr mw me ac sd hg "]) + "\n"
-
-
-def checked(text: str, address: int | None = BASE, size: int = 100 * HUGE, refused: str = "backing-partial") -> smaps.Pages:
-    found = smaps.pages(smaps.mappings(text), address, size)
-    runtimes.verify(found, address, size, refused)
-    return found
-
-
-WHOLE = 100 * HUGE
-
-
-def test_an_array_all_on_huge_pages_passes_and_what_else_is_huge_is_told_apart():
-    text = (mapping(0x1000, 4096, 4096, head="r-xp 00000000 fe:00 12   /usr/bin/a program") + mapping(BASE, WHOLE, WHOLE, WHOLE)
-            + mapping(BASE + WHOLE, 8 * HUGE, 8 * HUGE, 3 * HUGE))
-    assert checked(text) == smaps.Pages(WHOLE, WHOLE, 3 * HUGE, WHOLE)
-
-
-def test_pages_of_a_pool_count_although_they_are_not_in_rss():
-    assert checked(mapping(BASE, WHOLE, 0, pool=WHOLE)).huge_bytes == WHOLE
-
-
-@pytest.mark.parametrize(("share", "refused"), [(60, "backing-partial"), (98, "backing-partial"), (0, "thp-never"), (60, "pool-empty")])
-def test_less_than_99_percent_is_refused(share: int, refused: str):
-    assert code(checked, mapping(BASE, WHOLE, WHOLE, share * HUGE), refused=refused) == refused
-
-
-def test_99_percent_pass():
-    assert checked(mapping(BASE, WHOLE, WHOLE, 99 * HUGE)).sure_bytes == 99 * HUGE
-
-
-def test_an_array_in_two_mappings_is_counted_in_both():
-    text = mapping(BASE, 50 * HUGE, 50 * HUGE, 50 * HUGE) + mapping(BASE + 50 * HUGE, 50 * HUGE, 50 * HUGE, 50 * HUGE)
-    assert checked(text) == smaps.Pages(WHOLE, WHOLE, 0, WHOLE)
-
-
-def test_huge_pages_of_a_neighbour_in_the_same_mapping_prove_nothing():
-    """Twice the array, half of it huge: all of the array may be on small pages."""
-    assert code(checked, mapping(BASE, 2 * WHOLE, 2 * WHOLE, WHOLE)) == "backing-partial"
-
-
-def test_only_the_aligned_inside_of_an_array_has_to_be_huge():
-    assert checked(mapping(BASE, WHOLE, WHOLE, WHOLE - 2 * HUGE), address=BASE + 4096, size=WHOLE - 4096 - 8192).resident_bytes == WHOLE
-
-
-def test_an_array_too_small_or_too_crooked_for_one_huge_page_proves_nothing():
-    assert code(checked, mapping(BASE, 2 * HUGE, 2 * HUGE, HUGE), address=BASE + 4096, size=HUGE) == "backing-partial"
-
-
-def test_without_an_address_the_array_is_in_the_largest_private_anonymous_mapping():
-    text = (mapping(BASE, WHOLE, WHOLE, WHOLE) + mapping(BASE + WHOLE, 4 * WHOLE, 3 * WHOLE, head="rw-p 00000000 fe:00 99 /a/file")
-            + mapping(BASE + 8 * WHOLE, 4 * WHOLE, 3 * WHOLE, head="rw-s 00000000 00:01 7 /dev/zero (deleted)")
-            + mapping(BASE + 16 * WHOLE, 4 * WHOLE, 3 * WHOLE, head="r--p 00000000 00:00 0 "))
-    assert checked(text, None) == smaps.Pages(WHOLE, WHOLE, 0, WHOLE)
-    assert code(checked, mapping(BASE, WHOLE, WHOLE, head="r-xp 00000000 00:00 0 "), None) == "kernel-garbage"
-
-
-def test_without_an_address_the_array_may_be_in_the_pool():
-    text = (mapping(BASE, WHOLE, 0, pool=WHOLE, head="rw-p 00000000 00:0f 1234                     /anon_hugepage (deleted)")
-            + mapping(BASE + 2 * WHOLE, WHOLE, WHOLE // 2))
-    assert checked(text, None) == smaps.Pages(WHOLE, WHOLE, 0, WHOLE)
-
-
-@pytest.mark.parametrize("address", [BASE - HUGE, BASE + 4096, 4096, BASE + 2 * WHOLE])
-def test_an_address_that_is_not_mapped_is_garbage(address: int):
-    assert code(checked, mapping(BASE, WHOLE, WHOLE, WHOLE), address) == "kernel-garbage"
-
-
-def test_a_hole_in_the_array_is_garbage_and_what_is_not_resident_is_short():
-    text = mapping(BASE, 50 * HUGE, 50 * HUGE, 50 * HUGE) + mapping(BASE + 51 * HUGE, 50 * HUGE, 50 * HUGE, 50 * HUGE)
-    assert code(checked, text) == "kernel-garbage"
-    assert code(checked, mapping(BASE, WHOLE, WHOLE - 4096, WHOLE - HUGE)) == "memory-short"
-
-
-GOOD = mapping(BASE, WHOLE, WHOLE, WHOLE)
-
-
-@pytest.mark.parametrize("text", [
-    "", "\n", "garbage", GOOD + "garbage\n", "Rss: 4 kB\n" + GOOD, GOOD + GOOD, GOOD.replace("Rss", "Rsss"),
-    GOOD.replace("AnonHugePages:", "AnonHugePages "), mapping(BASE, WHOLE, WHOLE, WHOLE, Private_Hugetlb=None),
-    GOOD.replace("Rss:", "Rss: 4 kB\nRss:"), mapping(BASE, WHOLE, WHOLE - 4096, WHOLE), mapping(BASE, WHOLE, 2 * WHOLE),
-    mapping(BASE + WHOLE, WHOLE, WHOLE) + mapping(BASE, WHOLE, WHOLE), GOOD.replace("rw-p", "rw?p"), GOOD.replace(" kB", " MB"),
-    GOOD.replace(f"{WHOLE >> 10:>8}", "9" * 30), mapping(BASE, 0, 0), GOOD[:60], GOOD + "\n", GOOD.replace("Rss: ", "Rss: -"),
-])
-def test_smaps_that_are_not_smaps_prove_nothing(text: str):
-    assert text != GOOD
-    with pytest.raises(ValueError):
-        smaps.mappings(text)
-
-
-@given(st.text(), st.integers(0, len(GOOD)))
-def test_no_text_is_more_than_a_value_error(text: str, at: int):
-    for broken in (text, GOOD[:at] + text + GOOD[at:]):
-        try:
-            smaps.mappings(broken)
-        except ValueError:
-            continue
-        assert "Rss" in broken
-
-
-@given(st.lists(st.tuples(st.integers(1, 50), st.integers(0, 50), st.integers(0, 50)), min_size=1, max_size=6),
-       st.integers(0, 60), st.integers(1, 60))
-def test_what_is_sure_never_exceeds_what_can_be(parts: list[tuple[int, int, int]], first: int, count: int):
-    """The oracle: whichever huge pages of a mapping are huge, and whichever part of it is resident, the array's own share."""
-    text, at = "", BASE
-    for size, resident, huge in parts:
-        resident, huge = min(resident, size), min(huge, resident, size)
-        text += mapping(at, size * HUGE, resident * HUGE, huge * HUGE)
-        at += size * HUGE
-    address, size = BASE + first * HUGE, count * HUGE
-    try:
-        found = smaps.pages(smaps.mappings(text), address, size)
-    except Unavailable:
-        return
-    assert 0 <= found.sure_bytes <= min(found.huge_bytes, size)
-    assert found.huge_bytes + found.rest_huge_bytes == sum(min(h, r, s) for s, r, h in parts) * HUGE
-
-
-@linux
-def test_the_smaps_of_this_very_process_are_read_whole():
-    room = mmap.mmap(-1, SIZE)
-    room.write(b"1" * SIZE)
-    text = Path("/proc/self/smaps").read_text(errors="replace")
-    found = smaps.mappings(text)
-    assert len(found) == sum(line.startswith("VmFlags:") for line in text.splitlines())
-    assert sum(m.resident_bytes for m in found) >= SIZE
-
-
-@linux
-def test_a_file_whose_name_has_odd_characters_is_one_mapping(tmp_path: Path):
-    name = tmp_path / "a\x0cfile\rof\x1cone\u2028line\nRss: 4 kB"
-    name.write_bytes(b"1" * 4096)
-    with name.open("rb") as file, mmap.mmap(file.fileno(), 4096, prot=mmap.PROT_READ) as room:
-        assert room[0] == ord("1")
-        with open("/proc/self/smaps", newline="\n", errors="replace") as text:
-            assert any(not m.private_anonymous and m.end - m.start == 4096 for m in smaps.mappings(text.read()))
-
-
-@pytest.mark.parametrize(("every", "own", "process", "on"), [
-    ("[madvise]", None, "", True), ("[always]", None, "", True), ("[never]", None, "", False), (None, None, "", False),
-    ("[never]", "[madvise]", "", True), ("[always]", "[never]", "", False), ("[always]", "[inherit]", "", True),
-    ("[never]", "[inherit]", "", False), ("[always]", None, "THP_enabled:\t0", False), ("[always]", None, "THP_enabled:\t1", True),
-    ("nonsense", None, "", False)])
-def test_whether_huge_pages_are_on_is_read_from_the_settings(tmp_path: Path, every, own, process: str, on: bool):
-    folder = tmp_path / "sys/kernel/mm/transparent_hugepage"
-    (folder / "hugepages-2048kB").mkdir(parents=True)
-    for path, text in ((folder / "enabled", every), (folder / "hugepages-2048kB/enabled", own)):
-        if text is not None:
-            path.write_text(f"one {text} other\n")
-    assert runtimes.huge_pages_on(tmp_path, f"Name:\ta\n{process}\n") is on
 
 
 # ---- the survey

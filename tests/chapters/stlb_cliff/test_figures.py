@@ -21,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("error")
 
 CHARTS = (figures.cliff, figures.price, figures.first_knee, figures.second_knee, figures.orders, figures.latency_throughput, figures.stores,
           figures.counted_walks, figures.counted_cycles)
-TABLES = (figures.side_by_side, figures.walk_costs)
+TABLES = (figures.side_by_side, figures.walk_costs, figures.published_walks)
 COUNTED = {figures.counted_walks, figures.counted_cycles}  # which want a counter: none of these machines has one
 LACKING = {  # what has no second knee in its data, or no first
     "CPUID silent": {figures.first_knee, figures.second_knee}, "one level stated": {figures.second_knee},
@@ -114,6 +114,16 @@ def test_cycles_per_walk_come_from_the_counters_of_the_repeats_that_have_them(co
     assert table[table.index > 1536].to_numpy() == pytest.approx(CYCLES_PER_WALK) and table[table.index <= 1536].isna().all()
     shown = figures.walk_costs(counted).text
     assert "\t1.00\t28.00\tcounters" in shown and "inferred from time" not in shown
+
+
+def test_published_walks_stand_beside_what_translation_costs_past_the_reach():
+    a = of(Truth(noise=0.001, climb=1.5))
+    head, *rows = (line.split("\t") for line in figures.published_walks(a).text.splitlines())
+    stated = literature("walk_costs").query("unit in ['cycles', 'ns']")
+    assert [row[0] for row in rows] == stated["what"].to_list() and len(head) == 5
+    past = a.price.medians[lambda price: price.index > 1536]
+    low, high = (float(end) for end in next(row for row in rows if row[3] == "ns")[4].split(" to "))
+    assert (low, high) == pytest.approx((past.min(), past.max()), rel=0.2)
 
 
 def test_the_figure_of_counts_has_a_line_for_each_kind_and_points_for_what_is_not_predicted(counted: Analysis):
