@@ -70,7 +70,8 @@ class Program(NamedTuple):
     run: tuple[str, ...]
 
     def command(self, variant: Variant, array_bytes: int) -> list[str]:
-        """The command line. Java's warnings go to stderr, for its first line is the answer; its heap is twice the array and 64 MiB in each variant, as a copying collector wants it."""
+        """The command line. Java's warnings go to stderr, for its first line is the answer; its heap is twice the array and 64 MiB in each
+        variant, as a copying collector wants it."""
         options = []
         if self.language == "java":
             heap = f"{(2 * array_bytes >> 20) + 64}m"
