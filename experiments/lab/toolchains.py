@@ -77,7 +77,8 @@ class Program(NamedTuple):
             heap = f"{(2 * array_bytes >> 20) + 64}m"
             recipes = re.findall(r"(?s)\[(recipe|pool)\]\n(.+?)\[end\]", (SOURCES / TOOLS["java"].source).read_text())
             flags = {part: re.findall(r"-XX:\S+", text) for part, text in recipes}
-            options = ["-XX:+DisplayVMOutputToStderr", f"-Xms{heap}", f"-Xmx{heap}", *flags.get({"huge": "recipe"}.get(variant, variant), ())]
+            mine = flags.get({"huge": "recipe"}.get(variant, variant), ())
+            options = ["-XX:+DisplayVMOutputToStderr", f"-Xms{heap}", f"-Xmx{heap}", *mine]
         return [self.run[0], *options, *self.run[1:], variant, str(array_bytes)]
 
 
