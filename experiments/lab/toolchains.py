@@ -62,6 +62,10 @@ _UNSET = {"JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "GLIBC_TUNAB
           "GOGC", "GOMEMLIMIT", "LD_PRELOAD"}
 
 
+# Java's warnings, of an empty pool for one, go to stderr by both of its ways of writing them: the first line on stdout is the answer.
+_JAVA_WARNS = ("-XX:+DisplayVMOutputToStderr", "-Xlog:disable", "-Xlog:all=warning:stderr")
+
+
 class Program(NamedTuple):
     """A built program; `toolchain` is the line by which the toolchain names itself."""
 
@@ -70,15 +74,14 @@ class Program(NamedTuple):
     run: tuple[str, ...]
 
     def command(self, variant: Variant, array_bytes: int) -> list[str]:
-        """The command line. Java's warnings go to stderr, for its first line is the answer; its heap is twice the array and 64 MiB in each
-        variant, as a copying collector wants it."""
+        """The command line. Java's heap is twice the array and 64 MiB in each variant, as a copying collector wants it."""
         options = []
         if self.language == "java":
             heap = f"{(2 * array_bytes >> 20) + 64}m"
             recipes = re.findall(r"(?s)\[(recipe|pool)\]\n(.+?)\[end\]", (SOURCES / TOOLS["java"].source).read_text())
             flags = {part: re.findall(r"-XX:\S+", text) for part, text in recipes}
             mine = flags.get({"huge": "recipe"}.get(variant, variant), ())
-            options = ["-XX:+DisplayVMOutputToStderr", f"-Xms{heap}", f"-Xmx{heap}", *mine]
+            options = [*_JAVA_WARNS, f"-Xms{heap}", f"-Xmx{heap}", *mine]
         return [self.run[0], *options, *self.run[1:], variant, str(array_bytes)]
 
 

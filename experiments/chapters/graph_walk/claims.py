@@ -136,7 +136,7 @@ def _counted(a: Analysis, large: str, same: float) -> Answer:
        points=lambda point, scope: point.kernel == "graph_walk" and "walkers" in dict(point.options))
 def page_walkers_as_stated(a: Analysis, agrees: float = AGREES) -> Answer:
     if a.page_walkers is None:
-        raise Unavailable("no-data", f"nobody says how many page walkers {a.host.microarchitecture} has")
+        raise Unavailable("no-data", "nobody says how many page walkers this core has")
     base, _, busy = a.under_way
     least, most = (a.page_walkers * (1 + give) for give in (-agrees, agrees))
     # Fewer that were seen busy rule nothing out: something else may end the gain.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from experiments.article.verdicts import Answer, Band, claim, inside
 from experiments.chapters.keeping_pages.analysis import Analysis
+from experiments.chapters.keeping_pages.languages.runtimes import RuntimeReport
 from experiments.inference.curves import select
 from experiments.inference.intervals import Interval
+from experiments.lab.toolchains import TOOLS
 from experiments.words.pages import BASE, words
 from experiments.words.reasons import Unavailable, required
 from experiments.words.units import format_size
@@ -98,10 +100,16 @@ def a_mapped_file_has_large_pages(a: Analysis, band: Band) -> Answer:
 # --- what runtimes ask for
 
 
+def _reports(a: Analysis, language: str, variant: str) -> list[RuntimeReport]:
+    """The runs of a program in one variant. Raises Unavailable with the reason why there is none."""
+    lack = a.programs.lacking
+    return required([report for report in a.programs.reports if (report.language, report.variant) == (language, variant)],
+                    f"no such program in {language} ran here", lack.get(f"{language} {variant}", lack.get(language, "no-data")))
+
+
 def _plain_go(a: Analysis) -> tuple[int, int]:
     """Of a Go program's plain array: what lies on large pages in the largest of the runs, and its bytes. Raises Unavailable."""
-    plain = required([report for report in a.programs.reports if (report.language, report.variant) == ("go", "plain")],
-                     "no Go program ran here", "no-toolchain")
+    plain = _reports(a, "go", "plain")
     return max(report.huge_bytes for report in plain), plain[0].array_bytes
 
 
@@ -123,14 +131,14 @@ def the_pool_in_five_languages(a: Analysis, band: Band) -> Answer:
     if not shares:
         lack = {name: code for name, code in a.programs.lacking.items() if name.endswith(" pool")}
         raise Unavailable(next(iter(lack.values()), "no-data"), "no program got its array from the pool")
-    told = ", ".join(f"{language} {share:.0%}" for language, share in shares.items())
-    return all(_within(share, band) for share in shares.values()), f"Of what holds the array, from the pool, by smaps: {told}."
+    told = ", ".join(f"{TOOLS[language].title} {share:.0%}" for language, share in shares.items())
+    whole = all(_within(share, band) for share in shares.values())
+    return None if whole and len(shares) < len(TOOLS) else whole, f"Of what holds the array, from the pool, by smaps: {told}."
 
 
 def _java_pool(a: Analysis) -> tuple[float, str]:
-    reports = required([report for report in a.programs.reports if (report.language, report.variant) == ("java", "pool")],
-                       "no Java program ran on the pool", "pool-empty")
-    return reports[0].huge_share, f"With the flag {reports[0].huge_share:.0%} of Java's heap lie in the pool."
+    share = min(report.huge_share for report in _reports(a, "java", "pool"))
+    return share, f"With the flag {share:.0%} of Java's heap lie in the pool."
 
 
 @claim("java-hugetlbfs-maps-the-pool", points=None)
@@ -141,7 +149,5 @@ def javas_flag_maps_the_pool(a: Analysis, band: Band) -> Answer:
 
 @claim("java-thp-is-madvise", points=None)
 def javas_other_flag_advises(a: Analysis, band: Band) -> Answer:
-    reports = required([report for report in a.programs.reports if (report.language, report.variant) == ("java", "huge")],
-                       "no Java program ran on transparent pages", "thp-never")
-    share = min(report.huge_share for report in reports)
+    share = min(report.huge_share for report in _reports(a, "java", "huge"))
     return _within(share, band), f"With the flag {share:.0%} of Java's heap lie on transparent large pages."

@@ -20,12 +20,16 @@ def prefaults(scope: Scope) -> list[Point]:
     lines, many = min(scope.lines(PREFAULT_BYTES), scope.most_lines), scope.cpus
     ways = [("touch", 1), ("populate", 1), ("memset", 1), *([("touch", many), ("populate", many)] if many > 1 else [])]
     return [scope.point("prefault", pages, mode, lines=lines, threads=threads)
-            for pages in PAGES for mode, threads in (ways if pages in SWEPT else ways[:1])
+            for pages in _offered(scope) for mode, threads in (ways if pages in SWEPT else ways[:1])
             if threads == 1 or threads * scope.pages_of(pages) <= lines]
 
 
 def ladder(scope: Scope) -> list[Point]:
     """The chase on every page size that one entry of the last level's table can be part of, over several times the TLB's reach."""
     lines = min(1 << (TIMES_THE_REACH * max(scope.entries, default=USUAL_ENTRIES)).bit_length() - 1, scope.most_lines)
-    return [point for pages, size in PAGES.items() if size.source in ("base", "mthp", "thp")
-            for point in scope.chase("page_chase", pages, lines)]
+    return [point for pages in _offered(scope) if PAGES[pages].source != "pool" for point in scope.chase("page_chase", pages, lines)]
+
+
+def _offered(scope: Scope) -> list[str]:
+    """The base page and those that are larger: where it has 64 KiB there is no smaller one."""
+    return [pages for pages, size in PAGES.items() if size.size_bytes is None or size.size_bytes > scope.base_page_bytes]

@@ -69,8 +69,8 @@ def files_said(a: Analysis) -> Prose:
     named = {way: a.ways.of(way) for way in ("file", "file-advised", "tmpfs", "tmpfs-huge", "hugetlbfs", "memfd", "memfd-pool", "shared")
              if way not in a.ways.lacking}
     required(named, "no file could be mapped")
-    large = [a.ways.asked(way) for way, got in named.items() if got.huge_share >= WHOLE]
-    none = [a.ways.asked(way) for way, got in named.items() if got.huge_share <= NONE]
+    large = [a.ways.asked(way, in_words=True) for way, got in named.items() if got.huge_share >= WHOLE]
+    none = [a.ways.asked(way, in_words=True) for way, got in named.items() if got.huge_share <= NONE]
     said = f"Memory that is shared or has a name is another matter. Large pages lie under {listed(large)}. " if large else (
         "Memory that is shared or has a name is another matter: all of it is on base pages here. ")
     said += f"Base pages lie under {listed(none)}. " if none and large else ""

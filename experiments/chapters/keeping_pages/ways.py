@@ -26,25 +26,26 @@ class Way(NamedTuple):
     """How a region is asked for, and the reason code of a kernel that refuses."""
 
     asked: str
+    words: str  # in a sentence
     refused: str = "memory-short"
 
 
 # In the order of a reader's questions; kernels/runtimes/mapping.py has the calls, and a test holds the two together.
 WAYS = {
-    "anonymous": Way("mmap, and nothing else"),
-    "advised": Way("mmap, madvise(MADV_HUGEPAGE)", "thp-never"),
-    "half": Way("mmap, madvise on its first half", "thp-never"),
-    "pool": Way("mmap(MAP_HUGETLB)", "pool-empty"),
-    "shared": Way("mmap(MAP_SHARED), madvise", "thp-never"),
-    "memfd": Way("memfd_create, madvise", "thp-never"),
-    "memfd-pool": Way("memfd_create(MFD_HUGETLB)", "pool-empty"),
-    "file": Way("a file on this disk, mmap"),
-    "file-advised": Way("a file on this disk, mmap, madvise", "thp-never"),
-    "tmpfs": Way("a file on tmpfs, mmap"),
-    "tmpfs-huge": Way("a file on tmpfs mounted with huge=always, mmap"),
-    "hugetlbfs": Way("a file on hugetlbfs, mmap", "pool-empty"),
-    "arena": Way("mmap of 2 MiB, madvise; 100 KiB written", "thp-never"),
-    "dropped": Way("mmap, madvise; one base page given back", "thp-never"),
+    "anonymous": Way("mmap, and nothing else", "a mapping that asks for nothing"),
+    "advised": Way("mmap, madvise(MADV_HUGEPAGE)", "advised memory", "thp-never"),
+    "half": Way("mmap, madvise on its first half", "memory of which half was advised", "thp-never"),
+    "pool": Way("mmap(MAP_HUGETLB)", "memory from the pool", "pool-empty"),
+    "shared": Way("mmap(MAP_SHARED), madvise", "advised shared memory", "thp-never"),
+    "memfd": Way("memfd_create, madvise", "an advised memfd", "thp-never"),
+    "memfd-pool": Way("memfd_create(MFD_HUGETLB)", "a memfd from the pool", "pool-empty"),
+    "file": Way("a file on this disk, mmap", "a file on this disk"),
+    "file-advised": Way("a file on this disk, mmap, madvise", "an advised file on this disk", "thp-never"),
+    "tmpfs": Way("a file on tmpfs, mmap", "a file on tmpfs"),
+    "tmpfs-huge": Way("a file on tmpfs mounted with huge=always, mmap", "one on a tmpfs that was mounted for it"),
+    "hugetlbfs": Way("a file on hugetlbfs, mmap", "a file on hugetlbfs", "pool-empty"),
+    "arena": Way("mmap of 2 MiB, madvise; 100 KiB written", "an advised page of which 100 KiB were written", "thp-never"),
+    "dropped": Way("mmap, madvise; one base page given back", "advised memory of which a page was given back", "thp-never"),
 }
 _NAMES = "^(" + "|".join(WAYS) + ")$"
 
@@ -100,9 +101,9 @@ class Ways(BaseModel, extra="forbid", frozen=True, strict=True):
             raise ValueError(f"no reason has the code {min(unknown)!r}")
         return lacking
 
-    def asked(self, way: str) -> str:
-        """How a way asks, in words, with the file system that it met."""
-        return WAYS[way].asked.replace("this disk", f"a disk with {self.file_system}")
+    def asked(self, way: str, in_words: bool = False) -> str:
+        """How a way asks, by its calls or in a sentence's words, with the file system that it met."""
+        return (WAYS[way].words if in_words else WAYS[way].asked).replace("this disk", f"a disk with {self.file_system}")
 
     def of(self, way: str) -> Got:
         """What a way gave. Raises Unavailable with the reason why it gave nothing, no-data where it was not tried."""

@@ -8,7 +8,7 @@ from experiments.article.verdicts import Answer, Band, claim, inside
 from experiments.chapters.your_machine.analysis import Analysis
 from experiments.chapters.your_machine.tables import ways_text
 from experiments.inference.intervals import Interval
-from experiments.machine.host import data_tlbs
+from experiments.machine.host import data_tlbs, is_x86
 from experiments.words.pages import page_bytes
 from experiments.words.prose import listed
 from experiments.words.reasons import Unavailable
@@ -53,6 +53,8 @@ def a_base_page_is_4_kib(a: Analysis) -> Answer:
 
 @claim("four-levels-on-x86")
 def four_levels(a: Analysis) -> Answer:
+    if not is_x86(a.host):
+        raise Unavailable("other-arch", a.host.arch)
     levels = len(a.split.levels)
     return levels in (4, 5), (f"This machine's page tables have {levels} levels, and translate {a.split.levels[0].high_bit + 1} bits of an "
                               "address.")
@@ -79,6 +81,8 @@ def _entries(a: Analysis, level: int, band: Band) -> Answer:
     levels = a.geometry.levels
     if level < 0 and len(levels) < 2:
         raise Unavailable("no-step", "the survey shows one level")
+    if levels[level].is_alone:
+        raise Unavailable("no-step", "the survey shows one level, and nobody says which it is")
     found = levels[level]
     stated = f"CPUID states {found.stated:,}" if found.stated else "CPUID states nothing"
     return inside(found.entries.interval, *band), (

@@ -212,7 +212,9 @@ def geometry_lead(a: Analysis) -> Prose:
                  f"ends at {count(first.entries.value)} pages."]
     sentences += [f"The next adds {level.hit_cost.value:.1f} and reaches to {count(level.entries.value)}."
                   for level in others if level.hit_cost]
-    if first.ways:
+    if first.is_alone:
+        pass  # of a level that may be the second the ways are not these
+    elif first.ways:
         sentences.append(f"Pages that collide show {first.ways} ways in the first level.")
     elif first.ways == 0:
         sentences.append(f"Pages {geometry.WAY_STRIDE} apart fit the first level as well as neighbours do: it has no sets to crowd.")

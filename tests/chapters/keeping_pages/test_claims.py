@@ -11,6 +11,7 @@ from support.synthetic import MIB, Paged, fit, fit_to_be_shown, keeping_pages, s
 
 from experiments.article.verdicts import REGISTRY, Verdict, claims_of, judge, verdicts
 from experiments.chapters.keeping_pages import Analysis, claims
+from experiments.lab.toolchains import TOOLS
 from experiments.words.pages import PAGES
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -77,18 +78,25 @@ JUDGED: dict[str, tuple[str, object, str, str]] = {
     "a file on base pages": (FILES, lambda: analysis(ways=asked()), F, "ext4, mmap: 0%"),
     "Go asks for none": (GO, lambda: analysis(runtimes=go(0)), H, "0 B lie"),
     "Go asks for some": (GO, lambda: analysis(runtimes=go(2**23)), F, "8 MiB lie"),
-    "no Go": (GO, lambda: analysis(runtimes=programs()), C, "Go program"),
+    "no Go": (GO, lambda: analysis(runtimes=programs()), C, "program in go"),
     "Go on base pages": (BASE_GO, lambda: analysis(runtimes=go(0)), H, "100%"),
     "Go on large pages": (BASE_GO, lambda: analysis(runtimes=go(2**24)), F, "0%"),
-    "from the pool": (FIVE, lambda: analysis(runtimes=pool()), H, "c 100%"),
-    "not from the pool": (FIVE, lambda: analysis(runtimes=pool(2**23)), F, "c 50%"),
+    "from the pool": (FIVE, lambda: analysis(runtimes=pools()), H, "C 100%"),
+    "not from the pool": (FIVE, lambda: analysis(runtimes=pool(2**23)), F, "C 50%"),
+    "one language from the pool": (FIVE, lambda: analysis(runtimes=pool()), C, "C 100%"),
     "no pool": (FIVE, lambda: analysis(runtimes=programs() | {"lacking": {"c pool": "pool-empty"}}), C, "pool"),
     "Java's flag advises": (THP_JAVA, lambda: analysis(runtimes=java("huge", 2**24)), H, "100%"),
     "Java's flag does not": (THP_JAVA, lambda: analysis(runtimes=java("huge", 0)), F, "0%"),
     "Java in the pool": (POOL_JAVA, lambda: analysis(runtimes=java("pool", 2**24)), H, "100%"),
     "Java beside the pool": (POOL_JAVA, lambda: analysis(runtimes=java("pool", 0)), F, "0%"),
-    "no Java": (POOL_JAVA, lambda: analysis(runtimes=programs()), C, "Java"),
+    "no Java": (POOL_JAVA, lambda: analysis(runtimes=programs()), C, "java"),
+    "Java without a pool": (POOL_JAVA, lambda: analysis(runtimes=programs() | {"lacking": {"java pool": "pool-empty"}}), C, "pool"),
 }
+
+
+def pools() -> dict:
+    """Each language's array from the pool."""
+    return programs() | {"reports": [pool(2**24, language)["reports"][-1] for language in TOOLS]}
 
 
 def shrunk(way: str, resident: int) -> dict:

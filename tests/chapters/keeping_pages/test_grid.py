@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,6 +52,11 @@ def test_each_rung_is_chased_over_one_working_set_with_its_control(profile: tupl
                                                ((10, 512), 4096)])
 def test_the_ladder_is_a_power_of_two_of_lines_several_times_the_reach(entries: tuple[int, ...], lines: int):
     assert {point.lines for point in grid.ladder(scope(GIB, entries))} == {lines}
+
+
+def test_no_page_is_asked_for_that_is_no_larger_than_a_base_page():
+    of = dataclasses.replace(scope(), base_page_bytes=64 << 10)
+    assert {point.pages for point in grid.points(of)} == {"4k", "128k", "256k", "512k", "1m", "thp", "2m", "1g"}
 
 
 def test_a_point_of_the_grid_survives_json():

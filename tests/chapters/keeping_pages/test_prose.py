@@ -59,7 +59,7 @@ def test_what_was_not_asked_for_and_what_was_are_told_apart():
 
 def test_files_are_told_by_what_lies_under_them():
     large, none = said("files_said", ways=asked()).split(" Base pages lie under ")
-    assert "hugetlbfs" in large and "huge=always" in large and "on a disk with ext4" in none and "`never`" in none
+    assert "hugetlbfs" in large and "mounted for it" in large and "on a disk with ext4" in none and "`never`" in none
     neither = said("files_said", ways=asked(memfd_pool=0, tmpfs_huge=0, hugetlbfs=0))
     assert "all of it is on base pages" in neither and "lie under" not in neither
 

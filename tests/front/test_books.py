@@ -1,0 +1,42 @@
+"""Eight machines that never were, each a whole book: what is said of one kind of machine is not said of another."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from support.books import BOOKS, said
+
+pytestmark = pytest.mark.slow
+
+# By what a machine is: what no sentence about it may say.
+ARM = r"\bPML|\bCR3\b|AMD's cores"
+BARE = r"your provider|\bthe hypervisor lets|host splinters|host's table of the same"
+FALSE: dict[str, str] = {
+    "an Oryon-like core": f"{ARM}|{BARE}", "a Cortex-A53-like core": f"{ARM}|{BARE}|ways in the first level",
+    "base pages of 64 KiB": f"{ARM}|{BARE}|walks four levels|in pages of 4 KiB with", "bare metal with whole pages": BARE,
+    "a Zen that joins neighbours": "bare metal: a translation is one walk", "an emulator": r"walk here has two dimensions",
+    "a filtered PMU": r"counters answer|walks are counted where", "one level": r"\bSTLB\b: ",
+}
+
+
+SHORT = ("a Cortex-A53-like core", "base pages of 64 KiB")  # a book takes three seconds: the others are endurance
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in SHORT else [pytest.mark.endurance]) for name in BOOKS])
+def test_each_book_says_nothing_that_is_false_of_its_machine(name: str):
+    texts = said(name)
+    assert len(texts) > 200
+    for chapter, where, text in texts:
+        assert not re.search(FALSE[name], text), (chapter, where, text)
+        assert not re.search(r"\bnan\b|\bNone\b", text), (chapter, where, text)
+
+
+def test_no_claim_about_the_first_level_is_decided_where_nobody_knows_which_one_shows():
+    first = {where.split(", ")[1] for _, where, _ in said("a Cortex-A53-like core") if where.startswith(("first-level-64", "below-100"))}
+    assert first == {"cannot tell"}
+
+
+def test_a_sentence_about_x86_is_not_tested_on_another_kind():
+    (word,) = {where.split(", ")[1] for _, where, _ in said("base pages of 64 KiB") if where.startswith("four-levels-on-x86")}
+    assert word == "not testable here"
