@@ -9,7 +9,7 @@ import pytest
 
 from experiments.article import charts
 from experiments.article.render import PALETTE, Figure
-from experiments.words.pages import PAGES
+from experiments.words.pages import SWEPT
 
 FRAME = pd.DataFrame({
     "working_set_bytes": [2**16, 2**18, 2**20] * 2, "lines": [16, 64, 256] * 2, "layout": ["spread"] * 3 + ["packed"] * 3,
@@ -59,11 +59,11 @@ def test_scales_hold_the_data_with_its_intervals():
     assert charts.price_scale(FRAME).domain[0] == 0
 
 
-@pytest.mark.parametrize("kinds", [["4k"], ["1g", "4k"], [*PAGES], [*reversed(PAGES)]])
+@pytest.mark.parametrize("kinds", [["4k"], ["1g", "4k"], [*SWEPT], [*reversed(SWEPT)]])
 def test_a_page_size_has_its_colour_in_every_figure(kinds: list[str]):
     scale = charts.page_colours(kinds)
-    assert scale.domain == [pages for pages in PAGES if pages in kinds]
-    assert scale.range == [charts.PAGE_COLOURS[pages] for pages in scale.domain] and len(set(charts.PAGE_COLOURS.values())) == len(PAGES)
+    assert scale.domain == [pages for pages in SWEPT if pages in kinds]
+    assert scale.range == [charts.PAGE_COLOURS[pages] for pages in scale.domain] and len(set(charts.PAGE_COLOURS.values())) == len(SWEPT)
 
 
 def test_rules_stand_at_the_capacities_of_the_first_and_the_last_level_in_the_axis_own_unit():

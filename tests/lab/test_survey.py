@@ -147,6 +147,7 @@ def test_a_survey_of_this_computer_is_stored_and_not_measured_again(here: Rig, m
 @measuring
 def test_a_survey_tries_nothing_twice(here: Rig, monkeypatch: pytest.MonkeyPatch):
     """It takes the least of several processes, and half a minute has no room for more; what was noisy keeps its mark."""
+    monkeypatch.setattr(survey, "farther", lambda pages: [])
     monkeypatch.setattr(noise, "disturbance", lambda record: "stolen")
     monkeypatch.setattr(survey, "coarse", lambda pages: [Point(kernel="page_chase", lines=n, region_ms=1) for n in (16, 20)])
     frame, _ = survey.measured(here, "4k", quiet=True)
@@ -156,6 +157,7 @@ def test_a_survey_tries_nothing_twice(here: Rig, monkeypatch: pytest.MonkeyPatch
 @measuring
 def test_points_that_are_too_large_for_the_profile_are_left_out(here: Rig, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(survey, "coarse", lambda pages: [Point(kernel="page_chase", lines=n, region_ms=1) for n in (16, 4096)])
+    monkeypatch.setattr(survey, "farther", lambda pages: [])
     frame, lacking = survey.measured(here, "4k", repeats=1, most_bytes=1 << 20, quiet=True)
     assert list(frame["lines"]) == [16] and lacking == []
 

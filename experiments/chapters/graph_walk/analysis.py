@@ -29,8 +29,7 @@ PAST_MEMORY = 1.5
 REGIMES = ("cache", "memory", "memory and walk")
 DENSITY_POINTS = 220  # a chart is 600 px wide
 DENSITY_SHOWN = 0.99  # of the slowest distribution; the rest of its tail would take as much room as the modes
-# Whose core is in it, by the names of data/literature/microarchitectures.csv (Linux, arch/x86/include/asm/intel-family.h). Its own row
-# of Sapphire Rapids says two walkers, from an article; of its core others measured four.
+# Whose core is in it (Linux, arch/x86/include/asm/intel-family.h). An article says two walkers of Sapphire Rapids; others measured four.
 _CORES = {"Alder Lake": "Golden Cove", "Sapphire Rapids": "Golden Cove", "Skylake server": "Skylake client",
           "Cascade Lake": "Skylake client", "Cooper Lake": "Skylake client"}
 _CHASES = {"spread": "chase, a line to a page", "packed": "chase, packed"}

@@ -14,6 +14,7 @@ from support.walk import ENTRIES, REACH, Walk, analysis, only, rows
 from experiments.chapters.graph_walk.analysis import REGIMES, WALK
 from experiments.inference.curves import Curve
 from experiments.inference.hops import below
+from experiments.words.pages import PAGES
 from experiments.words.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -83,12 +84,13 @@ def test_the_number_of_page_walkers_is_the_literatures():
 
 def test_the_predicted_misses_are_one_less_the_share_that_the_entries_hold():
     a = analysis()
-    assert a.reach == {"4k": REACH, "64k": REACH} and not a.in_pieces  # CPUID states base pages alone, of which mTHP is made
+    # CPUID states base pages alone, of which mTHP is made.
+    assert a.reach == {pages: REACH for pages, size in PAGES.items() if size.hardware == "4k"} and not a.in_pieces
     sizes = a.predicted["4k"]
     assert sizes[MIB] == 0 and sizes[REACH] == 0 and sizes[16 * GIB] == pytest.approx(1 - REACH / (16 * GIB))
     a = analysis()
     a.in_pieces = True
-    assert a.reach == dict.fromkeys(("4k", "64k", "thp", "2m", "1g"), REACH)
+    assert a.reach == dict.fromkeys(PAGES, REACH)
     assert analysis(entries=[]).predicted == {}
 
 
