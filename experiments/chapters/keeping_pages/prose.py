@@ -59,8 +59,9 @@ def ways_said(a: Analysis) -> Prose:
             f"`{a.ways.thp}`; one that was advised {advised.huge_share:.0%}.")
     half = if_available(a.ways.of, "half")
     if half:
-        said += (f" Advice holds for the range it is given: of the half that was advised {half.huge_share:.0%} lie on large pages, and "
-                 f"{format_size(half.rest_huge_bytes)} of the rest of the process.")
+        rest = format_size(half.rest_huge_bytes) if half.rest_huge_bytes else "nothing"
+        said += (f" Advice holds for the range it is given: of the half that was advised {half.huge_share:.0%} lie on large pages, and {rest} "
+                 "of the rest of the process.")
     return Prose(said)
 
 

@@ -53,7 +53,7 @@ def test_the_lead_counts_the_ways_that_gave_large_pages_and_has_the_rates_of_one
 
 def test_what_was_not_asked_for_and_what_was_are_told_apart():
     text = said("ways_said", ways=asked())
-    assert "0% of its bytes" in text and "`madvise`" in text and "advised 100%" in text and " 0 B of the rest" in text
+    assert "0% of its bytes" in text and "`madvise`" in text and "advised 100%" in text and " nothing of the rest" in text
     assert "100% of its bytes" in said("ways_said", ways=asked("always", anonymous=16 * MIB))
 
 
