@@ -60,8 +60,8 @@ def ways_said(a: Analysis) -> Prose:
     half = if_available(a.ways.of, "half")
     if half:
         rest = format_size(half.rest_huge_bytes) if half.rest_huge_bytes else "nothing"
-        said += (f" Advice holds for the range it is given: of the half that was advised {half.huge_share:.0%} lie on large pages, and {rest} "
-                 "of the rest of the process.")
+        said += (f" Advice holds for the range it is given: of the half that was advised {half.huge_share:.0%} lie on large pages, and "
+                 f"{rest} of the rest of the process.")
     return Prose(said)
 
 
