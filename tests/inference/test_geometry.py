@@ -47,7 +47,7 @@ def test_where_replacement_is_random_the_draws_decide_and_are_right_within_three
     assert "random draws" in level.verdict.lower() and "believe those" in level.verdict
 
 
-@pytest.mark.slow
+@pytest.mark.endurance
 @pytest.mark.parametrize(("joined", "entries"), [(4, (72, 3072)), (4, (64, 2048)), (8, (64, 1536))])
 def test_where_neighbours_share_entries_alias_rules_and_price_is_named_a_multiple(joined: int, entries: tuple[int, int]):
     found = inferred(Made(lru(entries[0]), lru(entries[1]), joined=joined))
@@ -56,7 +56,7 @@ def test_where_neighbours_share_entries_alias_rules_and_price_is_named_a_multipl
     assert f"about {joined} of them" in found.levels[0].verdict and found.levels[1].hit_cost.value == pytest.approx(7, abs=0.5)
 
 
-@pytest.mark.slow
+@pytest.mark.endurance
 def test_the_largest_tlb_that_is_published_is_found():
     first, second = inferred(Made(lru(224), lru(32768))).levels
     assert (first.entries.value, second.entries.value) == pytest.approx((224, 32768), rel=0.03)
