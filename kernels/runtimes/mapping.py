@@ -118,7 +118,10 @@ def _mounted(folder: Path, kind: str, options: str) -> Path:
         _refuse(4, os.strerror(ctypes.get_errno()))
     if user:  # as root of a namespace of users, which not every kernel lets one be
         for name, text in (("uid_map", f"0 {user} 1"), ("setgroups", "deny"), ("gid_map", f"0 {group} 1")):
-            Path("/proc/self", name).write_text(text)
+            try:
+                Path("/proc/self", name).write_text(text)
+            except OSError as error:
+                _refuse(4, os.strerror(error.errno or 0))
     if libc.mount(b"none", b"/", None, MS_PRIVATE_RECURSIVE, None) or libc.mount(
             b"none", bytes(folder), kind.encode(), 0, options.encode()):
         _refuse(4, os.strerror(ctypes.get_errno()))

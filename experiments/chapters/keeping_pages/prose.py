@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from experiments.article.machine_words import about_pages, machine
+from experiments.article.verdicts import LEAST_COVERAGE
 from experiments.chapters.keeping_pages.analysis import Analysis
 from experiments.chapters.keeping_pages.languages import runtime_words
 from experiments.chapters.keeping_pages.ways import Ways
@@ -17,7 +18,6 @@ from experiments.words.units import format_size
 __all__ = ["machine", "lead", "ways_said", "files_said", "freed_said", "runtimes_said", "ladder_said", "prefault_said", "waste_said"]
 
 WHOLE, NONE = 0.99, 0.01  # shares that count as all and as nothing: a heap's edges are no whole pages
-_LADDER = ("mthp",)
 _FEWER = 0.8  # of the walks on base pages: fewer than that, and entries have been joined
 
 
@@ -101,11 +101,13 @@ def runtimes_said(a: Analysis) -> Prose:
 
 
 def ladder_said(a: Analysis) -> Prose:
-    """The price on base pages and on the sizes between, and where an entry covers more than a base page."""
-    rungs = a.ladder
-    base = required([rungs[BASE]] if BASE in rungs else [], "no chase on base pages has its control")[0]
-    between = required({pages: price for pages, price in rungs.items() if PAGES[pages].source in _LADDER},
+    """The price on base pages and on the sizes between, and the first that is cheaper, of those that enough processes were on."""
+    between = required({pages: price for pages, price in a.ladder.items() if PAGES[pages].source == "mthp"},
                        "no page size between was to be had", "mthp-off")
+    rungs = {pages: price for pages, price in a.ladder.items() if price.coverage >= LEAST_COVERAGE}
+    between = required({pages: price for pages, price in between.items() if pages in rungs and BASE in rungs},
+                       "fewer than five processes were on base pages or on each size between")
+    base = rungs[BASE]
     cheaper = [pages for pages, price in between.items() if side(price.share_of(base), slack=0.05) == "below"]
     best = min(between, key=lambda pages: between[pages].value)
     said = (f"Over {count(a.ladder_lines)} base pages translation costs {base.value:.1f} ns a load on base pages and "
@@ -124,7 +126,7 @@ def _why_cheaper(a: Analysis, best: str) -> str:
     if a.walks[best] < _FEWER * a.walks[BASE]:
         return f"{told}: an entry spans more than a base page."
     return f"{told}, so it is no entry that spans more: each walk is cheaper." + (
-        " Pages that lie together for the guest have neighbouring entries in the host's table, and a line of the cache holds eight."
+        " That fits a guest, whose pages that lie together have neighbouring entries in the host's table, eight to a line of the cache."
         if a.host.hypervisor != "none" else "")
 
 
@@ -148,7 +150,7 @@ def prefault_said(a: Analysis) -> Prose:
 
 
 def waste_said(a: Analysis) -> Prose:
-    """What one byte makes resident; what 100 KiB do."""
+    """What one byte makes resident."""
     faults = a.faults[a.faults["pages"].isin(SWEPT)].drop_duplicates("pages")
     rows = required(faults, "prefault", "engine-lacks")
     told = listed(f"{format_size(int(row.one_byte_bytes))} on {words(row.pages)}" for row in rows.itertuples())

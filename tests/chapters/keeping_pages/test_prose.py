@@ -74,6 +74,7 @@ def test_the_first_rung_that_is_cheaper_is_named_or_that_there_is_none():
     assert "The first rung that is cheaper is 16 KiB pages" in said("ladder_said", rows(QUIET))
     assert "No rung of the ladder is cheaper" in said("ladder_said", rows(SPLIT))
     assert "switched off" in said("ladder_said", only("4k"))
+    assert "fewer than five processes" in said("ladder_said", rows(QUIET, repeats=4))
 
 
 @pytest.mark.parametrize(("walks", "told"), [(0.9, "each walk is cheaper"), (0.2, "an entry spans more"),
