@@ -5,18 +5,18 @@ from __future__ import annotations
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field
 
+from experiments.chapters.keeping_pages.held import Held, Survey, answer, held
 from experiments.lab.build import build_folder
-from experiments.lab.record import Count, Positive
+from experiments.lab.record import Positive
 from experiments.lab.toolchains import SOURCES
 from experiments.lab.watched import REFUSED, watch
 from experiments.machine import host
 from experiments.system import procfs
-from experiments.system.smaps import mappings, pages
-from experiments.words.reasons import REASONS, Unavailable
+from experiments.words.reasons import Unavailable
 
 _SHMEM = Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
 _NO_MOUNT = 4  # an exit status of kernels/runtimes/mapping.py
@@ -59,47 +59,20 @@ class Answer(BaseModel, extra="forbid", frozen=True, strict=True):
     mapped_bytes: Positive
 
 
-class Got(BaseModel, extra="forbid", frozen=True, strict=True):
-    """One way. resident_bytes and huge_bytes (on pages of 2 MiB that one entry maps) are of the mappings that hold the part asked for,
-    of array_bytes; rest_huge_bytes of all others of the process."""
+class Got(Held):
+    """What one way gave; of a mapping of mapped_bytes, which may be more than was asked for."""
 
     way: Annotated[str, Field(pattern=_NAMES)]
-    array_bytes: Positive
     mapped_bytes: Positive
-    resident_bytes: Positive
-    huge_bytes: Count
-    rest_huge_bytes: Count
-
-    @property
-    def huge_share(self) -> float:
-        """Which part of what is resident lies on large pages, 0 to 1."""
-        return self.huge_bytes / self.resident_bytes
-
-    @model_validator(mode="after")
-    def _parts_of_wholes(self) -> Got:
-        if not self.huge_bytes <= self.resident_bytes >= self.array_bytes:
-            raise ValueError("what was written and its huge pages are parts of what is resident")
-        return self
 
 
-class Ways(BaseModel, extra="forbid", frozen=True, strict=True):
-    """A survey. `lacking` holds the reason code of a way that gave nothing."""
+class Ways(Survey):
+    """A survey. `lacking` holds the reason code of a way that gave nothing; `thp` is the setting of anonymous memory, shmem of shared."""
 
-    schema_version: Literal[1] = 1
-    measured_at: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]  # UTC
-    state: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]  # host.state()
-    thp: Annotated[str, Field(pattern=r"^[a-z+_]{1,32}$")]  # the settings, of anonymous memory and of shared: always, madvise, ...
     shmem: Annotated[str, Field(pattern=r"^[a-z+_]{1,32}$")]
     file_system: Annotated[str, Field(pattern=r"^[a-z0-9._-]{1,32}$")]  # of the file on a disk
     got: list[Got]
     lacking: dict[Annotated[str, Field(pattern=_NAMES)], str]
-
-    @field_validator("lacking")
-    @classmethod
-    def _known(cls, lacking: dict[str, str]) -> dict[str, str]:
-        if unknown := set(lacking.values()) - set(REASONS):
-            raise ValueError(f"no reason has the code {min(unknown)!r}")
-        return lacking
 
     def asked(self, way: str, in_words: bool = False) -> str:
         """How a way asks, by its calls or in a sentence's words, with the file system that it met."""
@@ -142,16 +115,9 @@ def measure(way: str, size_bytes: int) -> Got:
     garbage or has smaps that prove nothing."""
     command = [sys.executable, str(SOURCES / "mapping.py"), way, str(size_bytes), str(build_folder())]
     line, smaps, _ = watch(command, {REFUSED: WAYS[way].refused, _NO_MOUNT: "mount-refused"})
-    try:
-        answer = Answer.model_validate_json(line)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise Unavailable("kernel-garbage", f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    if answer.way != way:
+    told = answer(line, Answer)
+    if told.way != way:
         raise Unavailable("kernel-garbage", f"asked for {way}, got another")
-    try:
-        had = pages(mappings(smaps), answer.address, answer.array_bytes)
-    except ValueError as error:
-        raise Unavailable("backing-partial", f"nothing is proved: smaps: {error}") from None
-    return Got(way=way, array_bytes=answer.array_bytes, mapped_bytes=answer.mapped_bytes, resident_bytes=had.resident_bytes,
+    had = held(smaps, told.address, told.array_bytes)
+    return Got(way=way, array_bytes=told.array_bytes, mapped_bytes=told.mapped_bytes, resident_bytes=had.resident_bytes,
                huge_bytes=had.huge_bytes, rest_huge_bytes=had.rest_huge_bytes)

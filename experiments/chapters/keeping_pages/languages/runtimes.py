@@ -12,18 +12,19 @@ import statistics
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field
 
+from experiments.chapters.keeping_pages.held import Held, Survey, answer, held
 from experiments.lab.record import Count, Positive, PositiveNs
 from experiments.lab.toolchains import TOOLS, Program, Variant, build
 from experiments.lab.watched import REFUSED, watch
 from experiments.machine import host
 from experiments.system import procfs
 from experiments.system.files import measuring_lock
-from experiments.system.smaps import Pages, mappings, pages
-from experiments.words.reasons import REASONS, Unavailable
+from experiments.system.smaps import Pages
+from experiments.words.reasons import Unavailable
 
 HUGE_PAGE = 2 << 20
 LEAST_SHARE = 0.99  # of the array's whole huge pages: what a program that advises before its first write gets, or is refused
@@ -44,49 +45,23 @@ class Answer(BaseModel, extra="forbid", frozen=True, strict=True):
     batch_ns: Annotated[list[Positive], Field(min_length=3, max_length=1000)]
 
 
-class RuntimeReport(BaseModel, extra="forbid", frozen=True, strict=True):
-    """One process. resident_bytes and huge_bytes (transparent or from a pool) are of the mappings that hold the array, rest_huge_bytes of
-    all others. Where the language tells no address (Java), the largest private anonymous mapping is taken to hold it: the heap."""
+class RuntimeReport(Held):
+    """One process. Where the language tells no address (Java), the largest private anonymous mapping is taken to hold the array: the
+    heap."""
 
     language: Annotated[str, Field(pattern="^(" + "|".join(TOOLS) + ")$")]
     toolchain: Annotated[str, Field(min_length=1, max_length=120)]
     variant: Variant
     repeat: Count
-    array_bytes: Positive
-    resident_bytes: Positive
-    huge_bytes: Count
-    rest_huge_bytes: Count
     ns_per_access: PositiveNs  # median over the batches
 
-    @property
-    def huge_share(self) -> float:
-        """Which part of the memory around the array is on huge pages, 0 to 1."""
-        return self.huge_bytes / self.resident_bytes
 
-    @model_validator(mode="after")
-    def _parts_of_wholes(self) -> RuntimeReport:
-        if not self.huge_bytes <= self.resident_bytes >= self.array_bytes:
-            raise ValueError("the array and its huge pages are parts of what is resident")
-        return self
-
-
-class Runtimes(BaseModel, extra="forbid", frozen=True, strict=True):
+class Runtimes(Survey):
     """A survey. `lacking` holds a reason code for "go" (no program) or "go huge" (this variant was not measured to the end)."""
 
-    schema_version: Literal[1] = 1
-    measured_at: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]  # UTC
-    state: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]  # host.state()
-    thp: Annotated[str, Field(pattern=r"^[a-z+_]{1,32}$")]  # the setting: always, madvise, never, absent, unknown
     array_bytes: Positive
     reports: list[RuntimeReport]
     lacking: dict[Annotated[str, Field(pattern="^(" + "|".join(TOOLS) + ")( plain| huge| pool)?$")], str]
-
-    @field_validator("lacking")
-    @classmethod
-    def _known(cls, lacking: dict[str, str]) -> dict[str, str]:
-        if unknown := set(lacking.values()) - set(REASONS):
-            raise ValueError(f"no reason has the code {min(unknown)!r}")
-        return lacking
 
 
 # ---- what proves a recipe
@@ -119,25 +94,18 @@ def measure(program: Program, variant: Variant, array_bytes: int, repeat: int = 
     """Run a program once and verify what its array got. Raises Unavailable for one that hangs, crashes or prints garbage, for smaps
     that cannot be read, and for a recipe with less than LEAST_SHARE of the array on huge pages."""
     line, smaps, status = watch(program.command(variant, array_bytes), {REFUSED: code} if (code := _REFUSED.get(variant)) else {}, pass_fds)
-    try:
-        answer = Answer.model_validate_json(line)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise Unavailable("kernel-garbage", f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    if (answer.language, answer.variant, answer.array_bytes) != (program.language, variant, array_bytes):
+    told = answer(line, Answer)
+    if (told.language, told.variant, told.array_bytes) != (program.language, variant, array_bytes):
         raise Unavailable("kernel-garbage", f"asked for {program.language} {variant} {array_bytes}, got another")
-    if answer.sum != answer.accesses * len(answer.batch_ns):
-        raise Unavailable("kernel-garbage", f"{answer.sum} is not the sum of what was written")
-    ns_per_access = statistics.median(answer.batch_ns) / answer.accesses
+    if told.sum != told.accesses * len(told.batch_ns):
+        raise Unavailable("kernel-garbage", f"{told.sum} is not the sum of what was written")
+    ns_per_access = statistics.median(told.batch_ns) / told.accesses
     if ns_per_access < LEAST_NS:
         raise Unavailable("kernel-garbage", f"{ns_per_access:.2g} ns an access: the compiler left the accesses out")
-    try:
-        got = pages(mappings(smaps), answer.address, array_bytes)
-    except ValueError as error:
-        raise Unavailable("backing-partial", f"nothing is proved: smaps: {error}") from None
+    got = held(smaps, told.address, array_bytes)
     if variant != "plain":
         partial = _REFUSED[variant] if variant == "pool" or not huge_pages_on(status=status) else "backing-partial"
-        verify(got, answer.address, array_bytes, partial)
+        verify(got, told.address, array_bytes, partial)
     return RuntimeReport(language=program.language, toolchain=program.toolchain, variant=variant, repeat=repeat,
                          array_bytes=array_bytes, resident_bytes=got.resident_bytes, huge_bytes=got.huge_bytes,
                          rest_huge_bytes=got.rest_huge_bytes, ns_per_access=ns_per_access)
