@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from types import ModuleType
 from typing import Any
 
+import nbformat
+import pandas as pd
+
 from experiments.article.analysis import Analysis
+from experiments.article.render import Figure, Html
 from experiments.article.verdicts import verdicts
 from experiments.chapters import graph_walk, hugepages, keeping_pages, stlb_cliff, tlb_blocking, virtualization, your_machine
-from experiments.machine.host import Host
+from experiments.lab import grid, kernels
+from experiments.lab.grid import Scope
+from experiments.lab.record import Point
+from experiments.machine.host import Host, tlb_entries
 from experiments.words.prose import Prose
 from experiments.words.reasons import Unavailable
 from support import blocking, geometry, guests, synthetic, walk
 from support import keeping_pages as keeping
-from support.common import About
+from support.common import ROOT, About
 from support.synthetic import Paged, Stated, Truth, tlbs
 
 ARM = {"arch": "aarch64", "vendor": "ARM", "cpu_model": "An arm64 core", "microarchitecture": "unknown", "la57": None}
@@ -33,6 +41,7 @@ class Book:
     climb: float = 1.3  # by which a walk gets dearer with each octave
     joined: int = 1  # neighbours that share an entry
     counted: bool = False
+    most_bytes: int = sys.maxsize  # where the sweeps end
     changes: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -40,8 +49,8 @@ class Book:
         stated = tlbs(self.entries, (0, 12)[: len(self.entries)]) if self.is_stated else ()
         return Stated(tlb=stated, hypervisor=self.hypervisor, changes=self.changes).host()
 
-    def chapters(self) -> dict[ModuleType, Analysis]:
-        """Each chapter's Analysis, of five processes a point."""
+    def pages(self) -> list[Page]:
+        """Each chapter about it, of five processes a point."""
         two = self.entries if len(self.entries) > 1 else (self.entries[0], 10**9)
         paged = Paged(splintered=self.splintered, entries=two, noise=0.004)
         rows = {
@@ -52,9 +61,10 @@ class Book:
             virtualization: guests.rows(guests.Guests(far=(), outer="4k" if self.splintered else "")),
             your_machine: geometry.rows(geometry.Made(geometry.lru(two[0]), geometry.lru(two[1]), joined=self.joined), "4k", 1),
         }
+        rows = {module: frame[kernels.is_within(frame, self.most_bytes)] for module, frame in rows.items()}
         kept = {module.__name__.rpartition(".")[2]: frame for module, frame in rows.items()}
         documents = {"ways": keeping.asked(), "runtimes": keeping.pool()}
-        return {module: module.Analysis(frame, About(self.host, rows=kept, documents=documents)) for module, frame in rows.items()}
+        return [Page(module, frame, About(self.host, rows=kept, documents=documents)) for module, frame in rows.items()]
 
 
 BOOKS = {
@@ -65,25 +75,61 @@ BOOKS = {
     "an emulator": Book(hypervisor="qemu-tcg", splintered=True),
     "a filtered PMU": Book(hypervisor="kvm", splintered=True, changes={"pmu": {"tier": "software", "reason": "not-counted"}}),
     "one level": Book((64,)),
+    "sweeps that end in the caches": Book(hypervisor="kvm", splintered=True, most_bytes=4 << 20),
     "bare metal with whole pages": Book((64, 2048), changes={"pmu": {"tier": "counters", "reason": None}}),
 }
 
 
+class Page(About):
+    """The chapter of a notebook that is about rows made up: `said` is (where, text) of all that its cells put on the page."""
+
+    def __init__(self, module: ModuleType, frame: pd.DataFrame, about: About):
+        super().__init__(**vars(about))
+        self.module, self.frame, self.said = module, frame, list[tuple[str, str]]()
+
+    @property
+    def scope(self) -> Scope:
+        return Scope(grid.profile("quick"), "c", tuple(tlb_entries(self.host)), base_page_bytes=self.host.base_page_bytes)
+
+    def measure(self, points: Sequence[Point]) -> pd.DataFrame:
+        return self.frame
+
+    survey = measure
+
+    def show(self, make: Callable[[Analysis], Figure | Html], a: Analysis) -> None:
+        try:
+            made = make(a)
+            self.said.append((make.__name__, made.alt if isinstance(made, Figure) else made.text))
+        except Unavailable as why:
+            self.said.append((f"{make.__name__}, lacking", str(why)))
+
+    def say(self, module: ModuleType, a: Analysis) -> None:
+        for name in module.__all__:
+            try:
+                text = getattr(module, name)(a)
+            except Unavailable as why:
+                self.said.append((f"{name}, lacking", str(why)))
+                continue
+            self.said.append((name, str(text) if isinstance(text, Prose) else f"({text})"))
+
+    def verdicts(self, module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
+        self.said += [(f"{one.claim.id}, {one.verdict}", one.evidence) for one in verdicts(module, a, **bands)]
+
+    def execute(self) -> Page:
+        """Every code cell of the committed notebook. Raises what a cell raises, as no reader's own rows may make one."""
+        names: dict[str, Any] = {}
+        for cell in nbformat.read(ROOT / "book" / f"{self.name}.ipynb", 4).cells:
+            if cell.cell_type == "code":
+                exec(compile(cell.source, self.name, "exec"), names)
+                names["begin"] = lambda *given: self
+        return self
+
+    @property
+    def name(self) -> str:
+        return self.module.__name__.rpartition(".")[2]
+
+
 @cache
 def said(name: str) -> tuple[tuple[str, str, str], ...]:
-    """(chapter, where, text) of every sentence and of each verdict's evidence."""
-    return tuple(_said(BOOKS[name]))
-
-
-def _said(book: Book) -> Iterator[tuple[str, str, str]]:
-    for module, a in book.chapters().items():
-        chapter = module.__name__.rpartition(".")[2]
-        for name in module.prose.__all__:
-            try:
-                text = getattr(module.prose, name)(a)
-            except Unavailable as why:
-                yield chapter, f"{name}, lacking", str(why)
-                continue
-            yield chapter, name, str(text) if isinstance(text, Prose) else f"({text})"
-        for one in verdicts(module.claims, a):
-            yield chapter, f"{one.claim.id}, {one.verdict}", one.evidence
+    """(chapter, where, text) of every figure's and table's words, of every sentence and of each verdict's evidence."""
+    return tuple((page.name, *told) for page in BOOKS[name].pages() for told in page.execute().said)

@@ -154,7 +154,9 @@ class Analysis(analysis.Analysis):
         """`trips` on base pages, and on the large pages that reach as far."""
         return {pages: self.trips(pages) for pages in (BASE, largest(self.p50))}
 
-    trip_shares = cached_property(lambda a: a.shares_past(required(a.heaps[BASE].cuts_ns, "no hop on base pages left the caches")))
+    # of `heaps`, where each begins, ns
+    trip_cuts: Callable[[dict[str, Trips]], Sequence[float]] = staticmethod(lambda heaps: heaps[BASE].cuts_ns)
+    trip_shares = cached_property(lambda a: a.shares_past(required(a.trip_cuts(a.heaps), "no hop on base pages left the caches")))
 
     def shares_past(self, cuts_ns: Sequence[float]) -> pd.DataFrame:
         """pages (those of `heaps`), working_set_bytes, trips, share (of hops that took longer than the line where so many begin)."""

@@ -34,6 +34,7 @@ def _by_bytes(a: Analysis, series: Mapping[str, pd.DataFrame], column: str, fiel
 def cliff(a: Analysis) -> Figure:
     """ns per access against working set, spread and packed."""
     fields = ["median", "low", "high", "coverage", "n", "spread", "unstable", "outliers"]
+    required(a.price, "no chase over lines spread and packed was measured")
     data = _by_bytes(a, {"spread": a.spread.table, "packed": a.packed.table}, "layout", ["lines", *fields])
     dots = _by_bytes(a, {"spread": a.spread.processes, "packed": a.packed.processes}, "layout", ["lines", "median"])
     chart = charts.chase_chart(data, charts.LAYOUTS, "layout", a.entries, a.base_page_bytes, processes=dots)
@@ -97,7 +98,8 @@ def _lines(names: list[str], columns: int) -> tuple[alt.Color, alt.StrokeDash]:
 
 def orders(a: Analysis) -> Figure:
     """The price of translation of each order of visits, and 1 - C/M fitted to the random one."""
-    data = pd.concat([price.table[[*_POINT, "n"]].assign(order=order) for order, price in a.by_order.items()], ignore_index=True)
+    data = pd.concat([price.table[[*_POINT, "n"]].assign(order=order) for order, price in
+                      required(a.by_order, "no order of visits was measured spread and packed").items()], ignore_index=True)
     fitted = if_available(lambda: a.random_fit)
     x, scale = alt.X("lines:Q", axis=charts.lines_axis("Pages touched"), scale=charts.log_scale()), charts.price_scale(data)
     joined = ["cycle", "sequential"] if fitted else None

@@ -61,7 +61,7 @@ def stable(a: Analysis) -> Prose:
 def clock(a: Analysis) -> Prose:
     """The core's clock, and the packed chase inside the first-level cache told in its cycles."""
     return Prose(f"It ran at {a.ghz:.2f} GHz here, and at that clock the packed chase inside the first-level cache takes "
-                 f"{a.packed.intervals[0].value * a.ghz:.2f} cycles.")
+                 f"{required(a.packed, 'no packed chase was measured').intervals[0].value * a.ghz:.2f} cycles.")
 
 
 # --- the staircase

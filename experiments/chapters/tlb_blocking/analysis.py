@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from operator import itemgetter
 from typing import NamedTuple
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike
 from experiments.article import analysis
 from experiments.inference.curves import Curve, select
 from experiments.inference.hops import quantile, smoothed
-from experiments.inference.intervals import UNKNOWN, Interval, median_interval, summarise
+from experiments.inference.intervals import UNKNOWN, Interval, median_interval, summarise, summarise_beside
 from experiments.words.pages import BASE, ordered, rank, words
 from experiments.words.reasons import Unavailable, required
 from experiments.words.units import format_size
@@ -66,8 +67,8 @@ class Optimum(NamedTuple):
 
 class Analysis(analysis.Analysis):
     """The rows of `graph_walk` and `radix_partition`. Frames have columns as `summarise` names them (ns per hop or row), page sizes
-    from small to large; `gain` is how many times as fast a row is as what it is compared with. All raise
-    Unavailable("too-few-points") where nothing was measured."""
+    from small to large; `gain` is how many times as fast a row is as what it is compared with. What nothing was measured for is empty
+    here; methods and what is derived further raise Unavailable("too-few-points")."""
 
     # --- walks, timed per batch
 
@@ -75,7 +76,7 @@ class Analysis(analysis.Analysis):
     def blocks(self) -> pd.DataFrame:
         """A row a page size, block and number of steps: vertices, block_vertices, block_steps, block_bytes, block_pages (base pages),
         visits (steps to each page), the estimate, plain (without blocks on base pages), gain over that."""
-        found = self._summary("graph_walk", "blocked", ["vertices", "block_vertices", "block_steps"], "no walk in blocks was measured",
+        found = self._summary("graph_walk", "blocked", ["vertices", "block_vertices", "block_steps"],
                               layout="packed", per_hop=0, walkers=1)
         found = found[found["vertices"] == found["vertices"].max()].reset_index(drop=True)  # less are those of `block_prices`
         found["block_bytes"] = found["block_vertices"] * VERTEX_BYTES
@@ -125,7 +126,7 @@ class Analysis(analysis.Analysis):
     @cached_property
     def ahead(self) -> pd.DataFrame:
         """A row a page size and distance: vertices, distance (hops ahead; 0 for no prefetch), the estimate, gain over distance 0."""
-        found = self._summary("graph_walk", "prefetch", ["vertices", "distance"], "no walk with prefetches was measured")
+        found = self._summary("graph_walk", "prefetch", ["vertices", "distance"])
         return _with_gain(found, select(found, distance=0), "pages", "vertices")
 
     def best_ahead(self, pages: str) -> pd.Series:
@@ -160,7 +161,8 @@ class Analysis(analysis.Analysis):
         """
         plain, blocked = (select(self.frame, kernel="graph_walk", mode=mode, layout="packed", per_hop=1, walkers=1)
                           for mode in ("plain", "blocked"))
-        base = required(select(plain, pages=BASE), "no walk on base pages was timed hop by hop")
+        if (base := select(plain, pages=BASE)).empty:
+            return pd.DataFrame(columns=["remedy", "pages", "vertices", "block_vertices", *_QUANTILES, "mean"])
         vertices, reach = int(base["lines"].max()), max(self.entries, default=0) * self.base_page_bytes
         groups = [(NONE if pages == BASE else LARGE_PAGES, pages, 0, rows) for pages in ordered(plain["pages"])
                   if len(rows := select(plain, pages=pages, lines=vertices))]
@@ -175,6 +177,7 @@ class Analysis(analysis.Analysis):
 
     def remedy(self, name: str, *pages: str) -> pd.Series:
         """The row of a remedy, on the first of `pages` that was measured."""
+        required(self.remedies, "no walk on base pages was timed hop by hop")
         for kind in pages:
             if len(rows := select(self.remedies, remedy=name, pages=kind)):
                 return rows.iloc[0]
@@ -189,10 +192,9 @@ class Analysis(analysis.Analysis):
     def fan_out(self) -> pd.DataFrame:
         """A row a page size, number of passes and of partitions: tuples, bits, partitions, passes, the estimate (ns to partition one
         row), histogram_ns (of it, counting)."""
-        found = self._summary("radix_partition", "partition", ["tuples", "bits", "passes"], "no partitioning was measured",
-                              beside="histogram_ns_per_access")
-        found = found.rename(columns={"histogram_ns_per_access": "histogram_ns"}).assign(partitions=2 ** found["bits"])
-        return found.sort_values(["pages", "passes", "bits"], key=rank, ignore_index=True)
+        found = self._summary("radix_partition", "partition", ["tuples", "bits", "passes"],
+                              {"histogram_ns_per_access": "histogram_ns"})
+        return found.assign(partitions=2 ** found["bits"]).sort_values(["pages", "passes", "bits"], key=rank, ignore_index=True)
 
     def fan_out_rise(self, pages: str, entries: int) -> tuple[Interval, int, int]:
         """How many times as long a row takes past a TLB level's entries as inside: (ratio, few partitions, many).
@@ -212,7 +214,7 @@ class Analysis(analysis.Analysis):
     def joins(self) -> pd.DataFrame:
         """A row a page size and way of joining: mode (naive, partitioned), tuples, bits (0 for naive), passes, partitions, the estimate
         (ns per row), gain over naive on the same pages."""
-        found = self._summary("radix_partition", ["naive", "partitioned"], ["mode", "tuples", "bits", "passes"], "no join was measured")
+        found = self._summary("radix_partition", ["naive", "partitioned"], ["mode", "tuples", "bits", "passes"])
         naive = found["mode"] == "naive"
         found.loc[naive, ["bits", "passes"]] = 0
         found["partitions"] = 2 ** found["bits"]
@@ -230,15 +232,13 @@ class Analysis(analysis.Analysis):
         """The row of `joins` with the largest gain on a page size."""
         return _best(self.joins, pages)
 
-    def _summary(self, kernel: str, mode: str | list[str], keys: list[str], lacking: str, beside: str = "", **where: object
+    def _summary(self, kernel: str, mode: str | list[str], keys: list[str], beside: Mapping[str, str] | None = None, **where: object
                  ) -> pd.DataFrame:
-        """`summarise` of the rows of a kernel in a mode by page size and `keys`, with the median of another column beside it."""
-        rows = required(select(self.frame, kernel=kernel, mode=mode, **where), lacking)
-        rows = rows.assign(vertices=rows["lines"])  # which are as many, of a graph
-        found = summarise(rows, ["pages", *keys])
-        if beside:
-            rows = rows.assign(**{beside: rows.get(beside, np.nan)})
-            found = found.merge(rows.groupby(["pages", *keys])[beside].median().reset_index(), on=["pages", *keys])
+        """`summarise` of the rows of a kernel in a mode by page size and `keys`, with the medians of other columns beside it. Empty
+        without rows."""
+        rows = select(self.frame, kernel=kernel, mode=mode, **where)
+        rows = rows.reindex(columns=dict.fromkeys([*rows, *keys])).assign(vertices=rows["lines"])  # which are as many, of a graph
+        found = summarise_beside(rows, ["pages", *keys], beside) if beside else summarise(rows, ["pages", *keys])
         found = found.astype({key: int for key in keys if key != "mode"})
         return found.sort_values(["pages", *keys[::-1]], key=rank, ignore_index=True)
 

@@ -31,7 +31,8 @@ _PER_HOP = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500)
 def blocks(a: Analysis) -> Figure:
     """ns per hop against the block's bytes, a line a number of steps, on base pages; where the same blocks were walked on larger
     pages too, dashed."""
-    data = a.blocks.assign(steps=a.blocks["block_steps"].map(lambda n: f"{n:,} steps"), lines=a.blocks["block_pages"])
+    data = required(a.blocks, "no walk in blocks was measured")
+    data = data.assign(steps=data["block_steps"].map(lambda n: f"{n:,} steps"), lines=data["block_pages"])
     base, others = required(data[data["pages"] == BASE], "no walk in blocks was measured on base pages"), data[data["pages"] != BASE]
     names = list(dict.fromkeys(data.sort_values("block_steps")["steps"]))
     scheme = charts.colours(names)
@@ -71,7 +72,8 @@ def block_prices(a: Analysis) -> Figure:
 
 def prefetch(a: Analysis) -> Figure:
     """ns per hop against the distance of the prefetch, a line a page size."""
-    data = a.ahead.assign(lines=a.ahead["vertices"] * VERTEX_BYTES // a.base_page_bytes)
+    data = required(a.ahead, "no walk with prefetches was measured")
+    data = data.assign(lines=data["vertices"] * VERTEX_BYTES // a.base_page_bytes)
     ticks = sorted(set(data["distance"]))
     x = alt.X("distance:Q", scale=alt.Scale(type="symlog", constant=1, nice=False), axis=alt.Axis(
         title="Hops ahead (0: no prefetch)", values=ticks, format="d"))
@@ -84,7 +86,7 @@ def prefetch(a: Analysis) -> Figure:
 
 def mitigations(a: Analysis) -> Figure:
     """P50 and P95 of a hop by remedy: bars, those of the published run pale."""
-    ours, names = a.remedies, {"p50": "median", "p95": "95th percentile"}
+    ours, names = required(a.remedies, "no walk on base pages was timed hop by hop"), {"p50": "median", "p95": "95th percentile"}
     tables = {"here": ours.assign(working_set_bytes=ours["vertices"] * VERTEX_BYTES, block_bytes=ours["block_vertices"] * VERTEX_BYTES),
               "published": literature("mitigations").rename(columns={"mitigation": "remedy"} | {f"{q}_ns_per_hop": q for q in names})}
     parts = [table.assign(where=where, quantile=name, ns=table[q].astype(float), low=table.get(f"{q}_low"), high=table.get(f"{q}_high"))

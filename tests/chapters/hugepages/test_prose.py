@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import told
 from support.hugepages import (
     ENTRIES,
     MACHINES,
@@ -26,11 +27,10 @@ from support.hugepages import (
     times,
 )
 from support.hugepages_documents import scores
-from support.synthetic import GIB, HOLE, MIB, Paged
+from support.synthetic import GIB, MIB, Paged
 
 from experiments.chapters.hugepages import Analysis, prose
-from experiments.words.prose import Prose
-from experiments.words.reasons import REASONS, Note, Unavailable
+from experiments.words.reasons import REASONS, Note
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -40,16 +40,7 @@ NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
 
 def spoken(a: Analysis, names: Iterable[str] = tuple(prose.__all__)) -> Mapping[str, str]:
-    """Every sentence or its reason, each fit to be shown."""
-    said = {}
-    for name in set(names) - OF_THE_MACHINE:
-        try:
-            said[name] = getattr(prose, name)(a)
-        except Unavailable as why:
-            said[name] = Prose(why)
-        assert isinstance(said[name], Prose) and said[name].rstrip().endswith("."), (name, said[name])
-        assert not HOLE.search(said[name]) and not re.search(r"[a-z],? \.|\.\.|,\.", said[name]), (name, said[name])
-    return said
+    return told.spoken(prose, a, set(names) - OF_THE_MACHINE)
 
 
 def said(name: str, frame: pd.DataFrame | None = None, **how: object) -> str:

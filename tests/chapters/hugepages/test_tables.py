@@ -11,22 +11,13 @@ from hypothesis import strategies as st
 from support.hugepages import PAGES, analysis, chased, median, only, rows
 from support.hugepages_documents import scores
 from support.synthetic import GIB, MIB, Paged
+from support.told import numbers_of as numbers
+from support.told import read
 
-from experiments.article.render import Html
 from experiments.chapters.hugepages import tables
 from experiments.words.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
-
-
-def read(table: Html) -> pd.DataFrame:
-    """What a reader sees, as text."""
-    head, *lines = (line.split("\t") for line in table.text.splitlines())
-    return pd.DataFrame(lines, columns=head)
-
-
-def numbers(column: pd.Series) -> list[float]:
-    return [float(text.replace(",", "")) for text in column]
 
 
 def test_the_published_speedups_stand_beside_this_machines():

@@ -7,27 +7,18 @@ from collections.abc import Iterable, Mapping
 
 import pandas as pd
 import pytest
+from support import told
 from support.keeping_pages import MACHINES, QUIET, SPLIT, analysis, asked, only, pool, programs, rows
-from support.synthetic import HOLE, MIB, Paged
+from support.synthetic import MIB, Paged
 
 from experiments.chapters.keeping_pages import Analysis, prose
-from experiments.words.prose import Prose
-from experiments.words.reasons import Note, Unavailable
+from experiments.words.reasons import Note
 
 pytestmark = pytest.mark.filterwarnings("error")
 
 
 def spoken(a: Analysis, names: Iterable[str] = tuple(prose.__all__)) -> Mapping[str, str]:
-    """Every sentence or its reason, each fit to be shown."""
-    said = {}
-    for name in set(names) - {"machine"}:
-        try:
-            said[name] = getattr(prose, name)(a)
-        except Unavailable as why:
-            said[name] = Prose(why)
-        assert isinstance(said[name], Prose) and said[name].rstrip().endswith("."), (name, said[name])
-        assert not HOLE.search(said[name]) and not re.search(r"[a-z],? \.|\.\.|,\.", said[name]), (name, said[name])
-    return said
+    return told.spoken(prose, a, set(names) - {"machine"})
 
 
 def said(name: str, frame: pd.DataFrame | None = None, **how: object) -> str:

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import pandas as pd
 import pytest
 from support.keeping_pages import analysis, asked, pool, rows
+from support.told import numbers_of as numbers
+from support.told import read
 
-from experiments.article.render import Html
 from experiments.chapters.keeping_pages import tables
 from experiments.chapters.keeping_pages.ways import WAYS
 from experiments.words.pages import PAGES
 from experiments.words.reasons import REASONS, Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
-
-
-def read(table: Html) -> pd.DataFrame:
-    """What a reader sees, as text."""
-    head, *lines = (line.split("\t") for line in table.text.splitlines())
-    return pd.DataFrame(lines, columns=head)
-
-
-def numbers(column: pd.Series) -> list[float]:
-    return [float(text.replace(",", "")) for text in column]
 
 
 def test_each_way_is_a_row_with_what_it_got_or_why_it_got_nothing():

@@ -209,6 +209,11 @@ def test_a_join_is_compared_with_the_naive_one_on_the_same_pages():
 
 
 @pytest.mark.parametrize("what", ["blocks", "ahead", "fan_out", "joins", "remedies"])
-def test_what_was_not_measured_is_a_reason(what: str):
+def test_what_was_not_measured_is_empty_for_a_cell_to_go_on_with(what: str):
     for frame in (NOTHING, Machine().frame([])):  # the second has not even the columns
-        assert refused(analysis(frame), what) == "too-few-points"
+        assert getattr(analysis(frame), what).empty
+
+
+@pytest.mark.parametrize(("what", "given"), [("best_ahead", ["4k"]), ("best_join", ["4k"]), ("remedy", ["none", "4k"]), ("block_price", [])])
+def test_what_is_derived_from_nothing_is_a_reason(what: str, given: list[str]):
+    assert refused(analysis(NOTHING), what, *given) == "too-few-points"
