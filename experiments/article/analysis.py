@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 import pandas as pd
 from pydantic import BaseModel, ValidationError
 
-from experiments.inference import splinter
+from experiments.inference import geometry, splinter
+from experiments.lab import survey
 from experiments.machine.host import Host, data_caches, tlb_entries
 from experiments.words.reasons import Note, Unavailable, if_available
 
@@ -55,9 +57,24 @@ class Analysis:
         return self.about.notes
 
     @property
-    def entries(self) -> list[int]:
-        """4 KiB data entries of each TLB level as CPUID states them, ascending; empty where it is silent."""
+    def stated_entries(self) -> list[int]:
+        """Base-page data entries of each TLB level as CPUID states them, ascending; empty where it is silent, as on all arm64."""
         return tlb_entries(self.host)
+
+    @cached_property
+    def entries(self) -> list[int]:
+        """`stated_entries`; where there are none, those that this machine's survey found. Empty where it found none, or one level
+        alone, of which nobody knows which it is."""
+        return self.stated_entries or if_available(self._surveyed_entries) or []
+
+    def _surveyed_entries(self) -> list[int]:
+        levels = geometry.infer(self.about.kept(survey.NAME), (), data_caches(self.host)).levels
+        return [] if any(level.is_alone for level in levels) else [round(level.entries.value) for level in levels]
+
+    @property
+    def entries_source(self) -> str:
+        """Who says how many `entries` there are."""
+        return "CPUID" if self.stated_entries else "the survey of this machine"
 
     @property
     def base_page_bytes(self) -> int:
@@ -77,14 +94,21 @@ class Analysis:
     def known_entries(self) -> list[int]:
         """`entries`, of one level at least. Raises Unavailable("no-geometry")."""
         if not self.entries:
-            raise Unavailable("no-geometry", "CPUID names no TLB level here")
+            raise Unavailable("no-geometry", "CPUID names no TLB level here, and no survey found two")
         return self.entries
 
     def two_levels(self) -> tuple[int, int]:
         """The entries of the first and of the last level. Raises Unavailable("no-geometry") without two."""
         if len(self.entries) < 2:
-            raise Unavailable("no-geometry", "CPUID names no two TLB levels here")
+            raise Unavailable("no-geometry", "CPUID names no two TLB levels here, and no survey found them")
         return self.entries[0], self.entries[-1]
+
+    def two_stated_levels(self) -> tuple[int, int]:
+        """`two_levels` by CPUID alone, for a sentence about what is stated: what a step itself told proves nothing of the step. Raises
+        Unavailable("no-geometry")."""
+        if len(self.stated_entries) < 2:
+            raise Unavailable("no-geometry", "CPUID names no two TLB levels here")
+        return self.stated_entries[0], self.stated_entries[-1]
 
     def document(self, name: str, make: Callable[[str], dict[str, Any]], kind: type[Document]) -> Document:
         """A document of data/. Raises Unavailable: no-data also for one that an older version wrote, and what `make` raises."""

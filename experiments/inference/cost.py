@@ -56,10 +56,11 @@ class Known:
             raise Unavailable("no-geometry", f"the model takes the sizes of the caches, ascending, not {self.cache_bytes}")
 
     @classmethod
-    def of(cls, host: Host) -> Known:
-        """What a machine states of itself, for base pages. Unavailable("no-geometry") where it states too little."""
+    def of(cls, host: Host, entries: Sequence[int]) -> Known:
+        """What a machine states of itself, for base pages, with the entries of each level, stated or found. Unavailable("no-geometry")
+        where that is too little."""
         tlbs, caches = data_tlbs(host), data_caches(host)
-        return cls(tuple(tlb.entries for tlb in tlbs), tuple(caches[level] for level in sorted(caches)), host.has_nested_walks is not False,
+        return cls(tuple(entries), tuple(caches[level] for level in sorted(caches)), host.has_nested_walks is not False,
                    tlbs[-1].ways if tlbs else None, page_bytes=host.base_page_bytes)
 
     @property

@@ -20,7 +20,7 @@ from experiments.inference.cost import Known, fit, points, time_ns
 from experiments.inference.intervals import newest
 from experiments.inference.reuse import SHARING, SharedCache, Tlbs, places
 from experiments.lab.store import Store
-from experiments.machine.host import Host
+from experiments.machine.host import Host, tlb_entries
 from experiments.system import files
 from experiments.words.reasons import Unavailable
 
@@ -267,16 +267,18 @@ def test_too_little_is_refused_with_a_reason():
 
 
 def test_a_machine_states_its_entries_its_caches_and_whether_it_is_a_guest():
-    assert Known.of(Stated(hypervisor="kvm").host()) == stated((64, 1536), (32768, MIB), True, 12)
-    assert Known.of(Stated().host()).nested is False and Known.of(Stated(changes={"base_page_bytes": 65536}).host()).lines_per_page == 1024
+    assert Known.of(Stated(hypervisor="kvm").host(), (64, 1536)) == stated((64, 1536), (32768, MIB), True, 12)
+    assert Known.of(Stated().host(), (64, 1536)).nested is False
+    assert Known.of(Stated(changes={"base_page_bytes": 65536}).host(), (64, 1536)).lines_per_page == 1024
+    assert Known.of(Stated(tlb=()).host(), (224, 32768)).entries == (224, 32768)  # nobody stated them: they were found
     with pytest.raises(Unavailable):
-        Known.of(Stated(tlb=()).host())
+        Known.of(Stated(tlb=()).host(), ())
 
 
 @pytest.mark.parametrize("folder", sorted(path.parent for path in COMMITTED.glob("*/grids.json")), ids=lambda path: path.name)
 @pytest.mark.endurance
 def test_the_committed_rows_are_fitted_and_predicted_in_finite_numbers(folder: Path):
-    known = Known.of(Host.model_validate(json.loads((folder / "machine.json").read_text())))
+    known = Known.of(host := Host.model_validate(json.loads((folder / "machine.json").read_text())), tlb_entries(host))
     rows = points(newest(Store(COMMITTED).load(folder.name, "stlb_cliff")))
     rows = rows[rows["lines"].isin(sorted(set(rows["lines"]))[::3])]
     fitted = fit(rows, known)

@@ -126,8 +126,7 @@ class Analysis(analysis.Analysis):
 
         A load from memory takes what half of the hops on large pages do not exceed, two octaves past the size where that median
         has done half of its rise: most hops miss the caches there, and the walks of large pages are still short. The line between
-        cache and memory is the geometric mean of the two; that past memory, PAST_MEMORY. Raises Unavailable: too-few-points,
-        pool-empty, no-step where large pages never leave the caches.
+        cache and memory is the geometric mean of the two; that past memory, PAST_MEMORY. Raises Unavailable: also no-step.
         """
         if BASE not in self.p50:
             raise Unavailable("too-few-points", "no walk on base pages was timed hop by hop")
@@ -154,8 +153,7 @@ class Analysis(analysis.Analysis):
         """`trips` on base pages, and on the large pages that reach as far."""
         return {pages: self.trips(pages) for pages in (BASE, largest(self.p50))}
 
-    # of `heaps`, where each begins, ns
-    trip_cuts: Callable[[dict[str, Trips]], Sequence[float]] = staticmethod(lambda heaps: heaps[BASE].cuts_ns)
+    trip_cuts: Callable[[dict[str, Trips]], Sequence[float]] = staticmethod(lambda heaps: heaps[BASE].cuts_ns)  # where each begins, ns
     trip_shares = cached_property(lambda a: a.shares_past(required(a.trip_cuts(a.heaps), "no hop on base pages left the caches")))
 
     def shares_past(self, cuts_ns: Sequence[float]) -> pd.DataFrame:
@@ -252,8 +250,8 @@ class Analysis(analysis.Analysis):
     def reach(self) -> dict[str, int]:
         """How many bytes the last TLB level has translations of, by page size; what nothing states is left out."""
         spans = {pages: BASE if self.in_pieces else hardware(pages) for pages in PAGES}
-        return {pages: levels[-1].entries * page_bytes(span, self.base_page_bytes) for pages, span in spans.items()
-                if (levels := data_tlbs(self.host, span))}
+        return {pages: levels[-1] * page_bytes(span, self.base_page_bytes) for pages, span in spans.items()
+                if (levels := self.entries if span == BASE else [tlb.entries for tlb in data_tlbs(self.host, span)])}
 
     @cached_property
     def sizes(self) -> pd.Series:
@@ -281,7 +279,7 @@ class Analysis(analysis.Analysis):
     @cached_property
     def fitted(self) -> cost.CostFit:
         """The model of a load's cost, from the chases that are not held out. Raises Unavailable: no-data, no-geometry, too-few-points."""
-        return cost.fit(self.chases[~self.chases["held_out"]], cost.Known.of(self.host))
+        return cost.fit(self.chases[~self.chases["held_out"]], cost.Known.of(self.host, self.entries))
 
     @cached_property
     def modelled(self) -> pd.DataFrame:

@@ -80,7 +80,8 @@ def regimes(a: Analysis) -> Prose:
     if slow := tails.index[tails > a.regimes.cut_ns[1]].tolist():
         sentences.append(f"One hop in twenty pays that much from {format_size(slow[0])} on.")
     if a.entries:
-        sentences.append(f"The last TLB level reaches {format_size(a.entries[-1] * a.base_page_bytes)} of base pages by CPUID.")
+        reach = format_size(a.entries[-1] * a.base_page_bytes)
+        sentences.append(f"The last TLB level reaches {reach} of base pages by {a.entries_source}.")
     return Prose(" ".join(sentences))
 
 
@@ -161,8 +162,8 @@ def misses_are(a: Analysis) -> str:
         return "as this CPU counts them" + " and as 1 − C/M predicts" * bool(a.entries)
     why = explain(why_not_counted(a.walks(0, walkers=1), "walk", a.host)).split(". ")[0].rstrip(".")
     why = why if why[:2].isupper() else why[0].lower() + why[1:]
-    return (f"as 1 − C/M predicts from the entries that CPUID states ({why}, so they are not counted)" if a.entries else
-            f"neither counted ({why}) nor to be predicted, since CPUID names no TLB level here")
+    return (f"as 1 − C/M predicts from the entries by {a.entries_source} ({why}, so they are not counted)" if a.entries else
+            f"neither counted ({why}) nor to be predicted, since neither CPUID nor a survey names the levels of the TLB here")
 
 
 def walkers_said(a: Analysis) -> Prose:

@@ -41,7 +41,7 @@ class Basis(NamedTuple):
 def basis(a: Analysis) -> Basis:
     """Entries as measured, else as CPUID states them; the hit's price is that of base pages between the two levels. Raises Unavailable:
     no-geometry, too-few-points."""
-    levels = if_available(lambda: geometry.infer(a.about.kept(survey.NAME), a.entries, data_caches(a.host)).levels) or []
+    levels = if_available(lambda: geometry.infer(a.about.kept(survey.NAME), a.stated_entries, data_caches(a.host)).levels) or []
     if len(levels) > 1:
         first, last, source = levels[0].entries.value, levels[-1].entries.value, "as measured in the chapter about your machine"
     else:

@@ -114,7 +114,7 @@ class Analysis(analysis.Analysis):
 
     @property
     def steps(self) -> Staircase:
-        """Treads and steps around the entries that CPUID names. Raises Unavailable: no-geometry without two levels, too-few-points,
+        """Treads and steps around the `entries`. Raises Unavailable: no-geometry without two levels, too-few-points,
         no-step where the price does not rise."""
         (first, second), price = self.two_levels(), self.price
         treads = [(1, 0.9 * first), (1.4 * first, 0.6 * second), (2 * second, 4 * second)]
@@ -150,7 +150,11 @@ class Analysis(analysis.Analysis):
         near = self.near(entries)
         return misses.fit_step(near.xs, near.medians, entries, self.last_ways)
 
-    last_ways = property(lambda a: ways_of(data_tlbs(a.host)[-1]))
+    @property
+    def last_ways(self) -> int | None:
+        """The last level's ways as stated; None where nothing states them."""
+        tlbs = data_tlbs(self.host)
+        return ways_of(tlbs[-1]) if tlbs else None
 
     @property
     def models(self) -> dict[str, pd.DataFrame]:
@@ -205,7 +209,7 @@ class Analysis(analysis.Analysis):
 
     @property
     def walks(self) -> dict[str, pd.DataFrame]:
-        """Walks per access by lines, by what they are: counted or simulated, predicted from the TLB that CPUID states, published."""
+        """Walks per access by lines, by what they are: counted or simulated, predicted from `entries`, published."""
         series = {f"walks, {self.counts_are}": self.counted("walk").table}
         if self.entries:
             kind = if_available(lambda: self.fits[0].kind) or TEXTBOOK

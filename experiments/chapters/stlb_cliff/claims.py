@@ -133,7 +133,7 @@ def price_is_flat(a: Analysis, most: float = FLAT) -> Answer:
 @claim("first-level-ceiling-at-256-kib", points=lambda point, scope: _chase("spread", "packed")(point, scope)
        and point.lines <= 4 * min(scope.entries, default=0))
 def the_first_ceiling_is_where_it_is_stated(a: Analysis, band: Band) -> Answer:
-    first, _ = a.two_levels()
+    first, _ = a.two_stated_levels()
     place = a.price.passes(a.steps.hit_ns / 2, 0.4 * first, 4 * first)
     return inside(place * (1 / first), *band), (
         f"Half of the first rise is done at {place:,.0f} pages; CPUID states {first:,} entries, {format_size(first * a.base_page_bytes)}.")
@@ -141,7 +141,7 @@ def the_first_ceiling_is_where_it_is_stated(a: Analysis, band: Band) -> Answer:
 
 @claim("cliff-at-stated-entries", points=_chase("spread", "packed", low=0.5, high=4))
 def the_step_is_where_it_is_stated(a: Analysis, band: Band) -> Answer:
-    _, entries = a.two_levels()
+    _, entries = a.two_stated_levels()
     place = a.second_step(0.5)
     return inside(place * (1 / entries), *band), (
         f"Half of the second rise is done at {place:,.0f} pages; CPUID states {entries:,} entries.")
@@ -207,7 +207,7 @@ def the_knee_is_at_the_capacity(a: Analysis, band: Band) -> Answer:
     hit, walk = (a.random.level(*tread) for tread in ((1.4 * a.entries[0], 0.5 * entries), (3 * entries, 5 * entries)))
     begins = a.random.passes(hit + 0.1 * (walk - hit), 0.3 * entries, 4 * entries)
     return inside(begins * (1 / entries), *band), (
-        f"Drawn at random, a tenth of the rise is done at {begins:,.0f} pages; CPUID states {entries:,} entries.")
+        f"Drawn at random, a tenth of the rise is done at {begins:,.0f} pages; {a.entries_source} says {entries:,} entries.")
 
 
 # --- what a walk costs

@@ -86,7 +86,7 @@ def _knee(a: Analysis, entries: int, models: Mapping[str, pd.DataFrame]) -> Figu
     first, last = near.iloc[[0, -1]].itertuples()
     told = (f"Around {entries:,} pages the price of translation goes from {first.median:z.1f} ns at {first.lines:,} pages to "
             f"{last.median:z.1f} at {last.lines:,}" + (f", beside {listed(models)}." if models else "."))
-    return Figure(lines + bars + points + charts.marks([(entries, f"{entries:,} entries by CPUID")], "lines"), told, data)
+    return Figure(lines + bars + points + charts.marks([(entries, f"{entries:,} entries by {a.entries_source}")], "lines"), told, data)
 
 
 def _lines(names: list[str], columns: int) -> tuple[alt.Color, alt.StrokeDash]:

@@ -69,10 +69,11 @@ def clock(a: Analysis) -> Prose:
 
 def steps(a: Analysis) -> Prose:
     found, (first, second) = a.steps, a.two_levels()
+    says = f"{a.entries_source} says"
     return Prose(
-        f"The first step stands at {count(found.first_step)} pages; CPUID says {count(first)}. Past it every access misses the "
+        f"The first step stands at {count(found.first_step)} pages; {says} {count(first)}. Past it every access misses the "
         f"first-level TLB, finds its translation in the second, and pays {found.hit_ns:.2f} ns{_cycles(a, found.hit_ns, 1)}.\n\nThe second "
-        f"step has done half of its rise at {count(found.second_step)} pages; CPUID says {count(second)}. From twice to four times CPUID's "
+        f"step has done half of its rise at {count(found.second_step)} pages; {says} {count(second)}. From twice to four times that "
         f"number translation costs {found.walk_ns:.1f} ns{_cycles(a, found.walk_ns)}.")
 
 
@@ -105,8 +106,8 @@ def sharpness(a: Analysis) -> Prose:
     ratio = if_available(a.spread.doubling, entries)
     rise = f"From {count(entries)} pages to twice as many, a load slows by a factor of {ratio.value:.1f}. " if ratio else ""
     kind = "a cliff" if a.steps.second_width < CLIFF else "no cliff but a ramp"
-    return Prose(f"{rise}Half of the second step's rise is done at {count(place)} pages; CPUID says {count(entries)}. From a tenth of the "
-                 f"rise to nine tenths the pages grow {a.steps.second_width:.1f}-fold: {kind}.")
+    return Prose(f"{rise}Half of the second step's rise is done at {count(place)} pages; {a.entries_source} says {count(entries)}. "
+                 f"From a tenth of the rise to nine tenths the pages grow {a.steps.second_width:.1f}-fold: {kind}.")
 
 
 def control(a: Analysis) -> Prose:
@@ -156,10 +157,11 @@ def random(a: Analysis) -> Prose:
     fit, part = a.random_fit
     off = abs(part.medians - fit.predict(part.xs))
     return Prose(
-        f"Fitted to the random order up to {count(part.xs[-1])} pages with CPUID's two capacities given, the model has two free numbers, "
-        f"{fit.stlb_cost_ns.value:.2f} ns for a first-level miss and {fit.walk_ns.value:.1f} ns for a walk, and misses the points "
-        f"by {off.median():.2f} ns in the median, {off.max():.2f} at most. Nothing in 1 − C/M asks how the TLB replaces: a draw that is "
-        "independent of the past finds its page among the C that are held with probability C/M, whichever those are.")
+        f"Fitted to the random order up to {count(part.xs[-1])} pages, with the two capacities by {a.entries_source} given, the model has "
+        f"two free numbers, {fit.stlb_cost_ns.value:.2f} ns for a first-level miss and {fit.walk_ns.value:.1f} ns for a walk, and misses "
+        f"the points by {off.median():.2f} ns in the median, {off.max():.2f} at most. Nothing in 1 − C/M asks how the TLB "
+        "replaces: a draw that is independent of the past finds its page among the C that are held with probability C/M, whichever those "
+        "are.")
 
 
 def sequential(a: Analysis) -> Prose:

@@ -107,4 +107,4 @@ class Analysis(analysis.Analysis):
         """What the survey says of each level. Raises Unavailable, as the survey and `geometry.infer` do."""
         if self.lacking:
             raise self.lacking
-        return geometry.infer(self.frame, self.entries, data_caches(self.host))
+        return geometry.infer(self.frame, self.stated_entries, data_caches(self.host))

@@ -62,9 +62,10 @@ def four_levels(a: Analysis) -> Answer:
 
 @claim("several-tlbs-a-core")
 def several_tlbs(a: Analysis, least: int = 2) -> Answer:
-    if not a.entries:
+    if not a.stated_entries:
         raise Unavailable(a.host.tlb_reason or "no-geometry")
-    return len(a.entries) >= least, f"CPUID states {len(a.entries)} levels for data, of {listed(f'{n:,}' for n in a.entries)} entries."
+    levels = listed(f"{n:,}" for n in a.stated_entries)
+    return len(a.stated_entries) >= least, f"CPUID states {len(a.stated_entries)} levels for data, of {levels} entries."
 
 
 @claim("two-hugepage-sizes")

@@ -253,9 +253,9 @@ def memory(a: Analysis) -> Prose:
 
 
 def count_pages(a: Analysis) -> Prose:
-    if not a.entries:
+    if not a.stated_entries:
         return Prose("On this machine, the steps that the next chapter finds are where larger pages begin to gain.")
-    first, *others = map(count, a.entries)
+    first, *others = map(count, a.stated_entries)
     second = f", up to {others[-1]} they save hits in the second level" if others else ""
     return Prose(f"By CPUID's numbers, larger pages save no translation here up to {first} hot pages{second}, and beyond that they save "
                  "walks.")
