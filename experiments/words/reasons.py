@@ -129,6 +129,8 @@ REASONS: dict[str, ReasonText] = {
         "Take the geometry from the vendor's manual, or from the steps that the measurement shows."),
     "bare-metal": ReasonText("What this compares a guest with is a program on bare metal, and this computer is a guest.",
         "Measure on the bare metal of a host of this kind, where guests run on large pages of the host."),
+    "splintered": ReasonText("The host backs this guest's large pages with base pages, so they miss as base pages do and are no control.",
+        "Measure on bare metal, or in a guest whose host has large pages for it."),
     "single-node": ReasonText("This computer has one memory node, so there is no remote memory to measure.",
         "Measure on a computer with two or more NUMA nodes."),
     "node-refused": ReasonText("Memory could not be held on the NUMA node asked for.",

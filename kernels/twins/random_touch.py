@@ -10,7 +10,7 @@ from numba.extending import intrinsic
 from kernels.twins import arguments, region
 from kernels.twins.arena import map_arena
 from kernels.twins.arguments import LINE
-from kernels.twins.placement import FNV_BASIS, mix
+from kernels.twins.placement import FNV_BASIS, mix, one_at_a_time
 
 DRAWS = 1 << 20
 
@@ -24,17 +24,6 @@ def remainder(typing, a, b):
         return builder.zext(builder.urem(a, b), ir.IntType(64))
 
     return types.uint64(types.uint64, types.uint64), emit
-
-
-@intrinsic
-def one_at_a_time(typing, number):
-    """The number itself, out of an empty assembly: so that no compiler draws in vectors."""
-
-    def emit(context, builder, signature, args):
-        kind = ir.FunctionType(ir.IntType(64), [ir.IntType(64)])
-        return builder.call(ir.InlineAsm(kind, "", "=r,0", side_effect=True), args)
-
-    return types.uint64(types.uint64), emit
 
 
 # [timed]

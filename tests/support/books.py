@@ -16,7 +16,7 @@ from experiments.article.analysis import Analysis
 from experiments.article.render import Figure, Html
 from experiments.article.verdicts import verdicts
 from experiments.chapters import graph_walk, hugepages, keeping_pages, stlb_cliff, tlb_blocking, virtualization, your_machine
-from experiments.lab import grid, kernels
+from experiments.lab import grid, kernels, survey
 from experiments.lab.grid import Scope
 from experiments.lab.record import Point
 from experiments.machine.host import Host, tlb_entries
@@ -62,7 +62,7 @@ class Book:
             your_machine: geometry.rows(geometry.Made(geometry.lru(two[0]), geometry.lru(two[1]), joined=self.joined), "4k", 1),
         }
         rows = {module: frame[kernels.is_within(frame, self.most_bytes)] for module, frame in rows.items()}
-        kept = {module.__name__.rpartition(".")[2]: frame for module, frame in rows.items()}
+        kept = {module.__name__.rpartition(".")[2]: frame for module, frame in rows.items()} | {survey.NAME: rows[your_machine]}
         documents = {"ways": keeping.asked(), "runtimes": keeping.pool()}
         return [Page(module, frame, About(self.host, rows=kept, documents=documents)) for module, frame in rows.items()]
 

@@ -214,6 +214,9 @@ def test_what_was_not_measured_is_empty_for_a_cell_to_go_on_with(what: str):
         assert getattr(analysis(frame), what).empty
 
 
-@pytest.mark.parametrize(("what", "given"), [("best_ahead", ["4k"]), ("best_join", ["4k"]), ("remedy", ["none", "4k"]), ("block_price", [])])
+DERIVED = [("best_ahead", ["4k"]), ("best_join", ["4k"]), ("remedy", ["none", "4k"]), ("block_price", [])]
+
+
+@pytest.mark.parametrize(("what", "given"), DERIVED)
 def test_what_is_derived_from_nothing_is_a_reason(what: str, given: list[str]):
     assert refused(analysis(NOTHING), what, *given) == "too-few-points"

@@ -1,0 +1,99 @@
+/* stride_sum: the sum of every element of eight bytes that stands --step_bytes from the last, over an array of --bytes.
+ *
+ *   stride_sum --layout packed --order sequential --lines 4194304 --bytes 268435456 --step_bytes 4096
+ *
+ * The published loop, for (i = 0; i < n; i += stride) sum += array[i], pass after pass. No load waits for another, and addresses
+ * come in order: what it takes is a throughput in which lines, prefetchers, sets of the caches and translation all have a part.
+ * As published, the compiler is kept from merging loads, and the elements hold their own numbers.
+ *
+ * --mode listed reads the elements' numbers from a list that was made beforehand, in order or, with --order cycle, shuffled. The two
+ * lists cost the same to read, so what lies between them is the order alone: what prefetchers made of it. */
+#include "nodes.h"
+#include "placement.h"
+
+struct strides {
+    const uint64_t *array;
+    uint64_t elements, step, visits; /* step: in elements; visits: of a pass */
+    const uint32_t *list;            /* of visits, each a multiple of the step; NULL: in order, from the loop itself */
+};
+
+#define ONE_BY_ONE(sum) __asm__ volatile("" : "+r"(sum)) /* no two loads become one, in vectors or otherwise */
+
+/* [timed: sum] */
+__attribute__((noinline)) static uint64_t sum_every(const uint64_t *array, uint64_t elements, uint64_t step, uint64_t passes)
+{
+    uint64_t sum = 0;
+    for (; passes; passes--)
+        for (uint64_t i = 0; i < elements; i += step) {
+            sum += array[i];
+            ONE_BY_ONE(sum);
+        }
+    return sum;
+}
+/* [end] */
+
+/* [timed: listed] */
+__attribute__((noinline)) static uint64_t sum_listed(const uint64_t *array, const uint32_t *list, uint64_t visits, uint64_t step,
+                                                     uint64_t passes)
+{
+    uint64_t sum = 0;
+    for (; passes; passes--)
+        for (uint64_t i = 0; i < visits; i++) {
+            sum += array[list[i] * step];
+            ONE_BY_ONE(sum);
+        }
+    return sum;
+}
+/* [end] */
+
+static uint64_t sum_rounds(void *state, uint64_t rounds)
+{
+    struct strides *s = state;
+    return s->list ? sum_listed(s->array, s->list, s->visits, s->step, rounds) : sum_every(s->array, s->elements, s->step, rounds);
+}
+
+/* Element i holds i: a pass sums step * (0 + 1 + ... + visits - 1), in whatever order. */
+static uint64_t their_numbers(const void *state, uint64_t rounds)
+{
+    const struct strides *s = state;
+    return rounds * (s->visits % 2 ? s->visits * ((s->visits - 1) / 2) : s->visits / 2 * (s->visits - 1)) * s->step;
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const orders[] = {"sequential", "cycle", NULL}, *const layouts[] = {"packed", NULL};
+    static const char *const modes[] = {"plain", "listed", NULL};
+    struct own own[] = {{.name = "bytes", .least = sizeof(uint64_t), .most = 1ull << 40},
+                        {.name = "step_bytes", .value = 4096, .least = sizeof(uint64_t), .most = 1ull << 40}, {.name = NULL}};
+    struct config c = parse_more(argc, argv, "stride_sum", orders, layouts, modes, own);
+    uint64_t bytes = own[0].given ? own[0].value : c.lines * LINE, lines = round_up(bytes, LINE) / LINE, step = own[1].value;
+    int listed = !strcmp(c.mode, "listed"), shuffled = !strcmp(c.order, "cycle");
+    if (lines != c.lines || bytes % sizeof(uint64_t))
+        bad_argument("--bytes %" PRIu64 " takes --lines %" PRIu64 ", its lines of 64 bytes, and is a multiple of 8.", bytes, lines);
+    if (step % sizeof(uint64_t) || step > bytes)
+        bad_argument("--step_bytes takes a multiple of 8 within the array of %" PRIu64 " bytes, not %" PRIu64 ".", bytes, step);
+    if (shuffled && !listed)
+        bad_argument("--order cycle takes --mode listed.");
+    c.cpu = pin(c.cpu);
+    struct arena a = map_arena(&c);
+    also_off_node(&a, c.cpu);
+    struct strides s = {(uint64_t *)a.base, bytes / sizeof(uint64_t), step / sizeof(uint64_t), (bytes + step - 1) / step, NULL};
+    for (uint64_t i = 0; i < s.elements; i++)
+        ((uint64_t *)a.base)[i] = i;
+    uint64_t checksum = FNV_BASIS, seed = c.seed;
+    if (listed) {
+        uint32_t *list = room_for_visits(s.visits);
+        for (uint64_t i = 0; i < s.visits; i++)
+            list[i] = (uint32_t)i;
+        if (shuffled)
+            shuffle(list, s.visits, 1, &seed);
+        checksum = checksum_from(list, s.visits, 0, s.visits);
+        s.list = list;
+    } else {
+        for (uint64_t i = 0; i < s.visits; i++)
+            checksum = mix(checksum, i);
+    }
+    struct work work = {.state = &s, .run = sum_rounds, .due = their_numbers, .accesses = s.visits};
+    struct region r = measure(&c, &a, &work);
+    return report(&c, &a, &r, checksum, NULL, NULL);
+}

@@ -1,0 +1,39 @@
+"""The verdicts about strides on machines where each sentence is true, or is not, or cannot be tested."""
+
+from __future__ import annotations
+
+import pytest
+from support.strides import Machine, analysis, rows
+
+from experiments.article.verdicts import verdicts
+from experiments.chapters.strides import claims
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+WALKS_ALONE = Machine(line_ns=1.0, apart_ns=0.0, sets_ns=0.0, walk_ns=10.0, walks=0.99)
+LINES_ALONE = Machine(walk_ns=1e-6)
+
+
+def told(machine: Machine, splintered: bool = False) -> dict[str, str]:
+    return {one.claim.id: one.verdict for one in verdicts(claims, analysis(rows(machine), splintered))}
+
+
+TRUE = {"page-strides-miss", "stride-miss-penalty-10-ns", "every-page-stride-misses", "penalty-is-fixed", "strides-4k-and-8k-alike",
+        "stride-64-misses-the-cache", "stride-4k-misses-both", "slowdown-512-to-4k-is-tlb"}
+
+
+@pytest.mark.parametrize("claim", sorted(TRUE))
+def test_a_machine_on_which_walks_are_all_that_costs_bears_it_out(claim: str):
+    assert told(WALKS_ALONE)[claim] == "holds"
+
+
+def test_where_lines_are_all_that_costs_what_is_said_of_translation_fails():
+    found = told(LINES_ALONE)
+    assert {found[claim] for claim in ("stride-miss-penalty-10-ns", "slowdown-512-to-4k-is-tlb")} == {"fails"}
+    assert found["small-strides-hit"] == "holds" and found["every-page-stride-misses"] == "not testable here"
+
+
+def test_on_pages_that_the_host_splinters_no_price_is_judged():
+    found = told(Machine(splintered=True), splintered=True)
+    assert {found[claim] for claim in ("small-strides-hit", "penalty-is-fixed", "slowdown-64-to-512-is-cache")} == {"not testable here"}
+    assert found["strides-4k-and-8k-alike"] == "holds"

@@ -1,0 +1,92 @@
+"""Sums over strided elements on machines that never were: rows of them, and an Analysis of such rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+from experiments.chapters.strides import Analysis, grid
+from experiments.chapters.strides.grid import LINE_BYTES
+from experiments.lab import kernels
+from experiments.lab.record import Point
+from support import synthetic
+from support.common import About, make_record
+from support.synthetic import GIB, Paged, Stated, scope
+
+PAGE = 4096
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a load adds to the last: for its line, a line's place, the sets it shares, its page; ns."""
+
+    pages: tuple[str, ...] = ("4k", "thp", "2m")
+    element_ns: float = 0.4
+    line_ns: float = 1.2  # that a prefetcher brings
+    apart_ns: float = 2.5  # more, of one that it does not
+    sets_ns: float = 4.0  # more, where a power of two puts all on few sets
+    walk_ns: float = 6.0
+    shuffled_ns: float = 9.0  # more, in no order
+    splintered: bool = False
+    walks: float = 0.0  # counted at a page's stride; 0: nothing counts
+    noise: float = 0.005
+
+    def ns(self, point: Point) -> float:
+        own = dict(point.options)
+        step, size, took = own["step_bytes"], own["bytes"], self.element_ns
+        if size <= grid.NEAR_BYTES:
+            return took
+        took += self.line_ns * min(1.0, step / LINE_BYTES)
+        far = min(1.0, step / PAGE) if size >= grid.ARRAY_BYTES and step > LINE_BYTES else 0.0
+        took += far * self.apart_ns * (point.order != "cycle") + (self.sets_ns * far if step.bit_count() == 1 and step >= PAGE else 0.0)
+        took += far * self.walk_ns * (1.0 if point.pages == "4k" else 0.5 if self.splintered else 0.0)
+        return took + self.shuffled_ns * (point.order == "cycle")
+
+    def frame(self, points: Iterable[Point], repeats: int = 5, seed: int = 1) -> pd.DataFrame:
+        """One row a process, with the columns that `Store.load` gives."""
+        noise, rows = np.random.default_rng(seed), []
+        for point in (point for point in points if point.pages in self.pages):
+            for repeat in range(repeats):
+                ns = self.ns(point) * math.exp(self.noise * noise.normal())
+                record = make_record(**point.model_dump(), repeat=repeat, ns_per_access=ns, batch_ns_per_access=[ns])
+                rows.append(record.model_dump(exclude={"counters", "options", "also"}) | dict(record.options) | {"kernel_digest": "a" * 16})
+        frame = kernels.with_defaults(pd.DataFrame(rows, columns=None if rows else [*make_record().model_dump(), "bytes", "step_bytes"]))
+        return frame.assign(walk_per_access=self.walks * np.minimum(frame["step_bytes"] / PAGE, 1)) if self.walks and rows else frame
+
+
+def points(most: int = GIB) -> list[Point]:
+    return grid.points(scope(most))
+
+
+@cache
+def rows(machine: Machine = Machine(), most: int = GIB, repeats: int = 5) -> pd.DataFrame:
+    return machine.frame(points(most), repeats)
+
+
+def analysis(frame: pd.DataFrame | None = None, splintered: bool = False) -> Analysis:
+    """Of a machine whose chases over page sizes show whether the host splinters them."""
+    chases = Paged(splintered=splintered, noise=0.004).frame(synthetic.hugepages())
+    hypervisor = "kvm" if splintered else "none"
+    return Analysis(rows() if frame is None else frame, About(Stated(hypervisor=hypervisor).host(), rows={"hugepages": chases}))
+
+
+NOTHING = rows().query("kernel == 'none'")
+MACHINES = {
+    "everything": rows,
+    "splintered": lambda: rows(Machine(splintered=True)),
+    "counted": lambda: rows(Machine(walks=0.99)),
+    "no pool": lambda: rows().query("pages != '2m'"),
+    "base pages alone": lambda: rows().query("pages == '4k'"),
+    "no base pages": lambda: rows().query("pages != '4k'"),
+    "no lists": lambda: rows().query("mode != 'listed'"),
+    "lists alone": lambda: rows().query("mode == 'listed'"),
+    "small": lambda: rows(most=4 << 20),
+    "one repeat": lambda: rows(repeats=1),
+    "loud": lambda: rows(Machine(noise=0.4)),
+    "nothing": lambda: NOTHING,
+}
