@@ -78,10 +78,10 @@ CATALOGUE: dict[str, Declaration] = {
                                 lines=lambda n: -(-n // LINE_BYTES), least_cycles=0.5, is_chase=False, start_s=0.12),
     # The sums wait for each other, an addition a cycle. A list has four bytes a visit, and numba has it twice. Where nothing is said the
     # step is the published page's, whatever a page has here.
-    "stride_sum": Declaration(modes=("plain", "listed"), options={"bytes": None, "step_bytes": 4 << 10}, layout="packed",
-                              order="sequential", size="bytes", lines=lambda n: -(-n // LINE_BYTES), least_cycles=0.5, is_chase=False,
-                              start_s=0.06, side_bytes=lambda point: 8 * point.lines * LINE_BYTES // dict(point.options).get("step_bytes", LINE_BYTES)
-                              * (point.mode == "listed")),
+    "stride_sum": Declaration(
+        modes=("plain", "listed"), options={"bytes": None, "step_bytes": 4 << 10}, layout="packed", order="sequential", size="bytes",
+        lines=lambda n: -(-n // LINE_BYTES), least_cycles=0.5, is_chase=False, start_s=0.06, side_bytes=lambda point:
+        8 * point.lines * LINE_BYTES // dict(point.options).get("step_bytes", LINE_BYTES) * (point.mode == "listed")),
     # No bound: a kernel may have pages zeroed beforehand.
     "prefault": Declaration(modes=("touch", "populate", "memset"), options={"threads": 1}, order="sequential", faults_in=True,
                             is_chase=False, start_s=0.25),
