@@ -6,7 +6,6 @@ import pkgutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 import timeit
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,12 +21,14 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from experiments import chapters
+from experiments.chapters.strides import grid as grids
 from experiments.front import campaign as book
 from experiments.front import rule
 from experiments.inference.curves import select
 from experiments.inference.intervals import relative_spread, summarise
 from experiments.inference.simulator import OFFSET_BITS, SimulatedMachine, SimulatedTlb, WalkCache, simulate
 from experiments.lab import build, campaign, grid, perf
+from experiments.lab.independent import INDEPENDENT, c_program, folder
 from experiments.lab.record import Point
 from experiments.lab.rig import Rig
 from experiments.lab.store import Store
@@ -38,7 +39,6 @@ from experiments.words.pages import BASE
 from experiments.words.reasons import Unavailable
 from experiments.words.units import format_size
 
-INDEPENDENT = build.KERNELS / "reference"  # the programs that share nothing with the kernels but the question
 SIZES = [64, 256, 1024, 2048, 8192, 32768, 131072, 262144]  # inside the first TLB, between the two, past both, past the caches
 PAIRS = 7  # interleaved fresh processes of each program, at each size
 Cells, Rows = tuple[str, ...], Iterator[tuple[str, ...]]
@@ -74,23 +74,10 @@ def _print(tables: Iterable[Callable[[], Rows]]) -> None:
 
 
 @cache
-def _folder() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory()
-
-
-def c_program(source: Path, folder: str, *flags: str) -> str:
-    """The path of a C program, compiled into `folder`. SystemExit without a compiler."""
-    if (cc := build.compiler()) is None:
-        raise SystemExit(f"{source.name} needs a C compiler: apt install gcc libc6-dev.")
-    subprocess.run([*cc.command, "-O2", "-std=gnu11", *flags, "-o", binary := f"{folder}/{source.stem}", str(source)], check=True)
-    return binary
-
-
-@cache
 def program(name: str) -> Callable[..., list[float]]:
     """A program of kernels/reference/ as a function of its arguments: the numbers that it prints."""
     source = INDEPENDENT / f"{name}.c"
-    command = [c_program(source, _folder().name)] if source.exists() else [sys.executable, "-m", f"kernels.reference.{name}"]
+    command = [c_program(source, folder().name)] if source.exists() else [sys.executable, "-m", f"kernels.reference.{name}"]
     return lambda *words: _numbers([*command, *map(str, words)])
 
 
@@ -103,7 +90,7 @@ def _numbers(command: Sequence[str]) -> list[float]:
 @cache
 def _rig() -> Rig:
     """This computer without counters, on the CPU that the independent programs take; it measures whatever is asked for."""
-    return replace(Rig.of(host.inspect(), Store(Path(_folder().name)), counters=False), usable_bytes=2**63)
+    return replace(Rig.of(host.inspect(), Store(Path(folder().name)), counters=False), usable_bytes=2**63)
 
 
 def medians(rounds: Iterable[Sequence[float]]) -> list[float]:
@@ -143,6 +130,14 @@ def against_independent() -> Rows:
     return by_size(points, lambda point, i: chase(point.lines, i + 1)[0])
 
 
+@table("Sums at strides over 256 MiB (to reach: 3 % each)", "stride", "stride_sum ns", "independent ns", "difference")
+def strides() -> Rows:
+    """The published loop of the chapter about strides against kernels/reference/independent_stride.c, which walks a pointer."""
+    independent, size = program("independent_stride"), grids.ARRAY_BYTES
+    points = {step: _point("stride_sum", mode="plain", bytes=size, step_bytes=step, region_ms=150) for step in grids.STRIDES}
+    return by_size(points, lambda point, i: independent(size, dict(point.options)["step_bytes"])[0])
+
+
 @table("Load-to-use latency, packed chase inside L1 (to reach: 3 %)",
        "page_chase ns", "self-pointer ns", "difference", "core cycles", "from a whole number")
 def first_level_cache() -> Rows:
@@ -156,7 +151,7 @@ def first_level_cache() -> Rows:
 @table("numba against C past L2, in turn over one mapping (to reach: 3 %)", "layout", "lines", "numba ns", "C ns", "median ratio")
 def numba_against_c() -> Rows:
     """The two engines' timed loops. Two processes would differ in neighbours and in physical pages, by far more than the engines do."""
-    library = c_program(build.KERNELS / "page_chase.c", _folder().name, "-w", "-shared", "-fPIC", "-Dstatic=", "-fgnu89-inline")
+    library = c_program(build.KERNELS / "page_chase.c", folder().name, "-w", "-shared", "-fPIC", "-Dstatic=", "-fgnu89-inline")
     for layout, lines in [("spread", 8192), ("spread", 32768), ("spread", 131072), ("packed", 65536), ("packed", 1 << 20)]:
         numba, c, ratio = program("engines_in_turn")(library, layout, lines)
         yield layout, f"{lines:,}", f"{numba:.2f}", f"{c:.2f}", f"{ratio - 1:+.1%}"
@@ -245,7 +240,7 @@ def empty_gate() -> Rows:
     point, plan = _point("page_chase", lines=32768, region_ms=100), perf.plan(_rig().host.microarchitecture, cpu=_rig().cpu)
     if not plan.events:
         raise Unavailable(next(iter(plan.lacking.values())))
-    repeats, binary = range(PAIRS * len(plan.groups())), c_program(INDEPENDENT / "empty_gate.c", _folder().name)
+    repeats, binary = range(PAIRS * len(plan.groups())), c_program(INDEPENDENT / "empty_gate.c", folder().name)
     empty = [perf.run([binary], plan, 60, repeat=i).counters for i in repeats]
     full = [replace(_rig(), plan=plan).take(point, i).counters for i in repeats]
     for event in plan.events + plan.derived:
@@ -275,7 +270,7 @@ def top_down() -> Rows:
 def repeatability() -> Rows:
     """The median of a point, five processes, in ten separate runs of an experiment."""
     points = [_point("page_chase", layout="packed", lines=64), *(_point("page_chase", lines=n) for n in (64, 256, 1024, 8192))]
-    rigs = [Rig.of(_rig().host, Store(Path(_folder().name, f"run-{run}"))) for run in range(10)]
+    rigs = [Rig.of(_rig().host, Store(Path(folder().name, f"run-{run}"))) for run in range(10)]
     for rig in rigs:
         campaign.run(rig, {"repeatability": points}, 5, quiet=True)
     return repeated(pd.concat(rig.store.load(rig.machine, "repeatability").assign(run=run) for run, rig in enumerate(rigs)))
@@ -296,5 +291,5 @@ def whole_experiment() -> Rows:
     """Each chapter's campaign, profile quick, from nothing: how long it takes, and what the runner itself holds in memory."""
     fresh = ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1)  # what the tables above held is no runner's
     for name in sorted(module.name for module in pkgutil.iter_modules(chapters.__path__)):
-        measured, elapsed_s, held_mib = fresh.submit(book.alone, name, "quick", Path(_folder().name, name)).result()
+        measured, elapsed_s, held_mib = fresh.submit(book.alone, name, "quick", Path(folder().name, name)).result()
         yield name, str(measured), f"{elapsed_s:.0f}", str(held_mib)

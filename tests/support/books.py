@@ -16,13 +16,14 @@ from experiments.article.analysis import Analysis
 from experiments.article.render import Figure, Html
 from experiments.article.verdicts import verdicts
 from experiments.chapters import graph_walk, hugepages, keeping_pages, stlb_cliff, tlb_blocking, virtualization, your_machine
+from experiments.chapters import strides as strided
 from experiments.lab import grid, kernels, survey
 from experiments.lab.grid import Scope
 from experiments.lab.record import Point
 from experiments.machine.host import Host, tlb_entries
 from experiments.words.prose import Prose
 from experiments.words.reasons import Unavailable
-from support import blocking, geometry, guests, synthetic, walk
+from support import blocking, geometry, guests, strides, synthetic, walk
 from support import keeping_pages as keeping
 from support.common import ROOT, About
 from support.synthetic import Paged, Stated, Truth, tlbs
@@ -58,6 +59,7 @@ class Book:
             hugepages: paged.frame(synthetic.hugepages()), keeping_pages: paged.frame(synthetic.keeping_pages()),
             graph_walk: walk.rows(walk.Walk(splintered=self.splintered, counted=self.counted)),
             tlb_blocking: blocking.rows(blocking.Machine(splintered=self.splintered)),
+            strided: strides.rows(strides.Machine(splintered=self.splintered, walks=float(self.counted))),
             virtualization: guests.rows(guests.Guests(far=(), outer="4k" if self.splintered else "")),
             your_machine: geometry.rows(geometry.Made(geometry.lru(two[0]), geometry.lru(two[1]), joined=self.joined), "4k", 1),
         }

@@ -206,7 +206,7 @@ class Analysis(analysis.Analysis):
         few = mine[mine["partitions"] <= entries / 2].tail(1)
         many = mine[mine["partitions"].between(2 * entries, 4 * entries)].tail(1)
         if few.empty or many.empty:
-            raise Unavailable("too-few-points", f"partitioning on {pages} was not measured on both sides of {entries:,} partitions")
+            raise Unavailable("too-few-points", f"partitioning on {words(pages)} was not measured on both sides of {entries:,} partitions")
         ratio = Interval.of(many.iloc[0]) / Interval.of(few.iloc[0])
         return ratio, int(few["partitions"].iloc[0]), int(many["partitions"].iloc[0])
 

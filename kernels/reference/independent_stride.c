@@ -1,0 +1,72 @@
+/* An independent sum over a strided array, for `make bench`: it shares nothing with stride_sum but the question.
+ *
+ *   independent_stride BYTES STEP     every STEP-th byte's word of eight bytes, on base pages
+ *
+ * A pointer walks, loads are volatile. Prints ns per access: the median of seven passes of at least 20 ms each. */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
+}
+
+static long total;
+
+static long pass(char *from, char *to, long step)
+{
+    long visits = 0, sum = 0;
+    for (char *at = from; at < to; at += step, visits++)
+        sum += *(volatile long *)at;
+    total += sum;
+    return visits;
+}
+
+int main(int argc, char **argv)
+{
+    long bytes = argc > 1 ? atol(argv[1]) : 256l << 20, step = argc > 2 ? atol(argv[2]) : 4096, few = 1;
+    cpu_set_t allowed, last;
+    sched_getaffinity(0, sizeof allowed, &allowed);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &allowed)) {
+            CPU_ZERO(&last);
+            CPU_SET(cpu, &last);
+        }
+    sched_setaffinity(0, sizeof last, &last);
+    char *array = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (array == MAP_FAILED)
+        return perror("mmap"), 1;
+    madvise(array, (size_t)bytes, MADV_NOHUGEPAGE);
+    for (long i = 0; i < bytes; i += 8)
+        *(long *)(array + i) = i;
+    double ns[7];
+    for (double took = 0; took < 0.02; few *= 2) {
+        double begin = seconds();
+        for (long i = 0; i < few; i++)
+            pass(array, array + bytes, step);
+        took = seconds() - begin;
+        if (took >= 0.02)
+            break;
+    }
+    for (int i = 0; i < 7; i++) {
+        double begin = seconds();
+        long visits = 0;
+        for (long k = 0; k < few; k++)
+            visits += pass(array, array + bytes, step);
+        ns[i] = (seconds() - begin) / (double)visits * 1e9;
+    }
+    qsort(ns, 7, sizeof *ns, by_value);
+    printf("%.6f 0x%lx\n", ns[3], total);
+    return 0;
+}
