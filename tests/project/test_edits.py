@@ -43,11 +43,16 @@ class Edits:
 
 CHASE = "chapter.scope.chase('page_chase', '4k', 49)", "page_chase", 49
 WALK = "[chapter.scope.point('graph_walk', mode='plain', vertices=512)]", "graph_walk", 512
+_SUMS = "for (uint64_t i = 0; i < elements; i += step) {"
+SUM = ("[chapter.scope.point('stride_sum', mode='plain', bytes=1 << 20, step_bytes=64)]", "stride_sum", 1 << 14,
+       ("stride_sum", _SUMS, f"{_SUMS}\n            for (volatile int n = 0; n < 9; n++)\n                ;"))
 EDITS: dict[str, Edits] = {
     "your_machine": Edits(("a.price = a.spread - a.packed", "a.price = a.spread / a.packed"), "staircase",
                           ('{"most": claims.ONE_CYCLE}', '{"most": 99}'), "hit-costs-one-cycle", *CHASE, LOOP),
     "stlb_cliff": Edits(("a.price = a.spread - a.packed", "a.price = a.spread / a.packed"), "price",
                         ('{"most": claims.FLAT}', '{"most": 1.0}'), "price-flat-below-reach", *CHASE, LOOP),
+    "strides": Edits(("curve.between(least, most)", "curve.between(least, 512)"), "strides",
+                     ('{"band": (0.75, 1.25)}', '{"band": (0.1, 9.0)}'), "strides-4k-and-8k-alike", *SUM),
     "hugepages": Edits(("spread[pages] - packed[pages]", "spread[pages] / packed[pages]"), "page_prices",
                        ('{"band": claims.EIGHTH}', '{"band": (0.5, 5.0)}'), "thp-an-eighth-faster", *CHASE, LOOP),
     "keeping_pages": Edits(("far[pages] - near[pages]", "far[pages] / near[pages]"), "ladder",

@@ -10,9 +10,10 @@ import pytest
 from support import blocking, guests, stlb_cliff, synthetic, walk
 from support import hugepages as hugepages_rows
 from support import keeping_pages as keeping_pages_rows
+from support import strides as strides_rows
 
 from experiments.article.analysis import Analysis
-from experiments.chapters import graph_walk, hugepages, keeping_pages, tlb_blocking, virtualization
+from experiments.chapters import graph_walk, hugepages, keeping_pages, strides, tlb_blocking, virtualization
 from experiments.chapters import stlb_cliff as cliff
 from experiments.system.files import ROOT
 from experiments.words.prose import Prose
@@ -61,6 +62,7 @@ MACHINES: dict[str, tuple[object, Callable[[], Analysis]]] = {
     "a graph whose pages are in pieces": (graph_walk, lambda: walk.analysis(walk.rows(walk.Walk(splintered=True)))),
     "blocks": (tlb_blocking, lambda: blocking.analysis(blocking.rows())),
     "blocks of a loud machine": (tlb_blocking, lambda: blocking.analysis(blocking.rows(blocking.LOUD))),
+    "strides": (strides, strides_rows.analysis),
     "guests": (virtualization, lambda: guests.analysis(guests.rows())),
 }
 

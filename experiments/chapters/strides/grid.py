@@ -18,7 +18,8 @@ PAGES = (BASE, "thp", "2m")
 
 def points(scope: Scope) -> list[Point]:
     array = min(ARRAY_BYTES, scope.profile.max_working_set)
-    return [*published(scope, array), *staggered(scope, array), *packed(scope, array), *listed(scope, array)]
+    every = [*published(scope, array), *staggered(scope, array), *packed(scope, array), *listed(scope, array)]
+    return [point for point in every if dict(point.options)["step_bytes"] <= dict(point.options)["bytes"]]
 
 
 def _sum(scope: Scope, array: int, step: int, pages: str = BASE, mode: str = "plain", order: str = "sequential") -> Point:

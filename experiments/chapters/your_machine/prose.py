@@ -152,7 +152,7 @@ def reach(a: Analysis) -> Prose:
     last = a.reaches["level"].max()
     spans = listed(f"{format_size(row.reach_bytes)} in pages of {format_size(row.page_bytes)}"
                    for row in a.reaches.itertuples() if row.level == last)
-    return Prose(f"On this machine, level {last} reaches {spans}.")
+    return Prose(f"On this machine the last level reaches {spans}.")
 
 
 def outgrow(a: Analysis) -> Prose:

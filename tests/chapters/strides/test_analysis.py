@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.strides import MACHINES, NOTHING, Machine, analysis, rows
+from support.strides import MACHINES, NOTHING, Machine, analysis, points, rows
 
 from experiments.chapters.strides import analysis as chapter
 from experiments.chapters.strides.grid import STRIDES, TAKEN_APART
@@ -46,6 +46,12 @@ def test_pages_that_the_host_splinters_are_no_control():
     parts = a.parts.query("step_bytes == 4096").set_index("part")["ns"]
     assert parts[chapter.APART] == pytest.approx(Machine.apart_ns + Machine.walk_ns, rel=0.05) and chapter.TRANSLATION not in parts
     assert analysis().whole_price.at(4096).value == pytest.approx(6.0, rel=0.05)
+
+
+@pytest.mark.parametrize("most", [64 << 10, 1 << 20, 256 << 20])
+def test_no_step_is_wider_than_its_array_however_small(most: int):
+    options = [dict(point.options) for point in points(most)]
+    assert len(options) > 40 and all(own["step_bytes"] <= own["bytes"] <= max(most, 16 << 10) for own in options)
 
 
 def test_the_published_table_stands_beside_the_same_strides():
