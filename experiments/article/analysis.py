@@ -98,17 +98,19 @@ class Analysis:
         return self.entries
 
     def two_levels(self) -> tuple[int, int]:
-        """The entries of the first and of the last level. Raises Unavailable("no-geometry") without two."""
-        if len(self.entries) < 2:
-            raise Unavailable("no-geometry", "CPUID names no two TLB levels here, and no survey found them")
-        return self.entries[0], self.entries[-1]
+        """The entries of the first and of the last level. Raises Unavailable: no-geometry, one-level."""
+        return self._first_and_last(self.entries, "CPUID names no TLB level here, and no survey found two")
 
     def two_stated_levels(self) -> tuple[int, int]:
         """`two_levels` by CPUID alone, for a sentence about what is stated: what a step itself told proves nothing of the step. Raises
-        Unavailable("no-geometry")."""
-        if len(self.stated_entries) < 2:
-            raise Unavailable("no-geometry", "CPUID names no two TLB levels here")
-        return self.stated_entries[0], self.stated_entries[-1]
+        Unavailable: no-geometry, one-level."""
+        return self._first_and_last(self.stated_entries, "CPUID names no TLB level here")
+
+    @staticmethod
+    def _first_and_last(entries: Sequence[int], lacking: str) -> tuple[int, int]:
+        if len(entries) < 2:
+            raise Unavailable("one-level", f"of {entries[0]:,} entries") if entries else Unavailable("no-geometry", lacking)
+        return entries[0], entries[-1]
 
     def document(self, name: str, make: Callable[[str], dict[str, Any]], kind: type[Document]) -> Document:
         """A document of data/. Raises Unavailable: no-data also for one that an older version wrote, and what `make` raises."""

@@ -36,6 +36,9 @@ def machine(a: Analysis) -> str:
 
 def guest_note(a: Analysis) -> Prose:
     """Whether a walk here has a second dimension."""
+    if a.host.hypervisor == "qemu-tcg":
+        return Prose("An emulator runs it, which translates each address in a program of its own: what is measured is that program, and no "
+                     "number here is a processor's.")
     if a.host.has_nested_walks is False:
         where = "on bare metal" if a.host.hypervisor == "none" else f"under {hypervisor_name(a.host)}, which lends it no second table"
         return Prose(f"It runs {where}: a translation is one walk of one page table, and what is measured is the processor's own.")

@@ -120,8 +120,9 @@ def _decide(first: Interval, walk: Interval | None, hypervisor: str) -> tuple[st
         if hypervisor == "none":
             return "cannot tell", ("Large pages step where base pages do, and no host is in sight that would split them: the processor "
                                    "may hold large pages in pieces, or a hypervisor may hide itself.")
+        why = "the emulator keeps no larger ones" if hypervisor == "qemu-tcg" else "the host backs this guest with smaller pages"
         return "splintered by the host", ("Few entries would hold all of those lines if an entry spanned a large page. It spans a "
-                                          "piece: the host backs this guest with smaller pages.")
+                                          f"piece: {why}.")
     if first.high < HALF and (walk is None or walk.high < HALF):
         return "not splintered", "An entry spans a large page."
     doubtful = first if walk is None or first.high >= HALF else walk

@@ -127,6 +127,8 @@ REASONS: dict[str, ReasonText] = {
         "Take the geometry from the vendor's manual, or from the steps that the measurement shows."),
     "no-geometry": ReasonText("Nothing states the TLB of this CPU: CPUID is silent, as under many hypervisors, or there is no CPUID.",
         "Take the geometry from the vendor's manual, or from the steps that the measurement shows."),
+    "one-level": ReasonText("One level of the TLB is known here, and this compares two.",
+        "Read the reference machine's results; where a second level is hidden, `tlb geometry` may find it."),
     "bare-metal": ReasonText("What this compares a guest with is a program on bare metal, and this computer is a guest.",
         "Measure on the bare metal of a host of this kind, where guests run on large pages of the host."),
     "splintered": ReasonText("The host backs this guest's large pages with base pages, so they miss as base pages do and are no control.",

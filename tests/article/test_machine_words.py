@@ -75,10 +75,10 @@ def test_a_range_of_ways_is_resolved_only_where_one_gives_a_power_of_two_of_sets
 
 
 def test_without_two_levels_there_is_a_reason():
-    for a in (STATES["silent"], STATES["one level"]):
+    for state, code in (("silent", "no-geometry"), ("one level", "one-level")):
         with pytest.raises(Unavailable) as refused:
-            a.two_levels()
-        assert refused.value.code == "no-geometry"
+            STATES[state].two_levels()
+        assert refused.value.code == code
 
 
 # --- what else the machine states

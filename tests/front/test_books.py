@@ -16,7 +16,8 @@ BARE = r"your provider|\bthe hypervisor lets|host splinters|host's table of the 
 FALSE: dict[str, str] = {
     "an Oryon-like core": f"{ARM}|{BARE}", "a Cortex-A53-like core": f"{ARM}|{BARE}|ways in the first level",
     "base pages of 64 KiB": f"{ARM}|{BARE}|walks four levels|in pages of 4 KiB with", "bare metal with whole pages": BARE,
-    "a Zen that joins neighbours": "bare metal: a translation is one walk", "an emulator": r"walk here has two dimensions",
+    "a Zen that joins neighbours": "bare metal: a translation is one walk",
+    "an emulator": r"walk here has two dimensions|is the processor's own|It spans a piece: the host backs",
     "a filtered PMU": r"counters answer|walks are counted where", "one level": r"\bSTLB\b: ",
     "sweeps that end in the caches": r"trips? to memory",
 }

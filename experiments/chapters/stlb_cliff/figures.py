@@ -182,8 +182,10 @@ def _counters(a: Analysis, data: pd.DataFrame, title: str, scale: alt.Scale, tic
     points = base.transform_filter("!test(/predicted/, datum.series)").mark_point().encode(
         tooltip=[alt.Tooltip("series:N"), alt.Tooltip("lines:Q", format=",", title="pages"), alt.Tooltip("median:Q", format=".3~r"),
                  alt.Tooltip("n:Q", title="processes")])
-    last = data.dropna(subset=["median"]).groupby("series").last().loc[names].itertuples()
-    told = " ".join(f"{row.Index[0].upper()}{row.Index[1:]}: {row.median:.3g} at {row.lines:,.0f} pages." for row in last)
+    ends_of = data.dropna(subset=["median"]).groupby("series")
+    told = " ".join(f"{name[0].upper()}{name[1:]}: they go from {first.median:.3g} at {first.lines:,.0f} pages to {last.median:.3g} at "
+                    f"{last.lines:,.0f}." for name, first, last in zip(
+                        names, ends_of.first().loc[names].itertuples(), ends_of.last().loc[names].itertuples(), strict=True))
     chart, ends = base.mark_line().encode(strokeDash=dash) + points, charts.capacities(a.entries, base_page_bytes=a.base_page_bytes)
     return Figure(charts.layered(chart, ends), f"{title[0].upper()}{title[1:]} against the working set. {told}", data)
 

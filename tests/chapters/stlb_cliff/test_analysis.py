@@ -45,7 +45,7 @@ def test_noise_alone_is_never_a_step(seed: int):
     assert refused.value.code == "no-step"
 
 
-@pytest.mark.parametrize(("name", "code"), [("no cliff", "no-step"), ("CPUID silent", "no-geometry"), ("one level stated", "no-geometry"),
+@pytest.mark.parametrize(("name", "code"), [("no cliff", "no-step"), ("CPUID silent", "no-geometry"), ("one level stated", "one-level"),
                                             ("tiny sizes", "too-few-points"), ("small sizes", "too-few-points")])
 def test_a_step_that_is_not_there_has_no_place_and_a_reason(name: str, code: str):
     with pytest.raises(Unavailable) as refused:

@@ -170,7 +170,7 @@ def test_a_lone_loud_point_is_no_step_and_hides_none(guest: str, host: str, fact
 
 
 @pytest.mark.parametrize(("make", "host", "code"), [
-    (lambda: rows(most=64 << 10), stated(), "too-few-points"), (rows, stated(tlb=tlbs([64], [0])), "no-geometry"),
+    (lambda: rows(most=64 << 10), stated(), "too-few-points"), (rows, stated(tlb=tlbs([64], [0])), "one-level"),
     (rows, stated(tlb=()), "no-geometry"), (MACHINES["no controls"], stated(), "too-few-points"),
     (lambda: rows(Guests(far=(), hit_ns=-0.1)), stated(), "no-step")])
 def test_what_has_no_steps_says_why(make: Callable[[], pd.DataFrame], host: Host, code: str):
