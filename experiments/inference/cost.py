@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.optimize import least_squares
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from experiments.inference.curves import Curve
 from experiments.inference.intervals import Interval
@@ -191,7 +191,7 @@ def fit(points: pd.DataFrame, known: Known) -> CostFit:
     tried = [least_squares(residual, start, bounds=(low, high), loss="soft_l1", f_scale=ROBUST, x_scale="jac", ftol=1e-6, xtol=1e-6,
                            max_nfev=100) for start in starts]
     best = min(tried, key=lambda solved: solved.cost).x
-    half = student.ppf((1 + CONFIDENCE) / 2, len(points) - len(names)) * np.sqrt(np.diag(sandwich(residual, best, guesses=1)))
+    half = stdtrit(len(points) - len(names), (1 + CONFIDENCE) / 2) * np.sqrt(np.diag(sandwich(residual, best, guesses=1)))
     ends = {name: (exp(v), exp(max(v - w, -700)), exp(v + w) if w < 700 else inf) for name, v, w in zip(names, best, half, strict=True)}
     stuck = tuple(name for name, v, a, b in zip(names, best, low, high, strict=True) if min(v - a, b - v) < 1e-3)
     return CostFit(known, tlbs, {name: Interval(*map(rounded, three), CONFIDENCE) for name, three in ends.items()}, stuck, points)

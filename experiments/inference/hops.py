@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
@@ -31,6 +33,11 @@ def grain_ns(ns: np.ndarray, hops: np.ndarray) -> float:
     return float(periods[turned > max(COMBED, 0.95 * turned.max())].max(initial=0.0))
 
 
+@lru_cache(1 << 12)  # a page looks at each process by its quantiles, in its distribution and among its heaps, and this is most of the time
+def _grain(ns: tuple[float, ...], hops: tuple[float, ...]) -> float:
+    return grain_ns(np.array(ns), np.array(hops))
+
+
 def smoothed(row: pd.Series) -> pd.DataFrame:
     """One process's readings as times of hops: low_ns, high_ns and share, each share spread evenly between its two bounds.
 
@@ -47,7 +54,7 @@ def smoothed(row: pd.Series) -> pd.DataFrame:
     ticks = np.maximum(bins[:, 0] * ghz, 1)
     width = np.where(ticks < SINGLE_TICKS - 0.5, 1.0, 2.0 ** (np.floor(np.log2(ticks + 0.5)) - np.log2(SINGLE_TICKS) + 1))
     middle = bins[:, 0] + (width - 1) / 2 / ghz - float(row["clock_ns"])
-    step, grain = float(row["clock_step_ns"]), grain_ns(bins[:, 0], bins[:, 1])
+    step, grain = float(row["clock_step_ns"]), _grain(tuple(bins[:, 0]), tuple(bins[:, 1]))
     half = np.maximum(width / ghz, grain if grain > 2 * step else step) / 2
     return pd.DataFrame({"low_ns": middle - half, "high_ns": middle + half, "share": bins[:, 1] / bins[:, 1].sum()})
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from experiments.words.reasons import Unavailable
 
@@ -73,7 +73,7 @@ class Interval(NamedTuple):
         """The bounds as far out as an estimate's must be that was chosen from among so many, or that is one of so many which may not all
         be right: each distance scaled as the normal distribution's 2.5 % quantile divided by their number is to that quantile (Bonferroni's
         inequality). tests/article/test_rule.py holds what it leaves of errors."""
-        scale = norm.ppf(0.025 / among) / norm.ppf(0.025)
+        scale = ndtri(0.025 / among) / ndtri(0.025)
         return self._replace(low=self.value - scale * (self.value - self.low), high=self.value + scale * (self.high - self.value))
 
     @classmethod

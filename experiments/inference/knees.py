@@ -9,10 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import ruptures
 from numpy.typing import ArrayLike
 from scipy.ndimage import median_filter
-from scipy.stats import theilslopes
 
 LEAST_STEP = 0.12  # of the logarithm of the cost: 7 cycles on 30 are 0.21; what is under an eighth is not a level's price
 NOISES = 4.5  # a step is higher than so many standard errors of the medians beside it
@@ -61,6 +59,8 @@ def knees(pages: ArrayLike, cost: ArrayLike) -> list[Knee]:
     smooth = median_filter(y, size=3, mode="nearest")
     jumps = np.diff(y)
     noise = max(1.4826 * float(np.median(np.abs(jumps - np.median(jumps)))) / np.sqrt(2), 1e-3)
+    import ruptures  # brings scipy.stats, a second of each notebook and command that draws no staircase
+
     cuts = ruptures.KernelCPD(kernel="linear", min_size=SEGMENT).fit(smooth.reshape(-1, 1)).predict(pen=PENALTY * noise**2 * np.log(x.size))
     steps = _steps(x, cuts[:-1])
     found = []
@@ -113,6 +113,8 @@ def _drawn_to(x: np.ndarray, y: np.ndarray, at: float) -> tuple[float, float]:
     The error is that of a least-squares line, which grows with the distance from the points' middle, times the 1.25 that
     medians lose against means.
     """
+    from scipy.stats import theilslopes  # a second to import, and few need it
+
     slope, intercept, _, _ = theilslopes(y, x)
     off = x - x.mean()
     return float(intercept + slope * at), 1.25 * float(np.sqrt(1 / x.size + (at - x.mean()) ** 2 / (off @ off)))

@@ -14,9 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import least_squares, nnls
-from scipy.special import lambertw
-from scipy.stats import binom
-from scipy.stats import t as student
+from scipy.special import lambertw, stdtrit
 
 from experiments.inference.intervals import Interval
 from experiments.words.reasons import Unavailable
@@ -71,6 +69,8 @@ def hashed_random_replacement(lines: ArrayLike, sets: int, ways: int) -> np.ndar
 
     In a set of k pages, x = 1 - (1 - 1/ways)^(x k) past `ways`; the set of a page has 1 + Binomial(M - 1, 1/sets).
     """
+    from scipy.stats import binom  # a second to import, and few pages draw a TLB with sets
+
     m = _lines(lines).ravel()
     k = np.arange(1, int(m.max() / sets * 3) + 20 * ways)
     missed = np.where(k > ways, _lost_between_visits(-np.log1p(-1 / ways) * k) if ways > 1 else 1.0, 0.0)
@@ -135,6 +135,8 @@ def hashed_lru(lines: ArrayLike, sets: int, ways: int, order: str) -> np.ndarray
     With the set chosen by the page's number modulo the sets there is no smear: contiguous pages step within 1/ways in a cycle,
     and drawn at random miss exactly as a fully associative TLB does. So neither shows the associativity.
     """
+    from scipy.stats import binom  # a second to import, and few pages draw a TLB with sets
+
     m = _lines(lines)
     over = binom.sf(ways - 1, m - 1, 1 / sets)  # share of visits to pages in a set with more than `ways`
     if order == "random":
@@ -239,7 +241,7 @@ def _half_widths(jacobian: np.ndarray, residuals: np.ndarray, confidence: float)
     variance = ((directions[known] / size[known, None]) ** 2).sum(axis=0) / scale**2
     freedom = residuals.size - scale.size
     noise = np.sqrt(residuals @ residuals / freedom)
-    return np.where(lost, inf, student.ppf((1 + confidence) / 2, freedom) * noise * np.sqrt(variance))
+    return np.where(lost, inf, stdtrit(freedom, (1 + confidence) / 2) * noise * np.sqrt(variance))
 
 
 def _lines(lines: ArrayLike) -> np.ndarray:

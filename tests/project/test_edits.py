@@ -60,7 +60,7 @@ EDITS: dict[str, Edits] = {
     "graph_walk": Edits(("(1 - reach / sizes)", "(1 - reach / sizes / 2)"), "walk_misses",
                         ('{"most": claims.SHORT_TAIL}', '{"most": 2.0, "from_bytes": 1}'), "no-tail-on-large-pages", *WALK, TURN),
     "tlb_blocking": Edits(('2 ** fan_out["bits"]', '4 ** fan_out["bits"]'), "fan_out",
-                          ('{"jump": claims.JUMP}', '{"jump": -0.9}'), "fan-out-limit", *WALK, TURN),
+                          ('{"jump": claims.JUMP}', '{"jump": 9.9}'), "fan-out-limit", *WALK, TURN),
     "virtualization": Edits(("curve - packed[chase]", "curve / packed[chase]"), "guest_steps",
                             ('{"same": claims.SAME}', '{"same": 0.5}'), "containers-add-nothing", *CHASE, LOOP),
 }
