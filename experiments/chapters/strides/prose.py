@@ -125,8 +125,9 @@ def random_said(a: Analysis) -> Prose:
 def walks_said(a: Analysis) -> Prose:
     """Walks an access of the published loop as they were counted."""
     walks = required(a.counted("walk"), "no walks were counted here", a.host.pmu.reason or "no-data")
-    narrow, page = walks.get(NARROW), walks.get(PAGE_STRIDE)
+    narrow, page, more = (walks.get(stride) for stride in (NARROW, PAGE_STRIDE, PAGE_STRIDE + LINE_BYTES))
     if not page.value == page.value:
         raise Unavailable("too-few-points", "no walks were counted at a page's stride")
-    beside = f" and {narrow.value:.3f} at 512 B, where one load in eight is the first on its page" if narrow.value == narrow.value else ""
-    return Prose(f"Counted were {page.value:.2f} walks a load at a page's stride{beside}.")
+    beside = f", and {narrow.value:.3f} at 512 B, where one load in eight is the first on its page" if narrow.value == narrow.value else ""
+    line = f", {more.value:.2f} with a line more" if more.value == more.value else ""
+    return Prose(f"Counted were {page.value:.2f} walks a load at a page's stride{line}{beside}.")
