@@ -18,6 +18,9 @@ from experiments.article import parameters
 from experiments.lab.store import Store
 from experiments.machine import host
 
+# Whoever else measures does not wait for this: so it is one of them, one after the other.
+pytestmark = pytest.mark.measuring
+
 CHAPTERS = parameters.table_of_contents()
 CHAPTER = "stlb_cliff"
 ENDURES = bool(os.environ.get("TLB_ENDURANCE"))  # all chapters; else one, for each measures half a minute

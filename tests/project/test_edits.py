@@ -51,7 +51,7 @@ EDITS: dict[str, Edits] = {
                           ('{"most": claims.ONE_CYCLE}', '{"most": 99}'), "hit-costs-one-cycle", *CHASE, LOOP),
     "stlb_cliff": Edits(("a.price = a.spread - a.packed", "a.price = a.spread / a.packed"), "price",
                         ('{"most": claims.FLAT}', '{"most": 1.0}'), "price-flat-below-reach", *CHASE, LOOP),
-    "strides": Edits(("curve.between(least, most)", "curve.between(least, 512)"), "strides",
+    "strides": Edits(("curve.between(least, most)", "curve.between(64, most)"), "strides",
                      ('{"band": (0.75, 1.25)}', '{"band": (0.1, 9.0)}'), "strides-4k-and-8k-alike", *SUM),
     "hugepages": Edits(("spread[pages] - packed[pages]", "spread[pages] / packed[pages]"), "page_prices",
                        ('{"band": claims.EIGHTH}', '{"band": (0.5, 5.0)}'), "thp-an-eighth-faster", *CHASE, LOOP),
