@@ -393,6 +393,7 @@ def hexadecimal(colour: str) -> str:
 
 
 @pytest.mark.parametrize("scripts", ["on", "off"])
+@pytest.mark.endurance
 def test_text_in_figures_stands_out_from_the_page(driver, site, address, scripts):
     backgrounds = {"light": set(), "dark": set()}
     for page in pages_with_figures(site):

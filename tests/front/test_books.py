@@ -23,10 +23,8 @@ FALSE: dict[str, str] = {
 }
 
 
-SHORT = ("a Cortex-A53-like core",)  # a book takes eight seconds: the others are endurance
-
-
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in SHORT else [pytest.mark.endurance]) for name in BOOKS])
+@pytest.mark.endurance  # a book takes eight seconds
+@pytest.mark.parametrize("name", BOOKS)
 def test_each_book_says_nothing_that_is_false_of_its_machine(name: str):
     texts = said(name)
     assert len(texts) > 200
@@ -35,6 +33,7 @@ def test_each_book_says_nothing_that_is_false_of_its_machine(name: str):
         assert not re.search(r"\bnan\b|\bNone\b", text), (chapter, where, text)
 
 
+@pytest.mark.endurance
 def test_no_claim_about_the_first_level_is_decided_where_nobody_knows_which_one_shows():
     first = {where.split(", ")[1] for _, where, _ in said("a Cortex-A53-like core") if where.startswith(("first-level-64", "below-100"))}
     assert first == {"cannot tell"}

@@ -165,6 +165,7 @@ def test_intervals_are_as_narrow_as_the_noise_allows():
         assert quiet < 0.08 and 2.5 < loud / quiet < 6, (name, quiet, loud)
 
 
+@pytest.mark.endurance
 def test_fitted_numbers_have_four_digits():
     for interval in fits(0.02, 8)[0].parameters.values():
         assert all(float(f"{number:.4g}") == number for number in interval[:3])

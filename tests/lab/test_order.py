@@ -145,6 +145,7 @@ def side(interval: Interval, line: float = 1.0) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.endurance
 def test_the_widest_first_decides_more_than_a_lot_would_and_no_more_of_it_wrongly(worlds):
     """Claims of ratios that are up to 20 % on either side of a line at one."""
     truths = np.exp(np.random.default_rng(12).uniform(-0.2, 0.2, PAIRS))

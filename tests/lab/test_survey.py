@@ -134,6 +134,7 @@ def here(store: Store, own_lock: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
 
 
 @measuring
+@pytest.mark.endurance
 def test_a_survey_of_this_computer_is_stored_and_not_measured_again(here: Rig, monkeypatch: pytest.MonkeyPatch):
     """In small: one process a point, no more than 64 pages. What it finds there is this computer's own."""
     monkeypatch.setattr(survey, "TO_LINES", 64)

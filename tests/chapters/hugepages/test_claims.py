@@ -220,6 +220,7 @@ KERNELS = ("page_chase", "page_gather", "random_touch")
 @given(st.sets(st.tuples(st.sampled_from(KERNELS), st.sampled_from(PAGES))), st.sampled_from([4 * GIB, 16 * MIB, 64 << 10]),
        st.sampled_from([[], [64], ENTRIES]), st.sampled_from(["kvm", "none"]))
 @settings(max_examples=40, deadline=None)
+@pytest.mark.endurance
 def test_whatever_is_missing_there_is_every_verdict(there: set, most: int, entries: list[int], hypervisor: str):
     frame = rows(most=most, repeats=2)
     kept = frame[pd.MultiIndex.from_frame(frame[["kernel", "pages"]]).isin(list(there))]

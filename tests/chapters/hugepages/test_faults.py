@@ -332,6 +332,7 @@ def a_grid() -> list[Point]:
     return hugepages(ARENA, min(CPUS, 2), per_octave=1)
 
 
+@pytest.mark.endurance
 def test_a_grid_on_a_machine_without_a_pool_is_measured_on_the_sizes_that_there_are(machine, run):
     machine.pool("2m", 0)
     machine.lacks("mm/hugepages/hugepages-1048576kB")

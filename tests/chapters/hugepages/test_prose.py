@@ -67,6 +67,7 @@ def test_every_machine_has_every_sentence_or_its_reason(name: str):
 @given(st.sets(st.tuples(st.sampled_from(["page_chase", "random_touch"]), st.sampled_from(PAGES))),
        st.sampled_from([4 * GIB, 16 * MIB, 64 << 10]), st.sampled_from([(), (64,), ENTRIES]))
 @settings(max_examples=40, deadline=None)
+@pytest.mark.endurance
 def test_whatever_is_missing_there_are_all_sentences(there: set, most: int, entries: tuple[int, ...]):
     frame = rows(most=most, repeats=2)
     spoken(analysis(frame[pd.MultiIndex.from_frame(frame[["kernel", "pages"]]).isin(list(there))], entries))

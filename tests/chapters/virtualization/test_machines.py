@@ -56,14 +56,14 @@ def drawn(a: Analysis, figure: Callable[[Analysis], Figure], is_odd: bool) -> bo
     return True
 
 
-@pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in MACHINES])
+@pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.endurance) for name in MACHINES])
 def test_every_machine_has_every_sentence_and_verdict_and_the_figures_that_its_rows_allow(name: str):
     a = analysis(MACHINES[name](), notes=[Note("A note.")])
     readable(a)
     assert {figure.__name__ for figure in FIGURES if not drawn(a, figure, name in ODD)} == set(UNDRAWN.get(name, ()))
 
 
-@pytest.mark.slow
+@pytest.mark.endurance
 @given(st.sets(st.sampled_from(CELLS)), st.sets(st.sampled_from(HOSTS)), st.sampled_from([GIB, 64 << 10]), st.integers(1, 3), st.booleans(),
        st.booleans())
 @settings(max_examples=6, deadline=None)

@@ -38,7 +38,7 @@ def test_every_kind_of_machine_has_every_sentence(name: str):
     ("guest", "fifth", "hypervisor presents it, cannot walk five"),
     ("guest", "tier", "not counted"),
     ("guest", "thp", "pages of 4 KiB"),
-    ("guest", "reach", "level 2 reaches 6 MiB in pages of 4 KiB"),
+    ("guest", "reach", "the last level reaches 6 MiB in pages of 4 KiB"),
     ("guest", "outgrow", "512 MiB to fill the second-level cache"),
     ("guest", "count_pages", "up to 64 hot pages, up to 1,536"),
     ("guest", "index", "exactly a page"),
