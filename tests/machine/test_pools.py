@@ -48,7 +48,10 @@ class Kernel:
     def put(self, page: str, **counts: int) -> None:
         self.folder(page).mkdir(parents=True, exist_ok=True)
         for name, count in counts.items():
-            (self.folder(page) / f"{COUNTS[name]}_hugepages").write_text(f"{count}\n")
+            path = self.folder(page) / f"{COUNTS[name]}_hugepages"
+            whole = path.with_name(f"{path.name}.{os.getpid()}")
+            whole.write_text(f"{count}\n")
+            os.rename(whole, path)  # in one step: nobody who looks at sysfs meanwhile reads half of a number
 
     def get(self, page: str, name: str = "total") -> int:
         return int((self.folder(page) / f"{COUNTS[name]}_hugepages").read_text())
