@@ -98,6 +98,13 @@ def vendor(read: Reader) -> str:
     return _ascii(ebx, edx, ecx)
 
 
+def family(read: Reader) -> int:
+    """The family of leaf 1, its extension added where the base is 15 (SDM, leaf 01H; APM, Fn0000_0001)."""
+    eax = read(1, 0).eax
+    base = eax >> 8 & 0xF
+    return base + (eax >> 20 & 0xFF) * (base == 0xF)
+
+
 def has_la57(read: Reader) -> bool:
     """Whether the CPU can walk five levels: leaf 7, ecx bit 16 (SDM, leaf 07H; APM, Fn0000_0007)."""
     return has_basic(read, 7) and bool(read(7, 0).ecx >> 16 & 1)

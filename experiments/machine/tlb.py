@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from experiments.machine.cpuid import Reader, has_basic, has_extended, vendor
+from experiments.machine.cpuid import Reader, family, has_basic, has_extended, vendor
 from experiments.machine.facts import Facts
 
 
@@ -144,6 +144,7 @@ _AMD_WAYS: dict[int, int | tuple[int, int]] = {
     1: 1, 2: 2, 3: 3, 4: (4, 5), 5: (6, 7), 6: (8, 15), 8: (16, 31),
     10: (32, 47), 11: (48, 63), 12: (64, 95), 13: (96, 127), 15: 0,
 }
+ZEN_5 = 0x1A  # the family, and of what came after it
 _NOTE_4M = "a 4 MiB page takes two entries, so half as many fit"  # APM, Fn8000_0005 and Fn8000_0006
 
 
@@ -158,8 +159,9 @@ def _amd(read: Reader) -> Iterator[Tlb]:
     gigabyte = read(0x80000019, 0) if has_extended(read, 0x80000019) else None
     if gigabyte:
         yield from _amd_halves(1, "1g", gigabyte.eax, 1, "CPUID 0x80000019")
-    # L2TlbSizeX32 (Fn8000_0021 eax bit 14): since Zen 5 the second level counts its entries in 32s.
-    unit = 32 if has_extended(read, 0x80000021) and read(0x80000021, 0).eax >> 14 & 1 else 1
+    # L2TlbSizeX32 (Fn8000_0021 eax bit 14): since Zen 5 the second level counts its entries in 32s. Hypervisors were seen that pass the
+    # count on and hide the bit, so the family says it too: twelve bits cannot hold that level's 4096 entries otherwise.
+    unit = 32 if family(read) >= ZEN_5 or has_extended(read, 0x80000021) and read(0x80000021, 0).eax >> 14 & 1 else 1
     if has_extended(read, 0x80000006):
         registers = read(0x80000006, 0)
         for page, register in (("4k", registers.ebx), ("2m", registers.eax)):

@@ -19,7 +19,11 @@ from experiments.machine.tlb import Tlb, tlbs
 
 
 def stated(dump: str) -> set[tuple]:
-    found, unknown = tlbs(reader(dump))
+    return stated_by(reader(dump))
+
+
+def stated_by(read: cpuid.Reader) -> set[tuple]:
+    found, unknown = tlbs(read)
     assert not unknown
     return {(t.level, t.kind, t.pages, t.entries, t.ways or t.ways_between or t.ways) for t in found}
 
@@ -88,6 +92,12 @@ def test_zen_5_counts_its_second_level_in_units_of_32():
     assert (2, "data", ("4k",), 4096, (8, 15)) in stated(ZEN_5)
     assert (2, "instruction", ("4k",), 2048, (4, 5)) in stated(ZEN_5)
     assert (2, "data", ("1g",), 1024, (4, 5)) in stated(ZEN_5)
+
+
+def test_a_zen_5_whose_hypervisor_hides_the_unit_has_as_many():
+    # As a cloud guest shows it: Fn8000_0006 passed on, and bit 14 of Fn8000_0021 not among those that KVM knows.
+    assert stated_by(reader(ZEN_5, **{"80000021.0": "00000204 00000000 00000086 00000000"})) == stated(ZEN_5)
+    assert (2, "data", ("4k",), 3072, (8, 15)) in stated_by(reader(ZEN_4, **{"80000021.0": "00000204 00000000 00000000 00000000"}))
 
 
 def test_a_4_mib_page_is_noted_to_take_two_entries_on_amd():
