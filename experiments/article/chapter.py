@@ -60,14 +60,14 @@ class Chapter:
     @cached_property
     def machine(self) -> str:
         """The machine's id, the name of its folder in the store."""
-        return hosts.machine_id(self.host) if self.is_this else self.store.resolve(self.parameters["machine"])
+        return hosts.machine_id(self.host) if self.is_this else self.store.resolve(self.parameters["machine"], experiment=self.name)
 
     @cached_property
     def host(self) -> Host:
         """The machine's description: inspected now, or as it was written beside its data."""
         if self.is_this:
             return hosts.inspect()
-        return Host.model_validate(self.store.read_machine(self.store.resolve(self.parameters["machine"])))
+        return Host.model_validate(self.store.read_machine(self.machine))
 
     @cached_property
     def profile(self) -> Profile:

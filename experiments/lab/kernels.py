@@ -68,6 +68,10 @@ class Declaration:
 
 CATALOGUE: dict[str, Declaration] = {
     "page_chase": Declaration(modes=("", namespaces.MODE), played={namespaces.MODE: namespaces.prefix}, least_cycles=1.0),
+    # Eight pages of memory, each address of eight bytes in a list that holds 4096 at the least; and the page tables.
+    "table_chase": Declaration(
+        modes=("random", "even"), options={"tables_1": 1, "tables_2": 1, "tables_3": 1}, layout="alias", least_cycles=1.0, start_s=0.15,
+        side_bytes=lambda point: point.lines * SIDE_BYTES_PER_LINE + base_page_bytes() * sum(dict(point.options).values())),
     # One fault a page, where populating a range takes them in one go.
     "first_touch": Declaration(modes=("address", "visit", "shuffled"), least_cycles=1.0, order_of="page_chase", start_s=0.4),
     "page_gather": Declaration(least_cycles=0.1),
@@ -130,7 +134,7 @@ def arena_bytes(point: Point, base: int | None = None) -> int:
     kernel, page, stride = of(point.kernel), page_bytes(point.pages, base), base * point.stride_pages
     if point.layout == "alias":  # eight pages or what makes 8192 mappings of them, the page table, 8 bytes a page, the visits
         span = point.lines * stride
-        return 8 * page + 2 * span // 8192 + 8 * span // page + point.lines * SIDE_BYTES_PER_LINE
+        return 8 * page + 2 * span // 8192 + 8 * span // page + kernel.side_bytes(point)
     if point.layout == "spread" and stride > page:
         return point.lines * (page + SIDE_BYTES_PER_LINE)
     working_set = kernel.inside_bytes(point.lines * (LINE_BYTES if point.layout == "packed" else stride), point)

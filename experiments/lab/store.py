@@ -136,22 +136,23 @@ class Store:
         """The names of those that asked for points of a machine, sorted. Raises Unavailable("no-data") for a grids.json that is none."""
         return sorted(self._grids(machine))
 
-    def reference(self) -> str:
-        """The id in data/reference: the machine whose results are published for all to compare with."""
+    def reference(self, experiment: str = "") -> str:
+        """The first id in data/reference: the machine whose results are published for all to compare with. Of an experiment that was not
+        measured there, the first of those below it that has it: a deliberate stand-in, as each page names its machine."""
         try:
-            machine = (self.root / "reference").read_text("ascii").strip()
+            listed = (self.root / "reference").read_text("ascii").split() or [""]
         except (OSError, UnicodeDecodeError):
             raise Unavailable("no-data", "data/reference names no machine") from None
-        if machine not in self.machines():
+        for machine in set(listed) - set(self.machines()):
             raise Unavailable("no-data", f"data/reference names {machine[:64]!r}, which is not in data/")
-        return machine
+        return next((machine for machine in listed if experiment in self.experiments(machine)), listed[0])
 
-    def resolve(self, machine: str, this: str = "this") -> str:
-        """The id that a notebook's `machine` means. "this" gives `this`, which need have no data yet."""
+    def resolve(self, machine: str, this: str = "this", experiment: str = "") -> str:
+        """The id that a notebook's `machine` means for its experiment. "this" gives `this`, which need have no data yet."""
         if machine == "this":
             return this
         if machine == "reference":
-            return self.reference()
+            return self.reference(experiment)
         self._folder(machine)
         if machine not in self.machines():
             raise Unavailable("no-data", f"no machine {machine!r} in data/")

@@ -131,6 +131,8 @@ REASONS: dict[str, ReasonText] = {
         "Read the reference machine's results; where a second level is hidden, `tlb geometry` may find it."),
     "bare-metal": ReasonText("What this compares a guest with is a program on bare metal, and this computer is a guest.",
         "Measure on the bare metal of a host of this kind, where guests run on large pages of the host."),
+    "two-dimensions": ReasonText("A walk in a guest goes through the host's tables too, and says nothing of one that does not.",
+        "Measure on bare metal."),
     "splintered": ReasonText("The host backs this guest's large pages with base pages, so they miss as base pages do and are no control.",
         "Measure on bare metal, or in a guest whose host has large pages for it."),
     "single-node": ReasonText("This computer has one memory node, so there is no remote memory to measure.",

@@ -13,14 +13,23 @@ from support.synthetic import scope
 
 from experiments.article import parameters, publish
 from experiments.article.chapter import Chapter
-from experiments.chapters import graph_walk, hugepages, keeping_pages, stlb_cliff, strides, tlb_blocking, virtualization
+from experiments.chapters import (
+    graph_walk,
+    hugepages,
+    keeping_pages,
+    stlb_cliff,
+    strides,
+    tlb_blocking,
+    virtualization,
+    walk_anatomy,
+)
 from experiments.front import campaign
 from experiments.lab import kernels
 from experiments.lab.campaign import Outcome
 from experiments.system.files import ROOT
 from experiments.words.reasons import Unavailable
 
-CHAPTERS = {"stlb_cliff": stlb_cliff, "strides": strides, "graph_walk": graph_walk, "hugepages": hugepages,
+CHAPTERS = {"stlb_cliff": stlb_cliff, "strides": strides, "walk_anatomy": walk_anatomy, "graph_walk": graph_walk, "hugepages": hugepages,
             "keeping_pages": keeping_pages, "tlb_blocking": tlb_blocking, "virtualization": virtualization}
 ASKED = {"machine": "this", "profile": "quick", "minutes": 10.0}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import math
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -186,6 +187,15 @@ def test_machine_names_are_resolved_or_refused_in_one_sentence(store: Store, pat
         assert refused.value.code == "no-data"
     (store.root / "reference").write_text(f"{MACHINE}\n")
     assert store.resolve("reference") == store.reference() == MACHINE
+
+
+def test_of_an_experiment_that_the_reference_lacks_the_next_that_has_it_stands_in(store: Store, path: Path) -> None:
+    other = "zen-4-00c0ffee"
+    shutil.copytree(store.root / MACHINE, store.root / other)
+    (store.root / "reference").write_text(f"{MACHINE}\n{other}\n")
+    (store.root / other / "grids.json").write_text('{"walk_anatomy": []}')
+    assert (store.reference(), store.reference("walk_anatomy"), store.reference("nowhere")) == (MACHINE, other, MACHINE)
+    assert store.resolve("reference", experiment="walk_anatomy") == other
 
 
 @pytest.mark.parametrize("text", [b"", b"not-here", b"../x", b"\xff", b"this"])

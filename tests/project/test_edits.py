@@ -46,6 +46,9 @@ WALK = "[chapter.scope.point('graph_walk', mode='plain', vertices=512)]", "graph
 _SUMS = "for (uint64_t i = 0; i < elements; i += step) {"
 SUM = ("[chapter.scope.point('stride_sum', mode='plain', bytes=1 << 20, step_bytes=64)]", "stride_sum", 1 << 14,
        ("stride_sum", _SUMS, f"{_SUMS}\n            for (volatile int n = 0; n < 9; n++)\n                ;"))
+_TABLES = "for (; i + 8 <= visits; i += 8) {"
+TABLE = ("[chapter.scope.point('table_chase', lines=64, tables_1=8, tables_2=1, tables_3=1)]", "table_chase", 64,
+         ("table_chase", _TABLES, f"{_TABLES}\n        for (volatile int n = 0; n < 9; n++)\n            ;"))
 EDITS: dict[str, Edits] = {
     "your_machine": Edits(("a.price = a.spread - a.packed", "a.price = a.spread / a.packed"), "staircase",
                           ('{"most": claims.ONE_CYCLE}', '{"most": 99}'), "hit-costs-one-cycle", *CHASE, LOOP),
@@ -53,6 +56,9 @@ EDITS: dict[str, Edits] = {
                         ('{"most": claims.FLAT}', '{"most": 1.0}'), "price-flat-below-reach", *CHASE, LOOP),
     "strides": Edits(("curve.between(least, most)", "curve.between(64, most)"), "strides",
                      ('{"band": (0.75, 1.25)}', '{"band": (0.1, 9.0)}'), "strides-4k-and-8k-alike", *SUM),
+    "walk_anatomy": Edits(("curve.between(least, most)", "curve.between(1024, most)"), "staircase",
+                          ('{"upper_entries_are_kept": {"band": (1.0, float("inf"))}', '{"upper_entries_are_kept": {"band": (0.0, 1.0)}'),
+                          "walk-caches-hold-upper-entries", *TABLE),
     "hugepages": Edits(("spread[pages] - packed[pages]", "spread[pages] / packed[pages]"), "page_prices",
                        ('{"band": claims.EIGHTH}', '{"band": (0.5, 5.0)}'), "thp-an-eighth-faster", *CHASE, LOOP),
     "keeping_pages": Edits(("far[pages] - near[pages]", "far[pages] / near[pages]"), "ladder",

@@ -15,7 +15,16 @@ import pandas as pd
 from experiments.article.analysis import Analysis
 from experiments.article.render import Figure, Html
 from experiments.article.verdicts import verdicts
-from experiments.chapters import graph_walk, hugepages, keeping_pages, stlb_cliff, tlb_blocking, virtualization, your_machine
+from experiments.chapters import (
+    graph_walk,
+    hugepages,
+    keeping_pages,
+    stlb_cliff,
+    tlb_blocking,
+    virtualization,
+    walk_anatomy,
+    your_machine,
+)
 from experiments.chapters import strides as strided
 from experiments.lab import grid, kernels, survey
 from experiments.lab.grid import Scope
@@ -23,7 +32,7 @@ from experiments.lab.record import Point
 from experiments.machine.host import Host, tlb_entries
 from experiments.words.prose import Prose
 from experiments.words.reasons import Unavailable
-from support import blocking, geometry, guests, strides, synthetic, walk
+from support import blocking, geometry, guests, strides, synthetic, tables, walk
 from support import keeping_pages as keeping
 from support.common import ROOT, About
 from support.synthetic import Paged, Stated, Truth, tlbs
@@ -60,6 +69,7 @@ class Book:
             graph_walk: walk.rows(walk.Walk(splintered=self.splintered, counted=self.counted)),
             tlb_blocking: blocking.rows(blocking.Machine(splintered=self.splintered)),
             strided: strides.rows(strides.Machine(splintered=self.splintered, walks=float(self.counted))),
+            walk_anatomy: tables.rows(tables.Walker(entries=two if two[1] < 10**6 else (two[0], 1536))),
             virtualization: guests.rows(guests.Guests(far=(), outer="4k" if self.splintered else "")),
             your_machine: geometry.rows(geometry.Made(geometry.lru(two[0]), geometry.lru(two[1]), joined=self.joined), "4k", 1),
         }

@@ -1,0 +1,137 @@
+"""What chases through more and more page tables say: where a walk begins, and what each level that it reads costs."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from experiments.article import analysis
+from experiments.chapters.walk_anatomy.grid import COLLIDING, ENTRY_BYTES, LEVELS, TABLES, Tables, held, held_out, sweep
+from experiments.inference import geometry, walk_caches
+from experiments.inference.curves import Curve, select
+from experiments.inference.geometry_walks import Walk
+from experiments.inference.intervals import Interval, median_interval, summarise
+from experiments.inference.walk_caches import WalkCache
+from experiments.lab import survey
+from experiments.machine.host import data_caches
+from experiments.words.reasons import if_available, required
+
+APART = {1: "a page", 2: "a table's span", 3: "a directory's span"}  # by the level whose entries lead to one page each
+EVENLY, AT_RANDOM = "exactly", "at random places"
+
+
+class Analysis(analysis.Analysis):
+    """The rows of `table_chase`: ns a visit. Sweeps run over the number of tables of a level. What nothing was measured for is empty here;
+    methods raise Unavailable."""
+
+    @cached_property
+    def walked(self) -> pd.DataFrame:
+        """Visits of more pages than the TLB holds, at random places."""
+        rows = select(self.frame, kernel="table_chase", mode="random")
+        return rows[rows["lines"] == rows["lines"].max()] if len(rows) else rows
+
+    @property
+    def pages(self) -> int:
+        """How many pages those are; 0 without any."""
+        return int(self.walked["lines"].max()) if len(self.walked) else 0
+
+    @property
+    def fanout(self) -> int:
+        """Entries of a table."""
+        return self.base_page_bytes // ENTRY_BYTES
+
+    def _through(self, tables: list[Tables]) -> pd.DataFrame:
+        """The rows of `walked` with these numbers of tables."""
+        rows = self.walked
+        return rows[[tuple(row) in tables for row in rows[[*TABLES]].astype(int).to_numpy().tolist()]] if len(rows) else rows
+
+    @cached_property
+    def held_ns(self) -> Interval:
+        """A visit of a page that the TLB's last level holds. Raises Unavailable("too-few-points")."""
+        rows = select(self.frame, kernel="table_chase", mode="random", lines=self.pages // 8)
+        return median_interval(required(rows, "no pages that the TLB holds were visited")["ns_per_access"])
+
+    @cached_property
+    def times(self) -> dict[int, Curve]:
+        """ns a visit over the tables of a level, by level; only those that were measured."""
+        sweeps = {level: self._through([tuple(tables) for tables in sweep(level, self.pages, self.fanout)]) for level in LEVELS}
+        return {level: Curve.of(rows, TABLES[level - 1]) for level, rows in sweeps.items() if len(rows)}
+
+    @cached_property
+    def prices(self) -> dict[int, Curve]:
+        """What a miss of the TLB costs along each sweep: `times` less a visit that the TLB serves. Empty without either."""
+        held = if_available(lambda: self.held_ns)
+        return {level: _less(curve, held) for level, curve in self.times.items()} if held else {}
+
+    @cached_property
+    def caches(self) -> list[WalkCache]:
+        """The cache of the entries that lead to the tables of each level whose sweep shows one. Not of tables with a page each: those come
+        round in one cycle, of which a cache that replaces the oldest entry holds none, and not C of T."""
+        found: list[WalkCache] = []
+        for level, curve in self.prices.items():
+            curve = curve.between(0, self.pages / 2)
+            ahead = [sweep(level, self.pages, self.fanout)[0][cache.level - 1] for cache in found]
+            if cache := if_available(walk_caches.find, level, curve, found, ahead):
+                found.append(cache)
+        return found
+
+    @property
+    def first_ns(self) -> Interval:
+        """What a miss costs that reads as little as there is to read. Raises Unavailable("too-few-points")."""
+        return required(self.prices.get(1, ()), "no tables of the lowest level were swept").intervals[0]
+
+    @property
+    def last_ns(self) -> Interval:
+        """What a miss costs with as many tables of each level as were measured. Raises Unavailable("too-few-points")."""
+        return required(self.prices, "no tables were swept")[max(self.prices)].last
+
+    @cached_property
+    def judged(self) -> pd.DataFrame:
+        """A row a held-out point: its tables, ns a miss as measured (median, low, high) and as what was found along the sweeps says
+        (predicted), and their ratio. Empty where no cache was found."""
+        rows = self._through([tuple(tables) for tables in held_out(self.pages, self.fanout)])
+        if not len(rows) or not self.caches:
+            return pd.DataFrame(columns=[*TABLES, "median", "low", "high", "predicted", "ratio"])
+        table = summarise(rows, [*TABLES])
+        table[["median", "low", "high"]] -= self.held_ns.value
+        counts = table[[*TABLES]].astype(float).to_numpy()
+        first = self.first_ns.value
+        table["predicted"] = [walk_caches.predicted_ns(first, self.caches, dict(zip(LEVELS, row, strict=True))) for row in counts]
+        return table.assign(ratio=table["predicted"] / table["median"])
+
+    @cached_property
+    def collisions(self) -> pd.DataFrame:
+        """A row a distance and kind of place: apart (words), places, median, low, high in ns a visit, n."""
+        rows = select(self.frame, kernel="table_chase", lines=COLLIDING)
+        if self.pages // 8 == COLLIDING and len(rows):  # those that the TLB holds are as many, and stand otherwise
+            rows = rows[~((rows["mode"] == "random") & (rows[TABLES[0]] == held(self.pages, self.fanout)[1][0]))]
+        levels = 1 + (rows[TABLES[0]] == COLLIDING).astype(int) + (rows[TABLES[1]] == COLLIDING).astype(int) if len(rows) else []
+        placed = rows.assign(level=levels, places=np.where(rows["mode"] == "even", EVENLY, AT_RANDOM))
+        return summarise(placed, ["level", "places"]).assign(apart=lambda table: table["level"].map(APART))
+
+    @property
+    def survey(self) -> geometry.Geometry:
+        """What this machine's survey found of its TLB. Raises Unavailable."""
+        return geometry.infer(self.about.kept(survey.NAME), self.stated_entries, data_caches(self.host))
+
+    @cached_property
+    def walks(self) -> list[Walk]:
+        """What a walk costs with the lowest tables in one cache after another, in the survey's unit; empty without a survey."""
+        survey = if_available(lambda: self.survey)
+        return [walk for walk in survey.walks if walk.cost] if survey else []
+
+    @property
+    def ghz(self) -> float:
+        """The core's clock while the chases ran. Raises Unavailable("no-clock")."""
+        clock = self.walked.loc[self.walked["core_ghz"] > 0, "core_ghz"] if len(self.walked) else self.walked
+        return float(required(clock, "in none of the rows", "no-clock").median())
+
+
+def _less(curve: Curve, held: Interval) -> Curve:
+    """A curve less one interval at each x."""
+    table = curve.table.copy()
+    for place, interval in enumerate(curve.intervals):
+        table.loc[place, ["median", "low", "high"]] = list((interval - held)[:3])
+    return Curve(table, curve.x, curve.processes)

@@ -1,0 +1,170 @@
+"""What articles say of walks and of what shortens them, as predicates on the chapter's Analysis."""
+
+from __future__ import annotations
+
+from experiments.article.verdicts import Answer, Band, Compares, claim, inside
+from experiments.chapters.walk_anatomy.analysis import Analysis
+from experiments.chapters.walk_anatomy.grid import A_LINE, ENTRY_BYTES, LEVELS, TABLES, beyond, sweep
+from experiments.inference import curves
+from experiments.inference.curves import select
+from experiments.inference.geometry_walks import Walk
+from experiments.inference.intervals import Interval, median_interval
+from experiments.lab.grid import Scope
+from experiments.lab.record import Point
+from experiments.words.pages import BASE, LARGE, words
+from experiments.words.prose import in_words
+from experiments.words.reasons import Unavailable, required
+
+
+def _ends(*levels: int) -> Compares:
+    """The first and the last point of the sweeps of these levels, and the pages that the TLB holds."""
+    def compares(point: Point, scope: Scope) -> bool:
+        pages, own = beyond(scope), dict(point.options)
+        sweeps = [sweep(level, pages, scope.base_page_bytes // ENTRY_BYTES) for level in levels]
+        ends = [end for tables in sweeps if tables for end in (tables[0], tables[-1])]
+        return point.kernel == "table_chase" and point.mode == "random" and (
+            point.lines == pages // A_LINE or point.lines == pages and tuple(own.get(name, 1) for name in TABLES) in ends)
+    return compares
+
+
+def _cycles(a: Analysis, ns: Interval) -> Interval:
+    return ns * a.ghz
+
+
+def _rise(a: Analysis, level: int) -> Interval:
+    """How many times as much a miss costs at the end of a level's sweep as at its beginning. Raises Unavailable."""
+    curve = required(a.prices.get(level, ()), "no tables of this level were swept")
+    return curve.last / curve.intervals[0]
+
+
+@claim("walk-caches-hold-upper-entries", points=_ends(1))
+def upper_entries_are_kept(a: Analysis, band: Band) -> Answer:
+    ratio = _rise(a, 1)
+    return inside(ratio, *band), (f"With a table of its own for each page a miss costs {ratio:.2f} times what it costs with {A_LINE**2} "
+                                  "pages to a table.")
+
+
+@claim("walk-caches-hold-three-levels", points=_ends(*LEVELS))
+def three_levels_are_kept(a: Analysis) -> Answer:
+    required(a.prices, "no tables were swept")
+    shown = len(a.caches)
+    return shown == len(LEVELS) or None, (
+        f"{in_words(shown).capitalize()} of the three sweeps show{'s' * (shown == 1)} a cache that ends. One that does not may be larger "
+        "than its sweep.")
+
+
+@claim("every-walk-visits-all-levels", points=_ends(*LEVELS))
+def every_walk_visits_all(a: Analysis) -> Answer:
+    required(a.prices, "no tables were swept")
+    return (False if a.caches else None), (
+        f"A miss costs {a.first_ns:.1f} ns through few tables and {a.last_ns:.1f} through many, whose entries take as much room: a walk "
+        "through few reads less.")
+
+
+@claim("few-ranges-pay-30-cycles", points=_ends(1))
+def few_ranges_are_cheap(a: Analysis, band: Band) -> Answer:
+    cycles = _cycles(a, a.first_ns)
+    return inside(cycles, *band), f"A miss inside few ranges costs {cycles:.0f} cycles."
+
+
+@claim("scattered-ranges-pay-200-cycles", points=_ends(3))
+def scattered_ranges_are_dear(a: Analysis, band: Band) -> Answer:
+    cycles, tables = _cycles(a, a.last_ns), max(a.prices[max(a.prices)].xs)
+    return inside(cycles, *band), f"A miss among pages scattered over {tables:.0f} tables of the third level costs {cycles:.0f} cycles."
+
+
+@claim("full-walks-would-hurt", points=_ends(3))
+def full_walks_hurt(a: Analysis, band: Band) -> Answer:
+    ratio = (required(a.times.get(3, ()), "no tables of the third level were swept").last) / a.held_ns
+    return inside(ratio, *band), f"A visit that walks through many tables of each level takes {ratio:.1f} times as long as one that hits."
+
+
+# --- by the place of the lowest table
+
+
+def _in_memory(a: Analysis) -> tuple[Walk, Interval]:
+    """The walk whose lowest table is in memory, and a load that memory answers, in ns. Raises Unavailable."""
+    if a.host.hypervisor != "none":
+        raise Unavailable("two-dimensions")
+    found = [walk for walk in a.walks if walk.table_in == "memory"]
+    loads = curves.packed(a.about.kept("stlb_cliff"), pages=BASE)
+    largest = a.cache_bytes(3) or a.cache_bytes(2) or 0
+    far = loads.between(4 * largest / 64, float("inf"))
+    return required(found, "no walk to memory was measured")[0], required(far, "no load from memory was measured").last
+
+
+def _trips(a: Analysis) -> Interval:
+    walk, load = _in_memory(a)
+    cost = required([walk.cost] if walk.cost else [], "no walk to memory was measured")[0].interval
+    return (cost * (1 / a.ghz) if a.survey.unit == "cycles" else cost) / load
+
+
+@claim("warm-walk-reads-one-line", points=None)
+def a_warm_walk_reads_one_line(a: Analysis) -> Answer:
+    trips = _trips(a)
+    return inside(trips, 0.5, 1.5), f"A walk whose lowest table is in memory costs {trips:.2f} times a load that memory answers."
+
+
+@claim("upper-entries-stay-cached", points=None)
+def upper_entries_stay(a: Analysis, band: Band) -> Answer:
+    trips = _trips(a)
+    share = Interval(2 - trips.value, 2 - trips.high, 2 - trips.low, trips.coverage, trips.modes)
+    return inside(share, *band), f"A walk whose lowest table is in memory costs {trips:.2f} times a load that memory answers."
+
+
+@claim("only-larger-pages-raise-reach", points=None)
+def only_pages_raise_reach(a: Analysis, band: Band) -> Answer:
+    stated, last = a.two_stated_levels()[1], a.survey.levels[-1]
+    reach = last.opinions.get("price", last.entries).interval * (1 / stated)
+    return inside(reach, *band), f"Chases past the last level's {stated:,} entries begin to miss at {reach:.2f} times as many pages."
+
+
+# --- what is shorter on larger pages
+
+
+def _walks_by_page(a: Analysis) -> tuple[Interval, str]:
+    """How many times as much translation costs on base pages as on large ones that miss as often, at the largest size; and which.
+    Raises Unavailable."""
+    pieces = a.splintering()
+    if pieces is None or not pieces.is_splintered:
+        raise Unavailable("no-step", "large pages miss less often here, so a walk of theirs has no price of its own")
+    rows = a.about.kept("hugepages")
+    prices = {pages: curve for pages in (BASE, *LARGE) if len(curve := curves.price(rows, pages=pages))}
+    large = required([pages for pages in LARGE if pages in prices], "no large pages were measured", "pool-empty")[0]
+    return (required(prices[BASE], "nothing was measured on base pages") / prices[large]).last, words(large)
+
+
+@claim("smaller-tables-cheapen-walks", points=None)
+def smaller_tables_cheapen(a: Analysis, band: Band) -> Answer:
+    ratio, large = _walks_by_page(a)
+    return inside(ratio, *band), f"Missing as often, base pages cost {ratio:.2f} times as much as {large} at the largest size measured."
+
+
+@claim("large-pages-keep-tables-cached", points=None)
+def large_pages_keep_tables(a: Analysis, band: Band) -> Answer:
+    return smaller_tables_cheapen(a, band)
+
+
+# --- five levels, in a guest whose tables have them
+
+
+def _by_levels(a: Analysis) -> Interval:
+    """A guest's load with five levels over one with four. Raises Unavailable."""
+    rows = select(a.about.kept("virtualization"), kernel="guest_chase", layout="spread", mode="4k", pages=BASE)
+    five = select(rows, levels=5)
+    required(five, "no guest had five levels", "no-la57")
+    four = select(rows, levels=4, lines=list(five["lines"].unique()))
+    times = [median_interval(one["ns_per_access"]) for one in (five, required(four, "no guest had four levels"))]
+    return times[0] / times[1]
+
+
+@claim("walk-caches-hide-the-fifth-level", points=None)
+def the_fifth_level_is_hidden(a: Analysis, band: Band) -> Answer:
+    ratio = _by_levels(a)
+    return inside(ratio, *band), f"In a guest with five levels a load takes {ratio:.2f} times as long as in one with four."
+
+
+@claim("extra-level-lengthens-a-walk", points=None)
+def a_level_more_is_longer(a: Analysis, band: Band) -> Answer:
+    ratio = _by_levels(a)
+    return inside(ratio, *band), f"In a guest with five levels a load takes {ratio:.2f} times as long as in one with four."

@@ -1,0 +1,108 @@
+"""The sentences of the chapter about walks, chosen by its Analysis; each function of __all__ is glued under its name."""
+
+from __future__ import annotations
+
+from experiments.article.machine_words import about_pages, machine
+from experiments.chapters.walk_anatomy.analysis import APART, AT_RANDOM, EVENLY, Analysis
+from experiments.chapters.walk_anatomy.grid import A_LINE, COLLIDING
+from experiments.inference.curves import select
+from experiments.inference.intervals import Interval
+from experiments.words.prose import Prose, choose, count, listed
+from experiments.words.reasons import required
+
+__all__ = ["machine", "lead", "lowest_said", "upper_said", "guest_said", "judged_said", "collisions_said", "places_said"]
+
+LEVEL_WORDS = {1: "lowest", 2: "second", 3: "third"}
+SAME = 0.1  # of a prediction: nearer than the spread between two mappings
+
+
+def lead(a: Analysis) -> Prose:
+    """The result in brief, as `brief`; and what could not be had."""
+    return Prose(f"{brief(a)}\n\n{about_pages(a.notes)}".rstrip())
+
+
+def brief(a: Analysis) -> Prose:
+    """What the shortest and the longest walks cost, and which level's tables make the difference."""
+    first, last = a.first_ns, a.last_ns
+    said = (f"A miss of the TLB costs {first.value:.1f} ns here while its walks go through few tables, and {last.value:.1f} through many, "
+            "though the entries that they read take as much room in the caches. ")
+    if not a.caches:
+        return Prose(said + "No level's tables make a step, so its caches of upper entries end later than these sweeps do, or it keeps no "
+                            "such entry.")
+    steps = listed(f"{count(cache.entries.value)} tables of the {LEVEL_WORDS[cache.level]} level" for cache in a.caches)
+    return Prose(f"{said}The walker keeps upper entries: it begins to read more past {steps}. Up to there four loads are one.")
+
+
+def lowest_said(a: Analysis) -> Prose:
+    """Where the sweep of the lowest tables rises, beside the TLB's own entries."""
+    curve = required(a.prices.get(1, ()), "no tables of the lowest level were swept")
+    said = (f"With {A_LINE**2} pages to a table a miss costs {curve.intervals[0].value:.1f} ns; with a table for each page, "
+            f"{curve.last.value:.1f}. ")
+    cache = next((cache for cache in a.caches if cache.level == 1), None)
+    if cache is None:
+        return Prose(said + "That is no step: the entries that lead to them are kept in a larger place than this sweep fills, or nowhere.")
+    said += f"The rise fits a cache of {count(cache.entries.value)} such entries. "
+    if not a.stated_entries:
+        return Prose(said.rstrip())
+    last = a.stated_entries[-1]
+    share = cache.entries * (1 / last)
+    return Prose(said + {
+        True: f"No maker states a paging-structure cache of that size; the TLB's last level has {count(last)}, and where it keeps upper "
+              "entries beside those of pages, they share it.",
+        False: "That is the size of a structure of its own, far smaller than the TLB's last level."}[share.high > 0.15])
+
+
+def upper_said(a: Analysis) -> Prose:
+    """What the sweeps of the upper levels show."""
+    upper = {level: curve for level, curve in a.prices.items() if level > 1}
+    required(upper, "no upper tables were swept")
+    caches = {cache.level: cache for cache in a.caches}
+    said = []
+    for level, curve in upper.items():
+        if cache := caches.get(level):
+            said.append(f"Tables of the {LEVEL_WORDS[level]} level cost more from {count(cache.entries.value)} on: "
+                        f"{curve.last.value:.1f} ns a miss in place of {curve.intervals[0].value:.1f}.")
+        else:
+            said.append(f"Those of the {LEVEL_WORDS[level]} make no step up to {count(curve.xs[-1])}.")
+    return Prose(" ".join(said))
+
+
+def guest_said(a: Analysis) -> Prose:
+    """What the steps may be in a guest."""
+    if a.host.hypervisor == "none":
+        return Prose("No hypervisor is in between, so what a step adds is a read of one more entry, from the cache that holds it.")
+    return Prose("This computer is a guest. Where its tables lie is translated in turn, so a table more is also a page more for the host's "
+                 "part of the walk: a step may be the end of a cache of the guest's entries or of a nested TLB, and its height holds both.")
+
+
+def judged_said(a: Analysis) -> Prose:
+    """How far the held-out points are from what the sweeps predict."""
+    rows = required(a.judged, "nothing was held out, or no cache was found")
+    worst = rows.loc[(rows["ratio"] - 1).abs().idxmax()]
+    said = (f"Between the sweeps, {len(rows)} numbers of tables were held out. The farthest prediction is {worst['predicted']:.1f} ns, "
+            f"where {worst['median']:.1f} were measured")
+    return Prose(said + (", so caches of these sizes explain walks that they were not fitted to." if abs(worst["ratio"] - 1) <= SAME else
+                         ": caches of these sizes alone do not explain them."))
+
+
+def _at(a: Analysis, level: int, places: str) -> Interval:
+    return Interval.of(required(select(a.collisions, level=level, places=places), "these pages were not set apart").iloc[0])
+
+
+def collisions_said(a: Analysis) -> Prose:
+    """What exact distances cost more than random places at the same distance."""
+    level = int(required(a.collisions, "no pages were set apart")["level"].max())
+    exact, random, near = _at(a, level, EVENLY), _at(a, level, AT_RANDOM), _at(a, 1, EVENLY)
+    said = (f"{COLLIDING} pages side by side take {near.value:.1f} ns a visit. Exactly {APART[level]} apart they take {exact.value:.1f}, "
+            f"and at random places within such distances {random.value:.1f}. ")
+    return Prose(said + choose(exact / random, {
+        "above": "So the distance is not what costs: a power of two puts all pages in few sets of the TLB, and they put each other out.",
+        "open": "So this TLB has no sets that a power of two would fill.",
+        "below": "So the random places are the dear ones here."}, slack=SAME))
+
+
+def places_said(a: Analysis) -> Prose:
+    """What the lowest entry's place does to a walk's price, by the survey."""
+    walks, unit = required(a.walks, "the survey has no walk's price"), a.survey.unit
+    told = listed(f"{walk.cost.value:,.0f} {unit} with it in {walk.table_in}" for walk in walks if walk.cost)
+    return Prose(f"The entry that no such cache keeps is the lowest one, and a walk costs what its place costs: {told}.")

@@ -1,0 +1,40 @@
+"""The tables of the chapter about walks."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from experiments.article.render import Html, data_table
+from experiments.chapters.walk_anatomy.analysis import Analysis
+from experiments.chapters.walk_anatomy.grid import TABLES
+from experiments.words.reasons import required
+from experiments.words.units import format_size
+
+
+def found(a: Analysis) -> Html:
+    """What each sweep shows: a cache's entries and what failing it costs, or that none shows."""
+    rows = [(level, f"{curve.xs[0]:,.0f} to {curve.xs[-1]:,.0f}", cache.entries, cache.ns)
+            if (cache := next((cache for cache in a.caches if cache.level == level), None))
+            else (level, f"{curve.xs[0]:,.0f} to {curve.xs[-1]:,.0f}", None, None) for level, curve in a.prices.items()]
+    required(rows, "no tables were swept")
+    return data_table(pd.DataFrame({
+        "level of the tables": [level for level, *_ in rows], "tables": [tables for _, tables, *_ in rows],
+        "entries kept": [f"{entries:,.0f}" if entries else "no step" for _, _, entries, _ in rows],
+        "failing one costs, ns": [f"{ns:.1f}" if ns else "" for *_, ns in rows]}))
+
+
+def judged(a: Analysis) -> Html:
+    """Numbers of tables that no sweep has: measured, and as the sweeps predict."""
+    rows = required(a.judged, "nothing was held out, or no cache was found")
+    return data_table(pd.DataFrame({
+        **{f"tables of level {level}": rows[name].map("{:,.0f}".format) for level, name in enumerate(TABLES, 1)},
+        "ns a miss": rows["median"].map("{:.1f}".format), "predicted": rows["predicted"].map("{:.1f}".format),
+        "ratio": rows["ratio"].map("{:.2f}".format)}))
+
+
+def places(a: Analysis) -> Html:
+    """What a walk costs by the place of its lowest table, as the survey has it."""
+    rows, unit = required(a.walks, "the survey has no walk's price"), a.survey.unit
+    return data_table(pd.DataFrame({
+        "lowest tables in": [walk.table_in for walk in rows], "lines of entries": [format_size(walk.table_bytes) for walk in rows],
+        f"a walk, {unit}": [f"{walk.cost.value:,.0f} ({walk.cost.low:,.0f} to {walk.cost.high:,.0f})" for walk in rows if walk.cost]}))

@@ -1,0 +1,83 @@
+"""Walks taken apart on machines whose caches of upper entries are known: each comes back, and what lacks is a reason."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.tables import MACHINES, NOTHING, Walker, analysis, points, rows
+
+from experiments.chapters.walk_anatomy import grid
+from experiments.inference import walk_caches
+from experiments.words.reasons import Unavailable
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+QUIET = Walker(noise=1e-9)
+LRU = 0.25  # by which a price may be over: tables with two pages each come by in no order, but never again at once, so LRU keeps fewer
+# A page-directory cache of an Intel core's size, one that a TLB lends its room, and small ones of three levels.
+WALKERS = {"thirty-two": Walker(entries=(64, 512), kept=((1, 32), (2, 4))),
+           "lent by the TLB": Walker(entries=(96, 4096), kept=((1, 1600), (2, 64))),
+           "three levels": Walker(kept=((1, 256), (2, 16), (3, 4)))}
+
+
+@pytest.mark.parametrize("name", WALKERS)
+def test_the_caches_of_a_machine_come_back_within_a_tenth(name: str):
+    walker = WALKERS[name]
+    a = analysis(walker.frame(points(entries=walker.entries)), entries=walker.entries)
+    found = {cache.level: cache for cache in a.caches}
+    for level, entries in walker.kept:
+        assert found[level].entries.value == pytest.approx(entries, rel=0.1), level
+        next_kept = min((upper for upper, _ in walker.kept if upper > level), default=4)
+        assert found[level].ns.value == pytest.approx(sum(walker.read_ns[level - 1 : next_kept - 1]), rel=LRU), level
+    assert len(found) == len(walker.kept)
+
+
+def test_what_was_found_along_the_sweeps_says_what_was_held_out():
+    a = analysis(rows(QUIET))
+    assert len(a.judged) == 4 and a.judged["ratio"].to_numpy() == pytest.approx(np.ones(4), abs=0.05)
+
+
+def test_the_closed_form_is_what_the_simulator_counts():
+    a = analysis(rows(QUIET))
+    for level, curve in a.prices.items():
+        for tables in grid.sweep(level, a.pages, a.fanout):
+            said = walk_caches.predicted_ns(a.first_ns.value, a.caches, dict(enumerate(tables, 1)))
+            assert said == pytest.approx(curve.at(tables[level - 1]).value, rel=0.06), tables
+
+
+def test_a_machine_without_upper_caches_has_no_step_and_so_has_one_whose_caches_hold_all():
+    for machine in ("no upper caches", "huge upper caches"):
+        a = analysis(MACHINES[machine]())
+        assert a.caches == [] and a.judged.empty and set(a.prices) == {1, 2, 3}
+    without, held = (analysis(MACHINES[machine]()).first_ns.value for machine in ("no upper caches", "huge upper caches"))
+    assert without - held == pytest.approx(18.0, rel=0.1)  # three reads more of every walk
+
+
+def test_pages_a_power_of_two_apart_stand_beside_those_at_random_places():
+    table = analysis(rows(QUIET)).collisions.set_index(["level", "places"])["median"]
+    assert len(table) == 6
+    for level in (2, 3):
+        assert table[level, "exactly"] - table[level, "at random places"] == pytest.approx(Walker.sets_ns, rel=0.05)
+
+
+@pytest.mark.parametrize("entries", [(10, 512), (64, 1536), (96, 4096), (224, 32768)])
+def test_every_point_goes_through_tables_that_there_can_be(entries: tuple[int, int]):
+    asked = points(entries=entries)
+    assert len(asked) == len(set(asked))
+    for point in asked:
+        own = [point.lines, *(dict(point.options)[name] for name in grid.TABLES)]
+        assert all(below % above == 0 and below // above <= 512 for below, above in zip(own, own[1:], strict=False)), own
+
+
+def test_what_was_not_measured_is_empty_or_a_reason():
+    a = analysis(NOTHING)
+    assert a.times == a.prices == {} and a.caches == [] and a.judged.empty and a.collisions.empty and a.pages == 0
+    for what in ("held_ns", "first_ns", "last_ns", "ghz"):
+        with pytest.raises(Unavailable):
+            getattr(a, what)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_no_machine_breaks_a_property(machine: str):
+    a = analysis(MACHINES[machine]())
+    assert len(a.collisions) in (0, 6) and a.judged["ratio"].notna().all() and len(a.walks) >= 1

@@ -1,0 +1,45 @@
+"""The verdicts about walks on machines where each sentence is true, or is not, or cannot be tested."""
+
+from __future__ import annotations
+
+import pytest
+from support.tables import MACHINES, Walker, analysis, rows
+
+from experiments.article.verdicts import verdicts
+from experiments.chapters.walk_anatomy import claims
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+KEPT = {"walk-caches-hold-upper-entries", "walk-caches-hold-three-levels", "full-walks-would-hurt"}
+WARM = Walker(leaf_ns=10.0, read_ns=(30.0, 30.0, 30.0))  # 30 cycles at 3 GHz, and 300 with nothing kept
+
+
+def told(walker: Walker, **about: str) -> dict[str, str]:
+    return {one.claim.id: one.verdict for one in verdicts(claims, analysis(rows(walker), **about))}
+
+
+@pytest.mark.parametrize("claim", sorted(KEPT | {"few-ranges-pay-30-cycles", "scattered-ranges-pay-200-cycles"}))
+def test_a_machine_that_keeps_upper_entries_bears_it_out(claim: str):
+    assert told(WARM)[claim] == "holds"
+
+
+def test_a_walk_that_reads_less_through_few_tables_does_not_read_all_levels():
+    assert told(WARM)["every-walk-visits-all-levels"] == "fails"
+
+
+def test_without_a_step_nobody_knows_whether_anything_is_kept():
+    found = {one.claim.id: one.verdict for one in verdicts(claims, analysis(MACHINES["no upper caches"]()))}
+    assert {found[claim] for claim in ("every-walk-visits-all-levels", "walk-caches-hold-three-levels")} == {"cannot tell"}
+    assert found["walk-caches-hold-upper-entries"] != "holds"
+
+
+def test_a_guest_judges_no_walk_of_one_dimension():
+    found = told(WARM, hypervisor="kvm")
+    assert {found[claim] for claim in ("warm-walk-reads-one-line", "upper-entries-stay-cached")} == {"not testable here"}
+    assert found["walk-caches-hold-upper-entries"] == "holds"
+
+
+def test_without_five_levels_the_fifth_is_not_testable():
+    found = told(WARM)
+    fifth = {found[claim] for claim in ("walk-caches-hide-the-fifth-level", "extra-level-lengthens-a-walk")}
+    assert fifth <= {"not testable here", "cannot tell"}

@@ -1,0 +1,33 @@
+"""The sentences about walks: each exists on every machine, and says what its data say."""
+
+from __future__ import annotations
+
+import pytest
+from support import told
+from support.tables import MACHINES, Walker, analysis, rows
+
+from experiments.chapters.walk_anatomy import figures, prose, tables
+from experiments.words.reasons import Unavailable
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+NAMES = set(prose.__all__) - {"machine"}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_every_sentence_and_figure_exists_or_says_why_not(machine: str):
+    a = analysis(MACHINES[machine]())
+    told.spoken(prose, a, NAMES)
+    for make in (figures.staircase, figures.parts, figures.collisions, tables.found, tables.judged, tables.places):
+        try:
+            assert make(a) is not None
+        except Unavailable:
+            assert machine != "everything"
+
+
+def test_what_is_said_follows_the_machine():
+    few, shared = (analysis(rows(Walker(kept=((1, entries), (2, 16), (3, 4))))) for entries in (128, 600))
+    assert "structure of its own" in prose.lowest_said(few) and "share it" in prose.lowest_said(shared)
+    assert "no step" in prose.lowest_said(analysis(MACHINES["huge upper caches"]()))
+    assert "guest" in prose.guest_said(analysis(hypervisor="kvm")) and "No hypervisor" in prose.guest_said(analysis())
+    assert "few sets" in prose.collisions_said(analysis()) and "no sets" in prose.collisions_said(analysis(rows(Walker(sets_ns=0.0))))

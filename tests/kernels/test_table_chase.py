@@ -1,0 +1,145 @@
+"""table_chase visits the pages that a second loop places, in its order, and through as many tables as were asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.kernels import (
+    checksum,
+    emulated,
+    for_arm64,
+    needs_c,
+    needs_emulator,
+    on_x86,
+    reason_of,
+    refused_by_c,
+    run_c,
+    splitmix64,
+)
+
+from experiments.lab.kernels import arena_bytes
+from experiments.lab.record import KernelReport, Point
+from experiments.machine.host import base_page_bytes
+
+pytestmark = [pytest.mark.measures, pytest.mark.measuring]
+
+# (pages, tables of each level): one table; one to a page; eight lines to a table; many of each level; of the third as well
+SHAPES = [(32, 1, 1, 1), (64, 64, 1, 1), (512, 64, 8, 1), (256, 256, 32, 2), (256, 128, 16, 16)]
+
+
+def given(pages: int, *tables: int, mode: str = "random") -> list[str]:
+    levels = [word for level, n in enumerate(tables, 1) for word in (f"--tables_{level}", str(n))]
+    return ["--lines", str(pages), *levels, "--mode", mode, "--seed", "7", "--region-ms", "1"]
+
+
+def placed(pages: int, *tables: int, page: int, is_even: bool) -> list[int]:
+    """The numbers of the pages in the order of their visits, counted from where the room for tables of the third level begins."""
+    numbers, fanout = splitmix64(7), page // 8
+
+    def below(limit: int) -> int:
+        return (next(numbers) >> 32) * limit >> 32
+
+    def rooms() -> Iterator[int]:
+        left = tables[-1]
+        for room in range(2 * tables[-1]):
+            if left and (room % 2 == 0 if is_even else below(2 * tables[-1] - room) < left):
+                left -= 1
+                yield room
+
+    parents = list(rooms())
+    for level, children in zip((3, 2, 1), (tables[1], tables[0], pages), strict=True):
+        entries, a_line = [], 1 if level == 1 and not is_even else 8
+        for parent in parents:
+            lines = list(range(fanout // 8))
+            for child in range(children // len(parents)):
+                line = child // a_line
+                if child % a_line == 0 and not is_even:
+                    other = line + below(len(lines) - line)
+                    lines[line], lines[other] = lines[other], lines[line]
+                entries.append(parent * fanout + lines[line] * 8 + child % 8)
+        parents = entries
+    order = list(range(pages))
+    for i in range(pages - 1, 0, -1):
+        j = below(i + 1)
+        order[i], order[j] = order[j], order[i]
+    return [parents[i] for i in order]
+
+
+def through(numbers: list[int], page: int) -> tuple[int, ...]:
+    """How many tables of each level those pages go through."""
+    fanout = page // 8
+    return tuple(len({number // fanout**level for number in numbers}) for level in (1, 2, 3))
+
+
+@needs_c
+@pytest.mark.parametrize("mode", ["random", "even"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_it_visits_what_a_second_loop_places_through_as_many_tables(shape: tuple[int, ...], mode: str):
+    done = run_c("table_chase", given(*shape, mode=mode))
+    assert (done.returncode, done.stderr) == (0, "")
+    report, numbers = KernelReport.model_validate_json(done.stdout), placed(*shape, page=base_page_bytes(), is_even=mode == "even")
+    assert report.checksum == checksum(numbers) and len(set(numbers)) == shape[0]
+    assert through(numbers, base_page_bytes()) == shape[1:]
+    assert report.ns_per_access > 0 and report.accesses % shape[0] == 0
+
+
+@needs_c
+def test_each_page_has_a_line_of_entries_of_its_own_and_a_level_as_many_however_many_tables():
+    for tables in ((8, 1, 1), (64, 1, 1), (512, 4, 1)):
+        numbers = placed(512, *tables, page=4096, is_even=False)
+        assert len({number // 8 for number in numbers}) == 512
+    for directories in (1, 4, 8):
+        upper = {number // 512 for number in placed(64, 64, directories, 1, page=4096, is_even=False)}
+        assert len({entry // 8 for entry in upper}) == 8
+
+
+@needs_c
+def test_its_page_tables_are_there():
+    few, many = (KernelReport.model_validate_json(run_c("table_chase", given(512, n, 1, 1)).stdout).page_table_bytes for n in (8, 512))
+    assert many - few >= 500 * base_page_bytes()
+
+
+@needs_c
+@pytest.mark.parametrize("bad", [
+    given(64, 3, 1, 1), given(4096, 1, 1, 1), given(64, 64, 7, 1), given(64, 64, 64, 0), given(64, 1, 1, 1, mode="odd"),
+    [*given(64, 1, 1, 1), "--pages", "2m"], [*given(64, 1, 1, 1), "--layout", "spread"], [*given(64, 1, 1, 1), "--order", "random"]])
+def test_bad_arguments_are_one_sentence(bad: list[str]):
+    refused_by_c("table_chase", bad)
+
+
+@needs_c
+@pytest.mark.parametrize("limit", ["address space", "upper tables"])
+def test_where_there_is_no_room_for_addresses_it_says_so(limit: str):
+    if limit == "address space":
+        done = run_c("table_chase", given(64, 1, 1, 1), preexec_fn=_little_address_space)
+    else:
+        done = run_c("table_chase", given(1 << 20, 1 << 20, 1 << 20, 1 << 20))
+    code, detail = reason_of(done)
+    assert code == "memory-short" and "address space" in detail
+
+
+def _little_address_space() -> None:
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 36, 1 << 36))
+
+
+@needs_c
+def test_more_mappings_than_a_process_may_have_are_a_reason():
+    code, detail = reason_of(run_c("table_chase", given(65536, 65536, 1024, 2)))
+    assert code == "memory-short" and "max_map_count" in detail
+
+
+@on_x86
+@needs_emulator
+@pytest.mark.slow
+def test_the_arm64_build_visits_the_same_pages_under_emulation(tmp_path):
+    report = emulated(for_arm64("table_chase", tmp_path), *given(256, 64, 8, 1))
+    assert report.checksum == checksum(placed(256, 64, 8, 1, page=4096, is_even=False))
+
+
+def test_tables_count_in_what_a_point_needs():
+    few, many = (Point(kernel="table_chase", engine="c", pages="4k", mode="random", layout="alias", order="cycle", lines=8192,
+                       options={"tables_1": n, "tables_2": 16, "tables_3": 1}, region_ms=1) for n in (128, 8192))
+    assert arena_bytes(many, 4096) - arena_bytes(few, 4096) >= 8064 * base_page_bytes()

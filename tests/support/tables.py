@@ -1,0 +1,110 @@
+"""Chases through page tables on machines that never were: the simulator counts what each walk reads, and each read has a price."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+from experiments.chapters.walk_anatomy import Analysis, grid
+from experiments.chapters.walk_anatomy.grid import TABLES
+from experiments.inference.simulator import SimulatedMachine, SimulatedTlb, WalkCache, simulate
+from experiments.lab import kernels, survey
+from experiments.lab.record import Point
+from support import geometry, synthetic
+from support.common import About, make_record
+from support.synthetic import GIB, Paged, Stated, scope, tlbs
+
+FANOUT = 512
+
+
+@dataclass(frozen=True)
+class Walker:
+    """A machine by the entries that it keeps: of its TLB, and of each upper level, by the level of the tables that they lead to."""
+
+    entries: tuple[int, int] = (64, 1536)
+    kept: tuple[tuple[int, int], ...] = ((1, 256), (2, 16), (3, 4))
+    hit_ns: float = 4.0
+    leaf_ns: float = 8.0
+    read_ns: tuple[float, float, float] = (6.0, 6.0, 6.0)  # of an entry that leads to tables of each level, the lowest first
+    sets_ns: float = 20.0  # that pages a power of two apart cost
+    noise: float = 0.005
+    ghz: float = 3.0
+
+    def ns(self, point: Point) -> float:
+        own = dict(point.options)
+        misses = _misses(point.lines, tuple(own[name] for name in TABLES), self.entries[-1], self.kept, point.mode == "even")
+        collide = self.sets_ns * (point.mode == "even" and own["tables_1"] > 1)
+        return self.hit_ns + misses[0] * self.leaf_ns + sum(n * ns for n, ns in zip(misses[1:], self.read_ns, strict=True)) + collide
+
+    def frame(self, points: Iterable[Point], repeats: int = 5, seed: int = 1) -> pd.DataFrame:
+        """One row a process, with the columns that `Store.load` gives."""
+        noise, rows = np.random.default_rng(seed), []
+        for point in points:
+            for repeat in range(repeats):
+                ns = self.ns(point) * math.exp(self.noise * noise.normal())
+                record = make_record(**point.model_dump(), repeat=repeat, ns_per_access=ns, batch_ns_per_access=[ns], core_ghz=self.ghz)
+                rows.append(record.model_dump(exclude={"counters", "options", "also"}) | dict(record.options) | {"kernel_digest": "a" * 16})
+        return kernels.with_defaults(pd.DataFrame(rows, columns=None if rows else [*make_record().model_dump(), *TABLES]))
+
+
+def addresses(pages: int, tables: tuple[int, ...], is_even: bool, seed: int = 1) -> np.ndarray:
+    """Page numbers spread evenly over the tables of each level, in the order of their visits: a line of eight entries after another."""
+    draw, parents = np.random.default_rng(seed), np.arange(tables[-1])
+    for level, children in zip((3, 2, 1), (tables[1], tables[0], pages), strict=True):
+        each, a_line = children // len(parents), 1 if level == 1 and not is_even else 8
+        lines = -(-each // a_line)
+        slots = [np.arange(lines) if is_even else draw.permutation(FANOUT // 8)[:lines] for _ in parents]
+        within = np.arange(each)
+        parents = np.concatenate([parent * FANOUT + slot[within // a_line] * 8 + within % 8
+                                  for parent, slot in zip(parents, slots, strict=True)])
+    return draw.permutation(parents)
+
+
+@cache
+def _misses(pages: int, tables: tuple[int, ...], entries: int, kept: tuple[tuple[int, int], ...], is_even: bool) -> tuple[float, ...]:
+    """A visit's walks, and reads of the entries that lead to tables of the first, second, third level; the second time round."""
+    caches = tuple(WalkCache(level=level + 1, entries=n) for level, n in kept)
+    machine = SimulatedMachine((SimulatedTlb(level=2, entries=entries, pages=("4k",)),), caches)
+    order = addresses(pages, tables, is_even)
+    counts = simulate(machine, np.tile(order, 3), unit_bytes=4096, warm=2 * pages)
+    return counts.walks / pages, *(n / pages for n in counts.references_by_level[1:4])
+
+
+def points(most: int = GIB, entries: tuple[int, int] = (64, 1536)) -> list[Point]:
+    return grid.points(scope(most, entries))
+
+
+@cache
+def rows(walker: Walker = Walker(), most: int = GIB, repeats: int = 5) -> pd.DataFrame:
+    return walker.frame(points(most, walker.entries), repeats)
+
+
+def analysis(frame: pd.DataFrame | None = None, *, hypervisor: str = "none", entries: tuple[int, int] = (64, 1536)) -> Analysis:
+    """Of a machine whose survey was made, and whose other chapters were measured."""
+    chases = Paged(splintered=hypervisor != "none", noise=0.004).frame(synthetic.hugepages())
+    surveyed = geometry.rows(geometry.Made(geometry.lru(entries[0]), geometry.lru(entries[1])), "4k", 1)
+    cliff = synthetic.frame(synthetic.Truth(entries=entries), synthetic.grid(), 5)
+    kept = {"hugepages": chases, survey.NAME: surveyed, "stlb_cliff": cliff}
+    host = Stated(hypervisor=hypervisor, tlb=tlbs(entries, (0, 12))).host()
+    return Analysis(rows() if frame is None else frame, About(host, rows=kept))
+
+
+NOTHING = rows().query("kernel == 'none'")
+MACHINES = {
+    "everything": rows,
+    "no upper caches": lambda: rows(Walker(kept=())),
+    "huge upper caches": lambda: rows(Walker(kept=((1, 4096), (2, 4096), (3, 4096)))),
+    "no sweep": lambda: rows().query("tables_1 == tables_1.max() and tables_2 == 8"),
+    "nothing held": lambda: rows().query("lines == lines.max()"),
+    "no collisions": lambda: rows().query("lines != 256"),
+    "collisions alone": lambda: rows().query("lines == 256"),
+    "small": lambda: rows(most=4 << 20),
+    "one repeat": lambda: rows(repeats=1),
+    "loud": lambda: rows(Walker(noise=0.4)),
+    "nothing": lambda: NOTHING,
+}
