@@ -72,6 +72,9 @@ CATALOGUE: dict[str, Declaration] = {
     "table_chase": Declaration(
         modes=("random", "even"), options={"tables_1": 1, "tables_2": 1, "tables_3": 1}, layout="alias", least_cycles=1.0, start_s=0.15,
         side_bytes=lambda point: point.lines * SIDE_BYTES_PER_LINE + base_page_bytes() * sum(dict(point.options).values())),
+    # Jumps that are foreseen wait for nothing: a core takes one or two a cycle, fused with others. A list has four addresses a line.
+    "code_chase": Declaration(modes=("listed", "direct"), least_cycles=0.1, is_chase=False, start_s=0.08,
+                              side_bytes=lambda point: point.lines * 48),
     # One fault a page, where populating a range takes them in one go.
     "first_touch": Declaration(modes=("address", "visit", "shuffled"), least_cycles=1.0, order_of="page_chase", start_s=0.4),
     "page_gather": Declaration(least_cycles=0.1),

@@ -112,6 +112,8 @@ REASONS: dict[str, ReasonText] = {
     # --- memory
     "memory-short": ReasonText("There is not enough memory for this working set.",
         "Ask for a smaller max_working_set, or raise the limit that `tlb inspect` names."),
+    "code-refused": ReasonText("This computer lets no program make memory executable that it has written.",
+        "Allow it for this program: SELinux's boolean deny_execmem, a systemd unit's MemoryDenyWriteExecute, sysctl vm.memfd_noexec."),
     "memlock": ReasonText("The limit on locked memory is too low.",
         "Raise it for this shell with `ulimit -l`, or in /etc/security/limits.conf (memlock)."),
     "oom-killed": ReasonText("The kernel ended the measuring process because memory ran out.",

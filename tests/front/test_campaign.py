@@ -14,6 +14,7 @@ from support.synthetic import scope
 from experiments.article import parameters, publish
 from experiments.article.chapter import Chapter
 from experiments.chapters import (
+    code,
     graph_walk,
     hugepages,
     keeping_pages,
@@ -30,7 +31,7 @@ from experiments.system.files import ROOT
 from experiments.words.reasons import Unavailable
 
 CHAPTERS = {"stlb_cliff": stlb_cliff, "strides": strides, "walk_anatomy": walk_anatomy, "graph_walk": graph_walk, "hugepages": hugepages,
-            "keeping_pages": keeping_pages, "tlb_blocking": tlb_blocking, "virtualization": virtualization}
+            "keeping_pages": keeping_pages, "tlb_blocking": tlb_blocking, "virtualization": virtualization, "code": code}
 ASKED = {"machine": "this", "profile": "quick", "minutes": 10.0}
 
 

@@ -193,7 +193,7 @@ def test_of_an_experiment_that_the_reference_lacks_the_next_that_has_it_stands_i
     other = "zen-4-00c0ffee"
     shutil.copytree(store.root / MACHINE, store.root / other)
     (store.root / "reference").write_text(f"{MACHINE}\n{other}\n")
-    (store.root / other / "grids.json").write_text('{"walk_anatomy": []}')
+    (store.root / other / "grids.json").write_text('{"walk_anatomy": {}}')
     assert (store.reference(), store.reference("walk_anatomy"), store.reference("nowhere")) == (MACHINE, other, MACHINE)
     assert store.resolve("reference", experiment="walk_anatomy") == other
 

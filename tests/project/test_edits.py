@@ -49,6 +49,9 @@ SUM = ("[chapter.scope.point('stride_sum', mode='plain', bytes=1 << 20, step_byt
 _TABLES = "for (; i + 8 <= visits; i += 8) {"
 TABLE = ("[chapter.scope.point('table_chase', lines=64, tables_1=8, tables_2=1, tables_3=1)]", "table_chase", 64,
          ("table_chase", _TABLES, f"{_TABLES}\n        for (volatile int n = 0; n < 9; n++)\n            ;"))
+_ROUNDS = "for (; rounds; rounds--) {"
+JUMP = ("[chapter.scope.point('code_chase', mode='listed', lines=49)]", "code_chase", 49,
+        ("code_chase", _ROUNDS, f"{_ROUNDS}\n        for (volatile int n = 0; n < 9999; n++)\n            ;"))
 EDITS: dict[str, Edits] = {
     "your_machine": Edits(("a.price = a.spread - a.packed", "a.price = a.spread / a.packed"), "staircase",
                           ('{"most": claims.ONE_CYCLE}', '{"most": 99}'), "hit-costs-one-cycle", *CHASE, LOOP),
@@ -67,6 +70,9 @@ EDITS: dict[str, Edits] = {
                         ('{"most": claims.SHORT_TAIL}', '{"most": 2.0, "from_bytes": 1}'), "no-tail-on-large-pages", *WALK, TURN),
     "tlb_blocking": Edits(('2 ** fan_out["bits"]', '4 ** fan_out["bits"]'), "fan_out",
                           ('{"jump": claims.JUMP}', '{"jump": 9.9}'), "fan-out-limit", *WALK, TURN),
+    "code": Edits(("alias.between(least, most)", "alias.between(1024, most)"), "translation",
+                  ('{"many_pages_cost": {"band": (1.0, float("inf"))}', '{"many_pages_cost": {"band": (0.0, 1.0)}'),
+                  "many-code-pages-cost", *JUMP),
     "virtualization": Edits(("curve - packed[chase]", "curve / packed[chase]"), "guest_steps",
                             ('{"same": claims.SAME}', '{"same": 0.5}'), "containers-add-nothing", *CHASE, LOOP),
 }

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from support import blocking, guests, stlb_cliff, synthetic, walk
+from support import code as code_rows
 from support import hugepages as hugepages_rows
 from support import keeping_pages as keeping_pages_rows
 from support import strides as strides_rows
 from support import tables as tables_rows
 
 from experiments.article.analysis import Analysis
-from experiments.chapters import graph_walk, hugepages, keeping_pages, strides, tlb_blocking, virtualization, walk_anatomy
+from experiments.chapters import code, graph_walk, hugepages, keeping_pages, strides, tlb_blocking, virtualization, walk_anatomy
 from experiments.chapters import stlb_cliff as cliff
 from experiments.system.files import ROOT
 from experiments.words.prose import Prose
@@ -64,6 +65,7 @@ MACHINES: dict[str, tuple[object, Callable[[], Analysis]]] = {
     "blocks": (tlb_blocking, lambda: blocking.analysis(blocking.rows())),
     "blocks of a loud machine": (tlb_blocking, lambda: blocking.analysis(blocking.rows(blocking.LOUD))),
     "strides": (strides, strides_rows.analysis),
+    "jumps": (code, code_rows.analysis),
     "walks": (walk_anatomy, tables_rows.analysis),
     "walks of a guest": (walk_anatomy, lambda: tables_rows.analysis(hypervisor="kvm")),
     "guests": (virtualization, lambda: guests.analysis(guests.rows())),

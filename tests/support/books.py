@@ -16,6 +16,7 @@ from experiments.article.analysis import Analysis
 from experiments.article.render import Figure, Html
 from experiments.article.verdicts import verdicts
 from experiments.chapters import (
+    code,
     graph_walk,
     hugepages,
     keeping_pages,
@@ -33,6 +34,7 @@ from experiments.machine.host import Host, tlb_entries
 from experiments.words.prose import Prose
 from experiments.words.reasons import Unavailable
 from support import blocking, geometry, guests, strides, synthetic, tables, walk
+from support import code as jumps
 from support import keeping_pages as keeping
 from support.common import ROOT, About
 from support.synthetic import Paged, Stated, Truth, tlbs
@@ -70,6 +72,7 @@ class Book:
             tlb_blocking: blocking.rows(blocking.Machine(splintered=self.splintered)),
             strided: strides.rows(strides.Machine(splintered=self.splintered, walks=float(self.counted))),
             walk_anatomy: tables.rows(tables.Walker(entries=two if two[1] < 10**6 else (two[0], 1536))),
+            code: jumps.rows(),
             virtualization: guests.rows(guests.Guests(far=(), outer="4k" if self.splintered else "")),
             your_machine: geometry.rows(geometry.Made(geometry.lru(two[0]), geometry.lru(two[1]), joined=self.joined), "4k", 1),
         }

@@ -1,0 +1,122 @@
+"""What jumps to one page after another say: what the front end foresees, and the TLB of instructions behind it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from experiments.article import analysis
+from experiments.chapters.code import flags
+from experiments.chapters.code.grid import KINDS, LARGE_TEXT, LINE_BYTES, MOST_LINES, TEXT_MIB
+from experiments.inference.curves import Curve, select
+from experiments.inference.intervals import UNKNOWN, Interval
+from experiments.inference.misses import RandomFit, fit_random_curve
+from experiments.words.pages import BASE
+from experiments.words.reasons import Unavailable, required
+
+FAR = 4  # times the second level's entries: there three of four draws miss it
+TREAD = 24  # pages that a first level holds: of those published that are no mere buffer before it, the smallest has 32 entries
+
+
+class Analysis(analysis.Analysis):
+    """The rows of `code_chase`: ns a jump. Curves run over lines of code, one to a page but for the packed ones. What nothing was measured
+    for is empty here; methods raise Unavailable."""
+
+    documents = ("flags",)
+
+    def _jumps(self, kind: str, layout: str, pages: str = BASE) -> Curve:
+        mode, order = KINDS[kind]
+        rows = select(self.frame, kernel="code_chase", mode=mode, order=order, layout=layout, pages=pages)
+        return Curve.of(rows[rows["lines"] <= MOST_LINES])  # the texts have more
+
+    @cached_property
+    def spread(self) -> dict[str, Curve]:
+        """By kind of jump: a line of code to a page."""
+        return {kind: curve for kind in KINDS if len(curve := self._jumps(kind, "spread"))}
+
+    @cached_property
+    def packed(self) -> dict[str, Curve]:
+        """By kind of jump: as many lines side by side."""
+        return {kind: curve for kind in KINDS if len(curve := self._jumps(kind, "packed"))}
+
+    @cached_property
+    def price(self) -> dict[str, Curve]:
+        """By kind of jump: what it costs more that each line has a page of its own."""
+        return {kind: self.spread[kind] - self.packed[kind] for kind in KINDS if kind in self.spread and kind in self.packed}
+
+    @cached_property
+    def alias(self) -> Curve:
+        """Drawn jumps to as many pages of addresses that are eight pages of memory: translation alone."""
+        return self._jumps("drawn", "alias")
+
+    @cached_property
+    def on_large(self) -> Curve:
+        """Drawn jumps to lines a base page apart, on large pages."""
+        return self._jumps("drawn", "spread", LARGE_TEXT)
+
+    # --- the TLB of instructions
+
+    @property
+    def stated(self) -> list[int]:
+        """Its entries for base pages by level, as CPUID states them, ascending; empty where it is silent."""
+        by_level: dict[int, int] = {}
+        for tlb in self.host.tlb:
+            if BASE in tlb.pages and tlb.kind in ("instruction", "unified"):
+                by_level[tlb.level] = by_level.get(tlb.level, 0) + tlb.entries
+        return [by_level[level] for level in sorted(by_level)]
+
+    @property
+    def tread_ns(self) -> float:
+        """An aliased jump whose page the first level holds. Raises Unavailable("too-few-points")."""
+        return self.alias.level(0, TREAD)
+
+    @cached_property
+    def tlb(self) -> RandomFit | None:
+        """Its two levels by the aliased draws, of which C entries miss 1 - C/M; None where they do not show two."""
+        fit, most = None, np.inf
+        for _ in range(2):  # once more without what is far past both levels, where walks get dearer as their tables leave the first cache
+            rest = self.alias.between(TREAD, most)
+            try:
+                fit = fit_random_curve(rest.xs, rest.table["median"] - self.tread_ns)
+            except (Unavailable, ValueError):
+                return None
+            most = FAR * fit.l2_entries.value
+        is_whole = all(level.low * 2 > level.high for level in (fit.l1_entries, fit.l2_entries))
+        return fit if is_whole and fit.stlb_cost_ns.low > 0 and fit.walk_ns.low > 0 else None
+
+    def found(self) -> RandomFit:
+        """`tlb`. Raises Unavailable("no-step") where two levels do not show."""
+        return required([self.tlb] if self.tlb else [], "the aliased jumps show no two levels", "no-step")[0]
+
+    # --- large texts
+
+    @cached_property
+    def texts(self) -> pd.DataFrame:
+        """A row a MiB of code that is all jumped to: mib; base and large, ns a jump, and their ratio, each an Interval; UNKNOWN where not
+        measured."""
+        rows = []
+        for mib in TEXT_MIB:
+            where = {"kernel": "code_chase", "layout": "packed", "order": "random", "lines": (mib << 20) // LINE_BYTES}
+            curves = [Curve.of(self.frame, pages=pages, **where) for pages in (BASE, LARGE_TEXT)]
+            base, large = (curve.last if len(curve) else UNKNOWN for curve in curves)
+            rows.append((mib, base, large, base / large if base.value > 0 and large.value > 0 else UNKNOWN))
+        table = pd.DataFrame(rows, columns=["mib", "base", "large", "ratio"])
+        return table[[base.value == base.value for base in table["base"]]].reset_index(drop=True)
+
+    def gain(self, mib: int) -> Interval:
+        """How many times as long a jump takes on base pages as on large ones, in a text of so many MiB. Raises Unavailable."""
+        rows = [ratio for size, ratio in zip(self.texts["mib"], self.texts["ratio"], strict=True) if size == mib and ratio.coverage]
+        return required(rows, f"no text of {mib} MiB was measured on both")[0]
+
+    @cached_property
+    def is_splintered(self) -> bool:
+        """Whether large pages are known to miss as base pages do."""
+        pieces = self.splintering()
+        return pieces is not None and pieces.is_splintered
+
+    @cached_property
+    def flags(self) -> flags.Flags:
+        """What this computer's kernel and Java list. Raises Unavailable, as `document` does."""
+        return self.document("flags", flags.make, flags.Flags)

@@ -1,0 +1,69 @@
+"""What articles say of code and of what large pages do for it, as predicates on the chapter's Analysis."""
+
+from __future__ import annotations
+
+from experiments.article.verdicts import Answer, Band, Compares, claim, inside
+from experiments.chapters.code.analysis import Analysis
+from experiments.chapters.code.flags import JAVA_FLAGS
+from experiments.chapters.code.grid import LINE_BYTES, MOST_LINES
+from experiments.lab.grid import Scope
+from experiments.lab.record import Point
+from experiments.words.prose import count, in_words, listed
+from experiments.words.reasons import Unavailable, required
+
+
+def _text(mib: int) -> Compares:
+    """A text of so many MiB, on base pages and on large ones."""
+    return lambda point, scope: point.kernel == "code_chase" and point.lines == (mib << 20) // LINE_BYTES
+
+
+def _far(point: Point, scope: Scope) -> bool:
+    """Drawn jumps over as many pages as there are."""
+    return (point.kernel, point.order, point.pages) == ("code_chase", "random", "4k") and point.layout != "alias" and (
+        point.lines == min(MOST_LINES, scope.most_lines))
+
+
+@claim("many-code-pages-cost", points=_far)
+def many_pages_cost(a: Analysis, band: Band) -> Answer:
+    apart, near = (required(curves.get("drawn", ()), "no drawn jumps were measured") for curves in (a.spread, a.packed))
+    pages = min(apart.xs[-1], near.xs[-1])
+    ratio = apart.at(pages) / near.at(pages)
+    return inside(ratio, *band), f"A drawn jump takes {ratio:.2f} times as long to {count(pages)} pages as to as many lines side by side."
+
+
+def _gain(a: Analysis, mib: int, band: Band) -> Answer:
+    """On a host that splinters large pages, they are no control of what they would be."""
+    if a.is_splintered:
+        raise Unavailable("splintered")
+    ratio = a.gain(mib)
+    return inside(ratio, *band), f"A drawn jump in {mib} MiB of code takes {ratio:.2f} times as long on base pages as on large ones."
+
+
+@claim("text-on-2-mib-helps", points=_text(100))
+def large_text_helps(a: Analysis, band: Band) -> Answer:
+    return _gain(a, 100, band)
+
+
+@claim("hundred-mb-of-code-gains", points=_text(100))
+def a_hundred_mb_gains(a: Analysis, band: Band) -> Answer:
+    return _gain(a, 100, band)
+
+
+@claim("thirty-mb-binary-is-noise", points=_text(30))
+def thirty_mb_is_noise(a: Analysis, band: Band) -> Answer:
+    return _gain(a, 30, band)
+
+
+@claim("defer-only-madvise-exists", points=None)
+def defer_only_madvise_exists(a: Analysis) -> Answer:
+    modes = required(a.flags.defrag_modes, "this kernel lists no modes", "no-data")
+    return "defer-only-madvise" in modes, f"The kernel lists {listed(modes)}."
+
+
+@claim("published-java-flags-exist", points=None)
+def java_flags_exist(a: Analysis, band: Band) -> Answer:
+    listed_flags = a.flags.java_flags
+    if listed_flags is None:
+        raise Unavailable("no-toolchain", "java")
+    found = len(listed_flags)
+    return band[0] <= found <= band[1], f"Of {listed(JAVA_FLAGS)} this Java lists {in_words(found)}."

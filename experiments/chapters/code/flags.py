@@ -1,0 +1,43 @@
+"""What this computer's own words are about pages of code: the modes that its kernel lists, and the flags that its Java has."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from experiments.machine import host
+from experiments.system import procfs
+
+DEFRAG = "/sys/kernel/mm/transparent_hugepage/defrag"
+JAVA = ("java", "-XX:+UnlockDiagnosticVMOptions", "-XX:+PrintFlagsFinal", "-version")
+JAVA_FLAGS = ("UseTransparentHugePages", "UseLargePagesIndividualAllocation")
+SECONDS = 60  # a JVM that starts has answered long before
+
+
+class Flags(BaseModel, extra="forbid", frozen=True):
+    """The document `flags` of data/. java_flags: of JAVA_FLAGS those that Java lists; None without a Java that answers."""
+
+    schema_version: Literal[1] = 1
+    state: str  # host.state()
+    defrag_modes: tuple[str, ...]
+    java_flags: tuple[str, ...] | None
+
+
+def make(profile: str) -> dict[str, Any]:
+    """The document, whatever the profile. Raises Unavailable("not-linux")."""
+    return ask(host.state(host.inspect())).model_dump(mode="json")
+
+
+def ask(state: str, root: Path = Path("/"), java: tuple[str, ...] = JAVA) -> Flags:
+    """The words of this computer."""
+    modes = tuple(procfs.text(root / DEFRAG.lstrip("/")).replace("[", "").replace("]", "").split())
+    try:
+        done = subprocess.run(java, capture_output=True, text=True, timeout=SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        return Flags(state=state, defrag_modes=modes, java_flags=None)
+    listed = set(re.findall(r"^\s*\w+\s+(\w+)\s+:?=", done.stdout, re.MULTILINE))
+    return Flags(state=state, defrag_modes=modes, java_flags=tuple(flag for flag in JAVA_FLAGS if flag in listed) if listed else None)

@@ -1,0 +1,43 @@
+"""Which points the chapter about code measures: jumps to one page after another, by how far they can be foreseen, and large texts."""
+
+from __future__ import annotations
+
+from experiments.lab.grid import Scope, octaves
+from experiments.lab.record import Point
+from experiments.words.pages import BASE
+
+LINE_BYTES = 64
+# By what the front end can know of where a jump leads: it stands in the instruction; it is the same each time round; it is drawn.
+KINDS = {"direct": ("direct", "cycle"), "learned": ("listed", "cycle"), "drawn": ("listed", "random")}
+LEAST_LINES, MOST_LINES = 16, 16384  # four times the largest second level that is stated for instructions, and more
+TEXT_MIB = (1, 10, 30, 100, 200)  # of code that is all used: 30 and 100 are published
+LARGE_TEXT = "thp"
+
+
+def points(scope: Scope) -> list[Point]:
+    lines = octaves(LEAST_LINES, min(MOST_LINES, scope.most_lines), 2)
+    every = [*jumps(scope, lines), *aliased(scope, lines), *large(scope, lines), *texts(scope)]
+    return list(dict.fromkeys(every))
+
+
+def jumps(scope: Scope, lines: list[int]) -> list[Point]:
+    """A line of code to a page, and as many side by side."""
+    return [scope.point("code_chase", mode=mode, order=order, layout=layout, lines=n) for mode, order in KINDS.values()
+            for layout in ("spread", "packed") for n in lines]
+
+
+def aliased(scope: Scope, lines: list[int]) -> list[Point]:
+    """As many pages of addresses, all of them eight pages of memory: drawn, so that a TLB of C holds C of M whatever it replaces."""
+    return [scope.point("code_chase", mode="listed", order="random", layout="alias", lines=n) for n in lines]
+
+
+def large(scope: Scope, lines: list[int]) -> list[Point]:
+    """The same lines on large pages of text."""
+    return [scope.point("code_chase", LARGE_TEXT, "listed", order="random", lines=n) for n in lines]
+
+
+def texts(scope: Scope) -> list[Point]:
+    """So many MiB of code of which every line is jumped to, on base pages and on large ones."""
+    sizes = [mib << 20 for mib in TEXT_MIB if mib << 20 <= scope.profile.max_working_set]
+    return [scope.point("code_chase", pages, "listed", order="random", layout="packed", lines=size // LINE_BYTES)
+            for pages in (BASE, LARGE_TEXT) for size in sizes]

@@ -1,0 +1,97 @@
+"""The sentences of the chapter about code, chosen by its Analysis; each function of __all__ is glued under its name."""
+
+from __future__ import annotations
+
+from experiments.article.machine_words import about_pages, machine
+from experiments.chapters.code.analysis import Analysis
+from experiments.inference.curves import Curve
+from experiments.inference.intervals import Interval
+from experiments.words.prose import Prose, choose, count, listed, side
+from experiments.words.reasons import if_available, required
+
+__all__ = ["machine", "lead", "foreseen_said", "entries_said", "large_said", "text_said"]
+
+SAME = 0.1
+TENTH_NS = 0.1  # what no reader would notice of a jump
+
+
+def lead(a: Analysis) -> Prose:
+    """The result in brief, as `brief`; and what could not be had."""
+    return Prose(f"{brief(a)}\n\n{about_pages(a.notes)}".rstrip())
+
+
+def _far(a: Analysis, kind: str) -> tuple[int, Interval, Interval]:
+    """The most pages, and a jump of that kind to as many lines: apart, and side by side. Raises Unavailable."""
+    apart, near = (required(curves.get(kind, ()), "no such jumps were measured") for curves in (a.spread, a.packed))
+    pages = min(apart.xs[-1], near.xs[-1])
+    return pages, apart.at(pages), near.at(pages)
+
+
+def brief(a: Analysis) -> Prose:
+    """What a jump nobody foresees costs more where each has a page to itself, and where that begins."""
+    pages, apart, near = _far(a, "drawn")
+    said = (f"A jump that nothing foresees takes {near.value:.0f} ns among {count(pages)} lines of code side by side, and "
+            f"{apart.value:.0f} where each has a page to itself. ")
+    if a.tlb:
+        said += (f"Behind it is a TLB of its own for instructions, of {a.tlb.l1_entries.value:.0f} entries and then "
+                 f"{count(a.tlb.l2_entries.value)}.")
+    return Prose(said.rstrip())
+
+
+def _begins(price: Curve) -> float | None:
+    """The fewest pages from which on a kind of jump costs more apart."""
+    dear = [x for x, interval in price if side(interval, TENTH_NS) == "above"]
+    rest = [x for x, interval in price if side(interval, TENTH_NS) != "above"]
+    return next((x for x in dear if not rest or x > max(rest)), None)
+
+
+def foreseen_said(a: Analysis) -> Prose:
+    """What a front end that knows the way hides."""
+    pages, apart, _ = _far(a, "direct")
+    drawn = _far(a, "drawn")[1]
+    share = apart / drawn
+    said = (f"A direct jump, whose target stands in the instruction, takes {apart.value:.1f} ns at {count(pages)} pages where a drawn one "
+            f"takes {drawn.value:.0f}. ")
+    said += choose(share, {
+        "below": "The front end knows where it leads, runs ahead, and most of the walk is done before the jump is due. So a loop over many "
+                 "pages of code shows little of the TLB, and what it shows first may be the predictor giving way.",
+        "open": "So knowing the way saves nothing here.", "above": "So knowing the way saves nothing here."}, slack=SAME)
+    begins = _begins(a.price["direct"]) if "direct" in a.price else None
+    return Prose(said + (f" Apart and side by side part for good at {count(begins)} pages." if begins else ""))
+
+
+def entries_said(a: Analysis) -> Prose:
+    """The entries by aliased draws, beside those that CPUID states."""
+    tlb = a.found()
+    said = (f"On eight pages of memory behind as many addresses no cache of instructions fills, and drawn jumps miss as 1 - C/M: "
+            f"{tlb.l1_entries.value:.0f} entries, past which a jump takes {tlb.stlb_cost_ns.value:.1f} ns longer, and "
+            f"{count(tlb.l2_entries.value)}, past which a walk takes {tlb.walk_ns.value:.0f}. ")
+    if len(a.stated) < 2:
+        return Prose(said + "CPUID states no two levels to compare with.")
+    away = max(abs(found.value / stated - 1) for found, stated in zip((tlb.l1_entries, tlb.l2_entries), a.stated, strict=False))
+    return Prose(said + f"CPUID states {listed(map(count, a.stated))}" + (" and agrees." if away <= SAME else
+                 ": believe it for what was built, and the jumps for what a program gets."))
+
+
+def large_said(a: Analysis) -> Prose:
+    """What large pages leave of a drawn jump's price, and whether they are a control."""
+    base, large = required(a.spread.get("drawn", ()), "no drawn jumps were measured"), required(a.on_large, "no large text was measured")
+    pages = min(base.xs[-1], large.xs[-1])
+    ratio = base.at(pages) / large.at(pages)
+    said = f"On 2 MiB pages a drawn jump to {count(pages)} lines a page apart takes {large.at(pages).value:.0f} ns"
+    said += choose(ratio, {"above": f", in place of {base.at(pages).value:.0f}. ", "open": ", no less than on base pages. ",
+                           "below": ", more than on base pages. "})
+    return Prose((said + ("The host backs them with base pages, so an entry still holds a base page and only the walk is shorter: this is "
+                          "the least that they gain." if a.is_splintered else "")).rstrip())
+
+
+def text_said(a: Analysis) -> Prose:
+    """What large pages gain for a text that is used all over, by its size."""
+    gains = [(mib, gain) for mib in a.texts["mib"] if (gain := if_available(a.gain, mib))]
+    required(gains, "no text was measured on both page sizes")
+    (small, least), (large, most) = gains[0], gains[-1]
+    said = (f"Used all over, {large} MiB of code takes {most.value:.2f} times as long on base pages as on 2 MiB ones, and {small} MiB "
+            f"{least.value:.2f} times. ")
+    return Prose(said + choose(most, {
+        "above": "Such a program jumps at random through all of its code. One whose hot code is a tenth of that has the tenth's gain.",
+        "open": f"A gain past {most.high - 1:.0%} would have shown.", "below": "So large pages cost here."}))

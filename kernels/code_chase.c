@@ -1,0 +1,199 @@
+/* code_chase: what it costs that jumps lead to many pages: instructions are loads too, and their addresses are translated.
+ *
+ *   code_chase --mode listed --order random --layout spread --lines 4096
+ *
+ * One jump to each line of code, one line to a page (spread), side by side (packed), or many pages of addresses on eight of memory
+ * (alias). The code is generated: written first, and made executable only then, never both at once.
+ *
+ * direct   each line jumps to the next one of a random cycle, by an address in the instruction. A front end that has seen the jump
+ *          before follows it without waiting; what it forgets first, the jump or the page's translation, is the question
+ * listed   each line loads where to go from a list and jumps there. In a cycle a predictor may learn the way; at random draws it
+ *          cannot, so each jump waits for its address, and then for its translation: a latency */
+#include "nodes.h"
+#include "placement.h"
+
+struct code {
+    char *base;
+    const uint64_t *list;       /* of mode listed: rounds of addresses, an address a visit, and that of the way out after each */
+    uint64_t visits, rounds, at; /* visits a round; rounds in the list; the next one */
+};
+
+/* ---- instructions ---------------------------------------------------------------------------------------- */
+
+#if defined __x86_64__
+/* mov (%rdi), %rax; add $8, %rdi; jmp *%rax */
+static const unsigned char listed_jump[] = {0x48, 0x8B, 0x07, 0x48, 0x83, 0xC7, 0x08, 0xFF, 0xE0};
+/* mov %rdi, %rax; ret: the list's place after the last visit */
+static const unsigned char way_out[] = {0x48, 0x89, 0xF8, 0xC3};
+/* dec %rdi; jnz .+6; mov %rsi, %rax; ret: rounds left, and what to return after the last */
+static const unsigned char count_round[] = {0x48, 0xFF, 0xCF, 0x75, 0x04, 0x48, 0x89, 0xF0, 0xC3};
+#define REACH INT32_MAX
+static void put_jump(char *at, const char *to)
+{
+    int32_t by = (int32_t)(to - (at + 5));
+    *at = (char)0xE9;
+    memcpy(at + 1, &by, sizeof by);
+}
+static char *jump_at(const char *at)
+{
+    int32_t by;
+    memcpy(&by, at + 1, sizeof by);
+    return (char *)at + 5 + by;
+}
+#elif defined __aarch64__
+static const uint32_t listed_jump[] = {0xF8408402, 0xD61F0040};                      /* ldr x2, [x0], #8; br x2 */
+static const uint32_t way_out[] = {0xD65F03C0};                                      /* ret */
+static const uint32_t count_round[] = {0xF1000400, 0x54000061, 0xAA0103E0, 0xD65F03C0}; /* subs; b.ne .+12; mov x0, x1; ret */
+#define REACH ((1 << 27) - 4)
+static void put_jump(char *at, const char *to)
+{
+    uint32_t jump = 0x14000000u | ((uint32_t)((to - at) / 4) & 0x3FFFFFFu);
+    memcpy(at, &jump, sizeof jump);
+}
+static char *jump_at(const char *at)
+{
+    uint32_t jump;
+    memcpy(&jump, at, sizeof jump);
+    return (char *)at + (int64_t)((int32_t)(jump << 6) >> 6) * 4;
+}
+#endif
+
+static uint64_t offset_of(const struct config *c, const struct arena *a, uint64_t line)
+{
+    struct places places = places_in(c->packed, a->stride, a->page);
+    return c->alias ? line * a->stride + line % 8 * 8 * LINE : line_offset(&places, line);
+}
+/* Executable and no longer writable; what was written reaches the instruction cache. */
+static void make_executable(char *at, uint64_t bytes)
+{
+    if (mprotect(at, bytes, PROT_READ | PROT_EXEC))
+        unavailable("code-refused", "mprotect: %s", strerror(errno));
+    __builtin___clear_cache(at, at + bytes);
+}
+/* ---- the lines ------------------------------------------------------------------------------------------- */
+
+/* All pages of addresses on eight of memory, as page_chase has them: page i is page i mod 8, whose lines all hold the same jump. */
+static struct arena map_alias(const struct config *c)
+{
+    struct arena a = reserve(c);
+    a.physical = 8 * a.page;
+    while (a.bytes / a.physical > 8192) /* mappings; a process may have 65530 */
+        a.physical *= 2;
+    int fd = memfd_create("code", MFD_CLOEXEC);
+    char *memory = fd < 0 || ftruncate(fd, (off_t)a.physical) ? MAP_FAILED
+                   : mmap(NULL, a.physical, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED)
+        unavailable("memory-short", "memfd of %" PRIu64 " bytes: %s", a.physical, strerror(errno));
+    madvise(memory, a.physical, MADV_NOHUGEPAGE);
+    for (uint64_t at = a.physical; at; at -= LINE) /* descending, so that no neighbours are joined */
+        memcpy(memory + at - LINE, listed_jump, sizeof listed_jump);
+    __builtin___clear_cache(memory, memory + a.physical);
+    munmap(memory, a.physical);
+    for (uint64_t at = 0; at < a.bytes; at += a.physical) {
+        uint64_t bytes = a.bytes - at < a.physical ? a.bytes - at : a.physical;
+        if (mmap(a.base + at, bytes, PROT_READ | PROT_EXEC, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+            unavailable(errno == ENOMEM ? "memory-short" : "code-refused", "page %" PRIu64 ": %s", at / a.page, strerror(errno));
+    }
+    for (uint64_t i = 0; i < c->lines; i++)
+        (void)*(volatile char *)(a.base + offset_of(c, &a, i));
+    a.resident = c->lines * (a.stride < a.page ? a.stride : a.page);
+    return a;
+}
+
+/* Each line jumps to the next of the cycle; the first counts a round. Proved by following the jumps as they stand. */
+static uint64_t write_cycle(const struct config *c, const struct arena *a, struct code *code)
+{
+    uint32_t *next = cycle_through(c->lines, 1, c->seed), *visit = visits_of(next, c->lines);
+    if (a->bytes > REACH)
+        unavailable("out-of-reach", "%" PRIu64 " bytes of code; a direct jump reaches %" PRIu64, a->bytes, (uint64_t)REACH);
+    memcpy(a->base + offset_of(c, a, 0), count_round, sizeof count_round);
+    for (uint64_t i = 0; i < c->lines; i++)
+        put_jump(a->base + offset_of(c, a, i) + (i ? 0 : sizeof count_round), a->base + offset_of(c, a, next[i]));
+    for (uint64_t i = 0; i < c->lines; i++) {
+        uint64_t from = visit[i], to = visit[(i + 1) % c->lines];
+        char *jump = a->base + offset_of(c, a, from) + (from ? 0 : sizeof count_round);
+        must_be((uint64_t)jump_at(jump), (uint64_t)a->base + offset_of(c, a, to));
+    }
+    *code = (struct code){.base = a->base + offset_of(c, a, 0), .visits = c->lines};
+    return checksum_from(visit, c->lines, 0, c->lines);
+}
+#define MOST_DRAWS (1ull << 21) /* so many drawn addresses warm any cache that is known and are timed, before the first comes again */
+#define A_CALL 64               /* visits of a round of a list too long to be gone through whole: a call and its return are a tenth of a jump */
+
+/* The list of addresses. random: four draws a line, 65,536 at the least, so that no predictor knows them. */
+static uint64_t write_list(const struct config *c, const struct arena *a, struct code *code)
+{
+    int randomly = !strcmp(c->order, "random");
+    uint64_t draws = c->lines * 4 > MOST_DRAWS ? MOST_DRAWS : c->lines * 4 < 1 << 16 ? 1 << 16 : c->lines * 4;
+    uint64_t n = randomly ? draws : c->lines, times = 4096 / n + 1, seed = c->seed;
+    uint64_t round = c->lines <= PART ? n * times : A_CALL, rounds = n * times / round;
+    uint32_t *visit = room_for_visits(n);
+    uint64_t *list = malloc(rounds * (round + 1) * sizeof *list);
+    char *out = mmap(NULL, base_page(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (!list || out == MAP_FAILED)
+        unavailable("memory-short", "no room for a list of %" PRIu64 " addresses", n);
+    memcpy(out, way_out, sizeof way_out);
+    make_executable(out, base_page());
+    for (uint64_t i = 0; i < n; i++)
+        visit[i] = (uint32_t)(randomly ? next_random(&seed, c->lines) : i);
+    if (!randomly)
+        shuffle(visit, n, 1, &seed);
+    for (uint64_t r = 0, i = 0; r < rounds; r++) {
+        for (uint64_t k = 0; k < round; k++, i++)
+            list[r * (round + 1) + k] = (uint64_t)a->base + offset_of(c, a, visit[i % n]);
+        list[r * (round + 1) + round] = (uint64_t)out;
+    }
+    for (uint64_t i = 0; !c->alias && i < c->lines; i++)
+        memcpy(a->base + offset_of(c, a, i), listed_jump, sizeof listed_jump);
+    *code = (struct code){.base = a->base, .list = list, .visits = round, .rounds = rounds};
+    return checksum_from(visit, n, 0, n);
+}
+
+typedef uint64_t (*entered)(uint64_t first, uint64_t second);
+/* [timed: jumps] A round of the list is entered at its first address, and goes on from its second. */
+static uint64_t run_rounds(void *state, uint64_t rounds)
+{
+    struct code *code = state;
+    uint64_t end = 0;
+    if (!code->list)
+        return ((entered)code->base)(rounds + 1, (uint64_t)code->base); /* counts as it comes by, and the last time leaves */
+    for (; rounds; rounds--) {
+        const uint64_t *round = code->list + code->at * (code->visits + 1);
+        end = ((entered)*round)((uint64_t)(round + 1), 0);
+        code->at = code->at + 1 < code->rounds ? code->at + 1 : 0;
+    }
+    return end;
+}
+/* [end] */
+
+static uint64_t due_after(const void *state, uint64_t rounds)
+{
+    const struct code *code = state;
+    uint64_t last = code->list ? (code->at + rounds - 1) % code->rounds : 0;
+    return code->list ? (uint64_t)(code->list + (last + 1) * (code->visits + 1)) : (uint64_t)code->base;
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const orders[] = {"cycle", "random", NULL}, *const layouts[] = {"spread", "packed", "alias", NULL};
+    static const char *const modes[] = {"listed", "direct", NULL};
+    struct config c = parse_more(argc, argv, "code_chase", orders, layouts, modes, NULL);
+    int direct = !strcmp(c.mode, "direct");
+    if (direct && (c.alias || strcmp(c.order, "cycle")))
+        bad_argument("--mode direct takes --order cycle and --layout spread or packed: its jumps stand in its lines.");
+    if (c.alias && c.pages->source != FROM_BASE)
+        bad_argument("--layout alias takes --pages 4k.");
+    c.cpu = pin(c.cpu);
+    struct arena a = c.alias ? map_alias(&c) : map_arena(&c);
+    if (!c.alias)
+        also_off_node(&a, c.cpu);
+    struct code code;
+    uint64_t checksum = direct ? write_cycle(&c, &a, &code) : write_list(&c, &a, &code);
+    if (!c.alias)
+        make_executable(a.base, a.bytes);
+    struct work work = {.state = &code, .run = run_rounds, .due = due_after, .accesses = code.visits};
+    if (code.list && code.visits == A_CALL)
+        work.warm = round_up(lines_to_warm(&c), A_CALL) / A_CALL, work.least = PART / A_CALL;
+    struct region r = measure(&c, &a, &work);
+    return report(&c, &a, &r, checksum, NULL, NULL);
+}

@@ -1,0 +1,76 @@
+"""Jumps on machines whose TLB for instructions is known: its levels come back, and what lacks is a reason."""
+
+from __future__ import annotations
+
+import pytest
+from support.code import MACHINES, NOTHING, Jumps, analysis, points, rows
+
+from experiments.chapters.code import flags, grid
+from experiments.words.reasons import Unavailable
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+QUIET = Jumps(noise=1e-9)
+
+
+@pytest.mark.parametrize("entries", [(64, 2048), (32, 512), (128, 1536)])
+def test_both_levels_come_back_by_aliased_draws(entries: tuple[int, int]):
+    machine = Jumps(entries=entries)
+    found = analysis(rows(machine)).found()
+    assert (found.l1_entries.value, found.l2_entries.value) == pytest.approx(entries, rel=0.1)
+    assert (found.stlb_cost_ns.value, found.walk_ns.value) == pytest.approx((machine.hit_ns, machine.walk_ns), rel=0.15)
+
+
+def test_what_a_front_end_hides_is_no_price():
+    a = analysis(rows(QUIET))
+    far = a.price["drawn"].xs[-1]
+    assert a.price["direct"].at(far).value == pytest.approx((1 - QUIET.hidden) * a.price["drawn"].at(far).value, rel=0.05)
+
+
+def test_a_text_of_each_size_stands_beside_itself_on_large_pages():
+    a = analysis(rows(Jumps(noise=1e-9, entries=(512, 2048))))  # 1 MiB is 256 pages
+    assert a.texts["mib"].tolist() == list(grid.TEXT_MIB)
+    assert a.gain(100).value > 1.05 and a.gain(1).value == pytest.approx(1.0)
+    with pytest.raises(Unavailable):
+        a.gain(7)
+
+
+def test_without_a_tlb_no_two_levels_are_found():
+    for machine in ("no TLB", "one level", "no alias", "small"):
+        a = analysis(MACHINES[machine]())
+        if a.tlb is None:
+            with pytest.raises(Unavailable) as why:
+                a.found()
+            assert why.value.code == "no-step"
+    assert analysis(MACHINES["no TLB"]()).tlb is None and analysis(MACHINES["no alias"]()).tlb is None
+
+
+def test_no_text_is_larger_than_what_may_be_measured():
+    small = [point.lines * grid.LINE_BYTES for point in points(20 << 20) if point.layout == "packed"]
+    assert max(small) == 10 << 20
+    assert len(points()) == len(set(points()))
+
+
+def test_what_was_not_measured_is_empty_or_a_reason():
+    a = analysis(NOTHING)
+    assert a.spread == a.packed == a.price == {} and a.texts.empty and a.tlb is None and not len(a.alias) and not len(a.on_large)
+    with pytest.raises(Unavailable):
+        a.tread_ns  # noqa: B018
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_no_machine_breaks_a_property(machine: str):
+    a = analysis(MACHINES[machine]())
+    assert set(a.price) <= set(grid.KINDS) and len(a.texts) <= len(grid.TEXT_MIB)
+
+
+def test_a_computers_own_words_are_read_as_it_lists_them(tmp_path):
+    path = tmp_path / flags.DEFRAG.lstrip("/")
+    path.parent.mkdir(parents=True)
+    path.write_text("always defer defer+madvise [madvise] never\n")
+    java = ("printf", "[Global flags]\\n  bool UseTransparentHugePages = false {product}\\n  intx Other := 3 {product}\\n")
+    told = flags.ask("a" * 12, tmp_path, java)
+    assert told.defrag_modes == ("always", "defer", "defer+madvise", "madvise", "never") and told.java_flags == ("UseTransparentHugePages",)
+    silent = flags.ask("a" * 12, tmp_path / "nowhere", ("false",))
+    assert silent.defrag_modes == () and silent.java_flags is None
+    assert flags.ask("a" * 12, tmp_path, ("no-such-java",)).java_flags is None

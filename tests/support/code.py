@@ -1,0 +1,97 @@
+"""Jumps to many pages of code on machines that never were: rows of them, and an Analysis of such rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from experiments.chapters.code import Analysis, grid
+from experiments.lab import kernels
+from experiments.lab.record import Point
+from experiments.machine.tlb import Tlb
+from support import synthetic
+from support.common import About, make_record
+from support.synthetic import GIB, Paged, Stated, scope
+
+STATED = (64, 2048)
+
+
+@dataclass(frozen=True)
+class Jumps:
+    """What a jump takes: known, foreseen, drawn; and what a miss of each level of the TLB for instructions adds to a drawn one, ns."""
+
+    entries: tuple[int, int] = STATED
+    known_ns: float = 0.3
+    learned_ns: float = 0.5
+    drawn_ns: float = 7.0
+    hit_ns: float = 2.0
+    walk_ns: float = 14.0
+    hidden: float = 0.9  # of a miss, where the jump is foreseen
+    line_ns: float = 150.0  # of a drawn jump to a line past the caches
+    large_misses: float = 0.0  # of a miss on base pages, on large ones
+    noise: float = 0.005
+
+    def ns(self, point: Point) -> float:
+        kind = next(name for name, how in grid.KINDS.items() if how == (point.mode, point.order))
+        took = {"direct": self.known_ns, "learned": self.learned_ns, "drawn": self.drawn_ns}[kind]
+        pages = point.lines if point.layout != "packed" else max(1, point.lines // 64)
+        first, second = (max(0.0, 1 - n / pages) for n in self.entries)
+        missed = (first * self.hit_ns + second * self.walk_ns) * (1.0 if kind == "drawn" else 1 - self.hidden)
+        far = self.line_ns * max(0.0, 1 - (1 << 19) / point.lines) if point.layout == "packed" else 0.0
+        return took + missed * (1.0 if point.pages == "4k" else self.large_misses) + far
+
+    def frame(self, points: Iterable[Point], repeats: int = 5, seed: int = 1) -> pd.DataFrame:
+        """One row a process, with the columns that `Store.load` gives."""
+        noise, rows = np.random.default_rng(seed), []
+        for point in points:
+            for repeat in range(repeats):
+                ns = self.ns(point) * math.exp(self.noise * noise.normal())
+                record = make_record(**point.model_dump(), repeat=repeat, ns_per_access=ns, batch_ns_per_access=[ns])
+                rows.append(record.model_dump(exclude={"counters", "options", "also"}) | {"kernel_digest": "a" * 16})
+        return kernels.with_defaults(pd.DataFrame(rows, columns=None if rows else [*make_record().model_dump()]))
+
+
+def points(most: int = GIB) -> list[Point]:
+    return grid.points(scope(most))
+
+
+@cache
+def rows(jumps: Jumps = Jumps(), most: int = GIB, repeats: int = 5) -> pd.DataFrame:
+    return jumps.frame(points(most), repeats)
+
+
+def flags(**changes: Any) -> dict[str, Any]:
+    """The document of what a computer lists."""
+    return {"schema_version": 1, "state": "a" * 12, "defrag_modes": ["always", "defer", "madvise", "never"],
+            "java_flags": ["UseTransparentHugePages"]} | changes
+
+
+def analysis(frame: pd.DataFrame | None = None, *, splintered: bool = False, **changes: Any) -> Analysis:
+    """Of a machine whose chases over page sizes show whether the host splinters them. changes: of `flags`."""
+    chases = Paged(splintered=splintered, noise=0.004).frame(synthetic.hugepages())
+    tlb = tuple(Tlb(level=level, kind="instruction", pages=("4k",), entries=n, source="made up") for level, n in enumerate(STATED, 1))
+    host = Stated(hypervisor="kvm" if splintered else "none", tlb=tlb).host()
+    return Analysis(rows() if frame is None else frame, About(host, rows={"hugepages": chases}, documents={"flags": flags(**changes)}))
+
+
+NOTHING = rows().query("kernel == 'none'")
+MACHINES = {
+    "everything": rows,
+    "nothing hidden": lambda: rows(Jumps(hidden=0.0)),
+    "no TLB": lambda: rows(Jumps(hit_ns=0.0, walk_ns=0.0)),
+    "one level": lambda: rows(Jumps(hit_ns=0.0)),
+    "base pages alone": lambda: rows().query("pages == '4k'"),
+    "no drawn jumps": lambda: rows().query("order != 'random'"),
+    "drawn jumps alone": lambda: rows().query("order == 'random'"),
+    "no alias": lambda: rows().query("layout != 'alias'"),
+    "small": lambda: rows(most=4 << 20),
+    "one repeat": lambda: rows(repeats=1),
+    "loud": lambda: rows(Jumps(noise=0.4)),
+    "nothing": lambda: NOTHING,
+}
