@@ -35,6 +35,7 @@ class Jumps:
     hidden: float = 0.9  # of a miss, where the jump is foreseen
     line_ns: float = 150.0  # of a drawn jump to a line past the caches
     large_misses: float = 0.0  # of a miss on base pages, on large ones
+    walks: float = 0.0  # counted of a jump past both levels; 0: nothing counts
     noise: float = 0.005
 
     def ns(self, point: Point) -> float:
@@ -54,7 +55,9 @@ class Jumps:
                 ns = self.ns(point) * math.exp(self.noise * noise.normal())
                 record = make_record(**point.model_dump(), repeat=repeat, ns_per_access=ns, batch_ns_per_access=[ns])
                 rows.append(record.model_dump(exclude={"counters", "options", "also"}) | {"kernel_digest": "a" * 16})
-        return kernels.with_defaults(pd.DataFrame(rows, columns=None if rows else [*make_record().model_dump()]))
+        frame = kernels.with_defaults(pd.DataFrame(rows, columns=None if rows else [*make_record().model_dump()]))
+        missed = np.maximum(0.0, 1 - self.entries[-1] / frame["lines"].astype(float)) if rows else 0.0
+        return frame.assign(itlb_walk_per_access=self.walks * missed) if self.walks else frame
 
 
 def points(most: int = GIB) -> list[Point]:
@@ -92,6 +95,7 @@ MACHINES = {
     "no alias": lambda: rows().query("layout != 'alias'"),
     "small": lambda: rows(most=4 << 20),
     "one repeat": lambda: rows(repeats=1),
+    "counted": lambda: rows(Jumps(walks=1.0)),
     "loud": lambda: rows(Jumps(noise=0.4)),
     "nothing": lambda: NOTHING,
 }

@@ -90,6 +90,12 @@ class Analysis(analysis.Analysis):
         """`tlb`. Raises Unavailable("no-step") where two levels do not show."""
         return required([self.tlb] if self.tlb else [], "the aliased jumps show no two levels", "no-step")[0]
 
+    def counted(self, quantity: str, kind: str) -> Curve:
+        """A counter of the spread jumps of a kind, per jump; empty where no row has a value."""
+        mode, order = KINDS[kind]
+        rows, column = select(self.frame, mode=mode, order=order, layout="spread", pages=BASE), f"{quantity}_per_access"
+        return Curve.of(rows if column in rows else rows.iloc[:0].assign(**{column: 0.0}), value=column)
+
     # --- large texts
 
     @cached_property

@@ -9,7 +9,7 @@ from experiments.inference.intervals import Interval
 from experiments.words.prose import Prose, choose, count, listed, side
 from experiments.words.reasons import if_available, required
 
-__all__ = ["machine", "lead", "foreseen_said", "entries_said", "large_said", "text_said"]
+__all__ = ["machine", "lead", "foreseen_said", "entries_said", "counted_said", "large_said", "text_said"]
 
 SAME = 0.1
 TENTH_NS = 0.1  # what no reader would notice of a jump
@@ -71,6 +71,15 @@ def entries_said(a: Analysis) -> Prose:
     away = max(abs(found.value / stated - 1) for found, stated in zip((tlb.l1_entries, tlb.l2_entries), a.stated, strict=False))
     return Prose(said + f"CPUID states {listed(map(count, a.stated))}" + (" and agrees." if away <= SAME else
                  ": believe it for what was built, and the jumps for what a program gets."))
+
+
+def counted_said(a: Analysis) -> Prose:
+    """Walks for instructions as they were counted, of the jumps that are drawn and of those that are foreseen."""
+    drawn, direct = (required(a.counted("itlb_walk", kind), "no walks for instructions were counted here", a.host.pmu.reason or "no-data")
+                     for kind in ("drawn", "direct"))
+    pages = min(drawn.xs[-1], direct.xs[-1])
+    return Prose(f"Counted were {drawn.at(pages).value:.2f} walks a drawn jump at {count(pages)} pages, and {direct.at(pages).value:.2f} a "
+                 "direct one: what the front end hides is the wait, and not the walk.")
 
 
 def large_said(a: Analysis) -> Prose:

@@ -30,4 +30,5 @@ def test_what_is_said_follows_the_machine():
     assert "saves nothing" in prose.foreseen_said(analysis(rows(Jumps(hidden=0.0, known_ns=7.0))))
     assert "and agrees" in prose.entries_said(analysis()) and "believe it" in prose.entries_said(analysis(rows(Jumps(entries=(128, 1024)))))
     assert "base pages, so an entry" in prose.large_said(analysis(splintered=True))
+    assert "0.88 walks a drawn jump" in prose.counted_said(analysis(rows(Jumps(walks=1.0))))
     assert "a tenth" in prose.text_said(analysis(rows(Jumps(walk_ns=60.0))))
