@@ -146,18 +146,22 @@ static void map_pages(const struct tables *t, const uint64_t *page)
     }
 }
 
-/* The visits, in one shuffled order that is repeated until the call around it costs nothing; page i of a run of eight visits a line of
- * its own, in sets of the first cache that no other one's is in. checksum: of the pages' numbers from `base` on, in that order. */
+/* The visits. cycle: in one shuffled order that is repeated until the call around it costs nothing. random: drawn, four a page and 65,536
+ * at the least, half of them among the first --hot pages and half among all, or all among all: which pages a TLB then keeps tells what it
+ * replaces. Page i of a run of eight visits a line of its own, in sets of the first cache that no other one's is in. checksum: of the
+ * pages' numbers from `base` on, in the order of the visits. */
 static struct visits place_visits(const struct config *c, const struct tables *t, const uint64_t *page, uint64_t base, uint64_t *seed,
                                   uint64_t *checksum)
 {
-    uint64_t n = c->lines, times = 4096 / n + 1, *address = malloc(n * times * sizeof *address);
+    uint64_t hot = c->own[LEVELS].given ? c->own[LEVELS].value : c->lines, drawn = c->lines * 4 > 1 << 16 ? c->lines * 4 : 1 << 16;
+    uint64_t n = !strcmp(c->order, "random") ? drawn : c->lines, times = 4096 / n + 1, *address = malloc(n * times * sizeof *address);
     uint32_t *visit = room_for_visits(n);
     if (!address)
         unavailable("memory-short", "no room for %" PRIu64 " visits", n * times);
     for (uint64_t i = 0; i < n; i++)
-        visit[i] = (uint32_t)i;
-    shuffle(visit, n, 1, seed);
+        visit[i] = (uint32_t)(n != c->lines ? next_random(seed, next_random(seed, 2) ? hot : c->lines) : i);
+    if (n == c->lines)
+        shuffle(visit, n, 1, seed);
     *checksum = FNV_BASIS;
     for (uint64_t i = 0; i < n; i++) {
         uint64_t at = page[visit[i]];
@@ -172,13 +176,17 @@ static struct visits place_visits(const struct config *c, const struct tables *t
 
 int main(int argc, char **argv)
 {
-    static const char *const orders[] = {"cycle", NULL}, *const layouts[] = {"alias", NULL}, *const modes[] = {"random", "even", NULL};
+    static const char *const orders[] = {"cycle", "random", NULL}, *const layouts[] = {"alias", NULL};
+    static const char *const modes[] = {"random", "even", NULL};
     struct own own[] = {{.name = "tables_1", .value = 1, .least = 1, .most = 1ull << 32},
                         {.name = "tables_2", .value = 1, .least = 1, .most = 1ull << 32},
-                        {.name = "tables_3", .value = 1, .least = 1, .most = 1ull << 32}, {.name = NULL}};
+                        {.name = "tables_3", .value = 1, .least = 1, .most = 1ull << 32},
+                        {.name = "hot", .least = 1, .most = 1ull << 32}, {.name = NULL}};
     struct config c = parse_more(argc, argv, "table_chase", orders, layouts, modes, own);
     if (c.pages->source != FROM_BASE || c.stride_pages != 1)
         bad_argument("table_chase takes --pages 4k and no --stride-pages.");
+    if (own[LEVELS].given && (strcmp(c.order, "random") || own[LEVELS].value > c.lines))
+        bad_argument("--hot takes --order random and as many pages as there are at the most.");
     c.cpu = pin(c.cpu);
     struct tables t = tables_of(&c);
     struct arena a = reserve_tables(&c, &t);

@@ -27,7 +27,8 @@ from experiments.inference.walker import INDEX_BITS, OFFSET_BITS, Plan, Shape
 from experiments.words.pages import HARDWARE
 
 LEAF_LEVELS = {page: level for level, page in enumerate(HARDWARE, 1)}  # of the table whose entry maps such a page; 1 is the lowest
-REPLACEMENTS = {"lru": walker.LRU, "tree-plru": walker.TREE_PLRU, "random": walker.RANDOM}
+REPLACEMENTS = {"lru": walker.LRU, "tree-plru": walker.TREE_PLRU, "nru": walker.NRU, "srrip": walker.SRRIP, "random": walker.RANDOM,
+                "fifo": walker.FIFO}
 PLACEMENTS = {"modulo": walker.MODULO, "xor": walker.XOR, "hashed": walker.HASHED}
 _LEVELS = (4, 5)  # Intel SDM, volume 3, 4.5: the fifth is LA57's
 
@@ -37,7 +38,8 @@ class SimulatedCache:
     """`entries` translations in sets of `ways` (0: one set, fully associative).
 
     replacement: "lru"; "tree-plru", a binary tree of ways whose nodes point away from the last use (ways a power of two, 64
-    at most); or "random", splitmix64. Empty entries are filled first.
+    at most); "nru", a mark a way, all but the last taken off when all have one (64 ways at most); "srrip", two bits a way that foresee how
+    long it will not be used (32 ways at most); "random", splitmix64; or "fifo". Empty entries are filled first.
 
     placement: what chooses the set of a page number n. "modulo": n mod sets; "xor": the same of n xor n / sets, sets a power
     of two, as in Intel's STLBs (Tatar et al., TLB;DR, USENIX Security 2022); "hashed": any set, as if drawn at random.
@@ -58,6 +60,8 @@ class SimulatedCache:
         ways = self.entries // self.sets
         _require(self.replacement != "tree-plru" or _is_power_of_two(ways) and ways <= walker.MOST_TREE_WAYS,
                  f"tree-plru takes a power of two of ways, at most {walker.MOST_TREE_WAYS}, not {ways}.")
+        most = {"nru": walker.MOST_TREE_WAYS, "srrip": walker.MOST_INTERVAL_WAYS}.get(self.replacement, ways)
+        _require(ways <= most, f"{self.replacement} takes at most {most} ways, not {ways}.")
         _require(self.placement != "xor" or _is_power_of_two(self.sets), f"placement by xor takes a power of two of sets, not {self.sets}.")
 
     @property

@@ -15,9 +15,11 @@ from llvmlite import ir
 from numba import njit, types, uint64
 from numba.extending import intrinsic
 
-LRU, TREE_PLRU, RANDOM = range(3)
+LRU, TREE_PLRU, RANDOM, FIFO, NRU, SRRIP = range(6)
 MODULO, XOR, HASHED = range(3)
-MOST_TREE_WAYS = 64  # the inner nodes of one set's tree are the bits of one word
+MOST_TREE_WAYS = 64  # the inner nodes of one set's tree are the bits of one word, as are the marks of NRU
+MOST_INTERVAL_WAYS = 32  # SRRIP's intervals have two bits each
+DISTANT, LONG = 3, 2  # of an interval: what is replaced, and what is inserted
 OFFSET_BITS, INDEX_BITS = 12, 9  # of a 4 KiB page, and of a table: 512 entries of 8 bytes fill one
 MOST_PLACES = 2**32 - 1  # in the table of rows, whose numbers have 32 bits to keep it small: 16 GiB
 
@@ -170,11 +172,11 @@ def _touch(state: State, cache: int, row: int, number: int) -> bool:
     place = row + shape.column
     slot = uint64(places[place])
     held = slot != uint64(0)
-    if held and shape.replacement == RANDOM:
+    if held and (shape.replacement == RANDOM or shape.replacement == FIFO):
         return True
     at = number & shape.mask if shape.masked else _set_of(number, shape.placement, shape.sets, shape.set_bits)
     mine = state.sets[shape.first_set + at]
-    if shape.replacement == LRU:
+    if shape.replacement == LRU or shape.replacement == FIFO:
         head = mine.head
         if held:
             if slot != head:
@@ -192,10 +194,19 @@ def _touch(state: State, cache: int, row: int, number: int) -> bool:
             elif shape.replacement == RANDOM:
                 shape.draws += _GAMMA
                 slot = first + ((_mixed(shape.draws) >> _HALF) * ways >> _HALF)
-            else:
+            elif shape.replacement == TREE_PLRU:
                 slot = first + _victim(mine.tree, ways)
+            elif shape.replacement == NRU:
+                slot = first + _unmarked(mine.tree)
+            else:
+                mine.tree = _aged(mine.tree, ways)
+                slot = first + _distant(mine.tree)
         if shape.replacement == TREE_PLRU:
             mine.tree = _pointing_away(mine.tree, ways, slot - first)
+        elif shape.replacement == NRU:
+            mine.tree = _marked(mine.tree, ways, slot - first)
+        elif shape.replacement == SRRIP:
+            mine.tree = _foreseen(mine.tree, slot - first, uint64(0) if held else uint64(LONG))
         if held:
             return True
     places[slots[slot].owner] = 0
@@ -239,3 +250,49 @@ def _pointing_away(tree: int, ways: int, way: int) -> int:
         tree = tree & ~(_ONE << above) if node & _ONE else tree | (_ONE << above)
         node = above
     return tree
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _unmarked(marks: int) -> int:
+    """The first way without a mark; `_marked` leaves one in every set of more than one way."""
+    way = uint64(0)
+    while marks >> way & _ONE:
+        way += _ONE
+    return way
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _marked(marks: int, ways: int, way: int) -> int:
+    """With a mark on a way, and where all would have one, on it alone (not recently used, as in the SPARC T1)."""
+    marks |= _ONE << way
+    every = (_ONE << (ways - _ONE) << _ONE) - _ONE
+    return marks if marks != every or ways == _ONE else _ONE << way
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _aged(intervals: int, ways: int) -> int:
+    """All intervals longer by as much as makes the longest distant (SRRIP: Jaleel et al., ISCA 2010)."""
+    longest, way = uint64(0), uint64(0)
+    while way < ways:
+        longest = max(longest, intervals >> (way + way) & uint64(DISTANT))
+        way += _ONE
+    way = uint64(0)
+    while way < ways:
+        intervals += (uint64(DISTANT) - longest) << (way + way)
+        way += _ONE
+    return intervals
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _distant(intervals: int) -> int:
+    """The first way whose interval is distant; `_aged` makes one so."""
+    way = uint64(0)
+    while intervals >> (way + way) & uint64(DISTANT) != uint64(DISTANT):
+        way += _ONE
+    return way
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _foreseen(intervals: int, way: int, interval: int) -> int:
+    """With this interval until its next use for a way."""
+    return intervals & ~(uint64(DISTANT) << (way + way)) | interval << (way + way)

@@ -70,8 +70,9 @@ CATALOGUE: dict[str, Declaration] = {
     "page_chase": Declaration(modes=("", namespaces.MODE), played={namespaces.MODE: namespaces.prefix}, least_cycles=1.0),
     # Eight pages of memory, each address of eight bytes in a list that holds 4096 at the least; and the page tables.
     "table_chase": Declaration(
-        modes=("random", "even"), options={"tables_1": 1, "tables_2": 1, "tables_3": 1}, layout="alias", least_cycles=1.0, start_s=0.15,
-        side_bytes=lambda point: point.lines * SIDE_BYTES_PER_LINE + base_page_bytes() * sum(dict(point.options).values())),
+        modes=("random", "even"), options={"tables_1": 1, "tables_2": 1, "tables_3": 1, "hot": None}, layout="alias", least_cycles=1.0, start_s=0.15,
+        side_bytes=lambda point: 3 * point.lines * SIDE_BYTES_PER_LINE + base_page_bytes() * sum(
+            n for name, n in point.options if name != "hot")),
     # Jumps that are foreseen wait for nothing: a core takes one or two a cycle, fused with others. A list has four addresses a line.
     "code_chase": Declaration(modes=("listed", "direct"), least_cycles=0.1, is_chase=False, start_s=0.08,
                               side_bytes=lambda point: point.lines * 48),

@@ -33,7 +33,7 @@ def given(pages: int, *tables: int, mode: str = "random") -> list[str]:
     return ["--lines", str(pages), *levels, "--mode", mode, "--seed", "7", "--region-ms", "1"]
 
 
-def placed(pages: int, *tables: int, page: int, is_even: bool) -> list[int]:
+def placed(pages: int, *tables: int, page: int, is_even: bool, hot: int = 0) -> list[int]:
     """The numbers of the pages in the order of their visits, counted from where the room for tables of the third level begins."""
     numbers, fanout = splitmix64(7), page // 8
 
@@ -59,6 +59,8 @@ def placed(pages: int, *tables: int, page: int, is_even: bool) -> list[int]:
                     lines[line], lines[other] = lines[other], lines[line]
                 entries.append(parent * fanout + lines[line] * 8 + child % 8)
         parents = entries
+    if hot:
+        return [parents[below(hot if below(2) else pages)] for _ in range(max(4 * pages, 1 << 16))]
     order = list(range(pages))
     for i in range(pages - 1, 0, -1):
         j = below(i + 1)
@@ -85,6 +87,14 @@ def test_it_visits_what_a_second_loop_places_through_as_many_tables(shape: tuple
 
 
 @needs_c
+@pytest.mark.parametrize("hot", [8, 64, 256])
+def test_drawn_visits_are_those_of_a_second_loop(hot: int):
+    done = run_c("table_chase", [*given(256, 32, 1, 1), "--order", "random", "--hot", str(hot)])
+    report, numbers = KernelReport.model_validate_json(done.stdout), placed(256, 32, 1, 1, page=base_page_bytes(), is_even=False, hot=hot)
+    assert report.checksum == checksum(numbers) and report.accesses % len(numbers) == 0
+
+
+@needs_c
 def test_each_page_has_a_line_of_entries_of_its_own_and_a_level_as_many_however_many_tables():
     for tables in ((8, 1, 1), (64, 1, 1), (512, 4, 1)):
         numbers = placed(512, *tables, page=4096, is_even=False)
@@ -103,7 +113,8 @@ def test_its_page_tables_are_there():
 @needs_c
 @pytest.mark.parametrize("bad", [
     given(64, 3, 1, 1), given(4096, 1, 1, 1), given(64, 64, 7, 1), given(64, 64, 64, 0), given(64, 1, 1, 1, mode="odd"),
-    [*given(64, 1, 1, 1), "--pages", "2m"], [*given(64, 1, 1, 1), "--layout", "spread"], [*given(64, 1, 1, 1), "--order", "random"]])
+    [*given(64, 1, 1, 1), "--hot", "8"], [*given(64, 1, 1, 1), "--order", "random", "--hot", "65"],
+    [*given(64, 1, 1, 1), "--pages", "2m"], [*given(64, 1, 1, 1), "--layout", "spread"]])
 def test_bad_arguments_are_one_sentence(bad: list[str]):
     refused_by_c("table_chase", bad)
 

@@ -32,12 +32,14 @@ class Walker:
     leaf_ns: float = 8.0
     read_ns: tuple[float, float, float] = (6.0, 6.0, 6.0)  # of an entry that leads to tables of each level, the lowest first
     sets_ns: float = 20.0  # that pages a power of two apart cost
+    replacement: str = "lru"  # of the last level
     noise: float = 0.005
     ghz: float = 3.0
 
     def ns(self, point: Point) -> float:
         own = dict(point.options)
-        misses = _misses(point.lines, tuple(own[name] for name in TABLES), self.entries[-1], self.kept, point.mode == "even")
+        tables, hot = tuple(own[name] for name in TABLES), own.get("hot", 0)
+        misses = _misses(point.lines, tables, self.entries[-1], self.kept, point.mode == "even", hot, self.replacement)
         collide = self.sets_ns * (point.mode == "even" and own["tables_1"] > 1)
         return self.hit_ns + misses[0] * self.leaf_ns + sum(n * ns for n, ns in zip(misses[1:], self.read_ns, strict=True)) + collide
 
@@ -49,7 +51,7 @@ class Walker:
                 ns = self.ns(point) * math.exp(self.noise * noise.normal())
                 record = make_record(**point.model_dump(), repeat=repeat, ns_per_access=ns, batch_ns_per_access=[ns], core_ghz=self.ghz)
                 rows.append(record.model_dump(exclude={"counters", "options", "also"}) | dict(record.options) | {"kernel_digest": "a" * 16})
-        return kernels.with_defaults(pd.DataFrame(rows, columns=None if rows else [*make_record().model_dump(), *TABLES]))
+        return kernels.with_defaults(pd.DataFrame(rows, columns=None if rows else [*make_record().model_dump(), *TABLES, "hot"]))
 
 
 def addresses(pages: int, tables: tuple[int, ...], is_even: bool, seed: int = 1) -> np.ndarray:
@@ -66,13 +68,19 @@ def addresses(pages: int, tables: tuple[int, ...], is_even: bool, seed: int = 1)
 
 
 @cache
-def _misses(pages: int, tables: tuple[int, ...], entries: int, kept: tuple[tuple[int, int], ...], is_even: bool) -> tuple[float, ...]:
-    """A visit's walks, and reads of the entries that lead to tables of the first, second, third level; the second time round."""
+def _misses(pages: int, tables: tuple[int, ...], entries: int, kept: tuple[tuple[int, int], ...], is_even: bool,
+            hot: int, replacement: str) -> tuple[float, ...]:
+    """A visit's walks, and reads of the entries that lead to tables of the first, second, third level; when all is warm. hot: of drawn
+    visits, of which half are among so many pages; 0 for a cycle."""
     caches = tuple(WalkCache(level=level + 1, entries=n) for level, n in kept)
-    machine = SimulatedMachine((SimulatedTlb(level=2, entries=entries, pages=("4k",)),), caches)
+    tlb = SimulatedTlb(level=2, entries=entries, replacement=replacement, ways=0 if replacement == "lru" else 16, placement="hashed")
     order = addresses(pages, tables, is_even)
-    counts = simulate(machine, np.tile(order, 3), unit_bytes=4096, warm=2 * pages)
-    return counts.walks / pages, *(n / pages for n in counts.references_by_level[1:4])
+    if hot:
+        draw = np.random.default_rng(2)
+        order = order[(draw.random(8 * pages) * np.where(draw.integers(0, 2, 8 * pages) == 1, hot, pages)).astype(int)]
+    stream = np.tile(order, 3)
+    counts = simulate(SimulatedMachine((tlb,), caches), stream, unit_bytes=4096, warm=2 * len(order))
+    return counts.walks / len(order), *(n / len(order) for n in counts.references_by_level[1:4])
 
 
 def points(most: int = GIB, entries: tuple[int, int] = (64, 1536)) -> list[Point]:

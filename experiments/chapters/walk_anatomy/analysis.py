@@ -8,17 +8,20 @@ import numpy as np
 import pandas as pd
 
 from experiments.article import analysis
-from experiments.chapters.walk_anatomy.grid import COLLIDING, ENTRY_BYTES, LEVELS, TABLES, Tables, held, held_out, sweep
-from experiments.inference import geometry, walk_caches
+from experiments.chapters.walk_anatomy.grid import COLLIDING, ENTRY_BYTES, HOT, LEVELS, TABLES, Tables, held, held_out, sweep
+from experiments.inference import geometry, replacement, walk_caches
 from experiments.inference.curves import Curve, select
 from experiments.inference.geometry_walks import Walk
 from experiments.inference.intervals import Interval, median_interval, summarise
+from experiments.inference.replacement import Visits
 from experiments.inference.walk_caches import WalkCache
 from experiments.lab import survey
-from experiments.machine.host import data_caches
-from experiments.words.reasons import if_available, required
+from experiments.machine.host import data_caches, data_tlbs
+from experiments.machine.tlb import ways_of
+from experiments.words.reasons import Unavailable, if_available, required
 
 APART = {1: "a page", 2: "a table's span", 3: "a directory's span"}  # by the level whose entries lead to one page each
+UNSTATED_WAYS = 16  # where nothing states the last level's: of those published the most, and sets of as many are nearly one
 EVENLY, AT_RANDOM = "exactly", "at random places"
 
 
@@ -29,7 +32,7 @@ class Analysis(analysis.Analysis):
     @cached_property
     def walked(self) -> pd.DataFrame:
         """Visits of more pages than the TLB holds, at random places."""
-        rows = select(self.frame, kernel="table_chase", mode="random")
+        rows = select(self.frame, kernel="table_chase", mode="random", order="cycle")
         return rows[rows["lines"] == rows["lines"].max()] if len(rows) else rows
 
     @property
@@ -50,7 +53,7 @@ class Analysis(analysis.Analysis):
     @cached_property
     def held_ns(self) -> Interval:
         """A visit of a page that the TLB's last level holds. Raises Unavailable("too-few-points")."""
-        rows = select(self.frame, kernel="table_chase", mode="random", lines=self.pages // 8)
+        rows = select(self.frame, kernel="table_chase", mode="random", order="cycle", lines=self.pages // 8)
         return median_interval(required(rows, "no pages that the TLB holds were visited")["ns_per_access"])
 
     @cached_property
@@ -104,12 +107,44 @@ class Analysis(analysis.Analysis):
     @cached_property
     def collisions(self) -> pd.DataFrame:
         """A row a distance and kind of place: apart (words), places, median, low, high in ns a visit, n."""
-        rows = select(self.frame, kernel="table_chase", lines=COLLIDING)
+        rows = select(self.frame, kernel="table_chase", order="cycle", lines=COLLIDING)
         if self.pages // 8 == COLLIDING and len(rows):  # those that the TLB holds are as many, and stand otherwise
             rows = rows[~((rows["mode"] == "random") & (rows[TABLES[0]] == held(self.pages, self.fanout)[1][0]))]
         levels = 1 + (rows[TABLES[0]] == COLLIDING).astype(int) + (rows[TABLES[1]] == COLLIDING).astype(int) if len(rows) else []
         placed = rows.assign(level=levels, places=np.where(rows["mode"] == "even", EVENLY, AT_RANDOM))
         return summarise(placed, ["level", "places"]).assign(apart=lambda table: table["level"].map(APART))
+
+    # --- what the last level replaces
+
+    def _drawn(self, pages: int, hot: int) -> Interval:
+        rows = select(self.frame, kernel="table_chase", order="random", lines=pages, hot=hot)
+        return median_interval(required(rows, "no drawn visits were measured")["ns_per_access"])
+
+    @cached_property
+    def misses(self) -> dict[Visits, Interval]:
+        """The share of misses in the TLB's last level, of a cycle and of draws that prefer a few pages: what a visit takes longer than one
+        that hits, over what it takes where all pages are drawn alike, of which M - C of M miss. Empty without the entries, or the rows."""
+        if not self.entries:
+            return {}
+        shares, entries = {}, self.entries[-1]
+        for pages in (self.pages, 2 * self.pages):
+            try:
+                held, alike = self.held_ns, self._drawn(pages, pages)
+                price = (alike - held) * (1 / (1 - entries / pages))
+                shares[Visits(pages, pages // HOT)] = (self._drawn(pages, pages // HOT) - held) / price
+                if pages == self.pages:
+                    shares[Visits(pages, 0)] = (self.times[1].intervals[0] - held) / price
+            except Unavailable:
+                continue
+        return shares
+
+    @cached_property
+    def policies(self) -> list[replacement.Policy]:
+        """Each policy that the last level can have beside `misses`, the best supported first; empty without them."""
+        levels = data_tlbs(self.host)
+        ways = ways_of(levels[-1]) if levels else None
+        first = self.entries[0] if len(self.entries) > 1 else 0
+        return replacement.judge(self.misses, (first, self.entries[-1]), ways or UNSTATED_WAYS) if self.misses else []
 
     @property
     def survey(self) -> geometry.Geometry:

@@ -15,14 +15,24 @@ COLLIDING = 256  # pages: any second level of a TLB holds as many, and no table 
 Tables = tuple[int, int, int]  # of each level
 
 
+HOT = 4  # one page in so many is drawn half of the time, and one time in so many of the other half
+
+
 def points(scope: Scope) -> list[Point]:
     """Each once: what two sweeps share is one point."""
     pages, fanout = beyond(scope), scope.base_page_bytes // ENTRY_BYTES
     sweeps = [tables for level in LEVELS for tables in sweep(level, pages, fanout)]
     wanted = [*((pages, tables, "random") for tables in [*sweeps, *held_out(pages, fanout)]), held(pages, fanout)]
     chosen = [*wanted, *collisions(fanout)] if pages <= scope.most_lines else collisions(fanout)
-    return list(dict.fromkeys(scope.point("table_chase", mode=mode, lines=lines, **dict(zip(TABLES, tables, strict=True)))
-                              for lines, tables, mode in chosen))
+    plain = [scope.point("table_chase", mode=mode, lines=lines, **dict(zip(TABLES, tables, strict=True))) for lines, tables, mode in chosen]
+    return list(dict.fromkeys([*plain, *replaced(scope, pages, fanout)]))
+
+
+def replaced(scope: Scope, pages: int, fanout: int) -> list[Point]:
+    """Drawn visits of as many pages and of twice as many: all alike, and half of them among a quarter of the pages."""
+    sizes = [(n, dict(zip(TABLES, sweep(1, n, fanout)[0], strict=True))) for n in (pages, 2 * pages) if n <= scope.most_lines]
+    return [scope.point("table_chase", mode="random", order="random", lines=n, hot=hot, **tables)
+            for n, tables in sizes for hot in (n, n // HOT)]
 
 
 def beyond(scope: Scope) -> int:

@@ -7,10 +7,11 @@ from experiments.chapters.walk_anatomy.analysis import APART, AT_RANDOM, EVENLY,
 from experiments.chapters.walk_anatomy.grid import A_LINE, COLLIDING
 from experiments.inference.curves import select
 from experiments.inference.intervals import Interval
+from experiments.inference.replacement import WORDS
 from experiments.words.prose import Prose, choose, count, listed
 from experiments.words.reasons import required
 
-__all__ = ["machine", "lead", "lowest_said", "upper_said", "guest_said", "judged_said", "collisions_said", "places_said"]
+__all__ = ["machine", "lead", "lowest_said", "upper_said", "guest_said", "judged_said", "replaced_said", "collisions_said", "places_said"]
 
 LEVEL_WORDS = {1: "lowest", 2: "second", 3: "third"}
 SAME = 0.1  # of a prediction: nearer than the spread between two mappings
@@ -99,6 +100,19 @@ def collisions_said(a: Analysis) -> Prose:
         "above": "So the distance is not what costs: a power of two puts all pages in few sets of the TLB, and they put each other out.",
         "open": "So this TLB has no sets that a power of two would fill.",
         "below": "So the random places are the dear ones here."}, slack=SAME))
+
+
+def replaced_said(a: Analysis) -> Prose:
+    """Which policies the misses of the last level fit."""
+    policies = required(a.policies, "no drawn visits were measured, or the TLB's entries are not known")
+    cycle = next((share for visits, share in a.misses.items() if not visits.hot), None)
+    said = f"Of a cycle of {a.pages:,} pages {cycle.value:.0%} miss here. " if cycle else ""
+    fitting = [WORDS[policy.name] for policy in policies if policy.fits]
+    if not fitting:
+        nearest = policies[0]
+        return Prose(f"{said}None of the six policies fits all sequences: the nearest, {WORDS[nearest.name]}, is {nearest.away:.1f} errors "
+                     "from one of them. What a core really does may be none of the textbook's, or change with what it sees.")
+    return Prose(f"{said}That fits {listed(fitting, 'or')}, and of the six no other.")
 
 
 def places_said(a: Analysis) -> Prose:

@@ -7,6 +7,7 @@ import pandas as pd
 from experiments.article.render import Html, data_table
 from experiments.chapters.walk_anatomy.analysis import Analysis
 from experiments.chapters.walk_anatomy.grid import TABLES
+from experiments.inference.replacement import WORDS
 from experiments.words.reasons import required
 from experiments.words.units import format_size
 
@@ -30,6 +31,19 @@ def judged(a: Analysis) -> Html:
         **{f"tables of level {level}": rows[name].map("{:,.0f}".format) for level, name in enumerate(TABLES, 1)},
         "ns a miss": rows["median"].map("{:.1f}".format), "predicted": rows["predicted"].map("{:.1f}".format),
         "ratio": rows["ratio"].map("{:.2f}".format)}))
+
+
+def policies(a: Analysis) -> Html:
+    """What each policy would miss of each sequence, beside what was measured."""
+    rows = required(a.policies, "no drawn visits were measured, or the TLB's entries are not known")
+    names = [f"a cycle of {visits.pages:,}" if not visits.hot else f"half among {visits.hot:,} of {visits.pages:,}" for visits in a.misses]
+    measured = [f"{share:.2f}" for share in a.misses.values()]
+    said = [[f"{share:.2f}" for share in policy.misses] for policy in rows]
+    return data_table(pd.DataFrame({
+        "replaced": ["measured", *(WORDS[policy.name] for policy in rows)],
+        **{name: [measured[k], *(shares[k] for shares in said)] for k, name in enumerate(names)},
+        "errors away": ["", *(f"{policy.away:.1f}" for policy in rows)],
+        "log likelihood": ["", *(f"{policy.support:.1f}" for policy in rows)]}))
 
 
 def places(a: Analysis) -> Html:

@@ -60,11 +60,23 @@ def test_pages_a_power_of_two_apart_stand_beside_those_at_random_places():
         assert table[level, "exactly"] - table[level, "at random places"] == pytest.approx(Walker.sets_ns, rel=0.05)
 
 
+@pytest.mark.parametrize("policy", ["lru", "random", "srrip"])
+def test_what_the_last_level_replaces_is_found(policy: str):
+    a = analysis(rows(Walker(replacement=policy)))
+    found = {one.name: one for one in a.policies}
+    assert len(a.misses) == 3 and found[policy].fits
+    assert set(found) == {"lru", "tree-plru", "nru", "srrip", "random", "fifo"} or a.policies
+    unlike = {"lru": ("random", "srrip"), "random": ("lru", "fifo", "srrip"), "srrip": ("lru", "random", "fifo")}[policy]
+    assert not any(found[other].fits for other in unlike)
+
+
 @pytest.mark.parametrize("entries", [(10, 512), (64, 1536), (96, 4096), (224, 32768)])
 def test_every_point_goes_through_tables_that_there_can_be(entries: tuple[int, int]):
     asked = points(entries=entries)
     assert len(asked) == len(set(asked))
     for point in asked:
+        if point.order == "random":
+            assert dict(point.options)["hot"] <= point.lines
         own = [point.lines, *(dict(point.options)[name] for name in grid.TABLES)]
         assert all(below % above == 0 and below // above <= 512 for below, above in zip(own, own[1:], strict=False)), own
 

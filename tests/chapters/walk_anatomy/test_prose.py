@@ -18,7 +18,7 @@ NAMES = set(prose.__all__) - {"machine"}
 def test_every_sentence_and_figure_exists_or_says_why_not(machine: str):
     a = analysis(MACHINES[machine]())
     told.spoken(prose, a, NAMES)
-    for make in (figures.staircase, figures.parts, figures.collisions, tables.found, tables.judged, tables.places):
+    for make in (figures.staircase, figures.parts, figures.collisions, tables.found, tables.judged, tables.places, tables.policies):
         try:
             assert make(a) is not None
         except Unavailable:
@@ -29,5 +29,6 @@ def test_what_is_said_follows_the_machine():
     few, shared = (analysis(rows(Walker(kept=((1, entries), (2, 16), (3, 4))))) for entries in (128, 600))
     assert "structure of its own" in prose.lowest_said(few) and "share it" in prose.lowest_said(shared)
     assert "no step" in prose.lowest_said(analysis(MACHINES["huge upper caches"]()))
+    assert "That fits random" in prose.replaced_said(analysis(rows(Walker(replacement="random"))))
     assert "guest" in prose.guest_said(analysis(hypervisor="kvm")) and "No hypervisor" in prose.guest_said(analysis())
     assert "few sets" in prose.collisions_said(analysis()) and "no sets" in prose.collisions_said(analysis(rows(Walker(sets_ns=0.0))))
