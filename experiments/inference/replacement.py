@@ -19,7 +19,8 @@ from experiments.inference.intervals import Interval
 
 POLICIES = ("lru", "tree-plru", "nru", "srrip", "random", "fifo")
 WORDS = {"lru": "LRU", "tree-plru": "tree-PLRU", "nru": "NRU", "srrip": "SRRIP", "random": "random replacement", "fifo": "FIFO"}
-WALKS = 0.03  # of a share of misses: as far as walks of one sequence may be dearer than of another
+WALKS = 0.015  # of a share of misses: as far as walks of one sequence may be dearer than of another, and a simulation off
+ODDS = 3.0  # of the logarithm of a likelihood: twenty to one
 FITS = 3.0  # errors that the worst sequence of a policy that fits is away, at most
 VISITS = 120_000  # simulated of each sequence, half of them to warm: a share of misses within 0.3 %
 
@@ -40,9 +41,11 @@ class Policy(NamedTuple):
     away: float
     support: float
 
-    @property
-    def fits(self) -> bool:
-        return self.away <= FITS
+
+
+def fitting(policies: Sequence[Policy]) -> list[Policy]:
+    """Of policies as `judge` gives them those that fit: no sequence is far away, and the best is not much better supported."""
+    return [policy for policy in policies if policy.away <= FITS and policy.support >= policies[0].support - ODDS]
 
 
 def share_missed(policy: str, entries: tuple[int, int], ways: int, sequence: Visits) -> float | None:

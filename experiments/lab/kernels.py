@@ -70,7 +70,8 @@ CATALOGUE: dict[str, Declaration] = {
     "page_chase": Declaration(modes=("", namespaces.MODE), played={namespaces.MODE: namespaces.prefix}, least_cycles=1.0),
     # Eight pages of memory, each address of eight bytes in a list that holds 4096 at the least; and the page tables.
     "table_chase": Declaration(
-        modes=("random", "even"), options={"tables_1": 1, "tables_2": 1, "tables_3": 1, "hot": None}, layout="alias", least_cycles=1.0, start_s=0.15,
+        modes=("random", "even"), options={"tables_1": 1, "tables_2": 1, "tables_3": 1, "hot": None}, layout="alias", least_cycles=1.0,
+        start_s=0.3,
         side_bytes=lambda point: 3 * point.lines * SIDE_BYTES_PER_LINE + base_page_bytes() * sum(
             n for name, n in point.options if name != "hot")),
     # Jumps that are foreseen wait for nothing: a core takes one or two a cycle, fused with others. A list has four addresses a line.

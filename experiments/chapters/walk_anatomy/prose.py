@@ -5,6 +5,7 @@ from __future__ import annotations
 from experiments.article.machine_words import about_pages, machine
 from experiments.chapters.walk_anatomy.analysis import APART, AT_RANDOM, EVENLY, Analysis
 from experiments.chapters.walk_anatomy.grid import A_LINE, COLLIDING
+from experiments.inference import replacement
 from experiments.inference.curves import select
 from experiments.inference.intervals import Interval
 from experiments.inference.replacement import WORDS
@@ -107,12 +108,12 @@ def replaced_said(a: Analysis) -> Prose:
     policies = required(a.policies, "no drawn visits were measured, or the TLB's entries are not known")
     cycle = next((share for visits, share in a.misses.items() if not visits.hot), None)
     said = f"Of a cycle of {a.pages:,} pages {cycle.value:.0%} miss here. " if cycle else ""
-    fitting = [WORDS[policy.name] for policy in policies if policy.fits]
+    fitting = [WORDS[policy.name] for policy in replacement.fitting(policies)]
     if not fitting:
         nearest = policies[0]
         return Prose(f"{said}None of the six policies fits all sequences: the nearest, {WORDS[nearest.name]}, is {nearest.away:.1f} errors "
                      "from one of them. What a core really does may be none of the textbook's, or change with what it sees.")
-    return Prose(f"{said}That fits {listed(fitting, 'or')}, and of the six no other.")
+    return Prose(f"{said}That fits {listed(fitting, 'or')}, of the six.")
 
 
 def places_said(a: Analysis) -> Prose:
