@@ -91,6 +91,9 @@ REASONS: dict[str, ReasonText] = {
         "Free or defragment memory (`echo 1 | sudo tee /proc/sys/vm/compact_memory`) and measure again."),
     "no-populate": ReasonText("This kernel does not fault memory in on request (MADV_POPULATE_WRITE).",
         "Use Linux 5.14 or newer, or measure with --mode touch and --mode memset."),
+    "no-collapse": ReasonText("This kernel does not join pages of this kind into large ones on request.",
+        "Use Linux 6.1 or newer for MADV_COLLAPSE, with CONFIG_READ_ONLY_THP_FOR_FS for files on a disk; shmem_enabled other than deny for "
+        "shared memory."),
     # --- the guest
     "not-x86": ReasonText("The guest that measures itself is written for x86-64.",
         "Run it on an x86-64 computer, or read the reference machine's results."),

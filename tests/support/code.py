@@ -75,12 +75,22 @@ def flags(**changes: Any) -> dict[str, Any]:
             "java_flags": ["UseTransparentHugePages"]} | changes
 
 
+def texts(**changes: Any) -> dict[str, Any]:
+    """The document of what code lies on."""
+    had = {"file": 0, "anonymous": 0, "advised": 8 << 20, "memfd": 0, "memfd-collapsed": 8 << 20}
+    got = [{"way": way, "array_bytes": 8 << 20, "resident_bytes": 8 << 20, "huge_bytes": huge, "rest_huge_bytes": 0}
+           for way, huge in had.items()]
+    return {"schema_version": 1, "measured_at": "2026-01-01T00:00:00Z", "state": "a" * 12, "thp": "madvise", "file_system": "ext4",
+            "got": got, "lacking": {"file-collapsed": "no-collapse", "memfd-pool": "pool-empty"}} | changes
+
+
 def analysis(frame: pd.DataFrame | None = None, *, splintered: bool = False, **changes: Any) -> Analysis:
     """Of a machine whose chases over page sizes show whether the host splinters them. changes: of `flags`."""
     chases = Paged(splintered=splintered, noise=0.004).frame(synthetic.hugepages())
     tlb = tuple(Tlb(level=level, kind="instruction", pages=("4k",), entries=n, source="made up") for level, n in enumerate(STATED, 1))
     host = Stated(hypervisor="kvm" if splintered else "none", tlb=tlb).host()
-    return Analysis(rows() if frame is None else frame, About(host, rows={"hugepages": chases}, documents={"flags": flags(**changes)}))
+    about = About(host, rows={"hugepages": chases}, documents={"flags": flags(**changes), "texts": texts()})
+    return Analysis(rows() if frame is None else frame, about)
 
 
 NOTHING = rows().query("kernel == 'none'")

@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 
 from experiments.article import analysis
-from experiments.chapters.code import flags
+from experiments.chapters.code import flags, ways
 from experiments.chapters.code.grid import KINDS, LARGE_TEXT, LINE_BYTES, MOST_LINES, TEXT_MIB
 from experiments.inference.curves import Curve, select
 from experiments.inference.intervals import UNKNOWN, Interval
 from experiments.inference.misses import RandomFit, fit_random_curve
 from experiments.words.pages import BASE
-from experiments.words.reasons import Unavailable, required
+from experiments.words.reasons import Unavailable, if_available, required
 
 FAR = 4  # times the second level's entries: there three of four draws miss it
 TREAD = 24  # pages that a first level holds: of those published that are no mere buffer before it, the smallest has 32 entries
@@ -24,7 +24,7 @@ class Analysis(analysis.Analysis):
     """The rows of `code_chase`: ns a jump. Curves run over lines of code, one to a page but for the packed ones. What nothing was measured
     for is empty here; methods raise Unavailable."""
 
-    documents = ("flags",)
+    documents = ("flags", "ways")
 
     def _jumps(self, kind: str, layout: str, pages: str = BASE) -> Curve:
         mode, order = KINDS[kind]
@@ -121,6 +121,17 @@ class Analysis(analysis.Analysis):
         """Whether large pages are known to miss as base pages do."""
         pieces = self.splintering()
         return pieces is not None and pieces.is_splintered
+
+    @cached_property
+    def ways(self) -> ways.Texts:
+        """What code lies on, by the way in which it was made executable. Raises Unavailable, as `document` does."""
+        return self.document("texts", ways.make, ways.Texts)
+
+    @cached_property
+    def huge_shares(self) -> dict[str, float]:
+        """By way of making code executable: the part of it that lies on large pages; of those that gave code. Empty without the document."""
+        asked = if_available(lambda: self.ways)
+        return {got.way: got.huge_share for got in asked.got} if asked else {}
 
     @cached_property
     def flags(self) -> flags.Flags:

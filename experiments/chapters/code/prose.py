@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from experiments.article.machine_words import about_pages, machine
 from experiments.chapters.code.analysis import Analysis
+from experiments.chapters.code.ways import WAYS
 from experiments.inference.curves import Curve
 from experiments.inference.intervals import Interval
 from experiments.words.prose import Prose, choose, count, listed, side
 from experiments.words.reasons import if_available, required
 
-__all__ = ["machine", "lead", "foreseen_said", "entries_said", "counted_said", "large_said", "text_said"]
+__all__ = ["machine", "lead", "foreseen_said", "entries_said", "counted_said", "large_said", "text_said", "ways_said"]
 
 SAME = 0.1
+MOST = 0.99  # of a text, that it lies on large pages
 TENTH_NS = 0.1  # what no reader would notice of a jump
 
 
@@ -104,3 +106,14 @@ def text_said(a: Analysis) -> Prose:
     return Prose(said + choose(most, {
         "above": "Such a program jumps at random through all of its code. One whose hot code is a tenth of that has the tenth's gain.",
         "open": f"A gain past {most.high - 1:.0%} would have shown.", "below": "So large pages cost here."}))
+
+
+def ways_said(a: Analysis) -> Prose:
+    """Which ways of making code executable put it on large pages here."""
+    got = required(a.huge_shares, "no way of making code executable was tried", "no-data")
+    whole = [WAYS[way].short for way, share in got.items() if share > MOST]
+    as_loaded = got.get("file")
+    said = "" if as_loaded is None else (
+        "A file mapped as a loader maps it lies on large pages already. " if as_loaded > MOST else
+        "A file mapped as a loader maps it lies on base pages. ")
+    return Prose(said + (f"Wholly on large pages is here {listed(whole)}." if whole else "No way that was tried gave it large pages here."))

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
-from experiments.chapters.keeping_pages.held import Held, Survey, answer, held
+from experiments.lab.held import Held, Survey, answer, held
 from experiments.lab.build import build_folder
 from experiments.lab.record import Positive
 from experiments.lab.toolchains import SOURCES

@@ -6,7 +6,7 @@ import pytest
 from support import told
 from support.code import MACHINES, Jumps, analysis, rows
 
-from experiments.chapters.code import figures, prose
+from experiments.chapters.code import figures, prose, tables
 from experiments.words.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -18,7 +18,7 @@ NAMES = set(prose.__all__) - {"machine"}
 def test_every_sentence_and_figure_exists_or_says_why_not(machine: str):
     a = analysis(MACHINES[machine]())
     told.spoken(prose, a, NAMES)
-    for make in (figures.jumps, figures.translation, figures.texts):
+    for make in (figures.jumps, figures.translation, figures.texts, tables.ways):
         try:
             assert make(a) is not None
         except Unavailable:
@@ -31,4 +31,5 @@ def test_what_is_said_follows_the_machine():
     assert "and agrees" in prose.entries_said(analysis()) and "believe it" in prose.entries_said(analysis(rows(Jumps(entries=(128, 1024)))))
     assert "base pages, so an entry" in prose.large_said(analysis(splintered=True))
     assert "0.88 walks a drawn jump" in prose.counted_said(analysis(rows(Jumps(walks=1.0))))
+    assert "base pages. Wholly on large pages is here a copy in advised memory and one in a memfd" in prose.ways_said(analysis())
     assert "a tenth" in prose.text_said(analysis(rows(Jumps(walk_ns=60.0))))

@@ -16,7 +16,7 @@ from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, Field
 
-from experiments.chapters.keeping_pages.held import Held, Survey, answer, held
+from experiments.lab.held import Held, Survey, answer, held
 from experiments.lab.record import Count, Positive, PositiveNs
 from experiments.lab.toolchains import TOOLS, Program, Variant, build
 from experiments.lab.watched import REFUSED, watch

@@ -1,0 +1,45 @@
+"""Code made executable in each way, on this computer: called, proved from outside, and refused in one sentence."""
+
+from __future__ import annotations
+
+import runpy
+import subprocess
+import sys
+
+import pytest
+
+from experiments.chapters.code import ways
+from experiments.lab.toolchains import SOURCES
+from experiments.words.reasons import REASONS, Unavailable
+
+pytestmark = [pytest.mark.measures, pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")]
+PROGRAM = SOURCES / "text.py"
+
+
+def test_the_program_has_the_ways_that_are_told_of():
+    assert set(runpy.run_path(str(PROGRAM))["WAYS"]) == set(ways.WAYS)
+
+
+@pytest.mark.parametrize("way", ways.WAYS)
+def test_each_way_gives_code_that_is_whole_or_a_reason(way: str):
+    try:
+        got = ways.measure(way)
+    except Unavailable as why:
+        assert why.code in ("thp-never", "pool-empty", "memory-short", "code-refused", "no-collapse") and why.code in REASONS
+        return
+    assert got.resident_bytes >= got.array_bytes == ways.TEXT_BYTES and 0 <= got.huge_share <= 1
+    if way == "memfd-pool":
+        assert got.huge_share == 1
+
+
+def test_the_document_says_of_each_way_what_it_gave_or_why_not():
+    told = ways.Texts.model_validate(ways.make("smoke"))
+    assert {got.way for got in told.got} | set(told.lacking) == set(ways.WAYS)
+    for way in told.lacking:
+        with pytest.raises(Unavailable):
+            told.of(way)
+
+
+@pytest.mark.parametrize("bad", [[], ["anonymous"], ["nothing", "2097152", "/tmp"], ["anonymous", "4096", "/tmp"], ["memfd", "x", "/tmp"]])
+def test_bad_arguments_have_a_status_of_their_own(bad: list[str]):
+    assert subprocess.run([sys.executable, PROGRAM, *bad], capture_output=True).returncode == 2
