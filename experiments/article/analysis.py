@@ -24,6 +24,7 @@ class About(Protocol):
     host: Host
     machine: str  # its name in data/
     notes: list[Note]  # what this run could not measure
+    stands_in: bool  # whether it is published in the place of the reference machine, where this chapter was not measured
 
     def kept(self, name: str) -> pd.DataFrame:
         """Rows that another chapter measured; none are measured for this one. Raises Unavailable("no-data")."""

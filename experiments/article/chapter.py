@@ -63,6 +63,11 @@ class Chapter:
         return hosts.machine_id(self.host) if self.is_this else self.store.resolve(self.parameters["machine"], experiment=self.name)
 
     @cached_property
+    def stands_in(self) -> bool:
+        """Whether it is another published machine than the reference, which lacks this chapter."""
+        return self.parameters["machine"] == "reference" and self.machine != self.store.reference()
+
+    @cached_property
     def host(self) -> Host:
         """The machine's description: inspected now, or as it was written beside its data."""
         if self.is_this:

@@ -31,7 +31,9 @@ def name_of(host: Host, is_simulated: bool = False) -> str:
 
 
 def machine(a: Analysis) -> str:
-    return name_of(a.host, a.is_simulated)
+    """The machine in a phrase, and where it stands in for the reference, that it does."""
+    return name_of(a.host, a.is_simulated) + (
+        "; it stands in for the reference machine, where this chapter was not measured" if a.about.stands_in else "")
 
 
 def guest_note(a: Analysis) -> Prose:

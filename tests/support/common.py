@@ -105,6 +105,7 @@ class About:
     rows: dict[str, pd.DataFrame] = field(default_factory=dict)
     documents: dict[str, dict[str, Any]] = field(default_factory=dict)
     other: About | None = None  # the reference machine
+    stands_in: bool = False
 
     def kept(self, name: str) -> pd.DataFrame:
         if name not in self.rows:

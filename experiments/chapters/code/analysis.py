@@ -129,7 +129,7 @@ class Analysis(analysis.Analysis):
 
     @cached_property
     def huge_shares(self) -> dict[str, float]:
-        """By way of making code executable: the part of it that lies on large pages; of those that gave code. Empty without the document."""
+        """By way of making code executable: the part of it on large pages, of those that gave code. Empty without the document."""
         asked = if_available(lambda: self.ways)
         return {got.way: got.huge_share for got in asked.got} if asked else {}
 
