@@ -87,7 +87,7 @@ def reference(tmp_path: Path) -> Copy:
     """A clone whose reference machine is this computer."""
     copy = copy_of_checkout(tmp_path / "copy")
     data, mine = copy.path / "data", host.machine_id(host.inspect())
-    theirs = (data / "reference").read_text().strip()
+    theirs = (data / "reference").read_text().split()[0]
     if theirs != mine:
         shutil.rmtree(data / mine, ignore_errors=True)
         (data / theirs).rename(data / mine)
