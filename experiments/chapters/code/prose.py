@@ -104,7 +104,7 @@ def text_said(a: Analysis) -> Prose:
     said = (f"Used all over, {large} MiB of code takes {most.value:.2f} times as long on base pages as on 2 MiB ones, and {small} MiB "
             f"{least.value:.2f} times. ")
     return Prose(said + choose(most, {
-        "above": "Such a program jumps at random through all of its code. One whose hot code is a tenth of that has the tenth's gain.",
+        "above": "Such a program jumps at random through all of its code; one whose hot code lies together pays as a smaller one does.",
         "open": f"A gain past {most.high - 1:.0%} would have shown.", "below": "So large pages cost here."}))
 
 

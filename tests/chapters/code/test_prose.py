@@ -32,4 +32,4 @@ def test_what_is_said_follows_the_machine():
     assert "base pages, so an entry" in prose.large_said(analysis(splintered=True))
     assert "0.88 walks a drawn jump" in prose.counted_said(analysis(rows(Jumps(walks=1.0))))
     assert "base pages. Wholly on large pages is here a copy in advised memory and one in a memfd" in prose.ways_said(analysis())
-    assert "a tenth" in prose.text_said(analysis(rows(Jumps(walk_ns=60.0))))
+    assert "lies together" in prose.text_said(analysis(rows(Jumps(walk_ns=60.0))))
