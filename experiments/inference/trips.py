@@ -13,11 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.optimize import brentq, minimize_scalar
 
 from experiments.inference.hops import below, modes
 from experiments.inference.intervals import UNKNOWN, Interval, median_interval
 
 LEAST_SHARE = 0.05  # of the hops from the caches' end on: what less of them do is no heap that a mean would notice
+NEVER = 50.0  # times as many hops as a set has lines: exp(-50) of its lines were not read in so many
 HEAP_WIDTH = 0.25  # of a trip: a heap has its banks, its rows and its refreshes, a quarter of it either way
 
 
@@ -67,3 +69,53 @@ def shares(distributions: Mapping[int, pd.DataFrame], cuts_ns: Sequence[float]) 
     """By working set, a row each: the share of hops that wait for so many trips at the least, columns 1, 2 ..."""
     rows = {size: 1 - below(spread, list(cuts_ns)) for size, spread in distributions.items()}
     return pd.DataFrame.from_dict(rows, orient="index", columns=range(1, len(cuts_ns) + 1)).sort_index()
+
+
+def expected(lines: Sequence[float], cache_lines: float) -> np.ndarray:
+    """The shares of hops that wait for one trip and more, two and more, ..., if each hop reads a line drawn from each of several sets and a
+    cache keeps the latest used. lines: how many lines each set has.
+
+    A line of a set of n, which a hop reads with probability 1/n, is still there if it was read in the last t hops, where t is what it takes
+    for all lines that were read in t hops to fill the cache: sum of n (1 - exp(-t/n)) (Che, Tung and Wang, IEEE J. Sel. Areas Commun. 20,
+    2002). So it is not with probability exp(-t/n), each set for itself.
+    """
+    n = np.asarray(lines, dtype=float)
+    if n.sum() <= cache_lines:
+        return np.zeros(n.size)
+    hops = brentq(lambda t: (n * -np.expm1(-t / n)).sum() - cache_lines, 0.0, n.max() * NEVER)
+    counts = np.ones(1)
+    for missed in np.exp(-hops / n):
+        counts = np.convolve(counts, [1 - missed, missed])
+    return counts[::-1].cumsum()[::-1][1:]
+
+
+class Explained(NamedTuple):
+    """Shares of trips beside those that one cache would make. table: pages, working_set_bytes, trips, share, expected."""
+
+    cache_bytes: float  # the one that fits best
+    table: pd.DataFrame
+
+    @property
+    def worst(self) -> float:
+        """The largest difference of two shares."""
+        return float((self.table["share"] - self.table["expected"]).abs().max())
+
+
+def explain(shares: pd.DataFrame, read: Mapping[str, Sequence[float]], line_bytes: int = 64) -> Explained:
+    """Find the cache that makes of what each hop reads the trips that were seen, by least squares.
+
+    shares: pages, working_set_bytes, trips, share (of hops that wait for so many or more). read: by page size the bytes of each set that a
+    hop reads a line of, for a byte of the working set. Raises ValueError without shares.
+    """
+    if shares.empty:
+        raise ValueError("no shares to explain")
+
+    def made(log_bytes: float) -> np.ndarray:
+        by_size = {(pages, size): expected(np.multiply(read[pages], size / line_bytes), np.exp(log_bytes) / line_bytes)
+                   for pages, size in set(zip(shares["pages"], shares["working_set_bytes"], strict=True))}
+        rows = zip(shares["pages"], shares["working_set_bytes"], shares["trips"].astype(int), strict=True)
+        return np.array([np.append(by_size[pages, size], np.zeros(trips))[trips - 1] for pages, size, trips in rows])
+
+    largest = float(shares["working_set_bytes"].max())
+    found = minimize_scalar(lambda x: ((made(x) - shares["share"]) ** 2).sum(), bounds=(np.log(1 << 16), np.log(largest)), method="bounded")
+    return Explained(float(np.exp(found.x)), shares.assign(expected=made(found.x)))

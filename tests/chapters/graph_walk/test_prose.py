@@ -85,6 +85,9 @@ def test_three_heaps_and_two_on_large_pages_are_told_with_their_places_and_whose
     told = prose.heaps(a)
     assert all(f"{ns:.0f}" in told for ns in (150, 270, 390, 120, 140, 260)) and "trip" in told.split("ns: ")[-1]
     assert prose.whose(a).count("1 GiB") == 2
+    read = a.trip_shares.assign(pages="4k", working_set_bytes=1 << 32).iloc[:2].assign(trips=[2, 3], share=[0.75, 0.0])
+    a.trip_shares = read  # two trips of two, where a machine of its own reads no third
+    assert "whose the trips are" in prose.explained(a)
 
 
 @pytest.mark.parametrize(("core", "walkers", "says"), [("Zen 4", 6, "agrees"), ("Skylake client", 6, "more"), ("Imaginary", 6, "nobody"),

@@ -1,0 +1,26 @@
+"""Which trip is whose, by a cache: what the byte, this machine's entry and the host's would miss of it, beside the hops that waited."""
+
+from __future__ import annotations
+
+from experiments.chapters.graph_walk.analysis import SIZE, Analysis
+from experiments.inference import trips
+from experiments.inference.trips import Explained
+from experiments.words.pages import BASE, page_bytes
+from experiments.words.reasons import required
+
+ENTRY_BYTES = 8
+
+
+def explained(a: Analysis) -> Explained:
+    """The shares of two trips and more, by one cache for the lines of the byte, of this machine's entries for it and, in a guest, of the
+    host's, which has one for each base page where it splinters. Raises Unavailable."""
+    shares = required(a.trip_shares[a.trip_shares["trips"] > 1], "hops on base pages stand in one heap")
+    return trips.explain(shares.astype({SIZE: int}), {pages: _read(a, pages) for pages in a.heaps})
+
+
+def _read(a: Analysis, pages: str) -> list[float]:
+    """Bytes that a hop draws a line from, for a byte of the working set: the vertices, and an entry for each page of either table."""
+    base = a.base_page_bytes
+    page = page_bytes(pages, base)
+    of_host = base if pages == BASE or a.in_pieces else page
+    return [1.0, ENTRY_BYTES / page, *([ENTRY_BYTES / of_host] if a.host.hypervisor != "none" else [])]
