@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,12 +13,27 @@ from experiments.chapters.code import flags, ways
 from experiments.chapters.code.grid import KINDS, LARGE_TEXT, LINE_BYTES, MOST_LINES, TEXT_MIB
 from experiments.inference.curves import Curve, select
 from experiments.inference.intervals import UNKNOWN, Interval
-from experiments.inference.misses import RandomFit, fit_random_curve
+from experiments.inference.misses import RandomFit, fit_random_curve, two_level_cost
 from experiments.words.pages import BASE
 from experiments.words.reasons import Unavailable, if_available, required
 
-FAR = 4  # times the second level's entries: there three of four draws miss it
+NONE = 1e-9  # entries of a level that is always missed
+FAR = 4  # times a level's entries: there three of four draws miss it
 TREAD = 24  # pages that a first level holds: of those published that are no mere buffer before it, the smallest has 32 entries
+
+
+class Levels(NamedTuple):
+    """A TLB for instructions: entries, and what a jump takes longer past them."""
+
+    held_ns: float  # a drawn jump to a page that the first level holds
+    first: Interval
+    hit_ns: Interval
+    last: Interval
+    walk_ns: Interval
+
+    def predict(self, pages: np.ndarray) -> np.ndarray:
+        """ns a drawn jump."""
+        return two_level_cost(pages, self.first.value, self.last.value, self.held_ns, self.hit_ns.value, self.walk_ns.value)
 
 
 class Analysis(analysis.Analysis):
@@ -67,26 +83,27 @@ class Analysis(analysis.Analysis):
                 by_level[tlb.level] = by_level.get(tlb.level, 0) + tlb.entries
         return [by_level[level] for level in sorted(by_level)]
 
-    @property
-    def tread_ns(self) -> float:
-        """An aliased jump whose page the first level holds. Raises Unavailable("too-few-points")."""
-        return self.alias.level(0, TREAD)
-
     @cached_property
-    def tlb(self) -> RandomFit | None:
+    def tlb(self) -> Levels | None:
         """Its two levels by the aliased draws, of which C entries miss 1 - C/M; None where they do not show two."""
-        fit, most = None, np.inf
-        for _ in range(2):  # once more without what is far past both levels, where walks get dearer as their tables leave the first cache
-            rest = self.alias.between(TREAD, most)
-            try:
-                fit = fit_random_curve(rest.xs, rest.table["median"] - self.tread_ns)
-            except (Unavailable, ValueError):
-                return None
-            most = FAR * fit.l2_entries.value
-        is_whole = all(level.low * 2 > level.high for level in (fit.l1_entries, fit.l2_entries))
-        return fit if is_whole and fit.stlb_cost_ns.low > 0 and fit.walk_ns.low > 0 else None
+        try:
+            rest = self.alias.between(TREAD, np.inf)
+            rough = fit_random_curve(rest.xs, rest.table["median"] - self.alias.level(0, TREAD))
+            last = rough.l2_entries.value
+            near = self._step(TREAD, last / 2)  # each by itself: what a jump takes before a level is full is not the same for both
+            far = self._step(FAR * near.l2_entries.value, FAR * last)
+        except (Unavailable, ValueError):
+            return None
+        levels = Levels(near.stlb_cost_ns.value, near.l2_entries, near.walk_ns, far.l2_entries, far.walk_ns)
+        is_whole = all(level.low * 2 > level.high for level in (levels.first, levels.last))
+        return levels if is_whole and levels.hit_ns.low > 0 and levels.walk_ns.low > 0 else None
 
-    def found(self) -> RandomFit:
+    def _step(self, low: float, high: float) -> RandomFit:
+        """One level alone: its entries are the second ones of the fit, whose first are none, and so missed by every jump."""
+        part = self.alias.between(low, high)
+        return fit_random_curve(part.xs, part.table["median"], l1_entries=NONE)
+
+    def found(self) -> Levels:
         """`tlb`. Raises Unavailable("no-step") where two levels do not show."""
         return required([self.tlb] if self.tlb else [], "the aliased jumps show no two levels", "no-step")[0]
 

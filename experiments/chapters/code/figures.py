@@ -54,10 +54,10 @@ def translation(a: Analysis) -> Figure:
     if not a.tlb:
         return Figure(charts.layered(chart, _ends(a)), f"{said} No two levels fit it better than a slope.", data[_FIELDS])
     xs = np.geomspace(data["lines"].min(), data["lines"].max(), 60)
-    fitted = pd.DataFrame({"lines": xs, "median": a.tread_ns + a.tlb.predict(xs)})
+    fitted = pd.DataFrame({"lines": xs, "median": a.tlb.predict(xs)})
     line = alt.Chart(fitted).mark_line(strokeDash=[4, 3], color=MUTED).encode(x=_PAGES, y=alt.Y("median:Q", scale=scale))
-    return Figure(charts.layered(chart, line, _ends(a)), f"{said} Two levels of {a.tlb.l1_entries.value:.0f} and "
-                  f"{count(a.tlb.l2_entries.value)} entries fit it better than any other two.", data[_FIELDS])
+    return Figure(charts.layered(chart, line, _ends(a)), f"{said} Two levels of {a.tlb.first.value:.0f} and "
+                  f"{count(a.tlb.last.value)} entries fit it better than any other two.", data[_FIELDS])
 
 
 def texts(a: Analysis) -> Figure:

@@ -35,8 +35,8 @@ def brief(a: Analysis) -> Prose:
     said = (f"A jump that nothing foresees takes {near.value:.0f} ns among {count(pages)} lines of code side by side, and "
             f"{apart.value:.0f} where each has a page to itself. ")
     if a.tlb:
-        said += (f"Behind it is a TLB of its own for instructions, of {a.tlb.l1_entries.value:.0f} entries and then "
-                 f"{count(a.tlb.l2_entries.value)}.")
+        said += (f"Behind it is a TLB of its own for instructions, of {a.tlb.first.value:.0f} entries and then "
+                 f"{count(a.tlb.last.value)}.")
     return Prose(said.rstrip())
 
 
@@ -66,11 +66,11 @@ def entries_said(a: Analysis) -> Prose:
     """The entries by aliased draws, beside those that CPUID states."""
     tlb = a.found()
     said = (f"On eight pages of memory behind as many addresses no cache of instructions fills, and drawn jumps miss as 1 - C/M: "
-            f"{tlb.l1_entries.value:.0f} entries, past which a jump takes {tlb.stlb_cost_ns.value:.1f} ns longer, and "
-            f"{count(tlb.l2_entries.value)}, past which a walk takes {tlb.walk_ns.value:.0f}. ")
+            f"{tlb.first.value:.0f} entries, past which a jump takes {tlb.hit_ns.value:.1f} ns longer, and "
+            f"{count(tlb.last.value)}, past which a walk takes {tlb.walk_ns.value:.0f}. ")
     if len(a.stated) < 2:
         return Prose(said + "CPUID states no two levels to compare with.")
-    away = max(abs(found.value / stated - 1) for found, stated in zip((tlb.l1_entries, tlb.l2_entries), a.stated, strict=False))
+    away = max(abs(found.value / stated - 1) for found, stated in zip((tlb.first, tlb.last), a.stated, strict=False))
     return Prose(said + f"CPUID states {listed(map(count, a.stated))}" + (" and agrees." if away <= SAME else
                  ": believe it for what was built, and the jumps for what a program gets."))
 

@@ -132,9 +132,9 @@ def explained(a: Analysis) -> Prose:
     """Whether the sizes of what a hop reads say how often it waits for whom."""
     found = whose_trips.explained(a)
     stated = a.cache_bytes(3)
-    held = format_size(int(found.cache_bytes) >> 17 << 17) + (f" of the {format_size(stated)} that are stated" if stated else "")
-    said = (f"The sizes say so too. Let a hop draw a line of the vertices and one of each table, and one cache keep the latest used: with "
-            f"{held} for them, the shares in the figure are met to within {100 * found.worst:.0f} points. ")
+    held = format_size(int(found.cache_bytes) >> 17 << 17) + (f" ({format_size(stated)} are stated)" if stated else "")
+    said = ("The sizes say so too. Let a hop draw a line of the vertices and one of each table, and one cache keep the latest used: of "
+            f"{held}, it meets the shares in the figure to within {100 * found.worst:.0f} points. ")
     return Prose(said + ("Nothing else was chosen, so that is whose the trips are." if found.worst <= MET else
                          "That is near enough to name them, and too far to say that nothing else has a part."))
 

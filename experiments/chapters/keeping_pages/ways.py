@@ -9,8 +9,8 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
-from experiments.lab.held import Held, Survey, answer, held
 from experiments.lab.build import build_folder
+from experiments.lab.held import Held, Survey, answer, held
 from experiments.lab.record import Positive
 from experiments.lab.toolchains import SOURCES
 from experiments.lab.watched import REFUSED, watch
