@@ -132,7 +132,7 @@ def against_independent() -> Rows:
 
 @table("Sums at strides over 256 MiB (to reach: 3 % each)", "stride", "stride_sum ns", "independent ns", "difference")
 def strides() -> Rows:
-    """The published loop of the chapter about strides against kernels/reference/independent_stride.c, which walks a pointer."""
+    """The published loop of the chapter about strides against kernels/reference/independent_stride.c, which shares nothing with it."""
     independent, size = program("independent_stride"), grids.ARRAY_BYTES
     points = {step: _point("stride_sum", mode="plain", bytes=size, step_bytes=step, region_ms=150) for step in grids.STRIDES}
     return by_size(points, lambda point, i: independent(size, dict(point.options)["step_bytes"])[0])
