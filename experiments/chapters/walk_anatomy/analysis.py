@@ -64,9 +64,10 @@ class Analysis(analysis.Analysis):
 
     @cached_property
     def prices(self) -> dict[int, Curve]:
-        """What a miss of the TLB costs along each sweep: `times` less a visit that the TLB serves. Empty without either."""
+        """What a miss of the TLB costs along each sweep: what a visit takes longer than one that the TLB serves, over the share of visits
+        that miss. Empty without such visits."""
         held = if_available(lambda: self.held_ns)
-        return {level: _less(curve, held) for level, curve in self.times.items()} if held else {}
+        return {level: _per_miss(curve, held, self.missed.value) for level, curve in self.times.items()} if held else {}
 
     @cached_property
     def caches(self) -> list[WalkCache]:
@@ -83,12 +84,13 @@ class Analysis(analysis.Analysis):
     @property
     def first_ns(self) -> Interval:
         """What a miss costs that reads as little as there is to read. Raises Unavailable("too-few-points")."""
-        return required(self.prices.get(1, ()), "no tables of the lowest level were swept").intervals[0]
+        times = required(self.times.get(1, ()), "no tables of the lowest level were swept")
+        return (times.intervals[0] - self.held_ns) / self.missed
 
     @property
     def last_ns(self) -> Interval:
         """What a miss costs with as many tables of each level as were measured. Raises Unavailable("too-few-points")."""
-        return required(self.prices, "no tables were swept")[max(self.prices)].last
+        return (required(self.times, "no tables were swept")[max(self.times)].last - self.held_ns) / self.missed
 
     @cached_property
     def judged(self) -> pd.DataFrame:
@@ -98,7 +100,7 @@ class Analysis(analysis.Analysis):
         if not len(rows) or not self.caches:
             return pd.DataFrame(columns=[*TABLES, "median", "low", "high", "predicted", "ratio"])
         table = summarise(rows, [*TABLES])
-        table[["median", "low", "high"]] -= self.held_ns.value
+        table[["median", "low", "high"]] = (table[["median", "low", "high"]] - self.held_ns.value) / self.missed.value
         counts = table[[*TABLES]].astype(float).to_numpy()
         first = self.first_ns.value
         table["predicted"] = [walk_caches.predicted_ns(first, self.caches, dict(zip(LEVELS, row, strict=True))) for row in counts]
@@ -138,6 +140,11 @@ class Analysis(analysis.Analysis):
                 continue
         return shares
 
+    @property
+    def missed(self) -> Interval:
+        """The share of a cycle's visits that miss, whatever the last level replaces; 1 where it is not known."""
+        return self.misses.get(Visits(self.pages, 0), Interval(1.0, 1.0, 1.0))
+
     @cached_property
     def policies(self) -> list[replacement.Policy]:
         """Each policy that the last level can have beside `misses`, the best supported first; empty without them."""
@@ -164,9 +171,9 @@ class Analysis(analysis.Analysis):
         return float(required(clock, "in none of the rows", "no-clock").median())
 
 
-def _less(curve: Curve, held: Interval) -> Curve:
-    """A curve less one interval at each x."""
+def _per_miss(curve: Curve, held: Interval, missed: float) -> Curve:
+    """A curve less one interval at each x, over a share of misses."""
     table = curve.table.copy()
     for place, interval in enumerate(curve.intervals):
-        table.loc[place, ["median", "low", "high"]] = list((interval - held)[:3])
+        table.loc[place, ["median", "low", "high"]] = list(((interval - held) * (1 / missed))[:3])
     return Curve(table, curve.x, curve.processes)
