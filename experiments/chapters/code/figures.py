@@ -21,7 +21,7 @@ _PAGES = alt.X("lines:Q", axis=charts.lines_axis("Pages of code, a jump on each"
 
 def _ends(a: Analysis) -> alt.LayerChart | None:
     ends = zip(a.stated, ("L1 iTLB", "L2 iTLB"), strict=False)
-    return charts.marks([(n, f"{name}: {n:,} pages") for n, name in ends], "lines") if a.stated else None
+    return charts.marks([(n, f"{name}: {n:,}") for n, name in ends], "lines") if a.stated else None
 
 
 def jumps(a: Analysis) -> Figure:
@@ -36,7 +36,7 @@ def jumps(a: Analysis) -> Figure:
     chart = alt.Chart(data).mark_line(point=alt.OverlayMarkDef(size=18)).encode(
         x=_PAGES, y=alt.Y("median:Q", axis=charts.ns_axis("ns a jump", values), scale=scale),
         color=alt.Color("kind:N", sort=scheme.domain, scale=scheme, legend=alt.Legend(title=None, columns=1)),
-        strokeDash=alt.StrokeDash("where:N", sort=["apart", "side by side"], legend=charts.line_legend()),
+        strokeDash=alt.StrokeDash("where:N", sort=["apart", "side by side"], legend=charts.line_legend(columns=1)),
         tooltip=["kind:N", "where:N", alt.Tooltip("lines:Q", format=","), alt.Tooltip("median:Q", format=".3~r", title="ns")])
     last = data[data["lines"] == data["lines"].max()]
     told = listed(f"{row.kind} and {row.where} {row.median:.1f} ns" for row in last.itertuples())
