@@ -107,7 +107,7 @@ def replaced_said(a: Analysis) -> Prose:
     """Which policies the misses of the last level fit."""
     policies = required(a.policies, "no drawn visits were measured, or the TLB's entries are not known")
     cycle = next((share for visits, share in a.misses.items() if not visits.hot), None)
-    said = f"Of a cycle of {a.pages:,} pages {cycle.value:.0%} miss here. " if cycle else ""
+    said = f"Of a cycle of {a.pages:,} pages {min(cycle.value, 1.0):.0%} miss here. " if cycle else ""
     fitting = [WORDS[policy.name] for policy in replacement.fitting(policies)]
     if not fitting:
         nearest = policies[0]
