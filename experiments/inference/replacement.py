@@ -71,7 +71,7 @@ def _share_missed(policy: str, entries: tuple[int, int], ways: int, sequence: Vi
     else:
         stream = np.resize(draw.permutation(sequence.pages), max(VISITS, 4 * sequence.pages))
     warm = len(stream) // 2
-    return simulator.simulate(machine, stream, unit_bytes=4096, warm=warm).walks / (len(stream) - warm)
+    return simulator.simulate(machine, stream, unit_bytes=1 << simulator.OFFSET_BITS, warm=warm).walks / (len(stream) - warm)
 
 
 def judge(measured: Mapping[Visits, Interval], entries: tuple[int, int], ways: int, policies: Sequence[str] = POLICIES) -> list[Policy]:

@@ -30,7 +30,8 @@ _SET = np.dtype([("head", np.uint64), ("used", np.uint64), ("tree", np.uint64)])
 _SLOT = np.dtype([("owner", np.uint32), ("before", np.uint32), ("after", np.uint32)])
 _AHEAD = uint64(12)  # accesses in advance of which a row is fetched: the rows of a gigabyte's pages are past this computer's own L2
 _INDEX = uint64(INDEX_BITS)
-_ONE, _HALF = uint64(1), uint64(32)
+_ONE, _TWO, _HALF = uint64(1), uint64(2), uint64(32)
+_EACH = uint64(0x5555555555555555)  # one in each field of two bits
 _GAMMA, _MIX_1, _MIX_2 = uint64(0x9E3779B97F4A7C15), uint64(0xBF58476D1CE4E5B9), uint64(0x94D049BB133111EB)
 
 
@@ -191,22 +192,10 @@ def _touch(state: State, cache: int, row: int, number: int) -> bool:
             slot = first + mine.used
             if mine.used < ways:
                 mine.used += _ONE
-            elif shape.replacement == RANDOM:
-                shape.draws += _GAMMA
-                slot = first + ((_mixed(shape.draws) >> _HALF) * ways >> _HALF)
-            elif shape.replacement == TREE_PLRU:
-                slot = first + _victim(mine.tree, ways)
-            elif shape.replacement == NRU:
-                slot = first + _unmarked(mine.tree)
             else:
-                mine.tree = _aged(mine.tree, ways)
-                slot = first + _distant(mine.tree)
-        if shape.replacement == TREE_PLRU:
-            mine.tree = _pointing_away(mine.tree, ways, slot - first)
-        elif shape.replacement == NRU:
-            mine.tree = _marked(mine.tree, ways, slot - first)
-        elif shape.replacement == SRRIP:
-            mine.tree = _foreseen(mine.tree, slot - first, uint64(0) if held else uint64(LONG))
+                mine.tree = _aged(mine.tree, ways) if shape.replacement == SRRIP else mine.tree
+                slot = first + _victim_of(shape, mine.tree, ways)
+        mine.tree = _used(shape.replacement, mine.tree, ways, slot - first, held)
         if held:
             return True
     places[slots[slot].owner] = 0
@@ -253,46 +242,44 @@ def _pointing_away(tree: int, ways: int, way: int) -> int:
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _unmarked(marks: int) -> int:
-    """The first way without a mark; `_marked` leaves one in every set of more than one way."""
-    way = uint64(0)
-    while marks >> way & _ONE:
-        way += _ONE
-    return way
+def _victim_of(shape: np.record, tree: int, ways: int) -> int:
+    """The way of a full set that a missing page takes."""
+    if shape.replacement == RANDOM:
+        shape.draws += _GAMMA
+        return (_mixed(shape.draws) >> _HALF) * ways >> _HALF
+    if shape.replacement == TREE_PLRU:
+        return _victim(tree, ways)
+    return _first(tree, _ONE, uint64(0)) if shape.replacement == NRU else _first(tree, _TWO, uint64(DISTANT))
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _marked(marks: int, ways: int, way: int) -> int:
-    """With a mark on a way, and where all would have one, on it alone (not recently used, as in the SPARC T1)."""
-    marks |= _ONE << way
-    every = (_ONE << (ways - _ONE) << _ONE) - _ONE
-    return marks if marks != every or ways == _ONE else _ONE << way
+def _used(replacement: int, tree: int, ways: int, way: int, held: bool) -> int:
+    """A set's word after the use of a way: NRU marks it, and takes the other marks off where all would have one (SPARC T1); SRRIP foresees
+    the next use at once after a hit, and late after a miss (Jaleel et al., ISCA 2010)."""
+    if replacement == TREE_PLRU:
+        return _pointing_away(tree, ways, way)
+    if replacement == NRU:
+        marks, every = tree | _ONE << way, (_ONE << (ways - _ONE) << _ONE) - _ONE
+        return marks if marks != every or ways == _ONE else _ONE << way
+    if replacement == SRRIP:
+        return tree & ~(uint64(DISTANT) << (way + way)) | (uint64(0) if held else uint64(LONG)) << (way + way)
+    return tree
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _first(word: int, bits: int, value: int) -> int:
+    """The first way whose field of so many bits has the value; there is one."""
+    way = uint64(0)
+    while word >> way * bits & ((_ONE << bits) - _ONE) != value:
+        way += _ONE
+    return way
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _aged(intervals: int, ways: int) -> int:
-    """All intervals longer by as much as makes the longest distant (SRRIP: Jaleel et al., ISCA 2010)."""
+    """All intervals longer by as much as makes the longest distant. What carries out of a way that is none goes to none."""
     longest, way = uint64(0), uint64(0)
     while way < ways:
         longest = max(longest, intervals >> (way + way) & uint64(DISTANT))
         way += _ONE
-    way = uint64(0)
-    while way < ways:
-        intervals += (uint64(DISTANT) - longest) << (way + way)
-        way += _ONE
-    return intervals
-
-
-@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _distant(intervals: int) -> int:
-    """The first way whose interval is distant; `_aged` makes one so."""
-    way = uint64(0)
-    while intervals >> (way + way) & uint64(DISTANT) != uint64(DISTANT):
-        way += _ONE
-    return way
-
-
-@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _foreseen(intervals: int, way: int, interval: int) -> int:
-    """With this interval until its next use for a way."""
-    return intervals & ~(uint64(DISTANT) << (way + way)) | interval << (way + way)
+    return intervals + (uint64(DISTANT) - longest) * _EACH

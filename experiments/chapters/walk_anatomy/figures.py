@@ -42,7 +42,7 @@ def parts(a: Analysis) -> Figure:
     data = pd.DataFrame(rows, columns=["part", "begins_ns", "ends_ns"])
     data["ns"] = data["ends_ns"] - data["begins_ns"]
     order = data["part"].tolist()
-    chart = alt.Chart(data).mark_bar(size=18).encode(
+    chart = alt.Chart(data).properties(height=30 * len(data)).mark_bar(size=18).encode(
         y=alt.Y("part:N", sort=order, axis=alt.Axis(title=None, labelLimit=260)),
         x=alt.X("begins_ns:Q", axis=charts.ns_axis("ns a miss")), x2="ends_ns:Q",
         color=alt.Color("part:N", sort=order, scale=charts.colours(order), legend=None),
