@@ -28,6 +28,7 @@ from experiments.words.reasons import Unavailable, explain
 
 WAY_STRIDE = 64  # pages that collide; no first level that is published has more than 32 sets
 STEP = 1.1  # a step between two points further apart places no number of entries
+BOTH = 0.01  # draws are told apart to a hundredth: a first level is a fortieth of a second
 SAME = 0.03  # two opinions nearer to each other than that agree: the grid around a knee is finer
 NEVER = 1e9  # entries of a second level that is never missed
 MATCH_OCTAVES = 0.75  # further apart, two knees are of two levels
@@ -123,9 +124,10 @@ def _levels(frame: pd.DataFrame, pairs: Sequence[tuple[Knee | None, Knee | None]
             opinions["draws"] = drawn
         entries, states = _believed(opinions), _stated(stated, place, len(pairs), knee)
         ways, ways_reason = (None, None) if levels else _ways(frame, entries, knee, stride)
+        verdict = _verdict(opinions, entries, knee, states, round(levels[-1].entries.value) if levels else 0)
         levels.append(Level(
             level=place + 1, entries=entries, opinions=opinions, stated=states, hit_cost=_tread(main, before, knee), ways=ways,
-            ways_reason=ways_reason, rise=(knee.tenth, knee.nine_tenths), verdict=_verdict(opinions, entries, knee, states)))
+            ways_reason=ways_reason, rise=(knee.tenth, knee.nine_tenths), verdict=verdict))
         before = knee
     return levels
 
@@ -222,7 +224,8 @@ def _believed(opinions: Mapping[str, Estimate]) -> Estimate:
     return opinions.get("draws") or opinions.get("alias") or opinions["price"]
 
 
-def _verdict(opinions: Mapping[str, Estimate], entries: Estimate, knee: Knee, stated: int | None) -> str:
+def _verdict(opinions: Mapping[str, Estimate], entries: Estimate, knee: Knee, stated: int | None, before: int = 0) -> str:
+    """before: the entries of the level before, which may hold other pages than this one does."""
     def agree(a: Estimate, b: float) -> bool:
         return a.low * (1 - SAME) <= b <= a.high * (1 + SAME) or abs(a.value / b - 1) <= SAME
 
@@ -248,6 +251,9 @@ def _verdict(opinions: Mapping[str, Estimate], entries: Estimate, knee: Knee, st
         sentence = f"Only {only} shows this level, at {number(only)} pages: believe it with care. "
     if stated is None:
         return sentence + "CPUID states nothing to compare with."
+    if entries.method.startswith("draws") and abs(entries.value / (stated + before) - 1) < min(BOTH, abs(entries.value / stated - 1)):
+        return sentence + (f"CPUID states {stated:,}, and with the {before} of the level before, which hold other pages, that is what was "
+                           "found.")
     if agree(entries, stated):
         return sentence + f"CPUID states {stated:,} and agrees."
     return sentence + (f"CPUID states {stated:,}: believe the measurement for what a program pays, and CPUID for what was built; entries "
