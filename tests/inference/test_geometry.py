@@ -10,6 +10,7 @@ from support.geometry import CACHES, SHARP, Made, at_random, inferred, lru, rows
 from experiments.inference import geometry, geometry_curves, geometry_walks
 from experiments.inference.geometry_curves import base_stride, stride_of
 from experiments.inference.intervals import interval_of_difference, median_interval
+from experiments.inference.knees import Knee
 from experiments.lab import survey
 from experiments.words.reasons import Unavailable
 
@@ -370,3 +371,11 @@ def test_a_walk_of_three_processes_has_their_interval_less_the_tread_s_and_of_fe
     assert three.table_bytes == (1 << 20) * 64 and three.reason is None
     (none,) = geometry_walks.walks(frame, tread[:0], 64, 1, {1: 32 << 20})
     assert none.cost is None and "left out" in none.reason
+
+
+@pytest.mark.parametrize(("found", "both"), [(4192.0, True), (4100.0, False), (4600.0, False)])
+def test_draws_that_found_two_levels_together_are_told_so(found: float, both: bool):
+    drawn = geometry.Estimate(value=found, low=found * 0.99, high=found * 1.01, method="draws, fit of 1 - C/M")
+    knee = Knee(before=7.0, after=30.0, last_low=3500, first_high=4600, tenth=3018, nine_tenths=7307)
+    said = geometry._verdict({"draws": drawn}, drawn, knee, 4096, 96)
+    assert ("the 96" in said) is both and "4,096" in said
