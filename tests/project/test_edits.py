@@ -47,7 +47,7 @@ _SUMS = "for (uint64_t i = 0; i < elements; i += step) {"
 SUM = ("[chapter.scope.point('stride_sum', mode='plain', bytes=1 << 20, step_bytes=64)]", "stride_sum", 1 << 14,
        ("stride_sum", _SUMS, f"{_SUMS}\n            for (volatile int n = 0; n < 9; n++)\n                ;"))
 _TABLES = "for (; i + 8 <= visits; i += 8) {"
-TABLE = ("[chapter.scope.point('table_chase', lines=64, tables_1=8, tables_2=1, tables_3=1)]", "table_chase", 64,
+TABLE = ("[chapter.scope.point('table_chase', mode='random', lines=64, tables_1=8, tables_2=1, tables_3=1)]", "table_chase", 64,
          ("table_chase", _TABLES, f"{_TABLES}\n        for (volatile int n = 0; n < 9; n++)\n            ;"))
 _ROUNDS = "for (; rounds; rounds--) {"
 JUMP = ("[chapter.scope.point('code_chase', mode='listed', lines=49)]", "code_chase", 49,
