@@ -111,8 +111,8 @@ def replaced_said(a: Analysis) -> Prose:
     fitting = [WORDS[policy.name] for policy in replacement.fitting(policies)]
     if not fitting:
         nearest = policies[0]
-        return Prose(f"{said}Not one of the six policies fits all sequences: the nearest, {WORDS[nearest.name]}, is {nearest.away:.1f} errors "
-                     "from one of them. What a core really does may be none of the textbook's, or change with what it sees.")
+        return Prose(f"{said}Not one of the six policies fits all sequences: the nearest, {WORDS[nearest.name]}, is {nearest.away:.1f} "
+                     "errors from one of them. What a core really does may be none of the textbook's, or change with what it sees.")
     return Prose(f"{said}That fits {listed(fitting, 'or')}, of the six.")
 
 
