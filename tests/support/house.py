@@ -30,8 +30,7 @@ OF_4096 = {
     "experiments/chapters/your_machine/claims.py": (1, "what a source says a base page has"),
     "experiments/chapters/virtualization/analysis.py": (1, "the base page of a guest, which is x86-64's alone"),
     "experiments/chapters/walk_anatomy/grid.py": (1, "entries, and not bytes"),
-    "experiments/chapters/code/ways.py": (1, "the program asks for 2 MiB, which goes with such base pages"),
-    "experiments/chapters/keeping_pages/ways.py": (1, "the program asks for 2 MiB, which goes with such base pages"),
+    "experiments/lab/ways.py": (1, "the programs ask for 2 MiB, which goes with such base pages"),
     "experiments/chapters/keeping_pages/languages/runtimes.py": (1, "as for those"),
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 
 import pandas as pd
@@ -36,3 +36,13 @@ def spoken(prose: ModuleType, a: Analysis, names: Iterable[str]) -> Mapping[str,
         assert isinstance(said[name], Prose) and said[name].rstrip().endswith("."), (name, said[name])
         assert not HOLE.search(said[name]) and not re.search(r"[a-z],? \.|\.\.|,\.", said[name]), (name, said[name])
     return said
+
+
+def shown(prose: ModuleType, makes: Iterable[Callable[[Analysis], object]], a: Analysis, is_whole: bool) -> None:
+    """Every sentence but the machine's, and every figure and table, or its reason, of which a machine with everything has none."""
+    spoken(prose, a, set(prose.__all__) - {"machine"})
+    for make in makes:
+        try:
+            assert make(a) is not None
+        except Unavailable:
+            assert not is_whole, make

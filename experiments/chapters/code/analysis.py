@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 
 from experiments.article import analysis
-from experiments.chapters.code import flags, ways
+from experiments.chapters.code import ways
 from experiments.chapters.code.grid import KINDS, LARGE_TEXT, LINE_BYTES, MOST_LINES, TEXT_MIB
 from experiments.inference.curves import Curve, select
 from experiments.inference.intervals import UNKNOWN, Interval
 from experiments.inference.misses import RandomFit, fit_random_curve, two_level_cost
+from experiments.machine import flags
 from experiments.words.pages import BASE
 from experiments.words.reasons import Unavailable, if_available, required
 

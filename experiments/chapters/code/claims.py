@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from experiments.article.verdicts import Answer, Band, Compares, claim, inside
 from experiments.chapters.code.analysis import Analysis
-from experiments.chapters.code.flags import JAVA_FLAGS
 from experiments.chapters.code.grid import LINE_BYTES, MOST_LINES
 from experiments.lab.grid import Scope
 from experiments.lab.record import Point
+from experiments.machine.flags import JAVA_FLAGS
 from experiments.words.prose import count, in_words, listed
 from experiments.words.reasons import Unavailable, required
 

@@ -52,7 +52,7 @@ def translation(a: Analysis) -> Figure:
     chart = charts.series_chart(data, _PAGES, "ns a jump", scale, charts.PRICES, charts.colours(["measured"]), "series")
     said = f"A drawn jump to many pages of addresses on eight of memory takes {data['median'].min():.1f} to {data['median'].max():.1f} ns."
     if not a.tlb:
-        return Figure(charts.layered(chart, _ends(a)), f"{said} No two levels fit it better than a slope.", data[_FIELDS])
+        return Figure(charts.layered(chart, _ends(a)), f"{said} It does not show two levels.", data[_FIELDS])
     xs = np.geomspace(data["lines"].min(), data["lines"].max(), 60)
     fitted = pd.DataFrame({"lines": xs, "median": a.tlb.predict(xs)})
     line = alt.Chart(fitted).mark_line(strokeDash=[4, 3], color=MUTED).encode(x=_PAGES, y=alt.Y("median:Q", scale=scale))
@@ -71,6 +71,6 @@ def texts(a: Analysis) -> Figure:
         x=x, xOffset=alt.XOffset("pages:N", sort=list(named)), y=alt.Y("median:Q", axis=charts.ns_axis("ns a jump")),
         color=alt.Color("pages:N", sort=list(named), scale=charts.colours(list(named)), legend=alt.Legend(title=None)),
         tooltip=["mib:N", "pages:N", alt.Tooltip("median:Q", format=".3~r", title="ns")])
-    last = data[data["mib"] == data["mib"].iloc[-1]]
-    told = listed(f"{row.median:.0f} ns on {row.pages}" for row in last.itertuples())
-    return Figure(bars, f"Time per drawn jump by the size of the code. It rises with the size: in {last['mib'].iloc[0]}, {told}.", data)
+    ends = [data[data["mib"] == data["mib"].iloc[place]] for place in (0, -1)]
+    told = [f"in {end['mib'].iloc[0]}, {listed(f'{row.median:.0f} ns on {row.pages}' for row in end.itertuples())}" for end in ends]
+    return Figure(bars, f"Time per drawn jump by the size of the code: {told[0]}; {told[1]}.", data)

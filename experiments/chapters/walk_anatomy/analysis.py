@@ -65,9 +65,9 @@ class Analysis(analysis.Analysis):
     @cached_property
     def prices(self) -> dict[int, Curve]:
         """What a miss of the TLB costs along each sweep: what a visit takes longer than one that the TLB serves, over the share of visits
-        that miss. Empty without such visits."""
-        held = if_available(lambda: self.held_ns)
-        return {level: _per_miss(curve, held, self.missed.value) for level, curve in self.times.items()} if held else {}
+        that miss, which is taken for exact: it scales all sweeps alike. Empty where either is not known."""
+        held, missed = if_available(lambda: self.held_ns), if_available(lambda: self.missed)
+        return {level: _per_miss(curve, held, missed.value) for level, curve in self.times.items()} if held and missed else {}
 
     @cached_property
     def caches(self) -> list[WalkCache]:
@@ -142,8 +142,9 @@ class Analysis(analysis.Analysis):
 
     @property
     def missed(self) -> Interval:
-        """The share of a cycle's visits that miss, whatever the last level replaces; 1 where it is not known."""
-        return self.misses.get(Visits(self.pages, 0), Interval(1.0, 1.0, 1.0))
+        """The share of a cycle's visits that miss, whatever the last level replaces. Raises Unavailable("too-few-points") where it is not
+        known, since then nothing is a miss's price."""
+        return required([*filter(None, [self.misses.get(Visits(self.pages, 0))])], "how many visits miss was not measured")[0]
 
     @cached_property
     def policies(self) -> list[replacement.Policy]:

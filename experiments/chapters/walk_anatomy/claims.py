@@ -6,6 +6,7 @@ from experiments.article.verdicts import Answer, Band, Compares, claim, inside
 from experiments.chapters.walk_anatomy.analysis import Analysis
 from experiments.chapters.walk_anatomy.grid import A_LINE, ENTRY_BYTES, LEVELS, TABLES, beyond, sweep
 from experiments.inference import curves
+from experiments.inference.counts import why_not_counted
 from experiments.inference.curves import select
 from experiments.inference.geometry_walks import Walk
 from experiments.inference.intervals import Interval, median_interval
@@ -31,8 +32,15 @@ def _cycles(a: Analysis, ns: Interval) -> Interval:
     return ns * a.ghz
 
 
+def _alone(a: Analysis) -> None:
+    """Raises Unavailable("two-dimensions") in a guest, where a step may be a nested TLB's and no cache of upper entries."""
+    if a.host.hypervisor != "none":
+        raise Unavailable("two-dimensions")
+
+
 def _rise(a: Analysis, level: int) -> Interval:
     """How many times as much a miss costs at the end of a level's sweep as at its beginning. Raises Unavailable."""
+    _alone(a)
     curve = required(a.prices.get(level, ()), "no tables of this level were swept")
     return curve.last / curve.intervals[0]
 
@@ -46,6 +54,7 @@ def upper_entries_are_kept(a: Analysis, band: Band) -> Answer:
 
 @claim("walk-caches-hold-three-levels", points=_ends(*LEVELS))
 def three_levels_are_kept(a: Analysis) -> Answer:
+    _alone(a)
     required(a.prices, "no tables were swept")
     shown = len(a.caches)
     return shown == len(LEVELS) or None, (
@@ -55,6 +64,7 @@ def three_levels_are_kept(a: Analysis) -> Answer:
 
 @claim("every-walk-visits-all-levels", points=_ends(*LEVELS))
 def every_walk_visits_all(a: Analysis) -> Answer:
+    _alone(a)
     required(a.prices, "no tables were swept")
     return (False if a.caches else None), (
         f"A miss costs {a.first_ns:.1f} ns through few tables and {a.last_ns:.1f} through many, whose entries take as much room: a walk "
@@ -84,8 +94,7 @@ def full_walks_hurt(a: Analysis, band: Band) -> Answer:
 
 def _in_memory(a: Analysis) -> tuple[Walk, Interval]:
     """The walk whose lowest table is in memory, and a load that memory answers, in ns. Raises Unavailable."""
-    if a.host.hypervisor != "none":
-        raise Unavailable("two-dimensions")
+    _alone(a)
     found = [walk for walk in a.walks if walk.table_in == "memory"]
     loads = curves.packed(a.about.kept("stlb_cliff"), pages=BASE)
     largest = a.cache_bytes(3) or a.cache_bytes(2) or 0
@@ -122,27 +131,31 @@ def only_pages_raise_reach(a: Analysis, band: Band) -> Answer:
 # --- what is shorter on larger pages
 
 
-def _walks_by_page(a: Analysis) -> tuple[Interval, str]:
-    """How many times as much translation costs on base pages as on large ones that miss as often, at the largest size; and which.
-    Raises Unavailable."""
-    pieces = a.splintering()
-    if pieces is None or not pieces.is_splintered:
-        raise Unavailable("no-step", "large pages miss less often here, so a walk of theirs has no price of its own")
-    rows = a.about.kept("hugepages")
-    prices = {pages: curve for pages in (BASE, *LARGE) if len(curve := curves.price(rows, pages=pages))}
-    large = required([pages for pages in LARGE if pages in prices], "no large pages were measured", "pool-empty")[0]
-    return (required(prices[BASE], "nothing was measured on base pages") / prices[large]).last, words(large)
+def _by_counters(a: Analysis, chapter: str, kernel: str) -> tuple[Interval, str]:
+    """How many times as many cycles a walk takes on base pages as on large ones, in a source's own loop at its largest size; and on which
+    large ones. Raises Unavailable."""
+    rows = select(a.about.kept(chapter), kernel=kernel)
+    counted = {"walk_per_access", "walk_cycles_per_access"} <= set(rows)
+    walked = rows.dropna(subset=["walk_per_access", "walk_cycles_per_access"]) if counted else rows.iloc[:0]
+    required(walked, "cycles of a walk were not counted", why_not_counted(rows, "walk_cycles", a.host))
+    walked = walked.assign(cycles=walked["walk_cycles_per_access"] / walked["walk_per_access"])
+    large = required([pages for pages in LARGE if (walked["pages"] == pages).any()], "no large pages were measured", "pool-empty")[0]
+    of = [required(walked[walked["pages"] == pages], f"no walks on {words(pages)}") for pages in (BASE, large)]
+    most = min(one["working_set_bytes"].max() for one in of)
+    times = [median_interval(one.loc[one["working_set_bytes"] == most, "cycles"]) for one in of]
+    return times[0] / times[1], words(large)
 
 
 @claim("smaller-tables-cheapen-walks", points=None)
 def smaller_tables_cheapen(a: Analysis, band: Band) -> Answer:
-    ratio, large = _walks_by_page(a)
-    return inside(ratio, *band), f"Missing as often, base pages cost {ratio:.2f} times as much as {large} at the largest size measured."
+    ratio, large = _by_counters(a, "hugepages", "random_touch")
+    return inside(ratio, *band), f"A walk of a random touch on base pages takes {ratio:.2f} times as many cycles as one on {large}."
 
 
 @claim("large-pages-keep-tables-cached", points=None)
 def large_pages_keep_tables(a: Analysis, band: Band) -> Answer:
-    return smaller_tables_cheapen(a, band)
+    ratio, large = _by_counters(a, "graph_walk", "graph_walk")
+    return inside(ratio, *band), f"A walk of a hop on base pages takes {ratio:.2f} times as many cycles as one on {large}."
 
 
 # --- five levels, in a guest whose tables have them

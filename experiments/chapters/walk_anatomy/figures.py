@@ -28,7 +28,7 @@ def staircase(a: Analysis) -> Figure:
     chart = charts.series_chart(data, x, "ns a miss", scale, charts.PRICES, charts.colours(names), "level")
     told = listed(f"tables {NAMES[level]}, from {curve.intervals[0].value:.1f} to {curve.last.value:.1f} ns"
                   for level, curve in a.prices.items())
-    return Figure(chart, f"What a miss of the TLB costs rises with the page tables that its walks go through: {told}.",
+    return Figure(chart, f"What a miss of the TLB costs by the page tables that its walks go through, from few to many: {told}.",
                   data[["level", "tables", *_FIELDS]])
 
 

@@ -12,10 +12,8 @@ UNSTATED_ENTRIES = 4096  # where nothing states the last level's: as many as the
 TABLES = tuple(f"tables_{level}" for level in LEVELS)
 MOST_UPPER = 32  # tables of the third level: 32 TiB of addresses, half of which are drawn
 COLLIDING = 256  # pages: any second level of a TLB holds as many, and no table has fewer entries
-Tables = tuple[int, int, int]  # of each level
-
-
 HOT = 4  # one page in so many is drawn half of the time, and one time in so many of the other half
+Tables = tuple[int, int, int]  # of each level
 
 
 def points(scope: Scope) -> list[Point]:

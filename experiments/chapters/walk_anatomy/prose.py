@@ -32,6 +32,8 @@ def brief(a: Analysis) -> Prose:
         return Prose(said + "No level's tables make a step, so its caches of upper entries end later than these sweeps do, or it keeps no "
                             "such entry.")
     steps = listed(f"{count(cache.entries.value)} tables of the {LEVEL_WORDS[cache.level]} level" for cache in a.caches)
+    if a.host.hypervisor != "none":
+        return Prose(f"{said}It begins to cost more past {steps}. Up to there a table more costs nothing.")
     return Prose(f"{said}The walker keeps upper entries: it begins to read more past {steps}. Up to there four loads are one.")
 
 
@@ -42,8 +44,8 @@ def lowest_said(a: Analysis) -> Prose:
             f"{curve.last.value:.1f}. ")
     cache = next((cache for cache in a.caches if cache.level == 1), None)
     if cache is None:
-        return Prose(said + "That is no step: the entries that lead to them are kept in a larger place than this sweep fills, or nowhere.")
-    said += f"The rise fits a cache of {count(cache.entries.value)} such entries. "
+        return Prose(said + "That is no step: what leads to them is kept in a larger place than this sweep fills, or nowhere.")
+    said += f"The rise fits a cache that holds {count(cache.entries.value)} of them. "
     if not a.stated_entries:
         return Prose(said.rstrip())
     last = a.stated_entries[-1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.code import MACHINES, NOTHING, Jumps, analysis, points, rows
 
-from experiments.chapters.code import flags, grid
+from experiments.chapters.code import grid
 from experiments.words.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -62,15 +62,3 @@ def test_what_was_not_measured_is_empty_or_a_reason():
 def test_no_machine_breaks_a_property(machine: str):
     a = analysis(MACHINES[machine]())
     assert set(a.price) <= set(grid.KINDS) and len(a.texts) <= len(grid.TEXT_MIB)
-
-
-def test_a_computers_own_words_are_read_as_it_lists_them(tmp_path):
-    path = tmp_path / flags.DEFRAG.lstrip("/")
-    path.parent.mkdir(parents=True)
-    path.write_text("always defer defer+madvise [madvise] never\n")
-    java = ("printf", "[Global flags]\\n  bool UseTransparentHugePages = false {product}\\n  intx Other := 3 {product}\\n")
-    told = flags.ask("a" * 12, tmp_path, java)
-    assert told.defrag_modes == ("always", "defer", "defer+madvise", "madvise", "never") and told.java_flags == ("UseTransparentHugePages",)
-    silent = flags.ask("a" * 12, tmp_path / "nowhere", ("false",))
-    assert silent.defrag_modes == () and silent.java_flags is None
-    assert flags.ask("a" * 12, tmp_path, ("no-such-java",)).java_flags is None

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from support.keeping_pages import asked
 
 from experiments.chapters.keeping_pages import ways
+from experiments.lab import ways as lab_ways
 from experiments.lab.toolchains import SOURCES
 from experiments.system import procfs
 from experiments.words.reasons import Unavailable
@@ -67,7 +68,7 @@ def test_bad_arguments_end_the_program_without_a_line(arguments: list[str]):
 
 @linux
 def test_what_is_mounted_for_a_way_is_gone_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ways, "build_folder", lambda: tmp_path)
+    monkeypatch.setattr(lab_ways, "build_folder", lambda: tmp_path)
     before = Path("/proc/self/mounts").read_text()
     for way in ("tmpfs", "file"):
         try:
@@ -78,7 +79,7 @@ def test_what_is_mounted_for_a_way_is_gone_with_it(tmp_path: Path, monkeypatch: 
 
 
 def answers(monkeypatch: pytest.MonkeyPatch, line: bytes, smaps: str = "") -> None:
-    monkeypatch.setattr(ways, "watch", lambda command, refused: (line, smaps, ""))
+    monkeypatch.setattr(lab_ways, "watch", lambda command, refused: (line, smaps, ""))
 
 
 @pytest.mark.parametrize("line", [b"", b"hello\n", b"{}\n", b'{"way": "pool", "address": 4096, "array_bytes": 1, "mapped_bytes": 1}\n',
@@ -104,7 +105,7 @@ def test_a_survey_tries_every_way_and_keeps_why_one_gave_nothing(monkeypatch: py
         return ways.Got(way=way, array_bytes=size, mapped_bytes=size, resident_bytes=size, huge_bytes=0, rest_huge_bytes=0)
 
     monkeypatch.setattr(ways, "measure", measured)
-    inspected = ways.host.inspect()
+    inspected = lab_ways.host.inspect()
     if inspected.base_page_bytes != 4096:
         pytest.skip("base pages are not of 4 KiB")
     found = ways.survey(8 * MIB)
@@ -118,8 +119,8 @@ def test_a_survey_tries_every_way_and_keeps_why_one_gave_nothing(monkeypatch: py
 @pytest.mark.parametrize(("change", "code"), [({"os": "Darwin"}, "not-linux"),
                                               ({"os": "Linux", "base_page_bytes": 65536}, "page-size-unsupported")])
 def test_another_system_or_base_page_has_no_survey(monkeypatch: pytest.MonkeyPatch, change: dict, code: str):
-    inspected = ways.host.inspect()
-    monkeypatch.setattr(ways.host, "inspect", lambda: inspected.model_copy(update=change))
+    inspected = lab_ways.host.inspect()
+    monkeypatch.setattr(lab_ways.host, "inspect", lambda: inspected.model_copy(update=change))
     with pytest.raises(Unavailable) as why:
         ways.survey(8 * MIB)
     assert why.value.code == code

@@ -1,4 +1,4 @@
-"""What this computer's own words are about pages of code: the modes that its kernel lists, and the flags that its Java has."""
+"""What this computer lists: the modes that its kernel lists, and the flags that its Java has."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from experiments.machine import host
 from experiments.system import procfs
+from experiments.system.processes import run_whole
 
 DEFRAG = "/sys/kernel/mm/transparent_hugepage/defrag"
 JAVA = ("java", "-XX:+UnlockDiagnosticVMOptions", "-XX:+PrintFlagsFinal", "-version")
@@ -36,7 +37,7 @@ def ask(state: str, root: Path = Path("/"), java: tuple[str, ...] = JAVA) -> Fla
     """The words of this computer."""
     modes = tuple(procfs.text(root / DEFRAG.lstrip("/")).replace("[", "").replace("]", "").split())
     try:
-        done = subprocess.run(java, capture_output=True, text=True, timeout=SECONDS)
+        done = run_whole(java, timeout=SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return Flags(state=state, defrag_modes=modes, java_flags=None)
     listed = set(re.findall(r"^\s*\w+\s+(\w+)\s+:?=", done.stdout, re.MULTILINE))
