@@ -9,7 +9,8 @@ import pandas as pd
 from experiments.article import charts
 from experiments.article.render import MUTED, Figure
 from experiments.chapters.code.analysis import Analysis
-from experiments.chapters.code.grid import KINDS
+from experiments.chapters.code.grid import KINDS, LARGE_TEXT
+from experiments.words.pages import BASE, words
 from experiments.words.prose import count, listed
 from experiments.words.reasons import required
 
@@ -63,14 +64,16 @@ def translation(a: Analysis) -> Figure:
 def texts(a: Analysis) -> Figure:
     """ns a jump in texts of several sizes, on base pages and on large ones."""
     rows = required(a.texts, "no large text was measured")
-    named = {"base pages": "base", "2 MiB pages": "large"}
+    named = {words(BASE): "base", words(LARGE_TEXT): "large"}
     data = pd.DataFrame([{"mib": f"{row['mib']} MiB", "pages": name, "median": row[column].value, "low": row[column].low,
                           "high": row[column].high} for _, row in rows.iterrows() for name, column in named.items()]).dropna()
     x = alt.X("mib:N", sort=list(dict.fromkeys(data["mib"])), axis=alt.Axis(title="Code, all of it jumped to", labelAngle=0))
-    bars = alt.Chart(data).mark_bar(size=16).encode(
-        x=x, xOffset=alt.XOffset("pages:N", sort=list(named)), y=alt.Y("median:Q", axis=charts.ns_axis("ns a jump")),
+    base = alt.Chart(data).encode(x=x, xOffset=alt.XOffset("pages:N", sort=list(named)))
+    bars = base.mark_bar(size=16).encode(
+        y=alt.Y("median:Q", axis=charts.ns_axis("ns a jump")),
         color=alt.Color("pages:N", sort=list(named), scale=charts.colours(list(named)), legend=alt.Legend(title=None)),
         tooltip=["mib:N", "pages:N", alt.Tooltip("median:Q", format=".3~r", title="ns")])
+    bars += base.mark_rule(strokeWidth=2).encode(y="low:Q", y2="high:Q", color=alt.value(MUTED))
     ends = [data[data["mib"] == data["mib"].iloc[place]] for place in (0, -1)]
     told = [f"in {end['mib'].iloc[0]}, {listed(f'{row.median:.0f} ns on {row.pages}' for row in end.itertuples())}" for end in ends]
     return Figure(bars, f"Time per drawn jump by the size of the code: {told[0]}; {told[1]}.", data)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from experiments.article.machine_words import about_pages, machine
 from experiments.chapters.code.analysis import Analysis
+from experiments.chapters.code.grid import LARGE_TEXT
 from experiments.chapters.code.ways import WAYS
 from experiments.inference.curves import Curve
 from experiments.inference.intervals import Interval
+from experiments.words.pages import words
 from experiments.words.prose import Prose, choose, count, listed, side
 from experiments.words.reasons import if_available, required
 
@@ -94,7 +96,7 @@ def large_said(a: Analysis) -> Prose:
     base, large = required(a.spread.get("drawn", ()), "no drawn jumps were measured"), required(a.on_large, "no large text was measured")
     pages = min(base.xs[-1], large.xs[-1])
     ratio = base.at(pages) / large.at(pages)
-    said = f"On 2 MiB pages a drawn jump to {count(pages)} lines a page apart takes {large.at(pages).value:.0f} ns"
+    said = f"On {words(LARGE_TEXT)} a drawn jump to {count(pages)} lines a page apart takes {large.at(pages).value:.0f} ns"
     said += choose(ratio, {"above": f", in place of {base.at(pages).value:.0f}. ", "open": ", no less than on base pages. ",
                            "below": ", more than on base pages. "})
     return Prose((said + ("The host backs them with base pages, so an entry still holds a base page and only the walk is shorter: this is "
@@ -106,8 +108,8 @@ def text_said(a: Analysis) -> Prose:
     gains = [(mib, gain) for mib in a.texts["mib"] if (gain := if_available(a.gain, mib))]
     required(gains, "no text was measured on both page sizes")
     (small, least), (large, most) = gains[0], gains[-1]
-    said = (f"Used all over, {large} MiB of code takes {most.value:.2f} times as long on base pages as on 2 MiB ones, and {small} MiB "
-            f"{least.value:.2f} times. ")
+    said = (f"Used all over, {large} MiB of code takes {most.value:.2f} times as long on base pages as on {words(LARGE_TEXT)}, and "
+            f"{small} MiB {least.value:.2f} times. ")
     return Prose(said + choose(most, {
         "above": "Such a program jumps at random through all of its code; one whose hot code lies together pays as a smaller one does.",
         "open": f"A gain past {most.high - 1:.0%} would have shown.", "below": "So large pages cost here."}))

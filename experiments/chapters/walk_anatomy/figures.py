@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 
 from experiments.article import charts
-from experiments.article.render import Figure
+from experiments.article.render import MUTED, Figure
 from experiments.chapters.walk_anatomy.analysis import AT_RANDOM, EVENLY, Analysis
 from experiments.chapters.walk_anatomy.grid import COLLIDING
 from experiments.words.prose import listed
@@ -25,7 +25,7 @@ def staircase(a: Analysis) -> Figure:
     x = alt.X("tables:Q", axis=charts.lines_axis("Page tables that the walks go through"), scale=charts.log_scale())
     scale = alt.Scale(domain=[0.0, float(data["high"].max()) * 1.1], nice=False)
     names = [NAMES[level] for level in a.prices]
-    chart = charts.series_chart(data, x, "ns a miss", scale, charts.PRICES, charts.colours(names), "level")
+    chart = charts.series_chart(data, x, "ns a miss", scale, charts.PRICES, charts.colours(names), "level", columns=1)
     told = listed(f"tables {NAMES[level]}, from {curve.intervals[0].value:.1f} to {curve.last.value:.1f} ns"
                   for level, curve in a.prices.items())
     return Figure(chart, f"What a miss of the TLB costs by the page tables that its walks go through, from few to many: {told}.",
@@ -61,7 +61,7 @@ def collisions(a: Analysis) -> Figure:
                                   color=alt.Color("places:N", sort=[EVENLY, AT_RANDOM], scale=scheme, legend=alt.Legend(title=None)))
     bars = base.mark_bar(size=26).encode(y=alt.Y("median:Q", axis=charts.ns_axis("ns a visit")), tooltip=[
         "apart:N", "places:N", alt.Tooltip("median:Q", format=".3~r", title="ns"), alt.Tooltip("n:Q", title="processes")])
-    chart = bars + base.mark_rule(strokeWidth=2).encode(y="low:Q", y2="high:Q", color=alt.value("#000"))
+    chart = bars + base.mark_rule(strokeWidth=2).encode(y="low:Q", y2="high:Q", color=alt.value(MUTED))
     even = data[data["places"] == EVENLY]
     told = listed(f"{row.median:.1f} ns {row.apart} apart" for row in even.itertuples())
     random = data[data["places"] == AT_RANDOM]["median"]
