@@ -75,5 +75,5 @@ def texts(a: Analysis) -> Figure:
         tooltip=["mib:N", "pages:N", alt.Tooltip("median:Q", format=".3~r", title="ns")])
     bars += base.mark_rule(strokeWidth=2).encode(y="low:Q", y2="high:Q", color=alt.value(MUTED))
     ends = [data[data["mib"] == data["mib"].iloc[place]] for place in (0, -1)]
-    told = [f"in {end['mib'].iloc[0]}, {listed(f'{row.median:.0f} ns on {row.pages}' for row in end.itertuples())}" for end in ends]
-    return Figure(bars, f"Time per drawn jump by the size of the code: {told[0]}; {told[1]}.", data)
+    told = [f"{listed(f'{row.median:.0f} ns on {row.pages}' for row in end.itertuples())} in {end['mib'].iloc[0]}" for end in ends]
+    return Figure(bars, f"Time per drawn jump by the size of the code: it takes {told[0]}; {told[1]}.", data)
