@@ -3,7 +3,8 @@
  *   code_chase --mode listed --order random --layout spread --lines 4096
  *
  * One jump to each line of code, one line to a page (spread), side by side (packed), or many pages of addresses on eight of memory
- * (alias). The code is generated: written first, and made executable only then, never both at once.
+ * (alias). The code is generated: written first, and made executable only then, never both at once. With --every n only one line in n
+ * of the packed ones is jumped to, at a place drawn among its n: code of which a part is hot, in every page.
  *
  * direct   each line jumps to the next one of a random cycle, by an address in the instruction. A front end that has seen the jump
  *          before follows it without waiting; what it forgets first, the jump or the page's translation, is the question
@@ -11,58 +12,26 @@
  *          cannot, so each jump waits for its address, and then for its translation: a latency */
 #include "nodes.h"
 #include "placement.h"
+#include "jumps.h"
 
 struct code {
     char *base;
-    const uint64_t *list;       /* of mode listed: rounds of addresses, an address a visit, and that of the way out after each */
+    const uint64_t *list;        /* of mode listed: rounds of addresses, an address a visit, and that of the way out after each */
     uint64_t visits, rounds, at; /* visits a round; rounds in the list; the next one */
 };
 
-/* ---- instructions ---------------------------------------------------------------------------------------- */
-
-#if defined __x86_64__
-/* mov (%rdi), %rax; add $8, %rdi; jmp *%rax */
-static const unsigned char listed_jump[] = {0x48, 0x8B, 0x07, 0x48, 0x83, 0xC7, 0x08, 0xFF, 0xE0};
-/* mov %rdi, %rax; ret: the list's place after the last visit */
-static const unsigned char way_out[] = {0x48, 0x89, 0xF8, 0xC3};
-/* dec %rdi; jnz .+6; mov %rsi, %rax; ret: rounds left, and what to return after the last */
-static const unsigned char count_round[] = {0x48, 0xFF, 0xCF, 0x75, 0x04, 0x48, 0x89, 0xF0, 0xC3};
-#define REACH INT32_MAX
-static void put_jump(char *at, const char *to)
-{
-    int32_t by = (int32_t)(to - (at + 5));
-    *at = (char)0xE9;
-    memcpy(at + 1, &by, sizeof by);
-}
-static char *jump_at(const char *at)
-{
-    int32_t by;
-    memcpy(&by, at + 1, sizeof by);
-    return (char *)at + 5 + by;
-}
-#elif defined __aarch64__
-static const uint32_t listed_jump[] = {0xF8408402, 0xD61F0040};                      /* ldr x2, [x0], #8; br x2 */
-static const uint32_t way_out[] = {0xD65F03C0};                                      /* ret */
-static const uint32_t count_round[] = {0xF1000400, 0x54000061, 0xAA0103E0, 0xD65F03C0}; /* subs; b.ne .+12; mov x0, x1; ret */
-#define REACH ((1 << 27) - 4)
-static void put_jump(char *at, const char *to)
-{
-    uint32_t jump = 0x14000000u | ((uint32_t)((to - at) / 4) & 0x3FFFFFFu);
-    memcpy(at, &jump, sizeof jump);
-}
-static char *jump_at(const char *at)
-{
-    uint32_t jump;
-    memcpy(&jump, at, sizeof jump);
-    return (char *)at + (int64_t)((int32_t)(jump << 6) >> 6) * 4;
-}
-#endif
+/* The hot lines, and where the n-th of them stands: with all lines hot on line n, else on one of its group that a multiplicative hash
+ * draws, since every `every`-th line would be in a part of the caches' sets. */
+static uint64_t every(const struct config *c) { return c->own[0].value; }
+static uint64_t hot_lines(const struct config *c) { return c->lines / every(c); }
+static uint64_t hot_line(const struct config *c, uint64_t n) { return n * every(c) + (n * 0x9E3779B97F4A7C15ull >> 32) % every(c); }
 
 static uint64_t offset_of(const struct config *c, const struct arena *a, uint64_t line)
 {
     struct places places = places_in(c->packed, a->stride, a->page);
     return c->alias ? line * a->stride + line % 8 * 8 * LINE : line_offset(&places, line);
 }
+
 /* Executable and no longer writable; what was written reaches the instruction cache. */
 static void make_executable(char *at, uint64_t bytes)
 {
@@ -70,6 +39,7 @@ static void make_executable(char *at, uint64_t bytes)
         unavailable("code-refused", "mprotect: %s", strerror(errno));
     __builtin___clear_cache(at, at + bytes);
 }
+
 /* ---- the lines ------------------------------------------------------------------------------------------- */
 
 /* All pages of addresses on eight of memory, as page_chase has them: page i is page i mod 8, whose lines all hold the same jump. */
@@ -117,15 +87,18 @@ static uint64_t write_cycle(const struct config *c, const struct arena *a, struc
     *code = (struct code){.base = a->base + offset_of(c, a, 0), .visits = c->lines};
     return checksum_from(visit, c->lines, 0, c->lines);
 }
-#define MOST_DRAWS (1ull << 21) /* so many drawn addresses warm any cache that is known and are timed, before the first comes again */
-#define A_CALL 64               /* visits of a round of a list too long to be gone through whole: a call and its return are a tenth of a jump */
 
-/* The list of addresses. random: four draws a line, 65,536 at the least, so that no predictor knows them. */
+#define MOST_DRAWS (1ull << 21) /* so many drawn addresses warm any cache that is known and are timed, before the first comes again */
+/* Of a list too long to be gone through whole a part is timed, in calls of so many visits: few enough to end near the time asked for, and
+ * enough that a call and its return, which many visits share, do not show. */
+#define A_CALL 64
+
+/* The list of addresses. random: four draws a hot line, 65,536 at the least, so that no predictor knows them. */
 static uint64_t write_list(const struct config *c, const struct arena *a, struct code *code)
 {
     int randomly = !strcmp(c->order, "random");
-    uint64_t draws = c->lines * 4 > MOST_DRAWS ? MOST_DRAWS : c->lines * 4 < 1 << 16 ? 1 << 16 : c->lines * 4;
-    uint64_t n = randomly ? draws : c->lines, times = 4096 / n + 1, seed = c->seed;
+    uint64_t lines = hot_lines(c), draws = lines * 4 > MOST_DRAWS ? MOST_DRAWS : lines * 4 < 1 << 16 ? 1 << 16 : lines * 4;
+    uint64_t n = randomly ? draws : lines, times = 4096 / n + 1, seed = c->seed;
     uint64_t round = c->lines <= PART ? n * times : A_CALL, rounds = n * times / round;
     uint32_t *visit = room_for_visits(n);
     uint64_t *list = malloc(rounds * (round + 1) * sizeof *list);
@@ -135,7 +108,7 @@ static uint64_t write_list(const struct config *c, const struct arena *a, struct
     memcpy(out, way_out, sizeof way_out);
     make_executable(out, base_page());
     for (uint64_t i = 0; i < n; i++)
-        visit[i] = (uint32_t)(randomly ? next_random(&seed, c->lines) : i);
+        visit[i] = (uint32_t)hot_line(c, randomly ? next_random(&seed, lines) : i);
     if (!randomly)
         shuffle(visit, n, 1, &seed);
     for (uint64_t r = 0, i = 0; r < rounds; r++) {
@@ -177,12 +150,15 @@ int main(int argc, char **argv)
 {
     static const char *const orders[] = {"cycle", "random", NULL}, *const layouts[] = {"spread", "packed", "alias", NULL};
     static const char *const modes[] = {"listed", "direct", NULL};
-    struct config c = parse_more(argc, argv, "code_chase", orders, layouts, modes, NULL);
+    struct own own[] = {{.name = "every", .value = 1, .least = 1, .most = 64}, {.name = NULL}};
+    struct config c = parse_more(argc, argv, "code_chase", orders, layouts, modes, own);
     int direct = !strcmp(c.mode, "direct");
     if (direct && (c.alias || strcmp(c.order, "cycle")))
         bad_argument("--mode direct takes --order cycle and --layout spread or packed: its jumps stand in its lines.");
     if (c.alias && c.pages->source != FROM_BASE)
         bad_argument("--layout alias takes --pages 4k.");
+    if (every(&c) > 1 && (direct || !c.packed || every(&c) > c.lines))
+        bad_argument("--every takes --mode listed, --layout packed and as many --lines at the least.");
     c.cpu = pin(c.cpu);
     struct arena a = c.alias ? map_alias(&c) : map_arena(&c);
     if (!c.alias)

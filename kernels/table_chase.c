@@ -7,10 +7,10 @@
  * and time is translation's alone. With more pages than the TLB holds each visit walks, and a walk starts at the lowest level whose entry
  * a cache of upper entries holds: with more tables of a level than such a cache has entries, a miss costs a load more.
  *
- * The entries of a table that are used lie eight to a cache line, on lines drawn at random. So a level takes as many lines of entries
- * however many tables they are in, as long as each holds eight or more: what changes along a sweep is the tables and not the room they
- * take in the caches. Random, because pages a power of two apart meet in few sets of the TLB. --mode even fills each table from its first
- * entry on, which puts pages and tables exactly a power of two apart, to show just that. */
+ * A page's entry has a cache line to itself and an upper entry shares one with seven others, on lines drawn at random. So a level takes
+ * as many lines of entries however many tables they are in, as long as each holds eight or more: what changes along a sweep is the tables
+ * and not the room they take in the caches. Random, because pages a power of two apart meet in few sets of the TLB. --mode even fills each
+ * table from its first entry on, which puts pages and tables exactly a power of two apart, to show just that. */
 #include "placement.h"
 #include "region.h"
 

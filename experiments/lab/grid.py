@@ -103,11 +103,11 @@ class Scope:
         return octaves(SMALLEST_LINES, most, self.profile.points_per_octave if per_octave is None else per_octave)
 
     def point(self, kernel: str, pages: str = "4k", mode: str = "", *, engine: str = "", layout: str = "", order: str = "",
-              lines: int | None = None, region_ms: int | None = None, **options: int) -> Point:
+              lines: int | None = None, stride_pages: int = 1, region_ms: int | None = None, **options: int) -> Point:
         """A point of a kernel; what is not said is as the catalogue has it, and lines follow from the kernel's own options."""
         shape = kernels.shape(kernel, options)
         given = {name: value for name, value in (("layout", layout), ("order", order), ("lines", lines)) if value}
-        return Point(kernel=kernel, engine=engine or self.engine, pages=pages, mode=mode, options=options,
+        return Point(kernel=kernel, engine=engine or self.engine, pages=pages, mode=mode, options=options, stride_pages=stride_pages,
                      region_ms=region_ms or self.profile.region_ms, **shape | given)
 
     def chase(self, kernel: str, pages: str, lines: int, mode: str = "", order: str = "cycle", region_ms: int | None = None,

@@ -75,7 +75,7 @@ CATALOGUE: dict[str, Declaration] = {
         side_bytes=lambda point: 3 * point.lines * SIDE_BYTES_PER_LINE + base_page_bytes() * sum(
             n for name, n in point.options if name != "hot")),
     # Jumps that are foreseen wait for nothing: a core takes one or two a cycle, fused with others. A list has four addresses a line.
-    "code_chase": Declaration(modes=("listed", "direct"), least_cycles=0.1, is_chase=False, start_s=0.08,
+    "code_chase": Declaration(modes=("listed", "direct"), options={"every": 1}, least_cycles=0.1, is_chase=False, start_s=0.08,
                               side_bytes=lambda point: point.lines * 48),
     # One fault a page, where populating a range takes them in one go.
     "first_touch": Declaration(modes=("address", "visit", "shuffled"), least_cycles=1.0, order_of="page_chase", start_s=0.4),

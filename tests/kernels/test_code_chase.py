@@ -60,6 +60,18 @@ def test_a_long_list_is_gone_through_in_parts_after_the_caches_are_warm():
 
 
 @needs_c
+@pytest.mark.parametrize("every", [2, 5, 64])
+def test_of_every_group_of_lines_one_is_hot(every: int):
+    done = run_c("code_chase", given(1 << 12, "--order", "random", "--layout", "packed", "--every", str(every)))
+    lines = (1 << 12) // every
+    drawn = draws(7, [lines] * max(4 * lines, 1 << 16))
+    places = [n * every + (n * 0x9E3779B97F4A7C15 % 2**64 >> 32) % every for n in drawn]
+    assert KernelReport.model_validate_json(done.stdout).checksum == checksum(places)
+    groups = [place // every for place in set(places)]
+    assert len(set(groups)) == len(groups) and max(places) < 1 << 12
+
+
+@needs_c
 def test_a_jump_that_leads_elsewhere_is_no_record(tmp_path: Path):
     program = changed("code_chase", {"list[r * (round + 1) + round] = (uint64_t)out;":
                                      "list[r * (round + 1) + round - (round > 1)] = (uint64_t)out;"}, tmp_path)
@@ -92,7 +104,9 @@ def test_where_executing_is_refused_it_says_so(tmp_path: Path):
 @needs_c
 @pytest.mark.parametrize("bad", [
     given(64, "--mode", "direct", "--order", "random"), given(64, "--mode", "direct", "--layout", "alias"),
-    given(64, "--order", "sequential"), given(64, "--layout", "alias", "--pages", "2m"), given(0), given(64, "--mode", "indirect")])
+    given(64, "--order", "sequential"), given(64, "--layout", "alias", "--pages", "2m"), given(0), given(64, "--mode", "indirect"),
+    given(64, "--every", "2"), given(64, "--every", "0", "--layout", "packed"), given(4, "--every", "5", "--layout", "packed"),
+    given(64, "--every", "2", "--layout", "packed", "--mode", "direct")])
 def test_bad_arguments_are_one_sentence(bad: list[str]):
     refused_by_c("code_chase", bad)
 

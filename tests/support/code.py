@@ -42,9 +42,10 @@ class Jumps:
         kind = next(name for name, how in grid.KINDS.items() if how == (point.mode, point.order))
         took = {"direct": self.known_ns, "learned": self.learned_ns, "drawn": self.drawn_ns}[kind]
         pages = point.lines if point.layout != "packed" else max(1, point.lines // 64)
+        hot_lines = point.lines // dict(point.options).get("every", 1)
         first, second = (max(0.0, 1 - n / pages) for n in self.entries)
         missed = (first * self.hit_ns + second * self.walk_ns) * (1.0 if kind == "drawn" else 1 - self.hidden)
-        far = self.line_ns * max(0.0, 1 - (1 << 19) / point.lines) if point.layout == "packed" else 0.0
+        far = self.line_ns * max(0.0, 1 - (1 << 19) / hot_lines) if point.layout == "packed" else 0.0
         return took + missed * (1.0 if point.pages == "4k" else self.large_misses) + far
 
     def frame(self, points: Iterable[Point], repeats: int = 5, seed: int = 1) -> pd.DataFrame:
@@ -54,7 +55,7 @@ class Jumps:
             for repeat in range(repeats):
                 ns = self.ns(point) * math.exp(self.noise * noise.normal())
                 record = make_record(**point.model_dump(), repeat=repeat, ns_per_access=ns, batch_ns_per_access=[ns])
-                rows.append(record.model_dump(exclude={"counters", "options", "also"}) | {"kernel_digest": "a" * 16})
+                rows.append(record.model_dump(exclude={"counters", "options", "also"}) | {"kernel_digest": "a" * 16} | dict(point.options))
         frame = kernels.with_defaults(pd.DataFrame(rows, columns=None if rows else [*make_record().model_dump()]))
         missed = np.maximum(0.0, 1 - self.entries[-1] / frame["lines"].astype(float)) if rows else 0.0
         return frame.assign(itlb_walk_per_access=self.walks * missed) if self.walks else frame

@@ -12,7 +12,7 @@ import pandas as pd
 
 from experiments.chapters.walk_anatomy import Analysis, grid
 from experiments.chapters.walk_anatomy.grid import TABLES
-from experiments.inference.simulator import SimulatedMachine, SimulatedTlb, WalkCache, simulate
+from experiments.inference.simulator import Counts, SimulatedMachine, SimulatedTlb, WalkCache, simulate
 from experiments.lab import kernels, survey
 from experiments.lab.record import Point
 from support import geometry, synthetic
@@ -33,15 +33,23 @@ class Walker:
     read_ns: tuple[float, float, float] = (6.0, 6.0, 6.0)  # of an entry that leads to tables of each level, the lowest first
     sets_ns: float = 20.0  # that pages a power of two apart cost
     replacement: str = "lru"  # of the last level
+    first_replacement: str = "lru"
+    second_ns: float = 2.0  # that a hit of the last level takes longer than one of the first
+    ways: int = 0  # of the last level; 0: twelve, or sixteen, as its sets are a power of two
+    placement: str = "modulo"  # of the last level, for pages a power of two apart
     noise: float = 0.005
     ghz: float = 3.0
 
     def ns(self, point: Point) -> float:
+        if point.kernel == "page_chase":
+            missed, walks = _strided(point.lines, point.stride_pages, self)
+            return self.hit_ns + missed * self.second_ns + walks * self.leaf_ns
         own = dict(point.options)
         tables, hot = tuple(own[name] for name in TABLES), own.get("hot", 0)
-        misses = _misses(point.lines, tables, self.entries[-1], self.kept, point.mode == "even", hot, self.replacement)
+        misses = _misses(point.lines, tables, self, point.mode == "even", hot)
         collide = self.sets_ns * (point.mode == "even" and own["tables_1"] > 1)
-        return self.hit_ns + misses[0] * self.leaf_ns + sum(n * ns for n, ns in zip(misses[1:], self.read_ns, strict=True)) + collide
+        reads = sum(n * ns for n, ns in zip(misses[2:], self.read_ns, strict=True))
+        return self.hit_ns + misses[0] * self.second_ns + misses[1] * self.leaf_ns + reads + collide
 
     def frame(self, points: Iterable[Point], repeats: int = 5, seed: int = 1) -> pd.DataFrame:
         """One row a process, with the columns that `Store.load` gives."""
@@ -68,19 +76,31 @@ def addresses(pages: int, tables: tuple[int, ...], is_even: bool, seed: int = 1)
 
 
 @cache
-def _misses(pages: int, tables: tuple[int, ...], entries: int, kept: tuple[tuple[int, int], ...], is_even: bool,
-            hot: int, replacement: str) -> tuple[float, ...]:
-    """A visit's walks, and reads of the entries that lead to tables of the first, second, third level; when all is warm. hot: of drawn
-    visits, of which half are among so many pages; 0 for a cycle."""
-    caches = tuple(WalkCache(level=level + 1, entries=n) for level, n in kept)
-    tlb = SimulatedTlb(level=2, entries=entries, replacement=replacement, ways=0 if replacement == "lru" else 16, placement="hashed")
+def _misses(pages: int, tables: tuple[int, ...], walker: Walker, is_even: bool, hot: int) -> tuple[float, ...]:
+    """A visit's misses of the first level, its walks, and reads of the entries that lead to tables of the first, second, third level; when
+    all is warm. hot: of drawn visits, of which half are among so many pages; 0 for a cycle."""
     order = addresses(pages, tables, is_even)
     if hot:
         draw = np.random.default_rng(2)
         order = order[(draw.random(8 * pages) * np.where(draw.integers(0, 2, 8 * pages) == 1, hot, pages)).astype(int)]
-    stream = np.tile(order, 3)
-    counts = simulate(SimulatedMachine((tlb,), caches), stream, unit_bytes=4096, warm=2 * len(order))
-    return counts.walks / len(order), *(n / len(order) for n in counts.references_by_level[1:4])
+    counts = _counts(order, walker, 0 if walker.replacement == "lru" else 16, "hashed")
+    return counts.l1_misses / len(order), counts.walks / len(order), *(n / len(order) for n in counts.references_by_level[1:4])
+
+
+@cache
+def _strided(pages: int, stride: int, walker: Walker) -> tuple[float, float]:
+    """A visit's misses of the first level, and its walks, of pages a stride apart in no order, when all is warm."""
+    order = np.random.default_rng(1).permutation(pages) * stride
+    ways = walker.ways or next((n for n in (12, 16) if walker.entries[-1] % n == 0 and (walker.entries[-1] // n).bit_count() == 1), 0)
+    counts = _counts(order, walker, ways, walker.placement)
+    return counts.l1_misses / pages, counts.walks / pages
+
+
+def _counts(order: np.ndarray, walker: Walker, ways: int, placement: str) -> Counts:
+    first = SimulatedTlb(level=1, entries=walker.entries[0], replacement=walker.first_replacement)
+    last = SimulatedTlb(level=2, entries=walker.entries[-1], replacement=walker.replacement, ways=ways, placement=placement)
+    caches = tuple(WalkCache(level=level + 1, entries=n) for level, n in walker.kept)
+    return simulate(SimulatedMachine((first, last), caches), np.tile(order, 3), unit_bytes=4096, warm=2 * len(order))
 
 
 def points(most: int = GIB, entries: tuple[int, int] = (64, 1536)) -> list[Point]:

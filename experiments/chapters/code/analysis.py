@@ -10,7 +10,7 @@ import pandas as pd
 
 from experiments.article import analysis
 from experiments.chapters.code import ways
-from experiments.chapters.code.grid import KINDS, LARGE_TEXT, LINE_BYTES, MOST_LINES, TEXT_MIB
+from experiments.chapters.code.grid import HOT_EVERY, KINDS, LARGE_TEXT, LINE_BYTES, MOST_LINES, TEXT_MIB
 from experiments.inference.curves import Curve, select
 from experiments.inference.intervals import UNKNOWN, Interval
 from experiments.inference.misses import RandomFit, fit_random_curve, two_level_cost
@@ -45,7 +45,7 @@ class Analysis(analysis.Analysis):
 
     def _jumps(self, kind: str, layout: str, pages: str = BASE) -> Curve:
         mode, order = KINDS[kind]
-        rows = select(self.frame, kernel="code_chase", mode=mode, order=order, layout=layout, pages=pages)
+        rows = select(self.frame, kernel="code_chase", mode=mode, order=order, layout=layout, pages=pages, every=1)
         return Curve.of(rows[rows["lines"] <= MOST_LINES])  # the texts have more
 
     @cached_property
@@ -122,12 +122,27 @@ class Analysis(analysis.Analysis):
         measured."""
         rows = []
         for mib in TEXT_MIB:
-            where = {"kernel": "code_chase", "layout": "packed", "order": "random", "lines": (mib << 20) // LINE_BYTES}
-            curves = [Curve.of(self.frame, pages=pages, **where) for pages in (BASE, LARGE_TEXT)]
-            base, large = (curve.last if len(curve) else UNKNOWN for curve in curves)
-            rows.append((mib, base, large, base / large if base.value > 0 and large.value > 0 else UNKNOWN))
+            base, large = (self._text(pages, (mib << 20) // LINE_BYTES) for pages in (BASE, LARGE_TEXT))
+            rows.append((mib, base, large, _over(base, large)))
         table = pd.DataFrame(rows, columns=["mib", "base", "large", "ratio"])
         return table[[base.value == base.value for base in table["base"]]].reset_index(drop=True)
+
+    @cached_property
+    def hot(self) -> pd.DataFrame:
+        """A row a share of the largest text that is hot: share; mib, of the text; apart, a jump where it is a line here and there in
+        every page, large, the same on large pages, and together, where as much hot code lies side by side; ns, each an Interval, UNKNOWN
+        where not measured."""
+        columns, most = ["share", "mib", "apart", "large", "together"], int(self.texts["mib"].max()) if len(self.texts) else 0
+        lines = (most << 20) // LINE_BYTES
+        rows = [(1 / every, most, self._text(BASE, lines, every), self._text(LARGE_TEXT, lines, every),
+                 self._text(BASE, lines // every) if every > 1 else UNKNOWN)  # all of it is side by side
+                for every in (1, *HOT_EVERY)]
+        return pd.DataFrame([row for row in rows if row[2].coverage], columns=columns)
+
+    def _text(self, pages: str, lines: int, every: int = 1) -> Interval:
+        """A drawn jump in so many lines of code, side by side, of which one in so many is hot; UNKNOWN where not measured."""
+        curve = Curve.of(self.frame, kernel="code_chase", layout="packed", order="random", pages=pages, lines=lines, every=every)
+        return curve.last if len(curve) else UNKNOWN
 
     def gain(self, mib: int) -> Interval:
         """How many times as long a jump takes on base pages as on large ones, in a text of so many MiB. Raises Unavailable."""
@@ -155,3 +170,7 @@ class Analysis(analysis.Analysis):
     def flags(self) -> flags.Flags:
         """What this computer's kernel and Java list. Raises Unavailable, as `document` does."""
         return self.document("flags", flags.make, flags.Flags)
+
+
+def _over(base: Interval, large: Interval) -> Interval:
+    return base / large if base.value > 0 and large.value > 0 else UNKNOWN

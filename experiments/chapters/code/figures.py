@@ -63,17 +63,37 @@ def translation(a: Analysis) -> Figure:
 
 def texts(a: Analysis) -> Figure:
     """ns a jump in texts of several sizes, on base pages and on large ones."""
-    rows = required(a.texts, "no large text was measured")
-    named = {words(BASE): "base", words(LARGE_TEXT): "large"}
-    data = pd.DataFrame([{"mib": f"{row['mib']} MiB", "pages": name, "median": row[column].value, "low": row[column].low,
-                          "high": row[column].high} for _, row in rows.iterrows() for name, column in named.items()]).dropna()
-    x = alt.X("mib:N", sort=list(dict.fromkeys(data["mib"])), axis=alt.Axis(title="Code, all of it jumped to", labelAngle=0))
-    base = alt.Chart(data).encode(x=x, xOffset=alt.XOffset("pages:N", sort=list(named)))
+    rows = required(a.texts, "no large text was measured").assign(group=lambda table: table["mib"].map("{} MiB".format))
+    bars, data = _bars(rows, {words(BASE): "base", words(LARGE_TEXT): "large"}, "Code, all of it jumped to")
+    return Figure(bars, f"Time per drawn jump by the size of the code: it takes {_ends_told(data)}.", data)
+
+
+def hot(a: Analysis) -> Figure:
+    """ns a jump in the largest text by the share of it that is hot: here and there on two page sizes, and side by side."""
+    rows = required(a.hot, "no text was measured of which a part is hot")
+    rows = rows.assign(group=rows["share"].map("{:.0%} hot".format))
+    named = {f"in every page, {words(BASE)}": "apart", f"in every page, {words(LARGE_TEXT)}": "large",
+             f"side by side, {words(BASE)}": "together"}
+    bars, data = _bars(rows, named, f"Of {rows['mib'].iloc[0]} MiB of code")
+    return Figure(bars, f"Time per drawn jump by the share of the code that is hot: it takes {_ends_told(data)}.", data)
+
+
+def _bars(rows: pd.DataFrame, named: dict[str, str], title: str) -> tuple[alt.LayerChart, pd.DataFrame]:
+    """A bar with its interval for each group (words, a column of that name) and series (its name: a column of intervals); and their
+    data."""
+    data = pd.DataFrame([{"group": row["group"], "series": name, **dict(zip(("median", "low", "high"), row[column][:3], strict=True))}
+                         for _, row in rows.iterrows() for name, column in named.items()]).dropna()
+    x = alt.X("group:N", sort=list(dict.fromkeys(data["group"])), axis=alt.Axis(title=title, labelAngle=0))
+    base = alt.Chart(data).encode(x=x, xOffset=alt.XOffset("series:N", sort=list(named)))
     bars = base.mark_bar(size=16).encode(
         y=alt.Y("median:Q", axis=charts.ns_axis("ns a jump")),
-        color=alt.Color("pages:N", sort=list(named), scale=charts.colours(list(named)), legend=alt.Legend(title=None)),
-        tooltip=["mib:N", "pages:N", alt.Tooltip("median:Q", format=".3~r", title="ns")])
-    bars += base.mark_rule(strokeWidth=2).encode(y="low:Q", y2="high:Q", color=alt.value(MUTED))
-    ends = [data[data["mib"] == data["mib"].iloc[place]] for place in (0, -1)]
-    told = [f"{listed(f'{row.median:.0f} ns on {row.pages}' for row in end.itertuples())} in {end['mib'].iloc[0]}" for end in ends]
-    return Figure(bars, f"Time per drawn jump by the size of the code: it takes {told[0]}; {told[1]}.", data)
+        color=alt.Color("series:N", sort=list(named), scale=charts.colours(list(named)), legend=alt.Legend(title=None, columns=1)),
+        tooltip=["group:N", "series:N", alt.Tooltip("median:Q", format=".3~r", title="ns")])
+    return bars + base.mark_rule(strokeWidth=2).encode(y="low:Q", y2="high:Q", color=alt.value(MUTED)), data
+
+
+def _ends_told(data: pd.DataFrame) -> str:
+    """What the first and the last group take."""
+    ends = [data[data["group"] == data["group"].iloc[place]] for place in (0, -1)]
+    return "; ".join(f"with {end['group'].iloc[0]}, {listed(f'{row.median:.0f} ns {row.series}' for row in end.itertuples())}"
+                     for end in ends)

@@ -11,12 +11,13 @@ LINE_BYTES = 64
 KINDS = {"direct": ("direct", "cycle"), "learned": ("listed", "cycle"), "drawn": ("listed", "random")}
 LEAST_LINES, MOST_LINES = 16, 16384  # four times the largest second level that is stated for instructions, and more
 TEXT_MIB = (1, 10, 30, 100, 200)  # of code that is all used: 30 and 100 are published
+HOT_EVERY = (2, 5, 10)  # lines of the largest text, one of which is hot: half, a fifth, a tenth
 LARGE_TEXT = "thp"
 
 
 def points(scope: Scope) -> list[Point]:
     lines = octaves(LEAST_LINES, min(MOST_LINES, scope.most_lines), 2)
-    every = [*jumps(scope, lines), *aliased(scope, lines), *large(scope, lines), *texts(scope)]
+    every = [*jumps(scope, lines), *aliased(scope, lines), *large(scope, lines), *texts(scope), *hot(scope)]
     return list(dict.fromkeys(every))
 
 
@@ -36,8 +37,22 @@ def large(scope: Scope, lines: list[int]) -> list[Point]:
     return [scope.point("code_chase", LARGE_TEXT, "listed", order="random", lines=n) for n in lines]
 
 
+def text_bytes(scope: Scope) -> list[int]:
+    """The sizes of text that fit."""
+    return [mib << 20 for mib in TEXT_MIB if mib << 20 <= scope.profile.max_working_set]
+
+
 def texts(scope: Scope) -> list[Point]:
     """So many MiB of code of which every line is jumped to, on base pages and on large ones."""
-    sizes = [mib << 20 for mib in TEXT_MIB if mib << 20 <= scope.profile.max_working_set]
-    return [scope.point("code_chase", pages, "listed", order="random", layout="packed", lines=size // LINE_BYTES)
-            for pages in (BASE, LARGE_TEXT) for size in sizes]
+    return [_text(scope, pages, size) for pages in (BASE, LARGE_TEXT) for size in text_bytes(scope)]
+
+
+def hot(scope: Scope) -> list[Point]:
+    """The largest text of which a part is hot, a line in so many, on base pages and on large ones; and as much hot code side by side."""
+    sizes = [(size, every) for size in text_bytes(scope)[-1:] for every in HOT_EVERY]
+    return [point for pages in (BASE, LARGE_TEXT) for size, every in sizes
+            for point in (_text(scope, pages, size, every=every), _text(scope, pages, size // every))]
+
+
+def _text(scope: Scope, pages: str, size: int, **options: int) -> Point:
+    return scope.point("code_chase", pages, "listed", order="random", layout="packed", lines=size // LINE_BYTES, **options)

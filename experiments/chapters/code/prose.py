@@ -10,9 +10,9 @@ from experiments.inference.curves import Curve
 from experiments.inference.intervals import Interval
 from experiments.words.pages import words
 from experiments.words.prose import Prose, choose, count, listed, side
-from experiments.words.reasons import if_available, required
+from experiments.words.reasons import Unavailable, if_available, required
 
-__all__ = ["machine", "lead", "foreseen_said", "entries_said", "counted_said", "large_said", "text_said", "ways_said"]
+__all__ = ["machine", "lead", "foreseen_said", "entries_said", "counted_said", "large_said", "text_said", "hot_said", "ways_said"]
 
 SAME = 0.1  # of a time: what no reader would notice
 HALF = 0.5  # of a drawn jump
@@ -113,6 +113,26 @@ def text_said(a: Analysis) -> Prose:
     return Prose(said + choose(most, {
         "above": "Such a program jumps at random through all of its code; one whose hot code lies together pays as a smaller one does.",
         "open": f"A gain past {most.high - 1:.0%} would have shown.", "below": "So large pages cost here."}))
+
+
+def hot_said(a: Analysis) -> Prose:
+    """What it costs that hot code is strewn over the whole text, and what large pages take off that."""
+    rows = required(a.hot, "no text was measured of which a part is hot")
+    least = rows.iloc[-1]
+    apart, large, together = least["apart"], least["large"], least["together"]
+    if not together.coverage:
+        raise Unavailable("too-few-points", "no text was measured of which a part is hot")
+    said = (f"With {least['share']:.0%} of {least['mib']} MiB hot, a line here and there in every page, a jump takes {apart.value:.0f} ns. "
+            f"As many hot lines side by side take {together.value:.0f}. ")
+    if side(apart - together, SAME * together.value) != "above":
+        return Prose(said + "So it does not matter here where hot code lies.")
+    said += "The lines are as many, so the difference is the pages': that is what a linker which puts hot functions together saves"
+    if not large.coverage:
+        return Prose(f"{said}.")
+    return Prose(said + choose(apart / large, {
+        "above": f", and {words(LARGE_TEXT)} take it to {large.value:.0f} without one.",
+        "open": f". On {words(LARGE_TEXT)} it takes {large.value:.0f}, no less.",
+        "below": f". On {words(LARGE_TEXT)} it takes {large.value:.0f}, even more."}))
 
 
 def ways_said(a: Analysis) -> Prose:

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
 from experiments.article import analysis
-from experiments.chapters.walk_anatomy.grid import COLLIDING, ENTRY_BYTES, HOT, LEVELS, TABLES, Tables, held, held_out, sweep
-from experiments.inference import geometry, replacement, walk_caches
+from experiments.chapters.walk_anatomy.grid import (
+    COLLIDING,
+    ENTRY_BYTES,
+    HOT,
+    LEVELS,
+    PADDED,
+    TABLES,
+    Tables,
+    collisions,
+    fewest,
+    first_beyond,
+    held_out,
+    sweep,
+)
+from experiments.inference import geometry, replacement, sets, walk_caches
 from experiments.inference.curves import Curve, select
 from experiments.inference.geometry_walks import Walk
 from experiments.inference.intervals import Interval, median_interval, summarise
@@ -53,8 +67,7 @@ class Analysis(analysis.Analysis):
     @cached_property
     def held_ns(self) -> Interval:
         """A visit of a page that the TLB's last level holds. Raises Unavailable("too-few-points")."""
-        rows = select(self.frame, kernel="table_chase", mode="random", order="cycle", lines=self.pages // 8)
-        return median_interval(required(rows, "no pages that the TLB holds were visited")["ns_per_access"])
+        return self._cycle(self.pages // 8)
 
     @cached_property
     def times(self) -> dict[int, Curve]:
@@ -110,8 +123,8 @@ class Analysis(analysis.Analysis):
     def collisions(self) -> pd.DataFrame:
         """A row a distance and kind of place: apart (words), places, median, low, high in ns a visit, n."""
         rows = select(self.frame, kernel="table_chase", order="cycle", lines=COLLIDING)
-        if self.pages // 8 == COLLIDING and len(rows):  # those that the TLB holds are as many, and stand otherwise
-            rows = rows[~((rows["mode"] == "random") & (rows[TABLES[0]] == held(self.pages, self.fanout)[1][0]))]
+        placed = [(tables, mode) for _, tables, mode in collisions(self.fanout)]
+        rows = rows[[(tuple(row[:-1]), row[-1]) in placed for row in rows[[*TABLES, "mode"]].to_numpy().tolist()]] if len(rows) else rows
         levels = 1 + (rows[TABLES[0]] == COLLIDING).astype(int) + (rows[TABLES[1]] == COLLIDING).astype(int) if len(rows) else []
         placed = rows.assign(level=levels, places=np.where(rows["mode"] == "even", EVENLY, AT_RANDOM))
         return summarise(placed, ["level", "places"]).assign(apart=lambda table: table["level"].map(APART))
@@ -122,23 +135,37 @@ class Analysis(analysis.Analysis):
         rows = select(self.frame, kernel="table_chase", order="random", lines=pages, hot=hot)
         return median_interval(required(rows, "no drawn visits were measured")["ns_per_access"])
 
-    @cached_property
-    def misses(self) -> dict[Visits, Interval]:
-        """The share of misses in the TLB's last level, of a cycle and of draws that prefer a few pages: what a visit takes longer than one
-        that hits, over what it takes where all pages are drawn alike, of which M - C of M miss. Empty without the entries, or the rows."""
-        if not self.entries:
-            return {}
-        shares, entries = {}, self.entries[-1]
-        for pages in (self.pages, 2 * self.pages):
+    def _cycle(self, pages: int) -> Interval:
+        tables = dict(zip(TABLES, fewest(pages, self.fanout), strict=True))
+        rows = select(self.frame, kernel="table_chase", mode="random", order="cycle", lines=pages, **tables)
+        return median_interval(required(rows, "this cycle was not measured")["ns_per_access"])
+
+    def _shares(self, pages: int, entries: int) -> dict[Visits, Interval]:
+        """The share of visits that miss so many entries, of a cycle and of draws that prefer a few pages: what a visit takes longer than
+        where an eighth of the pages are visited, over what it takes where all are drawn alike, of which M - C of M miss. Empty without
+        rows."""
+        shares = {}
+        for n in (pages, 2 * pages):
             try:
-                held, alike = self.held_ns, self._drawn(pages, pages)
-                price = (alike - held) * (1 / (1 - entries / pages))
-                shares[Visits(pages, pages // HOT)] = (self._drawn(pages, pages // HOT) - held) / price
-                if pages == self.pages:
-                    shares[Visits(pages, 0)] = (self.times[1].intervals[0] - held) / price
+                held = self._cycle(pages // 8)
+                price = (self._drawn(n, n) - held) * (1 / (1 - entries / n))
+                shares[Visits(n, n // HOT)] = (self._drawn(n, n // HOT) - held) / price
+                if n == pages:
+                    shares[Visits(n, 0)] = (self._cycle(n) - held) / price
             except Unavailable:
                 continue
         return shares
+
+    @cached_property
+    def misses(self) -> dict[Visits, Interval]:
+        """`_shares` of the TLB's last level; empty without its entries, or rows."""
+        return self._shares(self.pages, self.entries[-1]) if self.entries else {}
+
+    @cached_property
+    def first_misses(self) -> dict[Visits, Interval]:
+        """`_shares` of the first of two levels, whose misses the last one serves; empty where it does not."""
+        pages = first_beyond(self.entries)
+        return self._shares(pages, self.entries[0]) if pages else {}
 
     @property
     def missed(self) -> Interval:
@@ -149,10 +176,47 @@ class Analysis(analysis.Analysis):
     @cached_property
     def policies(self) -> list[replacement.Policy]:
         """Each policy that the last level can have beside `misses`, the best supported first; empty without them."""
-        levels = data_tlbs(self.host)
-        ways = ways_of(levels[-1]) if levels else None
         first = self.entries[0] if len(self.entries) > 1 else 0
-        return replacement.judge(self.misses, (first, self.entries[-1]), ways or UNSTATED_WAYS) if self.misses else []
+        return replacement.judge(self.misses, (first, self.entries[-1]), self._ways(-1)) if self.misses else []
+
+    @cached_property
+    def first_policies(self) -> list[replacement.Policy]:
+        """The same of the first level beside `first_misses`."""
+        return replacement.judge(self.first_misses, (0, self.entries[0]), self._ways(0)) if self.first_misses else []
+
+    def _ways(self, level: int) -> int:
+        """Of a level of the TLB, 0 the first and -1 the last; 0 for one set."""
+        levels = data_tlbs(self.host)
+        ways = ways_of(levels[level]) if levels else None
+        return UNSTATED_WAYS if ways is None else ways
+
+    # --- the sets of the last level
+
+    def _apart(self, is_asked: Callable[[int], bool]) -> Curve:
+        rows = select(self.frame, kernel="page_chase", layout="alias", lines=COLLIDING)
+        return Curve.of(rows[rows["stride_pages"].map(is_asked).astype(bool)], "stride_pages")
+
+    @cached_property
+    def strides(self) -> Curve:
+        """ns a visit of COLLIDING pages of addresses, over powers of two of pages from one to the next."""
+        return self._apart(lambda stride: int(stride).bit_count() == 1)
+
+    @cached_property
+    def padded(self) -> Curve:
+        """The same a page farther apart than some of those."""
+        return self._apart(lambda stride: stride - 1 in PADDED)
+
+    @property
+    def fit(self) -> sets.Fit:
+        """Up to which of `strides` the pages fit the last level. Raises Unavailable: one-level where the first may hold them all."""
+        if not self.entries or self.entries[0] * 2 > COLLIDING or self.entries[-1] < 2 * COLLIDING:
+            raise Unavailable("one-level", f"of two that hold fewer and more than {COLLIDING} pages")
+        return sets.find(self.strides, COLLIDING, self.first_ns.value * self.missed.value)
+
+    @property
+    def placements(self) -> list[str]:
+        """The simulator's choices of a set that fit `fit`. Raises Unavailable."""
+        return sets.fitting(self.fit, self.entries[-1], self._ways(-1) or self.entries[-1], [round(x) for x in self.strides.xs])
 
     @property
     def survey(self) -> geometry.Geometry:

@@ -9,8 +9,8 @@ from experiments.article import charts
 from experiments.article.render import MUTED, Figure
 from experiments.chapters.walk_anatomy.analysis import AT_RANDOM, EVENLY, Analysis
 from experiments.chapters.walk_anatomy.grid import COLLIDING
-from experiments.words.prose import listed
-from experiments.words.reasons import required
+from experiments.words.prose import count, listed
+from experiments.words.reasons import if_available, required
 
 NAMES = {1: "of the lowest level", 2: "of the second", 3: "of the third"}
 _FIELDS = ["median", "low", "high", "coverage", "n", "unstable"]
@@ -69,3 +69,21 @@ def collisions(a: Analysis) -> Figure:
     return Figure(chart, f"Time per visit of {COLLIDING} pages by their distance. Exactly so far apart they take {told}.{most}",
                   data[["apart", "places", *_FIELDS]])
 
+
+def strides(a: Analysis) -> Figure:
+    """ns a visit of as many pages by the stride from one to the next: powers of two, and a page more."""
+    required(a.strides, "no strides were measured")
+    named = {"a power of two of pages": a.strides, "a page more": a.padded}
+    data = pd.concat([curve.table.rename(columns={curve.x: "lines"}).assign(series=name) for name, curve in named.items() if len(curve)],
+                     ignore_index=True)
+    x = alt.X("lines:Q", axis=charts.lines_axis("Pages from one to the next"), scale=charts.log_scale())
+    scale = alt.Scale(domain=[0.0, float(data["high"].max()) * 1.1], nice=False)
+    names = list(dict.fromkeys(data["series"]))
+    chart = charts.series_chart(data, x, "ns a visit", scale, charts.PRICES, charts.colours(names), "series", joined=names[:1], columns=1)
+    fit = if_available(lambda: a.fit)
+    ends = charts.marks([(fit.widest, f"widest that fits: {count(fit.widest)}")], "lines") if fit else None
+    first, last = a.strides.intervals[0].value, a.strides.last.value
+    said = (f"Time per visit of {COLLIDING} pages by the stride between them: it goes from {first:.1f} ns side by side to {last:.1f} "
+            "at the widest")
+    return Figure(charts.layered(chart, ends), said + (f", and rises past {count(fit.widest)} pages." if fit else "."),
+                  data[["series", "lines", *_FIELDS]])

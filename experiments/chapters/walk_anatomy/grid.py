@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from experiments.lab.grid import Scope
 from experiments.lab.record import Point
 
-ENTRY_BYTES, LINE_BYTES = 8, 64
+ENTRY_BYTES, LINE_BYTES, SMALLEST_PAGE = 8, 64, 4 << 10
 A_LINE = LINE_BYTES // ENTRY_BYTES  # entries
 LEVELS = (1, 2, 3)  # whose tables are counted, the lowest first
 UNSTATED_ENTRIES = 4096  # where nothing states the last level's: as many as the largest x86-64 has
 TABLES = tuple(f"tables_{level}" for level in LEVELS)
 MOST_UPPER = 32  # tables of the third level: 32 TiB of addresses, half of which are drawn
 COLLIDING = 256  # pages: any second level of a TLB holds as many, and no table has fewer entries
+MOST_STRIDE = 1 << 18  # pages, of powers of two: of 4 KiB, 1 GiB, at which COLLIDING of them take the addresses that page_chase has
+PADDED = (1 << 6, 1 << 9, 1 << 12)  # strides that are also made a page wider
 HOT = 4  # one page in so many is drawn half of the time, and one time in so many of the other half
 Tables = tuple[int, int, int]  # of each level
 
@@ -20,22 +25,53 @@ def points(scope: Scope) -> list[Point]:
     """Each once: what two sweeps share is one point."""
     pages, fanout = beyond(scope), scope.base_page_bytes // ENTRY_BYTES
     sweeps = [tables for level in LEVELS for tables in sweep(level, pages, fanout)]
-    wanted = [*((pages, tables, "random") for tables in [*sweeps, *held_out(pages, fanout)]), held(pages, fanout)]
+    wanted = [(pages, tables, "random") for tables in [*sweeps, *held_out(pages, fanout)]]
     chosen = [*wanted, *collisions(fanout)] if pages <= scope.most_lines else collisions(fanout)
     plain = [scope.point("table_chase", mode=mode, lines=lines, **dict(zip(TABLES, tables, strict=True))) for lines, tables, mode in chosen]
-    return list(dict.fromkeys([*plain, *replaced(scope, pages, fanout)]))
+    near = first_beyond(scope.entries)
+    cycles = [_cycle(scope, n, fanout) for n in (near // 8, near, pages // 8) if 0 < n <= scope.most_lines]
+    drawn = [point for n in (near, pages) if n for point in replaced(scope, n, fanout)]
+    return list(dict.fromkeys([*plain, *cycles, *drawn, *strides(scope)]))
+
+
+def _cycle(scope: Scope, pages: int, fanout: int, **drawn: Any) -> Point:
+    """Pages in as few tables as they may be in."""
+    return scope.point("table_chase", mode="random", lines=pages, **dict(zip(TABLES, fewest(pages, fanout), strict=True)), **drawn)
+
+
+def fewest(pages: int, fanout: int) -> Tables:
+    """Tables of each level for so many pages, a line of entries to each page."""
+    return sweep(1, pages, fanout)[0] if pages >= A_LINE**2 else (1, 1, 1)
 
 
 def replaced(scope: Scope, pages: int, fanout: int) -> list[Point]:
     """Drawn visits of as many pages and of twice as many: all alike, and half of them among a quarter of the pages."""
-    sizes = [(n, dict(zip(TABLES, sweep(1, n, fanout)[0], strict=True))) for n in (pages, 2 * pages) if n <= scope.most_lines]
-    return [scope.point("table_chase", mode="random", order="random", lines=n, hot=hot, **tables)
-            for n, tables in sizes for hot in (n, n // HOT)]
+    sizes = [n for n in (pages, 2 * pages) if n <= scope.most_lines]
+    return [_cycle(scope, n, fanout, order="random", hot=hot) for n in sizes for hot in (n, n // HOT)]
+
+
+def strides(scope: Scope) -> list[Point]:
+    """COLLIDING pages of addresses, each of them one of eight of memory, a power of two of pages apart, and some a page more than that."""
+    most = MOST_STRIDE * SMALLEST_PAGE // scope.base_page_bytes
+    apart = [1 << k for k in range(most.bit_length()) if 1 << k <= most]
+    padded = [n + 1 for n in PADDED if n < most]
+    return [scope.point("page_chase", layout="alias", lines=COLLIDING, stride_pages=n) for n in [*apart, *padded]]
+
+
+def twice(entries: int) -> int:
+    """Pages: a power of two, twice as many as there are entries or more, so that nearly every visit misses them."""
+    return 1 << (2 * entries - 1).bit_length()
 
 
 def beyond(scope: Scope) -> int:
-    """Pages: a power of two, twice as many as the TLB's last level holds or more, so that nearly every visit walks."""
-    return 1 << (2 * (scope.entries[-1] if scope.entries else UNSTATED_ENTRIES) - 1).bit_length()
+    """Pages that are twice as many as the TLB's last level holds, or more."""
+    return twice(scope.entries[-1] if scope.entries else UNSTATED_ENTRIES)
+
+
+def first_beyond(entries: Sequence[int]) -> int:
+    """Pages that are twice as many as the first of two levels holds, or more, while the last holds twice as many again; 0 where it
+    cannot."""
+    return pages if len(entries) > 1 and 2 * (pages := twice(entries[0])) <= entries[-1] else 0
 
 
 def sweep(level: int, pages: int, fanout: int) -> list[Tables]:
@@ -50,11 +86,6 @@ def sweep(level: int, pages: int, fanout: int) -> list[Tables]:
         1: [(n, least(n), least(least(n))) for n in _powers(pages // A_LINE**2, pages)],
         2: [(pages, n, least(n)) for n in _powers(least(pages), upper)],
         3: [(pages, upper, n) for n in _powers(least(upper), MOST_UPPER)]}[level]
-
-
-def held(pages: int, fanout: int) -> tuple[int, Tables, str]:
-    """(pages, tables, mode) of an eighth of the pages, which the TLB's last level holds, in as few tables."""
-    return pages // 8, sweep(1, pages // 8, fanout)[0], "random"
 
 
 def held_out(pages: int, fanout: int) -> list[Tables]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from experiments.article.machine_words import about_pages, machine
 from experiments.chapters.walk_anatomy.analysis import APART, AT_RANDOM, EVENLY, Analysis
-from experiments.chapters.walk_anatomy.grid import A_LINE, COLLIDING
+from experiments.chapters.walk_anatomy.grid import A_LINE, COLLIDING, PADDED
 from experiments.inference import replacement
 from experiments.inference.curves import select
 from experiments.inference.intervals import Interval
-from experiments.inference.replacement import WORDS
+from experiments.inference.replacement import WORDS, Policy, Visits
+from experiments.inference.sets import WORDS as SET_WORDS
 from experiments.words.prose import Prose, choose, count, listed
 from experiments.words.reasons import required
 
-__all__ = ["machine", "lead", "lowest_said", "upper_said", "guest_said", "judged_said", "replaced_said", "collisions_said", "places_said"]
+__all__ = ["machine", "lead", "lowest_said", "upper_said", "guest_said", "judged_said", "replaced_said", "first_replaced_said",
+           "collisions_said", "sets_said", "siblings_said", "places_said"]
 
 LEVEL_WORDS = {1: "lowest", 2: "second", 3: "third"}
 SAME = 0.1  # of a prediction: nearer than the spread between two mappings
@@ -107,15 +109,51 @@ def collisions_said(a: Analysis) -> Prose:
 
 def replaced_said(a: Analysis) -> Prose:
     """Which policies the misses of the last level fit."""
-    policies = required(a.policies, "no drawn visits were measured, or the TLB's entries are not known")
-    cycle = next((share for visits, share in a.misses.items() if not visits.hot), None)
-    said = f"Of a cycle of {a.pages:,} pages {min(cycle.value, 1.0):.0%} miss here. " if cycle else ""
+    return _replaced(a.policies, a.misses, "the last level")
+
+
+def first_replaced_said(a: Analysis) -> Prose:
+    """Which policies the misses of the first level fit."""
+    return _replaced(a.first_policies, a.first_misses, "the first level")
+
+
+def _replaced(policies: list[Policy], misses: dict[Visits, Interval], level: str) -> Prose:
+    required(policies, "no drawn visits were measured, or the TLB's entries are not known")
+    cycle = next(((visits, share) for visits, share in misses.items() if not visits.hot), None)
+    said = f"Of a cycle of {cycle[0].pages:,} pages {min(cycle[1].value, 1.0):.0%} miss {level} here. " if cycle else ""
     fitting = [WORDS[policy.name] for policy in replacement.fitting(policies)]
     if not fitting:
         nearest = policies[0]
         return Prose(f"{said}Not one of the six policies fits all sequences: the nearest, {WORDS[nearest.name]}, is {nearest.away:.1f} "
-                     "errors from one of them. What a core really does may be none of the textbook's, or change with what it sees.")
+                     "errors from one of them. What a core really does may be in no textbook, or change with what it sees.")
     return Prose(f"{said}That fits {listed(fitting, 'or')}, of the six.")
+
+
+def sets_said(a: Analysis) -> Prose:
+    """How the last level's sets are chosen, by where pages a power of two apart cease to fit."""
+    fit, entries = a.fit, a.entries[-1]
+    said = (f"{fit.pages} pages fit while they are up to {count(fit.widest)} apart, and at twice that they miss. So the bits of a set "
+            f"span {count(fit.span)} pages, and the level has {count(entries)} entries. ")
+    said += ("So nothing above the lowest bits of a page's number takes part." if fit.span <= entries < 2 * fit.span else
+             "So bits above the lowest take part: an aligned arena has to be larger to do harm." if fit.span > entries else
+             "So it fills sooner than its entries say: other pages or tables take a part of it.")
+    if len(a.placements) == 1:
+        said += f" Of the simulated choices, {SET_WORDS[a.placements[0]]} fit{'s' * (a.placements[0] == 'xor')}."
+    beside = [(wide, a.padded.at(wide + 1), a.strides.at(wide)) for wide in PADDED if wide > fit.widest and wide + 1 in a.padded.xs]
+    if beside:
+        wide, padded, plain = beside[-1]
+        said += (f"\n\nA page of padding is the remedy: {count(wide)} pages apart a visit takes {plain.value:.1f} ns, and a page more "
+                 f"{padded.value:.1f}." if (plain - padded).low > 0 else "\n\nA page of padding between them does not help here.")
+    return Prose(said)
+
+
+def siblings_said(a: Analysis) -> Prose:
+    """Whether a sibling thread could share the TLB here."""
+    return Prose({
+        "on": "Each core of this computer runs two threads, which share what was measured here: work on the sibling takes entries away. "
+              "The computer was idle.",
+        "off": "Each core could run two threads that would share its TLB; that is switched off here."}.get(
+            a.host.noise.smt, "Whether two threads of a core share its TLB cannot be seen here: a core shows one."))
 
 
 def places_said(a: Analysis) -> Prose:

@@ -7,7 +7,8 @@ import pandas as pd
 from experiments.article.render import Html, data_table
 from experiments.chapters.walk_anatomy.analysis import Analysis
 from experiments.chapters.walk_anatomy.grid import TABLES
-from experiments.inference.replacement import WORDS
+from experiments.inference.intervals import Interval
+from experiments.inference.replacement import WORDS, Policy, Visits
 from experiments.words.reasons import required
 from experiments.words.units import format_size
 
@@ -34,14 +35,23 @@ def judged(a: Analysis) -> Html:
 
 
 def policies(a: Analysis) -> Html:
-    """What each policy would miss of each sequence, beside what was measured."""
-    rows = required(a.policies, "no drawn visits were measured, or the TLB's entries are not known")
-    names = [f"a cycle of {visits.pages:,}" if not visits.hot else f"half among {visits.hot:,} of {visits.pages:,}" for visits in a.misses]
-    measured = [f"{share:.2f}" for share in a.misses.values()]
-    said = [[f"{share:.2f}" for share in policy.misses] for policy in rows]
+    """What each policy would miss of each sequence in the last level, beside what was measured."""
+    return _policies(a.policies, a.misses)
+
+
+def first_policies(a: Analysis) -> Html:
+    """The same of the first level."""
+    return _policies(a.first_policies, a.first_misses)
+
+
+def _policies(policies: list[Policy], misses: dict[Visits, Interval]) -> Html:
+    rows = required(policies, "no drawn visits were measured, or the TLB's entries are not known")
+    names = [f"a cycle of {visits.pages:,}" if not visits.hot else f"half among {visits.hot:,} of {visits.pages:,}" for visits in misses]
+    measured = [f"{share.value:.2f}" for share in misses.values()]
+    shares = [[f"{share:.2f}" for share in policy.misses] for policy in rows]
     return data_table(pd.DataFrame({
         "replaced": ["measured", *(WORDS[policy.name] for policy in rows)],
-        **{name: [measured[k], *(shares[k] for shares in said)] for k, name in enumerate(names)},
+        **{name: [measured[k], *(row[k] for row in shares)] for k, name in enumerate(names)},
         "errors away": ["", *(f"{policy.away:.1f}" for policy in rows)],
         "log likelihood": ["", *(f"{policy.support:.1f}" for policy in rows)]}))
 

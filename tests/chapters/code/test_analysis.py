@@ -35,6 +35,18 @@ def test_a_text_of_each_size_stands_beside_itself_on_large_pages():
         a.gain(7)
 
 
+def test_hot_lines_cost_by_the_pages_they_are_strewn_over():
+    """A tenth of 200 MiB: as many lines in ten times as many pages, and on large pages no miss at all."""
+    machine = Jumps(noise=1e-9)
+    least = analysis(rows(machine)).hot.iloc[-1]
+    share_missed = [1 - n / pages for pages in (51_200, 5_120) for n in machine.entries]
+    apart, together = (first * machine.hit_ns + second * machine.walk_ns for first, second in (share_missed[:2], share_missed[2:]))
+    assert least["share"] == pytest.approx(0.1)
+    assert least["apart"].value - least["together"].value == pytest.approx(apart - together, rel=1e-3)
+    assert least["apart"].value - least["large"].value == pytest.approx(apart, rel=1e-3)
+    assert analysis(rows(machine, most=20 << 20)).hot["mib"].tolist() == [10] * 4
+
+
 def test_without_a_tlb_no_two_levels_are_found():
     for machine in ("no TLB", "one level", "no alias", "small"):
         a = analysis(MACHINES[machine]())
@@ -53,7 +65,8 @@ def test_no_text_is_larger_than_what_may_be_measured():
 
 def test_what_was_not_measured_is_empty_or_a_reason():
     a = analysis(NOTHING)
-    assert a.spread == a.packed == a.price == {} and a.texts.empty and a.tlb is None and not len(a.alias) and not len(a.on_large)
+    assert a.spread == a.packed == a.price == {} and a.texts.empty and a.hot.empty and a.tlb is None
+    assert not len(a.alias) and not len(a.on_large)
     with pytest.raises(Unavailable):
         a.found()
 

@@ -15,8 +15,8 @@ pytestmark = pytest.mark.filterwarnings("error")
 QUIET = Walker(noise=1e-9)
 LRU = 0.25  # by which a price may be over: tables with two pages each come by in no order, but never again at once, so LRU keeps fewer
 # A page-directory cache of an Intel core's size, one that a TLB lends its room, and small ones of three levels.
-WALKERS = {"thirty-two": Walker(entries=(64, 512), kept=((1, 32), (2, 4))),
-           "lent by the TLB": Walker(entries=(96, 4096), kept=((1, 1600), (2, 64))),
+WALKERS = {"thirty-two": Walker(entries=(64, 512), ways=8, kept=((1, 32), (2, 4))),
+           "lent by the TLB": Walker(entries=(96, 4096), ways=16, kept=((1, 1600), (2, 64))),
            "three levels": Walker(kept=((1, 256), (2, 16), (3, 4)))}
 
 
@@ -69,11 +69,34 @@ def test_what_the_last_level_replaces_is_found(policy: str):
     assert not left & set(unlike)
 
 
+@pytest.mark.parametrize("policy", ["lru", "random"])
+def test_what_the_first_level_replaces_is_found(policy: str):
+    a = analysis(rows(Walker(first_replacement=policy)))
+    left = {one.name for one in replacement.fitting(a.first_policies)}
+    assert len(a.first_misses) == 3 and policy in left and ({"lru", "random"} - {policy}).isdisjoint(left)
+
+
+@pytest.mark.parametrize("placement", ["modulo", "xor"])
+def test_how_a_set_is_chosen_is_found(placement: str):
+    a = analysis(rows(Walker(placement=placement)))
+    assert a.placements == [placement]
+    assert a.padded.xs and a.padded.at(65).value == pytest.approx(a.strides.intervals[0].value, rel=0.05)
+
+
+def test_sets_that_no_stride_fills_are_a_reason():
+    with pytest.raises(Unavailable) as why:
+        _ = analysis(rows(Walker(placement="hashed", ways=64))).fit
+    assert why.value.code == "no-step"
+    for lacking in (NOTHING, MACHINES["nothing held"]()):
+        with pytest.raises(Unavailable):
+            _ = analysis(lacking).fit
+
+
 @pytest.mark.parametrize("entries", [(10, 512), (64, 1536), (96, 4096), (224, 32768)])
 def test_every_point_goes_through_tables_that_there_can_be(entries: tuple[int, int]):
     asked = points(entries=entries)
     assert len(asked) == len(set(asked))
-    for point in asked:
+    for point in (point for point in asked if point.kernel == "table_chase"):
         if point.order == "random":
             assert dict(point.options)["hot"] <= point.lines
         own = [point.lines, *(dict(point.options)[name] for name in grid.TABLES)]

@@ -13,7 +13,8 @@ pytestmark = pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("machine", MACHINES)
 def test_every_sentence_and_figure_exists_or_says_why_not(machine: str):
     a = analysis(MACHINES[machine]())
-    makes = (figures.staircase, figures.parts, figures.collisions, tables.found, tables.judged, tables.places, tables.policies)
+    makes = (figures.staircase, figures.parts, figures.collisions, figures.strides,
+             tables.found, tables.judged, tables.places, tables.policies, tables.first_policies)
     told.shown(prose, makes, a, machine == "everything")
 
 
@@ -24,3 +25,5 @@ def test_what_is_said_follows_the_machine():
     assert "That fits random" in prose.replaced_said(analysis(rows(Walker(replacement="random"))))
     assert "guest" in prose.guest_said(analysis(hypervisor="kvm")) and "No hypervisor" in prose.guest_said(analysis())
     assert "few sets" in prose.collisions_said(analysis()) and "no sets" in prose.collisions_said(analysis(rows(Walker(sets_ns=0.0))))
+    modulo, xor = (analysis(rows(Walker(placement=placement))) for placement in ("modulo", "xor"))
+    assert "nothing above" in prose.sets_said(modulo) and "take part" in prose.sets_said(xor) and "remedy" in prose.sets_said(modulo)
