@@ -126,7 +126,8 @@ def hot_said(a: Analysis) -> Prose:
             f"As many hot lines side by side take {together.value:.0f}. ")
     if side(apart - together, SAME * together.value) != "above":
         return Prose(said + "So it does not matter here where hot code lies.")
-    said += "The lines are as many, so the difference is the pages': that is what a linker which puts hot functions together saves"
+    said += ("The lines are as many. What is more is pages, and neighbours that a prefetcher brings in vain: that is what a linker which "
+             "puts hot functions together saves")
     if not large.coverage:
         return Prose(f"{said}.")
     return Prose(said + choose(apart / large, {

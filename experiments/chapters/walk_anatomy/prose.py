@@ -132,8 +132,8 @@ def _replaced(policies: list[Policy], misses: dict[Visits, Interval], level: str
 def sets_said(a: Analysis) -> Prose:
     """How the last level's sets are chosen, by where pages a power of two apart cease to fit."""
     fit, entries = a.fit, a.entries[-1]
-    said = (f"{fit.pages} pages fit while they are up to {count(fit.widest)} apart, and at twice that they miss. So the bits of a set "
-            f"span {count(fit.span)} pages, and the level has {count(entries)} entries. ")
+    said = (f"{fit.pages} pages fit while they are up to {count(fit.widest)} apart, and at twice that they miss: the bits "
+            f"that choose a set span {count(fit.span)} pages, and the level has {count(entries)} entries. ")
     said += ("So nothing above the lowest bits of a page's number takes part." if fit.span <= entries < 2 * fit.span else
              "So bits above the lowest take part: an aligned arena has to be larger to do harm." if fit.span > entries else
              "So it fills sooner than its entries say: other pages or tables take a part of it.")
