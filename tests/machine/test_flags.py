@@ -12,6 +12,9 @@ def test_a_computers_own_words_are_read_as_it_lists_them(tmp_path):
     java = ("printf", "[Global flags]\\n  bool UseTransparentHugePages = false {product}\\n  intx Other := 3 {product}\\n")
     told = flags.ask("a" * 12, tmp_path, java)
     assert told.defrag_modes == ("always", "defer", "defer+madvise", "madvise", "never") and told.java_flags == ("UseTransparentHugePages",)
+    assert told.java_on == ()
+    lists = "bool UseLargePages = true {pd product}\\n bool UseTransparentHugePages = false {product} {default}\\n"
+    assert flags.ask("a" * 12, tmp_path, ("printf", lists)).java_on == ("UseLargePages",)
     silent = flags.ask("a" * 12, tmp_path / "nowhere", ("false",))
-    assert silent.defrag_modes == () and silent.java_flags is None
+    assert silent.defrag_modes == () and silent.java_flags is silent.java_on is None
     assert flags.ask("a" * 12, tmp_path, ("no-such-java",)).java_flags is None

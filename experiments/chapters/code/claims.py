@@ -7,7 +7,7 @@ from experiments.chapters.code.analysis import Analysis
 from experiments.chapters.code.grid import LINE_BYTES, MOST_LINES
 from experiments.lab.grid import Scope
 from experiments.lab.record import Point
-from experiments.machine.flags import JAVA_FLAGS
+from experiments.machine.flags import JAVA_FLAGS, LARGE_FLAGS
 from experiments.words.prose import count, in_words, listed
 from experiments.words.reasons import Unavailable, required
 
@@ -67,3 +67,9 @@ def java_flags_exist(a: Analysis, band: Band) -> Answer:
         raise Unavailable("no-toolchain", "java")
     found = len(listed_flags)
     return band[0] <= found <= band[1], f"Of {listed(JAVA_FLAGS)} this Java lists {in_words(found)}."
+
+
+@claim("java-large-pages-off-by-default", points=None)
+def javas_large_pages_are_off(a: Analysis, band: Band) -> Answer:
+    on = required([a.flags.java_on] if a.flags.java_on is not None else [], "Java was not asked what it has on", "no-data")[0]
+    return band[0] <= len(on) <= band[1], (f"Of {listed(LARGE_FLAGS)} this Java has {listed(on) if on else 'not one'} on by itself.")

@@ -147,6 +147,12 @@ def javas_flag_maps_the_pool(a: Analysis, band: Band) -> Answer:
     return _within(share, band), told
 
 
+@claim("use-large-pages-is-not-thp", points=None)
+def javas_flag_is_not_thp(a: Analysis, band: Band) -> Answer:
+    share, told = _java_pool(a)
+    return _within(1 - share, band), f"{told} So {1 - share:.0%} are left for transparent ones."
+
+
 @claim("java-thp-is-madvise", points=None)
 def javas_other_flag_advises(a: Analysis, band: Band) -> Answer:
     share = min(report.huge_share for report in _reports(a, "java", "huge"))

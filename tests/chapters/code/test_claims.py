@@ -33,4 +33,7 @@ def test_words_are_judged_as_they_are_listed():
     found = told(defrag_modes=["always", "defer-only-madvise"], java_flags=["UseTransparentHugePages", "UseLargePagesIndividualAllocation"])
     assert found["defer-only-madvise-exists"] == found["published-java-flags-exist"] == "holds"
     assert told()["defer-only-madvise-exists"] == told()["published-java-flags-exist"] == "fails"
+    assert told(java_on=[])["java-large-pages-off-by-default"] == "holds"
+    assert told(java_on=["UseLargePages"])["java-large-pages-off-by-default"] == "fails"
+    assert told()["java-large-pages-off-by-default"] == "cannot tell"
     assert told(java_flags=None)["published-java-flags-exist"] == "cannot tell"

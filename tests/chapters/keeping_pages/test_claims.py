@@ -20,7 +20,7 @@ SIX, GO, BASE_GO, FIVE = "thp-faults-six-times", "go-asks-for-no-large-pages", "
 SMALL, GIGA = "small-object-takes-a-large-page", "gigabyte-granularity"
 WASTE, DROPS, SETUP, CHOOSES, FILES = ("hundred-kib-wastes-1.9-mb", "madvise-drops-2-mib", "two-mib-needs-setup", "madvise-chooses-where",
                                        "file-maps-inherit-large-pages")
-THP_JAVA, POOL_JAVA = "java-thp-is-madvise", "java-hugetlbfs-maps-the-pool"
+THP_JAVA, POOL_JAVA, NOT_THP = "java-thp-is-madvise", "java-hugetlbfs-maps-the-pool", "use-large-pages-is-not-thp"
 H, F, C = "holds", "fails", "cannot tell"
 
 
@@ -89,6 +89,8 @@ JUDGED: dict[str, tuple[str, object, str, str]] = {
     "Java's flag does not": (THP_JAVA, lambda: analysis(runtimes=java("huge", 0)), F, "0%"),
     "Java in the pool": (POOL_JAVA, lambda: analysis(runtimes=java("pool", 2**24)), H, "100%"),
     "Java beside the pool": (POOL_JAVA, lambda: analysis(runtimes=java("pool", 0)), F, "0%"),
+    "Java's flag is not THP": (NOT_THP, lambda: analysis(runtimes=java("pool", 2**24)), H, "0%"),
+    "Java's flag is THP": (NOT_THP, lambda: analysis(runtimes=java("pool", 0)), F, "100%"),
     "no Java": (POOL_JAVA, lambda: analysis(runtimes=programs()), C, "java"),
     "Java without a pool": (POOL_JAVA, lambda: analysis(runtimes=programs() | {"lacking": {"java pool": "pool-empty"}}), C, "pool"),
 }
