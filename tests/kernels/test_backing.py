@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.common import needs_c
-from support.kernels import POOLS, THP, both_engines, reason, reason_of, run_c, run_twins, setting
+from support.kernels import POOLS, THP, both_engines, changed, reason, reason_of, run_c, run_program, run_twins, setting
 
 from experiments.lab import build
 from experiments.lab.record import KernelReport
@@ -215,3 +215,13 @@ def test_a_small_limit_of_address_space_is_memory_short():
 def test_numba_finds_a_small_limit_of_address_space_too():
     (said,) = run_twins([("page_chase", ["--lines", str(2**21)])], address_space=6 << 30)  # 8 GiB of lines
     assert reason(*said)[0] == "memory-short"
+
+
+@needs_c
+@pytest.mark.parametrize(("kernel", "before", "given"), [
+    ("page_chase", "struct draws {", ["--layout", "alias"]), ("table_chase", "struct tables {", []),
+    ("code_chase", "struct code {", ["--layout", "alias"])])
+def test_where_a_file_in_memory_is_refused_it_says_so(kernel: str, before: str, given: list[str], tmp_path: Path):
+    program = changed(kernel, {before: f"#define memfd_create(...) (errno = ENOSYS, -1)\n{before}"}, tmp_path)
+    code, detail = reason_of(run_program(program, ["--lines", "64", "--region-ms", "1", *given]))
+    assert code == "memory-short" and "memfd" in detail
