@@ -219,7 +219,7 @@ def test_numba_finds_a_small_limit_of_address_space_too():
 
 @needs_c
 @pytest.mark.parametrize(("kernel", "before", "given"), [
-    ("page_chase", "struct draws {", ["--layout", "alias"]), ("table_chase", "struct tables {", []),
+    ("page_chase", "struct draws {", ["--layout", "alias"]), ("table_chase", "struct visits {", []),
     ("code_chase", "struct code {", ["--layout", "alias"])])
 def test_where_a_file_in_memory_is_refused_it_says_so(kernel: str, before: str, given: list[str], tmp_path: Path):
     program = changed(kernel, {before: f"#define memfd_create(...) (errno = ENOSYS, -1)\n{before}"}, tmp_path)
