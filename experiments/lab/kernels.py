@@ -15,7 +15,7 @@ import pandas as pd
 from experiments.lab import namespaces
 from experiments.lab.record import Point
 from experiments.machine.host import base_page_bytes
-from experiments.words.pages import page_bytes
+from experiments.words.pages import BASE, page_bytes
 from experiments.words.reasons import Unavailable
 
 LINE_BYTES = 64
@@ -40,6 +40,21 @@ def _guest_bytes(lines_bytes: int, point: Point) -> int:
     leaf, levels = {"2m": 2, "1g": 3}.get(point.mode, 1), min(dict(point.options).get("levels", 4), 5)
     page = page_bytes(point.pages, TABLE_BYTES)
     return -(-lines_bytes // page) * page + TABLE_BYTES * (_tables(lines_bytes, leaf, levels) + _tables(PROGRAM_BYTES, 1, levels))
+
+
+SHOTS = 64  # calls of a batch of shootdown, at the most
+
+
+def _spacing(point: Point) -> int:
+    """How many times as much room as it uses fork_write's memory takes, where it lies apart on large pages."""
+    used, base = dict(point.options).get("used", 0), base_page_bytes()
+    return -(-page_bytes(point.pages, base) // (used * base)) if used and point.pages != BASE else 1
+
+
+def _beside_bytes(point: Point) -> int:
+    """The memory of the thread beside neighbour_chase."""
+    own = dict(point.options)
+    return (own.get("stream_kib", 0) << 10) + (own.get("walk_lines", 0) + own.get("discard_pages", 0)) * base_page_bytes()
 
 
 @dataclass(frozen=True)
@@ -107,6 +122,20 @@ CATALOGUE: dict[str, Declaration] = {
     "guest_chase": Declaration(modes=("4k", "2m", "1g"), options={"levels": 4}, inside_bytes=_guest_bytes, least_cycles=1.0,
                                side_bytes=lambda point: point.lines * SIDE_BYTES_PER_LINE + PROGRAM_BYTES, in_guest=True,
                                order_of="page_chase"),
+    # A batch is of several calls, each on pages of its own.
+    "shootdown": Declaration(
+        modes=("unmap", "protect", "discard", "collapse"), options={"threads": 0, "apart": 0}, order="sequential", faults_in=True,
+        is_chase=False, least_cycles=1.0, start_s=0.1, side_bytes=lambda point: 0,
+        inside_bytes=lambda working_set, point: SHOTS * -(-working_set // (page := page_bytes(point.pages, base_page_bytes()))) * page),
+    "switch_chase": Declaration(modes=("alone", "thread", "process"), options={"hops": 0}, least_cycles=1.0, order_of="page_chase"),
+    "cold_chase": Declaration(least_cycles=1.0, order_of="page_chase", faults_in=True, start_s=0.1),
+    # What one process writes, another one keeps.
+    "fork_write": Declaration(
+        modes=("write", "touch"), options={"used": 0}, order="sequential", faults_in=True, is_chase=False, least_cycles=1.0, start_s=0.15,
+        side_bytes=lambda point: 0, inside_bytes=lambda working_set, point: 2 * working_set * _spacing(point)),
+    "neighbour_chase": Declaration(
+        modes=("alone", "other", "sibling"), options={"stream_kib": 0, "walk_lines": 0, "discard_pages": 0}, least_cycles=1.0,
+        order_of="page_chase", start_s=0.1, side_bytes=lambda point: point.lines * SIDE_BYTES_PER_LINE + _beside_bytes(point)),
     "numa_chase": Declaration(modes=("local-local", "remote-local", "local-remote", "remote-remote"), least_cycles=1.0,
                               order_of="page_chase"),
 }

@@ -78,6 +78,7 @@ class Host(Facts):
     numa_balancing: int | None = None
     nested_paging: bool | None = None  # whether the CPU offers guests a second dimension; None where nothing says
     xen_guest: str = ""  # PV, HVM or PVH under Xen, "" elsewhere
+    pcid: bool | None = None  # whether Linux has the TLB tell processes apart; a boot with nopcid takes the CPU's flag away
 
     @property
     def has_nested_walks(self) -> bool | None:
@@ -181,6 +182,7 @@ def _of_cpu(root: Path, computer: Platform, cpu: int) -> dict[str, Any]:
         "tlb_reason": None if stated else "no-geometry" if read else "no-cpuid",
         "tlb_unknown_descriptors": tuple(f"{code:#04x}" for code in unknown),
         "page_table_levels": identity.arm_levels(root, computer.kernel_release) if arm else identity.x86_levels(info, flags),
+        "pcid": True if arm else "pcid" in flags if flags else None,
         "gigabyte_pages": None if arm or not flags else "pdpe1gb" in flags,
         "hypervisor": runs_on,
         "nested_paging": identity.offers_nested_paging(info, flags),
@@ -222,7 +224,8 @@ def state_facts(host: Host) -> dict[str, object]:
     Each is a setting or a version. What fluctuates by itself is none: the clock of the moment, the load, the memory and the pages of
     pools that are free, counters, whether a guest runs.
     """
-    return {
+    off = {"pcid": False} if host.pcid is False else {}  # named where it is off alone, so that older rows keep their state
+    return off | {
         "kernel_release": host.kernel_release,
         "microcode": host.microcode,
         "base_page_bytes": host.base_page_bytes,

@@ -1,0 +1,273 @@
+"""What calls, switches, starts, forks and neighbours say: what empties a TLB, and what that costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import pandas as pd
+
+from experiments.article import analysis
+from experiments.chapters.churn.grid import (
+    ARENA_BYTES,
+    ARENAS,
+    CALLS,
+    DISCARDED,
+    FEW,
+    FIRST_HOPS,
+    HELD,
+    LARGE,
+    PASSES,
+    SWITCHES,
+)
+from experiments.inference.curves import Curve, select
+from experiments.inference.intervals import UNKNOWN, Interval, median_interval
+from experiments.machine import flushes
+from experiments.words.pages import BASE
+from experiments.words.reasons import required
+
+MIB = 1 << 20
+NEW = "new"  # a process's first round, beside SWITCHES
+
+
+class Analysis(analysis.Analysis):
+    """The rows of five kernels: ns a call, ns a hop, ns a page written. What nothing was measured for is empty here; methods raise
+    Unavailable, one-cpu where a second CPU is lacking."""
+
+    documents = ("flushes",)
+
+    def _rows(self, kernel: str, *values: str, **where: object) -> pd.DataFrame:
+        """A kernel's rows; none where one of these columns is lacking."""
+        rows = select(self.frame, kernel=kernel, **where)
+        return rows if {*values} <= set(rows) else rows.iloc[:0].assign(**dict.fromkeys(values, 0.0))
+
+    def _beside(self, rows: Sequence | pd.DataFrame, lacking: str) -> None:
+        """Raises Unavailable where there are none: one-cpu, or too-few-points."""
+        required(rows, lacking, "one-cpu" if len(self.host.usable_cpus) < 2 else "too-few-points")
+
+    @cached_property
+    def flushes(self) -> flushes.Flushes:
+        """What this computer states of flushes. Raises Unavailable, as `document` does."""
+        return self.document("flushes", flushes.make, flushes.Flushes)
+
+    # --- pages that are taken away
+
+    @cached_property
+    def most_others(self) -> int:
+        """On how many other CPUs the program ran at the most; 0 where it had none."""
+        rows = self._rows("shootdown", "threads")
+        return int(rows["threads"].max()) if len(rows) else 0
+
+    def _calls(self, others: int) -> dict[str, Curve]:
+        where = {"kernel": "shootdown", "pages": BASE, "threads": others, "apart": 0}
+        return Curve.by(self.frame, CALLS, "mode", **where) if "threads" in self.frame else {}
+
+    @cached_property
+    def calls_alone(self) -> dict[str, Curve]:
+        """By call: ns over the pages that it takes, where the program runs on one CPU."""
+        return self._calls(0)
+
+    @cached_property
+    def calls_beside(self) -> dict[str, Curve]:
+        """By call: where it runs on `most_others` more; empty without any."""
+        return self._calls(self.most_others) if self.most_others else {}
+
+    @cached_property
+    def shootdowns(self) -> dict[str, Curve]:
+        """By call: what it takes longer because the program runs on other CPUs too, over its pages."""
+        return {call: curve for call in CALLS if call in self.calls_alone and call in self.calls_beside
+                and len(curve := self.calls_beside[call] - self.calls_alone[call])}
+
+    @cached_property
+    def by_cpus(self) -> Curve:
+        """ns a munmap() of one page over the number of other CPUs that run the program."""
+        return Curve.of(self._rows("shootdown", "threads", mode=CALLS[0], pages=BASE, lines=FEW, apart=0), "threads")
+
+    def apart(self, call: str) -> Interval:
+        """ns a call on one page beside as many processes that share nothing. Raises Unavailable."""
+        rows = self._rows("shootdown", mode=call, pages=BASE, lines=FEW, apart=1)
+        self._beside(rows, "no calls beside other processes were measured")
+        return median_interval(rows["ns_per_access"])
+
+    @cached_property
+    def seen(self) -> pd.DataFrame:
+        """A row a process beside other threads: call, pages, share (flushes seen over asked)."""
+        rows = self._rows("shootdown", "flushes_asked", "flushes_seen", apart=0, pages=BASE, mode=list(CALLS))
+        rows = rows[rows["flushes_asked"] > 0].dropna(subset=["flushes_seen"]) if len(rows) else rows
+        shares = rows.assign(call=rows["mode"], taken=rows["lines"], share=rows["flushes_seen"] / rows["flushes_asked"])
+        return shares[["call", "taken", "flushes_asked", "flushes_seen", "share"]]
+
+    def seen_share(self) -> Interval:
+        """Flushes that other CPUs saw over those asked of them. Raises Unavailable: one-cpu, no-flush-count."""
+        if len(self.calls_beside):
+            required(self.seen, "", "no-flush-count")
+        self._beside(self.seen, "no calls beside other threads were measured")
+        return median_interval(self.seen["share"])
+
+    def moved(self, others: bool) -> Interval:
+        """ns a large page that the kernel makes of base pages on request. Raises Unavailable."""
+        rows = self._rows("shootdown", "threads", mode="collapse", threads=self.most_others if others else 0)
+        return median_interval(required(rows, "no pages were joined")["ns_per_access"])
+
+    def moved_flushes(self) -> Interval:
+        """Flushes that each other CPU sees a large page that is made so. Raises Unavailable: one-cpu, no-flush-count."""
+        rows = self._rows("shootdown", "threads", "flushes_seen", mode="collapse")
+        rows = rows[rows["threads"] > 0]
+        self._beside(rows, "no pages were joined beside other threads")
+        counted = required(rows.dropna(subset=["flushes_seen"]), "", "no-flush-count")
+        return median_interval(counted["flushes_seen"] / counted["accesses"] / counted["threads"])
+
+    @cached_property
+    def parts(self) -> pd.DataFrame:
+        """A row a call on one base page of each large page: call; ns, beside `base_ns` of a base page; and the share that stays large."""
+        rows = []
+        for call in CALLS:
+            of = self._rows("shootdown", "huge_bytes_after", mode=call, pages=LARGE, lines=FEW)
+            if len(of):
+                alone = self.calls_alone.get(call)
+                rows.append((call, median_interval(of["ns_per_access"]), alone.get(FEW) if alone else UNKNOWN,
+                             float((of["huge_bytes_after"] / of["arena_bytes"]).median())))
+        return pd.DataFrame(rows, columns=["call", "ns", "base_ns", "large_share"])
+
+    # --- programs that take turns
+
+    def _hops(self, kernel: str, layout: str, **where: object) -> Curve:
+        return Curve.of(self._rows(kernel, layout=layout, **where))
+
+    @cached_property
+    def after(self) -> dict[str, Curve]:
+        """By what came before: ns a hop over pages for translation, spread less packed; SWITCHES, and the first round of a new process."""
+        kinds = [(mode, ("switch_chase", {"mode": mode, "hops": 0})) for mode in SWITCHES] + [(NEW, ("cold_chase", {}))]
+        prices = {kind: self._hops(kernel, "spread", **where) - self._hops(kernel, "packed", **where) for kind, (kernel, where) in kinds}
+        return {kind: price for kind, price in prices.items() if len(price)}
+
+    def price_after(self, kind: str, pages: int = HELD) -> Interval:
+        """`after`, of so many pages. Raises Unavailable."""
+        return required(self.after.get(kind, ()), "no rounds of this kind were measured").at(pages)
+
+    def brought_back(self) -> Interval:
+        """Of what a new process pays more than one that never left, the part that a process switch brings back. Raises Unavailable."""
+        alone = self.price_after("alone")
+        return (self.price_after("process") - alone).share_of(self.price_after(NEW) - alone)
+
+    def first_walks(self) -> Interval:
+        """A hop of the first ones after a process switch over one after a thread switch, where each is a walk. Raises Unavailable."""
+        rows = self._rows("switch_chase", "hops", hops=FIRST_HOPS)
+        of = [required(rows[rows["mode"] == mode], "no first hops were measured") for mode in ("process", "thread")]
+        process, thread = (median_interval(one["ns_per_access"]) for one in of)
+        return process / thread
+
+    def switch_ns(self, mode: str) -> Interval:
+        """A switch there and back, in ns. Raises Unavailable."""
+        rows = self._rows("switch_chase", "switch_ns", mode=mode, lines=HELD, hops=0)
+        return median_interval(required(rows, "no switches were measured")["switch_ns"])
+
+    @cached_property
+    def passes(self) -> pd.DataFrame:
+        """A row a round of a new process and layout, on HELD pages: number, layout, median, low, high in ns a hop. Empty without rows."""
+        rows = []
+        for layout in ("spread", "packed"):
+            of = self._rows("cold_chase", *(f"pass_{n}_ns" for n in PASSES), lines=HELD, layout=layout)
+            rows += [(n, layout, *median_interval(of[f"pass_{n}_ns"])[:3]) for n in PASSES if len(of)]
+        return pd.DataFrame(rows, columns=["number", "layout", "median", "low", "high"])
+
+    def _pass(self, number: int) -> Interval:
+        spread, packed = (self._rows("cold_chase", f"pass_{number}_ns", lines=HELD, layout=layout) for layout in ("spread", "packed"))
+        required(spread if len(packed) else packed, "no new processes were measured")
+        return median_interval(spread[f"pass_{number}_ns"]) - median_interval(packed[f"pass_{number}_ns"])
+
+    def cold_tax(self) -> Interval:
+        """Translation of a hop in a new process's first round over that in its last. Raises Unavailable."""
+        return self._pass(PASSES[0]) / self._pass(PASSES[-1])
+
+    def start(self, name: str) -> Interval:
+        """`spawn_ns` or `exec_ns` of a new process that has HELD pages. Raises Unavailable."""
+        return median_interval(required(self._rows("cold_chase", name, lines=HELD, layout="spread"), "no processes were started")[name])
+
+    # --- forks, and what is sparse
+
+    @cached_property
+    def fork_ns(self) -> dict[str, Curve]:
+        """By page size: ns a fork over the pages that are resident."""
+        return Curve.by(self._rows("fork_write", "used", "fork_ns", used=0, mode="write"), (BASE, LARGE), value="fork_ns")
+
+    @cached_property
+    def write_ns(self) -> dict[str, Curve]:
+        """By page size: ns a write after the fork, one to each base page."""
+        return Curve.by(self._rows("fork_write", "used", used=0, mode="write"), (BASE, LARGE))
+
+    def single_write(self, pages: str) -> tuple[Interval, Interval]:
+        """(bytes that one write copies, its ns), of one to each large page's room. Raises Unavailable."""
+        rows = self._rows("fork_write", "used", "copied_bytes", used=1, mode="write", pages=pages)
+        required(rows, "no single writes were measured")
+        return median_interval(rows["copied_bytes"] / rows["lines"]), median_interval(rows["ns_per_access"])
+
+    @cached_property
+    def sparse(self) -> pd.DataFrame:
+        """A row a page size and way: pages, apart (or side by side); used_bytes; per_used (resident over used) and ns a base page used,
+        each an Interval. Empty without rows."""
+        rows, used = [], max(ARENA_BYTES // self.base_page_bytes, 1)
+        for pages in (BASE, LARGE):
+            for apart in (True, False):
+                of = self._rows("fork_write", "used", "resident_bytes", mode="touch", pages=pages, used=used if apart else 0)
+                if len(of):
+                    per_used = median_interval(of["resident_bytes"] / of["working_set_bytes"])
+                    rows.append((pages, apart, ARENAS * used * self.base_page_bytes, per_used, median_interval(of["ns_per_access"])))
+        return pd.DataFrame(rows, columns=["pages", "apart", "used_bytes", "per_used", "ns"])
+
+    def waste(self) -> Interval:
+        """Resident bytes of arenas apart on large pages over those on base pages. Raises Unavailable."""
+        of = {pages: select(self.sparse, pages=pages, apart=True)["per_used"] for pages in (BASE, LARGE)}
+        large, base = (required(of[pages], "no arenas were measured").iloc[0] for pages in (LARGE, BASE))
+        return large / base
+
+    # --- beside others
+
+    def _chases(self, layout: str, value: str, mode: str = "other", **where: object) -> pd.DataFrame:
+        rows = self._rows("neighbour_chase", "stream_kib", "walk_lines", "discard_pages", value, mode=mode, layout=layout)
+        return select(rows, **({"walk_lines": 0, "discard_pages": 0} | where))
+
+    @property
+    def far_lines(self) -> int:
+        """Of the chase beside streams; 0 without rows."""
+        rows = self._rows("neighbour_chase")
+        return int(rows["lines"].max()) if len(rows) else 0
+
+    def _loaded(self, layout: str, value: str) -> Curve:
+        rows = self._chases(layout, value, lines=self.far_lines)
+        return Curve.of(rows.assign(mib=rows["stream_kib"] / 1024), "mib", value)
+
+    @cached_property
+    def loaded(self) -> dict[str, Curve]:
+        """By quantile of slices, and "mean" for the median of batches: ns a hop for translation, spread less packed, over the MiB that the
+        thread beside streams; 0 where it only runs."""
+        values = {"mean": "ns_per_access", "p50": "p50_ns", "p99": "p99_ns"}
+        prices = {name: self._loaded("spread", value) - self._loaded("packed", value) for name, value in values.items()}
+        return {name: price for name, price in prices.items() if len(price)}
+
+    def under_load(self) -> Interval:
+        """The price of translation beside the largest stream over that beside a thread that only runs. Raises Unavailable."""
+        self._beside(self.loaded, "no chase beside a stream was measured")
+        price = self.loaded["mean"]
+        return price.last / required(price.between(0, 0), "no chase beside a thread that only runs was measured").last
+
+    def quantile(self, mib: float, name: str, layout: str = "spread") -> Interval:
+        """A quantile's ns a hop beside a stream of so many MiB. Raises Unavailable."""
+        return required(self._loaded(layout, f"{name}_ns"), "no chase beside a stream was measured").get(mib)
+
+    def beside_discards(self) -> Interval:
+        """A hop over pages that the TLB holds, beside a thread that gives other pages back over beside one that only runs. Raises
+        Unavailable."""
+        rows = [self._chases("spread", "ns_per_access", lines=HELD, discard_pages=n, stream_kib=0) for n in (DISCARDED, 0)]
+        self._beside(rows[0], "no chase beside a thread that gives pages back was measured")
+        taken, left = (median_interval(required(of, "no chase was measured")["ns_per_access"]) for of in rows)
+        return taken / left
+
+    def beside_sibling(self) -> Interval:
+        """A hop over pages that the TLB holds, beside a chase on the core's other thread over beside one that only runs. Raises
+        Unavailable: no-sibling."""
+        rows = required(self._rows("neighbour_chase", "walk_lines", mode="sibling", layout="spread"), "", "no-sibling")
+        walked, left = (median_interval(required(of, "no chase was measured")["ns_per_access"])
+                        for of in (rows[rows["walk_lines"] > 0], rows[rows["walk_lines"] == 0]))
+        return walked / left
+

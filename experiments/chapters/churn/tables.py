@@ -1,0 +1,43 @@
+"""The tables of the chapter about churn."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from experiments.article.render import Html, data_table
+from experiments.chapters.churn.analysis import Analysis
+from experiments.chapters.churn.grid import CALLS
+from experiments.inference.intervals import median_interval
+from experiments.words.pages import words
+from experiments.words.reasons import required
+from experiments.words.units import format_ns, format_size
+
+CALL_WORDS = {"unmap": "munmap", "protect": "mprotect", "discard": "madvise(MADV_DONTNEED)"}
+
+
+def flushes(a: Analysis) -> Html:
+    """A row a call: how many flushes were asked of other CPUs, and how many those CPUs saw."""
+    a.seen_share()
+    rows = [(CALL_WORDS[call], of["flushes_asked"].sum(), of["flushes_seen"].sum(), median_interval(of["share"]))
+            for call in CALLS if len(of := a.seen[a.seen["call"] == call])]
+    return data_table(pd.DataFrame({
+        "call": [name for name, *_ in rows], "asked": [f"{asked:,.0f}" for _, asked, *_ in rows],
+        "seen": [f"{seen:,.0f}" for *_, seen, _ in rows], "seen of asked": [f"{share:.3f}" for *_, share in rows]}))
+
+
+def parts(a: Analysis) -> Html:
+    """A row a call on one base page of a large one: its time beside that on a base page, and what stays large."""
+    rows = required(a.parts, "no parts of large pages were taken")
+    return data_table(pd.DataFrame({
+        "call": rows["call"].map(CALL_WORDS), "of a large page": [format_ns(ns.value) for ns in rows["ns"]],
+        "of base pages": [format_ns(ns.value) if ns.coverage else "" for ns in rows["base_ns"]],
+        "stays large": rows["large_share"].map("{:.0%}".format)}))
+
+
+def sparse(a: Analysis) -> Html:
+    """Arenas with a large page's room each, and side by side: what is resident of what is used, and what touching it takes."""
+    rows = required(a.sparse, "no arenas were measured")
+    return data_table(pd.DataFrame({
+        "arenas": ["apart" if apart else "side by side" for apart in rows["apart"]], "on": rows["pages"].map(words),
+        "used": rows["used_bytes"].map(format_size), "resident over used": [f"{per.value:.1f}" for per in rows["per_used"]],
+        "a base page touched": [format_ns(ns.value) for ns in rows["ns"]]}))

@@ -1,0 +1,147 @@
+/* fork_write: what a fork takes, and then the parent's writes, each of which copies a page; and what sparse memory takes. ns a page.
+ *
+ *   fork_write --pages thp --mode write --lines 4096
+ *   fork_write --pages thp --mode touch --lines 3200 --used 25
+ *
+ * touch   write one word a base page, of fresh memory: faults, and nothing is shared. "resident_bytes" is what that makes resident
+ * write   fork after that, and time one write more to each: the pages are both processes' now, so each write copies one. "copied_bytes" is
+ *         what the parent has for itself alone afterwards, "fork_ns" the fork before
+ *
+ * --used N uses the first N base pages of every large page's room (2 MiB on x86-64) and no others, as arenas of 100 KiB with a room each
+ * do with 25: on large pages the rest is resident too. --lines is how many are used. */
+#include "placement.h"
+#include "region.h"
+#include <sys/wait.h>
+
+struct used { uint64_t lines, in_row, room; }; /* pages; so many side by side, and then the next room's */
+
+/* [timed: writes] */
+__attribute__((noinline)) static void write_each(char *base, const struct used *u, uint64_t page, uint64_t word)
+{
+    for (uint64_t left = u->lines; left; base += u->room)
+        for (uint64_t i = 0; i < u->in_row && left; i++, left--)
+            *(volatile uint64_t *)(base + i * page) = word++;
+}
+/* [end] */
+
+static uint64_t check_each(char *base, const struct used *u, uint64_t page, uint64_t word)
+{
+    uint64_t checksum = FNV_BASIS;
+    for (uint64_t left = u->lines; left; base += u->room)
+        for (uint64_t i = 0; i < u->in_row && left; i++, left--) {
+            must_be(*(volatile uint64_t *)(base + i * page), word++);
+            checksum = mix(checksum, *(volatile uint64_t *)(base + i * page));
+        }
+    return checksum;
+}
+
+/* Bytes of the arena that are this process's alone, as smaps has them. */
+static uint64_t private_bytes(const struct arena *a)
+{
+    char line[512];
+    unsigned long long from, to, kb, sum = 0;
+    int inside = 0;
+    FILE *f = fopen("/proc/self/smaps", "r");
+    while (f && fgets(line, sizeof line, f)) {
+        if (sscanf(line, "%llx-%llx ", &from, &to) == 2 && !strstr(line, " kB"))
+            inside = from < (uint64_t)a->base + a->bytes && to > (uint64_t)a->base;
+        else if (inside && (sscanf(line, "Private_Clean: %llu kB", &kb) == 1 || sscanf(line, "Private_Dirty: %llu kB", &kb) == 1))
+            sum += kb;
+    }
+    if (f) fclose(f);
+    return sum << 10;
+}
+
+/* A child that shares all there is until it is told to end; ns of the fork. */
+static uint64_t fork_sharer(pid_t *child)
+{
+    pid_t parent = getpid();
+    uint64_t begin = now_ns();
+    *child = fork();
+    uint64_t ns = now_ns() - begin;
+    if (!*child) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        while (getppid() == parent)
+            pause();
+        _exit(0);
+    }
+    if (*child < 0)
+        unavailable("memory-short", "a process of %s could not be started: %s", "shared memory", strerror(errno));
+    return ns;
+}
+
+static struct arena room_for(const struct config *c, const struct used *u)
+{
+    uint64_t page = base_page(), bytes = u->in_row < u->lines ? (u->lines + u->in_row - 1) / u->in_row * u->room : u->lines * page;
+    struct arena a = reserve_bytes(c, bytes);
+    a.working_set = u->lines * page;
+    return a;
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const orders[] = {"sequential", NULL}, *const layouts[] = {"spread", NULL}, *const modes[] = {"write", "touch", NULL};
+    struct own own[] = {{.name = "used", .value = 0, .least = 0, .most = 1 << 20}, {.name = NULL}};
+    struct config c = parse_more(argc, argv, "fork_write", orders, layouts, modes, own);
+    if (c.stride_pages != 1 || (c.pages->source != FROM_BASE && c.pages->source != FROM_THP))
+        bad_argument("fork_write takes --pages 4k or thp and no --stride-pages.");
+    uint64_t page = base_page(), room = sysfs_number(THP "hpage_pmd_size", 2 << 20);
+    struct used u = {.lines = c.lines, .in_row = own[0].value ? own[0].value : c.lines, .room = room};
+    if (own[0].value * page > room)
+        bad_argument("--used takes as many pages as a large page has room for, %" PRIu64 ", at the most.", room / page);
+    c.cpu = pin(c.cpu);
+    struct arena a = room_for(&c, &u);
+    int write = c.mode == modes[0];
+
+    struct region r = {.batches = 0};
+    double forks[MOST_BATCHES], touches[MOST_BATCHES];
+    uint64_t checksum = 0, copied = 0, resident = 0, tables = 0;
+    for (int first = 1; first || r.batches < MIN_BATCHES || (r.elapsed_ns < c.region_ns && r.batches < MOST_BATCHES); first = 0) {
+        pid_t child = 0;
+        lay_arena(&c, &a);
+        a.resident = c.pages->source == FROM_BASE ? c.lines * page : a.bytes;
+        if (first) {
+            sample_clock(&r);
+            start_counting(&c, &r);
+        }
+        if (!write && !first)
+            gate(&c, "enable\n");
+        uint64_t begin = now_ns();
+        write_each(a.base, &u, page, 1);
+        uint64_t ns = now_ns() - begin;
+        if (!write && !first)
+            gate(&c, "disable\n");
+        double touch_ns = (double)ns / (double)c.lines, fork_ns = 0;
+        resident = verify_backing(&c, &a);
+        tables = page_table_bytes();
+        if (write) {
+            fork_ns = (double)fork_sharer(&child);
+            if (!first)
+                gate(&c, "enable\n");
+            begin = now_ns();
+            write_each(a.base, &u, page, 2);
+            ns = now_ns() - begin;
+            if (!first)
+                gate(&c, "disable\n");
+            copied = private_bytes(&a);
+        }
+        checksum = check_each(a.base, &u, page, write ? 2 : 1);
+        if (child && (waitpid(child, NULL, WNOHANG) || kill(child, SIGKILL) || waitpid(child, NULL, 0) != child))
+            unavailable("neighbour-gone", "the process that shares the memory ended by itself");
+        if (first)
+            continue; /* the kernel or a hypervisor may have had to find the memory first */
+        forks[r.batches] = fork_ns;
+        touches[r.batches] = touch_ns;
+        add_batch(&r, ns, c.lines);
+    }
+    getrusage(RUSAGE_SELF, &r.after);
+    sample_clock(&r);
+    r.table_bytes = tables;
+    also("touch_ns_per_page", median(touches, r.batches));
+    also("resident_bytes", (double)resident);
+    if (write) {
+        also("fork_ns", median(forks, r.batches));
+        also("copied_bytes", (double)copied);
+    }
+    return report(&c, &a, &r, checksum, NULL, NULL);
+}

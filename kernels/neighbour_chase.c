@@ -1,0 +1,161 @@
+/* neighbour_chase: the chase of page_chase beside a thread on another CPU, and how its times scatter.
+ *
+ *   neighbour_chase --mode other --stream_kib 65536 --lines 131072
+ *
+ * alone    nobody beside it. The control
+ * other    a thread of this program on another core
+ * sibling  on the same core's other hardware thread
+ *
+ * What the thread does: nothing, on a CPU that runs (the second control); --stream_kib N reads so much memory of its own in order, round and
+ * round, through whatever cache both share; --walk_lines N chases as many lines of its own, a page each; --discard_pages N gives so many
+ * pages of its own back (MADV_DONTNEED), and touches them again: then this CPU is interrupted to drop what it knows of them.
+ *
+ * Slices of SLICE hops are timed: "p50_ns", "p99_ns" and "p999_ns" are of a hop in them, the clock's cost shared by as many.
+ * --layout packed has as many lines side by side: what a page to each line costs more is the price of translation under that load. */
+#include "beside.h"
+#include "chase.h"
+
+#define SLICE 256          /* hops: the clock's 30 ns are a tenth of one */
+#define SLICES (1ull << 16)
+#define LEAST 16           /* slices of a batch */
+
+struct load { char *memory; uint64_t bytes; struct chase *chase; volatile uint64_t sum; };
+
+static void stream(void *of)
+{
+    struct load *l = of;
+    uint64_t sum = 0;
+    for (uint64_t at = 0; at < l->bytes; at += LINE)
+        sum += *(uint64_t *)(l->memory + at);
+    l->sum += sum;
+}
+static void walk(void *of)
+{
+    struct load *l = of;
+    l->sum += follow_rounds(l->chase, 1);
+}
+static void discard(void *of)
+{
+    struct load *l = of;
+    for (uint64_t at = 0; at < l->bytes; at += base_page())
+        l->memory[at] = 1;
+    madvise(l->memory, l->bytes, MADV_DONTNEED);
+}
+
+static int is_sibling(int cpu, int of)
+{
+    char path[128], list[256] = "", *rest = list;
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", of);
+    FILE *f = fopen(path, "r");
+    if (f) { if (!fgets(list, sizeof list, f)) *list = 0; fclose(f); }
+    while (*rest) { /* "0,64" or "0-1" */
+        long low = strtol(rest, &rest, 10), high = *rest == '-' ? strtol(rest + 1, &rest, 10) : low;
+        if (low <= cpu && cpu <= high)
+            return 1;
+        rest += *rest == ',' ? 1 : strlen(rest);
+    }
+    return 0;
+}
+/* The highest CPU that this process was given and is, or is not, on the same core. */
+static int cpu_beside(const struct cpus *allowed, int own, int sibling)
+{
+    for (int i = allowed->count - 1; i >= 0; i--)
+        if (allowed->number[i] != own && is_sibling(allowed->number[i], own) == sibling)
+            return allowed->number[i];
+    unavailable(sibling ? "no-sibling" : "one-cpu", "beside CPU %d, of %d", own, allowed->count);
+}
+
+/* What the thread is to do, from the options given; its memory written, so that it is there. */
+static struct load load_of(const struct own *own, void (**turn)(void *of))
+{
+    static void (*const turns[])(void *) = {stream, walk, discard};
+    struct load l = {.memory = NULL};
+    for (int i = 0; i < 3; i++) {
+        if (!own[i].value)
+            continue;
+        if (*turn)
+            bad_argument("A thread beside the chase streams, walks or discards: one of --stream_kib, --walk_lines and --discard_pages.");
+        *turn = turns[i];
+        l.bytes = own[i].value * (i ? base_page() : 1024);
+    }
+    if (!l.bytes)
+        return l;
+    l.memory = mmap(NULL, l.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (l.memory == MAP_FAILED)
+        unavailable("memory-short", "%" PRIu64 " bytes for the thread beside: %s", l.bytes, strerror(errno));
+    for (uint64_t at = 0; at < l.bytes; at += base_page())
+        l.memory[at] = 1;
+    if (*turn == walk) {
+        l.chase = malloc(sizeof *l.chase);
+        if (!l.chase)
+            unavailable("memory-short", "no room for a second chase");
+        *l.chase = place_chase(l.memory, l.bytes / base_page(), places_in(0, base_page(), base_page()), 1, 1);
+    }
+    return l;
+}
+
+static void also_slices(double *slice, uint64_t n)
+{
+    static const struct { const char *name; double q; } asked[] = {{"p50_ns", 0.5}, {"p99_ns", 0.99}, {"p999_ns", 0.999}};
+    qsort(slice, n, sizeof *slice, ascending);
+    for (unsigned i = 0; i < sizeof asked / sizeof *asked; i++)
+        also(asked[i].name, slice[(uint64_t)(asked[i].q * (double)(n - 1) + 0.5)]);
+    also("slices", (double)n);
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const orders[] = {"cycle", NULL}, *const layouts[] = {"spread", "packed", NULL};
+    static const char *const modes[] = {"alone", "other", "sibling", NULL};
+    struct own own[] = {{.name = "stream_kib", .value = 0, .least = 0, .most = 1 << 24},
+                        {.name = "walk_lines", .value = 0, .least = 0, .most = 1 << 24},
+                        {.name = "discard_pages", .value = 0, .least = 0, .most = 1 << 20}, {.name = NULL}};
+    struct config c = parse_more(argc, argv, "neighbour_chase", orders, layouts, modes, own);
+    static struct cpus allowed;
+    uint64_t others = c.mode != modes[0], turns = 0;
+    struct other other = {.turn = NULL}, here = {.turn = NULL};
+    allowed = allowed_cpus(); /* before pin() narrows them to one */
+    c.cpu = here.cpu = pin(c.cpu);
+    struct load load = load_of(own, &other.turn);
+    if (!others && other.turn)
+        bad_argument("--mode alone has no thread beside it that could do anything.");
+    other.of = &load;
+    other.cpu = others ? cpu_beside(&allowed, c.cpu, c.mode == modes[2]) : -1;
+    struct arena a = map_arena(&c);
+    struct chase chase = place_chase(a.base, c.lines, places_in(c.packed, a.stride, a.page), 1, c.seed);
+    chase.round = SLICE;
+    uint64_t warm = round_up(lines_to_warm(&c), SLICE) / SLICE, n = 0;
+    double *slice = malloc(SLICES * sizeof *slice);
+    if (!slice)
+        unavailable("memory-short", "no room for %llu times", SLICES);
+    struct work work = {.state = &chase, .run = follow_rounds, .due = due_after_rounds, .accesses = SLICE, .warm = warm};
+    start_beside(&other, others);
+    await_turns(&other, others, &turns);
+
+    struct region r = {.batches = 0};
+    warm_up(&work);
+    verify_backing(&c, &a);
+    sample_clock(&r);
+    run_checked(&work, SETTLE);
+    uint64_t begun = others ? *other.turns : 0, before = flushes_at(&here, 1);
+    open_region(&c, &r);
+    while (r.batches < MOST_BATCHES) {
+        uint64_t ns = 0, slices = 0;
+        for (; slices < LEAST || (ns < c.region_ns / MOST_BATCHES && slices < SLICES / MOST_BATCHES); slices++, n++) {
+            uint64_t took = run_checked(&work, 1);
+            slice[n] = (double)took / SLICE;
+            ns += took;
+        }
+        add_batch(&r, ns, slices * SLICE);
+    }
+    close_region(&c, &r);
+    uint64_t after = flushes_at(&here, 1), ended = others ? *other.turns : 0;
+    await_turns(&other, others, &turns);
+    sample_clock(&r);
+    verify_backing(&c, &a);
+    also_slices(slice, n);
+    also("turns", (double)(ended - begun));
+    if (after != UINT64_MAX)
+        also("flushes_seen", (double)(after - before));
+    return report(&c, &a, &r, checksum_from(chase.visit, c.lines, 0, c.lines), NULL, NULL);
+}

@@ -1,0 +1,139 @@
+/* shootdown: what it costs to take pages away from a program that runs on other CPUs too, in ns a system call.
+ *
+ *   shootdown --mode unmap --lines 32 --threads 1
+ *
+ * unmap     munmap() of so many pages (--lines)
+ * protect   mprotect() to read-only
+ * discard   madvise(MADV_DONTNEED)
+ * collapse  madvise(MADV_COLLAPSE): nothing is taken away, the kernel moves the pages into a large one (--lines: whole large pages)
+ *
+ * A TLB keeps what a page table said. So a CPU that takes an entry away has to have all others drop it that run the same program:
+ * it interrupts each, and waits for all. --threads N of the program spin on CPUs of their own; with --apart 1 they are processes of
+ * their own, the control: as many busy CPUs, of which none holds an entry. The computer says how many such interrupts those CPUs
+ * had: "flushes_seen", of "flushes_asked", one a call and thread. Where a hypervisor does not run a CPU, a guest may leave its flush for
+ * when it does.
+ *
+ * A batch is of CALLS calls, each on pages of its own, all of which are there and written before the first. On --pages thp a call takes a
+ * part of a large page, which is split: "huge_bytes_after" is what still is large. */
+#include "beside.h"
+#include "placement.h"
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* Linux 6.1 */
+#endif
+#define CALLS 64  /* a batch: as long as a shootdown takes, some 100 us */
+#define FEWER 16  /* of more pages than these, for the pages have to be made ready */
+#define MANY 64
+
+enum mode { UNMAP, PROTECT, DISCARD, COLLAPSE };
+static struct other other[MOST_CPUS];
+static uint64_t turns[MOST_CPUS];
+
+/* [timed: calls] */
+static int call_all(enum mode mode, char *from, uint64_t apart, uint64_t bytes, uint64_t calls)
+{
+    int failed = 0;
+    for (uint64_t i = 0; i < calls && !failed; i++, from += apart)
+        switch (mode) {
+        case UNMAP: failed = munmap(from, bytes); break;
+        case PROTECT: failed = mprotect(from, bytes, PROT_READ); break;
+        case DISCARD: failed = madvise(from, bytes, MADV_DONTNEED); break;
+        case COLLAPSE: failed = madvise(from, bytes, MADV_COLLAPSE); break;
+        }
+    return failed;
+}
+/* [end] */
+
+/* So many others on the highest CPUs that this process was given and does not measure on. */
+static void choose_others(const struct cpus *allowed, int own, uint64_t threads, int apart)
+{
+    uint64_t n = 0;
+    for (int i = allowed->count - 1; i >= 0 && n < threads; i--)
+        if (allowed->number[i] != own)
+            other[n++] = (struct other){.cpu = allowed->number[i], .apart = apart};
+    if (n < threads)
+        unavailable("one-cpu", "%" PRIu64 " others asked for, and this process may use %d CPUs", threads, allowed->count);
+}
+
+/* What smaps must show of the arena after the calls, in kB: all, or all but what was taken away. */
+static void check_effect(enum mode mode, const struct arena *a, uint64_t taken, uint64_t *huge_bytes)
+{
+    struct stated s = read_smaps(a, base_page() >> 10);
+    *huge_bytes = s.thp << 10;
+    must_be(s.mapped, (a->bytes - (mode == UNMAP || mode == DISCARD ? taken : 0)) >> 10);
+    if (mode == COLLAPSE)
+        must_be(s.thp, a->bytes >> 10);
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const orders[] = {"sequential", NULL}, *const layouts[] = {"spread", NULL};
+    static const char *const modes[] = {"unmap", "protect", "discard", "collapse", NULL};
+    struct own own[] = {{.name = "threads", .value = 0, .least = 0, .most = MOST_CPUS},
+                        {.name = "apart", .value = 0, .least = 0, .most = 1}, {.name = NULL}};
+    struct config c = parse_more(argc, argv, "shootdown", orders, layouts, modes, own);
+    static struct cpus allowed;
+    enum mode mode = UNMAP;
+    while (strcmp(modes[mode], c.mode))
+        mode++;
+    uint64_t threads = own[0].value, large = sysfs_number(THP "hpage_pmd_size", 0), bytes = c.lines * base_page();
+    if (c.stride_pages != 1 || (c.pages->source != FROM_BASE && c.pages->source != FROM_THP))
+        bad_argument("shootdown takes --pages 4k or thp and no --stride-pages.");
+    if (mode == COLLAPSE && c.pages->source != FROM_BASE)
+        bad_argument("--mode collapse takes --pages 4k: others are large already.");
+    if (mode == COLLAPSE && (!large || bytes % large))
+        bad_argument("--mode collapse takes --lines that make whole large pages, of %" PRIu64 " bytes each.", large);
+    allowed = allowed_cpus(); /* before pin() narrows them to one */
+    c.cpu = pin(c.cpu);
+    choose_others(&allowed, c.cpu, threads, own[1].value);
+    uint64_t calls = c.lines <= MANY && c.pages->source == FROM_BASE ? CALLS : FEWER;
+    uint64_t apart = round_up(bytes, page_bytes(c.pages)), asked = 0, seen = 0, huge = 0, checksum = FNV_BASIS;
+    struct arena a = reserve_bytes(&c, calls * apart);
+    a.working_set = bytes;
+    start_beside(other, threads);
+    await_turns(other, threads, turns);
+
+    struct region r = {.batches = 0};
+    int counted = 1;
+    for (int first = 1; first || r.batches < MIN_BATCHES || (r.elapsed_ns < c.region_ns && r.batches < MOST_BATCHES); first = 0) {
+        lay_arena(&c, &a);
+        fault_in(&a);
+        verify_backing(&c, &a);
+        if (mode == COLLAPSE && madvise(a.base, a.bytes, MADV_HUGEPAGE)) /* what keeps pages small forbids joining them too */
+            unavailable("thp-never", "madvise: %s", strerror(errno));
+        if (first) {
+            sample_clock(&r);
+            start_counting(&c, &r);
+        }
+        uint64_t before = flushes_at(other, threads);
+        if (!first) /* the first batch warms up, and is not perf's */
+            gate(&c, "enable\n");
+        uint64_t begin = now_ns();
+        int failed = call_all(mode, a.base, apart, bytes, calls), error = errno;
+        uint64_t ns = now_ns() - begin;
+        if (!first)
+            gate(&c, "disable\n");
+        uint64_t after = flushes_at(other, threads);
+        if (failed)
+            unavailable(mode == COLLAPSE && error == EINVAL ? "no-collapse" : "memory-short", "%s: %s", c.mode, strerror(error));
+        check_effect(mode, &a, calls * bytes, &huge);
+        await_turns(other, threads, turns);
+        if (first)
+            continue;
+        counted = counted && after != UINT64_MAX;
+        asked += own[1].value ? 0 : calls * threads;
+        seen += counted ? after - before : 0;
+        checksum = mix(checksum, calls * c.lines);
+        add_batch(&r, ns, calls);
+    }
+    getrusage(RUSAGE_SELF, &r.after);
+    stop_beside(other, threads);
+    sample_clock(&r);
+    if (c.pages->source == FROM_BASE && mode != COLLAPSE) /* elsewhere the kernel splits or moves pages, and asks as often as it likes */
+        also("flushes_asked", (double)asked);
+    if (counted && threads) /* on other kinds of computer nothing counts them */
+        also("flushes_seen", (double)seen);
+    if (c.pages->source == FROM_THP)
+        also("huge_bytes_after", (double)huge);
+    return report(&c, &a, &r, checksum, NULL, NULL);
+}

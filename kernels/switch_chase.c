@@ -1,0 +1,135 @@
+/* switch_chase: what a switch of programs leaves of the TLB: one round of a chase, timed, after each switch, in ns a hop.
+ *
+ *   switch_chase --mode process --lines 512
+ *
+ * alone    no switch: as many system calls, which wake nobody. The control
+ * thread   to another thread on this CPU and back: other registers, the same page tables
+ * process  to another process on this CPU and back: other page tables, twice
+ *
+ * --hops N makes so many hops after each switch, of a longer cycle: beyond the TLB's reach each is a walk, and the first walks show whether a
+ * switch took the walker's own caches. The lines are those of page_chase, and --layout packed has as many side by side: what those take longer is the caches' part. "switch_ns"
+ * is a switch there and back, or the calls that stand in for it. What perf counts holds the switches too. */
+#include "chase.h"
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#define LEAST 4      /* rounds of a batch */
+#define PATIENCE_S 5 /* a partner that a busy computer has not let run for so long is as good as gone */
+
+struct meeting { volatile uint32_t whose; }; /* turn it is: 0 ours, 1 the partner's */
+static struct meeting *meeting;
+enum mode { ALONE, THREAD, PROCESS };
+
+static void wake(void) { syscall(SYS_futex, &meeting->whose, FUTEX_WAKE, 1, NULL, NULL, 0); }
+static int wait_while(uint32_t whose, int for_ever)
+{
+    struct timespec patience = {.tv_sec = PATIENCE_S};
+    while (meeting->whose == whose)
+        if (syscall(SYS_futex, &meeting->whose, FUTEX_WAIT, whose, for_ever ? NULL : &patience, NULL, 0) && errno == ETIMEDOUT)
+            return -1;
+    return 0;
+}
+static void *answer(void *unused)
+{
+    for (;;) {
+        wait_while(0, 1);
+        meeting->whose = 0;
+        wake();
+    }
+    return unused;
+}
+/* To the partner and back; or as many calls for nothing. */
+static void switch_over(enum mode mode)
+{
+    if (mode == ALONE) {
+        wake(), wake();
+        syscall(SYS_futex, &meeting->whose, FUTEX_WAIT, 1, NULL, NULL, 0); /* does not wait: it is our turn */
+        syscall(SYS_futex, &meeting->whose, FUTEX_WAIT, 1, NULL, NULL, 0);
+        return;
+    }
+    meeting->whose = 1;
+    wake();
+    if (wait_while(1, 0))
+        unavailable("neighbour-gone", "no answer in %d s", PATIENCE_S);
+}
+static pid_t start_process(void *(*work)(void *), void *of)
+{
+    pid_t parent = getpid(), process = fork();
+    if (process < 0)
+        unavailable("memory-short", "a process could not be started: %s", strerror(errno));
+    if (process)
+        return process;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() == parent)
+        work(of);
+    _exit(0);
+}
+
+/* ---- a round after a switch ------------------------------------------------------------------------------- */
+
+/* [timed: round] The clock's own cost is in every mode alike. */
+static uint64_t time_round(struct chase *chase, uint64_t due)
+{
+    uint64_t begin = now_ns(), got = follow_rounds(chase, 1), ns = now_ns() - begin;
+    must_be(got, due);
+    return ns;
+}
+/* [end] */
+
+
+struct sums { uint64_t rounds, switch_ns; };
+
+/* A switch and a round; the round's ns. */
+static uint64_t switch_and_chase(enum mode mode, struct chase *chase, struct sums *s)
+{
+    uint64_t due = due_after_rounds(chase, 1), begin = now_ns();
+    switch_over(mode);
+    s->switch_ns += now_ns() - begin;
+    s->rounds++;
+    return time_round(chase, due);
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const orders[] = {"cycle", NULL}, *const layouts[] = {"spread", "packed", NULL};
+    static const char *const modes[] = {"alone", "thread", "process", NULL};
+    struct own own[] = {{.name = "hops", .value = 0, .least = 0, .most = 1 << 20}, {.name = NULL}};
+    struct config c = parse_more(argc, argv, "switch_chase", orders, layouts, modes, own);
+    enum mode mode = ALONE;
+    while (strcmp(modes[mode], c.mode))
+        mode++;
+    c.cpu = pin(c.cpu);
+    meeting = mmap(NULL, sizeof *meeting, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (meeting == MAP_FAILED)
+        unavailable("memory-short", "no room for two to meet: %s", strerror(errno));
+    pthread_t thread;
+    pid_t partner = mode == PROCESS ? start_process(answer, NULL) : 0; /* before there is an arena for it to inherit */
+    struct arena a = map_arena(&c);
+    struct chase chase = place_chase(a.base, c.lines, places_in(c.packed, a.stride, a.page), 1, c.seed);
+    chase.round = own[0].value ? own[0].value : c.lines;
+    if (mode == THREAD)
+        start_on(c.cpu, &thread, answer, NULL);
+
+    struct region r = {.batches = 0};
+    struct sums sums = {0};
+    verify_backing(&c, &a);
+    sample_clock(&r);
+    for (uint64_t begin = now_ns(); sums.rounds < LEAST || now_ns() - begin < 5000000;) /* warm up */
+        switch_and_chase(mode, &chase, &sums);
+    sums = (struct sums){0};
+    open_region(&c, &r);
+    while (r.batches < MOST_BATCHES) {
+        uint64_t begin = now_ns(), ns = 0, rounds = 0;
+        for (; rounds < LEAST || now_ns() - begin < c.region_ns / MOST_BATCHES; rounds++)
+            ns += switch_and_chase(mode, &chase, &sums);
+        add_batch(&r, ns, rounds * chase.round);
+    }
+    close_region(&c, &r);
+    sample_clock(&r);
+    verify_backing(&c, &a);
+    if (partner && !kill(partner, SIGKILL))
+        waitpid(partner, NULL, 0);
+    also("switch_ns", (double)sums.switch_ns / (double)sums.rounds);
+    return report(&c, &a, &r, checksum_from(chase.visit, c.lines, 0, c.lines), NULL, NULL);
+}
