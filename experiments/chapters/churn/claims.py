@@ -65,8 +65,8 @@ def kernel_work_flushes(a: Analysis, band: Band) -> Answer:
 @claim("page-management-slows-a-loop", points=lambda point, scope: point.kernel == "neighbour_chase" and point.lines == HELD)
 def page_management_slows(a: Analysis, band: Band) -> Answer:
     ratio = a.beside_discards()
-    return inside(ratio, *band), f"Beside a thread whose pages are taken back, a chase over {HELD} other pages takes {ratio:.2f} times "
-                                 "as long."
+    return inside(ratio, *band), (f"Beside a thread whose pages are taken back, a chase over {HELD} other pages takes {ratio:.2f} times "
+                                  "as long.")
 
 
 @claim("cow-copies-2-mib", points=_of("fork_write", mode="write", used=1))

@@ -51,15 +51,15 @@ def brief(a: Analysis) -> Prose:
 def calls_said(a: Analysis) -> Prose:
     """What other CPUs add to a call, of one page and of many."""
     alone, beside = _one(a, CALLS[0])
-    said = (f"A munmap of one page takes {format_ns(alone.value)} on one CPU, and {format_ns(beside.value)} while threads of the program run on "
-            f"{in_words(a.most_others)} more. ")
+    said = (f"A munmap of one page takes {format_ns(alone.value)} on one CPU, and {format_ns(beside.value)} while threads of the program "
+            f"run on {in_words(a.most_others)} more. ")
     many = a.shootdowns[CALLS[0]].get(MANY)
     said += choose(beside / alone, {
         "above": "The call waits until each of them has answered an interrupt. ",
         "open": "The difference is within what processes differ by. ", "below": "So nothing is waited for here. "}, slack=SAME)
     if many.coverage and a.calls_alone[CALLS[0]].get(MANY).value > 0:
-        said += (f"Of {MANY} pages the call has {format_ns(a.calls_alone[CALLS[0]].get(MANY).value)} of its own to do, and is interrupting no more "
-                 "often: one interrupt is for all.")
+        said += (f"Of {MANY} pages the call has {format_ns(a.calls_alone[CALLS[0]].get(MANY).value)} of its own to do, and is "
+                 "interrupting no more often: one interrupt is for all.")
     return Prose(said.rstrip())
 
 
@@ -88,13 +88,14 @@ def seen_said(a: Analysis) -> Prose:
         return Prose(said + "Without a hypervisor every one should arrive; other work on those CPUs may have taken the program off them.")
     offered = ("KVM says that it offers this (CPUID's leaf of paravirtual features)." if stated and stated.defers else
                "This hypervisor does not say that it offers this." if stated else "Whether it is offered here was not asked.")
-    return Prose(f"{said}The others are deferred: a guest's CPU that does not run just then is marked, and flushed when it next runs. {offered}")
+    return Prose(f"{said}The others are deferred: a guest's CPU that does not run just then is marked, and flushed when it next runs. "
+                 f"{offered}")
 
 
 def victim_said(a: Analysis) -> Prose:
     """What the program loses that is told to flush."""
     ratio = a.beside_discards()
-    said = f"A chase over {HELD} pages takes {ratio.value:.2f} times as long beside a thread whose own pages are taken back, over and over. "
+    said = f"A chase over {HELD} pages takes {ratio.value:.2f} times as long beside a thread whose own pages are taken back all the time. "
     return Prose(said + choose(ratio, {
         "above": "It lost none of its pages, but all that its CPU knew of them.",
         "open": "A loss would be no larger than that here: the flushes come too seldom, or its entries are soon back.",
@@ -128,10 +129,11 @@ def parts_said(a: Analysis) -> Prose:
 def switch_said(a: Analysis) -> Prose:
     """What a switch of threads and of processes leaves to pay."""
     alone, thread, process = (a.price_after(mode) for mode in ("alone", "thread", "process"))
-    said = (f"Over {HELD} pages translation costs {alone.value:.1f} ns a hop where nothing is switched, {thread.value:.1f} after a switch to a "
-            f"thread and back, and {process.value:.1f} after one to a process. ")
+    said = (f"Over {HELD} pages translation costs {alone.value:.1f} ns a hop where nothing is switched, {thread.value:.1f} after a "
+            f"switch to a thread and back, and {process.value:.1f} after one to a process. ")
     back = a.brought_back()
-    return Prose(said + (f"That is most of the {a.price_after(NEW).value:.0f} that a new process pays: the TLB was emptied." if back.low > HALF else
+    return Prose(said + (f"That is most of the {a.price_after(NEW).value:.0f} that a new process pays: the TLB was "
+                         "emptied." if back.low > HALF else
                          f"A new process pays {a.price_after(NEW).value:.0f}: so the TLB was not emptied." if back.high < HALF else
                          "These are too near each other, or too uncertain, to say what was kept."))
 
@@ -139,8 +141,8 @@ def switch_said(a: Analysis) -> Prose:
 def walks_said(a: Analysis) -> Prose:
     """Whether the walker's own caches outlive a switch."""
     ratio = a.first_walks()
-    said = (f"Beyond the TLB's reach every hop is a walk. The first {FIRST_HOPS} after a switch of processes take {ratio.value:.2f} times as long "
-            "as after a switch of threads, ")
+    said = (f"Beyond the TLB's reach every hop is a walk. The first {FIRST_HOPS} after a switch of processes take {ratio.value:.2f} "
+            "times as long as after a switch of threads, ")
     return Prose(said + choose(ratio, {
         "above": "so walks begin further up than before.", "open": "which is no difference that could be told.",
         "below": "so nothing of the walker's is lost."}, slack=SAME / 2))
@@ -162,8 +164,8 @@ def cold_said(a: Analysis) -> Prose:
     """What a new process pays in its first rounds."""
     first, last, spawn = a.cold_tax(), a.price_after(NEW), a.start("spawn_ns")
     paid = last.value * HELD
-    return Prose(f"In its first round over {HELD} pages a new process pays {last.value:.0f} ns a page for translation, {first.value:.0f} times "
-                 f"what it pays in its last. There are no page faults in it, and the lines are in the caches. In all that is "
+    return Prose(f"In its first round over {HELD} pages a new process pays {last.value:.0f} ns a page for translation, {first.value:.0f} "
+                 "times what it pays in its last. There are no page faults in it, and the lines are in the caches. In all that is "
                  f"{format_ns(paid)}, where a fork took {format_ns(spawn.value)} before the process had its first instruction.")
 
 
@@ -183,7 +185,8 @@ def fork_said(a: Analysis) -> Prose:
     """What a fork costs by page size."""
     base, large = (required(a.fork_ns.get(pages, ()), "no forks on both page sizes were measured").last for pages in (BASE, LARGE))
     size = format_size(int(a.fork_ns[BASE].xs[-1]) * a.base_page_bytes)
-    return Prose(f"A fork with {size} resident takes {format_ns(base.value)} on {words(BASE)} and {format_ns(large.value)} on {words(LARGE)}. "
+    return Prose(f"A fork with {size} resident takes {format_ns(base.value)} on {words(BASE)} and {format_ns(large.value)} on "
+                 f"{words(LARGE)}. "
                  + choose(base / large, {"above": "It copies page tables, and those of large pages are few.",
                                          "open": "So the page size does not matter to it.", "below": "Here large pages make it dearer."}))
 
@@ -192,7 +195,8 @@ def copy_said(a: Analysis) -> Prose:
     """How much one write after a fork copies, and what the first on a large page takes."""
     (base_bytes, base_ns), (large_bytes, large_ns) = (a.single_write(pages) for pages in (BASE, LARGE))
     said = (f"One write to each large page's room after the fork copies {format_size(round(large_bytes.value))} on {words(LARGE)}, and "
-            f"{format_size(round(base_bytes.value))} on {words(BASE)}; it takes {format_ns(large_ns.value)} and {format_ns(base_ns.value)}. ")
+            f"{format_size(round(base_bytes.value))} on {words(BASE)}; it takes {format_ns(large_ns.value)} and "
+            f"{format_ns(base_ns.value)}. ")
     return Prose(said + ("This kernel splits the large page first and copies a base page: it does not copy it all, but it is large no more."
                          if large_bytes.value < 2 * base_bytes.value else
                          "So a write of eight bytes copies a whole large page: the strongest argument against them."))
@@ -202,8 +206,8 @@ def sparse_said(a: Analysis) -> Prose:
     """What arenas with room around them take on large pages."""
     waste = a.waste()
     used = format_size(int(a.sparse["used_bytes"].iloc[0]))
-    return Prose(f"Where each arena has a large page's room to itself, the {used} that are used take {waste.value:.1f} times as much memory on "
-                 f"{words(LARGE)} as on {words(BASE)}. " + choose(waste, {
+    return Prose(f"Where each arena has a large page's room to itself, the {used} that are used take {waste.value:.1f} times as much "
+                 f"memory on {words(LARGE)} as on {words(BASE)}. " + choose(waste, {
                      "above": "Side by side they would take no more than they use: what hurts is the room between them.",
                      "open": "So room between them costs nothing here."}))
 
@@ -215,8 +219,8 @@ def load_said(a: Analysis) -> Prose:
     """What a stream beside it does to the price of translation."""
     ratio, price = a.under_load(), a.loaded["mean"]
     size = format_size(a.far_lines * a.base_page_bytes)
-    said = (f"Over {size} translation costs {price.intervals[0].value:.0f} ns a hop beside a thread that only runs, and {price.last.value:.0f} "
-            f"beside one that streams {STREAMED_MIB[-1]} MiB. ")
+    said = (f"Over {size} translation costs {price.intervals[0].value:.0f} ns a hop beside a thread that only runs, and "
+            f"{price.last.value:.0f} beside one that streams {STREAMED_MIB[-1]} MiB. ")
     return Prose(said + choose(ratio, {
         "above": "The stream puts page tables out of the cache that both share, and walks then read memory.",
         "open": "What the stream does to page tables is less than what processes differ by.",
@@ -232,13 +236,14 @@ def tail_said(a: Analysis) -> Prose:
     middle, tail = rise("p50"), rise("p99")
     said = (f"By slices of the chase, the median hop takes {middle.value:.2f} times as long under that load, and the 99th percentile "
             f"{tail.value:.2f} times. ")
-    return Prose(said + choose(tail / middle, {"above": "The tail pays more than the middle.", "below": "The middle pays more than the tail.",
+    return Prose(said + choose(tail / middle, {"above": "The tail pays more than the middle.", "below": "The middle pays more than the "
+                                                                                                        "tail.",
                                                "open": "Both pay alike, as far as can be told."}, slack=SAME))
 
 
 def sibling_said(a: Analysis) -> Prose:
     """What a chase on the core's other thread does."""
     ratio = a.beside_sibling()
-    return Prose(f"Beside a chase over many pages on the core's other hardware thread, a hop takes {ratio.value:.2f} times as long as beside one "
-                 "that only runs. " + choose(ratio, {"above": "The two share the TLB, and what one fills the other loses.",
+    return Prose(f"Beside a chase over many pages on the core's other hardware thread, a hop takes {ratio.value:.2f} times as long as "
+                 "beside one that only runs. " + choose(ratio, {"above": "The two share the TLB, and what one fills the other loses.",
                                                      "open": "Nothing of the TLB is lost to it.", "below": "So it loses nothing to it."}))
