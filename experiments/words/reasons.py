@@ -145,11 +145,11 @@ REASONS: dict[str, ReasonText] = {
     "one-cpu": ReasonText("What this compares runs on two CPUs at once, and this process may use one.",
         "Give it more (a wider mask with taskset, a larger machine type), and measure again."),
     "no-sibling": ReasonText("This process may use no second hardware thread of the core that it measures on.",
-        "Measure where a core has two threads and SMT is on; many virtual machines show none."),
+        "Measure where a core has two threads and SMT is on; many virtual machines hide the second."),
     "neighbour-gone": ReasonText("What was to run beside the measurement on another CPU, or in turns with it, ended or did not run.",
         "Measure with less load on the computer, and see whether something ends its processes (memory limits, `dmesg`)."),
     "no-flush-count": ReasonText("This kernel does not count the flushes that its CPUs ask of each other.",
-        "Read the times: x86-64 has a line TLB in /proc/interrupts; arm64 broadcasts flushes in hardware, and counts none."),
+        "Read the times: x86-64 has a line TLB in /proc/interrupts; arm64 broadcasts flushes in hardware, and counts nothing."),
     "node-refused": ReasonText("Memory could not be held on the NUMA node asked for.",
         "Name a CPU of another node with --cpu, widen the cpuset (cpuset.mems), stop what moves pages between nodes; in a "
         "container, allow the system calls mbind, set_mempolicy and move_pages (docker: --cap-add SYS_NICE)."),

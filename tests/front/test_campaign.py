@@ -14,6 +14,7 @@ from support.synthetic import scope
 from experiments.article import parameters, publish
 from experiments.article.chapter import Chapter
 from experiments.chapters import (
+    churn,
     code,
     graph_walk,
     hugepages,
@@ -31,7 +32,8 @@ from experiments.system.files import ROOT
 from experiments.words.reasons import Unavailable
 
 CHAPTERS = {"stlb_cliff": stlb_cliff, "strides": strides, "walk_anatomy": walk_anatomy, "graph_walk": graph_walk, "hugepages": hugepages,
-            "keeping_pages": keeping_pages, "tlb_blocking": tlb_blocking, "virtualization": virtualization, "code": code}
+            "keeping_pages": keeping_pages, "tlb_blocking": tlb_blocking, "churn": churn, "virtualization": virtualization,
+            "code": code}
 ASKED = {"machine": "this", "profile": "quick", "minutes": 10.0}
 
 

@@ -52,6 +52,9 @@ TABLE = ("[chapter.scope.point('table_chase', mode='random', lines=64, tables_1=
 _ROUNDS = "for (; rounds; rounds--) {"
 JUMP = ("[chapter.scope.point('code_chase', mode='listed', lines=49)]", "code_chase", 49,
         ("code_chase", _ROUNDS, f"{_ROUNDS}\n        for (volatile int n = 0; n < 9999; n++)\n            ;"))
+_CALLS = "for (uint64_t i = 0; i < calls && !failed; i++, from += apart)"
+CALL = ("[chapter.scope.point('shootdown', mode='unmap', lines=49)]", "shootdown", 49,
+        ("shootdown", _CALLS, f"for (volatile int n = 0; n < 99; n++)\n        ;\n    {_CALLS}"))
 EDITS: dict[str, Edits] = {
     "your_machine": Edits(("a.price = a.spread - a.packed", "a.price = a.spread / a.packed"), "staircase",
                           ('{"most": claims.ONE_CYCLE}', '{"most": 99}'), "hit-costs-one-cycle", *CHASE, LOOP),
@@ -70,6 +73,9 @@ EDITS: dict[str, Edits] = {
                         ('{"most": claims.SHORT_TAIL}', '{"most": 2.0, "from_bytes": 1}'), "no-tail-on-large-pages", *WALK, TURN),
     "tlb_blocking": Edits(('2 ** fan_out["bits"]', '4 ** fan_out["bits"]'), "fan_out",
                           ('{"jump": claims.JUMP}', '{"jump": 9.9}'), "fan-out-limit", *WALK, TURN),
+    "churn": Edits(("price.between(1, 1 << 20)", "price.between(512, 1 << 20)"), "switches",
+                   ('{"a_cold_start_pays": {"band": (1.0, float("inf"))}', '{"a_cold_start_pays": {"band": (0.0, 1.0)}'),
+                   "cold-starts-pay-a-tax", *CALL),
     "code": Edits(("alias.between(least, most)", "alias.between(1024, most)"), "translation",
                   ('{"many_pages_cost": {"band": (1.0, float("inf"))}', '{"many_pages_cost": {"band": (0.0, 1.0)}'),
                   "many-code-pages-cost", *JUMP),

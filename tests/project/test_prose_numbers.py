@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from support import blocking, guests, stlb_cliff, synthetic, walk
+from support import churn as churn_rows
 from support import code as code_rows
 from support import hugepages as hugepages_rows
 from support import keeping_pages as keeping_pages_rows
@@ -15,7 +16,17 @@ from support import strides as strides_rows
 from support import tables as tables_rows
 
 from experiments.article.analysis import Analysis
-from experiments.chapters import code, graph_walk, hugepages, keeping_pages, strides, tlb_blocking, virtualization, walk_anatomy
+from experiments.chapters import (
+    churn,
+    code,
+    graph_walk,
+    hugepages,
+    keeping_pages,
+    strides,
+    tlb_blocking,
+    virtualization,
+    walk_anatomy,
+)
 from experiments.chapters import stlb_cliff as cliff
 from experiments.system.files import ROOT
 from experiments.words.prose import Prose
@@ -66,6 +77,8 @@ MACHINES: dict[str, tuple[object, Callable[[], Analysis]]] = {
     "blocks of a loud machine": (tlb_blocking, lambda: blocking.analysis(blocking.rows(blocking.LOUD))),
     "strides": (strides, strides_rows.analysis),
     "jumps": (code, code_rows.analysis),
+    "churn": (churn, churn_rows.analysis),
+    "churn that keeps nothing": (churn, lambda: churn_rows.analysis(churn_rows.rows(churn_rows.Churn(kept=0.0, copies_whole=True)))),
     "walks": (walk_anatomy, tables_rows.analysis),
     "walks of a guest": (walk_anatomy, lambda: tables_rows.analysis(hypervisor="kvm")),
     "guests": (virtualization, lambda: guests.analysis(guests.rows())),

@@ -16,6 +16,7 @@ from experiments.article.analysis import Analysis
 from experiments.article.render import Figure, Html
 from experiments.article.verdicts import verdicts
 from experiments.chapters import (
+    churn,
     code,
     graph_walk,
     hugepages,
@@ -34,6 +35,7 @@ from experiments.machine.host import Host, tlb_entries
 from experiments.words.prose import Prose
 from experiments.words.reasons import Unavailable
 from support import blocking, geometry, guests, strides, synthetic, tables, walk
+from support import churn as emptied
 from support import code as jumps
 from support import keeping_pages as keeping
 from support.common import ROOT, About
@@ -73,6 +75,7 @@ class Book:
             strided: strides.rows(strides.Machine(splintered=self.splintered, walks=float(self.counted))),
             walk_anatomy: tables.rows(tables.Walker(entries=two if two[1] < 10**6 else (two[0], 1536))),
             code: jumps.rows(),
+            churn: emptied.rows(),
             virtualization: guests.rows(guests.Guests(far=(), outer="4k" if self.splintered else "")),
             your_machine: geometry.rows(geometry.Made(geometry.lru(two[0]), geometry.lru(two[1]), joined=self.joined), "4k", 1),
         }

@@ -8,11 +8,11 @@ import pandas as pd
 from experiments.article import charts
 from experiments.article.render import MUTED, Figure
 from experiments.chapters.churn.analysis import NEW, Analysis
-from experiments.chapters.churn.grid import FEW, HELD
+from experiments.chapters.churn.grid import FEW
 from experiments.chapters.churn.tables import CALL_WORDS
 from experiments.inference.curves import Curve
 from experiments.words.pages import words
-from experiments.words.prose import in_words, listed
+from experiments.words.prose import extremes, in_words, listed
 from experiments.words.reasons import required
 
 _FIELDS = ["median", "low", "high", "coverage", "n", "unstable"]
@@ -74,8 +74,8 @@ def switches(a: Analysis) -> Figure:
     names = [KINDS[kind] for kind in a.after]
     chart = charts.series_chart(data, x, "ns a hop for translation", charts.price_scale(data), _PRICES, charts.colours(names), "series",
                                 columns=1)
-    told = listed(f"{price.at(HELD).value:.1f} ns {KINDS[kind]}" for kind, price in a.after.items() if price.get(HELD).coverage)
-    return Figure(chart, f"What translation costs a hop after each kind of switch. Over {HELD} pages it takes: {told or 'too few rows'}.",
+    values = {KINDS[kind]: price.last.value for kind, price in a.after.items()}
+    return Figure(chart, f"What translation costs a hop after each kind of switch, over the most pages: {extremes(values)}",
                   data.rename(columns={"lines": "pages"}))
 
 
@@ -118,6 +118,7 @@ def load(a: Analysis) -> Figure:
     scale = charts.price_scale(data)
     chart = charts.series_chart(data, x, "ns a hop for translation", scale, _PRICES, charts.colours(list(names.values())), "series")
     price = a.loaded["mean"]
-    return Figure(chart, f"What translation costs a hop beside a thread that streams: from {price.intervals[0].value:.0f} ns beside none "
-                         f"to {price.last.value:.0f} beside {price.xs[-1]:.0f} MiB it is what a walk takes there.",
+    return Figure(chart, "What translation costs a hop beside a thread that streams memory: it goes from "
+                         f"{price.intervals[0].value:.0f} ns beside one that only runs to {price.last.value:.0f} beside "
+                         f"{price.xs[-1]:.0f} MiB.",
                   data[["series", "mib", *_FIELDS]])

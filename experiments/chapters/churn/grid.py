@@ -11,8 +11,8 @@ CALLS = ("unmap", "protect", "discard")
 FEW, SOME, MANY = TAKEN = (1, 32, 512)  # pages a call; Linux flushes up to 33 singly, and of more the whole TLB
 SWITCHES = ("alone", "thread", "process")
 HELD = 512  # pages: more than a first level of those published holds, and fewer than a last one
-CHASED = (64, HELD, 4096)  # pages after a switch
-UNSTATED_ENTRIES = 4096  # where nothing states the last level's: as many as the largest x86-64 has
+CHASED = (64, HELD, 8 * HELD)  # pages after a switch
+UNSTATED_ENTRIES = 8 * HELD  # where nothing states the last level's: as many as the largest x86-64 has
 FIRST_HOPS = 64  # after a switch, of a cycle that the TLB does not hold
 PASSES = tuple(1 << octave for octave in range(7))  # rounds of a new process, kernels/cold_chase.c
 FORKED_MIB = (4, 16, 64)

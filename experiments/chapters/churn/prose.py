@@ -38,7 +38,7 @@ def brief(a: Analysis) -> Prose:
     said = f"A new process pays {price.value:.0f} ns for each of its first {HELD} pages, before it has done anything wrong. "
     if back:
         said += ("A switch of processes gives most of that back to pay. " if back.low > HALF else
-                 "A switch of processes costs next to none of it: the TLB keeps what it knew. " if back.high < HALF else "")
+                 "A switch of processes costs almost nothing of it: the TLB keeps what it knew. " if back.high < HALF else "")
     if pair := if_available(_one, a, CALLS[0]):
         said += (f"What empties a TLB is the program itself: a munmap of one page takes {format_ns(pair[0].value)} alone and "
                  f"{format_ns(pair[1].value)} where the program runs on {in_words(a.most_others + 1)} CPUs.")
@@ -53,13 +53,16 @@ def calls_said(a: Analysis) -> Prose:
     alone, beside = _one(a, CALLS[0])
     said = (f"A munmap of one page takes {format_ns(alone.value)} on one CPU, and {format_ns(beside.value)} while threads of the program "
             f"run on {in_words(a.most_others)} more. ")
-    many = a.shootdowns[CALLS[0]].get(MANY)
+    many = a.calls_alone[CALLS[0]].get(MANY)
     said += choose(beside / alone, {
         "above": "The call waits until each of them has answered an interrupt. ",
         "open": "The difference is within what processes differ by. ", "below": "So nothing is waited for here. "}, slack=SAME)
-    if many.coverage and a.calls_alone[CALLS[0]].get(MANY).value > 0:
-        said += (f"Of {MANY} pages the call has {format_ns(a.calls_alone[CALLS[0]].get(MANY).value)} of its own to do, and is "
-                 "interrupting no more often: one interrupt is for all.")
+    if a.most_others > 1:
+        first = a.by_cpus.get(1)
+        said += f"The first of them makes it {format_ns(first.value)} already. " if first.value == first.value else ""
+    if many.value == many.value:
+        said += (f"Of {MANY} pages the call has {format_ns(many.value)} of its own to do, and interrupts no more often: one interrupt is "
+                 "for all.")
     return Prose(said.rstrip())
 
 
@@ -97,7 +100,7 @@ def victim_said(a: Analysis) -> Prose:
     ratio = a.beside_discards()
     said = f"A chase over {HELD} pages takes {ratio.value:.2f} times as long beside a thread whose own pages are taken back all the time. "
     return Prose(said + choose(ratio, {
-        "above": "It lost none of its pages, but all that its CPU knew of them.",
+        "above": "It lost no page, but all that its CPU knew of them.",
         "open": "A loss would be no larger than that here: the flushes come too seldom, or its entries are soon back.",
         "below": "So flushes are no burden here."}))
 
@@ -118,7 +121,8 @@ def parts_said(a: Analysis) -> Prose:
     split = [CALL_WORDS[call] for call, share in zip(rows["call"], rows["large_share"], strict=True) if share < HALF]
     worst = rows.loc[[interval.value for interval in rows["ns"]].index(max(interval.value for interval in rows["ns"]))]
     said = (f"A call on one base page of a large one takes up to {format_ns(worst['ns'].value)}"
-            + (f", where one on base pages takes {format_ns(worst['base_ns'].value)}. " if worst["base_ns"].coverage else ". "))
+            + (f", where one on base pages takes {format_ns(worst['base_ns'].value)}. "
+               f"" if worst["base_ns"].value == worst["base_ns"].value else ". "))
     return Prose(said + (f"After {listed(split)} the whole is mapped by base pages again, and nothing joins them soon." if split else
                          "The large pages stay large."))
 
@@ -156,7 +160,7 @@ def kept_said(a: Analysis) -> Prose:
             None: "Whether entries of several processes may stay side by side is not stated here."}[a.host.pcid]
     pti = ("" if not stated or stated.pti is None else
            " It keeps page tables of its own (PTI), so that every system call changes tables too." if stated.pti else
-           " It keeps no page tables of its own (no PTI), so a system call changes none.")
+           " It keeps no page tables of its own (no PTI), so a system call changes no table.")
     return Prose(pcid + pti)
 
 
@@ -197,6 +201,10 @@ def copy_said(a: Analysis) -> Prose:
     said = (f"One write to each large page's room after the fork copies {format_size(round(large_bytes.value))} on {words(LARGE)}, and "
             f"{format_size(round(base_bytes.value))} on {words(BASE)}; it takes {format_ns(large_ns.value)} and "
             f"{format_ns(base_ns.value)}. ")
+    dense = {pages: curve.last.value for pages, curve in a.write_ns.items()}
+    if len(dense) > 1:
+        said += (f"Where each base page is written, a write takes {format_ns(dense[BASE])} on {words(BASE)}, and "
+                 f"{format_ns(dense[LARGE])} on the others. ")
     return Prose(said + ("This kernel splits the large page first and copies a base page: it does not copy it all, but it is large no more."
                          if large_bytes.value < 2 * base_bytes.value else
                          "So a write of eight bytes copies a whole large page: the strongest argument against them."))

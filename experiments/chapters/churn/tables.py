@@ -30,7 +30,7 @@ def parts(a: Analysis) -> Html:
     rows = required(a.parts, "no parts of large pages were taken")
     return data_table(pd.DataFrame({
         "call": rows["call"].map(CALL_WORDS), "of a large page": [format_ns(ns.value) for ns in rows["ns"]],
-        "of base pages": [format_ns(ns.value) if ns.coverage else "" for ns in rows["base_ns"]],
+        "of base pages": [format_ns(ns.value) if ns.value == ns.value else "" for ns in rows["base_ns"]],
         "stays large": rows["large_share"].map("{:.0%}".format)}))
 
 

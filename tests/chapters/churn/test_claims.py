@@ -1,0 +1,40 @@
+"""The verdicts about churn on machines where each sentence is true, or is not, or cannot be tested."""
+
+from __future__ import annotations
+
+import pytest
+from support.churn import MACHINES, Churn, analysis, rows
+from support.synthetic import fit_to_be_shown
+
+from experiments.article.verdicts import verdicts
+from experiments.chapters.churn import claims
+
+
+def told(machine: Churn | None = None, **about: object) -> dict[str, str]:
+    return {one.claim.id: one.verdict for one in verdicts(claims, analysis(rows(machine or Churn()), **about))}
+
+
+def test_where_nothing_is_kept_and_all_is_shared_they_hold():
+    found = told(Churn(kept=0.0, walks_kept=0.0, copies_whole=True))
+    assert {found.pop("warm-workers-win")} == {"cannot tell"}  # a worker that loses all is as cold
+    assert set(found.values()) == {"holds"}, found
+
+
+def test_where_it_is_kept_they_do_not():
+    found = told(Churn(stream_ns=-0.05, taken=0.8, seen=0.0, cold_ns=1.0))
+    assert {id for id, verdict in found.items() if verdict == "fails"} == {
+        "switch-flushes-walk-caches", "cold-starts-pay-a-tax", "warm-workers-win", "neighbours-evict-the-table",
+        "kernel-work-flushes-translations", "page-management-slows-a-loop", "cow-copies-2-mib"}
+    assert told()["warm-workers-win"] == told()["sparse-small-allocations-hurt"] == "holds"
+
+
+def test_what_takes_two_cpus_or_a_count_is_not_testable_without():
+    found = {one.claim.id: one.verdict for one in verdicts(claims, analysis(rows(cpus=1), cpus=1))}
+    assert {id for id, verdict in found.items() if verdict == "not testable here"} == {
+        "neighbours-evict-the-table", "kernel-work-flushes-translations", "page-management-slows-a-loop"}
+    assert told(Churn(counted=False))["kernel-work-flushes-translations"] == "not testable here"
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_every_verdict_is_fit_to_be_shown(machine: str):
+    fit_to_be_shown(verdicts(claims, analysis(MACHINES[machine]())), "churn")

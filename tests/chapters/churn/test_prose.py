@@ -1,0 +1,45 @@
+"""The sentences about churn: each exists on every machine, and says what its data say."""
+
+from __future__ import annotations
+
+import pytest
+from support import told
+from support.churn import MACHINES, Churn, analysis, rows
+
+from experiments.chapters.churn import figures, prose, tables
+
+pytestmark = pytest.mark.filterwarnings("error")
+MAKES = (figures.calls, figures.shares, figures.switches, figures.passes, figures.forks, figures.load, tables.flushes, tables.parts,
+         tables.sparse)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_every_sentence_and_figure_exists_or_says_why_not(machine: str):
+    told.shown(prose, MAKES, analysis(MACHINES[machine]()), machine == "everything")
+
+
+def test_what_is_said_follows_the_machine():
+    kept, lost = analysis(), analysis(rows(Churn(kept=0.0, walks_kept=0.0)))
+    assert "was not emptied" in prose.switch_said(kept) and "was emptied" in prose.switch_said(lost)
+    assert "no difference" in prose.walks_said(kept) and "further up" in prose.walks_said(lost)
+    busy = analysis(rows(Churn(told_ns=0.0, busy_ns=10_000.0)))
+    assert "of asking" in prose.control_said(kept) and "as well as asking" in prose.control_said(busy)
+    assert "splits the large page" in prose.copy_said(kept)
+    assert "strongest argument" in prose.copy_said(analysis(rows(Churn(copies_whole=True))))
+    assert "put" in prose.load_said(kept) and "less than" in prose.load_said(analysis(rows(Churn(stream_ns=0.0))))
+
+
+def test_fewer_flushes_than_asked_have_their_reason():
+    said = prose.seen_said(analysis(rows(Churn(seen=0.9))))
+    assert "deferred" in said and "offers this" in said
+    assert "does not say" in prose.seen_said(analysis(rows(Churn(seen=0.9)), defers=False))
+    assert "interrupts each CPU once" in prose.seen_said(analysis(rows(Churn(seen=1.0))))
+    assert "other programs" in prose.seen_said(analysis(rows(Churn(seen=1.2))))
+    assert "Without a hypervisor" in prose.seen_said(analysis(rows(Churn(seen=0.9)), hypervisor="none"))
+    assert "by an instruction" in prose.seen_said(analysis(rows(Churn(seen=0.0)), broadcasts=True))
+
+
+@pytest.mark.parametrize(("pcid", "words"), [(True, "numbers its"), (False, "does not number"), (None, "not stated")])
+def test_what_keeps_entries_apart_is_as_stated(pcid: bool | None, words: str):
+    said = prose.kept_said(analysis(pcid=pcid))
+    assert words in said and "no PTI" in said and "every system call" in prose.kept_said(analysis(pti=True))

@@ -1,0 +1,42 @@
+"""What a computer states of flushes, read as it states it; nothing where it is silent."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments.machine import flushes
+from experiments.machine.cpuid import Registers
+
+KVM = {0x40000000: b"KVMKVMKVM\0\0\0"}
+
+
+def reader(signatures: dict[int, bytes], features: int = 0, hints: int = 0):
+    """CPUID of a guest whose hypervisor has these signatures; features and hints in the leaf behind each."""
+    def read(leaf: int, subleaf: int) -> Registers:
+        if leaf == 1:
+            return Registers(0, 0, 1 << 31 if signatures else 0, 0)
+        if leaf in signatures:
+            return Registers(leaf + 1, *(int.from_bytes(signatures[leaf][at:at + 4], "little") for at in (0, 4, 8)))
+        return Registers(features, 0, 0, hints) if leaf - 1 in signatures else Registers(0, 0, 0, 0)
+
+    return read
+
+
+@pytest.mark.parametrize(("signatures", "features", "hints", "defers"), [
+    (KVM, 1 << 9 | 1 << 5, 0, True), (KVM, 1 << 9, 0, False), (KVM, 1 << 5, 0, False), (KVM, 1 << 9 | 1 << 5, 1, False),
+    ({0x40000000: b"Microsoft Hv", 0x40000100: b"KVMKVMKVM\0\0\0"}, 1 << 9 | 1 << 5, 0, True),
+    ({0x40000000: b"XenVMMXenVMM"}, 1 << 9 | 1 << 5, 0, False), ({}, 1 << 9 | 1 << 5, 0, False)])
+def test_a_hypervisor_defers_flushes_where_it_offers_to_and_knows_who_runs(signatures, features, hints, defers):
+    assert flushes.defers(reader(signatures, features, hints)) is defers
+
+
+@pytest.mark.parametrize(("flags", "meltdown", "said"), [
+    ("fpu pcid invlpgb", "Mitigation: PTI", (True, True)), ("fpu", "Not affected", (False, False)), (None, None, (None, None))])
+def test_flags_and_mitigations_are_read_as_they_stand(tmp_path, flags, meltdown, said):
+    for path, text in (("proc/cpuinfo", f"processor : 0\nflags : {flags}\n" if flags else ""), (flushes.MELTDOWN, meltdown)):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        if text:
+            (tmp_path / path).write_text(text)
+    told = flushes.ask("a" * 12, False, None, tmp_path)
+    assert (told.broadcasts, told.pti) == said and told.defers is None
+    assert flushes.ask("a" * 12, True, None, tmp_path).broadcasts is True

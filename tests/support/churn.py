@@ -1,0 +1,135 @@
+"""What empties TLBs on machines that never were: rows of calls, switches, starts, forks and neighbours, and an Analysis of such rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from experiments.chapters.churn import Analysis, grid
+from experiments.lab import kernels
+from experiments.lab.record import Point
+from support.common import About, make_record
+from support.synthetic import GIB, Stated, scope
+
+PAGE, LARGE_PAGE = 4096, 2 << 20
+
+
+@dataclass(frozen=True)
+class Churn:
+    """A machine by what it pays, in ns: for a call and each page of it, for each CPU that is told; for a page that a TLB has forgotten."""
+
+    call_ns: float = 1000.0
+    page_ns: float = 250.0
+    told_ns: float = 10_000.0  # a CPU
+    busy_ns: float = 0.0  # a call beside others of any kind
+    seen: float = 0.99  # of the flushes asked
+    counted: bool = True  # whether the kernel counts them
+    near_ns: float = 1.0  # a hop over lines side by side
+    held_ns: float = 2.0  # a page that the TLB holds more than that
+    cold_ns: float = 15.0  # a page that it does not
+    kept: float = 1.0  # of a TLB, over a switch of processes
+    walks_kept: float = 1.0  # of what the walker holds
+    copies_whole: bool = False  # a write after a fork copies a large page
+    stream_ns: float = 0.2  # that a MiB beside adds to a hop's translation
+    taken: float = 1.3  # beside a thread that gives pages back
+    shared: float = 1.5  # beside a chase on the same core
+    noise: float = 0.005
+
+    def ns(self, point: Point) -> float:
+        own, packed = dict(point.options), point.layout == "packed"
+        if point.kernel == "shootdown":
+            told = own["threads"] * (own.get("apart", 0) == 0)
+            part = 15_000.0 * (point.pages == grid.LARGE)
+            return self.call_ns + point.lines * self.page_ns + told * self.told_ns + self.busy_ns * (own["threads"] > 0) + part
+        if point.kernel == "switch_chase":
+            lost = (1 - self.kept) * (point.mode == "process")
+            walk = self.cold_ns * (2 - self.walks_kept if point.mode == "process" else 1)
+            return self.near_ns + (0 if packed else walk if own.get("hops") else (1 - lost) * self.held_ns + lost * self.cold_ns)
+        if point.kernel == "cold_chase":
+            return self.near_ns + (0 if packed else self.cold_ns)
+        if point.kernel == "fork_write":
+            return 2000.0 if point.pages == "4k" else 4000.0
+        loaded = 0 if packed else 20.0 + self.stream_ns * own.get("stream_kib", 0) / 1024
+        factor = self.taken if own.get("discard_pages") else self.shared if own.get("walk_lines") else 1.0
+        return (100.0 + loaded if point.lines > grid.HELD else self.near_ns + (0 if packed else self.held_ns)) * factor
+
+    def also(self, point: Point, ns: float, accesses: int) -> dict[str, float]:
+        """What the kernel itself tells beside its time."""
+        own = dict(point.options)
+        if point.kernel == "shootdown":
+            asked = float(accesses * own["threads"] * (own.get("apart", 0) == 0))
+            told = {"flushes_asked": asked} if point.pages == "4k" and point.mode != "collapse" else {}
+            seen = {"flushes_seen": round(asked * self.seen)} if self.counted and own["threads"] else {}
+            return told | seen | ({"huge_bytes_after": 0.0} if point.pages == grid.LARGE else {})
+        if point.kernel == "switch_chase":
+            return {"switch_ns": 5000.0}
+        if point.kernel == "cold_chase":
+            later = self.near_ns + (self.held_ns if point.layout == "spread" else 0.0)
+            return {"spawn_ns": 1e5, "exec_ns": 7e5, "faults_in_passes": 0.0} | {
+                f"pass_{n}_ns": ns if n == 1 else later for n in grid.PASSES}
+        if point.kernel == "fork_write":
+            rooms = -(-point.lines // own["used"]) if own.get("used") else point.lines * PAGE / LARGE_PAGE
+            resident = float(rooms * LARGE_PAGE if point.pages == grid.LARGE else point.lines * PAGE)
+            copied = resident if self.copies_whole else float(point.lines * PAGE)
+            entries = resident / (LARGE_PAGE if point.pages == grid.LARGE else PAGE)
+            return {"resident_bytes": resident, "touch_ns_per_page": 800.0} | (
+                {"fork_ns": 1e5 + 100 * entries, "copied_bytes": copied} if point.mode == "write" else {})
+        return {"p50_ns": ns, "p99_ns": 1.5 * ns, "p999_ns": 3 * ns, "slices": 1000.0, "turns": 10.0, "flushes_seen": 0.0}
+
+    def frame(self, points: Iterable[Point], repeats: int = 5, seed: int = 1) -> pd.DataFrame:
+        """One row a process, with the columns that `Store.load` gives."""
+        noise, rows = np.random.default_rng(seed), []
+        for point in points:
+            for repeat in range(repeats):
+                ns = self.ns(point) * math.exp(self.noise * noise.normal())
+                record = make_record(**point.model_dump(), repeat=repeat, ns_per_access=ns, batch_ns_per_access=[ns], accesses=1000)
+                rows.append(record.model_dump(exclude={"counters", "options", "also"}) | dict(record.options)
+                            | self.also(point, ns, record.accesses) | {"kernel_digest": "a" * 16})
+        return kernels.with_defaults(pd.DataFrame(rows, columns=None if rows else [*make_record().model_dump()]))
+
+
+def points(most: int = GIB, cpus: int = 4, sibling: bool = True) -> list[Point]:
+    return [point for point in grid.points(scope(most, cpus=cpus)) if sibling or point.mode != "sibling"]
+
+
+@cache
+def rows(machine: Churn = Churn(), most: int = GIB, repeats: int = 5, cpus: int = 4, sibling: bool = True) -> pd.DataFrame:
+    return machine.frame(points(most, cpus, sibling), repeats)
+
+
+def stated(**changes: Any) -> dict[str, Any]:
+    """The document of what a computer says of flushes."""
+    return {"schema_version": 1, "state": "a" * 12, "pti": False, "broadcasts": False, "defers": True} | changes
+
+
+def analysis(frame: pd.DataFrame | None = None, *, hypervisor: str = "kvm", cpus: int = 4, pcid: bool | None = True,
+             **changes: Any) -> Analysis:
+    """changes: of `stated`."""
+    host = Stated(hypervisor=hypervisor, changes={"usable_cpus": tuple(range(cpus)), "pcid": pcid}).host()
+    return Analysis(rows() if frame is None else frame, About(host, documents={"flushes": stated(**changes)}))
+
+
+NOTHING = rows().query("kernel == 'none'")
+MACHINES = {
+    "everything": rows,
+    "nothing kept": lambda: rows(Churn(kept=0.0, walks_kept=0.0)),
+    "no price of asking": lambda: rows(Churn(told_ns=0.0, busy_ns=10_000.0)),
+    "flushes that nobody counts": lambda: rows(Churn(counted=False)),
+    "large pages copied whole": lambda: rows(Churn(copies_whole=True)),
+    "neighbours that cost nothing": lambda: rows(Churn(stream_ns=0.0, taken=1.0, shared=1.0)),
+    "one CPU": lambda: rows(cpus=1),
+    "no sibling": lambda: rows(sibling=False),
+    "base pages alone": lambda: rows().query("pages == '4k'"),
+    "small": lambda: rows(most=4 << 20),
+    "one repeat": lambda: rows(repeats=1),
+    "loud": lambda: rows(Churn(noise=0.4)),
+    **{f"{kernel} alone": lambda kernel=kernel: rows().query(f"kernel == '{kernel}'") for kernel in (
+        "shootdown", "switch_chase", "cold_chase", "fork_write", "neighbour_chase")},
+    "nothing": lambda: NOTHING,
+}
