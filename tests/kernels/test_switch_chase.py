@@ -75,7 +75,7 @@ def test_pages_that_a_new_process_lacks_are_faults_and_are_counted(tmp_path: Pat
     ("cold_chase", {"    told->whole = 1;": ""}, [], "neighbour-gone"),
     ("cold_chase", {"#define PASSES 64": "#undef MADV_POPULATE_READ\n#define MADV_POPULATE_READ 222\n#define PASSES 64"}, [],
      "no-populate"),
-    ("switch_chase", {"got = follow_rounds(chase, 1)": "got = follow_rounds(chase, 2)"}, [], "kernel-garbage")])
+    ("switch_chase", {"got = follow_rounds(chase, 1)": "got = follow_rounds(chase, 1) + 1"}, [], "kernel-garbage")])
 def test_a_partner_or_a_process_that_dies_is_a_reason(kernel: str, change: dict[str, str], given: list[str], code: str, tmp_path: Path):
     program = changed(kernel, change, tmp_path)
     assert reason_of(run_program(program, [*given, "--lines", "64", "--region-ms", "1"]))[0] == code
