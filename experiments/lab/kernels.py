@@ -136,6 +136,9 @@ CATALOGUE: dict[str, Declaration] = {
     "neighbour_chase": Declaration(
         modes=("alone", "other", "sibling"), options={"stream_kib": 0, "walk_lines": 0, "discard_pages": 0}, least_cycles=1.0,
         order_of="page_chase", start_s=0.1, side_bytes=lambda point: point.lines * SIDE_BYTES_PER_LINE + _beside_bytes(point)),
+    # As much other memory may be joined as is chased over.
+    "collapse_chase": Declaration(modes=("none", "other", "address", "random"), least_cycles=1.0, order_of="page_chase", faults_in=True,
+                                  start_s=0.15, inside_bytes=lambda working_set, point: 2 * working_set),
     "numa_chase": Declaration(modes=("local-local", "remote-local", "local-remote", "remote-remote"), least_cycles=1.0,
                               order_of="page_chase"),
 }

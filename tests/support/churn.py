@@ -39,6 +39,8 @@ class Churn:
     stream_ns: float = 0.2  # that a MiB beside adds to a hop's translation
     taken: float = 1.3  # beside a thread that gives pages back
     shared: float = 1.5  # beside a chase on the same core
+    walk_ns: float = 40.0  # a page beyond the TLB's reach
+    gain_ns: float = 10.0  # what large pages take off that
     noise: float = 0.005
 
     def ns(self, point: Point) -> float:
@@ -55,6 +57,8 @@ class Churn:
             return self.near_ns + (0 if packed else self.cold_ns)
         if point.kernel == "fork_write":
             return 2000.0 if point.pages == "4k" else 4000.0
+        if point.kernel == "collapse_chase":
+            return self.walk_ns
         loaded = 0 if packed else 20.0 + self.stream_ns * own.get("stream_kib", 0) / 1024
         factor = self.taken if own.get("discard_pages") else self.shared if own.get("walk_lines") else 1.0
         return (100.0 + loaded if point.lines > grid.HELD else self.near_ns + (0 if packed else self.held_ns)) * factor
@@ -80,6 +84,12 @@ class Churn:
             entries = resident / (LARGE_PAGE if point.pages == grid.LARGE else PAGE)
             return {"resident_bytes": resident, "touch_ns_per_page": 800.0} | (
                 {"fork_ns": 1e5 + 100 * entries, "copied_bytes": copied} if point.mode == "write" else {})
+        if point.kernel == "collapse_chase":
+            own_pages = point.mode in ("address", "random")
+            middle = {"before": ns, "during": ns, "after": ns - own_pages * self.gain_ns}
+            tail = {phase: (200 if own_pages and phase == "during" else 2) * ns for phase in middle}
+            return {f"{phase}_p50_ns": value for phase, value in middle.items()} | {f"{phase}_p999_ns": tail[phase] for phase in tail} | {
+                "joined_ns": 2e7, "joined_bytes": float(point.lines * PAGE), "huge_bytes_after": 0.0}
         return {"p50_ns": ns, "p99_ns": 1.5 * ns, "p999_ns": 3 * ns, "slices": 1000.0, "turns": 10.0, "flushes_seen": 0.0}
 
     def frame(self, points: Iterable[Point], repeats: int = 5, seed: int = 1) -> pd.DataFrame:
@@ -122,6 +132,7 @@ MACHINES = {
     "no price of asking": lambda: rows(Churn(told_ns=0.0, busy_ns=10_000.0)),
     "flushes that nobody counts": lambda: rows(Churn(counted=False)),
     "large pages copied whole": lambda: rows(Churn(copies_whole=True)),
+    "pages joined for nothing": lambda: rows(Churn(gain_ns=0.0)),
     "neighbours that cost nothing": lambda: rows(Churn(stream_ns=0.0, taken=1.0, shared=1.0)),
     "one CPU": lambda: rows(cpus=1),
     "no sibling": lambda: rows(sibling=False),
@@ -130,6 +141,6 @@ MACHINES = {
     "one repeat": lambda: rows(repeats=1),
     "loud": lambda: rows(Churn(noise=0.4)),
     **{f"{kernel} alone": lambda kernel=kernel: rows().query(f"kernel == '{kernel}'") for kernel in (
-        "shootdown", "switch_chase", "cold_chase", "fork_write", "neighbour_chase")},
+        "shootdown", "switch_chase", "cold_chase", "fork_write", "neighbour_chase", "collapse_chase")},
     "nothing": lambda: NOTHING,
 }

@@ -16,6 +16,7 @@ from experiments.chapters.churn.grid import (
     FEW,
     FIRST_HOPS,
     HELD,
+    JOINS,
     LARGE,
     PASSES,
     SWITCHES,
@@ -27,6 +28,7 @@ from experiments.words.pages import BASE
 from experiments.words.reasons import required
 
 MIB = 1 << 20
+PHASES = ("before", "during", "after")
 NEW = "new"  # a process's first round, beside SWITCHES
 
 
@@ -128,6 +130,24 @@ class Analysis(analysis.Analysis):
                 rows.append((call, median_interval(of["ns_per_access"]), alone.get(FEW) if alone else UNKNOWN,
                              float((of["huge_bytes_after"] / of["arena_bytes"]).median())))
         return pd.DataFrame(rows, columns=["call", "ns", "base_ns", "large_share"])
+
+    @cached_property
+    def joining(self) -> pd.DataFrame:
+        """A row a mode of joining pages, phase and quantile (p50, p999 of slices): median, low, high in ns a hop. Empty without rows."""
+        rows = []
+        for mode in JOINS:
+            for phase in PHASES:
+                for quantile in ("p50", "p999"):
+                    of = self._rows("collapse_chase", name := f"{phase}_{quantile}_ns", mode=mode)
+                    rows += [(mode, phase, quantile, *median_interval(of[name])[:3])] if len(of) else []
+        return pd.DataFrame(rows, columns=["mode", "phase", "quantile", "median", "low", "high"])
+
+    def break_even_hops(self, mode: str) -> Interval:
+        """Hops after which joining the pages that they visit has paid: the time that it took over what a hop takes less. Raises
+        Unavailable, unstable where a hop takes no less."""
+        rows = self._rows("collapse_chase", "joined_ns", "before_p50_ns", "after_p50_ns", mode=mode)
+        self._beside(rows, "no chase over pages that are joined was measured")
+        return median_interval(rows["joined_ns"]) / median_interval(rows["before_p50_ns"] - rows["after_p50_ns"])
 
     # --- programs that take turns
 

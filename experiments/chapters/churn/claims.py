@@ -58,8 +58,8 @@ def neighbours_evict_the_table(a: Analysis, band: Band) -> Answer:
 @claim("kernel-work-flushes-translations", points=_of("shootdown", mode="collapse"))
 def kernel_work_flushes(a: Analysis, band: Band) -> Answer:
     seen = a.moved_flushes()
-    return inside(seen, *band), (f"For each large page that the kernel makes of base pages, another CPU of the program is told to flush "
-                                 f"{seen:.2f} times.")
+    return inside(seen, *band), (f"For each large page that the kernel makes of base pages, another CPU of the program sees "
+                                 f"{seen:.2f} flushes.")
 
 
 @claim("page-management-slows-a-loop", points=lambda point, scope: point.kernel == "neighbour_chase" and point.lines == HELD)

@@ -7,7 +7,7 @@ import pandas as pd
 
 from experiments.article import charts
 from experiments.article.render import MUTED, Figure
-from experiments.chapters.churn.analysis import NEW, Analysis
+from experiments.chapters.churn.analysis import NEW, PHASES, Analysis
 from experiments.chapters.churn.grid import FEW
 from experiments.chapters.churn.tables import CALL_WORDS
 from experiments.inference.curves import Curve
@@ -16,8 +16,9 @@ from experiments.words.prose import extremes, in_words, listed
 from experiments.words.reasons import required
 
 _FIELDS = ["median", "low", "high", "coverage", "n", "unstable"]
-KINDS = {"alone": "no switch", "thread": "after a switch of threads", "process": "after a switch of processes",
-         NEW: "in a new process"}
+KINDS = {"alone": "no switch", "thread": "a switch of threads", "process": "a switch of processes", NEW: "a new process"}
+JOINED = {"none": "nothing", "other": "other memory", "address": "its own, as it lies", "random": "its own, in random order"}
+_LONG = tuple(digit * 10**power for power in range(6) for digit in (1, 3))
 _PRICES = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 _CALL_TICKS = tuple(digit * 10**power for power in range(2, 8) for digit in (1, 3))
 
@@ -64,6 +65,26 @@ def shares(a: Analysis) -> Figure:
     worst = data.loc[data["median"].idxmax()]
     return Figure(chart, f"Time per call on one page by who runs on the other CPUs. The longest is {worst['call']} beside "
                          f"{worst['beside']}, which takes {worst['median']:,.0f} ns.", data)
+
+
+def joining(a: Analysis) -> Figure:
+    """ns a hop before, during and after pages are joined: the median of slices and their 99.9th percentile, a line a way."""
+    data = required(a.joining, "no chase over pages that are joined was measured",
+                    "one-cpu" if len(a.host.usable_cpus) < 2 else "too-few-points").assign(series=a.joining["mode"].map(JOINED))
+    names = [name for mode, name in JOINED.items() if (data["mode"] == mode).any()]
+    scheme, dashes = charts.colours(names), {"p50": "median", "p999": "99.9th percentile"}
+    data["of"] = data["quantile"].map(dashes)
+    values = [tick for tick in _LONG if data["low"].min() * 0.5 <= tick <= data["high"].max() * 1.1]
+    chart = alt.Chart(data).mark_line(point=alt.OverlayMarkDef(size=24)).encode(
+        x=alt.X("phase:N", sort=list(PHASES), axis=alt.Axis(title=None, labelAngle=0)),
+        y=alt.Y("median:Q", axis=charts.ns_axis("ns a hop", values), scale=charts.time_scale(data)),
+        color=alt.Color("series:N", sort=names, scale=scheme, legend=alt.Legend(title="joined", columns=1)),
+        strokeDash=alt.StrokeDash("of:N", sort=list(dashes.values()), legend=charts.line_legend(columns=1)),
+        tooltip=["series:N", "phase:N", "of:N", alt.Tooltip("median:Q", format=".3~r", title="ns")])
+    worst = data.loc[data["median"].idxmax()]
+    return Figure(chart, f"Time per hop before, during and after pages are joined. The longest is {worst['median']:,.0f} ns, the "
+                         f"{worst['of']} {worst['phase']}, where what is joined is {worst['series']}.",
+                  data[["series", "phase", "of", "median", "low", "high"]])
 
 
 def switches(a: Analysis) -> Figure:

@@ -19,12 +19,14 @@ FORKED_MIB = (4, 16, 64)
 ARENA_BYTES, ARENAS = 100 << 10, 64  # as published: a part of a large page's room
 FAR_BYTES = 512 << 20  # whose lowest tables are as large as a second-level cache, and its lines larger
 STREAMED_MIB = (0, 1, 4, 16, 32, 64, 128)
-DISCARDED = 64  # pages a call: more than Linux flushes singly
+DISCARDED = 40  # pages a call: more than Linux flushes singly
+JOINS = ("none", "other", "address", "random")
+JOINED_BYTES = 64 << 20  # on base pages more than any TLB of those published reaches
 TAIL_MS = 30  # of region: for a 99th percentile of hundreds of slices
 
 
 def points(scope: Scope) -> list[Point]:
-    every = [*shootdowns(scope), *switches(scope), *starts(scope), *forks(scope), *neighbours(scope)]
+    every = [*shootdowns(scope), *switches(scope), *starts(scope), *forks(scope), *neighbours(scope), *joins(scope)]
     return list(dict.fromkeys(every))
 
 
@@ -87,3 +89,10 @@ def neighbours(scope: Scope) -> list[Point]:
     taken = [point for pages in (0, DISCARDED) for point in beside("other", near, discard_pages=pages)]
     shared = [point for lines in (0, scope.lines(32 << 20)) for point in beside("sibling", near, walk_lines=lines)]
     return [*alone, *streams, *taken, *shared]
+
+
+def joins(scope: Scope) -> list[Point]:
+    """A chase before, during and after the kernel makes large pages of base pages."""
+    lines = scope.lines(JOINED_BYTES)
+    fits = lines <= scope.most_lines and scope.cpus > 1 and lines % scope.pages_of(LARGE) == 0
+    return [scope.point("collapse_chase", mode=mode, lines=lines) for mode in JOINS] if fits else []

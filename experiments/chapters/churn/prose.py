@@ -6,15 +6,16 @@ from experiments.article.machine_words import about_pages, machine
 from experiments.chapters.churn.analysis import NEW, Analysis
 from experiments.chapters.churn.grid import CALLS, FEW, FIRST_HOPS, HELD, LARGE, MANY, STREAMED_MIB
 from experiments.chapters.churn.tables import CALL_WORDS
+from experiments.inference.curves import select
 from experiments.inference.intervals import Interval
 from experiments.words.pages import BASE, words
 from experiments.words.prose import Prose, choose, in_words, listed
 from experiments.words.reasons import if_available, required
 from experiments.words.units import format_ns, format_size
 
-__all__ = ["machine", "lead", "calls_said", "control_said", "seen_said", "victim_said", "moved_said", "parts_said", "switch_said",
-           "walks_said", "kept_said", "cold_said", "request_said", "fork_said", "copy_said", "sparse_said", "load_said", "tail_said",
-           "sibling_said"]
+__all__ = ["machine", "lead", "calls_said", "control_said", "seen_said", "victim_said", "moved_said", "joined_said", "parts_said",
+           "switch_said", "walks_said", "kept_said", "cold_said", "request_said", "fork_said", "copy_said", "sparse_said",
+           "load_said", "tail_said", "sibling_said"]
 
 SAME = 0.1  # of a time: what no reader would notice
 EQUAL = 0.01  # of the flushes asked, that were not seen: what bare metal stays within
@@ -110,9 +111,26 @@ def moved_said(a: Analysis) -> Prose:
     took = a.moved(False)
     said = f"To make one large page of base pages takes {format_ns(took.value)}. "
     seen = if_available(a.moved_flushes)
-    return Prose(said + (f"Each other CPU of the program is told to flush {seen.value:.1f} times for it, though the program gave nothing "
+    return Prose(said + (f"Each other CPU of the program sees {seen.value:.1f} flushes for it, though the program gave nothing "
                          "away: a page that moves has to be forgotten first." if seen else
                          "Whether other CPUs are told to flush was not counted."))
+
+
+def joined_said(a: Analysis) -> Prose:
+    """What a chase suffers while its pages are joined, and when it has paid."""
+    a._beside(a.joining, "no chase over pages that are joined was measured")
+
+    def at(mode: str, phase: str, quantile: str) -> float:
+        rows = select(a.joining, mode=mode, phase=phase, quantile=quantile)
+        return float(required(rows, "not every way of joining was measured")["median"].iloc[0])
+
+    during, before = (format_ns(at("address", phase, "p999")) for phase in ("during", "before"))
+    said = (f"A chase goes on over pages that are joined: of its slices, one in a thousand takes {during} a hop or more meanwhile, in "
+            f"place of {before}; whoever reads a page that moves waits. ")
+    hops = if_available(a.break_even_hops, "address")
+    return Prose(said + (f"Afterwards a hop takes {format_ns(at('address', 'after', 'p50'))}, in place of "
+                         f"{format_ns(at('address', 'before', 'p50'))}: the work has paid after {hops.value / 1e6:.1f} million hops."
+                         if hops else "Afterwards a hop takes no less, so that it never pays here."))
 
 
 def parts_said(a: Analysis) -> Prose:

@@ -74,11 +74,18 @@ def test_what_a_stream_adds_to_the_price_of_translation():
     assert (a.beside_discards().value, a.beside_sibling().value) == pytest.approx((QUIET.taken, QUIET.shared))
 
 
+def test_joining_pages_pays_after_so_many_hops():
+    a = analysis(rows(QUIET))
+    assert a.break_even_hops("random").value == pytest.approx(2e7 / QUIET.gain_ns)
+    assert len(a.joining) == len(grid.JOINS) * 3 * 2
+    assert reason(analysis(rows(Churn(gain_ns=-1.0))).break_even_hops, "address") == "unstable"
+
+
 def test_what_two_cpus_take_is_lacking_on_one_and_says_so():
     a = analysis(rows(cpus=1), cpus=1)
     assert a.shootdowns == {} and len(a.calls_alone) == 3 and a.most_others == 0
     assert {reason(make) for make in (a.seen_share, a.moved_flushes, a.under_load, a.beside_discards)} == {"one-cpu"}
-    assert reason(a.apart, "unmap") == "one-cpu" and a.brought_back().value < 0.5
+    assert reason(a.apart, "unmap") == reason(a.break_even_hops, "address") == "one-cpu" and a.brought_back().value < 0.5
     assert reason(analysis(rows(sibling=False)).beside_sibling) == "no-sibling"
     a = analysis(rows(Churn(counted=False)))
     assert {reason(a.seen_share), reason(a.moved_flushes)} == {"no-flush-count"}

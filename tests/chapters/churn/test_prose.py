@@ -9,8 +9,8 @@ from support.churn import MACHINES, Churn, analysis, rows
 from experiments.chapters.churn import figures, prose, tables
 
 pytestmark = pytest.mark.filterwarnings("error")
-MAKES = (figures.calls, figures.shares, figures.switches, figures.passes, figures.forks, figures.load, tables.flushes, tables.parts,
-         tables.sparse)
+MAKES = (figures.calls, figures.shares, figures.joining, figures.switches, figures.passes, figures.forks, figures.load, tables.flushes,
+         tables.parts, tables.sparse)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -24,6 +24,8 @@ def test_what_is_said_follows_the_machine():
     assert "no difference" in prose.walks_said(kept) and "further up" in prose.walks_said(lost)
     busy = analysis(rows(Churn(told_ns=0.0, busy_ns=10_000.0)))
     assert "of asking" in prose.control_said(kept) and "as well as asking" in prose.control_said(busy)
+    assert "has paid after 2.0 million hops" in prose.joined_said(kept)
+    assert "never pays" in prose.joined_said(analysis(rows(Churn(gain_ns=-1.0))))
     assert "splits the large page" in prose.copy_said(kept)
     assert "strongest argument" in prose.copy_said(analysis(rows(Churn(copies_whole=True))))
     assert "put" in prose.load_said(kept) and "less than" in prose.load_said(analysis(rows(Churn(stream_ns=0.0))))

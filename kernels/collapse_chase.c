@@ -1,0 +1,157 @@
+/* collapse_chase: a chase while the kernel makes large pages of base pages (MADV_COLLAPSE) for another thread: before, during, after.
+ *
+ *   collapse_chase --mode address --lines 16384
+ *
+ * none     the thread beside only runs, for as long. The control
+ * other    it has other memory of the program joined, of the same size: what is left is what the kernel's work does to the chase's CPU
+ * address  the chase's own memory, large page by large page as they lie
+ * random   the same, in a random order
+ *
+ * What is timed is the time during: "during_p50_ns" and "during_p999_ns" of a hop, in slices of SLICE hops, beside those before and after.
+ * "joined_ns" is how long the thread took, "joined_bytes" how much it had joined. The chase begins on base pages, which is what smaps has to
+ * say before, and ends on what the mode leaves: "huge_bytes_after" of its own memory. */
+#include "beside.h"
+#include "chase.h"
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* Linux 6.1 */
+#endif
+#define SLICE 64            /* hops: a few microseconds, which a flush is seen in */
+#define SLICES (1ull << 18) /* a second and more of them; then a phase ends */
+#define LEAST 64            /* slices of a phase */
+
+struct job {
+    char *memory;
+    uint64_t bytes, large, *order, began_ns, ended_ns, lasts_ns; /* order: of the large pages; NULL: none is joined, for lasts_ns */
+    int error;
+    volatile int wanted, done;
+};
+
+/* [timed: join] */
+static void join_all(struct job *j)
+{
+    for (uint64_t i = 0; i < j->bytes / j->large && !j->error; i++)
+        if (madvise(j->memory + j->order[i] * j->large, j->large, MADV_COLLAPSE))
+            j->error = errno;
+}
+/* [end] */
+
+static void work(void *of)
+{
+    struct job *j = of;
+    if (!j->wanted || j->done)
+        return;
+    j->began_ns = now_ns();
+    if (j->order)
+        join_all(j);
+    while (!j->order && now_ns() - j->began_ns < j->lasts_ns)
+        ;
+    j->ended_ns = now_ns();
+    __atomic_store_n(&j->done, 1, __ATOMIC_RELEASE);
+}
+
+static uint64_t *order_of(uint64_t pages, int shuffled, uint64_t seed)
+{
+    uint32_t *number = room_for_visits(pages);
+    uint64_t *order = malloc(pages * sizeof *order);
+    if (!order)
+        unavailable("memory-short", "no room for the order of %" PRIu64 " pages", pages);
+    for (uint64_t i = 0; i < pages; i++)
+        number[i] = (uint32_t)i;
+    if (shuffled)
+        shuffle(number, pages, 1, &seed);
+    for (uint64_t i = 0; i < pages; i++)
+        order[i] = number[i];
+    free(number);
+    return order;
+}
+
+/* Slices until `until` says so, or for so many ns; how many. */
+static uint64_t chase_on(const struct work *w, double *slice, uint64_t least_ns, volatile int *until)
+{
+    uint64_t n = 0, ns = 0;
+    while (n < SLICES && (n < LEAST || (until ? !__atomic_load_n(until, __ATOMIC_ACQUIRE) : ns < least_ns))) {
+        uint64_t took = run_checked(w, 1);
+        slice[n++] = (double)took / SLICE;
+        ns += took;
+    }
+    return n;
+}
+
+static void also_phase(const char *phase, double *slice, uint64_t n)
+{
+    char name[32];
+    qsort(slice, n, sizeof *slice, ascending);
+    snprintf(name, sizeof name, "%s_p50_ns", phase);
+    also(name, slice[n / 2]);
+    snprintf(name, sizeof name, "%s_p999_ns", phase);
+    also(name, slice[(uint64_t)(0.999 * (double)(n - 1) + 0.5)]);
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const orders[] = {"cycle", NULL}, *const layouts[] = {"spread", NULL};
+    static const char *const modes[] = {"none", "other", "address", "random", NULL};
+    struct config c = parse_more(argc, argv, "collapse_chase", orders, layouts, modes, NULL);
+    static struct cpus allowed;
+    static double slice[3][SLICES];
+    uint64_t n[3], turns = 0, large = sysfs_number(THP "hpage_pmd_size", 0), bytes = c.lines * base_page();
+    int none = c.mode == modes[0], elsewhere = c.mode == modes[1];
+    if (c.pages->source != FROM_BASE || c.stride_pages != 1)
+        bad_argument("collapse_chase takes --pages 4k and no --stride-pages.");
+    if (!large || bytes % large)
+        bad_argument("collapse_chase takes --lines that make whole large pages, of %" PRIu64 " bytes each.", large);
+    allowed = allowed_cpus(); /* before pin() narrows them to one */
+    c.cpu = pin(c.cpu);
+    struct other beside = {.turn = work, .cpu = -1};
+    for (int i = 0; i < allowed.count; i++)
+        beside.cpu = allowed.number[i] != c.cpu ? allowed.number[i] : beside.cpu;
+    if (beside.cpu < 0)
+        unavailable("one-cpu", "a chase and a thread beside it asked for");
+    struct arena a = map_arena(&c), more = elsewhere ? map_arena(&c) : a;
+    struct job job = {.memory = more.base, .bytes = bytes, .large = large, .lasts_ns = c.region_ns,
+                      .order = none ? NULL : order_of(bytes / large, c.mode == modes[3], c.seed)};
+    struct chase chase = place_chase(a.base, c.lines, places_in(0, a.stride, a.page), 1, c.seed);
+    chase.round = SLICE;
+    struct work chasing = {.state = &chase, .run = follow_rounds, .due = due_after_rounds, .accesses = SLICE, .warm = c.lines / SLICE + 1};
+    beside.of = &job;
+    start_beside(&beside, 1);
+    await_turns(&beside, 1, &turns);
+
+    struct region r = {.batches = 0};
+    verify_backing(&c, &a);
+    if (!none && madvise(more.base, bytes, MADV_HUGEPAGE)) /* what keeps pages small forbids joining them too */
+        unavailable("thp-never", "madvise: %s", strerror(errno));
+    warm_up(&chasing);
+    sample_clock(&r);
+    run_checked(&chasing, SETTLE);
+    n[0] = chase_on(&chasing, slice[0], c.region_ns, NULL);
+    open_region(&c, &r);
+    job.wanted = 1;
+    n[1] = chase_on(&chasing, slice[1], 0, &job.done);
+    close_region(&c, &r);
+    for (uint64_t begin = now_ns(); !__atomic_load_n(&job.done, __ATOMIC_ACQUIRE);)
+        if (now_ns() - begin > PATIENCE_NS)
+            unavailable("neighbour-gone", "the thread on CPU %d does not end", beside.cpu);
+    run_checked(&chasing, c.lines / SLICE + 1);
+    n[2] = chase_on(&chasing, slice[2], c.region_ns, NULL);
+    if (job.error)
+        unavailable(job.error == EINVAL ? "no-collapse" : "memory-short", "MADV_COLLAPSE: %s", strerror(job.error));
+    struct stated after = read_smaps(&a, base_page() >> 10);
+    must_be(after.thp << 10, none || elsewhere ? 0 : bytes);
+    sample_clock(&r);
+    for (uint64_t i = 0, from = 0; i < MOST_BATCHES; i++, from = i * n[1] / MOST_BATCHES) {
+        double ns = 0;
+        uint64_t to = (i + 1) * n[1] / MOST_BATCHES;
+        for (uint64_t k = from; k < to; k++)
+            ns += slice[1][k] * SLICE;
+        add_batch(&r, (uint64_t)ns, (to - from) * SLICE);
+    }
+    also_phase("before", slice[0], n[0]);
+    also_phase("during", slice[1], n[1]);
+    also_phase("after", slice[2], n[2]);
+    also("joined_ns", (double)(job.ended_ns - job.began_ns));
+    also("joined_bytes", none ? 0 : (double)bytes);
+    also("huge_bytes_after", (double)(after.thp << 10));
+    return report(&c, &a, &r, checksum_from(chase.visit, c.lines, 0, c.lines), NULL, NULL);
+}
