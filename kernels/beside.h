@@ -57,6 +57,9 @@ static inline void start_beside(struct other *other, uint64_t n)
     }
 }
 
+/* perf counts the threads and children of a kernel with it, and none of theirs is an access: what runs beside others is not counted. */
+static inline void count_nothing(struct config *c) { c->control_fd = -1; }
+
 /* Each of them has had another turn since `since` was noted; notes again. */
 static inline void await_turns(const struct other *other, uint64_t n, uint64_t *since)
 {

@@ -7,8 +7,8 @@
  * what is timed, "pass_2_ns" of its second, up to the 64th: a worker that lives on. --layout packed has as many lines side by side, the
  * control. "faults_in_passes" has to be none.
  *
- * "spawn_ns" is from the fork to the new process's first instruction; "exec_ns" a fork, an exec of this program, and its end. Both are part
- * of what perf counts. */
+ * "spawn_ns" is from the fork to the new process's first instruction; "exec_ns" a fork, an exec of this program, and its end. perf counts
+ * nothing: it would count all that a new process does. */
 #include "chase.h"
 #include <sys/wait.h>
 
@@ -130,6 +130,7 @@ int main(int argc, char **argv)
     if (c.pages->source != FROM_BASE || c.stride_pages != 1)
         bad_argument("cold_chase takes --pages 4k and no --stride-pages.");
     c.cpu = pin(c.cpu);
+    c.control_fd = -1; /* perf's */
     told = mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (told == MAP_FAILED)
         unavailable("memory-short", "no room for what a process says: %s", strerror(errno));

@@ -103,6 +103,7 @@ int main(int argc, char **argv)
         bad_argument("collapse_chase takes --lines that make whole large pages, of %" PRIu64 " bytes each.", large);
     allowed = allowed_cpus(); /* before pin() narrows them to one */
     c.cpu = pin(c.cpu);
+    count_nothing(&c);
     struct other beside = {.turn = work, .cpu = -1};
     for (int i = 0; i < allowed.count; i++)
         beside.cpu = allowed.number[i] != c.cpu ? allowed.number[i] : beside.cpu;

@@ -117,6 +117,8 @@ int main(int argc, char **argv)
     allowed = allowed_cpus(); /* before pin() narrows them to one */
     c.cpu = here.cpu = pin(c.cpu);
     struct load load = load_of(own, &other.turn);
+    if (others)
+        count_nothing(&c);
     if (!others && other.turn)
         bad_argument("--mode alone has no thread beside it that could do anything.");
     other.of = &load;

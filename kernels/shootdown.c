@@ -86,6 +86,8 @@ int main(int argc, char **argv)
     allowed = allowed_cpus(); /* before pin() narrows them to one */
     c.cpu = pin(c.cpu);
     choose_others(&allowed, c.cpu, threads, own[1].value);
+    if (threads)
+        count_nothing(&c);
     uint64_t calls = c.lines <= MANY && c.pages->source == FROM_BASE ? CALLS : FEWER;
     uint64_t apart = round_up(bytes, page_bytes(c.pages)), asked = 0, seen = 0, huge = 0, checksum = FNV_BASIS;
     struct arena a = reserve_bytes(&c, calls * apart);

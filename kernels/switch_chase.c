@@ -8,7 +8,7 @@
  *
  * --hops N makes so many hops after each switch, of a longer cycle: beyond the TLB's reach each is a walk, and the first walks show whether a
  * switch took the walker's own caches. The lines are those of page_chase, and --layout packed has as many side by side: what those take longer is the caches' part. "switch_ns"
- * is a switch there and back, or the calls that stand in for it. What perf counts holds the switches too. */
+ * is a switch there and back, or the calls that stand in for it. perf counts nothing: it would count the partner and the switches too. */
 #include "chase.h"
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -100,6 +100,7 @@ int main(int argc, char **argv)
     while (strcmp(modes[mode], c.mode))
         mode++;
     c.cpu = pin(c.cpu);
+    c.control_fd = -1; /* perf's */
     meeting = mmap(NULL, sizeof *meeting, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (meeting == MAP_FAILED)
         unavailable("memory-short", "no room for two to meet: %s", strerror(errno));

@@ -135,7 +135,8 @@ CATALOGUE: dict[str, Declaration] = {
         side_bytes=lambda point: 0, inside_bytes=lambda working_set, point: 2 * working_set * _spacing(point)),
     "neighbour_chase": Declaration(
         modes=("alone", "other", "sibling"), options={"stream_kib": 0, "walk_lines": 0, "discard_pages": 0}, least_cycles=1.0,
-        order_of="page_chase", start_s=0.1, side_bytes=lambda point: point.lines * SIDE_BYTES_PER_LINE + _beside_bytes(point)),
+        order_of="page_chase", start_s=0.1, faults_in=True, side_bytes=lambda point: point.lines * SIDE_BYTES_PER_LINE + _beside_bytes(
+            point)),
     # As much other memory may be joined as is chased over.
     "collapse_chase": Declaration(modes=("none", "other", "address", "random"), least_cycles=1.0, order_of="page_chase", faults_in=True,
                                   start_s=0.15, inside_bytes=lambda working_set, point: 2 * working_set),

@@ -7,9 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.kernels import changed, checksum, needs_c, reason_of, refused_by_c, run_c, run_program, visits
+from support.common import software_plan
+from support.kernels import changed, checksum, measured, needs_c, reason_of, refused_by_c, run_c, run_program, visits
 
-from experiments.lab.record import KernelReport
+from experiments.lab.record import KernelReport, Point
 
 CPUS = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
 two_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="one CPU")
@@ -75,3 +76,22 @@ def test_a_thread_that_stands_still_is_a_reason(tmp_path: Path):
                                    ["--mode", "beside"], ["--order", "sequential"]])
 def test_what_makes_no_sense_is_refused_in_a_sentence(given: list[str]):
     refused_by_c("neighbour_chase", given)
+
+
+@needs_c
+@two_cpus
+@pytest.mark.parametrize("point", [
+    Point(kernel="neighbour_chase", mode="other", lines=64, region_ms=1),
+    Point(kernel="switch_chase", mode="thread", lines=64, region_ms=1),
+    Point(kernel="shootdown", order="sequential", mode="unmap", lines=1, region_ms=1, options={"threads": 1}),
+    Point(kernel="cold_chase", lines=64, region_ms=1)], ids=lambda point: point.kernel)
+def test_what_runs_beside_others_is_not_counted_for_perf_would_count_those_too(point: Point):
+    counted = measured(point, plan=software_plan()).counters
+    assert counted and {quantity.value for quantity in counted.values()} == {None}
+
+
+@needs_c
+def test_alone_it_is_counted():
+    plan = software_plan()
+    counted = measured(Point(kernel="neighbour_chase", mode="alone", lines=64, region_ms=1), plan=plan).counters
+    assert all(counted[event.quantity].value is not None for event in plan.events)

@@ -253,27 +253,24 @@ class Analysis(analysis.Analysis):
         rows = self._rows("neighbour_chase")
         return int(rows["lines"].max()) if len(rows) else 0
 
-    def _loaded(self, layout: str, value: str) -> Curve:
+    def beside_stream(self, layout: str, value: str = "ns_per_access") -> Curve:
+        """ns a hop over the MiB that a thread beside streams, 0 where it only runs; or p50_ns or p99_ns of slices."""
         rows = self._chases(layout, value, lines=self.far_lines)
         return Curve.of(rows.assign(mib=rows["stream_kib"] / 1024), "mib", value)
 
     @cached_property
-    def loaded(self) -> dict[str, Curve]:
-        """By quantile of slices, and "mean" for the median of batches: ns a hop for translation, spread less packed, over the MiB that the
-        thread beside streams; 0 where it only runs."""
-        values = {"mean": "ns_per_access", "p50": "p50_ns", "p99": "p99_ns"}
-        prices = {name: self._loaded("spread", value) - self._loaded("packed", value) for name, value in values.items()}
-        return {name: price for name, price in prices.items() if len(price)}
+    def loaded(self) -> Curve:
+        """ns a hop for translation, spread less packed, over the MiB that a thread beside streams."""
+        return self.beside_stream("spread") - self.beside_stream("packed")
 
     def under_load(self) -> Interval:
         """The price of translation beside the largest stream over that beside a thread that only runs. Raises Unavailable."""
         self._beside(self.loaded, "no chase beside a stream was measured")
-        price = self.loaded["mean"]
-        return price.last / required(price.between(0, 0), "no chase beside a thread that only runs was measured").last
+        return self.loaded.last / required(self.loaded.between(0, 0), "no chase beside a thread that only runs was measured").last
 
-    def quantile(self, mib: float, name: str, layout: str = "spread") -> Interval:
+    def quantile(self, mib: float, name: str) -> Interval:
         """A quantile's ns a hop beside a stream of so many MiB. Raises Unavailable."""
-        return required(self._loaded(layout, f"{name}_ns"), "no chase beside a stream was measured").get(mib)
+        return required(self.beside_stream("spread", f"{name}_ns"), "no chase beside a stream was measured").get(mib)
 
     def beside_discards(self) -> Interval:
         """A hop over pages that the TLB holds, beside a thread that gives other pages back over beside one that only runs. Raises

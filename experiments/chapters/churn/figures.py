@@ -17,10 +17,10 @@ from experiments.words.reasons import required
 
 _FIELDS = ["median", "low", "high", "coverage", "n", "unstable"]
 KINDS = {"alone": "no switch", "thread": "a switch of threads", "process": "a switch of processes", NEW: "a new process"}
+LAYOUTS = {"spread": "a page to each line", "packed": "as many lines side by side"}
 JOINED = {"none": "nothing", "other": "other memory", "address": "its own, as it lies", "random": "its own, in random order"}
 _LONG = tuple(digit * 10**power for power in range(6) for digit in (1, 3))
 _PRICES = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-_CALL_TICKS = tuple(digit * 10**power for power in range(2, 8) for digit in (1, 3))
 
 
 def _named(curves: dict[str, Curve], names: dict[str, str], x: str) -> pd.DataFrame:
@@ -28,43 +28,49 @@ def _named(curves: dict[str, Curve], names: dict[str, str], x: str) -> pd.DataFr
                       for key, curve in curves.items()], ignore_index=True).rename(columns={"lines": x})
 
 
+def _in_us(data: pd.DataFrame) -> pd.DataFrame:
+    """Nanoseconds in microseconds, for what takes thousands."""
+    return data.assign(**{name: data[name] / 1e3 for name in ("median", "low", "high")})
+
+
 def calls(a: Analysis) -> Figure:
-    """ns a call by the pages that it takes, alone and beside threads on other CPUs."""
+    """µs a call by the pages that it takes, alone and beside threads on other CPUs."""
     required(a.calls_alone, "no calls were measured")
     sides = [("on one CPU", a.calls_alone), (f"on {in_words(a.most_others + 1)} CPUs", a.calls_beside)]
-    data = pd.concat([_named(curves, CALL_WORDS, "lines").assign(where=where) for where, curves in sides if curves], ignore_index=True)
+    data = _in_us(pd.concat([_named(curves, CALL_WORDS, "lines").assign(where=where) for where, curves in sides if curves],
+                            ignore_index=True))
     scheme = charts.colours([CALL_WORDS[call] for call in a.calls_alone])
-    values = [tick for tick in _CALL_TICKS if data["low"].min() * 0.5 <= tick <= data["high"].max() * 1.1]
+    values = [tick for tick in _LONG if data["low"].min() * 0.5 <= tick <= data["high"].max() * 1.1]
     chart = alt.Chart(data).mark_line(point=alt.OverlayMarkDef(size=24)).encode(
         x=alt.X("lines:Q", axis=charts.lines_axis("Pages that a call takes", sorted(set(data["lines"]))), scale=charts.log_scale()),
-        y=alt.Y("median:Q", axis=charts.ns_axis("ns a call", values), scale=charts.time_scale(data)),
+        y=alt.Y("median:Q", axis=charts.ns_axis("µs a call", values), scale=charts.time_scale(data)),
         color=alt.Color("series:N", sort=scheme.domain, scale=scheme, legend=alt.Legend(title=None, columns=1)),
         strokeDash=alt.StrokeDash("where:N", sort=[where for where, _ in sides], legend=charts.line_legend(columns=1)),
-        tooltip=["series:N", "where:N", alt.Tooltip("lines:Q", title="pages"), alt.Tooltip("median:Q", format=".3~r", title="ns")])
+        tooltip=["series:N", "where:N", alt.Tooltip("lines:Q", title="pages"), alt.Tooltip("median:Q", format=".3~r", title="µs")])
     least = data[data["lines"] == data["lines"].min()]
-    told = listed(f"{row.series} {row.where} {row.median:,.0f} ns" for row in least.itertuples())
+    told = listed(f"{row.series} {row.where} {row.median:.1f} µs" for row in least.itertuples())
     return Figure(chart, f"Time per call by how many pages it takes, on one CPU and on more. Of one page it takes: {told}.",
                   data[["series", "where", "lines", *_FIELDS]].rename(columns={"lines": "pages"}))
 
 
 def shares(a: Analysis) -> Figure:
-    """What a call on one page takes, as bars: alone, beside as many processes, beside as many threads of its own."""
+    """What a call on one page takes, in µs, as bars: alone, beside as many processes, beside as many threads of its own."""
     required(a.shootdowns, "no calls beside other threads were measured", "one-cpu" if len(a.host.usable_cpus) < 2 else "too-few-points")
     rows = [(CALL_WORDS[call], name, interval.value, interval.low, interval.high) for call in a.shootdowns for name, interval in (
         ("nobody", a.calls_alone[call].get(FEW)), ("processes that share nothing", a.apart(call)),
         ("threads of the program", a.calls_beside[call].get(FEW)))]
-    data = pd.DataFrame(rows, columns=["call", "beside", "median", "low", "high"]).dropna()
+    data = _in_us(pd.DataFrame(rows, columns=["call", "beside", "median", "low", "high"]).dropna())
     order = list(dict.fromkeys(data["beside"]))
     base = alt.Chart(data).encode(x=alt.X("call:N", sort=list(CALL_WORDS.values()), axis=alt.Axis(title=None, labelAngle=0)),
                                   xOffset=alt.XOffset("beside:N", sort=order))
     bars = base.mark_bar(size=22).encode(
-        y=alt.Y("median:Q", axis=charts.ns_axis("ns a call on one page")),
+        y=alt.Y("median:Q", axis=charts.ns_axis("µs a call on one page")),
         color=alt.Color("beside:N", sort=order, scale=charts.colours(order), legend=alt.Legend(title="beside", columns=1)),
-        tooltip=["call:N", "beside:N", alt.Tooltip("median:Q", format=".3~r", title="ns")])
+        tooltip=["call:N", "beside:N", alt.Tooltip("median:Q", format=".3~r", title="µs")])
     chart = bars + base.mark_rule(strokeWidth=2).encode(y="low:Q", y2="high:Q", color=alt.value(MUTED))
     worst = data.loc[data["median"].idxmax()]
     return Figure(chart, f"Time per call on one page by who runs on the other CPUs. The longest is {worst['call']} beside "
-                         f"{worst['beside']}, which takes {worst['median']:,.0f} ns.", data)
+                         f"{worst['beside']}, which takes {worst['median']:.1f} µs.", data)
 
 
 def joining(a: Analysis) -> Figure:
@@ -103,7 +109,7 @@ def switches(a: Analysis) -> Figure:
 def passes(a: Analysis) -> Figure:
     """ns a hop by the number of a new process's round, on pages apart and side by side."""
     data = required(a.passes, "no new processes were measured").assign(lines=lambda table: table["number"], n=float("nan"))
-    data["series"] = data["layout"].map({"spread": "a page to each line", "packed": "as many lines side by side"})
+    data["series"] = data["layout"].map(LAYOUTS)
     names = list(dict.fromkeys(data["series"]))
     x = alt.X("lines:Q", axis=alt.Axis(title="Round of a new process", values=sorted(set(data["number"]))), scale=charts.log_scale())
     chart = charts.series_chart(data, x, "ns a hop", charts.time_scale(data), charts.TIMES, charts.colours(names), "series", columns=1)
@@ -115,31 +121,38 @@ def passes(a: Analysis) -> Figure:
 
 
 def forks(a: Analysis) -> Figure:
-    """ns a fork by what is resident, a line a page size."""
+    """µs a fork by what is resident, a line a page size."""
     required(a.fork_ns, "no forks were measured")
-    data = _named(a.fork_ns, {pages: pages for pages in a.fork_ns}, "lines")
+    names = {pages: words(pages) for pages in a.fork_ns}
+    data = _in_us(_named(a.fork_ns, names, "lines"))
     data["working_set_bytes"] = data["lines"] * a.base_page_bytes
-    scheme = charts.page_colours(a.fork_ns)
+    scheme = alt.Scale(domain=list(names.values()), range=[charts.PAGE_COLOURS[pages] for pages in names])
     x = alt.X("working_set_bytes:Q", axis=charts.bytes_axis("Resident", sorted(set(data["working_set_bytes"]))), scale=charts.log_scale())
-    chart = charts.series_chart(data, x, "ns a fork", charts.time_scale(data), _CALL_TICKS, scheme, "series")
-    told = listed(f"{curve.last.value / 1e3:,.0f} µs on {words(pages)}" for pages, curve in a.fork_ns.items())
+    chart = charts.series_chart(data, x, "µs a fork", charts.time_scale(data), _LONG, scheme, "series", columns=1)
+    told = listed(f"{curve.last.value / 1e3:,.0f} µs on {names[pages]}" for pages, curve in a.fork_ns.items())
     return Figure(chart, f"Time per fork by what is resident. At the largest size it takes {told}, rising from the smallest.",
                   data[["series", "working_set_bytes", *_FIELDS]])
 
 
 def load(a: Analysis) -> Figure:
-    """ns a hop for translation beside streams of several sizes: at the median, and at the 99th percentile of slices."""
+    """ns a hop beside streams of several sizes, on pages apart and side by side: the median of slices and their 99th percentile."""
     a.under_load()
-    names = {"p50": "median of slices", "p99": "99th percentile"}
-    data = _named({name: curve for name, curve in a.loaded.items() if name in names}, names, "mib").assign(
-        lines=lambda table: table["mib"].clip(lower=0.5))
-    ticks = sorted(set(data["lines"]))
-    x = alt.X("lines:Q", axis=alt.Axis(title="MiB that a thread beside streams", values=ticks,
-                                       labelExpr="datum.value < 1 ? 'none' : format(datum.value, '~g')"), scale=charts.log_scale())
-    scale = charts.price_scale(data)
-    chart = charts.series_chart(data, x, "ns a hop for translation", scale, _PRICES, charts.colours(list(names.values())), "series")
-    price = a.loaded["mean"]
-    return Figure(chart, "What translation costs a hop beside a thread that streams memory: it goes from "
+    dashes = {"p50_ns": "median", "p99_ns": "99th percentile"}
+    data = pd.concat([curve.table.assign(series=name, of=words) for layout, name in LAYOUTS.items() for value, words in dashes.items()
+                      if len(curve := a.beside_stream(layout, value))], ignore_index=True)
+    data["lines"] = data["mib"].clip(lower=0.5)  # a logarithmic axis has no place for 0
+    scheme = charts.colours(list(LAYOUTS.values()))
+    values = [tick for tick in charts.TIMES if data["low"].min() * 0.5 <= tick <= data["high"].max() * 1.1]
+    chart = alt.Chart(data).mark_line(point=alt.OverlayMarkDef(size=24)).encode(
+        x=alt.X("lines:Q", scale=charts.log_scale(), axis=alt.Axis(
+            title="MiB that a thread beside streams", values=sorted(set(data["lines"])),
+            labelExpr="datum.value < 1 ? 'none' : format(datum.value, '~g')")),
+        y=alt.Y("median:Q", axis=charts.ns_axis("ns a hop", values), scale=charts.time_scale(data)),
+        color=alt.Color("series:N", sort=scheme.domain, scale=scheme, legend=alt.Legend(title=None, columns=1)),
+        strokeDash=alt.StrokeDash("of:N", sort=list(dashes.values()), legend=charts.line_legend(columns=1)),
+        tooltip=["series:N", "of:N", alt.Tooltip("mib:Q", title="MiB"), alt.Tooltip("median:Q", format=".3~r", title="ns")])
+    price = a.loaded
+    return Figure(chart, "Time per hop beside a thread that streams memory. What translation costs of it goes from "
                          f"{price.intervals[0].value:.0f} ns beside one that only runs to {price.last.value:.0f} beside "
                          f"{price.xs[-1]:.0f} MiB.",
-                  data[["series", "mib", *_FIELDS]])
+                  data[["series", "of", "mib", *_FIELDS]])

@@ -243,7 +243,7 @@ def sparse_said(a: Analysis) -> Prose:
 
 def load_said(a: Analysis) -> Prose:
     """What a stream beside it does to the price of translation."""
-    ratio, price = a.under_load(), a.loaded["mean"]
+    ratio, price = a.under_load(), a.loaded
     size = format_size(a.far_lines * a.base_page_bytes)
     said = (f"Over {size} translation costs {price.intervals[0].value:.0f} ns a hop beside a thread that only runs, and "
             f"{price.last.value:.0f} beside one that streams {STREAMED_MIB[-1]} MiB. ")
