@@ -20,7 +20,7 @@ from experiments.article.analysis import Analysis
 from experiments.article.render import Figure, Html, lacking_note
 from experiments.article.verdicts import elsewhere, verdict_table, verdicts
 from experiments.inference.intervals import newest
-from experiments.lab import build, campaign, grid, kernels, order, rows, survey
+from experiments.lab import build, campaign, grid, kernels, order, rows, states, survey
 from experiments.lab.campaign import Outcome
 from experiments.lab.grid import MOST_REPEATS, Profile, Scope
 from experiments.lab.record import Point
@@ -123,7 +123,7 @@ class Chapter:
         rig = Rig.of(self.host, self.store, self.machine)
         if reason := rig.plan.lacking.get("core_cycles"):
             self._note(Note("Timing only, no hardware counters: " + explain(reason), reason))
-        self.store.write_machine(self.machine, self.host.model_dump(mode="json"))
+        states.describe(self.store, self.machine, self.host)
         return rig
 
     def measure(self, points: Sequence[Point], name: str = "") -> pd.DataFrame:

@@ -103,6 +103,14 @@ class Store:
         second counted what the first could not."""
         return {key: row.record for kernel in kernels for key, row in self._rows(machine, kernel).items()}
 
+    def broken(self, machine: str) -> dict[str, int]:
+        """How many lines do not prove whole, by kernel, of those whose rows an experiment asked for: readers leave them out, the next
+        writer moves them aside."""
+        kernels = sorted({kernel for grid in self._grids(machine).values() for kernel in grid})
+        counts = {kernel: lines.read(self._path(machine, kernel, ".jsonl")) for kernel in kernels}
+        return {kernel: count for kernel, (entries, torn) in counts.items()
+                if (count := sum(isinstance(row, ValueError) for row, _ in entries) + bool(torn))}
+
     def _asked(self, machine: str, experiment: str) -> dict[str, Stored]:
         grid = self._grids(machine).get(_checked(experiment), {})
         return {key: row for kernel in sorted(grid) for key, row in self._rows(machine, kernel).items() if row.point in grid[kernel]}

@@ -132,6 +132,7 @@ def describe(host: Host) -> list[tuple[str, str]]:
         ("load, one minute", "unknown" if noise.load1 is None else f"{noise.load1:g}"),
         ("C compiler", host.c_compiler or explain("no-compiler")),
         ("system", f"{host.os} {host.kernel_release}, {host.arch}"),
+        *([("booted with", " ".join(host.boot))] if host.boot else []),
     ]
 
 

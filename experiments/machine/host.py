@@ -79,6 +79,7 @@ class Host(Facts):
     nested_paging: bool | None = None  # whether the CPU offers guests a second dimension; None where nothing says
     xen_guest: str = ""  # PV, HVM or PVH under Xen, "" elsewhere
     pcid: bool | None = None  # whether Linux has the TLB tell processes apart; a boot with nopcid takes the CPU's flag away
+    boot: tuple[str, ...] = ()  # words of the kernel's command line (settings.BOOT_WORDS)
 
     @property
     def has_nested_walks(self) -> bool | None:
@@ -160,6 +161,7 @@ def inspect(root: Path = Path("/"), computer: Platform | None = None, cpu: int |
         c_compiler=computer.find_compiler(),
         installation=_installation(root),
         xen_guest=procfs.word(root / "sys/hypervisor/guest_type"),
+        boot=settings.boot(root),
     )
 
 
@@ -242,7 +244,7 @@ def state_facts(host: Host) -> dict[str, object]:
         "guests_are_shadowed": bool(host.kvm and host.kvm.tables == "shadow"),
         "nx_huge_pages": bool(host.kvm and host.kvm.nx_huge_pages),
         "core": {"kind": host.core.kind, "highest_khz": host.core.highest_khz, "l3_bytes": data_caches(host).get(3)} if host.core else None,
-    }
+    } | ({"boot": list(host.boot)} if host.boot else {})  # nothing else shows nopcid; without such words, the state is as it always was
 
 
 def state(host: Host) -> str:

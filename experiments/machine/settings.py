@@ -91,6 +91,17 @@ def noise(root: Path, cpu: int) -> Noise:
     )
 
 
+# The words of a kernel's command line that change what a translation, a switch or a fault costs. The others name disks and hosts, and
+# are nobody's business.
+BOOT_WORDS = ("no5lvl", "nopti", "pti", "kpti", "nopcid", "noinvpcid", "mitigations")
+
+
+def boot(root: Path) -> tuple[str, ...]:
+    """Of the kernel's command line the BOOT_WORDS with their values, sorted: ("mitigations=off", "no5lvl")."""
+    words = procfs.text(root / "proc/cmdline").split()
+    return tuple(sorted({procfs.label(word) for word in words if word.partition("=")[0] in BOOT_WORDS}))
+
+
 def numa_balancing(root: Path) -> int | None:
     """0 off, 1 on, 2 for tiers of memory; None where the kernel has none."""
     return procfs.number(root / "proc/sys/kernel/numa_balancing")

@@ -178,6 +178,10 @@ REASONS: dict[str, ReasonText] = {
     # --- the data
     "no-data": ReasonText("There are no results of this experiment for this machine yet.",
         "Measure them with `tlb run`, or read another machine's results."),
+    "nothing-common": ReasonText("The two have no point in common: none of one kernel with the same parameters.",
+        "Measure the same chapters of both with one profile, as `tlb run CHAPTER -p profile quick` or `make book` does."),
+    "other-kernels": ReasonText("What both have measured is of other versions of the kernels, or of another compiler.",
+        "Measure one of the two again with the checkout and the compiler of the other."),
     "too-few-points": ReasonText("There are too few results for this statement.", "Measure with a larger profile or more repeats."),
     "no-step": ReasonText("The data show no step where this statement looks for one.",
         "Compare with `tlb inspect`: this TLB may be larger than CPUID states, or the sweep may end before it."),

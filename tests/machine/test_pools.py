@@ -572,7 +572,7 @@ def tlb(machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
     """Runs `tlb pool ...` on the made-up computer: its exit status and what it printed to both streams."""
     kernel = machine(p2m={"total": 2, "free": 1}, p1g={}, most=9)
     under = {act.__name__: partial(act, root=kernel.root) for act in (pools.look, pools.changes, pools.reserve, pools.restore)}
-    monkeypatch.setattr(cli, "pools", SimpleNamespace(**under))
+    monkeypatch.setattr(cli.pool, "pools", SimpleNamespace(**under))
 
     def called(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["tlb", "pool", *arguments])
@@ -645,5 +645,5 @@ def test_a_wrong_argument_is_one_line_and_exit_2(tlb, line):
 
 
 def test_a_kernel_without_pools_says_so(tlb, monkeypatch):
-    monkeypatch.setattr(cli.pools, "look", lambda: {})
+    monkeypatch.setattr(cli.pool.pools, "look", lambda: {})
     assert tlb() == (0, "This kernel has no pools of huge pages.\n", "")

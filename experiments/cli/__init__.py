@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import tempfile
@@ -15,24 +16,27 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from experiments.cli import pool
 from experiments.lab import build, grid, kernels
 from experiments.lab.record import Point, read_options
 from experiments.lab.rig import Rig
 from experiments.lab.store import Store, data_root
 from experiments.machine import doctor as doctors
 from experiments.machine import host as hosts
-from experiments.machine import pools
 from experiments.system.files import ROOT, measuring_lock
 from experiments.words.pages import BASE, PAGES
 from experiments.words.reasons import Unavailable
-from experiments.words.units import format_size, parse_size
 
 if TYPE_CHECKING:
-    from experiments.inference.geometry import Geometry
+    from collections.abc import Iterable
+
+    import pandas as pd
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False,
                   help="Measure what address translation costs on this computer.")
-out = Console(soft_wrap=True)
+app.add_typer(pool.app, name="pool")
+# A pipe is no screen to wrap for; its tables are as wide as what they hold, but for what is very long.
+out = Console(soft_wrap=True, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 160)
 Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
 ParameterPairs = Annotated[list[str], typer.Option("-p", "--parameter", metavar="NAME=VALUE", help="A chapter's parameter.")]
 
@@ -115,23 +119,24 @@ def geometry(
         if backing:
             print(backing.model_dump_json(indent=1) if as_json else geometry_words.backing_sentence(backing))
         raise
-    _print_geometry(inferred.model_copy(update={"backing": backing}), as_json)
-
-
-def _print_geometry(inferred: Geometry, as_json: bool) -> None:
-    from experiments.inference import geometry_words
-
+    inferred = inferred.model_copy(update={"backing": backing})
     if as_json:
         print(inferred.model_dump_json(indent=1))
         return
-    for frame in (geometry_words.levels_table(inferred), geometry_words.walks_table(inferred)):
-        table = Table(*frame.columns, box=None, pad_edge=False)
-        for row in frame.itertuples(index=False):
+    _print([geometry_words.levels_table(inferred), geometry_words.walks_table(inferred), *geometry_words.sentences(inferred)])
+
+
+def _print(parts: Iterable[str | pd.DataFrame]) -> None:
+    """Sentences and tables for a person."""
+    for part in parts:
+        if isinstance(part, str):
+            out.print(escape(part), highlight=False)
+            continue
+        table = Table(*part.columns, box=None, pad_edge=False)
+        for row in part.itertuples(index=False):
             table.add_row(*(escape(str(value)) for value in row))
-        out.print(table, width=None if sys.stdout.isatty() else 120)  # a pipe is no screen to wrap for
+        out.print(table)
         out.print()
-    for sentence in geometry_words.sentences(inferred):
-        out.print(escape(sentence), highlight=False)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -175,58 +180,6 @@ def measure(
     print(record.model_dump_json())
 
 
-pool = typer.Typer(invoke_without_command=True)
-app.add_typer(pool, name="pool")
-
-
-@pool.callback()
-def look(context: typer.Context, as_json: Json = False) -> None:
-    """The pools of huge pages and what was changed in them; `reserve` lets one grow, `restore` puts it back."""
-    if context.invoked_subcommand:
-        return
-    by_page, changed = pools.look(), pools.changes()
-    if as_json:
-        rows = [{**state.model_dump(), "bytes": state.total * parse_size(page)} for page, state in by_page.items()]
-        print(json.dumps({"pools": rows, "changed": {page: change.model_dump() for page, change in changed.items()}}, indent=1))
-        return
-    if not by_page:
-        print("This kernel has no pools of huge pages.")
-    for page, state in by_page.items():
-        print(f"{page}: {state.total} pages ({format_size(state.total * parse_size(page))}), "
-              f"{state.free} free, {state.reserved} reserved, {state.surplus} surplus")
-    for page, change in changed.items():
-        got = "a change to" if change.got is None else f"{change.got} given of"
-        print(f"{page}: {change.before} pages before, {got} {change.asked} asked; `tlb pool restore` puts them back")
-
-
-@pool.command()
-def reserve(
-    page: Annotated[str, typer.Option("--pages", help="2m, 1g, or another size that `tlb pool` lists.")],
-    size: Annotated[str, typer.Option(help="How much of it is to be free, such as 4GiB.")],
-) -> None:
-    """Let a pool grow until that much is free (root); the kernel may give less, which is then said, with exit 1."""
-    try:
-        size_bytes = parse_size(size)
-    except ValueError as wrong:
-        raise Unavailable("bad-parameter", str(wrong).removesuffix(".")) from None
-    got = pools.reserve(page, size_bytes)
-    print(f"{page}: {got.free} of {got.wanted} pages asked are free; {got.added} were added, the pool has {got.total}.")
-    if got.why:
-        raise SystemExit(got.why)
-
-
-@pool.command()
-def restore() -> None:
-    """Put every pool back that `reserve` changed, also after a crash, where its size is still ours (root)."""
-    restored = pools.restore()
-    for change in restored:
-        print(f"{change.page}: from {change.found} pages to {change.total}.")
-    if not restored:
-        print("No pool was changed, so there is nothing to put back.")
-    if whys := [change.why for change in restored if change.why]:
-        raise SystemExit("\n".join(whys))
-
-
 def _texts(pairs: list[str]) -> dict[str, str]:
     return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
 
@@ -267,6 +220,23 @@ def publish(machine: Annotated[str, typer.Argument(help="A machine in data/own/,
     from experiments.article import publish
 
     print(publish.rows(machine))
+
+
+@app.command()
+def compare(
+    a: Annotated[str, typer.Argument(help="A machine: NAME or own/NAME in data/, reference, this; NAME@STATE for one of its states.")],
+    b: Annotated[str, typer.Argument(help="Another one, or another state.")],
+    chapter: Annotated[str | None, typer.Argument(help="Of one chapter; by default of all.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Two machines, or two states of one, quantity by quantity: what differs by more than chance and their own runs do."""
+    from experiments.front import compare, compare_words
+
+    comparison = compare.compare(a, b, chapter)
+    if as_json:
+        print(json.dumps(compare_words.as_json(comparison), indent=1))
+    else:
+        _print(compare_words.told(comparison))
 
 
 @app.command()

@@ -1,0 +1,202 @@
+"""Two computers, or two states of one, point by point: the times of what both have measured, their ratio, and whether they differ.
+
+A side is a folder of data/ (`zen-5-b15e0e32`), one of data/own/ (`own/zen-5-b15e0e32`), `reference`, or `this` in its present state; with
+`@STATE` its rows of one state (lab.states), else those of each kernel's last campaign, as pages show them. A point is the same where its
+kernel is, to the digest, and all its parameters are.
+
+The rule is that of verdicts. Two sides *differ* where the interval of their ratio, as wide as one of so many needs that may not all be
+right (`Interval.widened`), lies on one side of 1, and farther from it than the runs of each side lie apart where there are several. Where
+it does not, there is *no difference* if that interval would have told one of MOST_HIDDEN from none. Otherwise, and of fewer than five
+processes, one *cannot tell*. tests/front/test_compare.py holds how often each is wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from math import isfinite
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from experiments.article.parameters import table_of_contents
+from experiments.article.verdicts import LEAST_COVERAGE, WRONG_BY_CHANCE, decided, inside
+from experiments.inference.intervals import Interval
+from experiments.inference.pairs import Pair, numbered_runs, of_the_same_kernels, pairs
+from experiments.lab import kernels, states, survey
+from experiments.lab.events import CANONICAL
+from experiments.lab.record import Point
+from experiments.lab.store import Store, data_root
+from experiments.machine import doctor
+from experiments.machine import host as hosts
+from experiments.words.prose import count, listed
+from experiments.words.reasons import Unavailable, if_available
+
+MOST_HIDDEN = 0.2  # the effect that the rule of verdicts has to find in nine cases of ten
+DIFFERS, SAME, UNKNOWN = "differs", "no difference", "cannot tell"
+UNITS = {"ns_per_access": "ns"} | {f"{quantity}_per_access": quantity.replace("_", " ") for quantity in CANONICAL}
+_SIDE = re.compile(r"(own/)?([^@/]+)(?:@([\w.+=,-]+))?")
+_SETTING = [name for name in Point.model_fields if name != "options"]
+_IDENTITY = ["kernel", "started_at", "elapsed_ns", "wall_ns", "checksum"]  # no two processes have all of these the same
+# Of a description: what differs by itself, and what no time here depends on.
+_BESIDE = {"load, one minute", "memory", "memory limit", "family, model, stepping", "counters"}
+
+
+class Side(NamedTuple):
+    """One of the two. rows: those that are compared, with columns `chapter` and `run`. broken: of its kernels, lines that do not prove
+    whole."""
+
+    name: str
+    machine: str
+    store: Store
+    rows: pd.DataFrame
+    broken: dict[str, int]
+
+    @property
+    def state(self) -> str:
+        """That of most of its rows."""
+        return str(self.rows["state"].mode()[0])
+
+
+class Compared(NamedTuple):
+    """One quantity of one point. point: its columns. among: how many are compared that could be told apart."""
+
+    chapter: str
+    point: dict[str, Any]
+    quantity: str
+    pair: Pair
+    among: int = 1
+
+    @property
+    def can_tell(self) -> bool:
+        return self.pair.logs.coverage >= LEAST_COVERAGE
+
+    @property
+    def verdict(self) -> str:
+        if decided(inside(self.pair.logs, -self.pair.slack, self.pair.slack, self.among)) is False:
+            return DIFFERS
+        return SAME if self.can_tell and self.pair.logs.modes == 1 and self.would_show <= MOST_HIDDEN else UNKNOWN
+
+    @property
+    def ratio(self) -> Interval | None:
+        """B over A, as wide as its verdict takes it."""
+        return self.pair.widened(self.among)
+
+    @property
+    def would_show(self) -> float:
+        """The least difference that would have shown, as a part of 1."""
+        return self.pair.would_show(self.among) - 1
+
+
+class Comparison(NamedTuple):
+    """computers: label, of A, of B, of what their descriptions do not say alike. quantities: by chapter, largest differences first. notes:
+    what to know of both, in sentences."""
+
+    a: Side
+    b: Side
+    computers: list[tuple[str, str, str]]
+    quantities: list[Compared]
+    notes: list[str]
+
+
+def compare(a: str, b: str, chapter: str | None = None) -> Comparison:
+    """Of all chapters, or of one. Raises Unavailable: bad-parameter for what names no machine, state or chapter, and for rows compared
+    with themselves; no-data where a side has none, other-kernels where none are of a kernel of both, nothing-common where no point is."""
+    known = [*table_of_contents(), survey.NAME]
+    if chapter is not None and chapter not in known:
+        raise Unavailable("bad-parameter", f"there is no chapter '{chapter[:80]}'; there are {', '.join(known)}")
+    chapters = [chapter] if chapter else known
+    one, two, other = _alike(_side(a, chapter), _side(b, chapter), chapters)
+    found = [compared for name in chapters for compared in _of_chapter(name, one.rows, two.rows)]
+    # A point that several chapters ask for is of the first.
+    quantities = list({(c.quantity, *map(str, c.point.values())): c for c in reversed(found)}.values())
+    if not quantities:
+        raise Unavailable("nothing-common")
+    among = max(1, sum(compared.can_tell for compared in quantities))
+    quantities = sorted((compared._replace(among=among) for compared in quantities), key=lambda c: (
+        chapters.index(c.chapter), c.verdict != DIFFERS, -abs(c.pair.logs.value) if c.pair.ratio else 0.0))
+    return Comparison(one, two, _computers(one, two), quantities, _notes((one, two), quantities, among, other))
+
+
+def _side(name: str, chapter: str | None) -> Side:
+    """The rows of a machine, of all its states or of the one that it is named with."""
+    parts, data = _SIDE.fullmatch(name), Store(data_root())
+    own, machine, state = parts.groups() if parts else ("", "", "")
+    if not machine or (own and machine == "reference"):
+        raise Unavailable("bad-parameter", f"'{name[:80]}' is no machine: name one as NAME, own/NAME, reference or this, or as NAME@STATE")
+    present = hosts.inspect() if machine == "this" else None
+    is_own = bool(own or present or (machine in data.own.machines() and machine not in data.machines()))
+    store = data.own if is_own else data
+    machine = store.resolve(machine, hosts.machine_id(present) if present else "", chapter or "")
+    frames = [kernels.with_defaults(store.load(machine, experiment)).assign(chapter=experiment)
+              for experiment in store.experiments(machine) if chapter in (None, experiment)]
+    rows, broken = pd.concat([frame for frame in frames if len(frame)] or [pd.DataFrame()], ignore_index=True), store.broken(machine)
+    if rows.empty:
+        raise Unavailable("no-data", f"{chapter or 'any chapter'} on {name[:80]}{_broken(broken, '; there, ')}")
+    rows = rows.assign(run=numbered_runs(rows["started_at"]))
+    if state or present:
+        rows = rows[rows["state"] == states.chosen(store, machine, state or hosts.state(present), set(rows["state"]))]
+    return Side(f"{'own/' * is_own}{machine}{f'@{state}' if state else ''}", machine, store, rows, broken)
+
+
+def _broken(counts: dict[str, int], lead: str = "") -> str:
+    """A phrase; "" for no lines."""
+    lines = listed(f"{count(number)} of {kernel}.jsonl" for kernel, number in counts.items())
+    return f"{lead}lines do not prove whole: {lines}" if counts else ""
+
+
+def _alike(a: Side, b: Side, chapters: list[str]) -> tuple[Side, Side, set[str]]:
+    """Both with their rows of the same kernels, and the kernels that are others on the other side."""
+    kept, other = [], set()
+    for chapter in chapters:
+        *rows, lacking = of_the_same_kernels(*(side.rows[side.rows["chapter"] == chapter] for side in (a, b)))
+        kept.append(rows)
+        other.update(lacking)
+    one, two = (side._replace(rows=pd.concat(rows, ignore_index=True)) for side, rows in zip((a, b), zip(*kept, strict=True), strict=True))
+    if one.rows.empty:
+        raise Unavailable("other-kernels", listed(sorted(other))) if other else Unavailable("nothing-common")
+    if len(one.rows[_IDENTITY].merge(two.rows[_IDENTITY], on=_IDENTITY)):
+        raise Unavailable("bad-parameter", f"{a.name} and {b.name} have rows in common, which would be compared with themselves")
+    return one, two, other
+
+
+def _of_chapter(chapter: str, a: pd.DataFrame, b: pd.DataFrame) -> list[Compared]:
+    a, b = (side[side["chapter"] == chapter] for side in (a, b))
+    options = sorted({option for kernel in a["kernel"].unique() if kernel in kernels.CATALOGUE for option in kernels.of(kernel).options})
+    by = [*_SETTING, *(option for option in options if option in a and option in b)]
+    return [Compared(chapter, {name: value for name, value in zip(by, setting, strict=True) if value == value}, quantity, pair)  # no NaN
+            for quantity in UNITS if quantity in a and quantity in b for setting, pair in pairs(a, b, by, quantity)]
+
+
+def _computers(a: Side, b: Side) -> list[tuple[str, str, str]]:
+    told = []
+    for side in (a, b):
+        host = if_available(states.described, side.store, side.machine, side.state) or states.latest(side.store, side.machine)
+        lines: dict[str, str] = {}
+        for label, words in [*doctor.describe(host), ("clock beside the points", _clock(side.rows))]:
+            lines[label] = f"{lines[label]}; {words}" if label in lines else words
+        told.append(lines)
+    labels = [label for label in {**told[0], **told[1]} if label not in _BESIDE]
+    both = [(label, *(lines.get(label, "not stated") for lines in told)) for label in labels]
+    return [line for line in both if line[1] != line[2]]
+
+
+def _clock(rows: pd.DataFrame) -> str:
+    ghz = rows.loc[rows["core_ghz"] > 0, "core_ghz"].median()
+    return f"{ghz:.2f} GHz" if isfinite(ghz) else "not measured"
+
+
+def _notes(sides: tuple[Side, Side], quantities: list[Compared], among: int, other: set[str]) -> list[str]:
+    told = [f"{count(len(quantities))} quantities of points that both have measured are compared, of which {count(among)} are of five "
+            f"processes or more on both sides: the interval of each ratio is as wide as one of {count(among)} needs (Bonferroni), and by "
+            f"chance at most {WRONG_BY_CHANCE:.0%} of what does not differ is said to."]
+    for place, side in enumerate(sides):
+        days = sorted({*side.rows["started_at"].str[:10]})
+        several = sum(compared.pair.runs[place] > 1 for compared in quantities)
+        told.append(f"{'AB'[place]} is {side.name}, measured {' to '.join(dict.fromkeys((days[0], days[-1])))}. " + (
+            f"{count(several)} of its quantities are of several runs, and a difference counts beyond what these differ by."
+            if several else "Each of its quantities is of one run, so what differs may be the hour and not the computer."))
+        if if_available(states.described, side.store, side.machine, side.state) is None:
+            told.append(f"Nothing says what {side.name} was in the state {side.state}; it is described as it was inspected last.")
+        if side.broken:
+            told.append(f"Of {side.name} {_broken(side.broken)}. They are left out.")
+    return told + [f"Left out as of other versions of the kernel, or of another compiler: {listed(sorted(other))}."] * bool(other)
