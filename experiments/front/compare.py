@@ -106,15 +106,20 @@ def compare(a: str, b: str, chapter: str | None = None) -> Comparison:
         raise Unavailable("bad-parameter", f"there is no chapter '{chapter[:80]}'; there are {', '.join(known)}")
     chapters = [chapter] if chapter else known
     one, two, other = _alike(_side(a, chapter), _side(b, chapter), chapters)
-    found = [compared for name in chapters for compared in _of_chapter(name, one.rows, two.rows)]
-    # A point that several chapters ask for is of the first.
-    quantities = list({(c.quantity, *map(str, c.point.values())): c for c in reversed(found)}.values())
+    quantities = compared(one.rows, two.rows, chapters)
     if not quantities:
         raise Unavailable("nothing-common")
-    among = max(1, sum(compared.can_tell for compared in quantities))
-    quantities = sorted((compared._replace(among=among) for compared in quantities), key=lambda c: (
-        chapters.index(c.chapter), c.verdict != DIFFERS, -abs(c.pair.logs.value) if c.pair.ratio else 0.0))
-    return Comparison(one, two, _computers(one, two), quantities, _notes((one, two), quantities, among, other))
+    return Comparison(one, two, _computers(one, two), quantities, _notes((one, two), quantities, other))
+
+
+def compared(a: pd.DataFrame, b: pd.DataFrame, chapters: list[str]) -> list[Compared]:
+    """Each quantity of both, by chapter, those that differ first and of these the farthest apart. A point that several chapters ask for
+    is of the first. Frames are those of `Store.load`, with columns `chapter` and `run`."""
+    each = [quantity for chapter in chapters for quantity in _of_chapter(chapter, a, b)]
+    once = list({(q.quantity, *map(str, q.point.items())): q for q in reversed(each)}.values())[::-1]
+    among = max(1, sum(q.can_tell for q in once))
+    return sorted((q._replace(among=among) for q in once), key=lambda q: (
+        chapters.index(q.chapter), q.verdict != DIFFERS, -abs(q.pair.logs.value) if q.pair.ratio else 0.0))
 
 
 def _side(name: str, chapter: str | None) -> Side:
@@ -185,13 +190,14 @@ def _clock(rows: pd.DataFrame) -> str:
     return f"{ghz:.2f} GHz" if isfinite(ghz) else "not measured"
 
 
-def _notes(sides: tuple[Side, Side], quantities: list[Compared], among: int, other: set[str]) -> list[str]:
+def _notes(sides: tuple[Side, Side], quantities: list[Compared], other: set[str]) -> list[str]:
+    among = quantities[0].among
     told = [f"{count(len(quantities))} quantities of points that both have measured are compared, of which {count(among)} are of five "
             f"processes or more on both sides: the interval of each ratio is as wide as one of {count(among)} needs (Bonferroni), and by "
             f"chance at most {WRONG_BY_CHANCE:.0%} of what does not differ is said to."]
     for place, side in enumerate(sides):
         days = sorted({*side.rows["started_at"].str[:10]})
-        several = sum(compared.pair.runs[place] > 1 for compared in quantities)
+        several = sum(quantity.pair.runs[place] > 1 for quantity in quantities)
         told.append(f"{'AB'[place]} is {side.name}, measured {' to '.join(dict.fromkeys((days[0], days[-1])))}. " + (
             f"{count(several)} of its quantities are of several runs, and a difference counts beyond what these differ by."
             if several else "Each of its quantities is of one run, so what differs may be the hour and not the computer."))

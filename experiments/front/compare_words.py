@@ -29,7 +29,7 @@ def told(comparison: Comparison) -> Iterator[str | pd.DataFrame]:
     rows = max(LEAST_ROWS, MOST_ROWS // len(chapters))
     yield pd.DataFrame([("" if place else chapter, *_row(compared)) for chapter, found in chapters.items()
                         for place, compared in enumerate(found[:rows])],
-                       columns=["largest differences", "point", "A", "B", "B/A", "verdict"])
+                       columns=["chapter", "largest differences", "A", "B", "B/A", "verdict"])
     if any(len(found) > rows for found in chapters.values()):
         yield "`--json` has all quantities."
 
@@ -40,7 +40,7 @@ def _counts(chapter: str, found: list[Compared]) -> tuple[str | int, ...]:
 
 
 def _row(compared: Compared) -> tuple[str, ...]:
-    ratio = "none" if compared.ratio is None else f"{compared.ratio:.2f}"
+    ratio = "no ratio" if compared.ratio is None else f"{compared.ratio:.2f}"
     return point_words(compared), _side(compared, compared.pair.a), _side(compared, compared.pair.b), ratio, verdict_words(compared)
 
 
@@ -52,7 +52,7 @@ def verdict_words(compared: Compared) -> str:
     if compared.verdict == SAME:
         return f"{SAME}, and {least}"
     why = ("no ratio to nothing" if compared.pair.ratio is None else
-           f"{min(compared.pair.processes)} processes are too few" if not compared.can_tell else
+           f"{min(compared.pair.processes)} processes" if not compared.can_tell else
            "of two modes" if compared.pair.logs.modes > 1 else f"only {least}" if least else "no difference would show")
     return f"{compared.verdict}: {why}"
 
@@ -85,8 +85,9 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
     return sides | {
         "computers": [dict(zip(("what", "a", "b"), line, strict=True)) for line in comparison.computers], "notes": comparison.notes,
         "quantities": [{
-            "chapter": c.chapter, **c.point, "quantity": c.quantity, "unit": UNITS[c.quantity], "a": _bounds(c.pair.a), "b": _bounds(c.pair.b),
-            "ratio": _bounds(c.ratio) if c.ratio else None, "among": c.among, "processes": c.pair.processes, "runs": c.pair.runs,
+            "chapter": c.chapter, **c.point, "quantity": c.quantity, "unit": UNITS[c.quantity],
+            "a": _bounds(c.pair.a), "b": _bounds(c.pair.b), "ratio": _bounds(c.ratio) if c.ratio else None,
+            "among": c.among, "processes": c.pair.processes, "runs": c.pair.runs,
             "runs_differ_by": _number(c.pair.spread - 1), "verdict": c.verdict, "would_show": _number(c.would_show),
         } for c in comparison.quantities]}
 

@@ -159,7 +159,7 @@ SHADOWING = {"proc/cpuinfo": CPUINFO.replace("pdpe1gb", "pdpe1gb vmx"), "sys/mod
     {"proc/cpuinfo": CPUINFO.replace(" la57", "")}, {"proc/sys/kernel/numa_balancing": "1"},
     {f"{CPU}/cpu3/cpufreq/scaling_governor": "powersave"}, {f"{CPU}/intel_pstate/no_turbo": "0"}, {f"{CPU}/smt/control": "on"},
     {f"{CPU}/vulnerabilities/meltdown": "Vulnerable"}, {f"{CPU}/cpu3/cpufreq/cpuinfo_max_freq": "3300000"}, cache_of(3, "98304K", 3),
-    SHADOWING, {"sys/module/kvm/parameters/nx_huge_pages": "Y"},
+    SHADOWING, {"sys/module/kvm/parameters/nx_huge_pages": "Y"}, {"proc/cmdline": "quiet nopcid"},
 ], ids=lambda files: next(iter(files)).rpartition("/")[2])
 def test_each_setting_that_decides_a_number_is_a_state_of_its_own(tmp_path, files):
     before = host.state(inspect(tmp_path))
@@ -178,11 +178,20 @@ def test_the_kernel_and_its_pages_are_a_state(tmp_path, platform):
     {"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "9999"},
     {f"{CPU}/vulnerabilities/itlb_multihit": "KVM: Mitigation: Split huge pages"},  # once a guest has run
     {f"{CPU}/vulnerabilities/l1tf": "Mitigation: PTE Inversion"},  # before KVM's module is loaded
-    {"proc/cpuinfo": CPUINFO.replace("pdpe1gb", "pdpe1gb vmx")},
+    {"proc/cpuinfo": CPUINFO.replace("pdpe1gb", "pdpe1gb vmx")}, {"proc/cmdline": "root=UUID=0123 quiet hostname=secret-host no5lvls"},
     SHADOWING | {"sys/module/kvm_intel/parameters/ept": "Y\n", "sys/module/kvm/parameters/nx_huge_pages": "N\n"},  # and after it
 ], ids=lambda files: "-".join(name.rpartition("/")[2] for name in files))
 def test_what_fluctuates_by_itself_is_no_state(tmp_path, files):
     assert host.state(inspect(tmp_path, files)) == host.state(inspect(tmp_path))
+
+
+def test_a_boot_is_told_by_those_of_its_words_that_change_a_translation_and_keeps_the_machine(tmp_path):
+    plain = inspect(tmp_path)
+    booted = inspect(tmp_path, {"proc/cmdline": "BOOT_IMAGE=/x root=/dev/secret-host ro pti=off no5lvl no5lvl quiet\n"})
+    assert (plain.boot, booted.boot) == ((), ("no5lvl", "pti=off"))
+    assert host.machine_id(plain) == host.machine_id(booted) and host.state(plain) != host.state(booted)
+    assert json.loads(json.dumps(host.state_facts(booted))) == host.state_facts(booted) and "boot" not in host.state_facts(plain)
+    assert dict(doctor.describe(booted))["booted with"] == "no5lvl pti=off" and "booted with" not in dict(doctor.describe(plain))
 
 
 def test_the_facts_of_a_state_are_plain_json_of_settings_alone(tmp_path):

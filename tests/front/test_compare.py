@@ -1,0 +1,380 @@
+"""`tlb compare`: on machines whose truth is known, how often it is wrong and what it finds; of two published ones, and of what is none."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from support.common import ROOT, make_record
+from support.lab import put
+from support.synthetic import HOLE, Stated, Truth, frame, grid
+
+from experiments import cli
+from experiments.front import compare as room
+from experiments.front import compare_words
+from experiments.front.compare import DIFFERS, SAME, UNKNOWN, Comparison, compare, compared
+from experiments.inference.intervals import median_interval, newest
+from experiments.inference.power import drawn_again
+from experiments.lab import states
+from experiments.lab.record import Quantity, Record
+from experiments.lab.store import Store
+from experiments.machine import host as hosts
+from experiments.words.reasons import Unavailable
+
+A, B = "zen-3-aaaaaaaa", "zen-5-bbbbbbbb"
+KERNEL = "a" * 16
+POINTS = grid(64 << 20)
+NOISY = Truth(noise=0.02)
+PROCESS = itertools.count()  # no two have all fields the same
+
+
+# --- how often it is wrong, and what it finds
+
+
+def sided(rows: pd.DataFrame, run: int | pd.Series = 0) -> pd.DataFrame:
+    return rows.assign(chapter="stlb_cliff", run=run)
+
+
+def words(a: pd.DataFrame, b: pd.DataFrame) -> Counter[str]:
+    found = compared(a, b, ["stlb_cliff"])
+    assert len(found) == len(POINTS)
+    return Counter(quantity.verdict for quantity in found)
+
+
+@pytest.mark.parametrize("noise", [0.005, 0.02, 0.1])
+@pytest.mark.parametrize("processes", [5, 9])
+def test_a_machine_seldom_differs_from_itself(noise: float, processes: int):
+    truth = replace(NOISY, noise=noise)
+    told = sum((words(*(sided(frame(truth, POINTS, processes, seed)) for seed in (2 * k, 2 * k + 1))) for k in range(3)), Counter())
+    assert told[DIFFERS] <= 0.05 * told.total()
+    assert noise > 0.05 or told[SAME] >= 0.9 * told.total()  # and it says so, where noise lets it
+
+
+@pytest.mark.parametrize("machine", ["zen-3-a9ae1af8", "zen-5-b15e0e32"])
+def test_measured_rows_drawn_again_seldom_differ_from_themselves(machine: str):
+    rows = newest(Store(ROOT / "data").load(machine, "stlb_cliff"))
+    again = drawn_again(rows[rows["kernel"] == "page_chase"], ["layout", "order", "lines", "pages"])
+    random, told = np.random.default_rng(1), Counter()
+    for _ in range(3):
+        times = pd.Series([NOISY.time_ns(point) * ns for point in POINTS for ns in again(random, 14)])
+        both = frame(NOISY, POINTS, 14).assign(ns_per_access=times)
+        told += words(sided(both[both["repeat"] < 7]), sided(both[both["repeat"] >= 7]))
+    assert told[DIFFERS] <= 0.05 * told.total()
+
+
+@pytest.mark.parametrize("factor", [1.2, 1 / 1.2])
+def test_a_fifth_is_found_where_it_is_and_nowhere_else(factor: float):
+    slower = frame(NOISY, POINTS, 5, seed=2)
+    is_slow = slower["layout"] == "spread"
+    slower["ns_per_access"] *= np.where(is_slow, factor, 1.0)
+    found = compared(sided(frame(NOISY, POINTS, 5, seed=1)), sided(slower), ["stlb_cliff"])
+    by_layout = {layout: [q for q in found if q.point["layout"] == layout] for layout in ("spread", "packed")}
+    assert sum(q.verdict == DIFFERS for q in by_layout["spread"]) >= 0.9 * len(by_layout["spread"])
+    assert sum(q.verdict == DIFFERS for q in by_layout["packed"]) <= 0.05 * len(by_layout["packed"])
+    assert all((q.pair.logs.value > 0) == (factor > 1) for q in by_layout["spread"] if q.verdict == DIFFERS)
+
+
+@pytest.mark.parametrize("processes", [1, 4])
+def test_of_fewer_than_five_processes_nothing_is_told_however_far_apart(processes: int):
+    a, b = (sided(frame(NOISY, POINTS, processes, seed)) for seed in (1, 2))
+    assert words(a, b.assign(ns_per_access=9 * b["ns_per_access"])) == {UNKNOWN: len(POINTS)}
+
+
+def in_runs(by: float, seed: int) -> pd.DataFrame:
+    """Nine processes a point in three runs, in each of which a point is this much, relatively, off what it is."""
+    rows, random = frame(replace(NOISY, noise=0.005), POINTS, 9, seed), np.random.default_rng(seed)
+    offsets = random.normal(scale=by, size=(len(POINTS), 3))
+    each = offsets[np.repeat(np.arange(len(POINTS)), 9), rows["repeat"] % 3]
+    return rows.assign(ns_per_access=rows["ns_per_access"] * np.exp(each), run=rows["repeat"] % 3, chapter="stlb_cliff")
+
+
+def test_what_a_machine_s_own_runs_differ_by_is_no_difference_between_two():
+    told = sum((words(in_runs(0.05, 2 * k), in_runs(0.05, 2 * k + 1)) for k in range(3)), Counter())
+    assert told[DIFFERS] <= 0.05 * told.total()
+
+
+def test_what_is_beyond_the_runs_of_both_is_one():
+    slower = in_runs(0.01, 2)
+    assert words(in_runs(0.01, 1), slower.assign(ns_per_access=1.2 * slower["ns_per_access"]))[DIFFERS] >= 0.9 * len(POINTS)
+
+
+def test_more_comparisons_hold_each_to_more():
+    a, b = (sided(frame(NOISY, POINTS, 5, seed)) for seed in (1, 2))
+    (few, *_), many = compared(*(side[side["lines"] == 16] for side in (a, b)), ["stlb_cliff"]), compared(a, b, ["stlb_cliff"])
+    (same,) = [quantity for quantity in many if quantity.point == few.point]
+    assert few.among < same.among == len(POINTS) and few.pair == same.pair
+    assert few.would_show < same.would_show and few.ratio.low > same.ratio.low and few.ratio.high < same.ratio.high
+
+
+def test_the_other_way_round_it_says_the_same():
+    a, b = in_runs(0.02, 1), sided(frame(replace(NOISY, walk_ns=12.0), POINTS, 5))
+    there, back = ({str(q.point): q for q in compared(*sides, ["stlb_cliff"])} for sides in ((a, b), (b, a)))
+    assert {key: q.verdict for key, q in there.items()} == {key: q.verdict for key, q in back.items()}
+    assert len({q.verdict for q in there.values()}) > 1
+
+
+# --- two folders
+
+
+def host(**changes: object) -> hosts.Host:
+    return Stated(changes=changes).host()
+
+
+def records(ns: float, state: str = "00112233aabb", day: str = "2025-01-31", lines: tuple[int, ...] = (64, 4096), processes: int = 5,
+            **fields: object) -> list[Record]:
+    """Processes a thousandth apart."""
+    return [make_record(lines=n, repeat=k, ns_per_access=ns * (1 + k / 1000), state=state, started_at=f"{day}T12:{k:02}:00Z",
+                        elapsed_ns=1e7 + next(PROCESS), **fields)
+            for n in lines for k in range(processes)]
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch) -> Store:
+    monkeypatch.setenv("TLB_DATA", str(tmp_path))
+    return Store(tmp_path)
+
+
+@pytest.fixture
+def two(data: Store) -> Store:
+    """B takes twice as long on each point, and knows a counter."""
+    for machine, ns, described in ((A, 5.0, host()), (B, 10.0, host(cpu_model="Imagined", microcode="0x2", hypervisor="kvm"))):
+        states.describe(data, machine, described)
+        put(data, machine, "stlb_cliff", KERNEL, *records(ns, state=hosts.state(described)))
+    return data
+
+
+def run(monkeypatch, capsys, *arguments: str) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "argv", ["tlb", "compare", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    told = capsys.readouterr()
+    return ended.value.code, told.out, told.err
+
+
+def test_each_point_has_both_medians_their_ratio_and_a_verdict(two: Store):
+    comparison = compare(A, B)
+    assert [(q.chapter, q.point["lines"], q.verdict) for q in comparison.quantities] == [
+        ("stlb_cliff", lines, DIFFERS) for lines in (64, 4096)]
+    pair = comparison.quantities[0].pair
+    assert pair.a == median_interval([5.0 * (1 + k / 1000) for k in range(5)]) and pair.ratio.value == pytest.approx(2.0)
+
+
+def test_what_differs_about_the_computers_is_told_and_nothing_else(two: Store):
+    assert compare(A, B).computers == [("CPU", "Imaginary Processor 9000 (Ice Lake server)", "Imagined (Ice Lake server)"),
+                                       ("microcode", "0x1", "0x2"), ("hypervisor", "none", "kvm")]
+
+
+def test_a_chapter_is_compared_alone_and_a_point_of_two_chapters_once(two: Store):
+    for machine, described in ((A, host()), (B, host(cpu_model="Imagined", microcode="0x2", hypervisor="kvm"))):
+        put(two, machine, "hugepages", KERNEL, *records(7.0, state=hosts.state(described), lines=(128,)))
+        two.ask(machine, "hugepages", [make_record(lines=64).point])
+
+    def told(*chapter: str) -> list[tuple[str, int]]:
+        return sorted((q.chapter, q.point["lines"]) for q in compare(A, B, *chapter).quantities)
+
+    assert told() == [("hugepages", 128), ("stlb_cliff", 64), ("stlb_cliff", 4096)]
+    assert told("hugepages") == [("hugepages", 64), ("hugepages", 128)]
+
+
+def test_what_is_counted_is_compared_where_both_sides_counted_it(two: Store):
+    for machine, walks, described in ((A, 2e6, host()), (B, 4e6, host(cpu_model="Imagined", microcode="0x2", hypervisor="kvm"))):
+        counted = {"walk": Quantity(value=walks, event="e"), "stlb_hit": Quantity(reason="no-pmu") if machine == A else Quantity(value=1.0),
+                   "walk_cycles": Quantity(value=0.0, event="e")}
+        put(two, machine, "hugepages", KERNEL, *records(7.0, state=hosts.state(described), lines=(128,), counters=counted))
+    found = {q.quantity: q for q in compare(A, B, "hugepages").quantities}
+    assert found.keys() == {"ns_per_access", "walk_per_access", "walk_cycles_per_access"}
+    assert (found["walk_per_access"].verdict, found["walk_per_access"].pair.ratio.value) == (DIFFERS, 2.0)
+    assert (found["walk_cycles_per_access"].verdict, found["walk_cycles_per_access"].ratio) == (UNKNOWN, None)
+    checked(compare(A, B, "hugepages"))
+
+
+def test_a_copy_of_rows_is_no_second_measurement(two: Store):
+    for machine in (A, B):
+        put(two, machine, "hugepages", KERNEL, copy := records(7.0, lines=(128,), processes=1)[0].model_copy(update={"elapsed_ns": 1.0}))
+    assert copy.lines == 128 and len(compare(A, B, "stlb_cliff").quantities) == 2
+    with pytest.raises(Unavailable, match="rows in common"):
+        compare(A, B)
+
+
+def test_two_states_of_one_machine_are_compared_by_name(data: Store):
+    plain, flat = host(la57=True, page_table_levels=5), host(la57=True, page_table_levels=4, boot=("no5lvl",))
+    for described, ns in ((plain, 5.0), (flat, 4.0)):
+        states.describe(data.own, A, described)
+        put(data.own, A, "stlb_cliff", KERNEL, *records(ns, state=hosts.state(described), day=f"2025-02-0{int(ns)}"))
+    comparison = compare(f"{A}@{hosts.state(plain)[:6]}", f"own/{A}@no5lvl")
+    assert [q.pair.ratio.value for q in comparison.quantities] == pytest.approx([0.8, 0.8])
+    labels = {label: both for label, *both in comparison.computers}
+    assert labels.keys() == {"page table", "booted with"} and labels["booted with"] == ["not stated", "no5lvl"]
+    assert compare(A, f"{A}@{hosts.state(plain)}").a.state == hosts.state(flat)  # without a name, the last campaign
+
+
+def test_this_is_the_computer_in_its_present_state(data: Store, monkeypatch):
+    now, before = host(), host(microcode="0x0")
+    monkeypatch.setattr(hosts, "inspect", lambda: now)
+    for described, ns, day in ((now, 5.0, "2025-02-01"), (before, 6.0, "2025-02-02")):  # the last rows are of another state
+        put(data.own, hosts.machine_id(now), "stlb_cliff", KERNEL, *records(ns, state=hosts.state(described), day=day))
+        states.describe(data.own, hosts.machine_id(now), described)
+    comparison = compare("this", f"this@{hosts.state(before)}")
+    assert (comparison.a.state, comparison.b.state) == (hosts.state(now), hosts.state(before))
+    monkeypatch.setattr(hosts, "inspect", lambda: host(microcode="0x9"))
+    with pytest.raises(Unavailable) as refused:
+        compare("this", f"this@{hosts.state(before)}")
+    assert refused.value.code == "no-data" and hosts.state(now) in refused.value.detail
+
+
+def test_published_rows_and_those_measured_since_are_two_sides(two: Store, monkeypatch):
+    put(two.own, A, "stlb_cliff", KERNEL, *records(5.0, day="2025-03-01", state=hosts.state(host())))
+    states.describe(two.own, A, host())
+    comparison = compare(A, f"own/{A}")
+    assert {q.verdict for q in comparison.quantities} == {SAME} and comparison.computers == []
+    (two.root / "reference").write_text(f"{A}\n")
+    assert compare("reference", f"own/{A}").a.machine == A
+    assert all(not HOLE.search(part) for part in compare_words.told(comparison) if isinstance(part, str))
+
+
+def test_runs_of_several_days_count(two: Store):
+    state = hosts.state(host())
+    again = [record.model_copy(update={"repeat": record.repeat + 5, "ns_per_access": record.ns_per_access * 3})
+             for record in records(5.0, state=state, day="2025-02-09")]
+    put(two, A, "stlb_cliff", KERNEL, *again)
+    comparison = compare(A, B)
+    assert {q.pair.runs for q in comparison.quantities} == {(2, 1)} and DIFFERS not in {q.verdict for q in comparison.quantities}
+    assert [q.pair.spread for q in comparison.quantities] == pytest.approx([3.0, 3.0])
+
+
+def test_broken_lines_are_counted_and_left_out(two: Store):
+    path = two.root / A / "page_chase.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"seed":1', b'"seed":2', 2) + b'{"torn')
+    comparison = compare(A, B)
+    assert comparison.a.broken == {"page_chase": 3} and comparison.b.broken == {}
+    assert sum(len(side.rows) for side in (comparison.a, comparison.b)) == 18
+    assert any("3 of page_chase.jsonl" in note for note in comparison.notes)
+
+
+def test_rows_of_a_state_that_nobody_described_are_said_to_be(two: Store):
+    put(two, A, "hugepages", KERNEL, *records(6.0, lines=(16, 32, 48), day="2025-04-01"))
+    put(two, B, "hugepages", KERNEL, *records(6.0, lines=(16, 32, 48), day="2025-04-02"))
+    assert sum("00112233aabb" in note for note in compare(A, B, "hugepages").notes) == 2
+    assert sum("00112233aabb" in note for note in compare(A, B, "stlb_cliff").notes) == 0
+
+
+# --- what is none
+
+
+def spoil_rows(data: Store) -> None:
+    path = data.root / A / "page_chase.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"seed":1', b'"seed":2'))
+
+
+def other_kernels(data: Store) -> None:
+    (data.root / A / "page_chase.jsonl").unlink()
+    put(data, A, "stlb_cliff", "b" * 16, *records(5.0))
+
+
+def other_points(data: Store) -> None:
+    (data.root / A / "page_chase.jsonl").unlink()
+    put(data, A, "stlb_cliff", KERNEL, *records(5.0, lines=(17,)))
+
+
+def other_programs(data: Store) -> None:
+    (data.root / A / "page_chase.jsonl").unlink()
+    put(data, A, "stlb_cliff", KERNEL, *records(5.0, kernel="page_gather"))
+
+
+def spoil(name: str):
+    return lambda data: (data.root / A / name).write_text("{")
+
+
+@pytest.mark.parametrize(("change", "arguments", "status", "code"), [
+    (None, [A, "zen-9-00000000"], 1, "no-data"), (None, [A, "../x"], 2, "bad-parameter"), (None, [A, ""], 2, "bad-parameter"),
+    (None, [A, "own"], 2, "bad-parameter"), (None, [A, "a b"], 2, "bad-parameter"), (None, [A, "own/reference"], 2, "bad-parameter"),
+    (None, [A, f"{B}@"], 2, "bad-parameter"), (None, [A, f"{B}@x@y"], 2, "bad-parameter"), (None, [A, f"{B}@no5lvl"], 1, "no-data"),
+    (None, [A, f"own/{B}"], 1, "no-data"), (None, ["reference", B], 1, "no-data"), (None, [A, A], 2, "bad-parameter"),
+    (None, [A, f"{A}@6.1.0"], 2, "bad-parameter"), (None, [A, B, "nope"], 2, "bad-parameter"), (None, [A, B, "hugepages"], 1, "no-data"),
+    (spoil_rows, [A, B], 1, "no-data"), (other_kernels, [A, B], 1, "other-kernels"), (other_points, [A, B], 1, "nothing-common"),
+    (other_programs, [A, B], 1, "nothing-common"), (spoil("grids.json"), [A, B], 1, "no-data"),
+    (spoil("machine.json"), [A, B], 1, "no-data"),
+], ids=lambda value: " ".join(value) if isinstance(value, list) else str(getattr(value, "__name__", "")))
+def test_what_cannot_be_compared_is_one_sentence(change, arguments, status, code, two: Store, monkeypatch, capsys):
+    if change:
+        change(two)
+    with pytest.raises(Unavailable) as refused:
+        compare(*arguments)
+    assert refused.value.code == code
+    ended, told, error = run(monkeypatch, capsys, *arguments)
+    assert (ended, told, error) == (status, "", f"{refused.value}\n") and len(error.splitlines()) == 1
+
+
+# --- what is shown
+
+
+def checked(comparison: Comparison) -> dict:
+    """What a program reads, which has all, and what a person does, which has no hole."""
+    shown = list(compare_words.told(comparison))
+    tables = [part for part in shown if not isinstance(part, str)]
+    text = [part for part in shown if isinstance(part, str)] + [
+        str(value) for table in tables[bool(comparison.computers):] for value in table.to_numpy().ravel()]  # the first is machines' words
+    assert [words for words in text if HOLE.search(words)] == []
+    assert sum(map(len, tables)) <= 80
+    document = json.loads(json.dumps(compare_words.as_json(comparison), allow_nan=False))
+    assert len(document["quantities"]) == len(comparison.quantities)
+    return document
+
+
+def test_a_table_for_a_person_and_all_of_it_for_a_program(two: Store, monkeypatch, capsys):
+    ended, told, error = run(monkeypatch, capsys, A, B)
+    assert (ended, error) == (0, "") and A in told and "Imagined" in told and told.count("2.00 (1.99 to 2.01)") == 2
+    ended, told, error = run(monkeypatch, capsys, A, B, "stlb_cliff", "--json")
+    document = json.loads(told)
+    assert (ended, error, document) == (0, "", checked(compare(A, B, "stlb_cliff")))
+    assert [(q["lines"], q["verdict"], q["processes"]) for q in document["quantities"]] == [(64, DIFFERS, [5, 5]), (4096, DIFFERS, [5, 5])]
+
+
+def test_two_published_machines_from_one_end_to_the_other(monkeypatch):
+    monkeypatch.delenv("TLB_DATA", raising=False)
+    comparison = compare("zen-3-a9ae1af8", "zen-5-b15e0e32", "stlb_cliff")
+    document = checked(comparison)
+    a, b = (newest(Store(ROOT / "data").load(machine, "stlb_cliff")) for machine in ("zen-3-a9ae1af8", "zen-5-b15e0e32"))
+    verdicts = Counter(q["verdict"] for q in document["quantities"])
+    assert verdicts[DIFFERS] > verdicts[UNKNOWN] > 0 and {"CPU", "L1 data"} <= {line["what"] for line in document["computers"]}
+    for quantity in document["quantities"][:5]:
+        medians = []
+        for rows in (a, b):
+            mine = rows[np.logical_and.reduce([rows[name] == quantity[name] for name in (
+                "kernel", "engine", "pages", "layout", "order", "lines", "stride_pages", "mode", "region_ms")])]
+            medians.append(float(np.median(mine["ns_per_access"])))
+        assert [quantity["a"]["value"], quantity["b"]["value"]] == medians
+        assert quantity["ratio"]["value"] == pytest.approx(medians[1] / medians[0])
+
+
+def test_largest_differences_come_first_in_each_chapter_and_only_so_many_are_shown():
+    a, b = (sided(frame(Truth(walk_ns=walk), POINTS, 5)) for walk in (9.0, 30.0))
+    found = compared(a, b, ["stlb_cliff"])
+    apart = [abs(q.pair.logs.value) for q in found if q.verdict == DIFFERS]
+    assert apart == sorted(apart, reverse=True) and {q.verdict for q in found[:len(apart)]} == {DIFFERS}
+    side = room.Side("a", A, Store("nowhere"), a, {})
+    *_, counts, rows, more = compare_words.told(Comparison(side, side, [], found, []))
+    assert len(rows) == compare_words.MOST_ROWS < len(found) and "json" in more
+    assert counts.iloc[0, 1:].tolist()[0] == len(found) == sum(counts.iloc[0, 2:])
+
+
+@pytest.mark.parametrize(("changes", "told"), [
+    ({}, "page_chase 4k spread cycle 64 lines"),
+    ({"engine": "numba", "layout": "alias", "stride_pages": 512}, "page_chase numba 4k alias cycle 64 lines 512 pages apart"),
+    ({"kernel": "prefault", "mode": "touch", "pages": "thp", "threads": 2.0}, "prefault touch thp 64 lines threads 2"),
+    ({"kernel": "prefault", "mode": "touch", "pages": "thp", "threads": 1.0}, "prefault touch thp 64 lines"),
+    ({"kernel": "random_touch", "bytes": 1e6, "spare_draws": 0.0}, "random_touch 4k bytes 1,000,000"),
+    ({"kernel": "gone"}, "gone 4k spread cycle 64 lines")])
+def test_a_point_is_told_by_what_is_not_its_kernel_s_default(changes: dict, told: str):
+    point = make_record(lines=64).point.model_dump(exclude={"options"}) | changes
+    assert compare_words.point_words(room.Compared("stlb_cliff", point, "ns_per_access", None)) == told
+    assert compare_words.point_words(room.Compared("stlb_cliff", point, "walk_cycles_per_access", None)) == f"{told}: walk cycles"
+
+

@@ -1,0 +1,140 @@
+"""The same points measured twice: which rows are of one program, which are of one run, and what their ratio can tell."""
+
+from __future__ import annotations
+
+from math import exp, inf, isnan, log
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from experiments.inference.intervals import Interval, median_interval
+from experiments.inference.pairs import PAUSE_S, Pair, numbered_runs, of_the_same_kernels, pairs
+
+
+def rows(times: list[float], lines: int = 64, kernel: str = "page_chase", digest: str = "a", state: str = "s", run: list[int] | int = 0,
+         engine: str = "c") -> pd.DataFrame:
+    return pd.DataFrame({"kernel": kernel, "engine": engine, "kernel_digest": digest, "state": state, "lines": lines, "ns": times,
+                         "run": run})
+
+
+def both(*frames: pd.DataFrame) -> pd.DataFrame:
+    return pd.concat(frames, ignore_index=True)
+
+
+def pair_of(a: list[float], b: list[float]) -> Pair:
+    ((_, pair),) = pairs(rows(a), rows(b), ["kernel", "lines"], "ns")
+    return pair
+
+
+# --- runs
+
+
+def test_a_pause_begins_another_run_in_whatever_order_rows_stand():
+    begins = pd.Timestamp("2026-01-31T23:00:00Z")
+    seconds = [0.0, 10.0, PAUSE_S + 5, 2 * PAUSE_S + 30, 2 * PAUSE_S + 31]
+    stamps = pd.Series([(begins + pd.Timedelta(seconds=s)).strftime("%Y-%m-%dT%H:%M:%SZ") for s in seconds], index=[4, 2, 9, 7, 1])
+    assert numbered_runs(stamps).to_dict() == {4: 0, 2: 0, 9: 0, 7: 1, 1: 1}
+    shuffled = stamps.iloc[[3, 0, 4, 2, 1]]
+    assert numbered_runs(shuffled).tolist() == [1, 0, 1, 0, 0]
+
+
+# --- programs
+
+
+def test_rows_are_compared_of_the_kernels_that_are_the_same_on_both_sides():
+    a = both(rows([1.0], digest="old"), rows([2.0], digest="new"), rows([3.0], kernel="page_gather", digest="x"))
+    b = both(rows([4.0], digest="old"), rows([5.0], kernel="page_gather", digest="y"), rows([6.0], kernel="stride_sum"))
+    mine, theirs, other = of_the_same_kernels(a, b)
+    assert (mine["ns"].tolist(), theirs["ns"].tolist(), other) == ([1.0], [4.0], ["page_gather"])
+
+
+def test_of_several_versions_that_are_the_same_the_last_is_compared_and_of_each_side_its_last_campaign():
+    a = both(rows([1.0], digest="old"), rows([2.0], digest="new"))
+    b = both(rows([3.0], digest="new", state="before"), rows([4.0], digest="new", state="after"), rows([5.0], digest="old"))
+    mine, theirs, other = of_the_same_kernels(a, b)
+    assert (mine["ns"].tolist(), theirs["ns"].tolist(), other) == ([2.0], [4.0], [])
+
+
+def test_an_engine_is_compared_with_itself():
+    twins = [rows([ns], engine="numba", digest="n") for ns in (2.0, 3.0)]
+    mine, theirs, other = of_the_same_kernels(both(rows([1.0]), twins[0]), twins[1])
+    assert (mine["ns"].tolist(), theirs["ns"].tolist(), other) == ([2.0], [3.0], [])
+
+
+@pytest.mark.parametrize("empty", [0, 1])
+def test_a_side_without_rows_has_nothing_in_common(empty: int):
+    sides = [rows([1.0]), rows([2.0])]
+    sides[empty] = sides[empty].iloc[:0]
+    mine, theirs, other = of_the_same_kernels(*sides)
+    assert (len(mine), len(theirs), other) == (0, 0, [])
+    assert pairs(mine.assign(run=0), theirs.assign(run=0), ["kernel", "lines"], "ns") == []
+
+
+# --- pairs
+
+
+def test_a_pair_has_the_medians_and_the_ratio_of_its_point_and_of_no_other():
+    a = both(rows([1.0, 2.0, 3.0]), rows([7.0], lines=128), rows([9.0], lines=512))
+    b = both(rows([4.0, 4.0, 5.0, np.nan]), rows([14.0, 14.0], lines=128), rows([9.0], lines=256))
+    found = dict(pairs(a, b, ["kernel", "lines"], "ns"))
+    assert set(found) == {("page_chase", 64), ("page_chase", 128)}
+    near, far = found["page_chase", 64], found["page_chase", 128]
+    assert (near.a, near.b, near.processes, near.runs) == (median_interval([1, 2, 3]), median_interval([4, 4, 5]), (3, 3), (1, 1))
+    assert near.ratio == median_interval([4, 4, 5]) / median_interval([1, 2, 3])
+    assert (far.ratio.value, far.processes) == (2.0, (1, 2))
+
+
+def test_a_column_that_is_nan_on_both_sides_is_no_difference_of_the_point():
+    a, b = (rows([1.0, 2.0]).assign(threads=np.nan) for _ in range(2))
+    assert len(pairs(a, b, ["kernel", "lines", "threads"], "ns")) == 1
+
+
+def test_no_ratio_to_nothing():
+    pair = pair_of([0.0, 0.0, 0.0], [1.0, 1.0, 1.0])
+    assert pair.ratio is None and pair.widened(3) is None and pair.would_show(3) == inf and pair.logs.coverage == 0
+
+
+def test_runs_that_differ_say_by_how_much_and_lend_it_to_points_of_one_run():
+    a = both(rows([1.0, 1.1, 2.0, 2.2], run=[0, 0, 1, 1]), rows([5.0, 5.0], lines=128))
+    found = dict(pairs(a, both(rows([3.0]), rows([5.0], lines=128)), ["kernel", "lines"], "ns"))
+    near, far = found["page_chase", 64], found["page_chase", 128]
+    assert near.runs == (2, 1) and near.spread == pytest.approx(2.1 / 1.05) == far.spread
+    assert far.runs == (1, 1) and far.slack == near.slack == pytest.approx(log(2.0))
+
+
+def test_a_point_whose_runs_agree_by_luck_has_what_runs_have_in_the_middle_and_both_sides_add_up():
+    lucky, middle, wide = (rows([1.0, factor], lines=lines, run=[0, 1]) for lines, factor in ((1, 1.0), (2, 1.2), (3, 1.5)))
+    found = dict(pairs(both(lucky, middle, wide), both(lucky, middle, wide), ["kernel", "lines"], "ns"))
+    assert [found["page_chase", lines].spread for lines in (1, 2, 3)] == pytest.approx([1.2, 1.2, 1.5])
+    assert found["page_chase", 3].slack == pytest.approx(2**0.5 * log(1.5))
+
+
+def test_of_one_run_nothing_is_known_of_runs():
+    pair = pair_of([1.0, 2.0], [1.0, 2.0])
+    assert isnan(pair.spread) and pair.slack == 0
+
+
+def test_the_least_difference_that_would_show_is_half_the_interval_on_its_wider_side():
+    pair = Pair(Interval(1, 1, 1), Interval(1, 1, 1), Interval(2.0, 1.6, 2.2, 0.95), (9, 9), (1, 1), float("nan"), 0.0)
+    assert pair.would_show(1) == pytest.approx(2.0 / 1.6)
+    assert pair._replace(slack=log(1.1)).would_show(1) == pytest.approx(2.0 / 1.6 * 1.1)
+    assert pair.would_show(100) > pair.would_show(10) > pair.would_show(1)
+    assert pair.widened(1)[:3] == pytest.approx((2.0, 1.6, 2.2)) and pair.widened(10).low < 1.6 and pair.widened(10).high > 2.2
+
+
+@pytest.mark.parametrize("ratio", [Interval(1.0, 0.0, 2.0, 0.95), Interval(1.0, 0.5, inf, 0.95)])
+def test_an_open_bound_lets_nothing_show(ratio: Interval):
+    pair = Pair(Interval(1, 1, 1), Interval(1, 1, 1), ratio, (9, 9), (1, 1), float("nan"), 0.0)
+    assert pair.would_show(1) == inf
+    assert pair.widened(2).low == 0.0 or pair.widened(2).high == inf
+
+
+@pytest.mark.parametrize("among", [1, 40])
+def test_a_pair_the_other_way_round_is_the_inverse(among: int):
+    slow, fast = [2.0, 2.1, 2.2, 2.9, 3.0], [1.0, 1.1, 1.3, 1.4, 1.9]
+    one, other = pair_of(fast, slow), pair_of(slow, fast)
+    wide, back = one.widened(among), other.widened(among)
+    assert (wide.low, wide.high) == pytest.approx((1 / back.high, 1 / back.low))
+    assert one.would_show(among) == pytest.approx(other.would_show(among)) and one.logs.value == pytest.approx(-other.logs.value)
+    assert exp(one.logs.value) == pytest.approx(one.ratio.value)

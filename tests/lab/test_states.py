@@ -1,0 +1,103 @@
+"""States of one machine: what each was is kept, and a name means one of them or a sentence says why not."""
+
+from __future__ import annotations
+
+import pytest
+from support.lab import MACHINE, says
+from support.synthetic import Stated
+
+from experiments.lab import states
+from experiments.lab.store import Store
+from experiments.machine import host as hosts
+from experiments.machine.host import Host
+from experiments.words.reasons import Unavailable
+
+
+def booted(*words: str, **changes: object) -> Host:
+    return Stated(changes={"boot": words} | changes).host()
+
+
+PLAIN = booted()
+FOUR_LEVELS = booted("mitigations=off", "no5lvl", page_table_levels=4)
+NEWER = booted(kernel_release="6.12.1")
+STATES = {hosts.state(host): host for host in (PLAIN, FOUR_LEVELS, NEWER)}
+
+
+def kept(store: Store) -> dict[str, Host]:
+    for host in STATES.values():
+        states.describe(store, MACHINE, host)
+    return STATES
+
+
+def test_a_boot_keeps_the_machine_and_is_another_state():
+    assert len({hosts.machine_id(host) for host in STATES.values()}) == 1 and len(STATES) == 3
+
+
+def test_each_state_is_described_as_it_was_and_machine_json_as_it_is(store: Store):
+    for state, host in kept(store).items():
+        assert states.described(store, MACHINE, state) == host
+    assert states.latest(store, MACHINE) == NEWER
+    assert {path.name for path in (store.root / MACHINE).iterdir()} == {"machine.json", *(
+        f"machine-{hosts.state(host)}.json" for host in (PLAIN, FOUR_LEVELS))}
+
+
+def test_what_fluctuates_is_no_state_and_keeps_nothing(store: Store):
+    states.describe(store, MACHINE, PLAIN)
+    busy = booted(noise=PLAIN.noise.model_dump() | {"load1": 9.0})
+    states.describe(store, MACHINE, busy)
+    assert [path.name for path in (store.root / MACHINE).iterdir()] == ["machine.json"] and states.latest(store, MACHINE) == busy
+
+
+def test_a_state_that_is_back_is_described_as_it_is(store: Store):
+    kept(store)
+    again = booted(logical_cpus=3)  # which is no part of a state
+    states.describe(store, MACHINE, again)
+    assert states.described(store, MACHINE, hosts.state(PLAIN)) == again
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"cpu_model": 7}'])
+def test_a_description_that_is_none_is_a_reason_and_is_not_kept(store: Store, content: str):
+    states.describe(store, MACHINE, PLAIN)
+    (store.root / MACHINE / "machine.json").write_text(content)
+    for ask in (lambda: states.latest(store, MACHINE), lambda: states.described(store, MACHINE, hosts.state(PLAIN))):
+        with pytest.raises(Unavailable) as refused:
+            ask()
+        says(refused.value, "no-data")
+    states.describe(store, MACHINE, NEWER)
+    assert [path.name for path in (store.root / MACHINE).iterdir()] == ["machine.json"]
+
+
+@pytest.mark.parametrize(("name", "host"), [
+    ("no5lvl", FOUR_LEVELS), ("mitigations=off", FOUR_LEVELS), ("6.12.1", NEWER), (hosts.state(PLAIN), PLAIN),
+    (hosts.state(NEWER)[:4], NEWER)])
+def test_a_state_is_called_by_its_boot_its_linux_or_its_digits(store: Store, name: str, host: Host):
+    kept(store)
+    assert states.chosen(store, MACHINE, name, STATES) == hosts.state(host)
+
+
+@pytest.mark.parametrize("name", ["nopti", "6.12", hosts.state(NEWER)[:3], "", "ffffffffffff"])
+def test_a_name_that_means_no_state_is_a_reason_that_lists_those_that_there_are(store: Store, name: str):
+    kept(store)
+    with pytest.raises(Unavailable) as refused:
+        states.chosen(store, MACHINE, name, STATES)
+    says(refused.value, "no-data")
+    assert all(state in refused.value.detail for state in STATES) and "no5lvl" in refused.value.detail
+
+
+def test_a_state_without_rows_is_none(store: Store):
+    kept(store)
+    with pytest.raises(Unavailable) as refused:
+        states.chosen(store, MACHINE, "no5lvl", {hosts.state(PLAIN)})
+    says(refused.value, "no-data")
+
+
+def test_a_name_that_means_two_states_is_a_reason_that_names_both(store: Store):
+    kept(store)  # of a Linux, with and without a word
+    with pytest.raises(Unavailable) as refused:
+        states.chosen(store, MACHINE, "6.1.0", STATES)
+    says(refused.value, "bad-parameter")
+    assert all(hosts.state(host) in refused.value.detail for host in (PLAIN, FOUR_LEVELS))
+
+
+def test_a_state_that_nobody_described_has_its_digits(store: Store):
+    assert states.chosen(store, MACHINE, "00112233aabb", ["00112233aabb", "ffeeddccbbaa"]) == "00112233aabb"
