@@ -36,7 +36,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False,
                   help="Measure what address translation costs on this computer.")
 app.add_typer(pool.app, name="pool")
 # A pipe is no screen to wrap for; its tables are as wide as what they hold, but for what is very long.
-out = Console(soft_wrap=True, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 160)
+out = Console(soft_wrap=True, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200)
 Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
 ParameterPairs = Annotated[list[str], typer.Option("-p", "--parameter", metavar="NAME=VALUE", help="A chapter's parameter.")]
 

@@ -1,4 +1,4 @@
-"""What speaks of several chapters: the first page."""
+"""What speaks of several chapters or machines: the first page, the book's campaign, comparisons."""
 
 from importlib import import_module
 from importlib.util import find_spec
