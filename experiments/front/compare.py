@@ -13,7 +13,7 @@ processes, one *cannot tell*. tests/front/test_compare.py holds how often each i
 from __future__ import annotations
 
 import re
-from math import isfinite
+from math import isfinite, nan
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -166,8 +166,10 @@ def _alike(a: Side, b: Side, chapters: list[str]) -> tuple[Side, Side, set[str]]
 
 def _of_chapter(chapter: str, a: pd.DataFrame, b: pd.DataFrame) -> list[Compared]:
     a, b = (side[side["chapter"] == chapter] for side in (a, b))
-    options = sorted({option for kernel in a["kernel"].unique() if kernel in kernels.CATALOGUE for option in kernels.of(kernel).options})
-    by = [*_SETTING, *(option for option in options if option in a and option in b)]
+    # An option that one side never had is a column of the other's alone, and tells that one's points apart.
+    options = sorted({option for kernel in {*a["kernel"]} & {*kernels.CATALOGUE} for option in kernels.of(kernel).options})
+    a, b = (side.assign(**dict.fromkeys(set(options) - set(side), nan)) for side in (a, b))
+    by = [*_SETTING, *options]
     return [Compared(chapter, {name: value for name, value in zip(by, setting, strict=True) if value == value}, quantity, pair)  # no NaN
             for quantity in UNITS if quantity in a and quantity in b for setting, pair in pairs(a, b, by, quantity)]
 
@@ -191,7 +193,7 @@ def _clock(rows: pd.DataFrame) -> str:
 
 
 def _notes(sides: tuple[Side, Side], quantities: list[Compared], other: set[str]) -> list[str]:
-    among = quantities[0].among
+    among = sum(quantity.can_tell for quantity in quantities)
     told = [f"{count(len(quantities))} quantities of points that both have measured are compared, of which {count(among)} are of five "
             f"processes or more on both sides: the interval of each ratio is as wide as one of {count(among)} needs (Bonferroni), and by "
             f"chance at most {WRONG_BY_CHANCE:.0%} of what does not differ is said to."]

@@ -195,6 +195,15 @@ def test_what_is_counted_is_compared_where_both_sides_counted_it(two: Store):
     checked(compare(A, B, "hugepages"))
 
 
+def test_a_point_with_an_option_that_the_other_side_never_had_is_another_point(two: Store):
+    for machine, options in ((A, {"hot": 8}), (A, {}), (B, {})):
+        described = host() if machine == A else host(cpu_model="Imagined", microcode="0x2", hypervisor="kvm")
+        put(two, machine, "walk_anatomy", KERNEL, *records(9.0 if options else 7.0, state=hosts.state(described), lines=(128,),
+                                                           options=options, kernel="table_chase", mode="even", layout="alias"))
+    (found,) = compare(A, B, "walk_anatomy").quantities
+    assert (found.pair.a.low, found.pair.processes) == (7.0, (5, 5)) and "hot" not in found.point
+
+
 def test_a_copy_of_rows_is_no_second_measurement(two: Store):
     for machine in (A, B):
         put(two, machine, "hugepages", KERNEL, copy := records(7.0, lines=(128,), processes=1)[0].model_copy(update={"elapsed_ns": 1.0}))
