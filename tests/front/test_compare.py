@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 from support.common import ROOT, make_record
 from support.lab import put
 from support.synthetic import HOLE, Stated, Truth, frame, grid
@@ -152,6 +153,7 @@ def two(data: Store) -> Store:
 
 def run(monkeypatch, capsys, *arguments: str) -> tuple[int, str, str]:
     monkeypatch.setattr(sys, "argv", ["tlb", "compare", *arguments])
+    monkeypatch.setattr(cli, "out", Console(soft_wrap=True, width=200))  # whatever the terminal
     with pytest.raises(SystemExit) as ended:
         cli.main()
     told = capsys.readouterr()
