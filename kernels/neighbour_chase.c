@@ -113,9 +113,9 @@ int main(int argc, char **argv)
     struct config c = parse_more(argc, argv, "neighbour_chase", orders, layouts, modes, own);
     static struct cpus allowed;
     uint64_t others = c.mode != modes[0], turns = 0;
-    struct other other = {.turn = NULL}, here = {.turn = NULL};
+    struct other other = {.turn = NULL}, measured = {.turn = NULL};
     allowed = allowed_cpus(); /* before pin() narrows them to one */
-    c.cpu = here.cpu = pin(c.cpu);
+    c.cpu = measured.cpu = pin(c.cpu);
     struct load load = load_of(own, &other.turn);
     if (others)
         count_nothing(&c);
@@ -139,7 +139,7 @@ int main(int argc, char **argv)
     verify_backing(&c, &a);
     sample_clock(&r);
     run_checked(&work, SETTLE);
-    uint64_t begun = others ? *other.turns : 0, before = flushes_at(&here, 1);
+    uint64_t begun = others ? *other.turns : 0, before = flushes_at(&measured, 1);
     open_region(&c, &r);
     while (r.batches < MOST_BATCHES) {
         uint64_t ns = 0, slices = 0;
@@ -151,7 +151,7 @@ int main(int argc, char **argv)
         add_batch(&r, ns, slices * SLICE);
     }
     close_region(&c, &r);
-    uint64_t after = flushes_at(&here, 1), ended = others ? *other.turns : 0;
+    uint64_t after = flushes_at(&measured, 1), ended = others ? *other.turns : 0;
     await_turns(&other, others, &turns);
     sample_clock(&r);
     verify_backing(&c, &a);

@@ -95,3 +95,23 @@ def test_alone_it_is_counted():
     plan = software_plan()
     counted = measured(Point(kernel="neighbour_chase", mode="alone", lines=64, region_ms=1), plan=plan).counters
     assert all(counted[event.quantity].value is not None for event in plan.events)
+
+
+# What /proc/interrupts may hold, with C for the CPU that is measured on; and the flushes that it says this CPU saw.
+INTERRUPTS = {
+    "two CPUs": ("       CPU0   CPUC\n  9:  1  2  IO-APIC\nTLB:  11  22   TLB shootdowns\n", 22),
+    "more than 32 bits": ("       CPUC   CPU900\n RES: 5 6\nTLB:  4294967296  3   TLB shootdowns\n", 2**32),
+    "no such line": ("     CPUC\nIPI0:  7\n", None), "nothing": ("", None)}
+
+
+@needs_c
+@pytest.mark.parametrize("name", INTERRUPTS)
+def test_flushes_are_read_in_the_column_of_the_cpu_whatever_others_are_online(name: str, tmp_path: Path):
+    table, seen = INTERRUPTS[name]
+    if name == "two CPUs" and CPUS[-1] == 0:
+        pytest.skip("one CPU")
+    (tmp_path / "interrupts").write_text(table.replace("CPUC", f"CPU{CPUS[-1]}"))
+    program = changed("neighbour_chase", {'fopen("/proc/interrupts", "r")': f'fopen("{tmp_path}/interrupts", "r")',
+                                          "(double)(after - before)": "(double)(after - before * 0)"}, tmp_path)
+    told = KernelReport.model_validate_json(run_program(program, ["--lines", "9", "--region-ms", "1"]).stdout).also
+    assert told.get("flushes_seen") == seen

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from support.common import ROOT, living, needs_c
 
-from experiments.lab import measure
+from experiments.lab import build, measure
 from experiments.lab.record import Point
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
@@ -82,3 +82,19 @@ def _quietly(question: Callable[[], bool]) -> bool:
         return question()
     except psutil.Error:  # it ended while it was looked at
         return False
+
+
+@needs_c
+@pytest.mark.parametrize("given", [
+    ["shootdown", "--apart", "1", "--threads", "1"], ["switch_chase", "--mode", "process"], ["fork_write", "--lines", "100000"],
+    ["cold_chase", "--lines", "4096"]], ids=lambda given: given[0])
+def test_a_kernel_killed_with_9_leaves_no_process_of_its_own_behind(given: list[str]):
+    if "--threads" in given and psutil.Process().cpu_affinity() == psutil.Process().cpu_affinity()[:1]:
+        pytest.skip("one CPU")
+    seed = str(time.time_ns())
+    kernel = subprocess.Popen([*build.kernel(given[0]).command, *given[1:], "--seed", seed, "--region-ms", "60000"],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    began = wait_until(lambda: len(processes_with(seed)) > 1)
+    kernel.kill()
+    kernel.wait()
+    assert began and wait_until(lambda: processes_with(seed) == [])

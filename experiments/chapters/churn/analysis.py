@@ -43,7 +43,7 @@ class Analysis(analysis.Analysis):
         rows = select(self.frame, kernel=kernel, **where)
         return rows if {*values} <= set(rows) else rows.iloc[:0].assign(**dict.fromkeys(values, 0.0))
 
-    def _beside(self, rows: Sequence | pd.DataFrame, lacking: str) -> None:
+    def need_others(self, rows: Sequence | pd.DataFrame, lacking: str) -> None:
         """Raises Unavailable where there are none: one-cpu, or too-few-points."""
         required(rows, lacking, "one-cpu" if len(self.host.usable_cpus) < 2 else "too-few-points")
 
@@ -88,7 +88,7 @@ class Analysis(analysis.Analysis):
     def apart(self, call: str) -> Interval:
         """ns a call on one page beside as many processes that share nothing. Raises Unavailable."""
         rows = self._rows("shootdown", mode=call, pages=BASE, lines=FEW, apart=1)
-        self._beside(rows, "no calls beside other processes were measured")
+        self.need_others(rows, "no calls beside other processes were measured")
         return median_interval(rows["ns_per_access"])
 
     @cached_property
@@ -103,7 +103,7 @@ class Analysis(analysis.Analysis):
         """Flushes that other CPUs saw over those asked of them. Raises Unavailable: one-cpu, no-flush-count."""
         if len(self.calls_beside):
             required(self.seen, "", "no-flush-count")
-        self._beside(self.seen, "no calls beside other threads were measured")
+        self.need_others(self.seen, "no calls beside other threads were measured")
         return median_interval(self.seen["share"])
 
     def moved(self, others: bool) -> Interval:
@@ -115,7 +115,7 @@ class Analysis(analysis.Analysis):
         """Flushes that each other CPU sees a large page that is made so. Raises Unavailable: one-cpu, no-flush-count."""
         rows = self._rows("shootdown", "threads", "flushes_seen", mode="collapse")
         rows = rows[rows["threads"] > 0]
-        self._beside(rows, "no pages were joined beside other threads")
+        self.need_others(rows, "no pages were joined beside other threads")
         counted = required(rows.dropna(subset=["flushes_seen"]), "", "no-flush-count")
         return median_interval(counted["flushes_seen"] / counted["accesses"] / counted["threads"])
 
@@ -146,7 +146,7 @@ class Analysis(analysis.Analysis):
         """Hops after which joining the pages that they visit has paid: the time that it took over what a hop takes less. Raises
         Unavailable, unstable where a hop takes no less."""
         rows = self._rows("collapse_chase", "joined_ns", "before_p50_ns", "after_p50_ns", mode=mode)
-        self._beside(rows, "no chase over pages that are joined was measured")
+        self.need_others(rows, "no chase over pages that are joined was measured")
         return median_interval(rows["joined_ns"]) / median_interval(rows["before_p50_ns"] - rows["after_p50_ns"])
 
     # --- programs that take turns
@@ -202,7 +202,8 @@ class Analysis(analysis.Analysis):
 
     def start(self, name: str) -> Interval:
         """`spawn_ns` or `exec_ns` of a new process that has HELD pages. Raises Unavailable."""
-        return median_interval(required(self._rows("cold_chase", name, lines=HELD, layout="spread"), "no processes were started")[name])
+        rows = self._rows("cold_chase", name, lines=HELD, layout="spread").dropna(subset=[name])
+        return median_interval(required(rows, "no processes were started so")[name])
 
     # --- forks, and what is sparse
 
@@ -265,7 +266,7 @@ class Analysis(analysis.Analysis):
 
     def under_load(self) -> Interval:
         """The price of translation beside the largest stream over that beside a thread that only runs. Raises Unavailable."""
-        self._beside(self.loaded, "no chase beside a stream was measured")
+        self.need_others(self.loaded, "no chase beside a stream was measured")
         return self.loaded.last / required(self.loaded.between(0, 0), "no chase beside a thread that only runs was measured").last
 
     def quantile(self, mib: float, name: str) -> Interval:
@@ -276,7 +277,7 @@ class Analysis(analysis.Analysis):
         """A hop over pages that the TLB holds, beside a thread that gives other pages back over beside one that only runs. Raises
         Unavailable."""
         rows = [self._chases("spread", "ns_per_access", lines=HELD, discard_pages=n, stream_kib=0) for n in (DISCARDED, 0)]
-        self._beside(rows[0], "no chase beside a thread that gives pages back was measured")
+        self.need_others(rows[0], "no chase beside a thread that gives pages back was measured")
         taken, left = (median_interval(required(of, "no chase was measured")["ns_per_access"]) for of in rows)
         return taken / left
 

@@ -55,7 +55,7 @@ def calls(a: Analysis) -> Figure:
 
 def shares(a: Analysis) -> Figure:
     """What a call on one page takes, in µs, as bars: alone, beside as many processes, beside as many threads of its own."""
-    required(a.shootdowns, "no calls beside other threads were measured", "one-cpu" if len(a.host.usable_cpus) < 2 else "too-few-points")
+    a.need_others(a.shootdowns, "no calls beside other threads were measured")
     rows = [(CALL_WORDS[call], name, interval.value, interval.low, interval.high) for call in a.shootdowns for name, interval in (
         ("nobody", a.calls_alone[call].get(FEW)), ("processes that share nothing", a.apart(call)),
         ("threads of the program", a.calls_beside[call].get(FEW)))]
@@ -75,8 +75,8 @@ def shares(a: Analysis) -> Figure:
 
 def joining(a: Analysis) -> Figure:
     """ns a hop before, during and after pages are joined: the median of slices and their 99.9th percentile, a line a way."""
-    data = required(a.joining, "no chase over pages that are joined was measured",
-                    "one-cpu" if len(a.host.usable_cpus) < 2 else "too-few-points").assign(series=a.joining["mode"].map(JOINED))
+    a.need_others(a.joining, "no chase over pages that are joined was measured")
+    data = a.joining.assign(series=a.joining["mode"].map(JOINED))
     names = [name for mode, name in JOINED.items() if (data["mode"] == mode).any()]
     scheme, dashes = charts.colours(names), {"p50": "median", "p999": "99.9th percentile"}
     data["of"] = data["quantile"].map(dashes)

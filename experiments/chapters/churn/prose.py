@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 from experiments.article.machine_words import about_pages, machine
 from experiments.chapters.churn.analysis import NEW, Analysis
 from experiments.chapters.churn.grid import CALLS, FEW, FIRST_HOPS, HELD, LARGE, MANY, STREAMED_MIB
@@ -29,14 +31,14 @@ def lead(a: Analysis) -> Prose:
 
 def _one(a: Analysis, call: str) -> tuple[Interval, Interval]:
     """A call on one page: on one CPU, and beside threads on the others. Raises Unavailable."""
-    a._beside(a.shootdowns.get(call, ()), "no calls beside other threads were measured")
+    a.need_others(a.shootdowns.get(call, ()), "no calls beside other threads were measured")
     return a.calls_alone[call].get(FEW), a.calls_beside[call].get(FEW)
 
 
 def brief(a: Analysis) -> Prose:
     """What a shootdown, a switch and a new process cost."""
     price, back = a.price_after(NEW), if_available(a.brought_back)
-    said = f"A new process pays {price.value:.0f} ns for each of its first {HELD} pages, before it has done anything wrong. "
+    said = f"A new process pays {price.value:.0f} ns for the translation of each of its first {HELD} pages, though not one of them faults. "
     if back:
         said += ("A switch of processes gives most of that back to pay. " if back.low > HALF else
                  "A switch of processes costs almost nothing of it: the TLB keeps what it knew. " if back.high < HALF else "")
@@ -118,7 +120,7 @@ def moved_said(a: Analysis) -> Prose:
 
 def joined_said(a: Analysis) -> Prose:
     """What a chase suffers while its pages are joined, and when it has paid."""
-    a._beside(a.joining, "no chase over pages that are joined was measured")
+    a.need_others(a.joining, "no chase over pages that are joined was measured")
 
     def at(mode: str, phase: str, quantile: str) -> float:
         rows = select(a.joining, mode=mode, phase=phase, quantile=quantile)
@@ -128,6 +130,8 @@ def joined_said(a: Analysis) -> Prose:
     said = (f"A chase goes on over pages that are joined: of its slices, one in a thousand takes {during} a hop or more meanwhile, in "
             f"place of {before}; whoever reads a page that moves waits. ")
     hops = if_available(a.break_even_hops, "address")
+    if hops and not isfinite(hops.high):
+        return Prose(said + "Whether a hop takes less afterwards cannot be told.")
     return Prose(said + (f"Afterwards a hop takes {format_ns(at('address', 'after', 'p50'))}, in place of "
                          f"{format_ns(at('address', 'before', 'p50'))}: the work has paid after {hops.value / 1e6:.1f} million hops."
                          if hops else "Afterwards a hop takes no less, so that it never pays here."))
