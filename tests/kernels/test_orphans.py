@@ -86,8 +86,8 @@ def _quietly(question: Callable[[], bool]) -> bool:
 
 @needs_c
 @pytest.mark.parametrize("given", [
-    ["shootdown", "--apart", "1", "--threads", "1"], ["switch_chase", "--mode", "process"], ["fork_write", "--lines", "100000"],
-    ["cold_chase", "--lines", "4096"]], ids=lambda given: given[0])
+    ["shootdown", "--apart", "1", "--threads", "1"], ["switch_chase", "--mode", "process"], ["fork_write", "--lines", "100000"]],
+    ids=lambda given: given[0])
 def test_a_kernel_killed_with_9_leaves_no_process_of_its_own_behind(given: list[str]):
     if "--threads" in given and psutil.Process().cpu_affinity() == psutil.Process().cpu_affinity()[:1]:
         pytest.skip("one CPU")
