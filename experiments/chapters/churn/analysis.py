@@ -19,6 +19,7 @@ from experiments.chapters.churn.grid import (
     JOINS,
     LARGE,
     PASSES,
+    STREAMED_MIB,
     SWITCHES,
 )
 from experiments.inference.curves import Curve, select
@@ -41,6 +42,8 @@ class Analysis(analysis.Analysis):
     def _rows(self, kernel: str, *values: str, **where: object) -> pd.DataFrame:
         """A kernel's rows; none where one of these columns is lacking."""
         rows = select(self.frame, kernel=kernel, **where)
+        if kernel == "cold_chase" and len(rows):
+            rows = rows[rows["faults_in_passes"] == 0]  # else a fault would pass for a walk
         return rows if {*values} <= set(rows) else rows.iloc[:0].assign(**dict.fromkeys(values, 0.0))
 
     def need_others(self, rows: Sequence | pd.DataFrame, lacking: str) -> None:
@@ -251,8 +254,9 @@ class Analysis(analysis.Analysis):
     @property
     def far_lines(self) -> int:
         """Of the chase beside streams; 0 without rows."""
-        rows = self._rows("neighbour_chase")
-        return int(rows["lines"].max()) if len(rows) else 0
+        rows = self._rows("neighbour_chase", "stream_kib")
+        streamed = rows[rows["stream_kib"] > 0]
+        return int(streamed["lines"].max()) if len(streamed) else 0
 
     def beside_stream(self, layout: str, value: str = "ns_per_access") -> Curve:
         """ns a hop over the MiB that a thread beside streams, 0 where it only runs; or p50_ns or p99_ns of slices."""
@@ -267,11 +271,14 @@ class Analysis(analysis.Analysis):
     def under_load(self) -> Interval:
         """The price of translation beside the largest stream over that beside a thread that only runs. Raises Unavailable."""
         self.need_others(self.loaded, "no chase beside a stream was measured")
-        return self.loaded.last / required(self.loaded.between(0, 0), "no chase beside a thread that only runs was measured").last
+        most, least = (required(self.loaded.between(mib, mib), "not both ends of the streams were measured").last for mib in (
+            STREAMED_MIB[-1], STREAMED_MIB[0]))
+        return most / least
 
     def quantile(self, mib: float, name: str) -> Interval:
         """A quantile's ns a hop beside a stream of so many MiB. Raises Unavailable."""
-        return required(self.beside_stream("spread", f"{name}_ns"), "no chase beside a stream was measured").get(mib)
+        slices = self.beside_stream("spread", f"{name}_ns").between(mib, mib)
+        return required(slices, "no chase beside a stream was measured").last
 
     def beside_discards(self) -> Interval:
         """A hop over pages that the TLB holds, beside a thread that gives other pages back over beside one that only runs. Raises

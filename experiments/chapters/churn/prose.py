@@ -94,8 +94,8 @@ def seen_said(a: Analysis) -> Prose:
         return Prose(said + "Without a hypervisor every one should arrive; other work on those CPUs may have taken the program off them.")
     offered = ("KVM says that it offers this (CPUID's leaf of paravirtual features)." if stated and stated.defers else
                "This hypervisor does not say that it offers this." if stated else "Whether it is offered here was not asked.")
-    return Prose(f"{said}The others are deferred: a guest's CPU that does not run just then is marked, and flushed when it next runs. "
-                 f"{offered}")
+    return Prose(f"{said}The others are deferred: a CPU that runs something else just then or, in a guest, does not run at all, is flushed "
+                 f"when the program comes back to it. {offered}")
 
 
 def victim_said(a: Analysis) -> Prose:
@@ -122,18 +122,19 @@ def joined_said(a: Analysis) -> Prose:
     """What a chase suffers while its pages are joined, and when it has paid."""
     a.need_others(a.joining, "no chase over pages that are joined was measured")
 
-    def at(mode: str, phase: str, quantile: str) -> float:
-        rows = select(a.joining, mode=mode, phase=phase, quantile=quantile)
-        return float(required(rows, "not every way of joining was measured")["median"].iloc[0])
+    def at(phase: str, quantile: str) -> Interval:
+        rows = select(a.joining, mode="address", phase=phase, quantile=quantile)
+        return Interval.of(required(rows, "a chase over its own pages was not measured").iloc[0])
 
-    during, before = (format_ns(at("address", phase, "p999")) for phase in ("during", "before"))
-    said = (f"A chase goes on over pages that are joined: of its slices, one in a thousand takes {during} a hop or more meanwhile, in "
-            f"place of {before}; whoever reads a page that moves waits. ")
+    during, before = at("during", "p999"), at("before", "p999")
+    said = (f"A chase goes on over pages that are joined: of its slices, one in a thousand takes {format_ns(during.value)} a hop or more "
+            f"meanwhile, in place of {format_ns(before.value)}") + choose(during / before, {
+                "above": ": whoever reads a page that moves waits. ", "open": ", which may be noise. ", "below": ", so nobody waits. "})
     hops = if_available(a.break_even_hops, "address")
     if hops and not isfinite(hops.high):
         return Prose(said + "Whether a hop takes less afterwards cannot be told.")
-    return Prose(said + (f"Afterwards a hop takes {format_ns(at('address', 'after', 'p50'))}, in place of "
-                         f"{format_ns(at('address', 'before', 'p50'))}: the work has paid after {hops.value / 1e6:.1f} million hops."
+    return Prose(said + (f"Afterwards a hop takes {format_ns(at('after', 'p50').value)}, in place of "
+                         f"{format_ns(at('before', 'p50').value)}: the work has paid after {hops.value / 1e6:.1f} million hops."
                          if hops else "Afterwards a hop takes no less, so that it never pays here."))
 
 

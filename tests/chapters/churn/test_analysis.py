@@ -113,3 +113,9 @@ def test_what_was_not_measured_is_empty_or_a_reason():
 def test_no_machine_breaks_a_property(machine: str):
     a = analysis(MACHINES[machine]())
     assert set(a.shootdowns) <= set(grid.CALLS) and set(a.after) <= {*grid.SWITCHES, NEW} and len(a.sparse) <= 4
+
+
+def test_a_new_process_that_faults_is_no_row():
+    frame = rows()
+    faulty = analysis(frame.assign(faults_in_passes=frame["faults_in_passes"].where(frame["repeat"] > 0, 3.0)))
+    assert len(faulty._rows("cold_chase")) == 0.8 * len(analysis()._rows("cold_chase")) > 0
