@@ -20,13 +20,13 @@ def current(frame: pd.DataFrame, state: str) -> pd.DataFrame:
     Raises Unavailable, what build.kernel raises where a kernel is there and does not build.
     """
     digests: dict[tuple[str, str], str] = {}
-    for kernel, engine in {*zip(frame["kernel"], frame["engine"], strict=True)}:
+    for kernel, engine in {*_programs(frame)}:
         try:
             digests[kernel, engine] = build.kernel(kernel, engine).digest
         except Unavailable as why:
             if why.code not in _GONE:
                 raise
-    now = pd.Series([digests.get(pair, "") for pair in zip(frame["kernel"], frame["engine"], strict=True)], index=frame.index, dtype="str")
+    now = [digests.get(program) for program in _programs(frame)]
     return frame[(frame["state"] == state) & (frame["kernel_digest"] == now)].reset_index(drop=True)
 
 
@@ -38,7 +38,11 @@ def of_one_engine(frame: pd.DataFrame, asked: Collection[tuple[str, str]], engin
     """
     kept = set(asked)
     kernels = {kernel for kernel, _ in asked}
-    there = {*zip(frame["kernel"], frame["engine"], strict=True)}
+    there = {*_programs(frame)}
     kept |= {pair for pair in there if pair[0] not in kernels and (pair[1] == engine or (pair[0], engine) not in there)}
-    pairs = zip(frame["kernel"], frame["engine"], strict=True)
-    return frame[pd.Series([pair in kept for pair in pairs], index=frame.index, dtype=bool)].reset_index(drop=True)
+    return frame.loc[[program in kept for program in _programs(frame)]].reset_index(drop=True)
+
+
+def _programs(frame: pd.DataFrame) -> list[tuple[str, str]]:
+    """(kernel, engine) of each row."""
+    return list(zip(frame["kernel"], frame["engine"], strict=True))

@@ -355,13 +355,32 @@ def test_the_share_that_waits_for_the_data_tlb_is_perfs_metric(tmp_path: Path, s
 ])
 def test_a_cpu_without_the_metric_has_its_reason(tmp_path: Path, traps: dict, reason: str):
     found = perf.dtlb_bound(workload(), 30, perf=install(tmp_path, {}, **traps))
-    assert (found.value, found.reason) == (None, reason) and explain(reason)
+    assert (found.value, found.reason, found.event) == (None, reason, "tma_dtlb_load") and explain(reason)
+    # Where the probe says that there is none, the kernel is not run in vain.
+    assert len(asked(tmp_path)) == (2 if reason in ("not-counted", "perf-failed") else 1)
 
 
 def test_without_perf_there_is_no_share_either(tmp_path: Path, monkeypatch):
-    assert perf.dtlb_bound(workload(), 30, perf=str(tmp_path / "nothing")).reason == "no-perf"
+    lacking = Quantity(reason="no-perf", event="tma_dtlb_load")
+    assert perf.dtlb_bound(workload(), 30, perf=str(tmp_path / "nothing")) == lacking
     monkeypatch.setattr(perf.shutil, "which", lambda name: None)
-    assert perf.dtlb_bound(workload(), 30).reason == "no-perf"
+    assert perf.dtlb_bound(workload(), 30) == lacking
+
+
+def test_the_share_is_asked_of_the_perf_on_the_path(tmp_path: Path, monkeypatch):
+    install(tmp_path, {}, metric=["7.5", "%  tma_dtlb_load"])
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert perf.dtlb_bound(workload(), 30).value == 7.5
+
+
+def test_the_share_is_of_a_kernel_run_where_it_is_to_run_and_no_longer_than_it_may(tmp_path: Path):
+    program, folder = install(tmp_path, {}, metric=["7.5", "%  tma_dtlb_load"]), tmp_path / "here"
+    folder.mkdir()
+    perf.dtlb_bound(workload(f"open('ran', 'w').close()\n{GATED}"), 30, cwd=folder, perf=program)
+    assert (folder / "ran").exists()
+    with pytest.raises(subprocess.TimeoutExpired):
+        perf.dtlb_bound(workload(GATED, 87.75), 0.7, perf=program)
+    assert alive("87.75") == []
 
 
 # --- the gate itself

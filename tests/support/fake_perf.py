@@ -61,8 +61,9 @@ def split(events: str) -> list[str]:
 
 
 def main(argv: list[str], program: str) -> int:
-    if argv[1] != "stat" or os.environ.get("LC_ALL") != "C":  # the real one does something else, or prints decimal commas
-        print(f"perf: '{argv[1]}' under the locale {os.environ.get('LC_ALL')} is not what is replayed", file=sys.stderr)
+    # The real one does something else, prints a table, or decimal commas.
+    if argv[1:3] != ["stat", "-j"] or os.environ.get("LC_ALL") != "C":
+        print(f"perf: {argv[1:3]} under the locale {os.environ.get('LC_ALL')} is not what is replayed", file=sys.stderr)
         return 1
     told = json.loads(Path(program).with_name("perf.json").read_text())
     options, command = argv[: argv.index("--")], argv[argv.index("--") + 1:]
