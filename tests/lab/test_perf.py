@@ -347,3 +347,40 @@ def test_the_runner_counts_guests_as_guests(monkeypatch: pytest.MonkeyPatch, ker
         measure(Point(kernel=kernel, mode=mode, lines=64), state="0" * 12, usable_bytes=2**40,
                 plan=Plan("perf", (Event("core_cycles", "cycles:u"),)))
     assert [event.event for event in seen[0].events] == [asked]
+
+
+# --- what is counted together
+
+
+def of_group(number: int | None, *names: str) -> list[Event]:
+    return [Event(name, f"{name}/u", group=number) for name in names]
+
+
+def counted_together(*events: Event, derived: tuple[Event, ...] = (), programmable: int = 4) -> list[list[str]]:
+    groups = Plan("perf", events, derived=derived, programmable=programmable).groups()
+    return [[event.quantity for event in group] for group in groups]
+
+
+ALWAYS = of_group(None, "cycles")
+
+
+@pytest.mark.parametrize(("sizes", "programmable", "runs"), [
+    ((4,), 4, [4]), ((5,), 4, [4, 1]), ((9,), 4, [4, 4, 1]), ((5,), 2, [2, 2, 1]), ((3,), 1, [1, 1, 1]), ((2, 2), 4, [4]),
+    ((3, 2), 4, [3, 2]), ((3, 2, 1), 4, [4, 2]), ((5, 3), 4, [4, 4]), ((1, 1, 1), 2, [2, 1]), ((), 4, [0])])
+def test_each_event_is_counted_in_one_run_and_no_run_takes_more_counters_than_there_are(
+        sizes: tuple[int, ...], programmable: int, runs: list[int]):
+    events = [event for number, size in enumerate(sizes) for event in of_group(number, *(f"e{number}{k}" for k in range(size)))]
+    told = counted_together(*events, *ALWAYS, programmable=programmable)
+    assert [group[0] for group in told] == ["cycles"] * len(runs) and [len(group) - 1 for group in told] == runs
+    assert sorted(name for group in told for name in group[1:]) == sorted(event.quantity for event in events)
+
+
+def test_groups_come_in_their_order_whatever_that_of_the_table():
+    assert counted_together(*of_group(2, "c"), *of_group(0, "a"), *of_group(1, "b"), programmable=1) == [["a"], ["b"], ["c"]]
+
+
+@pytest.mark.parametrize("parts", [("c", "f"), ("f", "c"), ("e", "f")])
+def test_what_a_sum_is_made_of_is_counted_in_one_run_and_in_the_first(parts: tuple[str, str]):
+    one, other = parts
+    first, second = counted_together(*of_group(0, *"abcdef"), derived=(Event("sum", None, derived=(one, "+", other)),), programmable=2)[:2]
+    assert sorted(first) == sorted(parts) and second == [name for name in "abcdef" if name not in parts][:2]
