@@ -38,7 +38,8 @@ WRONG_BY_CHANCE = 0.05  # of the decided, at most: held by tests/article/test_ru
 OBSTACLES = frozenset({
     "bare-metal", "splintered", "two-dimensions", "no-pmu", "event-unknown", "no-walk-cycle-event", "no-nested-walk-event", "no-topdown",
     "not-supported", "single-node", "not-x86", "no-kvm", "no-la57", "code-refused", "page-size-unsupported",
-    "arch-unsupported", "other-arch", "one-cpu", "no-sibling", "no-flush-count"})
+    "arch-unsupported", "other-arch", "one-cpu", "no-sibling", "no-flush-count",
+    "no-five-levels"})
 Band = tuple[float, float]
 Compares = Callable[[Point, Scope], bool]  # whether a claim compares a point, on such a computer
 Word = Literal["holds", "fails", "cannot tell", "not testable here"]

@@ -75,6 +75,7 @@ class Declaration:
     # and four that wait for nothing are the most that one core starts in a cycle.
     least_cycles: float = 0.0
     start_s: float = 0.05  # of a process, beside its region and faulting in
+    idle_s: Callable[[Point], float] = lambda point: 0.0  # for which it sleeps
     faults_in: bool = False  # its timed region is where pages are faulted in, which elsewhere is a disturbance
     in_guest: bool = False  # its accesses are made by a guest, so are the events that count them, and its modes are the guest's pages
     order_of: str = ""  # the kernel whose order its chase walks, and so its seed
@@ -109,6 +110,16 @@ CATALOGUE: dict[str, Declaration] = {
     # No bound: a kernel may have pages zeroed beforehand.
     "prefault": Declaration(modes=("touch", "populate", "memset"), options={"threads": 1}, order="sequential", faults_in=True,
                             is_chase=False, start_s=0.25),
+    # Faults are the kernel's work, of which no least is known. An order has four bytes a page.
+    "page_fault": Declaration(modes=("file", "anonymous", "grouped"), options={"populate": 0}, faults_in=True, is_chase=False,
+                              start_s=0.15),
+    "touch_again": Declaration(options={"idle_ms": 0}, order="sequential", faults_in=True, is_chase=False, start_s=0.2,
+                               idle_s=lambda point: dict(point.options).get("idle_ms", 0) / 1e3),
+    # A record copies a chunk, each thread to memory of its own.
+    "map_churn": Declaration(
+        modes=("unmap", "keep"), options={"threads": 1, "chunks": 7}, layout="packed", order="random", faults_in=True, is_chase=False,
+        start_s=0.15, side_bytes=lambda point: dict(point.options).get("threads", 1) * point.lines * LINE_BYTES // dict(
+            point.options).get("chunks", 7)),
     # A hop waits for the last hop of its own walker alone, and no core starts more than four loads in a cycle.
     "graph_walk": Declaration(
         modes=("plain", "blocked", "prefetch"), layout="packed", order="random", size="vertices", least_cycles=0.25, is_chase=False,
@@ -183,7 +194,7 @@ def expected_s(point: Point) -> float:
     """A guess at one process's seconds: start, region, faulting in. As measured on a Zen 3 guest; what another computer takes for what
     was guessed is learned as it measures (lab.progress)."""
     start_s = {"numba": 1.2, "numpy": 0.3}.get(point.engine, of(point.kernel).start_s)
-    return start_s + 1.2 * point.region_ms / 1e3 + 0.45 * arena_bytes(point) / 2**30
+    return start_s + of(point.kernel).idle_s(point) + 1.2 * point.region_ms / 1e3 + 0.45 * arena_bytes(point) / 2**30
 
 
 def with_defaults(frame: pd.DataFrame) -> pd.DataFrame:

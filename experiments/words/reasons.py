@@ -156,9 +156,22 @@ REASONS: dict[str, ReasonText] = {
     "no-namespaces": ReasonText("A process cannot be put into fresh user, mount, pid and network namespaces here.",
         "Install unshare (Debian, Ubuntu: apt install util-linux) and allow user namespaces (`sudo sysctl "
         "user.max_user_namespaces=10000`); in a container, allow the system calls unshare and mount too."),
+    "one-cpu": ReasonText("What this compares runs on two CPUs at once, and this process may use one.",
+        "Give it more (a wider mask with taskset, a larger machine type), and measure again."),
     "cpu-gone": ReasonText("The CPU that was to measure is no longer there for this process.",
         "Bring it back (`echo 1 | sudo tee /sys/devices/system/cpu/cpuN/online`, or a wider mask with taskset), or name another "
         "with --cpu. Then run the same command again: what is stored stays, and where none is named, it takes one that is there."),
+    "no-five-levels": ReasonText("This CPU shows no page tables of five levels.",
+        "Use a CPU that has them: Intel's servers since Ice Lake, AMD's since Zen 4; in a virtual machine, one whose hypervisor passes "
+        "la57 on."),
+    "no-memory-group": ReasonText("No memory cgroup could be made below the root of its hierarchy and entered.",
+        "Run as root where /sys/fs/cgroup is mounted from the host's root, and the kernel was not booted with cgroup_disable=memory."),
+    "tmp-refused": ReasonText("The folder for temporary files does not take the file that is to be mapped.",
+        "Free some space there, or name another folder in TMPDIR."),
+    "no-tracefs": ReasonText("The kernel's tracepoints cannot be read here.",
+        "As root, mount them: `mount -t tracefs tracefs /sys/kernel/tracing`; in a container, do so on the host and pass the folder on."),
+    "no-symbols": ReasonText("The kernel's functions have no names in a profile here.",
+        "Allow them as root: `sysctl kernel.kptr_restrict=0`, and `kernel.perf_event_paranoid=1` for what runs in the kernel."),
     # --- the measuring process
     "kernel-crashed": ReasonText("The measuring process crashed.",
         "Run the same point by hand with `tlb measure` and report what it prints."),

@@ -42,7 +42,7 @@ def test_the_folder_holds_the_files_that_the_chapters_read():
         "tlb_pressure.csv", "hugepages_speedup.csv", "jmh_byte_array_touch.csv", "pretouch_4tb.csv",
         "graph_walk_quantiles.csv", "mitigations.csv", "dtlb_misses_per_hop.csv", "microarchitectures.csv",
         "stride_walk.csv", "page_fault_levels.csv", "page_fault_difference.csv", "page_fault_histogram.csv", "virtualization.csv",
-        "walk_costs.csv", "topdown.csv",
+        "walk_costs.csv", "topdown.csv", "page_fault_profile.csv",
     }
 
 
@@ -244,6 +244,15 @@ def test_the_published_histograms_miss_faults_and_have_a_mode_that_is_no_majorit
     assert (means["fault_count"] - by_levels.sum()).to_dict() == {4: 53_427, 5: 15_275}
     assert histogram.loc[by_levels.idxmax(), "from_ns"].tolist() == [256, 512]
     assert (by_levels.max() / means["fault_count"]).round(3).to_dict() == {4: 0.480, 5: 0.491}
+
+
+def test_the_published_profiles_differ_by_what_is_printed():
+    frame = read("page_fault_profile.csv").set_index("symbol")
+    points = 100 * (frame["five_levels_share_ratio"] - frame["four_levels_share_ratio"])
+    assert points.round(2).iloc[:6].tolist() == [-0.32, 0.27, 0.1, -0.09, 0.06, 0.05] and len(points) == 17
+    assert (points.abs().round(2).diff().iloc[1:] <= 0).all()  # the listing is sorted by it
+    alone = frame.index[frame["four_levels_share_ratio"] == 0].tolist()
+    assert alone == ["p4d_offset.part.18"] and frame.index[frame["in_kernel"] == "no"].tolist() == ["thread_run"]
 
 
 def test_the_topdown_listing_adds_up():

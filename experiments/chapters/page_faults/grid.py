@@ -1,0 +1,59 @@
+"""Which points the chapter about page faults measures: first touches of a file and of fresh memory, of memory that was left alone, and
+threads that map and take away."""
+
+from __future__ import annotations
+
+from experiments.lab.grid import Scope
+from experiments.lab.record import Point
+from experiments.words.pages import BASE
+
+FILE_BYTES = 12 << 20  # the published file
+LARGE = "thp"
+CHUNK_BYTES, CHUNKS = 512 << 10, 7  # the published program's own, and as many as it was asked for
+MOST_THREADS = 7  # published
+AGAIN_BYTES = 128 << 20  # a thousandth of its base pages are 32
+# Linux tells a host of free pages two seconds after the first came free (mm/page_reporting.c, PAGE_REPORTING_DELAY).
+IDLE_MS = {BASE: (0, 3000), LARGE: (0, 1000, 3000)}
+PREFAULT_BYTES = 256 << 20
+LINE_BYTES = 64
+
+
+def points(scope: Scope) -> list[Point]:
+    return [*touches(scope), *again(scope), *churn(scope), *prefaults(scope)]
+
+
+def touches(scope: Scope) -> list[Point]:
+    """First touches of a file, as published and in order, and of fresh memory; both entered by the kernel beforehand; in a memory
+    cgroup."""
+    lines = min(scope.lines(FILE_BYTES), scope.most_lines)
+    ways = [("file", "cycle", 0), ("file", "sequential", 0), ("file", "cycle", 1), ("anonymous", "cycle", 0), ("anonymous", "cycle", 1),
+            ("grouped", "cycle", 0)]
+    base = [scope.point("page_fault", mode=mode, order=order, lines=lines, populate=populate) for mode, order, populate in ways]
+    large = [scope.point("page_fault", LARGE, "anonymous", lines=lines, populate=0)] if scope.pages_of(LARGE) <= lines else []
+    return base + large
+
+
+def again(scope: Scope) -> list[Point]:
+    """Memory that is used, given back, left alone, and touched again."""
+    lines = min(scope.lines(AGAIN_BYTES), scope.most_lines)
+    return [scope.point("touch_again", pages, lines=lines, idle_ms=idle) for pages, idles in IDLE_MS.items() for idle in idles
+            if scope.pages_of(pages) <= lines]
+
+
+def churn(scope: Scope) -> list[Point]:
+    """Records that each map a chunk and take it away, by threads, beside their control; and by page size with chunks that have large
+    pages."""
+    def records(mode: str, threads: int, chunk_bytes: int, pages: str = BASE) -> Point:
+        return scope.point("map_churn", pages, mode, lines=CHUNKS * chunk_bytes // LINE_BYTES, threads=threads)
+
+    large = scope.pages_of(LARGE) * scope.base_page_bytes
+    sizes = [records("unmap", 1, large, pages) for pages in (BASE, LARGE)] if CHUNKS * large <= scope.profile.max_working_set else []
+    return [records(mode, threads, CHUNK_BYTES) for mode in ("unmap", "keep") for threads in range(1, MOST_THREADS + 1)] + sizes
+
+
+def prefaults(scope: Scope) -> list[Point]:
+    """One thread, and two in different halves of the same memory; and one on large pages."""
+    lines = min(scope.lines(PREFAULT_BYTES), scope.most_lines)
+    ways = [(BASE, 1), *([(BASE, 2)] if scope.cpus > 1 else []), (LARGE, 1)]
+    return [scope.point("prefault", pages, "touch", lines=lines, threads=threads) for pages, threads in ways
+            if scope.pages_of(pages) <= lines]

@@ -1,0 +1,263 @@
+"""The sentences of the chapter about page faults, chosen by its Analysis; each function of __all__ is glued under its name."""
+
+from __future__ import annotations
+
+from experiments.article.machine_words import about_pages, machine
+from experiments.chapters.page_faults.analysis import FILE, FILE_READY, FRESH, FRESH_LARGE, FRESH_READY, Analysis
+from experiments.chapters.page_faults.grid import LARGE
+from experiments.inference.student import share_of_a_second
+from experiments.machine.host import is_x86
+from experiments.words.pages import BASE, words
+from experiments.words.prose import Prose, choose, count, in_words, listed, side
+from experiments.words.reasons import REASONS, if_available, required
+from experiments.words.units import format_size
+
+__all__ = ["machine", "lead", "file_said", "fresh_said", "ready_said", "walks_said", "group_said", "statistics_said", "matter_said",
+           "buckets_said", "levels_said", "buys_said", "churn_said", "beyond_said", "chunks_said", "again_said", "host_said",
+           "profile_said", "traced_said"]
+
+SAME = 0.1  # of a time: what no reader would notice
+SEVERAL = 1.5  # pages a fault, from which on a time a page is no time a fault
+SECOND_SHARE = 0.01  # of a second: what is less, few would look for
+DEAR = 2.0  # times as long: a second fault, and no noise
+
+
+def lead(a: Analysis) -> Prose:
+    """The result in brief, as `brief`; and what could not be had."""
+    return Prose(f"{brief(a)}\n\n{about_pages(a.notes)}".rstrip())
+
+
+def brief(a: Analysis) -> Prose:
+    """What a page of a file and of fresh memory takes, and how many the published fault enters."""
+    found, fresh = a.page_ns(FILE), a.page_ns(FRESH)
+    said = f"A page of a file in memory takes {found.value:.0f} ns to touch for the first time, and one of fresh memory {fresh.value:,.0f}."
+    if a.pages_a_fault < SEVERAL:
+        return Prose(f"{said} Each faults by itself.")
+    return Prose(f"{said} The first is no fault: one fault in the file takes {a.fault_ns(FILE).value:,.0f} ns and enters "
+                 f"{a.pages_a_fault:.0f} pages.")
+
+
+def file_said(a: Analysis) -> Prose:
+    """The published loop: a time a page, and how many faults that is."""
+    published = a.published[4].mean
+    said = (f"The published program calls {published:.1f} ns a page fault. It divides by pages. Here the same loop takes "
+            f"{a.page_ns(FILE).value:.0f} ns a page, and the kernel counts ")
+    if a.pages_a_fault < SEVERAL:
+        return Prose(said + "a fault for each of them, so a page is a fault here.")
+    return Prose(said + f"one fault in {a.pages_a_fault:.0f} of them: as it enters the page that was asked for, it enters the neighbours "
+                        f"that "
+                 f"lie in memory too. So one fault takes {a.fault_ns(FILE).value:,.0f} ns, and what the program reports is a fault shared "
+                 "among the pages that it serves. A program that touches one page here and one there pays the whole.")
+
+
+def fresh_said(a: Analysis) -> Prose:
+    """Fresh memory on base pages and on large ones."""
+    fresh = a.page_ns(FRESH)
+    said = (f"Fresh memory has no neighbours to enter: a fault a page, {fresh.value:,.0f} ns each, in which the kernel zeroes the page and "
+            "whatever hands it out has its turn. ")
+    large = if_available(a.page_ns, FRESH_LARGE)
+    if large is None:
+        return Prose(said.rstrip())
+    return Prose(said + f"On {words(LARGE)} a base page's worth takes {large.value:,.0f} ns" + choose(fresh / large, {
+        "above": f", for one fault zeroes {count(1 / float(a.touch(FRESH_LARGE)['faults_per_access']))} of them in one go.",
+        "open": ", no less.", "below": ", which is more."}, slack=SAME))
+
+
+def ready_said(a: Analysis) -> Prose:
+    """What it saves to have the kernel enter all pages beforehand, of a file and of fresh memory."""
+    said = []
+    for name, touched, ready in (("a file", FILE, FILE_READY), ("fresh memory", FRESH, FRESH_READY)):
+        before, after = if_available(a.page_ns, touched), if_available(a.page_ns, ready)
+        if before and after:
+            said.append(f"{after.value:,.0f} ns a page of {name} in place of {before.value:,.0f}" + choose(
+                before / after, {"above": "", "open": ", which is no less", "below": ", which is more"}, slack=SAME))
+    required(said, "no memory was populated")
+    return Prose(f"Populated beforehand, entering and touching take {listed(said)}. What that saves is the way into the kernel and back; "
+                 "finding, zeroing and entering the pages it still does. It moves the cost to where a program can choose to pay it.")
+
+
+def walks_said(a: Analysis) -> Prose:
+    """What the kernel's other walks take, of a filled mapping beside an empty one."""
+    row = a.touch(FRESH)
+    return Prose(f"A fault is not its only walk. Of a mapping that nobody touched munmap and mprotect take next to nothing; once it is "
+                 f"filled "
+                 f"munmap takes {float(row['unmap_ns_per_access']):.0f} ns a page, mprotect {float(row['protect_ns_per_access']):.0f}, "
+                 f"and a fork, "
+                 f"which copies the table, {float(row['fork_ns_per_access']):.0f}.")
+
+
+def group_said(a: Analysis) -> Prose:
+    """What it costs that pages are charged to a memory cgroup."""
+    ratio, pairs = a.group_ratio, len(a.grouped)
+    said = (f"Charged to a memory cgroup of its own a page takes {ratio.value:.3f} times as long as at the root of the hierarchy, which "
+            f"charges "
+            f"nobody; the two took turns in {count(pairs)} processes. ")
+    return Prose(said + choose(ratio, {
+        "above": "So the charge is felt.", "below": "So what is charged is the faster one here, which no charge explains: the order of "
+                                                    "the two does.",
+        "open": f"So the charge, if any, is lost in the noise: {abs(ratio.high - 1):.1%} would have shown."}))
+
+
+def statistics_said(a: Analysis) -> Prose:
+    """The published statistics, done again from what was printed."""
+    test = a.published_test
+    return Prose(f"From the printed means, intervals and counts alone Student's test can be done again: t = {test.t:.2f} with "
+                 f"{test.freedom} degrees "
+                 f"of freedom, and p = {test.p:.1e}, as printed. The difference is no accident of those boots. It is also "
+                 f"{test.difference.value:.2f} ns, or {test.relative:.2%}.")
+
+
+def matter_said(a: Analysis) -> Prose:
+    """How much of it would matter; and the same on this machine's data."""
+    test = a.published_test
+    pages = share_of_a_second(test.difference.value, SECOND_SHARE)
+    said = (f"In standard deviations the effect is large, {test.effect:.1f} of them, because the boots agree to a tenth of a percent. In "
+            f"time it is "
+            f"not: to lose one percent of a second a program has to touch {pages / 1e6:.0f} million new pages in it, which is "
+            f"{pages * a.base_page_bytes / 1e9:.0f} GB. Significant says that a difference is there; whether it matters is arithmetic.")
+    own = if_available(lambda: a.own_test)
+    if own is None:
+        return Prose(said)
+    return Prose(f"{said}\n\nThe same test here, of pages in a memory cgroup and outside, gives t = {own.t:.2f} with {own.freedom} "
+                 f"degrees and "
+                 f"p = {own.p:.2g}, for {own.relative:+.1%}. " + (
+                     "It is significant, and worth as much as that percentage." if own.p < 0.05 else
+                     "It is not significant: these processes differ from each other by more."))
+
+
+def buckets_said(a: Analysis) -> Prose:
+    """What the published histograms hold: a mode that moves, and a mean that hardly does."""
+    most, means = a.published_buckets.groupby("page_table_levels")["share"].max(), a.published_means
+    return Prose(f"The fullest bucket moves up by one, which doubles its name. The mean moves from {means[4]:.2f} ns to {means[5]:.2f}, or "
+                 f"{means[5] / means[4] - 1:.1%}. Faults of nearly equal length lie on both sides of a bucket's end, and a small shift "
+                 f"carries many "
+                 f"across: neither fullest bucket has half of the faults ({most[4]:.0%} and {most[5]:.0%}).")
+
+
+def levels_said(a: Analysis) -> Prose:
+    """How many levels this machine walks, by the kernel's words, and whether the CPU has more."""
+    levels = required([a.host.page_table_levels] if a.host.page_table_levels else [], "the kernel does not say", "no-data")[0]
+    said = f"This machine walks {in_words(levels)} levels"
+    if not is_x86(a.host):
+        return Prose(said + "; its kernel was built for as many, and no parameter changes it.")
+    asked = if_available(lambda: a.side)
+    if levels > 4:
+        said += ", which its CPU has and its kernel took by default. Booted with `no5lvl`, it walks four"
+    elif a.host.la57:
+        said += " though its CPU has five" + (", for it was booted with `no5lvl`" if asked and asked.no5lvl else "")
+    else:
+        said += ", and its CPU shows no fifth" if a.host.la57 is False else ", and whether its CPU has a fifth is not stated"
+    if asked is None or asked.high_mapping is None:
+        return Prose(said + ".")
+    flag = "lists" if asked.la57_flag else "does not list"
+    given = "gives" if asked.high_mapping else "gives no"
+    return Prose(f"{said}. `/proc/cpuinfo` {flag} `la57`, and the kernel {given}{' a' if asked.high_mapping else ''} mapping above 47 "
+                 f"bits: the two "
+                 f"{'agree' if asked.la57_flag == asked.high_mapping else 'disagree'}.")
+
+
+def buys_said(a: Analysis) -> Prose:
+    """What a fifth level buys, in bytes, beside this machine's memory."""
+    direct, wide = 1 << 46, 1 << 55
+    return Prose(f"Four levels of nine bits and an offset of twelve translate 48, or {format_size(1 << 48)}. Half of that is the "
+                 f"kernel's, and a "
+                 f"quarter of the whole maps all memory: {format_size(direct)}. Five translate 57, and the same map has "
+                 f"{format_size(wide)}. This "
+                 f"machine has {format_size(a.host.memory.total_bytes // 2**30 * 2**30)}.")
+
+
+def churn_said(a: Analysis) -> Prose:
+    """What it costs threads to map memory for each record, alone and together."""
+    mapped, kept = a.churn("unmap"), a.churn("keep")
+    required(mapped, "no threads mapped memory")
+    required(kept, "the control was not measured")
+    alone = mapped.at(1) / kept.at(1)
+    said = f"One thread that maps a chunk for each record takes {alone.value:.0f} times as long for it as one that keeps its memory. "
+    most = a.most_real_threads
+    if most == 1:
+        return Prose(said + "There is one CPU, so no two threads fault at once here.")
+    gains = [curve.at(1) / curve.at(most) for curve in (mapped, kept)]
+    return Prose(said + f"With {in_words(most)} threads, a CPU each, they find {gains[0].value:.2f} times as many records a second, and "
+                 f"{gains[1].value:.2f} times where memory is kept. " + choose(gains[1] / gains[0], {
+                     "above": "What is missing from the first is what they wait for each other in the kernel: one address space, whose "
+                              "changes are "
+                              "told to every CPU that runs in it.",
+                     "open": "So mapping scales as well as searching does, as far as so few threads show.",
+                     "below": "So mapping scales better than searching does, whose copies share a cache."}, slack=SAME))
+
+
+def beyond_said(a: Analysis) -> Prose:
+    """That threads beyond the CPUs wait for a turn."""
+    rows = required(a.rates[a.rates["is_beyond"].astype(bool)], "each thread had a CPU", "no-data")
+    return Prose(f"Up to {in_words(int(rows['threads'].max()))} threads were published, with a CPU each. Beyond "
+                 f"{in_words(a.most_real_threads)} those "
+                 "here take turns, so those points say how a full machine fares, and not how a table scales.")
+
+
+def chunks_said(a: Analysis) -> Prose:
+    """The same with chunks that large pages can hold."""
+    base, large = a.churned(BASE), a.churned(LARGE)
+    return Prose(f"With chunks as large as a large page a record takes {base.value / 1e3:,.0f} µs on base pages and "
+                 f"{large.value / 1e3:,.0f} on "
+                 f"{words(LARGE)}. " + choose(base / large, {
+                     "above": "A fault in place of hundreds is most of the gain.", "open": "Fewer faults gain nothing here.",
+                     "below": "Fewer faults cost more here."}, slack=SAME))
+
+
+def again_said(a: Analysis) -> Prose:
+    """What memory takes that was left alone, beside memory that was used just now."""
+    said, is_dear = [], False
+    for pages in (BASE, LARGE):
+        if (pair := if_available(a.waited, pages)) is None:
+            continue
+        soon, late, seconds = pair
+        is_dear |= side(late / soon, DEAR) == "above"
+        said.append(f"on {words(pages)} {soon.value:,.0f} ns a base page at once and {late.value:,.0f} after {seconds:g} s")
+    required(said, "no memory was left alone and touched again")
+    return Prose(f"Memory that is given back and touched again takes {listed(said)}. " + (
+        "Somebody took it away meanwhile, and has to find it again: that is not this kernel, which still counts it as free." if is_dear else
+        "So nothing was taken away in that time, or what was came back from a part that was not."))
+
+
+def host_said(a: Analysis) -> Prose:
+    """What this guest tells its host of free memory."""
+    if a.host.hypervisor == "none":
+        return Prose("On bare metal nobody is below the kernel: free memory stays where it is.")
+    told = a.side
+    if told.balloon is None:
+        return Prose("This guest has no balloon of virtio's, so if its host takes memory back, it does so by what it sees itself.")
+    said = f"This guest has a balloon, by which its host can ask for memory ({listed(told.balloon) or 'no features'}). "
+    if told.report_order is None:
+        return Prose(said + "It does not report free pages, so what is free stays backed until somebody asks.")
+    block = format_size(a.base_page_bytes << told.report_order)
+    return Prose(said + f"It reports free blocks of {block} and more, two seconds after they came free, and the host takes each from "
+                        f"under it. "
+                 "Scattered free pages are in no such block, and are not told of: so what large pages gave back comes back dear, and base "
+                 "pages "
+                 "hardly.")
+
+
+def profile_said(a: Analysis) -> Prose:
+    """Where a fault's time goes on both page sizes."""
+    if len(a.profiles):
+        top = a.profiles.sort_values("base", ascending=False).iloc[0]
+        large = a.profiles.sort_values("large", ascending=False).iloc[0]
+        names = [row["symbol"].split(" ", 1)[1] for row in (top, large)]
+        return Prose(f"On base pages most samples of one function fall on `{names[0]}` ({top['base']:.0%}), on large ones on `{names[1]}` "
+                     f"({large['large']:.0%}). A clock's interrupt takes the samples, so where interrupts are off it comes late: a share "
+                     f"tells where to "
+                     "look, and a difference of shares what to ask. It is no time.")
+    return Prose(_sentence(a.side.lacking.get("profiles", "no-data")))
+
+
+def traced_said(a: Analysis) -> Prose:
+    """Faults by the kernel's tracepoint, or why there is none."""
+    if a.side.traced:
+        traced, counted = a.side.traced
+        return Prose(f"The kernel's own tracepoint saw {count(traced)} faults from user space in a region in which getrusage counts "
+                     f"{count(counted)}.")
+    return Prose(_sentence(a.side.lacking.get("traced", "no-data")))
+
+
+def _sentence(code: str) -> str:
+    return " ".join(REASONS[code])

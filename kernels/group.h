@@ -1,0 +1,70 @@
+/* group.h: a memory cgroup that this process enters and leaves.
+ *
+ * The root of the hierarchy counts nobody's pages; a group below it has each page charged to it as it is faulted in. To enter one is to
+ * write a line to its cgroup.procs, and to make one is to make a folder: neither changes a setting, or anything for any other process.
+ * The folder has one name for all, so that what a killed process left behind is taken over by the next and removed at its end. */
+#ifndef GROUP_H
+#define GROUP_H
+#include "arguments.h"
+#include <limits.h>
+#include <sys/stat.h>
+
+struct group { char root[PATH_MAX / 2], own[PATH_MAX]; };
+
+static inline void must_write(const char *folder, const char *file, const char *text)
+{
+    char path[PATH_MAX + 64];
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    int fd = open(path, O_WRONLY);
+    ssize_t written = fd < 0 ? -1 : write(fd, text, strlen(text));
+    if (written != (ssize_t)strlen(text)) {
+        int why = errno;
+        rmdir(folder); /* an empty one of ours; of any other folder this fails */
+        unavailable("no-memory-group", "%s: %s", path, strerror(why));
+    }
+    close(fd);
+}
+
+static inline int has_file(const char *folder, const char *file)
+{
+    char path[PATH_MAX + 64];
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    return !access(path, F_OK);
+}
+
+/* Where the hierarchy with the controller of memory is mounted, and whether from its very root. Version 1 has release_agent at the root
+ * alone, version 2 cgroup.type everywhere else. */
+static inline struct group find_group(void)
+{
+    struct group g = {.root = ""};
+    char line[2048], place[PATH_MAX / 2], kind[32], options[512];
+    FILE *mounts = fopen("/proc/self/mounts", "r");
+    while (mounts && fgets(line, sizeof line, mounts))
+        if (sscanf(line, "%*s %2047s %31s %511s", place, kind, options) == 3 &&
+            ((!strcmp(kind, "cgroup") && strstr(options, "memory") && has_file(place, "release_agent")) ||
+             (!strcmp(kind, "cgroup2") && has_file(place, "cgroup.controllers") && !has_file(place, "cgroup.type")))) {
+            snprintf(g.root, sizeof g.root, "%s", place);
+            if (!strcmp(kind, "cgroup"))
+                break; /* of both the one with its own mount */
+        }
+    if (mounts) fclose(mounts);
+    if (!*g.root)
+        unavailable("no-memory-group", "no hierarchy of memory cgroups is mounted here from its root");
+    snprintf(g.own, sizeof g.own, "%s/tlb-page-fault", g.root);
+    return g;
+}
+
+/* A folder that is there already was left by a process that was killed. */
+static inline void make_group(const struct group *g)
+{
+    if (mkdir(g->own, 0755) && errno != EEXIST)
+        unavailable("no-memory-group", "%s: %s", g->own, strerror(errno));
+    if (has_file(g->own, "memory.limit_in_bytes") || has_file(g->own, "memory.max"))
+        return;
+    rmdir(g->own);
+    unavailable("no-memory-group", "%s does not count memory for its groups", g->root);
+}
+
+static inline void enter_group(const struct group *g) { must_write(g->own, "cgroup.procs", "0"); }
+static inline void leave_group(const struct group *g) { must_write(g->root, "cgroup.procs", "0"); }
+#endif

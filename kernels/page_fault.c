@@ -1,0 +1,168 @@
+/* page_fault: what it takes to touch pages for the first time, in ns a page.
+ *
+ *   page_fault --mode file --lines 3072              a file of 12 MB, as a published program has it
+ *   page_fault --mode anonymous --pages thp
+ *
+ * file        a file's pages, which lie in memory already, mapped shared to be read: found and entered
+ * anonymous   fresh memory, written: a page is found, zeroed and entered
+ * grouped     the same, in a memory cgroup of its own that each page is charged to; "outside_ns_per_access": at the hierarchy's root,
+ *             where none is. The two take turns, batch by batch.
+ *
+ * What is timed is the published loop: map, touch every page, take the mapping away; less as many turns that map and take away and
+ * touch nothing. So it has what the pages cost to touch and to take away. It is a time a page, and no time a fault, where Linux enters
+ * several for one: "faults_per_access" says how many it took. --populate 1 has the kernel enter all before the first touch.
+ *
+ * Beside it, apart from the region: each touch by the clock, as a histogram; what munmap, mprotect and fork take of the filled mapping and
+ * of one that nobody touched; and what the page tables of both take. */
+#include "touches.h"
+#include "group.h"
+#include <sys/wait.h>
+
+enum { ROUNDS = 5 };
+#define TIMED (1ull << 15) /* touches by the clock, at the least: a thousandth of them are tens */
+
+/* ns of so many rounds that map, touch and take away; or that touch nothing. */
+static uint64_t time_rounds(struct touches *t, uint64_t rounds, int touched)
+{
+    uint64_t t0 = now_ns();
+    int populate = t->populate;
+    t->populate = populate && touched;
+    while (rounds--) {
+        map_touches(t);
+        if (touched)
+            touch_all(t);
+        unmap_touches(t);
+    }
+    t->populate = populate;
+    return now_ns() - t0;
+}
+
+/* What so many rounds take for their touches; the rest into empty_ns. */
+static uint64_t time_touches(struct touches *t, uint64_t rounds, uint64_t *empty_ns)
+{
+    uint64_t full = time_rounds(t, rounds, 1), empty = time_rounds(t, rounds, 0);
+    *empty_ns += empty;
+    if (full <= empty)
+        unavailable("unstable", "%" PRIu64 " touches took no longer than none", rounds * t->n);
+    return full - empty;
+}
+
+/* A fork of this process, in ns until it has returned here. */
+static uint64_t time_fork(void)
+{
+    uint64_t t0 = now_ns();
+    pid_t child = fork();
+    if (!child)
+        _exit(0);
+    t0 = now_ns() - t0;
+    if (child < 0 || waitpid(child, NULL, 0) < 0)
+        unavailable("memory-short", "a process could not be forked: %s", strerror(errno));
+    return t0;
+}
+
+/* What the kernel takes to change all pages of the mapping, to copy their table for a child, and to take them away: of the filled one,
+ * and of one that nobody touched; medians. And the bytes that each adds to this process's page tables. */
+static void also_walks(struct touches *t)
+{
+    static const char *const names[2][3] = {{"protect_empty_ns_per_access", "fork_empty_ns_per_access", "unmap_empty_ns_per_access"},
+                                            {"protect_ns_per_access", "fork_ns_per_access", "unmap_ns_per_access"}};
+    double ns[3][ROUNDS], pages = (double)t->n;
+    for (int filled = 0; filled < 2; filled++) {
+        uint64_t before = page_table_bytes();
+        for (int i = 0; i < ROUNDS; i++) {
+            map_touches(t);
+            if (filled)
+                touch_all(t);
+            if (!i)
+                also(filled ? "filled_table_bytes" : "untouched_table_bytes", (double)(page_table_bytes() - before));
+            ns[1][i] = (double)time_fork() / pages;
+            uint64_t t0 = now_ns();
+            if (mprotect(t->arena.base, t->arena.bytes, PROT_NONE))
+                unavailable("memory-short", "mprotect: %s", strerror(errno));
+            uint64_t t1 = now_ns();
+            unmap_touches(t);
+            ns[0][i] = (double)(t1 - t0) / pages;
+            ns[2][i] = (double)(now_ns() - t1) / pages;
+        }
+        for (int k = 0; k < 3; k++)
+            also(names[filled][k], median(ns[k], ROUNDS));
+    }
+}
+
+/* Each first touch by the clock; and the mean of a later one, of the same pages in the same order. */
+static double also_each(struct touches *t, struct tally *tally)
+{
+    uint64_t ticks, ns = now_ns(), later = 0, passes = 0;
+    start_tally(tally);
+    ticks = stamp();
+    for (ns = now_ns(); tally->hops < TIMED; passes++) {
+        map_touches(t);
+        touch_each(t, tally);
+        touch_all(t); /* warm */
+        uint64_t t0 = now_ns();
+        touch_all(t);
+        later += now_ns() - t0;
+        check_touched(t);
+        unmap_touches(t);
+    }
+    double ghz = (double)(stamp() - ticks) / (double)(now_ns() - ns);
+    also_hops(tally, ghz);
+    merge_bins(tally);
+    also("later_ns_per_access", (double)later / (double)(passes * t->n));
+    return ghz;
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const orders[] = {"cycle", "sequential", NULL}, *const layouts[] = {"spread", NULL},
+                      *const modes[] = {"file", "anonymous", "grouped", NULL};
+    static struct tally tally;
+    struct own own[] = {{.name = "populate", .value = 0, .least = 0, .most = 1}, {.name = NULL}};
+    struct config c = parse_more(argc, argv, "page_fault", orders, layouts, modes, own);
+    int in_file = c.mode == modes[0], grouped = c.mode == modes[2];
+    if (c.stride_pages > 1 || c.lines < 16 || (in_file && c.pages->source != FROM_BASE))
+        bad_argument("page_fault takes 16 --lines or more, no --stride-pages, and in a file --pages 4k.");
+    c.cpu = pin(c.cpu);
+    struct group group;
+    struct touches t = touches_of(&c);
+    if (t.arena.page > t.n * t.arena.stride)
+        bad_argument("--lines %" PRIu64 " are less than a page of %s.", c.lines, c.pages->name);
+    t.populate = (int)own[0].value;
+    t.file = in_file ? make_file(&t) : -1;
+    if (grouped) {
+        group = find_group();
+        make_group(&group);
+        leave_group(&group); /* for good: whoever ends is in no group */
+    }
+    time_rounds(&t, 1, 1); /* memory that a hypervisor has to find first is no part of this (touch_again) */
+    uint64_t round_ns = 1 + time_rounds(&t, 3, 1) / 3, empty_ns = 0, outside_empty = 0;
+    uint64_t rounds = 1 + c.region_ns / MIN_BATCHES / round_ns;
+    struct region r = {.batches = 0};
+    double outside[MIN_BATCHES];
+    sample_clock(&r);
+    open_region(&c, &r);
+    while (r.batches < MIN_BATCHES) {
+        if (grouped) {
+            outside[r.batches] = (double)time_touches(&t, rounds, &outside_empty) / (double)(rounds * t.n);
+            enter_group(&group);
+        }
+        add_batch(&r, time_touches(&t, rounds, &empty_ns), rounds * t.n);
+        if (grouped)
+            leave_group(&group);
+    }
+    close_region(&c, &r);
+    sample_clock(&r);
+    also("faults_per_access", (double)(r.after.ru_minflt - r.before.ru_minflt) / (double)r.accesses / (grouped ? 2 : 1));
+    also("map_ns_per_access", (double)empty_ns / (double)r.accesses);
+    if (grouped) {
+        also("outside_ns_per_access", median(outside, MIN_BATCHES));
+        rmdir(group.own);
+    }
+    also_walks(&t);
+    double ghz = also_each(&t, &tally);
+    map_touches(&t);
+    touch_all(&t);
+    r.table_bytes = page_table_bytes();
+    check_touched(&t);
+    return report(&c, &t.arena, &r, checksum_from(t.order, t.n, 0, t.n), print_histogram, &(struct histogram){&tally, ghz});
+}

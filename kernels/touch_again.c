@@ -1,0 +1,56 @@
+/* touch_again: memory that was used, given back, left alone for a while, and touched again, each touch by the clock.
+ *
+ *   touch_again --lines 65536 --idle_ms 3000
+ *
+ * A guest's kernel keeps what a process gives back. Its host may have it too: told of free pages, by a balloon or by free page
+ * reporting, it takes them from under the guest, and the next touch is a fault twice: one that the guest's kernel answers, and one inside
+ * it that the host does. So the same mapping is touched twice, with --idle_ms between. "first_": memory that the kernel found for it, of
+ * which nobody knows how long it was free. The region, the histogram and the quantiles are of the second time.
+ *
+ * One pass and no median: what is touched a second time is no longer what is to be measured. */
+#include "touches.h"
+
+/* Touch all, each by the clock; ns of the whole. */
+static uint64_t pass(struct touches *t, struct tally *tally, double *ghz)
+{
+    map_touches(t);
+    uint64_t ns = now_ns(), ticks = stamp();
+    touch_each(t, tally);
+    *ghz = (double)(stamp() - ticks) / (double)(now_ns() - ns);
+    return now_ns() - ns;
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const orders[] = {"sequential", "cycle", NULL}, *const layouts[] = {"spread", NULL};
+    static struct tally tally;
+    struct own own[] = {{.name = "idle_ms", .value = 0, .least = 0, .most = 60000}, {.name = NULL}};
+    struct config c = parse_more(argc, argv, "touch_again", orders, layouts, NULL, own);
+    if (c.stride_pages > 1)
+        bad_argument("touch_again touches every page; it takes no --stride-pages.");
+    c.cpu = pin(c.cpu);
+    struct touches t = touches_of(&c);
+    struct region r = {.batches = 0};
+    double ghz;
+    sample_clock(&r);
+    start_tally(&tally);
+    pass(&t, &tally, &ghz);
+    also("first_ns_per_access", ((double)tally.ticks / (double)tally.hops - tally.clock) / ghz);
+    also("first_p50_ns", (quantile(&tally, 0.5) - tally.clock) / ghz);
+    also("first_p99_ns", (quantile(&tally, 0.99) - tally.clock) / ghz);
+    check_touched(&t);
+    unmap_touches(&t);
+    struct timespec wait = {(time_t)(own[0].value / 1000), (long)(own[0].value % 1000) * 1000000l};
+    while (nanosleep(&wait, &wait) && errno == EINTR)
+        continue;
+    forget_hops(&tally);
+    open_region(&c, &r);
+    add_batch(&r, pass(&t, &tally, &ghz), t.n);
+    close_region(&c, &r);
+    r.table_bytes = page_table_bytes();
+    check_touched(&t);
+    sample_clock(&r);
+    also_hops(&tally, ghz);
+    merge_bins(&tally);
+    return report(&c, &t.arena, &r, checksum_from(t.order, t.n, 0, t.n), print_histogram, &(struct histogram){&tally, ghz});
+}
