@@ -6,6 +6,7 @@ import pkgutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import timeit
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from experiments import chapters
+from experiments.chapters.page_faults import grid as faults
 from experiments.chapters.strides import grid as grids
 from experiments.front import campaign as book
 from experiments.front import rule
@@ -184,6 +186,27 @@ def prefault_against_memset() -> Rows:
                 for mode in ("touch", "memset")]
 
     return by_pages((BASE, "thp", "2m"), rounds, lambda touch, memset: (f"{touch:.0f}", f"{memset:.0f}", f"{touch / memset:.2f}"))
+
+
+@table("A file's pages, touched and unmapped (to reach: 10 %)", "pages", "page_fault ns", "independent ns", "difference")
+def first_touches() -> Rows:
+    """ns a page of the published loop by page_fault, against kernels/reference/independent_fault.c, in one folder."""
+    loop, pages = program("independent_fault"), faults.FILE_BYTES // host.base_page_bytes()
+    point = _point("page_fault", mode="file", lines=pages, populate=0, region_ms=200)
+    where = tempfile.gettempdir()
+    ours, theirs = medians((_rig().take(point, i).ns_per_access, loop(faults.FILE_BYTES, where)[0]) for i in range(PAIRS))
+    yield f"{pages:,}", *compared(ours, theirs)
+
+
+@table("Records a second (to reach: 10 %)", "memory", "threads", "map_churn", "independent", "difference")
+def searches() -> Rows:
+    """Records a second of map_churn against kernels/reference/independent_search.c, by one thread: more share its caches and locks."""
+    loop, lines = program("independent_search"), faults.CHUNKS * faults.CHUNK_BYTES // faults.LINE_BYTES
+    for mode in ("unmap", "keep"):
+        point, kept = _point("map_churn", mode=mode, lines=lines, threads=1, region_ms=500), int(mode == "keep")
+        rounds = ((1e9 / _rig().take(point, i).ns_per_access, loop(1, faults.CHUNKS, faults.CHUNK_BYTES, kept)[0]) for i in range(PAIRS))
+        ours, theirs = medians(rounds)
+        yield mode, "1", *compared(ours, theirs, 0)
 
 
 @table("A hop in a graph on base pages, against a naive walk (to reach: 3 %)", "graph", "graph_walk ns", "naive ns", "difference")

@@ -10,7 +10,8 @@
  *
  * What is timed is the published loop: map, touch every page, take the mapping away; less as many turns that map and take away and
  * touch nothing. So it has what the pages cost to touch and to take away. It is a time a page, and no time a fault, where Linux enters
- * several for one: "faults_per_access" says how many it took. --populate 1 has the kernel enter all before the first touch.
+ * several for one: "faults_per_access" says how many it took. --populate 1 has the kernel enter all before the first touch; --written N
+ * has N pages of the file written at once, for what is written page by page is kept page by page.
  *
  * Beside it, apart from the region: each touch by the clock, as a histogram; what munmap, mprotect and fork take of the filled mapping and
  * of one that nobody touched; and what the page tables of both take. */
@@ -117,18 +118,19 @@ int main(int argc, char **argv)
     static const char *const orders[] = {"cycle", "sequential", NULL}, *const layouts[] = {"spread", NULL},
                       *const modes[] = {"file", "anonymous", "grouped", NULL};
     static struct tally tally;
-    struct own own[] = {{.name = "populate", .value = 0, .least = 0, .most = 1}, {.name = NULL}};
+    struct own own[] = {{.name = "populate", .value = 0, .least = 0, .most = 1},
+                        {.name = "written", .value = 1, .least = 1, .most = 1 << 16}, {.name = NULL}};
     struct config c = parse_more(argc, argv, "page_fault", orders, layouts, modes, own);
     int in_file = c.mode == modes[0], grouped = c.mode == modes[2];
-    if (c.stride_pages > 1 || c.lines < 16 || (in_file && c.pages->source != FROM_BASE))
-        bad_argument("page_fault takes 16 --lines or more, no --stride-pages, and in a file --pages 4k.");
+    if (c.stride_pages > 1 || c.lines < 16 || (in_file && c.pages->source != FROM_BASE) || (own[1].given && !in_file))
+        bad_argument("page_fault takes 16 --lines or more and no --stride-pages; in a file --pages 4k, and there alone --written.");
     c.cpu = pin(c.cpu);
     struct group group;
     struct touches t = touches_of(&c);
     if (t.arena.page > t.n * t.arena.stride)
         bad_argument("--lines %" PRIu64 " are less than a page of %s.", c.lines, c.pages->name);
     t.populate = (int)own[0].value;
-    t.file = in_file ? make_file(&t) : -1;
+    t.file = in_file ? make_file(&t, own[1].value) : -1;
     if (grouped) {
         group = find_group();
         make_group(&group);

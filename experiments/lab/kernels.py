@@ -111,7 +111,7 @@ CATALOGUE: dict[str, Declaration] = {
     "prefault": Declaration(modes=("touch", "populate", "memset"), options={"threads": 1}, order="sequential", faults_in=True,
                             is_chase=False, start_s=0.25),
     # Faults are the kernel's work, of which no least is known. An order has four bytes a page.
-    "page_fault": Declaration(modes=("file", "anonymous", "grouped"), options={"populate": 0}, faults_in=True, is_chase=False,
+    "page_fault": Declaration(modes=("file", "anonymous", "grouped"), options={"populate": 0, "written": 1}, faults_in=True, is_chase=False,
                               start_s=0.15),
     "touch_again": Declaration(options={"idle_ms": 0}, order="sequential", faults_in=True, is_chase=False, start_s=0.2,
                                idle_s=lambda point: dict(point.options).get("idle_ms", 0) / 1e3),

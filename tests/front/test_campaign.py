@@ -19,6 +19,7 @@ from experiments.chapters import (
     graph_walk,
     hugepages,
     keeping_pages,
+    page_faults,
     stlb_cliff,
     strides,
     tlb_blocking,
@@ -33,7 +34,7 @@ from experiments.words.reasons import Unavailable
 
 CHAPTERS = {"stlb_cliff": stlb_cliff, "strides": strides, "walk_anatomy": walk_anatomy, "graph_walk": graph_walk, "hugepages": hugepages,
             "keeping_pages": keeping_pages, "tlb_blocking": tlb_blocking, "churn": churn, "virtualization": virtualization,
-            "code": code}
+            "code": code, "page_faults": page_faults}
 ASKED = {"machine": "this", "profile": "quick", "minutes": 10.0}
 
 

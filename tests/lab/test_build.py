@@ -60,8 +60,8 @@ def why(name: str = "ask", engine: str = "c") -> Unavailable:
 def test_what_takes_a_system_call_of_its_own_is_in_c_alone_and_nothing_in_numba_alone():
     assert {"page_chase", "page_gather", "random_touch"} < set(build.kernel_names())
     assert [name for name in build.kernel_names() if not build.source(name, "numba").exists()] == [
-        "code_chase", "cold_chase", "collapse_chase", "first_touch", "fork_write", "guest_chase", "neighbour_chase", "numa_chase",
-        "page_store", "prefault", "shootdown", "switch_chase", "table_chase"]
+        "code_chase", "cold_chase", "collapse_chase", "first_touch", "fork_write", "guest_chase", "map_churn", "neighbour_chase",
+        "numa_chase", "page_fault", "page_store", "prefault", "shootdown", "switch_chase", "table_chase", "touch_again"]
     assert [name for name in build.kernel_names() if not build.source(name, "c").exists()] == []
     assert [name for name in build.kernel_names() if build.source(name, "numpy").exists()] == ["page_gather"]  # the published one
 

@@ -55,6 +55,9 @@ JUMP = ("[chapter.scope.point('code_chase', mode='listed', lines=49)]", "code_ch
 _CALLS = "for (uint64_t i = 0; i < calls && !failed; i++, from += apart)"
 CALL = ("[chapter.scope.point('shootdown', mode='unmap', lines=49)]", "shootdown", 49,
         ("shootdown", _CALLS, f"for (volatile int n = 0; n < 99; n++)\n        ;\n    {_CALLS}"))
+TOUCH = ("[chapter.scope.point('page_fault', mode='anonymous', lines=49)]", "page_fault", 49,
+         ("page_fault", "    while (rounds--) {\n", "    while (rounds--) {\n        for (volatile int n = 0; n < 99999; n++)\n           "
+                                                    " ;\n"))
 EDITS: dict[str, Edits] = {
     "your_machine": Edits(("a.price = a.spread - a.packed", "a.price = a.spread / a.packed"), "staircase",
                           ('{"most": claims.ONE_CYCLE}', '{"most": 99}'), "hit-costs-one-cycle", *CHASE, LOOP),
@@ -79,6 +82,9 @@ EDITS: dict[str, Edits] = {
     "code": Edits(("alias.between(least, most)", "alias.between(1024, most)"), "translation",
                   ('{"many_pages_cost": {"band": (1.0, float("inf"))}', '{"many_pages_cost": {"band": (0.0, 1.0)}'),
                   "many-code-pages-cost", *JUMP),
+    "page_faults": Edits(("rates[rates[\"threads\"] <= most]", "rates[rates[\"threads\"] < 3]"), "churn",
+                         ('"faults_cost_latency": {"band": (1.0, float("inf"))}', '"faults_cost_latency": {"band": (0.0, 1.0)}'),
+                         "runtime-faults-cost-latency", *TOUCH),
     "virtualization": Edits(("curve - packed[chase]", "curve / packed[chase]"), "guest_steps",
                             ('{"same": claims.SAME}', '{"same": 0.5}'), "containers-add-nothing", *CHASE, LOOP),
 }

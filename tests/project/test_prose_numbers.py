@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 
 import pytest
-from support import blocking, guests, stlb_cliff, synthetic, walk
+from support import blocking, faults, guests, stlb_cliff, synthetic, walk
 from support import churn as churn_rows
 from support import code as code_rows
 from support import hugepages as hugepages_rows
@@ -22,6 +22,7 @@ from experiments.chapters import (
     graph_walk,
     hugepages,
     keeping_pages,
+    page_faults,
     strides,
     tlb_blocking,
     virtualization,
@@ -79,6 +80,7 @@ MACHINES: dict[str, tuple[object, Callable[[], Analysis]]] = {
     "jumps": (code, code_rows.analysis),
     "churn": (churn, churn_rows.analysis),
     "churn that keeps nothing": (churn, lambda: churn_rows.analysis(churn_rows.rows(churn_rows.Churn(kept=0.0, copies_whole=True)))),
+    "faults": (page_faults, faults.analysis),
     "walks": (walk_anatomy, tables_rows.analysis),
     "walks of a guest": (walk_anatomy, lambda: tables_rows.analysis(hypervisor="kvm")),
     "guests": (virtualization, lambda: guests.analysis(guests.rows())),

@@ -21,6 +21,7 @@ from experiments.chapters import (
     graph_walk,
     hugepages,
     keeping_pages,
+    page_faults,
     stlb_cliff,
     tlb_blocking,
     virtualization,
@@ -34,7 +35,7 @@ from experiments.lab.record import Point
 from experiments.machine.host import Host, tlb_entries
 from experiments.words.prose import Prose
 from experiments.words.reasons import Unavailable
-from support import blocking, geometry, guests, strides, synthetic, tables, walk
+from support import blocking, faults, geometry, guests, strides, synthetic, tables, walk
 from support import churn as emptied
 from support import code as jumps
 from support import keeping_pages as keeping
@@ -76,12 +77,13 @@ class Book:
             walk_anatomy: tables.rows(tables.Walker(entries=two if two[1] < 10**6 else (two[0], 1536))),
             code: jumps.rows(),
             churn: emptied.rows(),
+            page_faults: faults.rows(faults.Kernel(takes=("thp",) if self.hypervisor != "none" else ())),
             virtualization: guests.rows(guests.Guests(far=(), outer="4k" if self.splintered else "")),
             your_machine: geometry.rows(geometry.Made(geometry.lru(two[0]), geometry.lru(two[1]), joined=self.joined), "4k", 1),
         }
         rows = {module: frame[kernels.is_within(frame, self.most_bytes)] for module, frame in rows.items()}
         kept = {module.__name__.rpartition(".")[2]: frame for module, frame in rows.items()} | {survey.NAME: rows[your_machine]}
-        documents = {"ways": keeping.asked(), "runtimes": keeping.pool()}
+        documents = {"ways": keeping.asked(), "runtimes": keeping.pool(), "kernel_side": faults.side()}
         return [Page(module, frame, About(self.host, rows=kept, documents=documents)) for module, frame in rows.items()]
 
 

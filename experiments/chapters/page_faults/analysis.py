@@ -11,7 +11,7 @@ import pandas as pd
 from experiments.article import analysis
 from experiments.article.chapter import literature
 from experiments.chapters.page_faults import kernel_side
-from experiments.chapters.page_faults.grid import CHUNK_BYTES, CHUNKS, LARGE, LINE_BYTES
+from experiments.chapters.page_faults.grid import AT_ONCE, CHUNK_BYTES, CHUNKS, LARGE, LINE_BYTES
 from experiments.chapters.page_faults.kernel_side import KernelSide
 from experiments.inference import student
 from experiments.inference.curves import Curve, select
@@ -29,18 +29,19 @@ BESIDE = ("faults_per_access", "map_ns_per_access", "later_ns_per_access", "p50_
 
 
 class Way(NamedTuple):
-    """How pages are touched for the first time: page_fault's mode, order, populate and pages."""
+    """How pages are touched for the first time: page_fault's mode, order, populate, pages and written."""
 
     mode: str
     order: str = "cycle"
     populate: int = 0
     pages: str = BASE
+    written: int = 1
 
 
-FILE, IN_ORDER, FILE_READY = Way("file"), Way("file", "sequential"), Way("file", populate=1)
+FILE, IN_ORDER, FILE_READY, FILE_AT_ONCE = Way("file"), Way("file", "sequential"), Way("file", populate=1), Way("file", written=AT_ONCE)
 FRESH, FRESH_READY, FRESH_LARGE = Way("anonymous"), Way("anonymous", populate=1), Way("anonymous", pages=LARGE)
-WAYS = {FILE: "a file, shuffled", IN_ORDER: "a file, in order", FILE_READY: "a file, populated", FRESH: "fresh memory",
-        FRESH_READY: "fresh memory, populated", FRESH_LARGE: "fresh memory, large pages"}
+WAYS = {FILE: "a file, shuffled", IN_ORDER: "a file, in order", FILE_READY: "a file, populated", FILE_AT_ONCE: "a file, written at once",
+        FRESH: "fresh memory", FRESH_READY: "fresh memory, populated", FRESH_LARGE: "fresh memory, large pages"}
 
 
 class Analysis(analysis.Analysis):
@@ -90,7 +91,7 @@ class Analysis(analysis.Analysis):
     @cached_property
     def histograms(self) -> pd.DataFrame:
         """What single touches took, all processes of a way together: way (in words), ns (the middle of a bin), low_ns, high_ns, share. Of a
-        file and of fresh memory, on base pages and on large ones."""
+        file, and of fresh memory on base pages and on large ones."""
         parts = [_histogram(self.rows(way)).assign(way=WAYS[way]) for way in (FILE, FRESH, FRESH_LARGE) if len(self.rows(way))]
         parts = [part for part in parts if len(part)]
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["ns", "low_ns", "high_ns", "share", "way"])

@@ -8,6 +8,7 @@ from experiments.lab.record import Point
 from experiments.words.pages import BASE
 
 FILE_BYTES = 12 << 20  # the published file
+AT_ONCE = 1 << 16  # pages of it that one write has: more than it has
 LARGE = "thp"
 CHUNK_BYTES, CHUNKS = 512 << 10, 7  # the published program's own, and as many as it was asked for
 MOST_THREADS = 7  # published
@@ -30,7 +31,7 @@ def touches(scope: Scope) -> list[Point]:
             ("grouped", "cycle", 0)]
     base = [scope.point("page_fault", mode=mode, order=order, lines=lines, populate=populate) for mode, order, populate in ways]
     large = [scope.point("page_fault", LARGE, "anonymous", lines=lines, populate=0)] if scope.pages_of(LARGE) <= lines else []
-    return base + large
+    return [*base, scope.point("page_fault", mode="file", lines=lines, populate=0, written=AT_ONCE), *large]
 
 
 def again(scope: Scope) -> list[Point]:

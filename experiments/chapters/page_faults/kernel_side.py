@@ -42,6 +42,7 @@ class KernelSide(BaseModel, extra="forbid", frozen=True):
     schema_version: Literal[1] = 1
     measured_at: str
     state: str  # host.state()
+    file_system: str  # of the folder for temporary files
     la57_flag: bool  # in /proc/cpuinfo, which the published line searches
     no5lvl: bool  # on the kernel's command line
     high_mapping: bool | None  # whether a mapping above 47 bits was given; None where it was not tried
@@ -60,6 +61,7 @@ def make(profile: str) -> dict[str, Any]:
     lacking: dict[str, str] = {}
     profiles, traced = _or_why(profiles_here, lacking, "profiles"), _or_why(traced_here, lacking, "traced")
     return KernelSide(measured_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), state=host.state(inspected), **words(),
+                      file_system=procfs.file_system(Path(tempfile.gettempdir()).resolve()),
                       high_mapping=high_mapping(inspected), profiles=profiles or {}, traced=traced, lacking=lacking).model_dump(mode="json")
 
 

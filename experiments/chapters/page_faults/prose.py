@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from experiments.article.machine_words import about_pages, machine
-from experiments.chapters.page_faults.analysis import FILE, FILE_READY, FRESH, FRESH_LARGE, FRESH_READY, Analysis
+from experiments.chapters.page_faults.analysis import FILE, FILE_AT_ONCE, FILE_READY, FRESH, FRESH_LARGE, FRESH_READY, Analysis
 from experiments.chapters.page_faults.grid import LARGE
 from experiments.inference.student import share_of_a_second
 from experiments.machine.host import is_x86
@@ -12,13 +12,14 @@ from experiments.words.prose import Prose, choose, count, in_words, listed, side
 from experiments.words.reasons import REASONS, if_available, required
 from experiments.words.units import format_size
 
-__all__ = ["machine", "lead", "file_said", "fresh_said", "ready_said", "walks_said", "group_said", "statistics_said", "matter_said",
-           "buckets_said", "levels_said", "buys_said", "churn_said", "beyond_said", "chunks_said", "again_said", "host_said",
-           "profile_said", "traced_said"]
+__all__ = ["machine", "lead", "file_said", "written_said", "fresh_said", "ready_said", "walks_said", "group_said", "statistics_said",
+           "matter_said", "buckets_said", "levels_said", "buys_said", "churn_said", "beyond_said", "chunks_said", "again_said",
+           "host_said", "profile_said", "traced_said"]
 
 SAME = 0.1  # of a time: what no reader would notice
 SEVERAL = 1.5  # pages a fault, from which on a time a page is no time a fault
 SECOND_SHARE = 0.01  # of a second: what is less, few would look for
+LEAST_PAIRS = 5  # of which an interval covers nine in ten
 DEAR = 2.0  # times as long: a second fault, and no noise
 
 
@@ -33,7 +34,7 @@ def brief(a: Analysis) -> Prose:
     said = f"A page of a file in memory takes {found.value:.0f} ns to touch for the first time, and one of fresh memory {fresh.value:,.0f}."
     if a.pages_a_fault < SEVERAL:
         return Prose(f"{said} Each faults by itself.")
-    return Prose(f"{said} The first is no fault: one fault in the file takes {a.fault_ns(FILE).value:,.0f} ns and enters "
+    return Prose(f"{said} The first is a time a page and no fault's: a fault in the file takes {a.fault_ns(FILE).value:,.0f} ns and enters "
                  f"{a.pages_a_fault:.0f} pages.")
 
 
@@ -48,6 +49,21 @@ def file_said(a: Analysis) -> Prose:
                         f"that "
                  f"lie in memory too. So one fault takes {a.fault_ns(FILE).value:,.0f} ns, and what the program reports is a fault shared "
                  "among the pages that it serves. A program that touches one page here and one there pays the whole.")
+
+
+def written_said(a: Analysis) -> Prose:
+    """What it makes of a file's pages that they were written at once."""
+    apart, whole = a.page_ns(FILE), a.page_ns(FILE_AT_ONCE)
+    faults = float(a.touch(FILE_AT_ONCE)["faults_per_access"])
+    system = if_available(lambda: a.side.file_system)
+    where = f" ({system})" if system and system != "unknown" else ""
+    said = (f"That file was written page by page. The same bytes written at once take {whole.value:.0f} ns a page, and a fault enters "
+            f"{count(1 / faults) if faults > 0 else 'all'} of them. ")
+    return Prose(said + choose(apart / whole, {
+        "above": f"The file system{where} keeps what came in one write as large pieces of memory, and the kernel enters a piece with less "
+                 f"work than "
+                 "its pages. So a time a page says how the file was written, too.",
+        "open": f"To this file system{where} it is all one.", "below": f"To this file system{where} it is no gain."}, slack=SAME))
 
 
 def fresh_said(a: Analysis) -> Prose:
@@ -65,15 +81,14 @@ def fresh_said(a: Analysis) -> Prose:
 
 def ready_said(a: Analysis) -> Prose:
     """What it saves to have the kernel enter all pages beforehand, of a file and of fresh memory."""
-    said = []
-    for name, touched, ready in (("a file", FILE, FILE_READY), ("fresh memory", FRESH, FRESH_READY)):
-        before, after = if_available(a.page_ns, touched), if_available(a.page_ns, ready)
-        if before and after:
-            said.append(f"{after.value:,.0f} ns a page of {name} in place of {before.value:,.0f}" + choose(
-                before / after, {"above": "", "open": ", which is no less", "below": ", which is more"}, slack=SAME))
-    required(said, "no memory was populated")
-    return Prose(f"Populated beforehand, entering and touching take {listed(said)}. What that saves is the way into the kernel and back; "
-                 "finding, zeroing and entering the pages it still does. It moves the cost to where a program can choose to pay it.")
+    pairs = {name: (a.page_ns(touched), a.page_ns(ready)) for name, touched, ready in (
+        ("a file", FILE, FILE_READY), ("fresh memory", FRESH, FRESH_READY)) if {touched, ready} <= a.touches.keys()}
+    required(pairs, "no memory was populated")
+    told = listed(f"{ready.value:,.0f} ns a page of {name}, in place of {touched.value:,.0f}" for name, (touched, ready) in pairs.items())
+    saves = any(side(touched / ready, slack=SAME) == "above" for touched, ready in pairs.values())
+    return Prose(f"Populated beforehand, entering and touching take {told}. " + (
+        "What that saves is the way into the kernel and back; " if saves else "The way into the kernel and back is not what costs here: ") +
+        "to find the pages, to zero and to enter them is still to be done. It moves the cost to where a program can choose to pay it.")
 
 
 def walks_said(a: Analysis) -> Prose:
@@ -90,11 +105,12 @@ def group_said(a: Analysis) -> Prose:
     """What it costs that pages are charged to a memory cgroup."""
     ratio, pairs = a.group_ratio, len(a.grouped)
     said = (f"Charged to a memory cgroup of its own a page takes {ratio.value:.3f} times as long as at the root of the hierarchy, which "
-            f"charges "
-            f"nobody; the two took turns in {count(pairs)} processes. ")
+            f"charges nobody; the two took turns in {in_words(pairs)} process{'es' * (pairs > 1)}. ")
+    if pairs < LEAST_PAIRS:
+        return Prose(said + "So few tell no charge from noise.")
     return Prose(said + choose(ratio, {
-        "above": "So the charge is felt.", "below": "So what is charged is the faster one here, which no charge explains: the order of "
-                                                    "the two does.",
+        "above": "So the charge is felt.",
+        "below": "So what is charged is faster here, which no charge explains: the two turns differ otherwise.",
         "open": f"So the charge, if any, is lost in the noise: {abs(ratio.high - 1):.1%} would have shown."}))
 
 
@@ -158,11 +174,11 @@ def levels_said(a: Analysis) -> Prose:
 
 def buys_said(a: Analysis) -> Prose:
     """What a fifth level buys, in bytes, beside this machine's memory."""
-    direct, wide = 1 << 46, 1 << 55
+    direct, wide = 1 << 46, 1 << 55  # Documentation/arch/x86/x86_64/mm.rst: the direct mapping of all memory
     return Prose(f"Four levels of nine bits and an offset of twelve translate 48, or {format_size(1 << 48)}. Half of that is the "
                  f"kernel's, and a "
                  f"quarter of the whole maps all memory: {format_size(direct)}. Five translate 57, and the same map has "
-                 f"{format_size(wide)}. This "
+                 f"{wide >> 50} PiB. This "
                  f"machine has {format_size(a.host.memory.total_bytes // 2**30 * 2**30)}.")
 
 
@@ -204,19 +220,22 @@ def chunks_said(a: Analysis) -> Prose:
                      "below": "Fewer faults cost more here."}, slack=SAME))
 
 
+def _is_dear(a: Analysis, pages: str) -> bool:
+    """Whether memory on such pages comes back dear after a wait."""
+    pair = if_available(a.waited, pages)
+    return bool(pair) and side(pair[1] / pair[0], DEAR) == "above"
+
+
 def again_said(a: Analysis) -> Prose:
     """What memory takes that was left alone, beside memory that was used just now."""
-    said, is_dear = [], False
-    for pages in (BASE, LARGE):
-        if (pair := if_available(a.waited, pages)) is None:
-            continue
-        soon, late, seconds = pair
-        is_dear |= side(late / soon, DEAR) == "above"
-        said.append(f"on {words(pages)} {soon.value:,.0f} ns a base page at once and {late.value:,.0f} after {seconds:g} s")
-    required(said, "no memory was left alone and touched again")
-    return Prose(f"Memory that is given back and touched again takes {listed(said)}. " + (
-        "Somebody took it away meanwhile, and has to find it again: that is not this kernel, which still counts it as free." if is_dear else
-        "So nothing was taken away in that time, or what was came back from a part that was not."))
+    pairs = {pages: pair for pages in (BASE, LARGE) if (pair := if_available(a.waited, pages))}
+    required(pairs, "no memory was left alone and touched again")
+    told = listed(f"on {words(pages)} {soon.value:,.0f} ns a base page at once and {late.value:,.0f} after {seconds:g} s"
+                  for pages, (soon, late, seconds) in pairs.items())
+    return Prose(f"Memory that is given back and touched again takes, {told}. " + (
+        "Somebody took it away meanwhile, and has to find it again: that is not this kernel, which counts it as free all the while."
+        if any(_is_dear(a, pages) for pages in pairs) else
+        "So nothing was taken away in that time, or what came back is another part of memory that was not."))
 
 
 def host_said(a: Analysis) -> Prose:
@@ -226,15 +245,16 @@ def host_said(a: Analysis) -> Prose:
     told = a.side
     if told.balloon is None:
         return Prose("This guest has no balloon of virtio's, so if its host takes memory back, it does so by what it sees itself.")
-    said = f"This guest has a balloon, by which its host can ask for memory ({listed(told.balloon) or 'no features'}). "
+    said = f"This guest has a balloon, by which its host can ask for memory ({listed(told.balloon) or 'with no features'}). "
     if told.report_order is None:
         return Prose(said + "It does not report free pages, so what is free stays backed until somebody asks.")
     block = format_size(a.base_page_bytes << told.report_order)
-    return Prose(said + f"It reports free blocks of {block} and more, two seconds after they came free, and the host takes each from "
-                        f"under it. "
-                 "Scattered free pages are in no such block, and are not told of: so what large pages gave back comes back dear, and base "
-                 "pages "
-                 "hardly.")
+    said += f"It reports free blocks of {block} and more, some two seconds after they came free, and the host takes each from under it. "
+    if not _is_dear(a, LARGE) or _is_dear(a, BASE):
+        return Prose(said + "Pages that lie scattered are in no such block, and are not told of.")
+    return Prose(said + "Pages that lie scattered are in no such block, and are not told of: what large pages gave back is whole, and "
+                        "comes back "
+                        "dear; base pages find others that were never reported.")
 
 
 def profile_said(a: Analysis) -> Prose:

@@ -16,12 +16,13 @@ NAMES = (("PGD", "PML5", 48), ("P4D", "PML4", 39), ("PUD", "PDPT", 30), ("PMD", 
 
 def ways(a: Analysis) -> Html:
     """A row a way of touching pages: what a page takes, how many faults, and what one takes."""
-    rows = [(name, a.page_ns(way), float(a.touch(way)["faults_per_access"])) for way, name in WAYS.items() if way in a.touches]
+    rows = [(name, a.page_ns(way), float(a.touch(way)["faults_per_access"]), way.populate) for way, name in WAYS.items()
+            if way in a.touches]
     required(rows, "no page was touched")
     return data_table(pd.DataFrame({
-        "pages of": [name for name, *_ in rows], "ns a page": [f"{ns:,.0f}" for _, ns, _ in rows],
-        "pages a fault": [f"{1 / faults:,.3g}" if faults else "no fault" for *_, faults in rows],
-        "ns a fault": [f"{ns.value / faults:,.0f}" if faults else "" for _, ns, faults in rows]}))
+        "pages of": [name for name, *_ in rows], "ns a page": [f"{ns:,.0f}" for _, ns, *_ in rows],
+        "pages a fault": ["none by a touch" if ready else f"{1 / faults:,.3g}" if faults else "" for *_, faults, ready in rows],
+        "ns a fault": [f"{ns.value / faults:,.0f}" if faults and not ready else "" for _, ns, faults, ready in rows]}))
 
 
 def statistics(a: Analysis) -> Html:

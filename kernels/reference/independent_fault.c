@@ -1,0 +1,97 @@
+/* An independent loop over a file's pages, for `make bench`, in the way of lmbench's lat_pagefault: it shares nothing with page_fault but
+ * the question.
+ *
+ *   independent_fault BYTES FOLDER    touch every page of a mapped file in a drawn order and unmap it; less unmapping and mapping alone
+ *
+ * Prints ns a page: the median of seven times of at least 50 ms each, beside as many of the empty loop. */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+static long pages, size, *offset;
+static char *where;
+static int file;
+static long total;
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
+}
+
+static void map_again(void)
+{
+    if (where)
+        munmap(where, (size_t)size);
+    where = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, file, 0);
+    if (where == MAP_FAILED || msync(where, (size_t)size, MS_INVALIDATE))
+        exit((perror("mmap"), 1));
+    madvise(where, (size_t)size, MADV_NOHUGEPAGE);
+}
+
+/* Seconds of so many turns. */
+static double turns(long n, int touched)
+{
+    double begin = seconds();
+    while (n--) {
+        for (long i = 0; touched && i < pages; i++)
+            total += *(volatile char *)(where + offset[i]);
+        map_again();
+    }
+    return seconds() - begin;
+}
+
+int main(int argc, char **argv)
+{
+    char name[512];
+    long page = sysconf(_SC_PAGESIZE), n = 1;
+    double ns[7];
+    cpu_set_t allowed, last;
+    snprintf(name, sizeof name, "%s/independent-XXXXXX", argc > 2 ? argv[2] : "/tmp");
+    size = argc > 1 ? atol(argv[1]) : 12l << 20;
+    pages = size / page;
+    sched_getaffinity(0, sizeof allowed, &allowed);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &allowed)) {
+            CPU_ZERO(&last);
+            CPU_SET(cpu, &last);
+        }
+    sched_setaffinity(0, sizeof last, &last);
+    file = mkstemp(name);
+    char *content = malloc((size_t)size);
+    offset = malloc(sizeof *offset * (size_t)pages);
+    if (file < 0 || unlink(name) || !content || !offset)
+        return perror(name), 1;
+    memset(content, 1, (size_t)size);
+    for (long i = 0; i < pages; i++) /* page by page: what is written at once may be kept as one piece */
+        if (write(file, content, (size_t)page) != page)
+            return perror(name), 1;
+    fsync(file);
+    for (long i = 0; i < pages; i++)
+        offset[i] = i * page;
+    srand48(getpid());
+    for (long i = pages - 1; i > 0; i--) {
+        long j = (long)(drand48() * (double)(i + 1)), swap = offset[i];
+        offset[i] = offset[j];
+        offset[j] = swap;
+    }
+    map_again();
+    while (turns(n, 1) < 0.05)
+        n *= 2;
+    for (int i = 0; i < 7; i++)
+        ns[i] = (turns(n, 1) - turns(n, 0)) / (double)(n * pages) * 1e9;
+    qsort(ns, 7, sizeof *ns, by_value);
+    printf("%.6f 0x%lx\n", ns[3], total);
+    return 0;
+}

@@ -1,0 +1,110 @@
+"""Page faults on kernels whose costs are known: they come back, and what lacks is a reason."""
+
+from __future__ import annotations
+
+import pytest
+from support.faults import MACHINES, NOTHING, Kernel, analysis, points, rows
+
+from experiments.chapters.page_faults import grid
+from experiments.chapters.page_faults.analysis import FILE, FILE_AT_ONCE, FILE_READY, FRESH, FRESH_LARGE, WAYS
+from experiments.words.reasons import Unavailable
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+QUIET = Kernel(noise=1e-9)
+
+
+@pytest.mark.parametrize("around", [1, 4, 16])
+def test_a_page_and_a_fault_are_told_apart(around: int):
+    kernel = Kernel(noise=1e-9, around=around)
+    a = analysis(rows(kernel))
+    assert a.pages_a_fault == pytest.approx(around)
+    page = kernel.trap_ns / around + kernel.enter_ns + kernel.free_ns
+    assert a.page_ns(FILE).value == pytest.approx(page) and a.fault_ns(FILE).value == pytest.approx(around * page)
+    assert 1 / a.touch(FILE_AT_ONCE)["faults_per_access"] == pytest.approx(kernel.piece)
+    assert a.page_ns(FILE).value - a.page_ns(FILE_READY).value == pytest.approx(kernel.trap_ns / around)
+
+
+def test_large_pages_save_traps_and_no_zeroing():
+    a = analysis(rows(QUIET))
+    saved = a.page_ns(FRESH).value - a.page_ns(FRESH_LARGE).value
+    assert saved == pytest.approx(QUIET.trap_ns * 511 / 512)
+    assert a.page_ns(FRESH_LARGE).value > QUIET.zero_ns
+
+
+def test_the_histogram_of_a_file_has_a_mode_for_those_that_fault_and_one_for_those_that_do_not():
+    data = analysis(rows(QUIET)).histograms.set_index("way")
+    file = data.loc[WAYS[FILE]]
+    assert file["share"].sum() == pytest.approx(1.0) and len(file) == 2
+    assert file.sort_values("ns")["share"].tolist() == pytest.approx([15 / 16, 1 / 16], abs=0.01)
+    fresh = data.loc[[WAYS[FRESH]]]
+    assert len(fresh) == 1 and fresh["low_ns"].iloc[0] < QUIET.page_ns("anonymous", "4k", 0) < fresh["high_ns"].iloc[0]
+
+
+def test_a_charge_comes_back_as_a_ratio_and_by_the_test_of_means():
+    a = analysis(rows(Kernel(charge=1.03, noise=0.001)))
+    assert a.group_ratio.value == pytest.approx(1.03, rel=0.01) and a.group_ratio.low > 1
+    assert a.own_test.relative == pytest.approx(0.03, abs=0.01) and a.own_test.p < 0.05
+    assert len(a.grouped) == 5
+
+
+def test_the_published_test_comes_back_from_what_was_printed():
+    test = analysis().published_test
+    assert (round(test.t, 1), test.freedom, f"{test.p:.1e}") == (5.4, 58, "1.5e-06")
+    assert test.relative == pytest.approx(0.0023, abs=5e-5)
+    assert analysis().published_means == pytest.approx({4: 630.64, 5: 640.97}, abs=0.005)
+    assert analysis().published_buckets.groupby("page_table_levels")["share"].sum().between(0.999, 1.0).all()
+
+
+def test_rates_are_those_of_all_threads_and_their_faults_are_counted():
+    kernel = Kernel(noise=1e-9, cpus=4, shared=0.0)
+    a = analysis(rows(kernel))
+    by = a.rates.set_index(["mode", "threads"])
+    assert by.loc[("keep", 4), "rate"] == pytest.approx(4 * by.loc[("keep", 1), "rate"])
+    assert by.loc[("keep", 1), "rate"] == pytest.approx(1e9 / kernel.search_ns)
+    assert (by.loc["keep", "faults"] == 0).all() and (by.loc["unmap", "faults"] == grid.CHUNK_BYTES // 4096).all()
+    assert by.loc["unmap", "is_beyond"].tolist() == [False] * 4 + [True] * 3 and a.most_real_threads == 4
+    assert (a.churned("4k") / a.churned("thp")).value > 1
+
+
+def test_memory_that_the_host_took_is_found_by_waiting():
+    kernel = QUIET
+    soon, late, seconds = analysis(rows(kernel)).waited("thp")
+    assert late.value - soon.value == pytest.approx(kernel.host_ns) and seconds == 3
+    soon, late, _ = analysis(rows(kernel)).waited("4k")
+    assert late.value == pytest.approx(soon.value)
+
+
+def test_the_grid_has_each_point_once_and_a_control_for_each_number_of_threads():
+    every = points()
+    assert len(every) == len(set(every))
+    threads = {mode: [dict(p.options)["threads"] for p in every if (p.kernel, p.mode, p.lines) == (
+        "map_churn", mode, grid.CHUNKS * grid.CHUNK_BYTES // 64)] for mode in ("unmap", "keep")}
+    assert threads["unmap"] == threads["keep"] == [*range(1, 8)]
+    assert {p.lines * 4096 for p in every if p.kernel == "page_fault"} == {grid.FILE_BYTES}
+    assert not [p for p in points(cpus=1) if p.kernel == "prefault" and dict(p.options)["threads"] > 1]
+
+
+def test_what_was_not_measured_is_empty_or_a_reason():
+    a = analysis(NOTHING)
+    assert a.touches == {} and a.histograms.empty and a.grouped.empty and a.rates.empty and a.again.empty
+    for ask in (lambda: a.page_ns(FILE), lambda: a.pages_a_fault, lambda: a.group_ratio, lambda: a.own_test, lambda: a.churned("4k"),
+                lambda: a.most_real_threads, lambda: a.waited("thp")):
+        with pytest.raises(Unavailable):
+            ask()
+
+
+def test_one_cpu_is_the_reason_where_two_threads_lack():
+    with pytest.raises(Unavailable) as why:
+        analysis(rows(Kernel(cpus=1)), cpus=1).prefaulted(2)
+    assert why.value.code == "one-cpu"
+    with pytest.raises(Unavailable) as why:
+        analysis(NOTHING).prefaulted(2)
+    assert why.value.code == "too-few-points"
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_no_machine_breaks_a_property(machine: str):
+    a = analysis(MACHINES[machine]())
+    assert set(a.touches) <= set(WAYS) and len(a.rates) <= 14 and len(a.again) <= 5
+    assert a.histograms.empty or a.histograms.groupby("way")["share"].sum().between(0.999, 1.001).all()

@@ -1,0 +1,125 @@
+"""What a kernel says and lets be seen, on roots that were made up and on this computer; what it does not has its reason."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.common import needs_c
+from support.synthetic import Stated
+
+from experiments.chapters.page_faults import kernel_side
+from experiments.chapters.page_faults.kernel_side import KernelSide, high_mapping, shares, traced_here, words
+from experiments.machine import host
+from experiments.words.reasons import REASONS, Unavailable
+
+REPORT = """
+# Samples: 2K of event 'cpu-clock'
+# Overhead  Symbol
+    13.28%  [k] clear_page_erms
+     6.86%  [.] write_pages
+     0.40%  [k] rare
+"""
+
+
+def made(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def test_what_files_say_is_read(tmp_path: Path):
+    device = "sys/bus/virtio/devices/virtio"
+    root = made(tmp_path, {
+        "proc/cpuinfo": "processor\t: 0\nflags\t\t: fpu la57 lm\n", "proc/cmdline": "quiet no5lvl\n", f"{device}0/device": "0x0002\n",
+        f"{device}0/features": "1" * 64, f"{device}1/device": "0x0005\n", f"{device}1/features": "010001" + "0" * 58,
+        "sys/module/page_reporting/parameters/page_reporting_order": "9\n"})
+    assert words(root) == {"la57_flag": True, "no5lvl": True, "balloon": ("statistics", "free-page-reports"), "report_order": 9}
+
+
+def test_a_balloon_that_does_not_report_has_no_order(tmp_path: Path):
+    device = "sys/bus/virtio/devices/virtio0"
+    root = made(tmp_path, {f"{device}/device": "0x0005\n", f"{device}/features": "0" * 64,
+                           "sys/module/page_reporting/parameters/page_reporting_order": "9\n"})
+    assert words(root) == {"la57_flag": False, "no5lvl": False, "balloon": (), "report_order": None}
+
+
+def test_a_root_with_nothing_says_nothing(tmp_path: Path):
+    assert words(tmp_path) == {"la57_flag": False, "no5lvl": False, "balloon": None, "report_order": None}
+    with pytest.raises(Unavailable) as why:
+        traced_here(tmp_path)
+    assert why.value.code == "no-tracefs"
+
+
+def test_a_report_is_read_by_function_and_what_is_rare_left_out():
+    assert shares(REPORT) == {"[k] clear_page_erms": 0.1328, "[.] write_pages": 0.0686}
+
+
+@pytest.mark.parametrize(("report", "code"), [("", "perf-failed"), ("# nothing\n", "perf-failed"),
+                                              ("  50.00%  [k] 0xffffffff81000000\n", "no-symbols"), ("  50.00%  [.] main\n", "no-symbols")])
+def test_a_report_without_functions_is_a_reason(report: str, code: str):
+    with pytest.raises(Unavailable) as why:
+        shares(report)
+    assert why.value.code == code
+
+
+@pytest.mark.parametrize(("program", "code"), [("exit 1", "perf-failed"), ("echo 'No permission to enable cpu-clock event.' >&2; exit 255",
+                                                                          "perf-denied"), (None, "no-perf")])
+def test_a_perf_that_does_not_sample_is_a_reason(program: str | None, code: str, tmp_path: Path):
+    path = tmp_path / "perf"
+    if program:
+        path.write_text(f"#!/bin/sh\n{program}\n")
+        path.chmod(0o755)
+    with pytest.raises(Unavailable) as why:
+        kernel_side.sampled(str(path), ["true"])
+    assert why.value.code == code
+
+
+def test_other_cpus_have_no_address_above_47_bits():
+    arm = Stated(changes={"arch": "aarch64", "vendor": "ARM", "la57": None}).host()
+    assert high_mapping(arm) is None
+
+
+@pytest.mark.measures
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+def test_this_computer_gives_high_addresses_with_five_levels_alone():
+    here = host.inspect()
+    assert high_mapping(here) == (None if here.arch != "x86_64" else here.page_table_levels == 5)
+
+
+@needs_c
+@pytest.mark.measures
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+def test_the_document_is_whole_and_mounts_nothing():
+    before = Path("/proc/self/mounts").read_text()
+    told = KernelSide.model_validate(kernel_side.make("smoke"))
+    assert Path("/proc/self/mounts").read_text() == before
+    assert bool(told.profiles) != ("profiles" in told.lacking) and (told.traced is None) == ("traced" in told.lacking)
+    assert set(told.lacking.values()) <= set(REASONS)
+    for profile in told.profiles.values():
+        assert 0 < sum(profile.values()) <= 1.01
+
+
+@needs_c
+@pytest.mark.measures
+def test_two_counts_of_one_run_are_those_of_its_faults(tmp_path: Path):
+    """Where the tracepoint can be read; elsewhere its reason."""
+    try:
+        traced, counted = traced_here()
+    except Unavailable as why:
+        assert why.code in ("no-tracefs", "no-perf", "perf-denied", "perf-failed", "not-supported")
+        return
+    assert traced == pytest.approx(counted, rel=0.02)
+
+
+def test_a_program_that_does_not_answer_is_a_reason(monkeypatch: pytest.MonkeyPatch):
+    def late(*given: object, **how: object) -> None:
+        raise subprocess.TimeoutExpired("perf", 1)
+
+    monkeypatch.setattr(kernel_side, "run_whole", late)
+    with pytest.raises(Unavailable) as why:
+        kernel_side.sampled("perf", ["true"])
+    assert why.value.code == "perf-failed"

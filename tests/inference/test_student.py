@@ -1,0 +1,79 @@
+"""Means, tests of means and means of rates against scipy's own, and against what one article printed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from experiments.inference.student import compare, harmonic_mean, printed, sample, share_of_a_second
+from experiments.words.reasons import Unavailable
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+values = st.lists(st.floats(1, 1000), min_size=3, max_size=40).filter(lambda x: np.std(x) > 1e-3)
+
+
+def test_the_published_test_comes_back_to_two_digits_from_means_intervals_and_counts():
+    """Dawson's listing: t = -5.3531, df = 58, p = 1.543e-06, difference -0.0003343242 to -0.0001523425 us."""
+    four, five = printed(105.637, 105.576, 105.698, 30), printed(105.880, 105.810, 105.950, 30)
+    test = compare(five, four)
+    assert test.freedom == 58 and test.t == pytest.approx(-5.35, abs=0.05) and test.p == pytest.approx(1.5e-6, rel=0.1)
+    exact = compare(printed(105.88, 105.8097, 105.9503, 30), printed(105.6367, 105.5758, 105.6975, 30))
+    assert exact.t == pytest.approx(-5.3531, rel=2e-3) and exact.p == pytest.approx(1.543e-6, rel=0.01)
+    assert (exact.difference.low, exact.difference.high) == pytest.approx((-0.3343242, -0.1523425), rel=2e-3)
+    assert test.relative == pytest.approx(-0.0023, abs=5e-5) and test.effect == pytest.approx(-5.35 * (2 / 30) ** 0.5, rel=0.01)
+
+
+@given(values)
+def test_a_mean_has_scipys_interval_and_comes_back_from_it(x: list[float]):
+    interval = sample(x).interval()
+    theirs = stats.t.interval(0.95, len(x) - 1, loc=np.mean(x), scale=stats.sem(x))
+    assert (interval.low, interval.high) == pytest.approx(theirs) and interval.value == pytest.approx(np.mean(x))
+    again = printed(*interval[:3], len(x))
+    assert tuple(again) == pytest.approx(tuple(sample(x))) and again.deviation == pytest.approx(np.std(x, ddof=1))
+
+
+@given(values, values)
+def test_two_means_are_compared_as_scipy_does(x: list[float], y: list[float]):
+    test, theirs = compare(sample(x), sample(y)), stats.ttest_ind(y, x)
+    assert (test.t, test.p, test.freedom) == pytest.approx((theirs.statistic, theirs.pvalue, theirs.df), rel=1e-6, abs=1e-12)
+    low, high = theirs.confidence_interval(0.95)
+    assert (test.difference.low, test.difference.high) == pytest.approx((low, high), rel=1e-6, abs=1e-9)
+
+
+@given(st.lists(st.floats(1, 1000), min_size=2, max_size=30))
+def test_rates_are_averaged_as_scipy_does_and_bounded_by_their_times(rates: list[float]):
+    mean = harmonic_mean(rates)
+    assert mean.value == pytest.approx(stats.hmean(rates))
+    assert mean.low <= mean.value * (1 + 1e-12) and mean.value <= mean.high * (1 + 1e-12)
+    times = sample(1 / np.array(rates)).interval()
+    assert mean.low == pytest.approx(1 / times.high)
+
+
+def test_the_harmonic_mean_is_the_rate_of_all_the_work():
+    assert harmonic_mean([100.0, 300.0]).value == pytest.approx(150.0)
+
+
+def test_the_nominal_share_of_intervals_holds_the_mean():
+    draws = np.random.default_rng(1).normal(100, 3, (4000, 7))
+    held = [i.low <= 100 <= i.high for i in (sample(x).interval() for x in draws)]
+    assert np.mean(held) == pytest.approx(0.95, abs=0.015)
+
+
+def test_what_has_no_spread_is_no_sample():
+    for ask in (lambda: sample([1.0]), lambda: sample([np.nan, 2.0]), lambda: printed(1.0, 1.0, 1.0, 9), lambda: printed(1.0, 0.9, 1.1, 1)):
+        with pytest.raises(Unavailable) as why:
+            ask()
+        assert why.value.code == "too-few-points"
+    with pytest.raises(Unavailable) as why:
+        compare(sample([2.0, 2.0]), sample([3.0, 3.0]))
+    assert why.value.code == "unstable"
+    assert np.isnan(harmonic_mean([5.0]).value) and np.isnan(harmonic_mean([5.0, 0.0]).value)
+
+
+def test_a_quarter_of_a_nanosecond_is_a_percent_of_a_second_at_forty_million_a_second():
+    assert share_of_a_second(0.2433, 0.01) * 0.2433e-9 == pytest.approx(0.01)
+    assert np.isnan(share_of_a_second(0.0, 0.01))
