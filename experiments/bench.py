@@ -6,7 +6,6 @@ import pkgutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 import timeit
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +29,7 @@ from experiments.inference.curves import select
 from experiments.inference.intervals import relative_spread, summarise
 from experiments.inference.simulator import OFFSET_BITS, SimulatedMachine, SimulatedTlb, WalkCache, simulate
 from experiments.lab import build, campaign, grid, perf
-from experiments.lab.independent import INDEPENDENT, c_program, folder
+from experiments.lab.independent import INDEPENDENT, Cells, c_program, compared, folder, medians, share
 from experiments.lab.record import Point
 from experiments.lab.rig import Rig
 from experiments.lab.store import Store
@@ -43,7 +42,7 @@ from experiments.words.units import format_size
 
 SIZES = [64, 256, 1024, 2048, 8192, 32768, 131072, 262144]  # inside the first TLB, between the two, past both, past the caches
 PAIRS = 7  # interleaved fresh processes of each program, at each size
-Cells, Rows = tuple[str, ...], Iterator[tuple[str, ...]]
+Rows = Iterator[Cells]
 TABLES: dict[Callable[[], Rows], tuple[str, Cells]] = {}  # title and columns of each
 _point = grid.Scope(grid.profile("full"), base_page_bytes=host.base_page_bytes()).point
 
@@ -93,16 +92,6 @@ def _numbers(command: Sequence[str]) -> list[float]:
 def _rig() -> Rig:
     """This computer without counters, on the CPU that the independent programs take; it measures whatever is asked for."""
     return replace(Rig.of(host.inspect(), Store(Path(folder().name)), counters=False), usable_bytes=2**63)
-
-
-def medians(rounds: Iterable[Sequence[float]]) -> list[float]:
-    """The median of each number over the rounds, in each of which every program ran once."""
-    return [statistics.median(numbers) for numbers in zip(*rounds, strict=True)]
-
-
-def compared(ours: float, theirs: float, decimals: int = 2) -> Cells:
-    """Two numbers and by how much the first differs from the second."""
-    return f"{ours:.{decimals}f}", f"{theirs:.{decimals}f}", f"{ours / theirs - 1:+.1%}"
 
 
 def by_pages(kinds: Iterable[str], rounds: Callable[[str, int], Sequence[float]], cells: Callable[..., Cells]) -> Rows:
@@ -188,25 +177,16 @@ def prefault_against_memset() -> Rows:
     return by_pages((BASE, "thp", "2m"), rounds, lambda touch, memset: (f"{touch:.0f}", f"{memset:.0f}", f"{touch / memset:.2f}"))
 
 
-@table("A file's pages, touched and unmapped (to reach: 10 %)", "pages", "page_fault ns", "independent ns", "difference")
-def first_touches() -> Rows:
-    """ns a page of the published loop by page_fault, against kernels/reference/independent_fault.c, in one folder."""
-    loop, pages = program("independent_fault"), faults.FILE_BYTES // host.base_page_bytes()
-    point = _point("page_fault", mode="file", lines=pages, populate=0, region_ms=200)
-    where = tempfile.gettempdir()
-    ours, theirs = medians((_rig().take(point, i).ns_per_access, loop(faults.FILE_BYTES, where)[0]) for i in range(PAIRS))
-    yield f"{pages:,}", *compared(ours, theirs)
-
-
-@table("Records a second (to reach: 10 %)", "memory", "threads", "map_churn", "independent", "difference")
-def searches() -> Rows:
-    """Records a second of map_churn against kernels/reference/independent_search.c, by one thread: more share its caches and locks."""
-    loop, lines = program("independent_search"), faults.CHUNKS * faults.CHUNK_BYTES // faults.LINE_BYTES
-    for mode in ("unmap", "keep"):
-        point, kept = _point("map_churn", mode=mode, lines=lines, threads=1, region_ms=500), int(mode == "keep")
-        rounds = ((1e9 / _rig().take(point, i).ns_per_access, loop(1, faults.CHUNKS, faults.CHUNK_BYTES, kept)[0]) for i in range(PAIRS))
-        ours, theirs = medians(rounds)
-        yield mode, "1", *compared(ours, theirs, 0)
+@table("First touches, and searches that map (to reach: 10 %)", "what", "ours", "independent", "difference")
+def touches_and_searches() -> Rows:
+    """ns a page of the published file by page_fault, and records a second by map_churn, against loops that share nothing with them."""
+    touched, lines = program("independent_fault"), faults.CHUNKS * faults.CHUNK_BYTES // faults.LINE_BYTES
+    file = _point("page_fault", mode="file", lines=faults.FILE_BYTES // host.base_page_bytes(), region_ms=200)
+    yield "ns a page", *compared(*medians((_rig().take(file, i).ns_per_access, touched(faults.FILE_BYTES)[0]) for i in range(PAIRS)))
+    for kept, mode in enumerate(("unmap", "keep")):
+        point, other = _point("map_churn", mode=mode, lines=lines, region_ms=500), program("independent_search")
+        rates = ((1e9 / _rig().take(point, i).ns_per_access, other(1, faults.CHUNKS, faults.CHUNK_BYTES, kept)[0]) for i in range(PAIRS))
+        yield f"records a second, {mode}", *compared(*medians(rates), 0)
 
 
 @table("A hop in a graph on base pages, against a naive walk (to reach: 3 %)", "graph", "graph_walk ns", "naive ns", "difference")
@@ -268,14 +248,6 @@ def empty_gate() -> Rows:
     full = [replace(_rig(), plan=plan).take(point, i).counters for i in repeats]
     for event in plan.events + plan.derived:
         yield event.quantity, *share(*([counters[event.quantity].value for counters in side] for side in (empty, full)))
-
-
-def share(gate: Iterable[float | None], whole: Iterable[float | None]) -> Cells:
-    """The medians of the counts that there are of a quantity, and what part of the second the first is."""
-    a, b = (statistics.median(known) if (known := [n for n in side if n is not None]) else None for side in (gate, whole))
-    # A region that faults nothing, or a loop that never misses, leaves nothing to compare with but zero.
-    part = "–" if a is None or b is None else f"{a / b:.3%}" if b else "none of none" if not a else "all"
-    return *("–" if n is None else f"{n:,.0f}" for n in (a, b)), part
 
 
 @table("DTLB-bound share of cycles (tma_dtlb_load)", "pages", "share")

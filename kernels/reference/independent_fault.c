@@ -1,7 +1,7 @@
 /* An independent loop over a file's pages, for `make bench`, in the way of lmbench's lat_pagefault: it shares nothing with page_fault but
  * the question.
  *
- *   independent_fault BYTES FOLDER    touch every page of a mapped file in a drawn order and unmap it; less unmapping and mapping alone
+ *   independent_fault BYTES    touch every page of a mapped file in a drawn order and unmap it; less unmapping and mapping alone
  *
  * Prints ns a page: the median of seven times of at least 50 ms each, beside as many of the empty loop. */
 #define _GNU_SOURCE
@@ -58,7 +58,7 @@ int main(int argc, char **argv)
     long page = sysconf(_SC_PAGESIZE), n = 1;
     double ns[7];
     cpu_set_t allowed, last;
-    snprintf(name, sizeof name, "%s/independent-XXXXXX", argc > 2 ? argv[2] : "/tmp");
+    snprintf(name, sizeof name, "%s/independent-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     size = argc > 1 ? atol(argv[1]) : 12l << 20;
     pages = size / page;
     sched_getaffinity(0, sizeof allowed, &allowed);
