@@ -38,14 +38,22 @@ static uint64_t time_rounds(struct touches *t, uint64_t rounds, int touched)
     return now_ns() - t0;
 }
 
-/* What so many rounds take for their touches; the rest into empty_ns. */
-static uint64_t time_touches(struct touches *t, uint64_t rounds, uint64_t *empty_ns)
+/* Batches: ns of so many rounds that touch, and of as many that do not. */
+struct times { double full[MIN_BATCHES], empty[MIN_BATCHES]; int n; };
+
+static void time_batch(struct touches *t, uint64_t rounds, struct times *of)
 {
-    uint64_t full = time_rounds(t, rounds, 1), empty = time_rounds(t, rounds, 0);
-    *empty_ns += empty;
-    if (full <= empty)
-        unavailable("unstable", "%" PRIu64 " touches took no longer than none", rounds * t->n);
-    return full - empty;
+    of->full[of->n] = (double)time_rounds(t, rounds, 1);
+    of->empty[of->n++] = (double)time_rounds(t, rounds, 0);
+}
+
+/* What a batch took for its touches: less the median of those without, for an interrupt takes as long as thousands of those. */
+static double touches_ns(const struct times *of, int batch)
+{
+    double ns = of->full[batch] - median(of->empty, of->n);
+    if (ns <= 0)
+        unavailable("unstable", "a batch with touches took no longer than those without");
+    return ns;
 }
 
 /* A fork of this process, in ns until it has returned here. */
@@ -137,27 +145,31 @@ int main(int argc, char **argv)
         leave_group(&group); /* for good: whoever ends is in no group */
     }
     time_rounds(&t, 1, 1); /* memory that a hypervisor has to find first is no part of this (touch_again) */
-    uint64_t round_ns = 1 + time_rounds(&t, 3, 1) / 3, empty_ns = 0, outside_empty = 0;
-    uint64_t rounds = 1 + c.region_ns / MIN_BATCHES / round_ns;
+    uint64_t round_ns = 1 + time_rounds(&t, 3, 1) / 3, rounds = 1 + c.region_ns / MIN_BATCHES / round_ns;
     struct region r = {.batches = 0};
-    double outside[MIN_BATCHES];
+    struct times inside = {.n = 0}, outside = {.n = 0};
     sample_clock(&r);
     open_region(&c, &r);
-    while (r.batches < MIN_BATCHES) {
+    while (inside.n < MIN_BATCHES) {
         if (grouped) {
-            outside[r.batches] = (double)time_touches(&t, rounds, &outside_empty) / (double)(rounds * t.n);
+            time_batch(&t, rounds, &outside);
             enter_group(&group);
         }
-        add_batch(&r, time_touches(&t, rounds, &empty_ns), rounds * t.n);
+        time_batch(&t, rounds, &inside);
         if (grouped)
             leave_group(&group);
     }
     close_region(&c, &r);
     sample_clock(&r);
+    while (r.batches < MIN_BATCHES)
+        add_batch(&r, (uint64_t)touches_ns(&inside, r.batches), rounds * t.n);
     also("faults_per_access", (double)(r.after.ru_minflt - r.before.ru_minflt) / (double)r.accesses / (grouped ? 2 : 1));
-    also("map_ns_per_access", (double)empty_ns / (double)r.accesses);
+    also("map_ns_per_access", median(inside.empty, inside.n) / (double)(rounds * t.n));
     if (grouped) {
-        also("outside_ns_per_access", median(outside, MIN_BATCHES));
+        double ns[MIN_BATCHES];
+        for (int i = 0; i < outside.n; i++)
+            ns[i] = touches_ns(&outside, i) / (double)(rounds * t.n);
+        also("outside_ns_per_access", median(ns, outside.n));
         rmdir(group.own);
     }
     also_walks(&t);

@@ -84,9 +84,9 @@ def ready_said(a: Analysis) -> Prose:
     pairs = {name: (a.page_ns(touched), a.page_ns(ready)) for name, touched, ready in (
         ("a file", FILE, FILE_READY), ("fresh memory", FRESH, FRESH_READY)) if {touched, ready} <= a.touches.keys()}
     required(pairs, "no memory was populated")
-    told = listed(f"{ready.value:,.0f} ns a page of {name}, in place of {touched.value:,.0f}" for name, (touched, ready) in pairs.items())
+    told = listed(f"one of {name} takes {ready.value:,.0f} ns in place of {touched.value:,.0f}" for name, (touched, ready) in pairs.items())
     saves = any(side(touched / ready, slack=SAME) == "above" for touched, ready in pairs.values())
-    return Prose(f"Populated beforehand, entering and touching take {told}. " + (
+    return Prose(f"Where the kernel enters all pages before the first is touched, {told}, all in all. " + (
         "What that saves is the way into the kernel and back; " if saves else "The way into the kernel and back is not what costs here: ") +
         "to find the pages, to zero and to enter them is still to be done. It moves the cost to where a program can choose to pay it.")
 
