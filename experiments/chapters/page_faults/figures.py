@@ -18,24 +18,26 @@ _SHARES = alt.Axis(title="Share of the touches", format="%")
 _TICKS = (10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 LEVELS = {4: "four levels", 5: "five levels"}
 MODES = {"unmap": "mapped for each record", "keep": "kept"}
+SEEN = 0.002  # of the touches: a bar that is less high is none
 DIFFERENT = 10  # functions that are drawn: those whose shares differ the most
 
 
 def touches(a: Analysis) -> Figure:
     """The share of first touches by what they took, an area a kind of memory."""
-    data = required(a.histograms, "no touch was timed by itself")
+    every = required(a.histograms, "no touch was timed by itself")
+    data = every[every["share"] >= SEEN]
     named = [name for name in WAYS.values() if (data["way"] == name).any()]
     low, high = data["low_ns"].min(), data["high_ns"].max()
     x = alt.X("low_ns:Q", scale=charts.log_scale(10, (low, high)),
               axis=charts.ns_axis("ns a touch", [tick for tick in _TICKS if low <= tick <= high]))
     chart = alt.Chart(data).mark_bar(opacity=0.55).encode(
-        x=x, x2="high_ns:Q", y=alt.Y("share:Q", stack=None, axis=_SHARES),
+        x=x, x2="high_ns:Q", y=alt.Y("share:Q", stack=None, axis=_SHARES), y2=alt.datum(0),
         color=alt.Color("way:N", sort=named, scale=charts.colours(named), legend=alt.Legend(title=None)),
         tooltip=["way:N", alt.Tooltip("ns:Q", format=",.3~r"), alt.Tooltip("share:Q", format=".2%")])
     peaks = data.loc[data.groupby("way")["share"].idxmax()].set_index("way")
     told = listed(f"about {peaks.loc[name, 'ns']:,.0f} ns of {name}" for name in named)
     return Figure(chart, f"How long first touches take, as shares by time on a logarithmic axis. The fullest bars are at {told}.",
-                  data[["way", "low_ns", "high_ns", "share"]])
+                  every[["way", "low_ns", "high_ns", "share"]])
 
 
 def published_buckets(a: Analysis) -> Figure:
@@ -90,7 +92,8 @@ def churn(a: Analysis) -> Figure:
     data = required(a.rates, "no threads mapped memory").assign(memory=lambda rows: rows["mode"].map(MODES))
     named, cpus = [name for name in MODES.values() if (data["memory"] == name).any()], a.most_real_threads
     x = alt.X("threads:Q", axis=alt.Axis(title="Threads", tickMinStep=1), scale=alt.Scale(nice=False, zero=False))
-    y = alt.Y("rate:Q", axis=alt.Axis(title="Records a second, all threads", format="~s"), scale=alt.Scale(type="log", nice=False))
+    y = alt.Y("rate:Q", scale=alt.Scale(type="log", nice=False), axis=alt.Axis(
+        title="Records a second, all threads", format="~s", values=[n * 10**power for power in range(2, 8) for n in (1, 3)]))
     base = alt.Chart(data)
     colour = alt.Color("memory:N", sort=named, scale=charts.colours(named), legend=alt.Legend(title=None))
     lines = base.mark_line(point=True).encode(x=x, y=y, color=colour, tooltip=[
