@@ -156,8 +156,6 @@ REASONS: dict[str, ReasonText] = {
     "no-namespaces": ReasonText("A process cannot be put into fresh user, mount, pid and network namespaces here.",
         "Install unshare (Debian, Ubuntu: apt install util-linux) and allow user namespaces (`sudo sysctl "
         "user.max_user_namespaces=10000`); in a container, allow the system calls unshare and mount too."),
-    "one-cpu": ReasonText("What this compares runs on two CPUs at once, and this process may use one.",
-        "Give it more (a wider mask with taskset, a larger machine type), and measure again."),
     "cpu-gone": ReasonText("The CPU that was to measure is no longer there for this process.",
         "Bring it back (`echo 1 | sudo tee /sys/devices/system/cpu/cpuN/online`, or a wider mask with taskset), or name another "
         "with --cpu. Then run the same command again: what is stored stays, and where none is named, it takes one that is there."),
