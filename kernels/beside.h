@@ -57,6 +57,16 @@ static inline void start_beside(struct other *other, uint64_t n)
     }
 }
 
+/* So many bytes, joined to large pages, are whole ones; 2 MiB, which a grid asks for, are less than one where base pages are larger. */
+static inline void must_make_large_pages(const struct config *c, uint64_t bytes)
+{
+    uint64_t large = sysfs_number(THP "hpage_pmd_size", 0), common = 2 << 20;
+    if (!large || (bytes % large && bytes % common == 0))
+        unavailable("page-size-unsupported", "a large page has %" PRIu64 " bytes here", large);
+    if (bytes % large)
+        bad_argument("%s takes --lines that make whole large pages here, of %" PRIu64 " bytes each.", c->kernel, large);
+}
+
 /* perf counts the threads and children of a kernel with it, and none of theirs is an access: what runs beside others is not counted. */
 static inline void count_nothing(struct config *c) { c->control_fd = -1; }
 

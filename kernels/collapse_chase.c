@@ -99,8 +99,7 @@ int main(int argc, char **argv)
     int none = c.mode == modes[0], elsewhere = c.mode == modes[1];
     if (c.pages->source != FROM_BASE || c.stride_pages != 1)
         bad_argument("collapse_chase takes --pages 4k and no --stride-pages.");
-    if (!large || bytes % large)
-        bad_argument("collapse_chase takes --lines that make whole large pages, of %" PRIu64 " bytes each.", large);
+    must_make_large_pages(&c, bytes);
     allowed = allowed_cpus(); /* before pin() narrows them to one */
     c.cpu = pin(c.cpu);
     count_nothing(&c);

@@ -76,13 +76,13 @@ int main(int argc, char **argv)
     enum mode mode = UNMAP;
     while (strcmp(modes[mode], c.mode))
         mode++;
-    uint64_t threads = own[0].value, large = sysfs_number(THP "hpage_pmd_size", 0), bytes = c.lines * base_page();
+    uint64_t threads = own[0].value, bytes = c.lines * base_page();
     if (c.stride_pages != 1 || (c.pages->source != FROM_BASE && c.pages->source != FROM_THP))
         bad_argument("shootdown takes --pages 4k or thp and no --stride-pages.");
     if (mode == COLLAPSE && c.pages->source != FROM_BASE)
         bad_argument("--mode collapse takes --pages 4k: others are large already.");
-    if (mode == COLLAPSE && (!large || bytes % large))
-        bad_argument("--mode collapse takes --lines that make whole large pages, of %" PRIu64 " bytes each.", large);
+    if (mode == COLLAPSE)
+        must_make_large_pages(&c, bytes);
     allowed = allowed_cpus(); /* before pin() narrows them to one */
     c.cpu = pin(c.cpu);
     choose_others(&allowed, c.cpu, threads, own[1].value);

@@ -73,3 +73,12 @@ def test_on_one_cpu_nobody_is_beside():
 @pytest.mark.parametrize("given", [["--lines", "513"], ["--pages", "thp", "--lines", "512"], ["--mode", "some"], ["--layout", "packed"]])
 def test_what_makes_no_sense_is_refused_in_a_sentence(given: list[str]):
     refused_by_c("collapse_chase", given)
+
+
+@needs_c
+@pytest.mark.parametrize(("kernel", "given"), [("collapse_chase", []), ("shootdown", ["--mode", "collapse"])])
+@pytest.mark.parametrize("large", ["(512ull << 20)", "0"])  # base pages of 64 KiB; no such pages
+def test_where_a_large_page_is_another_one_that_is_a_reason(kernel: str, given: list[str], large: str, tmp_path: Path):
+    program = changed(kernel, {'sysfs_number(THP "hpage_pmd_size", 0), common': f"{large}, common"}, tmp_path)
+    lines = (2 << 20) // os.sysconf("SC_PAGESIZE")
+    assert reason_of(run_program(program, [*given, "--lines", str(lines)]))[0] == "page-size-unsupported"

@@ -58,14 +58,14 @@ def calls_said(a: Analysis) -> Prose:
             f"run on {in_words(a.most_others)} more. ")
     many = a.calls_alone[CALLS[0]].get(MANY)
     said += choose(beside / alone, {
-        "above": "The call waits until each of them has answered an interrupt. ",
+        "above": "The call waits until each of them has answered. ",
         "open": "The difference is within what processes differ by. ", "below": "So nothing is waited for here. "}, slack=SAME)
     if a.most_others > 1:
         first = a.by_cpus.get(1)
         said += f"The first of them makes it {format_ns(first.value)} already. " if first.value == first.value else ""
     if many.value == many.value:
-        said += (f"Of {MANY} pages the call has {format_ns(many.value)} of its own to do, and interrupts no more often: one interrupt is "
-                 "for all.")
+        said += (f"Of {MANY} pages the call has {format_ns(many.value)} of its own to do, and asks no more often: one request is for "
+                 "all.")
     return Prose(said.rstrip())
 
 
@@ -84,10 +84,10 @@ def seen_said(a: Analysis) -> Prose:
     share = a.seen_share()
     said = f"Of the flushes that the calls ask for, the other CPUs see {share.value:.1%}. "
     stated = if_available(lambda: a.flushes)
-    if stated and stated.broadcasts:
-        return Prose(said + "This CPU can empty the TLBs of all others by an instruction, which interrupts nobody and is not counted.")
     if abs(share.value - 1) <= EQUAL:
         return Prose(said + "So each call interrupts each CPU once.")
+    if stated and stated.broadcasts:
+        return Prose(said + "This CPU can empty the TLBs of all others by an instruction, which interrupts nobody and is not counted.")
     if share.value > 1:
         return Prose(said + "What is more was asked by other programs, or by a kernel that flushes more often than it has to.")
     if a.host.hypervisor == "none":
