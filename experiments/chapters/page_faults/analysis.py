@@ -195,6 +195,13 @@ class Analysis(analysis.Analysis):
         return summarise(rows, ["pages", "idle_ms"], "mean_ns").merge(
             rows.groupby(["pages", "idle_ms"])["first_ns_per_access"].median().rename("first").reset_index())
 
+    def first_ratio(self, pages: str) -> Interval:
+        """How many times as long the same memory took the first time as when it was touched again at once, process by process: 1 where the
+        kernel, and who is below it, had it all. Raises Unavailable("too-few-points")."""
+        rows = select(self.frame, kernel="touch_again", pages=pages, idle_ms=0)
+        required(rows, "no memory was touched again at once")
+        return median_interval(rows["first_ns_per_access"] / rows["mean_ns"])
+
     def waited(self, pages: str) -> tuple[Interval, Interval, float]:
         """A page that is touched again at once, and after the longest wait, and how long that was, in seconds. Raises Unavailable."""
         rows = self.again[(self.again["pages"] == pages)].sort_values("idle_ms")

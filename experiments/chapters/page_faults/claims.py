@@ -34,15 +34,15 @@ def _prefault(threads: int, pages: str = BASE) -> Compares:
 def only_used_parts_have_tables(a: Analysis, band: Band) -> Answer:
     way = a.touch(FRESH)
     added, filled = float(way["untouched_table_bytes"]), float(way["filled_table_bytes"])
-    return band[0] <= added <= band[1], (f"Mapping as much as the published file adds {format_size(int(added))} of page tables, "
-                                         f"touching it {format_size(int(filled))}.")
+    return band[0] <= added <= band[1], (f"Mapping as much as the published file adds {format_size(int(added))} of page tables, touching "
+                                         f"it {format_size(int(filled))}.")
 
 
 @claim("fault-affects-2-mib", points=_prefault(1, "thp"))
 def a_fault_takes_a_whole_page(a: Analysis, band: Band) -> Answer:
     rows = select(a.frame, kernel="prefault", mode="touch", pages=["thp", "2m"])
     resident = required(rows, "no large page was faulted in")["one_byte_resident_bytes"]
-    return bool(resident.between(*band).all()), (f"One byte written to an untouched large page makes "
+    return bool(resident.between(*band).all()), ("One byte written to an untouched large page makes "
                                                  f"{listed(format_size(int(n)) for n in sorted(set(resident)))} resident.")
 
 
@@ -67,8 +67,7 @@ def the_kernel_walks_elsewhere(a: Analysis, band: Band) -> Answer:
     ratios = {name: median_interval(rows[f"{call}_ns_per_access"] / rows[f"{call}_empty_ns_per_access"]) for name, call in calls.items()}
     return ([inside(ratio, *band) for ratio in ratios.values()],
             f"Of a filled mapping {listed(f'{name} takes {ratio.value:.3g}' for name, ratio in ratios.items())} times as long as of one "
-            f"that "
-            "nobody touched.")
+            "that nobody touched.")
 
 
 @claim("lower-locks-per-page", points=_prefault(2))
@@ -106,8 +105,7 @@ def lscpu_tells(a: Analysis) -> Answer:
         raise Unavailable("no-data", "no mapping above 47 bits was asked for")
     given = "gives" if a.side.high_mapping else "does not give"
     return a.side.la57_flag == a.side.high_mapping, (f"The flag is {'there' if a.side.la57_flag else 'not there'}, and the kernel {given} "
-                                                     f"a "
-                                                     "mapping above 47 bits.")
+                                                     "a mapping above 47 bits.")
 
 
 # --- arithmetic on what was printed
@@ -117,8 +115,7 @@ def lscpu_tells(a: Analysis) -> Answer:
 def the_difference_is_significant(a: Analysis, band: Band) -> Answer:
     test = a.published_test
     return band[0] <= test.p < band[1], (f"From the printed means, intervals and counts: t = {test.t:.2f}, p = {test.p:.1e}, a difference "
-                                         f"of "
-                                         f"{test.relative:.2%}.")
+                                         f"of {test.relative:.2%}.")
 
 
 @claim("mode-holds-most-faults", points=None)

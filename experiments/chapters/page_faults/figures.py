@@ -53,7 +53,7 @@ def published_buckets(a: Analysis) -> Figure:
         color=alt.Color("levels:N", sort=list(LEVELS.values()), scale=charts.colours(list(LEVELS.values())), legend=alt.Legend(title=None)),
         tooltip=["levels:N", "bucket:N", alt.Tooltip("share:Q", format=".1%"), alt.Tooltip("fault_count:Q", format=",")])
     means = listed(f"{a.published_means[levels]:.2f} ns with {name}" for levels, name in LEVELS.items())
-    return Figure(chart, f"Published faults by bucket. The fullest lies one bucket higher with five levels than with four, and the means "
+    return Figure(chart, "Published faults by bucket. The fullest lies one bucket higher with five levels than with four, and the means "
                          f"are {means}.",
                   data[["levels", "from_ns", "to_ns", "fault_count", "share"]])
 
@@ -103,7 +103,7 @@ def churn(a: Analysis) -> Figure:
     last = data[data["threads"] == cpus].set_index("memory")["rate"]
     told = listed(f"{rate:,.0f} where memory is {name}" for name, rate in last.items())
     return Figure(charts.layered(lines, bounds, beyond), f"Records a second by the number of threads. With {cpus}, as many as have a CPU "
-                                                         f"each, "
+                                                         "each, "
                   f"they are {told}, from {count(data['rate'].min())} at the least to {count(data['rate'].max())} at the most.",
                   data[["memory", "threads", "rate", "low", "high", "faults", "n", "is_beyond"]])
 

@@ -13,8 +13,8 @@ from experiments.words.reasons import REASONS, if_available, required
 from experiments.words.units import format_size
 
 __all__ = ["machine", "lead", "file_said", "written_said", "fresh_said", "ready_said", "walks_said", "group_said", "statistics_said",
-           "matter_said", "buckets_said", "levels_said", "buys_said", "churn_said", "beyond_said", "chunks_said", "again_said",
-           "host_said", "profile_said", "traced_said"]
+           "matter_said", "buckets_said", "levels_said", "buys_said", "churn_said", "beyond_said", "chunks_said", "first_said",
+           "again_said", "host_said", "profile_said", "traced_said"]
 
 SAME = 0.1  # of a time: what no reader would notice
 SEVERAL = 1.5  # pages a fault, from which on a time a page is no time a fault
@@ -34,8 +34,7 @@ def brief(a: Analysis) -> Prose:
     said = f"A page of a file in memory takes {found.value:.0f} ns to touch for the first time, and one of fresh memory {fresh.value:,.0f}."
     if a.pages_a_fault < SEVERAL:
         return Prose(f"{said} Each faults by itself.")
-    return Prose(f"{said} The first is a time a page and no fault's: a fault in the file takes {a.fault_ns(FILE).value:,.0f} ns and enters "
-                 f"{a.pages_a_fault:.0f} pages.")
+    return Prose(f"{said} A fault in the file takes {a.fault_ns(FILE).value:,.0f}: it enters {a.pages_a_fault:.0f} pages at once.")
 
 
 def file_said(a: Analysis) -> Prose:
@@ -45,10 +44,10 @@ def file_said(a: Analysis) -> Prose:
             f"{a.page_ns(FILE).value:.0f} ns a page, and the kernel counts ")
     if a.pages_a_fault < SEVERAL:
         return Prose(said + "a fault for each of them, so a page is a fault here.")
-    return Prose(said + f"one fault in {a.pages_a_fault:.0f} of them: as it enters the page that was asked for, it enters the neighbours "
-                        f"that "
-                 f"lie in memory too. So one fault takes {a.fault_ns(FILE).value:,.0f} ns, and what the program reports is a fault shared "
-                 "among the pages that it serves. A program that touches one page here and one there pays the whole.")
+    said += (f"one fault in {a.pages_a_fault:.0f} of them: as it enters the page that was asked for, it enters the neighbours that lie in "
+             f"memory too. So one fault takes {a.fault_ns(FILE).value:,.0f} ns, and what the program reports is a fault shared among the "
+             "pages ")
+    return Prose(said + "that it serves. A program that touches one page here and one there pays the whole.")
 
 
 def written_said(a: Analysis) -> Prose:
@@ -61,8 +60,7 @@ def written_said(a: Analysis) -> Prose:
             f"{count(1 / faults) if faults > 0 else 'all'} of them. ")
     return Prose(said + choose(apart / whole, {
         "above": f"The file system{where} keeps what came in one write as large pieces of memory, and the kernel enters a piece with less "
-                 f"work than "
-                 "its pages. So a time a page says how the file was written, too.",
+                 "work than its pages. So a time a page says how the file was written, too.",
         "open": f"To this file system{where} it is all one.", "below": f"To this file system{where} it is no gain."}, slack=SAME))
 
 
@@ -94,11 +92,9 @@ def ready_said(a: Analysis) -> Prose:
 def walks_said(a: Analysis) -> Prose:
     """What the kernel's other walks take, of a filled mapping beside an empty one."""
     row = a.touch(FRESH)
-    return Prose(f"A fault is not its only walk. Of a mapping that nobody touched munmap and mprotect take next to nothing; once it is "
-                 f"filled "
-                 f"munmap takes {float(row['unmap_ns_per_access']):.0f} ns a page, mprotect {float(row['protect_ns_per_access']):.0f}, "
-                 f"and a fork, "
-                 f"which copies the table, {float(row['fork_ns_per_access']):.0f}.")
+    return Prose("A fault is not its only walk. Of a mapping that nobody touched munmap and mprotect take next to nothing; once it is "
+                 f"filled munmap takes {float(row['unmap_ns_per_access']):.0f} ns a page, mprotect "
+                 f"{float(row['protect_ns_per_access']):.0f}, and a fork, which copies the table, {float(row['fork_ns_per_access']):.0f}.")
 
 
 def group_said(a: Analysis) -> Prose:
@@ -118,25 +114,24 @@ def statistics_said(a: Analysis) -> Prose:
     """The published statistics, done again from what was printed."""
     test = a.published_test
     return Prose(f"From the printed means, intervals and counts alone Student's test can be done again: t = {test.t:.2f} with "
-                 f"{test.freedom} degrees "
-                 f"of freedom, and p = {test.p:.1e}, as printed. The difference is no accident of those boots. It is also "
-                 f"{test.difference.value:.2f} ns, or {test.relative:.2%}.")
+                 f"{test.freedom} degrees of freedom, and p = {test.p:.1e}, as printed. The difference is no accident of those boots. It "
+                 f"is also {test.difference.value:.2f} ns, or {test.relative:.2%}.")
 
 
 def matter_said(a: Analysis) -> Prose:
     """How much of it would matter; and the same on this machine's data."""
     test = a.published_test
     pages = share_of_a_second(test.difference.value, SECOND_SHARE)
-    said = (f"In standard deviations the effect is large, {test.effect:.1f} of them, because the boots agree to a tenth of a percent. In "
-            f"time it is "
-            f"not: to lose one percent of a second a program has to touch {pages / 1e6:.0f} million new pages in it, which is "
-            f"{pages * a.base_page_bytes / 1e9:.0f} GB. Significant says that a difference is there; whether it matters is arithmetic.")
+    spread = a.published[4].deviation / a.published[4].mean
+    said = (f"In standard deviations the effect is large, {test.effect:.1f} of them, because the boots differ by {spread:.2%} from each "
+            f"other. In time it is not: to lose one percent of a second a program has to touch {pages / 1e6:.0f} million new pages in it, "
+            f"which is {pages * a.base_page_bytes / 1e9:.0f} GB. Significant says that a difference is there; whether it matters is "
+            "arithmetic.")
     own = if_available(lambda: a.own_test)
     if own is None:
         return Prose(said)
-    return Prose(f"{said}\n\nThe same test here, of pages in a memory cgroup and outside, gives t = {own.t:.2f} with {own.freedom} "
-                 f"degrees and "
-                 f"p = {own.p:.2g}, for {own.relative:+.1%}. " + (
+    return Prose(f"{said}\n\nThe same test here, of pages in a memory cgroup and outside, gives t = {own.t:.2f} with {own.freedom} degrees "
+                 f"and p = {own.p:.2g}, for {own.relative:+.1%}. " + (
                      "It is significant, and worth as much as that percentage." if own.p < 0.05 else
                      "It is not significant: these processes differ from each other by more."))
 
@@ -146,8 +141,7 @@ def buckets_said(a: Analysis) -> Prose:
     most, means = a.published_buckets.groupby("page_table_levels")["share"].max(), a.published_means
     return Prose(f"The fullest bucket moves up by one, which doubles its name. The mean moves from {means[4]:.2f} ns to {means[5]:.2f}, or "
                  f"{means[5] / means[4] - 1:.1%}. Faults of nearly equal length lie on both sides of a bucket's end, and a small shift "
-                 f"carries many "
-                 f"across: neither fullest bucket has half of the faults ({most[4]:.0%} and {most[5]:.0%}).")
+                 f"carries many across: neither fullest bucket has half of the faults ({most[4]:.0%} and {most[5]:.0%}).")
 
 
 def levels_said(a: Analysis) -> Prose:
@@ -168,18 +162,15 @@ def levels_said(a: Analysis) -> Prose:
     flag = "lists" if asked.la57_flag else "does not list"
     given = "gives" if asked.high_mapping else "gives no"
     return Prose(f"{said}. `/proc/cpuinfo` {flag} `la57`, and the kernel {given}{' a' if asked.high_mapping else ''} mapping above 47 "
-                 f"bits: the two "
-                 f"{'agree' if asked.la57_flag == asked.high_mapping else 'disagree'}.")
+                 f"bits: the two {'agree' if asked.la57_flag == asked.high_mapping else 'disagree'}.")
 
 
 def buys_said(a: Analysis) -> Prose:
     """What a fifth level buys, in bytes, beside this machine's memory."""
     direct, wide = 1 << 46, 1 << 55  # Documentation/arch/x86/x86_64/mm.rst: the direct mapping of all memory
-    return Prose(f"Four levels of nine bits and an offset of twelve translate 48, or {format_size(1 << 48)}. Half of that is the "
-                 f"kernel's, and a "
-                 f"quarter of the whole maps all memory: {format_size(direct)}. Five translate 57, and the same map has "
-                 f"{wide >> 50} PiB. This "
-                 f"machine has {format_size(a.host.memory.total_bytes // 2**30 * 2**30)}.")
+    return Prose(f"On x86-64 four levels of nine bits and an offset of twelve make 48, or {format_size(1 << 48)}. Half of that is the "
+                 f"kernel's, and a quarter of the whole maps all memory: {format_size(direct)}. Five translate 57, and the same map has "
+                 f"{wide >> 50} PiB. This machine has {format_size(a.host.memory.total_bytes // 2**30 * 2**30)}.")
 
 
 def churn_said(a: Analysis) -> Prose:
@@ -196,8 +187,7 @@ def churn_said(a: Analysis) -> Prose:
     return Prose(said + f"With {in_words(most)} threads, a CPU each, they find {gains[0].value:.2f} times as many records a second, and "
                  f"{gains[1].value:.2f} times where memory is kept. " + choose(gains[1] / gains[0], {
                      "above": "What is missing from the first is what they wait for each other in the kernel: one address space, whose "
-                              "changes are "
-                              "told to every CPU that runs in it.",
+                              "changes are told to every CPU that runs in it.",
                      "open": "So mapping scales as well as searching does, as far as so few threads show.",
                      "below": "So mapping scales better than searching does, whose copies share a cache."}, slack=SAME))
 
@@ -206,16 +196,15 @@ def beyond_said(a: Analysis) -> Prose:
     """That threads beyond the CPUs wait for a turn."""
     rows = required(a.rates[a.rates["is_beyond"].astype(bool)], "each thread had a CPU", "no-data")
     return Prose(f"Up to {in_words(int(rows['threads'].max()))} threads were published, with a CPU each. Beyond "
-                 f"{in_words(a.most_real_threads)} those "
-                 "here take turns, so those points say how a full machine fares, and not how a table scales.")
+                 f"{in_words(a.most_real_threads)} those here take turns, so those points say how a full machine fares, and not how a "
+                 "table scales.")
 
 
 def chunks_said(a: Analysis) -> Prose:
     """The same with chunks that large pages can hold."""
     base, large = a.churned(BASE), a.churned(LARGE)
     return Prose(f"With chunks as large as a large page a record takes {base.value / 1e3:,.0f} µs on base pages and "
-                 f"{large.value / 1e3:,.0f} on "
-                 f"{words(LARGE)}. " + choose(base / large, {
+                 f"{large.value / 1e3:,.0f} on {words(LARGE)}. " + choose(base / large, {
                      "above": "A fault in place of hundreds is most of the gain.", "open": "Fewer faults gain nothing here.",
                      "below": "Fewer faults cost more here."}, slack=SAME))
 
@@ -224,6 +213,18 @@ def _is_dear(a: Analysis, pages: str) -> bool:
     """Whether memory on such pages comes back dear after a wait."""
     pair = if_available(a.waited, pages)
     return bool(pair) and side(pair[1] / pair[0], DEAR) == "above"
+
+
+def first_said(a: Analysis) -> Prose:
+    """What the same memory takes the first time, and again at once."""
+    ratios = {pages: ratio for pages in (BASE, LARGE) if (ratio := if_available(a.first_ratio, pages))}
+    required(ratios, "no memory was touched again at once")
+    told = listed(f"{ratio.value:.2f} times on {words(pages)}" for pages, ratio in ratios.items())
+    return Prose("Memory that a process has just given back is reused: whoever is below the kernel had it a moment ago. Memory that the "
+                 f"kernel finds may have been free for long. The first touch takes {told} as long as the one after it. " + (
+                     "So part of what the kernel had free was no longer there for it." if any(
+                         side(ratio, slack=SAME) == "above" for ratio in ratios.values()) else
+                     "So what it had free was there."))
 
 
 def again_said(a: Analysis) -> Prose:
@@ -253,8 +254,7 @@ def host_said(a: Analysis) -> Prose:
     if not _is_dear(a, LARGE) or _is_dear(a, BASE):
         return Prose(said + "Pages that lie scattered are in no such block, and are not told of.")
     return Prose(said + "Pages that lie scattered are in no such block, and are not told of: what large pages gave back is whole, and "
-                        "comes back "
-                        "dear; base pages find others that were never reported.")
+                        "comes back dear; base pages find others that were never reported.")
 
 
 def profile_said(a: Analysis) -> Prose:
@@ -265,8 +265,7 @@ def profile_said(a: Analysis) -> Prose:
         names = [row["symbol"].split(" ", 1)[1] for row in (top, large)]
         return Prose(f"On base pages most samples of one function fall on `{names[0]}` ({top['base']:.0%}), on large ones on `{names[1]}` "
                      f"({large['large']:.0%}). A clock's interrupt takes the samples, so where interrupts are off it comes late: a share "
-                     f"tells where to "
-                     "look, and a difference of shares what to ask. It is no time.")
+                     "tells where to look, and a difference of shares what to ask. It is no time.")
     return Prose(_sentence(a.side.lacking.get("profiles", "no-data")))
 
 

@@ -71,6 +71,7 @@ def test_memory_that_the_host_took_is_found_by_waiting():
     kernel = QUIET
     soon, late, seconds = analysis(rows(kernel)).waited("thp")
     assert late.value - soon.value == pytest.approx(kernel.host_ns) and seconds == 3
+    assert analysis(rows(kernel)).first_ratio("thp").value == pytest.approx((soon.value + kernel.host_ns) / soon.value)
     soon, late, _ = analysis(rows(kernel)).waited("4k")
     assert late.value == pytest.approx(soon.value)
 
