@@ -1,6 +1,6 @@
 /* touch_again: memory that was used, given back, left alone for a while, and touched again, each touch by the clock.
  *
- *   touch_again --lines 65536 --idle_ms 3000
+ *   touch_again --lines 65536 --idle_ms 5000
  *
  * A guest's kernel keeps what a process gives back. Its host may have it too: told of free pages, by a balloon or by free page
  * reporting, it takes them from under the guest, and the next touch is a fault twice: one that the guest's kernel answers, and one inside
