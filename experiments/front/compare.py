@@ -21,7 +21,7 @@ import pandas as pd
 from experiments.article.parameters import table_of_contents
 from experiments.article.verdicts import LEAST_COVERAGE, WRONG_BY_CHANCE, decided, inside
 from experiments.inference.intervals import Interval
-from experiments.inference.pairs import Pair, numbered_runs, of_the_same_kernels, pairs
+from experiments.inference.sides import Pair, numbered_runs, of_the_same_kernels, pairs
 from experiments.lab import kernels, states, survey
 from experiments.lab.events import CANONICAL
 from experiments.lab.record import Point

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from experiments.inference.intervals import Interval, median_interval
-from experiments.inference.pairs import PAUSE_S, Pair, numbered_runs, of_the_same_kernels, pairs
+from experiments.inference.sides import PAUSE_S, Pair, numbered_runs, of_the_same_kernels, pairs
 
 
 def rows(times: list[float], lines: int = 64, kernel: str = "page_chase", digest: str = "a", state: str = "s", run: list[int] | int = 0,
