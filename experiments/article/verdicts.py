@@ -24,7 +24,9 @@ from pybtex.richtext import Text
 
 from experiments.article.analysis import Analysis
 from experiments.article.render import Html, highlighted, inline
-from experiments.inference.intervals import Interval
+from experiments.inference.effects import LEAST_COVERAGE as LEAST_COVERAGE
+from experiments.inference.effects import Effect as Effect
+from experiments.inference.effects import inside as inside
 from experiments.lab.grid import Scope
 from experiments.lab.record import Point
 from experiments.system.files import ROOT
@@ -32,7 +34,6 @@ from experiments.words.reasons import Unavailable, explain
 
 BIBLIOGRAPHY = ROOT / "book" / "references.bib"
 STATEMENTS = ROOT / "data" / "literature" / "claims.csv"
-LEAST_COVERAGE = 0.90  # five processes cover 93.75 %, four 87.5 %
 WRONG_BY_CHANCE = 0.05  # of the decided, at most: held by tests/article/test_rule.py
 # What a computer has or has not; no setting, no more time and no other run changes it.
 OBSTACLES = frozenset({
@@ -45,35 +46,10 @@ Compares = Callable[[Point, Scope], bool]  # whether a claim compares a point, o
 Word = Literal["holds", "fails", "cannot tell", "not testable here"]
 
 
-class Effect(NamedTuple):
-    """What a claim compares, and the band in which it bears the claim out. among: from how many it was chosen as the best."""
-
-    interval: Interval
-    least: float = -inf
-    most: float = inf
-    among: int = 1
-
-    def decided(self, together: int = 1) -> bool | None:
-        """Whether the interval lies inside the band; None where it spans an end, or covers too little. together: of how many effects
-        this is one, all of which have to lie in their bands: then any one may refute the claim, so only what refutes it is held to
-        more."""
-        if not self.interval.coverage >= LEAST_COVERAGE:
-            return None
-        shown, refuting = self.interval.widened(self.among), self.interval.widened(max(self.among, together))
-        if self.least <= shown.low and shown.high <= self.most:
-            return True
-        return False if refuting.high < self.least or refuting.low > self.most else None
-
-
 # An effect, or several that have to lie in their bands together; a bool where nothing was measured but words or arithmetic compared;
 # None where what was measured leaves it open.
 Truth = Effect | Sequence[Effect] | bool | None
 Answer = tuple[Truth, str]  # and the evidence in a sentence
-
-
-def inside(interval: Interval, least: float = -inf, most: float = inf, among: int = 1) -> Effect:
-    """The effect that has to lie in a claim's band, from `least` to `most`."""
-    return Effect(interval, least, most, among)
 
 
 def decided(truth: Truth) -> bool | None:

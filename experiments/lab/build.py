@@ -17,7 +17,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,12 +107,25 @@ def kernel(name: str, engine: Engine = "c") -> Kernel:
     cc = compiler()
     if cc is None:
         raise Unavailable("no-compiler")
-    main = _PATCHED.get(name, KERNELS) / f"{name}.c"
-    digest = _digest(*_closure(main, _included), words=[*FLAGS, *cc.command, cc.version])
-    binary = build_folder() / f"{name}-{digest}"
-    if not binary.exists():
-        _compile(cc, main, binary)
+    binary, digest = _built(cc, _PATCHED.get(name, KERNELS) / f"{name}.c", FLAGS)
     return Kernel(name, engine, (str(binary),), digest)
+
+
+def library(main: Path) -> Path:
+    """A C file as a library that a program can be made to load before its own (LD_PRELOAD), compiled if it has to be. Raises Unavailable
+    as `kernel` does."""
+    if (cc := compiler()) is None:
+        raise Unavailable("no-compiler")
+    return _built(cc, main, (*FLAGS, "-shared", "-fPIC"))[0]
+
+
+def _built(cc: Compiler, main: Path, flags: Sequence[str]) -> tuple[Path, str]:
+    """What is made of a C file, and the digest that it is named after."""
+    digest = _digest(*_closure(main, _included), words=[*flags, *cc.command, cc.version])
+    binary = build_folder() / f"{main.stem}-{digest}"
+    if not binary.exists():
+        _compile(cc, main, binary, flags)
+    return binary, digest
 
 
 def build_folder() -> Path:
@@ -154,13 +167,13 @@ _DISK_WORDS = {os.strerror(number): number
                for number in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EROFS)}
 
 
-def _compile(cc: Compiler, source: Path, binary: Path) -> None:
+def _compile(cc: Compiler, source: Path, binary: Path, flags: Sequence[str]) -> None:
     """Into a temporary name first: a compile that is killed leaves no half binary, two at once do no harm."""
     with disk_errors(binary.parent):
         fd, temporary = tempfile.mkstemp(dir=binary.parent, prefix=binary.name)
         os.close(fd)
         try:
-            done = subprocess.run([*cc.command, *FLAGS, "-o", temporary, str(source)],
+            done = subprocess.run([*cc.command, *flags, "-o", temporary, str(source)],
                                   capture_output=True, text=True, timeout=120, errors="replace", stdin=subprocess.DEVNULL,
                                   env=os.environ | {"LC_ALL": "C"})
             if done.returncode:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
+
+from experiments.system import procfs
 
 
 def run_whole(command: Sequence[str], *, timeout: float | None, **how: Any) -> subprocess.CompletedProcess[str]:
@@ -40,3 +45,78 @@ def pinned(cpu: int) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
+
+
+_PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37  # linux/prctl.h
+_PR_SET_THP_DISABLE, _PR_GET_THP_DISABLE = 41, 42
+_ENDED = frozenset("ZX")  # states of a process in /proc
+_KILLED_S = 10.0  # for SIGKILL to act; what hangs in the kernel outlives it
+
+
+def _prctl(option: int, value: object = 0) -> int:
+    """prctl(2) of this process. Raises OSError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    result = libc.prctl(option, value, 0, 0, 0)
+    if result < 0:
+        raise OSError(number := ctypes.get_errno(), os.strerror(number))
+    return result
+
+
+@contextlib.contextmanager
+def adopting() -> Iterator[None]:
+    """What a child of this process starts and leaves becomes a child of this process meanwhile, and not of init: so it can be found."""
+    before = ctypes.c_int()
+    _prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before))
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    try:
+        yield
+    finally:
+        _prctl(_PR_SET_CHILD_SUBREAPER, before.value)
+
+
+@contextlib.contextmanager
+def without_thp() -> Iterator[None]:
+    """What is started meanwhile has no transparent huge pages, nor has what that starts: the switch is inherited by fork and kept by exec.
+    This process is put back."""
+    before = _prctl(_PR_GET_THP_DISABLE)
+    _prctl(_PR_SET_THP_DISABLE, 1)
+    try:
+        yield
+    finally:
+        _prctl(_PR_SET_THP_DISABLE, before)
+
+
+def descendants(pid: int, proc: Path = Path("/proc")) -> dict[int, bool]:
+    """The processes that a process has started, and those that these have, the parents first; and whether each still runs, or has ended and
+    waits for its parent to notice."""
+    children: dict[int, list[tuple[int, bool]]] = {}
+    for child, folder in procfs.numbered(proc, "([0-9]+)"):
+        # "12 (a name, of any characters) S 1 ...": the state and the parent follow the last bracket.
+        state, parent, *_ = [*procfs.text(folder / "stat").rpartition(")")[2].split()[:2], "", ""]
+        if parent.isdigit():
+            children.setdefault(int(parent), []).append((child, state not in _ENDED))
+    runs: dict[int, bool] = {}
+    line = [pid]
+    for parent in line:  # which grows meanwhile
+        for child, running in children.get(parent, []):
+            line.append(child)
+            runs[child] = running
+    return runs
+
+
+def end(processes: Callable[[], dict[int, bool]], grace_s: float) -> int:
+    """Ends all processes that `processes` gives at that time, as `descendants` does: asked first (SIGTERM), killed after `grace_s`; and
+    takes notice of those that are children of this process. Returns how many ran."""
+    ran = sum(processes().values())
+    for number, wait_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, _KILLED_S)):
+        limit, asked = time.monotonic() + wait_s, set[int]()
+        while (left := processes()) and time.monotonic() < limit:
+            for pid, running in left.items():
+                if running and pid not in asked:
+                    asked.add(pid)
+                    with contextlib.suppress(ProcessLookupError, PermissionError):  # PermissionError: another user's, by setuid
+                        os.kill(pid, number)
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+            time.sleep(0.002)
+    return ran

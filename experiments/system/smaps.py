@@ -90,3 +90,31 @@ def pages(parsed: Iterable[Mapping], address: int | None, array_bytes: int) -> P
         raise Unavailable("memory-short", f"{resident >> 20} of the array's {array_bytes >> 20} MiB are resident")
     rest = sum(m.huge_bytes for m in parsed) - huge
     return Pages(resident, huge, rest, max(huge - (resident - array_bytes), 0))
+
+
+class Rollup(NamedTuple):
+    """All mappings of a process together, from /proc/PID/smaps_rollup. Pages of a pool count as resident. anonymous_bytes: what is nobody's
+    file, of base pages and of transparent large ones."""
+
+    resident_bytes: int
+    anonymous_bytes: int
+    thp_bytes: int
+    pool_bytes: int
+
+    @property
+    def huge_bytes(self) -> int:
+        return self.thp_bytes + self.pool_bytes
+
+    def __add__(self, other: Rollup) -> Rollup:  # type: ignore[override]
+        """Of two processes: a page that they share counts in both."""
+        return Rollup(*(mine + its for mine, its in zip(self, other, strict=True)))
+
+
+def rollup(text: str) -> Rollup:
+    """The sums of smaps_rollup (Linux 4.14). ValueError where a field is missing, or is no size."""
+    stated = {field[1]: int(field[2]) << 10 for line in text.splitlines() if (field := _SIZE.fullmatch(line))}
+    if missing := [name for name in ("Rss", "Anonymous", "AnonHugePages", "Private_Hugetlb", "Shared_Hugetlb") if name not in stated]:
+        raise ValueError(f"{missing[0]} is missing")
+    pool = stated["Private_Hugetlb"] + stated["Shared_Hugetlb"]
+    thp = stated["AnonHugePages"] + stated.get("ShmemPmdMapped", 0) + stated.get("FilePmdMapped", 0)
+    return Rollup(stated["Rss"] + pool, stated["Anonymous"], thp, pool)

@@ -1,0 +1,93 @@
+"""`tlb try`: the experiment on the command line."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from experiments.programs import levers
+from experiments.system.files import measuring_lock
+from experiments.words.reasons import Unavailable
+from experiments.words.units import format_ns
+
+if TYPE_CHECKING:
+    from experiments.programs.trial import Trial
+
+# What follows the program's name is the program's, also without a --.
+SETTINGS = {"name": "try", "context_settings": {"allow_interspersed_args": False}}
+
+
+def compare(
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="The program and its arguments, without a shell.")],
+    lever: Annotated[str, typer.Option(help="; ".join(f"{each.name}: {each.does}" for each in levers.LEVERS.values()))] = "advise",
+    env: Annotated[list[str], typer.Option(metavar="NAME=VALUE", help="A variable of its environment as the lever.")] = [],  # noqa: B006
+    minutes: Annotated[float, typer.Option(min=0, help="To measure in; six pairs are made in any case.")] = 5.0,
+    within: Annotated[float, typer.Option(min=0.1, max=50, help="Per cent to which the ratio is to be known.")] = 2.0,
+    metric: Annotated[str, typer.Option(help="Compare a number that it prints: a regular expression with one group.")] = "",
+    higher: Annotated[bool, typer.Option("--higher-is-better", help="Of that number.")] = False,
+    after: Annotated[float | None, typer.Option(
+        min=0, help="Seconds after its start at which collapse acts. Default: once nine tenths of its memory are there.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Compare a program as it is with the same program and a lever, in interleaved pairs, with large pages verified from outside."""
+    from experiments.programs import report
+    from experiments.programs.trial import Aim, attempt
+
+    aim = Aim(command, levers.lever(lever, env), within / 100, minutes, _pattern(metric, higher), higher, after)
+    try:
+        with measuring_lock():
+            trial = attempt(aim, _progress if sys.stderr.isatty() else lambda trial: None)
+    except KeyboardInterrupt:
+        print("Interrupted before six pairs; nothing of the program is left.", file=sys.stderr)
+        raise SystemExit(130) from None
+    if as_json:
+        print(json.dumps(report.document(trial), indent=1))
+    else:
+        _show(trial)
+
+
+def _pattern(metric: str, higher: bool) -> re.Pattern[str] | None:
+    """The expression of --metric. Raises Unavailable("bad-parameter")."""
+    if not metric:
+        if higher:
+            raise Unavailable("bad-parameter", "--higher-is-better is of a number that --metric names; of times less is better")
+        return None
+    try:
+        pattern = re.compile(metric)
+    except re.error as wrong:
+        raise Unavailable("bad-parameter", f"--metric: {wrong}") from None
+    if pattern.groups != 1:
+        raise Unavailable("bad-parameter", f"--metric has one group, around the number, and not {pattern.groups}")
+    return pattern
+
+
+def _progress(trial: Trial) -> None:
+    if not trial.pairs:
+        each_s = sum(run.elapsed_s for run in trial.rehearsal)
+        print(f"A pair takes {format_ns(each_s * 1e9)}; there are six at least, and no more after {trial.aim.minutes:g} minutes.",
+              file=sys.stderr)
+        return
+    print(f"\r{len(trial.pairs)} pairs: {trial.ratio():.3f} ", end="", file=sys.stderr, flush=True)
+
+
+def _show(trial: Trial) -> None:
+    from experiments.programs import report
+
+    out = Console(soft_wrap=True)
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
+    table = Table("", "as it is", f"with {trial.aim.lever.name}", box=None, pad_edge=False)
+    for row in report.rows(trial):
+        table.add_row(*map(escape, row))
+    out.print(table, width=None if sys.stdout.isatty() else 120)  # a pipe is no screen to wrap for
+    out.print()
+    for sentence in (report.verdict_sentence(trial), *report.remarks(trial)):
+        out.print(escape(sentence), highlight=False)
+    out.print(f"It took {format_ns(trial.spent_s * 1e9)}.", highlight=False)

@@ -1,0 +1,53 @@
+"""What kind of file a command is, as far as it decides whether a library can be loaded before its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+from pathlib import Path
+
+_PT_INTERP = 3  # elf.h: the segment that names the loader of a dynamically linked program
+_HEAD_BYTES = 1 << 16
+
+
+def unreached(command: str) -> str:
+    """Why no library is loaded before a command's own, for a reason's detail; "" where that is not seen in its file."""
+    path = _program(shutil.which(command) or command)
+    try:
+        status, head = path.stat(), path.open("rb").read(_HEAD_BYTES)
+    except OSError:
+        return ""
+    if (status.st_mode & 0o4000 and status.st_uid != os.getuid()) or _has_capabilities(path):
+        return f"{path.name} runs with another user's rights, and such a program loads no library that its user names"
+    return f"{path.name} is statically linked, and loads no library" if is_static(head) else ""
+
+
+def is_static(head: bytes) -> bool:
+    """Whether a file that begins so is an ELF program of 64 bits that names no loader."""
+    if head[:5] != b"\x7fELF\x02" or len(head) < 64:
+        return False
+    order = "<" if head[5] == 1 else ">"
+    offset, = struct.unpack_from(f"{order}Q", head, 32)  # e_phoff
+    size, number = struct.unpack_from(f"{order}HH", head, 54)  # e_phentsize, e_phnum
+    starts = [offset + n * size for n in range(number) if offset + n * size + 4 <= len(head)]
+    return bool(starts) and all(struct.unpack_from(f"{order}I", head, start)[0] != _PT_INTERP for start in starts)
+
+
+def _program(path: str) -> Path:
+    """The file that the kernel loads: of a script, its interpreter."""
+    program = Path(path).resolve()
+    try:
+        with program.open("rb") as file:
+            line = file.readline(256)
+    except OSError:
+        return program
+    words = line[2:].split() if line.startswith(b"#!") else []
+    return Path(os.fsdecode(words[0])).resolve() if words else program
+
+
+def _has_capabilities(path: Path) -> bool:
+    try:
+        return "security.capability" in os.listxattr(path)
+    except OSError:
+        return False

@@ -1,0 +1,75 @@
+"""A program that runs, looked at from outside: the pages and page tables of all its processes, and whether a lever reached them.
+
+A look reads what the kernel keeps of each process, for which the kernel walks its page tables: the more memory, the longer, and meanwhile
+the program waits where it wants to map or unmap. So a look is as rare as its share of the time asks.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+from typing import NamedTuple
+
+from experiments.system import procfs
+from experiments.system.processes import descendants
+from experiments.system.smaps import Rollup, rollup
+
+_FULL = 0.95  # of the most that was resident: the last look at so much is of the program at work, and sees what was joined late
+_LEAST_PAUSE_S = 0.002  # as long as a look at a small process takes
+_NOTHING = Rollup(0, 0, 0, 0)
+
+
+class Look(NamedTuple):
+    """The processes of a program at one time. at_s: since it was started. reached: how many of them a lever was seen in."""
+
+    at_s: float
+    processes: int
+    reached: int
+    pages: Rollup
+    table_bytes: int
+
+
+Reached = Callable[[int], bool]  # whether a lever can be seen in a process
+
+
+def of(processes: list[int], reached: Reached, at_s: float, proc: Path = Path("/proc")) -> Look:
+    """A look at these processes; one that has ended, or that this user may not look at, counts for nothing."""
+    pages, tables, seen, with_lever = _NOTHING, 0, 0, 0
+    for pid in processes:
+        try:
+            pages += rollup(procfs.text(proc / str(pid) / "smaps_rollup"))
+        except ValueError:
+            continue
+        seen += 1
+        tables += procfs.kib(procfs.fields(procfs.text(proc / str(pid) / "status")).get("VmPTE", "")) or 0
+        with_lever += reached(pid)
+    return Look(at_s, seen, with_lever, pages, tables)
+
+
+def peak(looks: list[Look]) -> Look | None:
+    """The last look at which nearly the most was resident; None of none that saw a page."""
+    most = max((look.pages.resident_bytes for look in looks), default=0)
+    return next((look for look in reversed(looks) if most and look.pages.resident_bytes >= _FULL * most), None)
+
+
+def settled_s(looks: list[Look], share: float = 0.9) -> float:
+    """When so much of what was resident at most was there for the first time; 0 without a look."""
+    most = max((look.pages.resident_bytes for look in looks), default=0)
+    return next((look.at_s for look in looks if look.pages.resident_bytes >= share * most), 0.0)
+
+
+def own(before: set[int]) -> dict[int, bool]:
+    """What this process has started, and what that has, but for what was there before."""
+    return {pid: runs for pid, runs in descendants(os.getpid()).items() if pid not in before}
+
+
+def watch(looks: list[Look], processes: Callable[[], dict[int, bool]], reached: Reached, start_s: float, share: float, stop: Event) -> None:
+    """Looks at a program until `stop`, for such a share of the time; a thread's work."""
+    pause_s = _LEAST_PAUSE_S
+    while not stop.wait(pause_s):
+        begin = time.monotonic()
+        looks.append(of([pid for pid, runs in processes().items() if runs], reached, begin - start_s))
+        pause_s = max(_LEAST_PAUSE_S, (time.monotonic() - begin) * (1 / share - 1))

@@ -1,0 +1,187 @@
+"""The experiment: a program as it is and with a lever, in interleaved pairs, until their ratio is known well enough or the time is over."""
+
+from __future__ import annotations
+
+import random
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from math import inf, log, log1p
+from typing import Literal
+
+from experiments.inference.effects import Effect
+from experiments.inference.intervals import Interval
+from experiments.inference.pairs import LEAST_PAIRS, is_look, paired_ratio
+from experiments.programs import looks
+from experiments.programs.executable import unreached
+from experiments.programs.levers import LEVERS, Lever
+from experiments.programs.runs import Run, run
+from experiments.words.reasons import Unavailable
+from experiments.words.units import format_ns
+
+Verdict = Literal["helps", "hurts", "no difference", "cannot tell"]
+# Looks take a hundredth of the time of a run that counts. Of the first two, which do not count, a tenth: those see short programs' peaks.
+LOOKS_SHARE, REHEARSAL_SHARE = 0.01, 0.1
+# What a lever itself adds to a program's start, at most: a library to load, a variable to read. It may be no more than the difference
+# that is looked for.
+STARTING_S = 1e-3
+SEED = 16
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What is compared, and how well. within: the part of the time by which the ratio may be uncertain. metric: what to look for in what
+    the program prints, in place of its time; higher: whether more of it is better. after_s: when a lever that acts from outside acts; None
+    once most of the memory is there."""
+
+    command: list[str]
+    lever: Lever
+    within: float = 0.02
+    minutes: float = 5.0
+    metric: re.Pattern[str] | None = None
+    higher: bool = False
+    after_s: float | None = None
+
+    def value(self, run: Run) -> float:
+        """What is compared: seconds, or what the program printed; NaN where it printed no number."""
+        return run.elapsed_s if self.metric is None else float("nan") if run.value is None else run.value
+
+    def problem(self, run: Run) -> Unavailable | None:
+        """Why a run says nothing, if it does not."""
+        if run.status < 0:
+            return Unavailable("program-killed", signal.Signals(-run.status).name)
+        return None if self.value(run) > 0 else Unavailable("no-metric")
+
+
+@dataclass
+class Trial:
+    """What came of it. rehearsal: the first two runs, as it is and with the lever, whose times do not count. pairs: those that do, in the
+    same order. ended: why it ended before its aim, if it did."""
+
+    aim: Aim
+    rehearsal: tuple[Run, Run]
+    pairs: list[tuple[Run, Run]] = field(default_factory=list)
+    spent_s: float = 0.0
+    ended: str = ""
+
+    def ratio(self, value: Callable[[Run], float] | None = None) -> Interval:
+        """What it is with the lever over what it is without."""
+        value = value or self.aim.value
+        return paired_ratio([value(run) for _, run in self.pairs], [value(run) for run, _ in self.pairs])
+
+    def runs(self, lever: bool) -> list[Run]:
+        """All runs with the lever or without, the rehearsal's first."""
+        return [pair[lever] for pair in (self.rehearsal, *self.pairs)]
+
+    @property
+    def statuses(self) -> tuple[set[int], set[int]]:
+        """The exit codes without the lever, and with it."""
+        return {run.status for run in self.runs(False)}, {run.status for run in self.runs(True)}
+
+    @property
+    def verdict(self) -> Verdict:
+        """By the book's rule. Programs that exit differently did not do the same, so their times decide nothing."""
+        same = self.statuses[0] == self.statuses[1]
+        return verdict(self.ratio(), len(self.pairs), self.aim.within, self.aim.higher) if same else "cannot tell"
+
+
+def verdict(ratio: Interval, pairs: int, within: float, higher: bool = False) -> Verdict:
+    """What a ratio of with to without says: that they differ where the interval lies beside 1, that they do not where it lies within so
+    much of 1. Less is better, or more where `higher`."""
+    if pairs < LEAST_PAIRS:
+        return "cannot tell"
+    if Effect(ratio, 1, 1).decided() is False:
+        return "helps" if (ratio.value > 1) is higher else "hurts"
+    return "no difference" if Effect(ratio, 1 / (1 + within), 1 + within).decided() else "cannot tell"
+
+
+def is_narrow(ratio: Interval, within: float) -> bool:
+    """Whether more pairs would say no more: the interval is within so much of 1, or beside it and within so much of its own value, or
+    within a tenth of a large effect."""
+    middle, low, high = (log(bound) for bound in ratio[:3])
+    beside = low > 0 or high < 0
+    farthest = max(high - middle, middle - low) if beside else max(high, -low)
+    return farthest <= max(log1p(within), abs(middle) / 10 if beside else 0)
+
+
+def paired(take: Callable[[bool], object], value: Callable[..., float], within: float, limit_s: float, *,
+           clock: Callable[[], float] = time.monotonic, seed: int = SEED) -> Iterator[tuple]:
+    """Pairs of what `take` gives without and with a lever, in an order drawn for each, until their ratio is narrow enough at a look, or the
+    next pair would end after limit_s; six at least."""
+    order, start, pairs = random.Random(seed), clock(), []
+    while True:
+        begin = clock()
+        first = order.random() < 0.5
+        taken = {lever: take(lever) for lever in (first, not first)}
+        pairs.append((taken[False], taken[True]))
+        yield pairs[-1]
+        values = [[value(run) for run in side] for side in zip(*pairs, strict=True)]
+        if is_look(len(pairs)) and is_narrow(paired_ratio(values[1], values[0]), within):
+            return
+        if len(pairs) >= LEAST_PAIRS and 2 * clock() - begin - start > limit_s:
+            return
+
+
+def attempt(aim: Aim, tell: Callable[[Trial], None] = lambda trial: None) -> Trial:
+    """Makes the experiment; `tell` hears of it after the rehearsal and after each pair. Ctrl-C ends it where there are six pairs.
+
+    Raises Unavailable: program-missing, program-endless, program-killed, program-short, no-metric, lever-absent, collapse-denied, and
+    what making the lever raises. KeyboardInterrupt with fewer pairs."""
+    begin = time.monotonic()
+    # Of one run the whole time, so that a program that never ends is found out.
+    take = partial(run, aim.command, limit_s=max(aim.minutes * 60, STARTING_S), metric=aim.metric)
+    plain = take(LEVERS["none"], share=REHEARSAL_SHARE)
+    _check(aim, plain)
+    after_s = looks.settled_s(list(plain.looks)) if aim.after_s is None else aim.after_s
+    trial = Trial(aim, (plain, take(aim.lever, share=REHEARSAL_SHARE, after_s=after_s)))
+    _check_lever(trial)
+    tell(trial)
+    lever = {False: LEVERS["none"], True: aim.lever}
+    try:
+        for pair in paired(lambda on: _sound(aim, take(lever[on], share=LOOKS_SHARE, after_s=after_s)), aim.value, aim.within,
+                           aim.minutes * 60 - (time.monotonic() - begin)):
+            trial.pairs.append(pair)
+            trial.spent_s = time.monotonic() - begin
+            tell(trial)
+    except Unavailable as why:  # what was measured before stays
+        trial.ended = why.text
+    except KeyboardInterrupt:
+        if len(trial.pairs) < LEAST_PAIRS:
+            raise
+        trial.ended = "It was interrupted."
+    trial.spent_s = time.monotonic() - begin
+    return trial
+
+
+def _sound(aim: Aim, run: Run) -> Run:
+    if problem := aim.problem(run):
+        raise problem
+    return run
+
+
+def _check(aim: Aim, run: Run) -> None:
+    """Raises Unavailable where the program as it is cannot be compared with anything."""
+    _sound(aim, run)
+    if aim.metric is None and run.elapsed_s * aim.within < STARTING_S:
+        raise Unavailable("program-short", f"in {format_ns(run.elapsed_s * 1e9)}, of which {aim.within:.2%} would have to show")
+
+
+def _check_lever(trial: Trial) -> None:
+    """Raises Unavailable where the lever ended the program, or is not seen in it at all."""
+    aim, run = trial.aim, trial.rehearsal[True]
+    if problem := aim.problem(run):
+        raise Unavailable(problem.code, f"{problem.detail}, with the lever and not without".removeprefix(", "))
+    if aim.lever.seen and run.looks and not any(look.reached for look in run.looks if look.processes):
+        raise Unavailable("lever-absent", unreached(aim.command[0]))
+    if run.joined and "EPERM" in run.joined.errors and not run.joined.bytes:
+        raise Unavailable("collapse-denied")
+
+
+def would_have_shown(ratio: Interval) -> float:
+    """The least difference that the interval rules out, as a part of what it is without the lever; infinite for an unknown one."""
+    return max(ratio.high - 1, 1 / ratio.low - 1) if ratio.low > 0 else inf
+
+
