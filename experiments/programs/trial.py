@@ -89,22 +89,21 @@ class Trial:
 
 
 def verdict(ratio: Interval, pairs: int, within: float, higher: bool = False) -> Verdict:
-    """What a ratio of with to without says: that they differ where the interval lies beside 1, that they do not where it lies within so
-    much of 1. Less is better, or more where `higher`."""
+    """What a ratio of with to without says: that there is no difference where the interval lies within so much of 1, which is as much as
+    was asked for; that there is one where it lies beside 1. Less is better, or more where `higher`."""
     if pairs < LEAST_PAIRS:
         return "cannot tell"
-    if Effect(ratio, 1, 1).decided() is False:
-        return "helps" if (ratio.value > 1) is higher else "hurts"
-    return "no difference" if Effect(ratio, 1 / (1 + within), 1 + within).decided() else "cannot tell"
+    if Effect(ratio, 1 / (1 + within), 1 + within).decided():
+        return "no difference"
+    return "cannot tell" if Effect(ratio, 1, 1).decided() is not False else "helps" if (ratio.value > 1) is higher else "hurts"
 
 
 def is_narrow(ratio: Interval, within: float) -> bool:
-    """Whether more pairs would say no more: the interval is within so much of 1, or beside it and within so much of its own value, or
+    """Whether more pairs would say no more: the interval is within so much of 1; or beside it and within so much of its own value, or
     within a tenth of a large effect."""
     middle, low, high = (log(bound) for bound in ratio[:3])
-    beside = low > 0 or high < 0
-    farthest = max(high - middle, middle - low) if beside else max(high, -low)
-    return farthest <= max(log1p(within), abs(middle) / 10 if beside else 0)
+    beside = (low > 0 or high < 0) and max(high - middle, middle - low) <= max(log1p(within), abs(middle) / 10)
+    return beside or max(high, -low) <= log1p(within)
 
 
 def paired(take: Callable[[bool], object], value: Callable[..., float], within: float, limit_s: float, *,
@@ -132,7 +131,7 @@ def attempt(aim: Aim, tell: Callable[[Trial], None] = lambda trial: None) -> Tri
     what making the lever raises. KeyboardInterrupt with fewer pairs."""
     begin = time.monotonic()
     # Of one run the whole time, so that a program that never ends is found out.
-    take = partial(run, aim.command, limit_s=max(aim.minutes * 60, STARTING_S), metric=aim.metric)
+    take = partial(run, aim.command, limit_s=aim.minutes * 60, metric=aim.metric)
     plain = take(LEVERS["none"], share=REHEARSAL_SHARE)
     _check(aim, plain)
     after_s = looks.settled_s(list(plain.looks)) if aim.after_s is None else aim.after_s

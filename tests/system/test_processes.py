@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import os
+import signal
 import subprocess
+import sys
 import time
 import warnings
+from pathlib import Path
 
 import pytest
 from support.fake_perf import alive
 
-from experiments.system.processes import run_whole
+from experiments.system import procfs
+from experiments.system.processes import adopting, descendants, end, run_whole, without_thp
 
 
 def test_a_command_gives_its_output_its_words_and_its_status():
@@ -32,3 +38,71 @@ def test_a_command_past_its_time_is_ended_with_its_children_and_leaves_no_pipe_o
 def test_what_does_not_start_is_an_os_error():
     with pytest.raises(OSError):
         run_whole(["/nonexistent/program"], timeout=1)
+
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are seen in /proc")
+
+
+def put(proc: Path, pid: int, parent: int, state: str = "S", name: str = "program") -> None:
+    folder = proc / str(pid)
+    folder.mkdir(parents=True)
+    (folder / "stat").write_text(f"{pid} ({name}) {state} {parent} 1 1 0 -1\n")
+
+
+def test_descendants_are_all_below_with_any_name_parents_first(tmp_path: Path):
+    for pid, parent, state, name in [(7, 1, "S", "a"), (20, 7, "R", ") S 1 ("), (9, 20, "Z", "b c"), (8, 7, "S", ""), (30, 9, "D", "d"),
+                                     (50, 1, "S", "other"), (51, 50, "S", "its child")]:
+        put(tmp_path, pid, parent, state, name)
+    (tmp_path / "40").mkdir()  # it ended meanwhile
+    (tmp_path / "self").mkdir()
+    assert descendants(7, tmp_path) == {8: True, 20: True, 9: False, 30: True}
+    assert descendants(99, tmp_path) == {}
+
+
+@linux
+def test_what_a_child_leaves_is_adopted_and_ended_even_if_it_would_not():
+    before = set(descendants(os.getpid()))
+
+    def mine() -> dict[int, bool]:
+        return {pid: runs for pid, runs in descendants(os.getpid()).items() if pid not in before}
+
+    with adopting():
+        subprocess.run(["sh", "-c", "setsid sleep 93.5 & (trap '' TERM; while :; do sleep 93.5; done) & exit 0"], check=True,
+                       stdout=subprocess.DEVNULL)
+        assert end(mine, 0.3) >= 2
+    assert (alive("sleep 93.5"), mine()) == ([], {})
+
+
+@linux
+def test_who_adopts_and_who_has_large_pages_is_put_back():
+    def adopts() -> int:
+        flag = ctypes.c_int()
+        ctypes.CDLL(None).prctl(37, ctypes.byref(flag), 0, 0, 0)
+        return flag.value
+
+    def has_thp() -> str | None:
+        return procfs.fields(procfs.text(Path("/proc/self/status"))).get("THP_enabled")
+
+    before = (adopts(), has_thp())
+    with adopting(), without_thp():
+        inherited = subprocess.run(["cat", "/proc/self/status"], capture_output=True, text=True, check=True).stdout
+        assert (adopts(), procfs.fields(inherited).get("THP_enabled")) == (1, "0")
+    assert (adopts(), has_thp()) == before
+
+
+@linux
+def test_one_that_ends_when_asked_is_not_killed():
+    child = subprocess.Popen([sys.executable, "-c", "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(5)); "
+                                                    "print(flush=True); time.sleep(92)"], stdout=subprocess.PIPE)
+    assert child.stdout is not None and child.stdout.readline()
+    ended: list[int] = []
+
+    def mine() -> dict[int, bool]:
+        if not ended:
+            pid, status = os.waitpid(child.pid, os.WNOHANG)
+            ended.extend([status] if pid else [])
+        return {} if ended else {child.pid: True}
+
+    assert end(mine, 20.0) == 1 and os.waitstatus_to_exitcode(ended[0]) == 5 != -signal.SIGKILL
+    child.returncode = 5
+    child.stdout.close()

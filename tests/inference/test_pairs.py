@@ -1,0 +1,67 @@
+"""The ratio of pairs: its interval against every sign there is, and how often it holds the truth."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from experiments.inference.intervals import median_interval
+from experiments.inference.pairs import LEAST_PAIRS, is_look, paired_ratio
+
+
+def test_looks_are_half_as_many_pairs_apart_again():
+    assert [n for n in range(60) if is_look(n)] == [6, 9, 14, 21, 32, 48]
+
+
+@pytest.mark.parametrize("n", range(2, 11))
+def test_the_coverage_is_that_of_all_signs_of_the_ranks(n: int):
+    """Of ranks 1 to n with any signs, how often the bounds leave out 0: counted one by one, by the means themselves."""
+    signs = np.array(list(product((-1, 1), repeat=n)))
+    for confidence in (0.9, 0.95, 0.99):
+        held = sum(interval.low <= 1 <= interval.high for row in signs
+                   for interval in [paired_ratio(np.exp(0.01 * row * np.arange(1, n + 1)), np.ones(n), confidence)])
+        assert held / len(signs) == pytest.approx(paired_ratio(np.ones(n) * 2, np.ones(n), confidence).coverage)
+        assert held / len(signs) >= min(confidence, 1 - 2.0 ** (1 - n)) - 1e-12
+
+
+def test_few_pairs_give_their_whole_range_as_the_book_s_interval_of_a_median_does():
+    ratios = np.array([1.1, 1.4, 1.2, 1.5, 1.25])
+    interval, median = paired_ratio(ratios, np.ones(5)), median_interval(ratios)
+    assert interval[1:4] == pytest.approx(median[1:4])
+
+
+def test_with_over_without_is_the_inverse_of_without_over_with():
+    random = np.random.default_rng(5)
+    a, b = random.lognormal(size=(2, 12))
+    forth, back = paired_ratio(a, b), paired_ratio(b, a)
+    assert (forth.value, forth.low, forth.high) == pytest.approx((1 / back.value, 1 / back.high, 1 / back.low))
+
+
+def test_what_drifts_from_pair_to_pair_is_not_in_the_ratio():
+    drift = np.geomspace(1, 30, 9)
+    interval = paired_ratio(1.25 * drift, drift)
+    assert interval[:3] == pytest.approx((1.25, 1.25, 1.25)) and interval.coverage > 0.99
+
+
+@pytest.mark.parametrize("made", [
+    lambda random, n: np.exp(0.1 * random.standard_normal(n)), lambda random, n: 1 + random.exponential(size=n),
+    lambda random, n: np.where(random.random(n) < 0.3, 2.0, 1.0) + 0.01 * random.random(n)], ids=["lognormal", "tailed", "two modes"])
+def test_the_interval_holds_the_truth_as_often_as_it_says(made):
+    random, n, trials = np.random.default_rng(3), 8, 1000
+    intervals = [paired_ratio(1.3 * made(random, n), made(random, n), 0.9) for _ in range(trials)]
+    held = np.mean([interval.low <= 1.3 <= interval.high for interval in intervals])
+    assert held >= intervals[0].coverage - 0.03  # three standard errors
+
+
+def test_no_pair_has_no_ratio_and_what_is_no_ratio_is_an_error():
+    assert paired_ratio([], []).coverage == 0
+    for above, below in (([1.0], [0.0]), ([-1.0], [1.0]), ([float("nan")], [1.0]), ([1.0, 2.0], [1.0])):
+        with pytest.raises(ValueError, match="pairs of numbers above zero"):
+            paired_ratio(above, below)
+
+
+def test_six_pairs_are_the_fewest_that_go_one_way_by_chance_in_under_a_twentieth_of_cases():
+    ones = np.ones(LEAST_PAIRS)
+    assert paired_ratio(ones, ones).coverage > 0.95 > paired_ratio(ones[1:], ones[1:]).coverage

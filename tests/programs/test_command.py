@@ -1,0 +1,121 @@
+"""`tlb try` on the command line: what it prints, what it refuses in one line, and that Ctrl-C leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from support.common import ROOT, descendants_with, living, needs_c
+from support.programs import built, look, made, trial
+
+from experiments import cli
+from experiments.programs import command
+from experiments.programs import trial as trials
+from experiments.programs.trial import Aim, Trial
+from experiments.system import files
+
+# With a lock of the test's own: what is measured here decides nothing, so it need not wait for what does.
+SCRIPT = """import sys
+from pathlib import Path
+from experiments import cli
+from experiments.programs import command
+from experiments.system import files
+lock = Path(sys.argv.pop(1))
+command.measuring_lock = lambda: files.measuring_lock(path=lock)
+cli.main()"""
+
+
+def tlb(tmp_path: Path, *arguments: str) -> list[str]:
+    return [sys.executable, "-c", SCRIPT, str(tmp_path / "lock"), "try", *arguments]
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["tlb", "try", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return ended.value.code
+
+
+@pytest.fixture
+def aims(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Aim]:
+    """What was to be measured, in place of measuring it."""
+    asked: list[Aim] = []
+
+    def fake(aim: Aim, tell: object) -> Trial:
+        asked.append(aim)
+        return trial(made(2.0), made(1.0, looks=(look(huge_mib=90, reached=1),)))
+
+    monkeypatch.setattr(trials, "attempt", fake)
+    monkeypatch.setattr(command, "measuring_lock", lambda: files.measuring_lock(path=tmp_path / "lock"))
+    return asked
+
+
+@pytest.mark.parametrize("options", [
+    [], ["--lever", "nope"], ["--minutes", "0"], ["--within", "0"], ["--metric", "("], ["--metric", "x"], ["--metric", "(x)(y)"],
+    ["--higher-is-better"], ["--env", "A"], ["--after", "-1"], ["--frobnicate"], ["--minutes", "x"]], ids=" ".join)
+def test_a_wrong_argument_is_one_line_and_exit_2(options: list[str], monkeypatch: pytest.MonkeyPatch, capsys, aims: list[Aim]):
+    assert call(monkeypatch, *([*options, "--", "true"] if options else [])) == 2
+    told = capsys.readouterr()
+    assert (told.out, len(told.err.splitlines()), aims) == ("", 1, [])
+
+
+@pytest.mark.parametrize("words", [["program", "-p", "x", "--json", "--"], ["program", "--lever", "none"], ["program", "*", "a b"]])
+@pytest.mark.parametrize("dashes", [["--"], []])
+def test_what_follows_the_program_is_the_program_s(words: list[str], dashes: list[str], monkeypatch: pytest.MonkeyPatch, aims: list[Aim]):
+    assert call(monkeypatch, "--within", "5", "--lever", "collapse", "--after", "1.5", *dashes, *words) == 0
+    (aim,) = aims
+    assert (aim.command, aim.lever.name, aim.within, aim.after_s, aim.metric) == (words, "collapse", 0.05, 1.5, None)
+
+
+def test_a_person_reads_a_table_and_the_verdict_and_a_program_reads_all(monkeypatch: pytest.MonkeyPatch, capsys, aims: list[Aim]):
+    assert call(monkeypatch, "--", "program") == 0
+    told = capsys.readouterr().out
+    assert "with advise" in told and "90 MiB, 90%" in told and "\nHelps. " in told
+    assert call(monkeypatch, "--json", "--metric", "([0-9]+)", "--higher-is-better", "--env", "A=1", "--", "program") == 0
+    assert json.loads(capsys.readouterr().out)["verdict"] == "helps"
+    assert (aims[1].lever.name, aims[1].lever.does, aims[1].higher, aims[1].metric.pattern) == ("env", "A=1", True, "([0-9]+)")
+
+
+def test_progress_says_how_long_it_will_be_and_how_far_it_is(capsys):
+    command._progress(trial(made(2.0), made(1.0), pairs=0))
+    command._progress(trial(made(2.0), made(1.0), pairs=7))
+    told = capsys.readouterr()
+    assert "A pair takes 3 s" in told.err and "7 pairs: 0.500" in told.err and told.out == ""
+
+
+@pytest.mark.measures
+@needs_c
+def test_an_experiment_from_its_command_to_its_document(tmp_path: Path):
+    program = [str(built(tmp_path)), "mmap", "32", "5"]
+    done = subprocess.run(tlb(tmp_path, "--json", "--minutes", "0.02", "--within", "20", "--", *program), capture_output=True, text=True,
+                          cwd=ROOT, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    told = json.loads(done.stdout)
+    assert told["pairs"] == len(told["values"]) >= 6 and told["command"] == program
+    assert told["verdict"] in ("helps", "hurts", "no difference", "cannot tell") and told["without"]["exit_codes"] == [0]
+    assert told["with"]["peak"]["reached"] == 1 and told["without"]["peak"]["reached"] == 0
+    assert not any("writes" in remark for remark in told["remarks"])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="programs are looked at in /proc")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_the_program_with_all_that_it_started(number: int, tmp_path: Path):
+    command = ["sh", "-c", "setsid sleep 91.5 & sleep 91.5"]
+    process = subprocess.Popen(tlb(tmp_path, "--lever", "none", "--", *command), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               text=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # a shell's & ignores it
+    seen: list[psutil.Process] = []
+    deadline = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < deadline and len(seen) < 3:
+        seen = descendants_with("91.5", process.pid)
+        time.sleep(0.05)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert len(seen) == 3 and (process.returncode, out) == (130, "")
+    assert err == "Interrupted before six pairs; nothing of the program is left.\n"
+    assert not [child for child in seen if living(child)]

@@ -1,0 +1,139 @@
+"""What each lever does to the pages of a program with a known answer, and how it is told from its absence."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from support.common import needs_c, needs_root
+from support.programs import answer, built
+
+from experiments.lab.build import library
+from experiments.programs import levers, looks
+from experiments.programs.levers import LEVERS, SHIM
+from experiments.programs.runs import Run, run
+from experiments.programs.trial import Aim, attempt
+from experiments.system import procfs
+from experiments.words.reasons import Unavailable
+
+MIB, PASSES = 64, 3
+HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+pytestmark = [pytest.mark.measures, needs_c,
+              pytest.mark.skipif(procfs.chosen(HUGE) != "madvise", reason="takes large pages on request and not otherwise")]
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(tmp_path_factory.mktemp("far"))
+
+
+def ran(program: Path, mode: str, lever: levers.Lever, passes: int = PASSES, after_s: float = 0.0) -> tuple[Run, looks.Look]:
+    done = run([str(program), mode, str(MIB), str(passes)], lever, limit_s=60, share=0.3, after_s=after_s)
+    assert (done.status, done.left, done.written[0].size_bytes) == (0, 0, len(answer(MIB, passes)))
+    peak = looks.peak(list(done.looks))
+    assert peak is not None and peak.processes == 1 and peak.pages.resident_bytes >= MIB << 20
+    return done, peak
+
+
+def share(peak: looks.Look) -> float:
+    return peak.pages.huge_bytes / peak.pages.anonymous_bytes
+
+
+@pytest.mark.parametrize("mode", ["malloc", "mmap", "blocks", "thread"])
+def test_advice_reaches_what_malloc_and_mmap_give_in_any_size_and_thread(program: Path, mode: str):
+    (plain, without), (advised, with_lever) = ran(program, mode, LEVERS["none"]), ran(program, mode, LEVERS["advise"])
+    assert (without.pages.huge_bytes, without.reached, with_lever.reached) == (0, 0, 1)
+    assert share(with_lever) > 0.8
+    assert advised.written[0] == plain.written[0] and advised.minor_faults < plain.minor_faults / 2
+
+
+def test_malloc_asks_by_itself_where_it_is_told_to(program: Path):
+    assert share(ran(program, "malloc", LEVERS["malloc"])[1]) > 0.8
+    assert share(ran(program, "mmap", LEVERS["malloc"])[1]) == 0
+
+
+def test_a_program_without_large_pages_has_none_by_any_advice(program: Path):
+    """Of two levers at once: the switch is inherited, whatever is asked for later."""
+    with LEVERS["no-thp"].around():
+        _, peak = ran(program, "mmap", LEVERS["advise"])
+        assert LEVERS["no-thp"].reached(os.getpid())
+    assert (peak.pages.huge_bytes, peak.reached) == (0, 1)
+    _, peak = ran(program, "mmap", LEVERS["no-thp"])
+    assert (peak.pages.huge_bytes, peak.reached) == (0, 1)
+    assert not LEVERS["no-thp"].reached(os.getpid())  # put back
+
+
+@needs_root
+def test_memory_is_joined_from_outside(program: Path):
+    done, peak = ran(program, "mmap", LEVERS["collapse"], passes=40, after_s=0.2)
+    assert done.joined is not None and done.joined.took_s > 0 and done.joined.at_s >= 0.2
+    assert done.joined.bytes >= 0.8 * (MIB << 20) and share(peak) > 0.8
+
+
+@needs_root
+def test_a_program_that_ends_before_it_is_to_be_joined_is_not(program: Path):
+    done, _ = ran(program, "mmap", LEVERS["collapse"], after_s=100.0)
+    assert done.joined is not None and (done.joined.bytes, done.joined.errors) == (0, ())
+
+
+def test_a_static_program_is_not_reached_and_the_reason_says_so(tmp_path: Path):
+    static = built(tmp_path, "-static")
+    with pytest.raises(Unavailable) as why:
+        attempt(Aim([str(static), "mmap", str(MIB), "3"], LEVERS["advise"], within=0.1))
+    assert (why.value.code, "statically" in why.value.detail) == ("lever-absent", True)
+
+
+@needs_root
+def test_a_setuid_program_is_not_reached_and_the_reason_says_so(tmp_path_factory: pytest.TempPathFactory, program: Path):
+    other = tmp_path_factory.mktemp("setuid") / "far_sum"
+    other.write_bytes(program.read_bytes())
+    os.chown(other, 65534, -1)
+    other.chmod(0o4755)
+    with pytest.raises(Unavailable) as why:
+        attempt(Aim([str(other), "mmap", str(MIB), "3"], LEVERS["advise"], within=0.1))
+    assert (why.value.code, "another user's rights" in why.value.detail) == ("lever-absent", True)
+
+
+def test_the_library_is_built_once_and_reached_under_any_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: Path):
+    monkeypatch.setenv("TLB_BUILD", str(tmp_path / "a path: with both"))
+    assert library(SHIM) == library(SHIM)
+    assert ran(program, "mmap", LEVERS["advise"])[1].reached == 1
+
+
+def test_what_the_environment_has_already_is_kept(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("LD_PRELOAD", "other.so")
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=0")
+    monkeypatch.setenv("NUMPY_MADVISE_HUGEPAGE", "1")
+    with LEVERS["advise"].around() as environment:
+        assert environment["LD_PRELOAD"].endswith(":other.so")
+        assert environment["GLIBC_TUNABLES"].startswith("glibc.malloc.check=0:glibc.malloc.hugetlb=1:")
+    with LEVERS["numpy-off"].around() as environment:
+        assert environment == {"NUMPY_MADVISE_HUGEPAGE": "0"}
+    with levers.lever("advise", ["A=1=2", "B="]).around() as environment:
+        assert environment == {"A": "1=2", "B": ""}
+
+
+def test_an_array_of_numpy_s_loses_its_large_pages():
+    code = f"import numpy, time; a = numpy.ones({MIB} << 17); time.sleep(0.3)"
+    command = [sys.executable, "-c", code]
+    sides = [looks.peak(list(run(command, LEVERS[name], limit_s=60, share=0.3).looks)) for name in ("none", "numpy-off")]
+    assert sides[0].pages.huge_bytes >= 0.9 * (MIB << 20) and sides[1].pages.huge_bytes == 0
+
+
+@pytest.mark.endurance
+@pytest.mark.needs("java")
+def test_a_jvm_s_heap_is_on_large_pages(tmp_path: Path):
+    source = tmp_path / "Hold.java"
+    source.write_text("public class Hold { public static void main(String[] a) throws Exception { Thread.sleep(300); } }")
+    command = ["java", "-Xms256m", "-Xmx256m", "-XX:+AlwaysPreTouch", str(source)]
+    sides = [looks.peak(list(run(command, LEVERS[name], limit_s=100, share=0.1).looks)) for name in ("none", "jvm")]
+    assert sides[0].pages.huge_bytes < 64 << 20 and sides[1].pages.huge_bytes >= 200 << 20
+
+
+@pytest.mark.parametrize(("name", "settings"), [("nope", []), ("", []), ("advise", ["A"]), ("advise", ["=1"])])
+def test_what_is_no_lever_is_a_bad_parameter(name: str, settings: list[str]):
+    with pytest.raises(Unavailable) as why:
+        levers.lever(name, settings)
+    assert why.value.code == "bad-parameter"

@@ -1,0 +1,140 @@
+"""Programs as they come: that fail, fork, hang, write without end; none leaves anything behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from support.fake_perf import alive
+
+from experiments.programs import levers, runs
+from experiments.programs.levers import LEVERS
+from experiments.programs.looks import own, peak
+from experiments.programs.runs import Run
+from experiments.programs.trial import Aim, attempt
+from experiments.system import processes
+from experiments.words.reasons import Unavailable
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are looked at in /proc")
+
+
+def ran(*command: str, limit_s: float = 60.0, metric: str = "", share: float = 0.1) -> Run:
+    return runs.run(list(command), LEVERS["none"], limit_s=limit_s, share=share, metric=re.compile(metric) if metric else None)
+
+
+def shell(script: str, **how: object) -> Run:
+    return ran("sh", "-c", script, **how)  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    before = set(processes.descendants(os.getpid()))
+    files = sorted(os.listdir("/proc/self/fd"))
+    yield
+    assert own(before) == {} and sorted(os.listdir("/proc/self/fd")) == files
+
+
+def test_what_a_program_writes_is_counted_and_told_apart_and_its_exit_code_is_kept():
+    first, again, digits, other = (shell(f"echo {text}; echo wrong >&2; exit 7") for text in ("at 0x12", "at 0x12", "at 0x345", "no"))
+    assert (first.status, first.written[0].size_bytes, first.written[1].size_bytes) == (7, 8, 6)
+    assert first.written == again.written and first.written[1] == other.written[1]
+    assert first.written[0].digest != digits.written[0].digest
+    assert first.written[0].digest_of_words == digits.written[0].digest_of_words != other.written[0].digest_of_words
+
+
+def test_a_program_reads_nothing_and_has_no_shell():
+    assert ran("cat").written[0].size_bytes == 0
+    assert ran("echo", "*", "$HOME;").written == shell("printf '%s\\n' '* $HOME;'").written
+
+
+def test_time_and_faults_are_of_all_that_it_waited_for():
+    done = ran(sys.executable, "-c", "import subprocess, sys, time; subprocess.run([sys.executable, '-c', "
+                                     "'b = bytearray(50 << 20); b[::512] = b[1::512]']); time.sleep(0.2)")
+    assert done.elapsed_s > 0.2 and done.cpu_s > 0 and done.minor_faults * os.sysconf("SC_PAGE_SIZE") > 50 << 20
+
+
+def test_the_peak_is_of_all_its_processes():
+    one = f"{sys.executable} -c 'import time; b = bytearray(40 << 20); b[::512] = b[1::512]; time.sleep(0.4)'"
+    most = peak(list(shell(f"{one} & {one} & wait", share=0.3).looks))
+    assert most is not None and most.processes == 3 and most.pages.anonymous_bytes >= 80 << 20 and most.table_bytes > 0
+
+
+@pytest.mark.parametrize(("script", "left"), [
+    ("sleep 97.5 & exit 0", 1), ("setsid sleep 97.5 & (setsid sleep 97.5 &) ; exit 0", 2), ("(sleep 0.01 &) ; sleep 0.1", 0)])
+def test_what_it_leaves_running_is_ended_and_counted(script: str, left: int):
+    done = shell(script)
+    assert (done.status, done.left, alive("sleep 97.5")) == (0, left, [])
+
+
+def test_one_that_ignores_being_asked_is_killed_after_a_while(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(runs, "GRACE_S", 0.2)
+    with pytest.raises(Unavailable) as why:
+        shell("trap '' TERM INT HUP; (trap '' TERM; sleep 96.5; :) & while :; do sleep 0.1; done", limit_s=0.5)
+    assert (why.value.code, alive("sleep 96.5")) == ("program-endless", [])
+
+
+def test_one_that_writes_without_end_is_ended_and_not_kept():
+    tracemalloc.start()
+    try:
+        begin = time.monotonic()
+        with pytest.raises(Unavailable) as why:
+            ran("yes", limit_s=0.5)
+        assert why.value.code == "program-endless" and time.monotonic() - begin < 30
+        written = ran("head", "-c", str(100 << 20), "/dev/zero").written[0].size_bytes
+        assert written == 100 << 20 and tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_one_that_closes_its_streams_is_waited_for():
+    assert shell("exec >&- 2>&-; sleep 0.2").elapsed_s > 0.2
+
+
+@pytest.mark.parametrize(("script", "value"), [
+    ("echo took 12.5 s", 12.5), ("echo took 1,250 s >&2", 1250), ("echo took 1 s; echo took 2 s", 2), ("echo took none s", None),
+    (":", None), ("echo took 3 s; head -c 300000 /dev/zero", 3), ("head -c 300000 /dev/zero; echo took 4 s", 4), ("echo took 1e3 s", 1000)])
+def test_a_number_is_found_at_the_end_of_what_is_written_or_at_its_beginning(script: str, value: float | None):
+    assert shell(script, metric=r"took (\S+) s").value == value
+
+
+def test_ctrl_c_while_it_runs_ends_it(monkeypatch: pytest.MonkeyPatch):
+    def interrupted(*_: object) -> None:
+        time.sleep(0.2)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runs, "_drain", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        shell("sleep 95.5 & sleep 95.5")
+    assert alive("sleep 95.5") == []
+
+
+@pytest.mark.parametrize("command", [["/nonexistent/program"], ["nonexistent-program"], ["/"], ["a\0b"], ["FILE"], ["SCRIPT"]], ids=repr)
+def test_what_cannot_be_started_is_one_reason(command: list[str], tmp_path: Path):
+    plain, script = tmp_path / "plain", tmp_path / "script"
+    plain.write_text("text")
+    script.write_text("echo no interpreter named\n")
+    script.chmod(0o755)
+    with pytest.raises(Unavailable) as why:
+        ran(*({"FILE": str(plain), "SCRIPT": str(script)}.get(word, word) for word in command))
+    assert why.value.code == "program-missing"
+
+
+@pytest.mark.parametrize(("script", "metric", "code"), [
+    ("kill -9 $$", "", "program-killed"), ("kill -SEGV $$", "", "program-killed"), (":", "", "program-short"),
+    ("echo 0", "([0-9]+)", "no-metric"), ("echo -3", "(-[0-9]+)", "no-metric"), (":", "([0-9]+)", "no-metric"),
+    ("sleep 94.5", "", "program-endless")])
+def test_a_program_that_says_nothing_is_refused_after_one_run(script: str, metric: str, code: str):
+    with pytest.raises(Unavailable) as why:
+        attempt(Aim(["sh", "-c", script], LEVERS["none"], metric=re.compile(metric) if metric else None, minutes=0.01))
+    assert (why.value.code, alive("sleep 94.5")) == (code, [])
+
+
+def test_one_that_the_lever_kills_is_said_to_be_killed_by_it():
+    with pytest.raises(Unavailable) as why:
+        attempt(Aim(["sh", "-c", 'sleep 0.1; [ "$FATAL" ] && kill -9 $$; :'], levers.lever("", ["FATAL=1"])))
+    assert (why.value.code, why.value.detail) == ("program-killed", "SIGKILL, with the lever and not without")
