@@ -16,6 +16,7 @@ from threading import Event
 from typing import NamedTuple
 
 from experiments.lab.build import library
+from experiments.machine import pools
 from experiments.system import procfs
 from experiments.system.processes import without_thp
 from experiments.system.smaps import mappings
@@ -23,7 +24,7 @@ from experiments.words.reasons import Unavailable
 
 SHIM = Path(__file__).parent / "shim" / "advise.c"
 _PROC = Path("/proc")
-_HUGE = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
+_HUGE = Path("/sys/kernel/mm/transparent_hugepage")
 _PROCESS_MADVISE, _MADV_COLLAPSE = 440, 25  # asm-generic/unistd.h, asm-generic/mman-common.h
 _AT_ONCE_BYTES = 64 << 20  # joined by one call: a fifth of a second, after which one may be told to stop
 _SMAPS_BYTES = 1 << 26  # 65,530 mappings, which is vm.max_map_count, of 800 bytes each, and some
@@ -46,7 +47,8 @@ Processes = Callable[[], dict[int, bool]]
 class Lever:
     """does: what it does, in words that follow "with". around: holds while the program runs and gives what is added to its environment.
     reached: whether it can be seen in a process; seen: whether that can be told at all. acts: what it does to a running program, given
-    its processes, when that was started, when to act, and when to stop."""
+    its processes, when that was started, when to act, and when to stop. check: raises Unavailable where this
+    computer lacks what it takes."""
 
     name: str
     does: str
@@ -54,6 +56,7 @@ class Lever:
     reached: Callable[[int], bool] = lambda pid: False
     seen: bool = True
     acts: Callable[[Processes, float, float, Event], Joined] | None = None
+    check: Callable[[], object] = lambda: None
 
 
 def added(name: str, value: str, between: str) -> dict[str, str]:
@@ -72,8 +75,8 @@ def _with(name: str = "", value: str = "", between: str = "") -> Around:
 
 # Large pages for what malloc takes from the kernel (glibc 2.35). A thread's heap, and one of many blocks, grow by less than a large page
 # at a time unless told; and what may be mapped by itself is set to where glibc's own adapting ends, which setting the pad would stop.
-_MALLOC = ":".join(f"glibc.malloc.{setting}" for setting in (
-    "hugetlb=1", "top_pad=0x4000000", "mmap_threshold=0x2000000", "trim_threshold=0x4000000"))
+_GROWTH = ":".join(f"glibc.malloc.{setting}" for setting in ("top_pad=0x4000000", "mmap_threshold=0x2000000", "trim_threshold=0x4000000"))
+_MALLOC = "glibc.malloc.hugetlb=1"
 
 
 @contextmanager
@@ -86,7 +89,7 @@ def _advised() -> Iterator[Mapping[str, str]]:
             link.symlink_to(shim)
             shim = link
         before = os.environ.get("LD_PRELOAD")
-        yield {"LD_PRELOAD": f"{shim}:{before}" if before else str(shim)} | added("GLIBC_TUNABLES", _MALLOC, ":")
+        yield {"LD_PRELOAD": f"{shim}:{before}" if before else str(shim)} | added("GLIBC_TUNABLES", f"{_MALLOC}:{_GROWTH}", ":")
 
 
 def _maps_shim(pid: int) -> bool:
@@ -136,21 +139,42 @@ def collapse(pid: int, huge_bytes: int, stop: Event) -> tuple[int, set[str]]:
 def _collapse_all(processes: Processes, start_s: float, after_s: float, stop: Event) -> Joined:
     stop.wait(max(start_s + after_s - time.monotonic(), 0))
     begin, joined, errors = time.monotonic(), 0, set[str]()
-    huge_bytes = procfs.number(_HUGE)
+    huge_bytes = procfs.number(_HUGE / "hpage_pmd_size")
     for pid in [pid for pid, runs in processes().items() if runs and not stop.is_set() and huge_bytes]:
         more, wrong = collapse(pid, huge_bytes, stop)
         joined, errors = joined + more, errors | wrong
     return Joined(begin - start_s, time.monotonic() - begin, joined, tuple(sorted(errors)))
 
 
+def _thp_allowed() -> None:
+    if (setting := procfs.chosen(_HUGE / "enabled")) not in ("always", "madvise"):
+        raise Unavailable("thp-never", f"{_HUGE}/enabled: {setting}")
+
+
+def _pool_filled() -> None:
+    if not any(pool.free for pool in pools.look().values()):
+        raise Unavailable("pool-empty")
+
+
+def _can_join() -> None:
+    if procfs.number(_HUGE / "hpage_pmd_size") is None:
+        raise Unavailable("no-collapse", f"there is no {_HUGE}")
+
+
 LEVERS = {lever.name: lever for lever in (
     Lever("none", "nothing changed", _with(), seen=False),
-    Lever("advise", "large pages asked for as memory is mapped, by a preloaded library", _advised, _maps_shim),
-    Lever("collapse", "memory put on large pages from outside while it runs", _with(), seen=False, acts=_collapse_all),
-    Lever("malloc", "large pages asked for by glibc's malloc", _with("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1", ":"), seen=False),
-    Lever("malloc-pool", "glibc's malloc on the pool of huge pages", _with("GLIBC_TUNABLES", "glibc.malloc.hugetlb=2", ":"), seen=False),
+    Lever("advise", "large pages asked for as memory is mapped, by a preloaded library", _advised, _maps_shim,
+          check=_thp_allowed),
+    Lever("advise-control", "glibc's malloc growing as with advise, on the pages it has", _with("GLIBC_TUNABLES", _GROWTH, ":"),
+          seen=False),
+    Lever("collapse", "memory put on large pages from outside while it runs", _with(), seen=False, acts=_collapse_all,
+          check=_can_join),
+    Lever("malloc", "large pages asked for by glibc's malloc", _with("GLIBC_TUNABLES", _MALLOC, ":"), seen=False, check=_thp_allowed),
+    Lever("malloc-pool", "glibc's malloc on the pool of huge pages", _with("GLIBC_TUNABLES", "glibc.malloc.hugetlb=2", ":"), seen=False,
+          check=_pool_filled),
     Lever("no-thp", "transparent huge pages switched off for it", _without_thp, _has_no_thp),
-    Lever("jvm", "a JVM's heap on transparent huge pages", _with("JAVA_TOOL_OPTIONS", "-XX:+UseTransparentHugePages", " "), seen=False),
+    Lever("jvm", "a JVM's heap on transparent huge pages", _with("JAVA_TOOL_OPTIONS", "-XX:+UseTransparentHugePages", " "), seen=False,
+          check=_thp_allowed),
     Lever("numpy-off", "NumPy not asking for large pages", _with("NUMPY_MADVISE_HUGEPAGE", "0"), seen=False),
 )}
 
@@ -169,6 +193,5 @@ def lever(name: str, settings: list[str]) -> Lever:
         return Lever("env", " ".join(settings), around, seen=False)
     if name not in LEVERS:
         raise Unavailable("bad-parameter", f"there is no lever '{name}'; there are {', '.join(LEVERS)}")
-    if LEVERS[name].acts and procfs.number(_HUGE) is None:
-        raise Unavailable("no-collapse", f"there is no {_HUGE}")
+    LEVERS[name].check()
     return LEVERS[name]

@@ -39,13 +39,16 @@ def of(processes: list[int], reached: Reached, at_s: float, proc: Path = Path("/
     """A look at these processes; one that has ended, or that this user may not look at, counts for nothing."""
     pages, tables, seen, with_lever = _NOTHING, 0, 0, 0
     for pid in processes:
+        # The sums last: where they are there, the memory was when the rest was read.
+        has_lever = reached(pid)
+        stated = procfs.fields(procfs.text(proc / str(pid) / "status"))
         try:
             pages += rollup(procfs.text(proc / str(pid) / "smaps_rollup"))
         except ValueError:
             continue
         seen += 1
-        tables += procfs.kib(procfs.fields(procfs.text(proc / str(pid) / "status")).get("VmPTE", "")) or 0
-        with_lever += reached(pid)
+        tables += procfs.kib(stated.get("VmPTE", "")) or 0
+        with_lever += has_lever
     return Look(at_s, seen, with_lever, pages, tables)
 
 

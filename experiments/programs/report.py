@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import ceil
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from experiments.words.units import format_ns, format_size
 
 # Less than this part of the memory more on large pages is as much as two runs of one program differ by.
 _MOVED = 0.01
+_ROUNDING = 1e-9  # of a bound that is a tenth of a per cent exactly
 
 
 class Side(NamedTuple):
@@ -45,7 +47,7 @@ def verdict_sentence(trial: Trial) -> str:
     told = f"{what} with {trial.aim.lever.name} is {ratio:.3f} times what it is without, in {len(trial.pairs)} pairs."
     match trial.verdict:
         case "no difference":
-            return f"No difference, and one over {would_have_shown(ratio):.1%} would have shown. {told}"
+            return f"No difference, and one over {ceil(1000 * would_have_shown(ratio) - _ROUNDING) / 10} % would have shown. {told}"
         case "cannot tell" if trial.pairs:
             return f"Cannot tell. {told}"
         case "cannot tell":

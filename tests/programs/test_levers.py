@@ -18,7 +18,7 @@ from experiments.programs.trial import Aim, attempt
 from experiments.system import procfs
 from experiments.words.reasons import Unavailable
 
-MIB, PASSES = 64, 3
+MIB, PASSES = 64, 1
 HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 pytestmark = [pytest.mark.measures, needs_c,
               pytest.mark.skipif(procfs.chosen(HUGE) != "madvise", reason="takes large pages on request and not otherwise")]
@@ -30,7 +30,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ran(program: Path, mode: str, lever: levers.Lever, passes: int = PASSES, after_s: float = 0.0) -> tuple[Run, looks.Look]:
-    done = run([str(program), mode, str(MIB), str(passes)], lever, limit_s=60, share=0.3, after_s=after_s)
+    done = run([str(program), mode, str(MIB), str(passes), "200"], lever, limit_s=60, share=0.3, after_s=after_s)
     assert (done.status, done.left, done.written[0].size_bytes) == (0, 0, len(answer(MIB, passes)))
     peak = looks.peak(list(done.looks))
     assert peak is not None and peak.processes == 1 and peak.pages.resident_bytes >= MIB << 20
@@ -47,6 +47,10 @@ def test_advice_reaches_what_malloc_and_mmap_give_in_any_size_and_thread(program
     assert (without.pages.huge_bytes, without.reached, with_lever.reached) == (0, 0, 1)
     assert share(with_lever) > 0.8
     assert advised.written[0] == plain.written[0] and advised.minor_faults < plain.minor_faults / 2
+
+
+def test_the_control_of_advice_changes_no_pages(program: Path):
+    assert share(ran(program, "blocks", LEVERS["advise-control"])[1]) == 0
 
 
 def test_malloc_asks_by_itself_where_it_is_told_to(program: Path):
@@ -67,7 +71,7 @@ def test_a_program_without_large_pages_has_none_by_any_advice(program: Path):
 
 @needs_root
 def test_memory_is_joined_from_outside(program: Path):
-    done, peak = ran(program, "mmap", LEVERS["collapse"], passes=40, after_s=0.2)
+    done, peak = ran(program, "mmap", LEVERS["collapse"], passes=20, after_s=0.2)
     assert done.joined is not None and done.joined.took_s > 0 and done.joined.at_s >= 0.2
     assert done.joined.bytes >= 0.8 * (MIB << 20) and share(peak) > 0.8
 
@@ -81,7 +85,7 @@ def test_a_program_that_ends_before_it_is_to_be_joined_is_not(program: Path):
 def test_a_static_program_is_not_reached_and_the_reason_says_so(tmp_path: Path):
     static = built(tmp_path, "-static")
     with pytest.raises(Unavailable) as why:
-        attempt(Aim([str(static), "mmap", str(MIB), "3"], LEVERS["advise"], within=0.1))
+        attempt(Aim([str(static), "mmap", str(MIB), "1", "200"], LEVERS["advise"], within=0.1))
     assert (why.value.code, "statically" in why.value.detail) == ("lever-absent", True)
 
 
@@ -92,7 +96,7 @@ def test_a_setuid_program_is_not_reached_and_the_reason_says_so(tmp_path_factory
     os.chown(other, 65534, -1)
     other.chmod(0o4755)
     with pytest.raises(Unavailable) as why:
-        attempt(Aim([str(other), "mmap", str(MIB), "3"], LEVERS["advise"], within=0.1))
+        attempt(Aim([str(other), "mmap", str(MIB), "1", "200"], LEVERS["advise"], within=0.1))
     assert (why.value.code, "another user's rights" in why.value.detail) == ("lever-absent", True)
 
 
@@ -137,3 +141,17 @@ def test_what_is_no_lever_is_a_bad_parameter(name: str, settings: list[str]):
     with pytest.raises(Unavailable) as why:
         levers.lever(name, settings)
     assert why.value.code == "bad-parameter"
+
+
+def test_what_this_computer_lacks_is_said_before_anything_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(levers, "_HUGE", tmp_path)
+    monkeypatch.setattr(levers.pools, "look", dict)
+    (tmp_path / "enabled").write_text("always madvise [never]\n")
+    codes = {"advise": "thp-never", "malloc": "thp-never", "jvm": "thp-never", "collapse": "no-collapse", "malloc-pool": "pool-empty"}
+    for name in LEVERS:
+        if name not in codes:
+            assert levers.lever(name, []).name == name
+            continue
+        with pytest.raises(Unavailable) as why:
+            levers.lever(name, [])
+        assert why.value.code == codes[name]

@@ -76,7 +76,7 @@ def test_the_verdict_stands_first_and_has_its_ratio(elapsed_s: float, word: str)
 def test_no_difference_says_which_one_would_have_shown():
     quiet = trial(made(1.0), made(1.0))
     quiet.pairs[:] = [(made(1.0), made(value)) for value in (0.99, 1.0, 1.012, 1.001, 0.995, 1.004)]
-    assert would_have_shown(quiet.ratio()) == pytest.approx(0.012) and "one over 1.2%" in verdict_sentence(quiet)
+    assert would_have_shown(quiet.ratio()) == pytest.approx(0.012) and "one over 1.2 %" in verdict_sentence(quiet)
     assert document(quiet)["would_have_shown"] == pytest.approx(0.012)
 
 

@@ -1,9 +1,10 @@
 /* far_sum: a program with a known answer that large pages change and nothing else does.
  *
- *   far_sum malloc|mmap|blocks|thread MIB PASSES
+ *   far_sum malloc|mmap|blocks|thread MIB PASSES [MS]
  *
  * It gets MIB MiB, as one block of malloc's or the kernel's, or as blocks of 1000 bytes, of the main thread's heap or another's; writes the
- * low byte of a line's number at its beginning; and reads all lines PASSES times in an order that leaves the page at each step. */
+ * low byte of a line's number at its beginning; and reads all lines PASSES times in an order that leaves the page at each step. Then it
+ * holds what it has for MS ms, to be looked at. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum { line_bytes = 64, block_bytes = 1000 };
 
@@ -27,7 +29,7 @@ static void *blocks(void *unused)
 
 int main(int argc, char **argv)
 {
-    if (argc != 4)
+    if (argc < 4)
         return 2;
     size_t bytes = strtoull(argv[2], NULL, 10) << 20;
     count = bytes / line_bytes;
@@ -54,5 +56,6 @@ int main(int argc, char **argv)
             sum += *(lines ? lines[at] : whole + at * line_bytes);
         }
     printf("sum=%llu\n", (unsigned long long)sum);
+    usleep(argc > 4 ? 1000 * (useconds_t)atoi(argv[4]) : 0);
     return 0;
 }
