@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from experiments.programs import levers
-from experiments.system.files import measuring_lock
+from experiments.system.files import disk_errors, measuring_lock
 from experiments.words.reasons import Unavailable
 from experiments.words.units import format_ns
 
@@ -35,11 +36,14 @@ def compare(
     after: Annotated[float | None, typer.Option(
         min=0, help="Seconds after its start at which collapse acts. Default: once nine tenths of its memory are there.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    html: Annotated[Path | None, typer.Option(help="And as a page, into this file.")] = None,
 ) -> None:
     """Compare a program as it is with the same program and a lever, in interleaved pairs, with large pages verified from outside."""
     from experiments.programs import report
     from experiments.programs.trial import Aim, attempt
 
+    if html and (html.is_dir() or not html.parent.is_dir()):
+        raise Unavailable("bad-parameter", f"--html is a file in a folder that is there, not {html}")
     aim = Aim(command, levers.lever(lever, env), within / 100, minutes, _pattern(metric, higher), higher, after)
     try:
         with measuring_lock():
@@ -51,6 +55,11 @@ def compare(
         print(json.dumps(report.document(trial), indent=1))
     else:
         _show(trial)
+    if html:  # last, so that a full disk hides nothing
+        from experiments.programs.page import page
+
+        with disk_errors(html):
+            html.write_text(page(trial), encoding="utf-8")
 
 
 def _pattern(metric: str, higher: bool) -> re.Pattern[str] | None:

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import psutil
 import pytest
+from bs4 import BeautifulSoup
 from support.common import ROOT, descendants_with, living, needs_c
 from support.programs import built, look, made, trial
 
 from experiments import cli
 from experiments.programs import command
 from experiments.programs import trial as trials
+from experiments.programs.page import page
 from experiments.programs.trial import Aim, Trial
 from experiments.system import files
 
@@ -80,6 +82,27 @@ def test_a_person_reads_a_table_and_the_verdict_and_a_program_reads_all(monkeypa
     assert call(monkeypatch, "--json", "--metric", "([0-9]+)", "--higher-is-better", "--env", "A=1", "--", "program") == 0
     assert json.loads(capsys.readouterr().out)["verdict"] == "helps"
     assert (aims[1].lever.name, aims[1].lever.does, aims[1].higher, aims[1].metric.pattern) == ("env", "A=1", True, "([0-9]+)")
+
+
+def test_a_page_loads_nothing_and_escapes_what_is_not_ours(monkeypatch: pytest.MonkeyPatch, aims: list[Aim], tmp_path: Path):
+    told = tmp_path / "page.html"
+    assert call(monkeypatch, "--html", str(told), "--", "program") == 0
+    soup = BeautifulSoup(told.read_text(), "html.parser")
+    assert (soup.h1.text, soup.code.text) == ("Helps", "program") and len(soup.select("tbody tr")) == 7
+    assert soup.select_one(".tlb-chart svg") and "0.500" in soup.select_one(".tlb-chart")["aria-label"]
+    assert not soup.select("link, img, script[src], iframe") and "url(" not in soup.style.text
+    assert len(told.read_bytes()) < 400_000
+    hostile = trial(made(), made())
+    hostile.aim.command[0], hostile.ended = "<b>bold</b>", "<script>alert()</script>"
+    assert "<b>" not in page(hostile) and "<script>a" not in page(hostile)
+    assert page(trial(made(), made(), pairs=0)).count("<figure>") == 0
+
+
+def test_a_page_that_cannot_be_written_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys, aims: list[Aim]):
+    for path, status, measured in (("/nonexistent/page.html", 2, 0), ("/", 2, 0), ("/dev/full", 1, 1)):
+        assert call(monkeypatch, "--html", path, "--", "program") == status
+        told = capsys.readouterr()
+        assert (len(aims), len(told.err.splitlines()), "Helps." in told.out) == (measured, 1, bool(measured))
 
 
 def test_progress_says_how_long_it_will_be_and_how_far_it_is(capsys):

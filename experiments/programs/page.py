@@ -1,0 +1,61 @@
+"""An experiment as a page of its own in the book's style: the verdict, each pair, what was seen from outside. Nothing in it is loaded."""
+
+from __future__ import annotations
+
+import shlex
+
+import altair as alt
+import pandas as pd
+from markupsafe import Markup
+
+from experiments.article.render import MUTED, PALETTE, Figure, data_table
+from experiments.programs.report import remarks, rows, verdict_sentence
+from experiments.programs.trial import Trial
+from experiments.system.files import ROOT
+
+STYLE = ROOT / "book" / "assets" / "figures.css"
+_HEIGHT_PX = 220
+# What the site's theme gives its pages, and this one does not have.
+_THEME = """:root { --pst-color-background: #fff; --pst-color-border: #d0d7de; --pst-color-shadow: #ccc; --pst-color-text-base: #1f2933;
+  --pst-color-text-muted: #46525e; }
+body { margin: 0; color: var(--pst-color-text-base); font-family: var(--pst-font-family-base); }
+main { max-width: 45rem; margin: 0 auto; padding: 2rem 1rem; }
+td, th { padding: 0.3rem 1rem 0.3rem 0; text-align: left; }
+code { overflow-wrap: anywhere; }"""
+
+
+def figure(trial: Trial) -> Figure:
+    """Each pair's ratio in the order of measuring, over their common one with its interval, beside what no difference would be."""
+    ratio, value = trial.ratio(), trial.aim.value
+    pairs = pd.DataFrame({"pair": range(1, len(trial.pairs) + 1), "without": [value(run) for run, _ in trial.pairs],
+                          "with": [value(run) for _, run in trial.pairs]})
+    pairs["ratio"] = pairs["with"] / pairs["without"]
+    y = alt.Y("ratio:Q", title="with over without", scale=alt.Scale(zero=False))
+    band = pd.DataFrame({"low": [ratio.low], "high": [ratio.high], "ratio": [ratio.value]})
+    chart = alt.layer(
+        alt.Chart(band).mark_rect(opacity=0.2, color=PALETTE[0]).encode(y=alt.Y("low:Q", scale=alt.Scale(zero=False)), y2="high:Q"),
+        alt.Chart(band).mark_rule(color=PALETTE[0]).encode(y=y),
+        alt.Chart(pd.DataFrame({"ratio": [1.0]})).mark_rule(strokeDash=[4, 4], color=MUTED).encode(y=y),
+        alt.Chart(pairs).mark_point(color=PALETTE[0]).encode(x=alt.X("pair:Q", axis=alt.Axis(tickMinStep=1)), y=y),
+    ).properties(height=_HEIGHT_PX)
+    says = (f"The pairs' ratios go from {pairs['ratio'].min():.3f} to {pairs['ratio'].max():.3f}; the typical one is {ratio.value:.3f}, "
+            f"from {ratio.low:.3f} to {ratio.high:.3f}.")
+    return Figure(chart, says, pairs, "pairs")
+
+
+def page(trial: Trial) -> str:
+    """The page as HTML."""
+    table = data_table(pd.DataFrame(rows(trial), columns=["", "as it is", f"with {trial.aim.lever.name}"]))
+    drawn = figure(trial) if trial.pairs else None
+    caption = Markup("<figure>{}<figcaption>{}</figcaption></figure>").format(Markup(drawn.html()), (
+        "With the lever over without it, a point a pair, in the order of measuring. The line is the typical ratio, the band its interval; "
+        "at the dashed line there is no difference.")) if drawn else ""
+    said = Markup("").join(Markup("<p>{}</p>").format(remark) for remark in remarks(trial))
+    # The style is this book's own file, and so is not escaped.
+    style = Markup(STYLE.read_text(encoding="utf-8") + _THEME)
+    return str(Markup(
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        "<title>tlb try: {name}</title><style>{style}</style></head>\n<body><main class=\"bd-article\"><h1>{verdict}</h1>"
+        "<p><code>{command}</code>, with {does}.</p><p>{sentence}</p>{said}{figure}{table}</main></body></html>\n").format(
+            name=trial.aim.command[0], style=style, verdict=trial.verdict.capitalize(), command=shlex.join(trial.aim.command),
+            does=trial.aim.lever.does, sentence=verdict_sentence(trial), said=said, figure=caption, table=Markup(table.markup)))
