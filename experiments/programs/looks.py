@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from threading import Event
 from typing import NamedTuple
@@ -35,8 +35,8 @@ class Look(NamedTuple):
 Reached = Callable[[int], bool]  # whether a lever can be seen in a process
 
 
-def of(processes: list[int], reached: Reached, at_s: float, proc: Path = Path("/proc")) -> Look:
-    """A look at these processes; one that has ended, or that this user may not look at, counts for nothing."""
+def of(processes: Iterable[int], reached: Reached, start_s: float, proc: Path = Path("/proc")) -> Look:
+    """A look at these processes; one that has ended, or that this user may not look at, counts for nothing. start_s: of the clock."""
     pages, tables, seen, with_lever = _NOTHING, 0, 0, 0
     for pid in processes:
         # The sums last: where they are there, the memory was when the rest was read.
@@ -49,13 +49,23 @@ def of(processes: list[int], reached: Reached, at_s: float, proc: Path = Path("/
         seen += 1
         tables += procfs.kib(stated.get("VmPTE", "")) or 0
         with_lever += has_lever
-    return Look(at_s, seen, with_lever, pages, tables)
+    return Look(time.monotonic() - start_s, seen, with_lever, pages, tables)  # when it is done: by then this much is there
 
 
 def peak(looks: list[Look]) -> Look | None:
-    """The last look at which nearly the most was resident; None of none that saw a page."""
+    """Of one run the last look at which nearly the most was resident; None of none that saw a page."""
+    return (_full(looks) or [None])[-1]
+
+
+def typical(peaks: list[Look]) -> Look | None:
+    """Of the peaks of several runs, and of those at nearly the most, that with the middle of what is on large pages; None of none."""
+    full = sorted(_full(peaks), key=lambda look: look.pages.huge_bytes)
+    return full[len(full) // 2] if full else None
+
+
+def _full(looks: list[Look]) -> list[Look]:
     most = max((look.pages.resident_bytes for look in looks), default=0)
-    return next((look for look in reversed(looks) if most and look.pages.resident_bytes >= _FULL * most), None)
+    return [look for look in looks if most and look.pages.resident_bytes >= _FULL * most]
 
 
 def settled_s(looks: list[Look], share: float = 0.9) -> float:
@@ -74,5 +84,5 @@ def watch(looks: list[Look], processes: Callable[[], dict[int, bool]], reached: 
     pause_s = _LEAST_PAUSE_S
     while not stop.wait(pause_s):
         begin = time.monotonic()
-        looks.append(of([pid for pid, runs in processes().items() if runs], reached, begin - start_s))
+        looks.append(of(processes(), reached, start_s))
         pause_s = max(_LEAST_PAUSE_S, (time.monotonic() - begin) * (1 / share - 1))

@@ -21,8 +21,8 @@ _ROUNDING = 1e-9  # of a bound that is a tenth of a per cent exactly
 
 
 class Side(NamedTuple):
-    """The runs without a lever, or with it. peak: the look at the most memory, None where none was in time. Medians over the runs that
-    count; faults and CPU time are of all the program's processes."""
+    """The runs without a lever, or with it. peak: a look at the most memory, of the run in the middle; None where none was in time.
+    Medians over the runs that count; faults and CPU time are of all the program's processes."""
 
     value: Interval
     peak: Look | None
@@ -37,7 +37,7 @@ def side(trial: Trial, lever: bool) -> Side:
     counting = runs[1:] or runs
     peaks = [peak for run in runs if (peak := looks.peak(list(run.looks)))]
     medians = (median(getattr(run, name) for run in counting) for name in ("minor_faults", "major_faults", "cpu_s"))
-    return Side(median_interval([trial.aim.value(run) for run in counting]), looks.peak(peaks), *medians,
+    return Side(median_interval([trial.aim.value(run) for run in counting]), looks.typical(peaks), *medians,
                 tuple(sorted({run.status for run in runs})))
 
 

@@ -138,9 +138,13 @@ def _beside(lever: Lever, mine: Callable[[], dict[int, bool]], seen: list[Look],
             after_s: float) -> Iterator[None]:
     """Looks at the program meanwhile, and lets a lever act on it that acts from outside."""
     stop = threading.Event()
+
+    def act() -> None:
+        joined.append(lever.acts(mine, start_s, after_s, stop))
+        seen.append(looks.of(mine(), lever.reached, start_s))  # the next look of the others may come too late
+
     threads = [threading.Thread(target=looks.watch, args=(seen, mine, lever.reached, start_s, share, stop))]
-    if lever.acts:
-        threads.append(threading.Thread(target=lambda: joined.append(lever.acts(mine, start_s, after_s, stop))))
+    threads += [threading.Thread(target=act)] if lever.acts else []
     for thread in threads:
         thread.start()
     try:

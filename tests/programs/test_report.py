@@ -10,7 +10,7 @@ from support.programs import look, made, trial
 
 from experiments.programs import report
 from experiments.programs.levers import Joined
-from experiments.programs.looks import peak, settled_s
+from experiments.programs.looks import peak, settled_s, typical
 from experiments.programs.report import document, remarks, rows, verdict_sentence
 from experiments.programs.trial import would_have_shown
 
@@ -104,3 +104,8 @@ def test_the_peak_is_the_last_look_at_nearly_the_most():
     looks = [look(1, 0, 50), look(2, 0, 100), look(3, 60, 97), look(4, 60, 20)]
     assert peak(looks) == looks[2] and peak([]) is None and peak([look(1, 0, 0)]) is None
     assert (settled_s(looks), settled_s([])) == (2, 0.0)
+
+
+def test_of_several_runs_the_one_in_the_middle_of_those_that_were_seen_whole_is_shown():
+    peaks = [look(1, 90, 100), look(1, 10, 100), look(1, 60, 98), look(1, 95, 40)]
+    assert typical(peaks) == peaks[2] and typical([]) is None and typical(peaks[:1]) == peaks[0]
