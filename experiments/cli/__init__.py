@@ -23,11 +23,7 @@ from experiments.lab.rig import Rig
 from experiments.lab.store import Store, data_root
 from experiments.machine import doctor as doctors
 from experiments.machine import host as hosts
-<<<<<<< HEAD:experiments/cli/__init__.py
-=======
-from experiments.machine import pools
 from experiments.programs import command as programs
->>>>>>> b1d9d80 (tlb try: a program as it is and with a lever, in interleaved pairs, its pages seen from outside):experiments/cli.py
 from experiments.system.files import ROOT, measuring_lock
 from experiments.words.pages import BASE, PAGES
 from experiments.words.reasons import Unavailable
@@ -185,62 +181,9 @@ def measure(
     print(record.model_dump_json())
 
 
-<<<<<<< HEAD:experiments/cli/__init__.py
-=======
 app.command(**programs.SETTINGS)(programs.compare)
-pool = typer.Typer(invoke_without_command=True)
-app.add_typer(pool, name="pool")
 
 
-@pool.callback()
-def look(context: typer.Context, as_json: Json = False) -> None:
-    """The pools of huge pages and what was changed in them; `reserve` lets one grow, `restore` puts it back."""
-    if context.invoked_subcommand:
-        return
-    by_page, changed = pools.look(), pools.changes()
-    if as_json:
-        rows = [{**state.model_dump(), "bytes": state.total * parse_size(page)} for page, state in by_page.items()]
-        print(json.dumps({"pools": rows, "changed": {page: change.model_dump() for page, change in changed.items()}}, indent=1))
-        return
-    if not by_page:
-        print("This kernel has no pools of huge pages.")
-    for page, state in by_page.items():
-        print(f"{page}: {state.total} pages ({format_size(state.total * parse_size(page))}), "
-              f"{state.free} free, {state.reserved} reserved, {state.surplus} surplus")
-    for page, change in changed.items():
-        got = "a change to" if change.got is None else f"{change.got} given of"
-        print(f"{page}: {change.before} pages before, {got} {change.asked} asked; `tlb pool restore` puts them back")
-
-
-@pool.command()
-def reserve(
-    page: Annotated[str, typer.Option("--pages", help="2m, 1g, or another size that `tlb pool` lists.")],
-    size: Annotated[str, typer.Option(help="How much of it is to be free, such as 4GiB.")],
-) -> None:
-    """Let a pool grow until that much is free (root); the kernel may give less, which is then said, with exit 1."""
-    try:
-        size_bytes = parse_size(size)
-    except ValueError as wrong:
-        raise Unavailable("bad-parameter", str(wrong).removesuffix(".")) from None
-    got = pools.reserve(page, size_bytes)
-    print(f"{page}: {got.free} of {got.wanted} pages asked are free; {got.added} were added, the pool has {got.total}.")
-    if got.why:
-        raise SystemExit(got.why)
-
-
-@pool.command()
-def restore() -> None:
-    """Put every pool back that `reserve` changed, also after a crash, where its size is still ours (root)."""
-    restored = pools.restore()
-    for change in restored:
-        print(f"{change.page}: from {change.found} pages to {change.total}.")
-    if not restored:
-        print("No pool was changed, so there is nothing to put back.")
-    if whys := [change.why for change in restored if change.why]:
-        raise SystemExit("\n".join(whys))
-
-
->>>>>>> b1d9d80 (tlb try: a program as it is and with a lever, in interleaved pairs, its pages seen from outside):experiments/cli.py
 def _texts(pairs: list[str]) -> dict[str, str]:
     return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
 
