@@ -18,10 +18,12 @@ from experiments.inference.curves import Curve, select
 from experiments.inference.intervals import UNKNOWN, Interval, median_interval, summarise, summarise_beside
 from experiments.inference.student import Sample, Test
 from experiments.words.pages import BASE
+from experiments.words.prose import side
 from experiments.words.reasons import Unavailable, if_available, required
 
 BINS_AN_OCTAVE = 16  # of the histogram, as kernels/touches.h merges them
 DRAWN_AN_OCTAVE = 2  # bins of the figure: what the eye tells apart on a page
+DEAR = 2.0  # times as long: another fault, and no noise
 LEAST_NS = 8.0  # what is faster is within the clock's own step of a load from a near cache
 BESIDE = ("faults_per_access", "map_ns_per_access", "later_ns_per_access", "p50_ns", "p99_ns", "unmap_ns_per_access",
           "unmap_empty_ns_per_access", "protect_ns_per_access", "protect_empty_ns_per_access", "fork_ns_per_access",
@@ -195,12 +197,15 @@ class Analysis(analysis.Analysis):
         return summarise(rows, ["pages", "idle_ms"], "mean_ns").merge(
             rows.groupby(["pages", "idle_ms"])["first_ns_per_access"].median().rename("first").reset_index())
 
-    def first_ratio(self, pages: str) -> Interval:
-        """How many times as long the same memory took the first time as when it was touched again at once, process by process: 1 where the
-        kernel, and who is below it, had it all. Raises Unavailable("too-few-points")."""
-        rows = select(self.frame, kernel="touch_again", pages=pages, idle_ms=0)
-        required(rows, "no memory was touched again at once")
-        return median_interval(rows["first_ns_per_access"] / rows["mean_ns"])
+    def first_ns(self, pages: str) -> Interval:
+        """A page of memory that the kernel found for a new process. Raises Unavailable("too-few-points")."""
+        rows = select(self.frame, kernel="touch_again", pages=pages)
+        return median_interval(required(rows, "no memory was touched again")["first_ns_per_access"])
+
+    def is_dear(self, price: Interval, pages: str) -> bool:
+        """Whether a page takes so much longer than one that a process takes, gives back and takes over and over that more must have been
+        done for it than a kernel does. Raises Unavailable("too-few-points") where the latter was not measured."""
+        return side(price / self.page_ns(FRESH if pages == BASE else FRESH_LARGE), DEAR) == "above"
 
     def waited(self, pages: str) -> tuple[Interval, Interval, float]:
         """A page that is touched again at once, and after the longest wait, and how long that was, in seconds. Raises Unavailable."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from experiments.article.machine_words import about_pages, machine
 from experiments.chapters.page_faults.analysis import FILE, FILE_AT_ONCE, FILE_READY, FRESH, FRESH_LARGE, FRESH_READY, Analysis
 from experiments.chapters.page_faults.grid import LARGE
+from experiments.inference.intervals import Interval
 from experiments.inference.student import share_of_a_second
 from experiments.machine.host import is_x86
 from experiments.words.pages import BASE, words
@@ -20,7 +23,6 @@ SAME = 0.1  # of a time: what no reader would notice
 SEVERAL = 1.5  # pages a fault, from which on a time a page is no time a fault
 SECOND_SHARE = 0.01  # of a second: what is less, few would look for
 LEAST_PAIRS = 5  # of which an interval covers nine in ten
-DEAR = 2.0  # times as long: a second fault, and no noise
 
 
 def lead(a: Analysis) -> Prose:
@@ -209,34 +211,35 @@ def chunks_said(a: Analysis) -> Prose:
                      "below": "Fewer faults cost more here."}, slack=SAME))
 
 
-def _is_dear(a: Analysis, pages: str) -> bool:
-    """Whether memory on such pages comes back dear after a wait."""
-    pair = if_available(a.waited, pages)
-    return bool(pair) and side(pair[1] / pair[0], DEAR) == "above"
+def _dear(a: Analysis, prices: Mapping[str, Interval]) -> list[str]:
+    """The page sizes on which a page's price has more in it than this kernel's work."""
+    return [pages for pages, price in prices.items() if if_available(a.is_dear, price, pages)]
 
 
 def first_said(a: Analysis) -> Prose:
-    """What the same memory takes the first time, and again at once."""
-    ratios = {pages: ratio for pages in (BASE, LARGE) if (ratio := if_available(a.first_ratio, pages))}
-    required(ratios, "no memory was touched again at once")
-    told = listed(f"{ratio.value:.2f} times on {words(pages)}" for pages, ratio in ratios.items())
-    return Prose("Memory that a process has just given back is reused: whoever is below the kernel had it a moment ago. Memory that the "
-                 f"kernel finds may have been free for long. The first touch takes {told} as long as the one after it. " + (
-                     "So part of what the kernel had free was no longer there for it." if any(
-                         side(ratio, slack=SAME) == "above" for ratio in ratios.values()) else
-                     "So what it had free was there."))
+    """What memory takes that the kernel finds for a new process, beside memory that one process uses over and over."""
+    prices = {pages: price for pages in (BASE, LARGE) if (price := if_available(a.first_ns, pages))}
+    required(prices, "no memory was left alone")
+    over = {pages: a.page_ns(FRESH if pages == BASE else FRESH_LARGE) for pages in prices}
+    told = listed(f"{price.value:,.0f} ns a base page on {words(pages)}, in place of "
+                  f"{over[pages].value:,.0f}" for pages, price in prices.items())
+    return Prose("What one process takes and gives back over and over is the same memory, as above. What the kernel finds for a new "
+                 f"process may have been free for long. It takes {told}. " + (
+                     "So a part of what was free was not there." if _dear(a, prices) else "So what was free was there."))
 
 
 def again_said(a: Analysis) -> Prose:
-    """What memory takes that was left alone, beside memory that was used just now."""
+    """What memory takes that was given back, and touched again at once and after a wait."""
     pairs = {pages: pair for pages in (BASE, LARGE) if (pair := if_available(a.waited, pages))}
     required(pairs, "no memory was left alone and touched again")
-    told = listed(f"on {words(pages)} {soon.value:,.0f} ns a base page at once and {late.value:,.0f} after {seconds:g} s"
+    told = listed(f"{soon.value:,.0f} ns a base page at once and {late.value:,.0f} after {seconds:g} s on {words(pages)}"
                   for pages, (soon, late, seconds) in pairs.items())
-    return Prose(f"Memory that is given back and touched again takes, {told}. " + (
-        "Somebody took it away meanwhile, and has to find it again: that is not this kernel, which counts it as free all the while."
-        if any(_is_dear(a, pages) for pages in pairs) else
-        "So nothing was taken away in that time, or what came back is another part of memory that was not."))
+    soon, late = (_dear(a, {pages: pair[place] for pages, pair in pairs.items()}) for place in (0, 1))
+    said = f"Touched again, memory that was given back takes {told}. "
+    if not late and not soon:
+        return Prose(said + "So nothing was taken away in that time, or what came back is another part of memory that was not.")
+    return Prose(said + ("Even at once it need not be the same memory that comes back. " if soon else "") + (
+        "Somebody had taken it away, and had to find it again: that is not this kernel, which counts it as free all the while."))
 
 
 def host_said(a: Analysis) -> Prose:
@@ -251,7 +254,8 @@ def host_said(a: Analysis) -> Prose:
         return Prose(said + "It does not report free pages, so what is free stays backed until somebody asks.")
     block = format_size(a.base_page_bytes << told.report_order)
     said += f"It reports free blocks of {block} and more, some two seconds after they came free, and the host takes each from under it. "
-    if not _is_dear(a, LARGE) or _is_dear(a, BASE):
+    late = {pages: pair[1] for pages in (BASE, LARGE) if (pair := if_available(a.waited, pages))}
+    if _dear(a, late) != [LARGE]:
         return Prose(said + "Pages that lie scattered are in no such block, and are not told of.")
     return Prose(said + "Pages that lie scattered are in no such block, and are not told of: what large pages gave back is whole, and "
                         "comes back dear; base pages find others that were never reported.")
