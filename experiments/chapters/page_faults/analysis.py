@@ -18,7 +18,7 @@ from experiments.inference.curves import Curve, select
 from experiments.inference.intervals import UNKNOWN, Interval, median_interval, summarise, summarise_beside
 from experiments.inference.student import Sample, Test
 from experiments.words.pages import BASE
-from experiments.words.prose import side
+from experiments.words.prose import Side, side
 from experiments.words.reasons import Unavailable, if_available, required
 
 BINS_AN_OCTAVE = 16  # of the histogram, as kernels/touches.h merges them
@@ -202,10 +202,11 @@ class Analysis(analysis.Analysis):
         rows = select(self.frame, kernel="touch_again", pages=pages)
         return median_interval(required(rows, "no memory was touched again")["first_ns_per_access"])
 
-    def is_dear(self, price: Interval, pages: str) -> bool:
-        """Whether a page takes so much longer than one that a process takes, gives back and takes over and over that more must have been
-        done for it than a kernel does. Raises Unavailable("too-few-points") where the latter was not measured."""
-        return side(price / self.page_ns(FRESH if pages == BASE else FRESH_LARGE), DEAR) == "above"
+    def found_again(self, price: Interval, pages: str) -> Side:
+        """Whether a page takes so much longer than one that a process takes and gives back over and over that more must have been done for
+        it than a kernel does: "above" where it does, "below" where not, "open" where processes differ. Raises
+        Unavailable("too-few-points") where the latter was not measured."""
+        return side(price / self.page_ns(FRESH if pages == BASE else FRESH_LARGE), DEAR)
 
     def waited(self, pages: str) -> tuple[Interval, Interval, float]:
         """A page that is touched again at once, and after the longest wait, and how long that was, in seconds. Raises Unavailable."""

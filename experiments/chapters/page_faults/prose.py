@@ -11,7 +11,7 @@ from experiments.inference.intervals import Interval
 from experiments.inference.student import share_of_a_second
 from experiments.machine.host import is_x86
 from experiments.words.pages import BASE, words
-from experiments.words.prose import Prose, choose, count, in_words, listed, side
+from experiments.words.prose import Prose, Side, choose, count, in_words, listed, side
 from experiments.words.reasons import REASONS, if_available, required
 from experiments.words.units import format_size
 
@@ -211,21 +211,25 @@ def chunks_said(a: Analysis) -> Prose:
                      "below": "Fewer faults cost more here."}, slack=SAME))
 
 
-def _dear(a: Analysis, prices: Mapping[str, Interval]) -> list[str]:
-    """The page sizes on which a page's price has more in it than this kernel's work."""
-    return [pages for pages, price in prices.items() if if_available(a.is_dear, price, pages)]
+def _found_again(a: Analysis, prices: Mapping[str, Interval]) -> dict[str, Side]:
+    """By page size whether a page's price has more in it than this kernel's work; of those that have something to be held against."""
+    found = {pages: if_available(a.found_again, price, pages) for pages, price in prices.items()}
+    return {pages: where for pages, where in found.items() if where}
 
 
 def first_said(a: Analysis) -> Prose:
     """What memory takes that the kernel finds for a new process, beside memory that one process uses over and over."""
     prices = {pages: price for pages in (BASE, LARGE) if (price := if_available(a.first_ns, pages))}
     required(prices, "no memory was left alone")
-    over = {pages: a.page_ns(FRESH if pages == BASE else FRESH_LARGE) for pages in prices}
-    told = listed(f"{price.value:,.0f} ns a base page on {words(pages)}, in place of "
-                  f"{over[pages].value:,.0f}" for pages, price in prices.items())
+    over = {pages: a.page_ns(FRESH if pages == BASE else FRESH_LARGE).value for pages in prices}
+    told = listed(f"{price.value:,.0f} ns a base page on {words(pages)}, where the other takes {over[pages]:,.0f}"
+                  for pages, price in prices.items())
+    found = set(_found_again(a, prices).values())
     return Prose("What one process takes and gives back over and over is the same memory, as above. What the kernel finds for a new "
                  f"process may have been free for long. It takes {told}. " + (
-                     "So a part of what was free was not there." if _dear(a, prices) else "So what was free was there."))
+                     "So a part of what was free was not there." if "above" in found else
+                     "Processes differ: for some a part of what was free was not there." if "open" in found else
+                     "So what was free was there."))
 
 
 def again_said(a: Analysis) -> Prose:
@@ -234,12 +238,14 @@ def again_said(a: Analysis) -> Prose:
     required(pairs, "no memory was left alone and touched again")
     told = listed(f"{soon.value:,.0f} ns a base page at once and {late.value:,.0f} after {seconds:g} s on {words(pages)}"
                   for pages, (soon, late, seconds) in pairs.items())
-    soon, late = (_dear(a, {pages: pair[place] for pages, pair in pairs.items()}) for place in (0, 1))
+    soon, late = (set(_found_again(a, {pages: pair[place] for pages, pair in pairs.items()}).values()) for place in (0, 1))
     said = f"Touched again, memory that was given back takes {told}. "
-    if not late and not soon:
+    if late | soon <= {"below"}:
         return Prose(said + "So nothing was taken away in that time, or what came back is another part of memory that was not.")
-    return Prose(said + ("Even at once it need not be the same memory that comes back. " if soon else "") + (
-        "Somebody had taken it away, and had to find it again: that is not this kernel, which counts it as free all the while."))
+    return Prose(said + ("Even at once it need not be the same memory that comes back. " if "above" in soon else "") + (
+        "Somebody had taken it away, and had to find it again: that is not this kernel, which counts it as free all the while."
+        if "above" in late | soon else
+        "Processes differ: for some of them somebody had taken it away, who is not this kernel, and had to find it again."))
 
 
 def host_said(a: Analysis) -> Prose:
@@ -255,7 +261,7 @@ def host_said(a: Analysis) -> Prose:
     block = format_size(a.base_page_bytes << told.report_order)
     said += f"It reports free blocks of {block} and more, some two seconds after they came free, and the host takes each from under it. "
     late = {pages: pair[1] for pages in (BASE, LARGE) if (pair := if_available(a.waited, pages))}
-    if _dear(a, late) != [LARGE]:
+    if _found_again(a, late) != {BASE: "below", LARGE: "above"}:
         return Prose(said + "Pages that lie scattered are in no such block, and are not told of.")
     return Prose(said + "Pages that lie scattered are in no such block, and are not told of: what large pages gave back is whole, and "
                         "comes back dear; base pages find others that were never reported.")
