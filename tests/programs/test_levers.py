@@ -41,7 +41,7 @@ def share(peak: looks.Look) -> float:
     return peak.pages.huge_bytes / peak.pages.anonymous_bytes
 
 
-@pytest.mark.parametrize("mode", ["malloc", "mmap", "blocks", "thread"])
+@pytest.mark.parametrize("mode", ["malloc", "mmap", "pieces", "blocks", "thread"])
 def test_advice_reaches_what_malloc_and_mmap_give_in_any_size_and_thread(program: Path, mode: str):
     (plain, without), (advised, with_lever) = ran(program, mode, LEVERS["none"]), ran(program, mode, LEVERS["advise"])
     assert (without.pages.huge_bytes, without.reached, with_lever.reached) == (0, 0, 1)
@@ -155,3 +155,37 @@ def test_what_this_computer_lacks_is_said_before_anything_runs(tmp_path: Path, m
         with pytest.raises(Unavailable) as why:
             levers.lever(name, [])
         assert why.value.code == codes[name]
+
+
+PIECES = """
+import mmap, os, random, sys, threading
+wrong = []
+def work(seed):
+    drawn, held = random.Random(seed), []
+    for _ in range(300):
+        if held and drawn.random() < 0.4:
+            piece, byte = held.pop(drawn.randrange(len(held)))
+            if piece[:] != bytes([byte]) * len(piece):
+                wrong.append(seed)
+            piece.close()
+        else:
+            size, byte = drawn.choice([1, 5000, 70000, 300000, 3 << 20]), drawn.randrange(256)
+            piece = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            if any(piece):
+                wrong.append(seed)
+            piece[:] = bytes([byte]) * size
+            held.append((piece, byte))
+threads = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
+[thread.start() for thread in threads]
+child = os.fork()
+if not child:
+    work(9)
+    os._exit(len(wrong))
+[thread.join() for thread in threads]
+sys.exit(len(wrong) + os.waitpid(child, 0)[1])
+"""
+
+
+def test_pieces_are_each_their_own_and_clean_among_threads_and_after_a_fork():
+    done = run([sys.executable, "-c", PIECES], LEVERS["advise"], limit_s=100, share=0.3)
+    assert done.status == 0 and done.written[1].size_bytes == 0 and any(each.reached for each in done.looks)

@@ -1,9 +1,9 @@
 /* far_sum: a program with a known answer that large pages change and nothing else does.
  *
- *   far_sum malloc|mmap|blocks|thread MIB PASSES [MS]
+ *   far_sum malloc|mmap|pieces|blocks|thread MIB PASSES [MS]
  *
- * It gets MIB MiB, as one block of malloc's or the kernel's, or as blocks of 1000 bytes, of the main thread's heap or another's; writes the
- * low byte of a line's number at its beginning; and reads all lines PASSES times in an order that leaves the page at each step. Then it
+ * It gets MIB MiB: as one block of malloc's or the kernel's, as pieces of 256 KiB of the kernel's, each touched before the next, or as
+ * blocks of 1000 bytes, of the main thread's heap or another's; writes the low byte of a line's number at its beginning; and reads all lines PASSES times in an order that leaves the page at each step. Then it
  * holds what it has for MS ms, to be looked at. */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { line_bytes = 64, block_bytes = 1000 };
+enum { line_bytes = 64, block_bytes = 1000, piece_bytes = 256 << 10 };
 
 static unsigned char **lines;
 static size_t count;
@@ -27,6 +27,16 @@ static void *blocks(void *unused)
     return unused;
 }
 
+static void pieces(void)
+{
+    const size_t each = piece_bytes / line_bytes;
+    for (size_t i = 0; i < count; i++) {
+        lines[i] = i % each ? lines[i - 1] + line_bytes
+                            : mmap(NULL, piece_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        *lines[i] = 1; /* before the next piece is mapped */
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 4)
@@ -35,9 +45,11 @@ int main(int argc, char **argv)
     count = bytes / line_bytes;
     unsigned char *whole = NULL;
     pthread_t other;
-    if (!strcmp(argv[1], "blocks") || !strcmp(argv[1], "thread")) {
+    if (!strcmp(argv[1], "pieces") || !strcmp(argv[1], "blocks") || !strcmp(argv[1], "thread")) {
         lines = malloc(count * sizeof *lines);
-        if (!strcmp(argv[1], "blocks"))
+        if (!strcmp(argv[1], "pieces"))
+            pieces();
+        else if (!strcmp(argv[1], "blocks"))
             blocks(NULL);
         else if (pthread_create(&other, NULL, blocks, NULL) || pthread_join(other, NULL))
             return 3;

@@ -5,12 +5,14 @@
  * can stand in: malloc asks by itself where GLIBC_TUNABLES says so, and levers.py says it beside this library. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <stdatomic.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* All sizes: small neighbours become one mapping where they were advised alike. Reserved ones too, since the advice stays when they are
+/* All sizes. Reserved ones too, since the advice stays when they are
  * made writable. Not stacks, of which a program has many and touches little; nor what comes from a pool. A refusal is none of the
  * program's business, so errno stays as it was. */
 static void advise(void *address, size_t length, int flags)
@@ -22,11 +24,48 @@ static void advise(void *address, size_t length, int flags)
 }
 
 /* By the system call itself and not by dlsym, which may allocate before an allocator that calls this is ready. */
-void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset)
+static void *mapped(void *address, size_t length, int protection, int flags, int fd, off_t offset)
 {
     void *mapping = (void *)syscall(SYS_mmap, address, length, protection, flags, fd, offset);
     advise(mapping, length, flags);
     return mapping;
+}
+
+/* A piece smaller than a large page is on none if it is touched before its neighbours are mapped. So pieces are cut, one after the other,
+ * from a stretch that was mapped and advised before; each may be unmapped and protected by itself as any other. Whoever comes while
+ * another cuts, and a child of a fork in between, gets a mapping of its own. MAP_FAILED where there is nothing to cut from. */
+enum { large_bytes = 2 << 20, stretch_bytes = 16 << 20 };
+
+static void *piece(size_t length)
+{
+    static atomic_flag cutting = ATOMIC_FLAG_INIT;
+    static char *next, *end;
+    void *cut = MAP_FAILED;
+    size_t page = (size_t)getpagesize(), bytes = (length + page - 1) / page * page;
+    if (atomic_flag_test_and_set(&cutting))
+        return cut;
+    if ((size_t)(end - next) < bytes) {
+        char *whole = mapped(NULL, stretch_bytes + large_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        next = end = NULL;
+        if (whole != MAP_FAILED) {
+            next = whole + -(uintptr_t)whole % large_bytes;
+            end = next + stretch_bytes;
+        }
+    }
+    if (next) {
+        cut = next;
+        next += bytes;
+    }
+    atomic_flag_clear(&cutting);
+    return cut;
+}
+
+void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset)
+{
+    void *cut = MAP_FAILED;
+    if (!address && length && length < large_bytes && protection == (PROT_READ | PROT_WRITE) && flags == (MAP_PRIVATE | MAP_ANONYMOUS))
+        cut = piece(length);
+    return cut != MAP_FAILED ? cut : mapped(address, length, protection, flags, fd, offset);
 }
 
 void *mmap64(void *address, size_t length, int protection, int flags, int fd, off_t offset) __attribute__((alias("mmap")));
