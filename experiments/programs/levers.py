@@ -163,7 +163,7 @@ def _can_join() -> None:
 
 LEVERS = {lever.name: lever for lever in (
     Lever("none", "nothing changed", _with(), seen=False),
-    Lever("advise", "large pages asked for as memory is mapped, by a preloaded library", _advised, _maps_shim,
+    Lever("advise", "large pages asked for as memory is mapped, by a preloaded library and glibc's malloc", _advised, _maps_shim,
           check=_thp_allowed),
     Lever("advise-control", "glibc's malloc growing as with advise, on the pages it has", _with("GLIBC_TUNABLES", _GROWTH, ":"),
           seen=False),

@@ -147,7 +147,8 @@ def rows(trial: Trial) -> list[tuple[str, str, str]]:
 
 
 def document(trial: Trial) -> dict[str, Any]:
-    """All of it for a program. Sizes in bytes, times in seconds; the ratio is of with to without."""
+    """All of it for a program. Sizes in bytes, times in seconds; the ratio is of with to without, and so many
+    `values` are pairs of without and with."""
     aim, ratio = trial.aim, trial.ratio() if trial.pairs else None
     return {
         "command": aim.command, "lever": aim.lever.name, "does": aim.lever.does,

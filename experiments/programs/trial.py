@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -52,7 +53,7 @@ class Aim:
     def problem(self, run: Run) -> Unavailable | None:
         """Why a run says nothing, if it does not."""
         if run.status < 0:
-            return Unavailable("program-killed", signal.Signals(-run.status).name)
+            return Unavailable("program-killed", signal.strsignal(-run.status) or f"signal {-run.status}")
         return None if self.value(run) > 0 else Unavailable("no-metric")
 
 
@@ -127,8 +128,10 @@ def paired(take: Callable[[bool], object], value: Callable[..., float], within: 
 def attempt(aim: Aim, tell: Callable[[Trial], None] = lambda trial: None) -> Trial:
     """Makes the experiment; `tell` hears of it after the rehearsal and after each pair. Ctrl-C ends it where there are six pairs.
 
-    Raises Unavailable: program-missing, program-endless, program-killed, program-short, no-metric, lever-absent, collapse-denied, and
-    what making the lever raises. KeyboardInterrupt with fewer pairs."""
+    Raises Unavailable: not-linux, program-missing, program-endless, program-killed, program-short, no-metric, lever-absent,
+    collapse-denied, and what making the lever raises. KeyboardInterrupt with fewer pairs."""
+    if sys.platform != "linux":
+        raise Unavailable("not-linux")
     begin = time.monotonic()
     # Of one run the whole time, so that a program that never ends is found out.
     take = partial(run, aim.command, limit_s=aim.minutes * 60, metric=aim.metric)

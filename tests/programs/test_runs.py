@@ -137,4 +137,4 @@ def test_a_program_that_says_nothing_is_refused_after_one_run(script: str, metri
 def test_one_that_the_lever_kills_is_said_to_be_killed_by_it():
     with pytest.raises(Unavailable) as why:
         attempt(Aim(["sh", "-c", 'sleep 0.1; [ "$FATAL" ] && kill -9 $$; :'], levers.lever("", ["FATAL=1"])))
-    assert (why.value.code, why.value.detail) == ("program-killed", "SIGKILL, with the lever and not without")
+    assert (why.value.code, why.value.detail) == ("program-killed", "Killed, with the lever and not without")

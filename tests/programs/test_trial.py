@@ -6,10 +6,16 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from support.programs import look, made
 
 from experiments.inference.intervals import Interval
 from experiments.inference.pairs import LEAST_PAIRS, paired_ratio
-from experiments.programs.trial import is_narrow, paired, verdict, would_have_shown
+from experiments.programs import trial
+from experiments.programs.levers import LEVERS
+from experiments.programs.report import document, remarks
+from experiments.programs.runs import Run
+from experiments.programs.trial import Aim, attempt, is_narrow, paired, verdict, would_have_shown
+from experiments.words.reasons import Unavailable
 
 WITHIN = 0.02
 RANDOM = np.random.default_rng(7)
@@ -111,3 +117,50 @@ def test_a_verdict_is_of_the_interval_and_of_what_is_better(interval: Interval, 
     (known(0.5, 0.48, 0.52), True), (known(0.5, 0.4, 0.6), False)])
 def test_an_interval_is_narrow_about_1_or_about_an_effect(interval: Interval, narrow: bool):
     assert is_narrow(interval, WITHIN) is narrow
+
+
+@pytest.fixture
+def after(monkeypatch: pytest.MonkeyPatch):
+    """Puts made-up runs in the place of a program's: alike, until so many were made; then one of another kind, or an exception."""
+    def fake(count: int, then: Run | BaseException) -> Aim:
+        taken: list[Run] = []
+
+        def run(*_: object, **__: object) -> Run:
+            taken.append(made(elapsed_s=1.0 + len(taken) % 7 / 10, looks=(look(huge_mib=9, reached=1),)))  # too far apart to end
+            if len(taken) <= count:
+                return taken[-1]
+            if isinstance(then, BaseException):
+                raise then
+            return then
+
+        monkeypatch.setattr(trial, "run", run)
+        return Aim(["program"], LEVERS["advise"])
+
+    return fake
+
+
+@pytest.mark.parametrize(("then", "says"), [
+    (made(status=-9), "ended by a signal (Killed)"), (made(status=-40), "ended by a signal ("), (KeyboardInterrupt(), "interrupted"),
+    (Unavailable("program-endless"), "did not end")], ids=["killed", "by another signal", "Ctrl-C", "endless"])
+def test_what_ends_it_early_leaves_the_pairs_before(after, then, says: str):
+    done = attempt(after(2 + 14 + 1, then))
+    assert (len(done.pairs), says in done.ended) == (7, True)
+    assert document(done)["pairs"] == 7 and done.ended in remarks(done)
+
+
+def test_ctrl_c_before_six_pairs_is_an_end_without_a_result(after):
+    with pytest.raises(KeyboardInterrupt):
+        attempt(after(2 + 10, KeyboardInterrupt()))
+
+
+def test_other_systems_are_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(trial.sys, "platform", "darwin")
+    with pytest.raises(Unavailable) as why:
+        attempt(Aim(["program"], LEVERS["none"]))
+    assert why.value.code == "not-linux"
+
+
+def test_each_hears_of_it_after_the_rehearsal_and_after_each_pair(after):
+    heard: list[int] = []
+    attempt(after(2 + 12, KeyboardInterrupt()), lambda so_far: heard.append(len(so_far.pairs)))
+    assert heard == list(range(7))
