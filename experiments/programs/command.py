@@ -28,7 +28,8 @@ SETTINGS = {"name": "try", "context_settings": {"allow_interspersed_args": False
 def compare(
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="The program and its arguments, without a shell.")],
     lever: Annotated[str, typer.Option(help="; ".join(f"{each.name}: {each.does}" for each in levers.LEVERS.values()))] = "advise",
-    env: Annotated[list[str], typer.Option(metavar="NAME=VALUE", help="A variable of its environment as the lever.")] = [],  # noqa: B006
+    env: Annotated[list[str], typer.Option(metavar="NAME=VALUE", help="A variable of its environment, in place of --lever; also several.")]
+        = [],  # noqa: B006
     minutes: Annotated[float, typer.Option(min=0.01, help="To measure in; six pairs are made in any case.")] = 5.0,
     within: Annotated[float, typer.Option(min=0.1, max=50, help="Per cent to which the ratio is to be known.")] = 2.0,
     metric: Annotated[str, typer.Option(help="Compare a number that it prints: a regular expression with one group.")] = "",

@@ -127,7 +127,7 @@ def test_an_experiment_from_its_command_to_its_document(tmp_path: Path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="programs are looked at in /proc")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.endurance)])
 def test_ctrl_c_ends_the_program_with_all_that_it_started(number: int, tmp_path: Path):
     command = ["sh", "-c", "setsid sleep 91.5 & sleep 91.5"]
     process = subprocess.Popen(tlb(tmp_path, "--lever", "none", "--", *command), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
