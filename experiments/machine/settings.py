@@ -93,11 +93,11 @@ def noise(root: Path, cpu: int) -> Noise:
 
 # The words of a kernel's command line that change what a translation, a switch or a fault costs. The others name disks and hosts, and
 # are nobody's business.
-BOOT_WORDS = ("no5lvl", "nopti", "pti", "kpti", "nopcid", "noinvpcid", "mitigations")
+BOOT_WORDS = ("no5lvl", "nopti", "pti", "kpti", "nopcid", "noinvpcid")  # mitigations=: what it does is read by itself
 
 
 def boot(root: Path) -> tuple[str, ...]:
-    """Of the kernel's command line the BOOT_WORDS with their values, sorted: ("mitigations=off", "no5lvl")."""
+    """Of the kernel's command line the BOOT_WORDS with their values, sorted: ("no5lvl", "pti=off")."""
     words = procfs.text(root / "proc/cmdline").split()
     return tuple(sorted({procfs.label(word) for word in words if word.partition("=")[0] in BOOT_WORDS}))
 

@@ -18,7 +18,7 @@ def booted(*words: str, **changes: object) -> Host:
 
 
 PLAIN = booted()
-FOUR_LEVELS = booted("mitigations=off", "no5lvl", page_table_levels=4)
+FOUR_LEVELS = booted("pti=off", "no5lvl", page_table_levels=4)
 NEWER = booted(kernel_release="6.12.1")
 STATES = {hosts.state(host): host for host in (PLAIN, FOUR_LEVELS, NEWER)}
 
@@ -68,7 +68,7 @@ def test_a_description_that_is_none_is_a_reason_and_is_not_kept(store: Store, co
 
 
 @pytest.mark.parametrize(("name", "host"), [
-    ("no5lvl", FOUR_LEVELS), ("mitigations=off", FOUR_LEVELS), ("6.12.1", NEWER), (hosts.state(PLAIN), PLAIN),
+    ("no5lvl", FOUR_LEVELS), ("pti=off", FOUR_LEVELS), ("6.12.1", NEWER), (hosts.state(PLAIN), PLAIN),
     (hosts.state(NEWER)[:4], NEWER)])
 def test_a_state_is_called_by_its_boot_its_linux_or_its_digits(store: Store, name: str, host: Host):
     kept(store)
