@@ -132,9 +132,12 @@ def matter_said(a: Analysis) -> Prose:
     own = if_available(lambda: a.own_test)
     if own is None:
         return Prose(said)
+    in_pairs = side(a.group_ratio, slack=0.0) == "above"
     return Prose(f"{said}\n\nThe same test here, of pages in a memory cgroup and outside, gives t = {own.t:.2f} with {own.freedom} degrees "
                  f"and p = {own.p:.2g}, for {own.relative:+.1%}. " + (
-                     "It is significant, and worth as much as that percentage." if own.p < 0.05 else
+                     "It is significant, and worth as much as that percentage." if own.p < SIGNIFICANT else
+                     "It is not significant, though pair by pair the charge was felt: the test does not know which two took turns, and "
+                     "processes differ from each other by more." if in_pairs else
                      "It is not significant: these processes differ from each other by more."))
 
 
