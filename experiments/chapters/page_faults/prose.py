@@ -22,6 +22,7 @@ __all__ = ["machine", "lead", "file_said", "written_said", "fresh_said", "ready_
 SAME = 0.1  # of a time: what no reader would notice
 SEVERAL = 1.5  # pages a fault, from which on a time a page is no time a fault
 SECOND_SHARE = 0.01  # of a second: what is less, few would look for
+SIGNIFICANT = 0.05  # of a test: as is the custom
 LEAST_PAIRS = 5  # of which an interval covers nine in ten
 
 
