@@ -197,7 +197,7 @@ def compiled(source: Path, binary: Path, *flags: str) -> Path:
 
 def changed(kernel: str, changes: dict[str, str], folder: Path) -> Path:
     """A kernel with places of its sources changed, each of which stands there once, compiled."""
-    sources = {path.name: path.read_text() for path in (build.KERNELS / f"{kernel}.c", *build.KERNELS.glob("*.h"))}
+    sources = {path.name: path.read_text() for path in build._closure(build.KERNELS / f"{kernel}.c", build._included)}
     for before, after in changes.items():
         (name,) = (name for name, text in sources.items() for _ in range(text.count(before)))
         sources[name] = sources[name].replace(before, after)
