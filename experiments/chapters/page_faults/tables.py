@@ -7,7 +7,8 @@ import pandas as pd
 from experiments.article.render import Html, data_table
 from experiments.chapters.page_faults.analysis import WAYS, Analysis
 from experiments.inference.student import Test, sample
-from experiments.words.reasons import if_available, required
+from experiments.machine.host import is_x86
+from experiments.words.reasons import Unavailable, if_available, required
 from experiments.words.units import format_size
 
 # A level of the tree: Linux' name (Documentation/mm/page_tables.rst), Intel's (SDM volume 3A, table 4-1), and the lowest of its nine bits.
@@ -44,7 +45,9 @@ def _cells(test: Test) -> tuple[str, ...]:
 
 
 def levels(a: Analysis) -> Html:
-    """The levels of the tree by both their names, the bits that index each, and what an entry covers."""
+    """The levels of x86-64's tree by both their names, the bits that index each, and what an entry covers. Raises Unavailable elsewhere."""
+    if not is_x86(a.host):
+        raise Unavailable("other-arch")
     rows = [(linux, intel, f"{low + 8}–{low}", format_size(1 << low), "five levels only" if low == NAMES[0][2] else "")
             for linux, intel, low in NAMES]
     return data_table(pd.DataFrame(rows, columns=["Linux", "Intel", "bits", "an entry covers", "where"]))
