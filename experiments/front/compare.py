@@ -167,11 +167,16 @@ def _alike(a: Side, b: Side, chapters: list[str]) -> tuple[Side, Side, set[str]]
 def _of_chapter(chapter: str, a: pd.DataFrame, b: pd.DataFrame) -> list[Compared]:
     a, b = (side[side["chapter"] == chapter] for side in (a, b))
     # An option that one side never had is a column of the other's alone, and tells that one's points apart.
-    options = sorted({option for kernel in {*a["kernel"]} & {*kernels.CATALOGUE} for option in kernels.of(kernel).options})
-    a, b = (side.assign(**dict.fromkeys(set(options) - set(side), nan)) for side in (a, b))
-    by = [*_SETTING, *options]
+    by = point_columns(a)
+    a, b = (side.assign(**dict.fromkeys(set(by) - set(side), nan)) for side in (a, b))
     return [Compared(chapter, {name: value for name, value in zip(by, setting, strict=True) if value == value}, quantity, pair)  # no NaN
             for quantity in UNITS if quantity in a and quantity in b for setting, pair in pairs(a, b, by, quantity)]
+
+
+def point_columns(rows: pd.DataFrame) -> list[str]:
+    """The columns that tell two points of these kernels apart."""
+    options = {option for kernel in {*rows["kernel"]} & {*kernels.CATALOGUE} for option in kernels.of(kernel).options}
+    return [*_SETTING, *sorted(options)]
 
 
 def _computers(a: Side, b: Side) -> list[tuple[str, str, str]]:

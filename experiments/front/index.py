@@ -15,11 +15,13 @@ from experiments.article.machine_words import machine
 from experiments.article.render import Figure
 from experiments.chapters import graph_walk, hugepages, stlb_cliff, tlb_blocking, your_machine
 from experiments.front import CHAPTERS
+from experiments.front.compare import point_columns
+from experiments.inference.sides import runs_apart
 from experiments.words.pages import BASE, words
-from experiments.words.prose import Prose, listed
+from experiments.words.prose import Prose, count, listed
 from experiments.words.reasons import Unavailable, if_available
 
-__all__ = ["machine", "scope", "opening", "bullets", "results", "stable"]
+__all__ = ["machine", "scope", "opening", "bullets", "results", "stable", "hours"]
 
 # What a machine may lack without the first page failing; a bad parameter is an error there too.
 _LACKING = ("no-data", "not-linux", "arch-unsupported")
@@ -38,6 +40,11 @@ class Analysis(analysis.Analysis):
     @property
     def chapters(self) -> tuple[ModuleType, ...]:
         return tuple(self._each)
+
+    @property
+    def measured(self) -> list[analysis.Analysis]:
+        """Of the chapters that have rows."""
+        return [each for each in self._each.values() if not isinstance(each, Unavailable)]
 
     def of(self, module: ModuleType) -> Any:
         """The Analysis of a chapter. Raises Unavailable where there are no rows."""
@@ -167,6 +174,21 @@ def _question(module: ModuleType) -> str:
 
 def stable(a: Analysis) -> Prose:
     return stlb_cliff.prose.stable(a.of(stlb_cliff))
+
+
+def hours(a: Analysis) -> Prose:
+    """What no interval of one run covers: how far the medians of a point's runs lie apart, where points have several."""
+    frames = [each.frame for each in a.measured if len(each.frame)]
+    if not frames:
+        raise Unavailable("no-data", "any chapter")
+    rows = pd.concat(frames, ignore_index=True)
+    apart = runs_apart(rows, [name for name in point_columns(rows) if name in rows], "ns_per_access")
+    if apart.empty:
+        return Prose("Each point was measured within one run. What another hour would change, such as who else is on the host, no interval "
+                     "covers; `tlb compare` of two runs shows it.")
+    return Prose(f"{count(len(apart))} points were measured in several runs, an hour or more apart. The medians of a point's runs differ by a "
+                 f"factor of {apart.median():.2f} in the middle, and by {apart.quantile(0.95):.2f} or more for one point in twenty: the hour "
+                 "is a condition of a measurement, too, and no interval of one run covers it.")
 
 
 # --- the figure

@@ -68,6 +68,16 @@ def numbered_runs(started_at: pd.Series) -> pd.Series:
     return (begins.diff().dt.total_seconds() > PAUSE_S).cumsum().reindex(started_at.index)
 
 
+def runs_apart(frame: pd.DataFrame, by: Sequence[str], value: str) -> pd.Series:
+    """Of each point that has values of several runs, by its columns `by`, the largest of its runs' medians over the smallest: 1 or more.
+    Empty where no point has. A median that is not above zero has no ratio, and its point none here."""
+    finite = frame[np.isfinite(frame[value])].assign(run=lambda rows: numbered_runs(rows["started_at"]))
+    medians = finite.groupby([*by, "run"], dropna=False)[value].median()
+    each = medians[medians > 0].groupby(level=list(by), dropna=False).agg(["size", "min", "max"])
+    several = each[each["size"] > 1]
+    return several["max"] / several["min"]
+
+
 def of_the_same_kernels(a: pd.DataFrame, b: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
     """Of both sides the rows of kernels that are the same to the digest, on each side of its last campaign with it; and the kernels that
     both have, in one engine, and in no version that is the same.

@@ -119,6 +119,14 @@ def test_the_first_page_says_whose_results_it_shows_and_when_they_were_measured(
     assert "from 2025-01-31 to 2025-02-03" in index.scope(page({"stlb_cliff": later}))
 
 
+def test_how_far_the_hours_lie_apart_is_told_of_rows_of_several_runs():
+    later = CLIFF.assign(ns_per_access=CLIFF["ns_per_access"] * 1.25, started_at="2026-01-31T23:00:00Z")
+    once = CLIFF.assign(started_at="2026-01-31T03:00:00Z")
+    assert "1.25" in index.hours(page({"stlb_cliff": pd.concat([once, later])}))
+    assert "1.25" not in index.hours(page({"stlb_cliff": once}))
+    assert "a factor of" not in index.hours(page({"stlb_cliff": once}))
+
+
 def test_the_page_opens_with_one_pointer_near_and_far():
     a = page({"stlb_cliff": CLIFF})
     cliff = a.of(stlb_cliff)

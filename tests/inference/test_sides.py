@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from experiments.inference.intervals import Interval, median_interval
-from experiments.inference.sides import PAUSE_S, Pair, numbered_runs, of_the_same_kernels, pairs
+from experiments.inference.sides import PAUSE_S, Pair, numbered_runs, of_the_same_kernels, pairs, runs_apart
 
 
 def rows(times: list[float], lines: int = 64, kernel: str = "page_chase", digest: str = "a", state: str = "s", run: list[int] | int = 0,
@@ -37,6 +37,17 @@ def test_a_pause_begins_another_run_in_whatever_order_rows_stand():
     assert numbered_runs(stamps).to_dict() == {4: 0, 2: 0, 9: 0, 7: 1, 1: 1}
     shuffled = stamps.iloc[[3, 0, 4, 2, 1]]
     assert numbered_runs(shuffled).tolist() == [1, 0, 1, 0, 0]
+
+
+def test_how_far_a_points_runs_lie_apart_is_the_ratio_of_their_medians():
+    def at(hours: float, times: list[float], lines: int) -> pd.DataFrame:
+        return rows(times, lines=lines).assign(started_at=str(pd.Timestamp("2026-01-31T03:00:00Z") + pd.Timedelta(hours=hours)))
+
+    frame = both(at(0, [10.0, 11.0, 12.0], 64), at(2, [8.0, 9.0, 10.0], 64), at(5, [12.0, 13.0, 11.0], 64),  # medians 11, 9, 12
+                 at(0, [5.0], 128), at(0.5, [7.0], 128),  # one run
+                 at(0, [5.0], 256), at(2, [float("nan")], 256))  # and one run with a value
+    assert runs_apart(frame, ["kernel", "lines"], "ns").to_dict() == {("page_chase", 64): pytest.approx(12 / 9)}
+    assert runs_apart(frame[frame["lines"] > 64], ["kernel", "lines"], "ns").empty
 
 
 # --- programs
