@@ -38,7 +38,7 @@ def machine(a: Analysis) -> str:
 
 def guest_note(a: Analysis) -> Prose:
     """Whether a walk here has a second dimension."""
-    if a.host.hypervisor == "qemu-tcg":
+    if a.host.is_emulated:
         return Prose("An emulator runs it, which translates each address in a program of its own: what is measured is that program, and no "
                      "number here is a processor's.")
     if a.host.has_nested_walks is False:

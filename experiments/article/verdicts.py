@@ -40,7 +40,7 @@ OBSTACLES = frozenset({
     "bare-metal", "splintered", "two-dimensions", "no-pmu", "event-unknown", "no-walk-cycle-event", "no-nested-walk-event", "no-topdown",
     "not-supported", "single-node", "not-x86", "no-kvm", "no-la57", "code-refused", "page-size-unsupported",
     "arch-unsupported", "other-arch", "one-cpu", "no-sibling", "no-flush-count",
-    "no-five-levels"})
+    "no-five-levels", "emulated"})
 Band = tuple[float, float]
 Compares = Callable[[Point, Scope], bool]  # whether a claim compares a point, on such a computer
 Word = Literal["holds", "fails", "cannot tell", "not testable here"]
@@ -152,6 +152,8 @@ def judge(claim: Claim, a: Analysis, **bands: Any) -> Verdict:
     except Unavailable as why:
         return Verdict(claim, "not testable here" if why.code in OBSTACLES else "cannot tell", explain(why.code, why.detail))
     effects = (truth,) if isinstance(truth, Effect) else tuple(truth) if isinstance(truth, Sequence) else ()
+    if effects and a.host.is_emulated:  # a source's sentence is about processors, and what was timed is a program
+        return Verdict(claim, "not testable here", explain("emulated", evidence.rstrip(".")))
     return Verdict(claim, {True: "holds", False: "fails", None: "cannot tell"}[decided(truth)], evidence, effects)
 
 

@@ -186,9 +186,10 @@ def hours(a: Analysis) -> Prose:
     if apart.empty:
         return Prose("Each point was measured within one run. What another hour would change, such as who else is on the host, no interval "
                      "covers; `tlb compare` of two runs shows it.")
-    return Prose(f"{count(len(apart))} points were measured in several runs, an hour or more apart. The medians of a point's runs differ by a "
-                 f"factor of {apart.median():.2f} in the middle, and by {apart.quantile(0.95):.2f} or more for one point in twenty: the hour "
-                 "is a condition of a measurement, too, and no interval of one run covers it.")
+    middle, one_in_twenty = apart.median(), apart.quantile(0.95)
+    return Prose(f"{count(len(apart))} points were measured in several runs, an hour or more apart. The medians of a point's runs differ by "
+                 f"a factor of {middle:.2f} in the middle, and by {one_in_twenty:.2f} or more for one point in twenty: the hour is a "
+                 "condition of a measurement, too, and no interval of one run covers it.")
 
 
 # --- the figure

@@ -82,6 +82,11 @@ class Host(Facts):
     boot: tuple[str, ...] = ()  # words of the kernel's command line (settings.BOOT_WORDS)
 
     @property
+    def is_emulated(self) -> bool:
+        """Whether a program interprets each instruction (QEMU's TCG), so that what is timed is that program."""
+        return self.hypervisor == "qemu-tcg"
+
+    @property
     def has_nested_walks(self) -> bool | None:
         """Whether a page walk here has two dimensions; None where nothing tells (see identity.nested_walks)."""
         offered = self.nested_paging or bool(self.kvm and self.kvm.tables in ("EPT", "NPT"))

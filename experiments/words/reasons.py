@@ -112,6 +112,8 @@ REASONS: dict[str, ReasonText] = {
         "Run the same point by hand with `tlb measure` and report what it prints; `dmesg | grep -i kvm` may say more."),
     "guest-emulated": ReasonText("KVM emulates the guest's instructions here, so a time inside would be the emulator's.",
         "Use a computer whose CPU runs guests by itself (VMX or SVM, on bare metal or nested)."),
+    "emulated": ReasonText("An emulator runs this computer, so what is timed is that program and no processor.",
+        "Measure on a computer whose CPU runs it, or in a guest that a hypervisor runs on one."),
     # --- memory
     "memory-short": ReasonText("There is not enough memory for this working set.",
         "Ask for a smaller max_working_set, or raise the limit that `tlb inspect` names."),

@@ -113,6 +113,14 @@ def test_an_effect_is_kept_beside_the_verdict_that_it_gave(claims: ModuleType, a
     assert verdicts(claims, a)[0].effects == ()
 
 
+def test_what_was_timed_on_an_emulator_is_no_processors_and_what_was_not_timed_stays(claims: ModuleType):
+    emulated = Analysis(pd.DataFrame({"ns": [1.0, 2.0, 3.0]}), About(Stated(hypervisor="qemu-tcg").host()))
+    told = judge(of_a_sentence(claims, 100, 200), emulated)
+    assert (told.verdict, told.effects) == ("not testable here", ())
+    assert REASONS["emulated"].sentence.removesuffix(".") in told.evidence and "Of (60" in told.evidence
+    assert verdicts(claims, emulated)[0].verdict == "holds"
+
+
 def test_an_id_of_which_nothing_is_known_is_refused_and_named(claims: ModuleType):
     for words in ({}, {"source": "boncz1999"}, {"says": "Something."}):
         with pytest.raises(ValueError, match="'no-such-id'"):

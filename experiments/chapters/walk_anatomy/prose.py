@@ -52,6 +52,8 @@ def lowest_said(a: Analysis) -> Prose:
         return Prose(said.rstrip())
     last = a.stated_entries[-1]
     share = cache.entries * (1 / last)
+    if share.low > 1:
+        return Prose(f"{said}That is more than the TLB's last level has, {count(last)}: a structure of its own.")
     return Prose(said + {
         True: f"No maker states a paging-structure cache of that size; the TLB's last level has {count(last)}, and where it keeps upper "
               "entries beside those of pages, they share it.",

@@ -168,7 +168,7 @@ def outgrow(a: Analysis) -> Prose:
 def guest(a: Analysis) -> Prose:
     if a.host.hypervisor == "none":
         return Prose("This machine reports no hypervisor: one tree, one price.")
-    if a.host.hypervisor == "qemu-tcg":
+    if a.host.is_emulated:
         return Prose("This machine is emulated in software (QEMU's TCG), and what it measures is the emulator.")
     if a.host.has_nested_walks is False:
         return Prose(f"{_guest_of(a)}, which lends it no second tree: one tree, one price.")

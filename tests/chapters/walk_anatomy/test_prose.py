@@ -20,6 +20,8 @@ def test_every_sentence_and_figure_exists_or_says_why_not(machine: str):
 
 def test_what_is_said_follows_the_machine():
     few, shared = (analysis(rows(Walker(kept=((1, entries), (2, 16), (3, 4))))) for entries in (128, 600))
+    small = analysis(rows(Walker(kept=((1, 600), (2, 16), (3, 4)))), entries=(16, 300))
+    assert "share it" not in prose.lowest_said(small) and "more than" in prose.lowest_said(small)
     assert "structure of its own" in prose.lowest_said(few) and "share it" in prose.lowest_said(shared)
     assert "no step" in prose.lowest_said(analysis(MACHINES["huge upper caches"]()))
     assert "That fits random" in prose.replaced_said(analysis(rows(Walker(replacement="random"))))
