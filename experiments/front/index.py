@@ -187,7 +187,7 @@ def hours(a: Analysis) -> Prose:
         return Prose("Each point was measured within one run. What another hour would change, such as who else is on the host, no interval "
                      "covers; `tlb compare` of two runs shows it.")
     middle, one_in_twenty = apart.median(), apart.quantile(0.95)
-    return Prose(f"{count(len(apart))} points were measured in several runs, an hour or more apart. Their medians differ from run to run by "
+    return Prose(f"{count(len(apart))} points were measured in several runs, an hour or more apart. Their medians differ between them by "
                  f"a factor of {middle:.2f} in the middle, and by {one_in_twenty:.2f} or more for one point in twenty: the hour is a "
                  "condition of a measurement, too, and no interval of one run covers it.")
 
