@@ -21,7 +21,7 @@ from experiments.words.pages import BASE, words
 from experiments.words.prose import Prose, count, listed
 from experiments.words.reasons import Unavailable, if_available
 
-__all__ = ["machine", "scope", "opening", "bullets", "results", "stable", "hours"]
+__all__ = ["machine", "scope", "opening", "bullets", "results", "reading", "stable", "hours"]
 
 # What a machine may lack without the first page failing; a bad parameter is an error there too.
 _LACKING = ("no-data", "not-linux", "arch-unsupported")
@@ -170,6 +170,13 @@ def _question(module: ModuleType) -> str:
     """What a chapter is about, by the first line of its package: what follows its title."""
     title, _, question = (module.__doc__ or module.__name__).splitlines()[0].strip(".").partition(": ")
     return question[:1].upper() + question[1:] or title
+
+
+def reading(a: Analysis) -> Prose:
+    """The chapters in reading order, each with what it is about."""
+    questions = {module.__name__.rpartition(".")[2]: _question(module) for module in a.chapters}
+    return Prose("\n".join(f"{number}. {{doc}}`{name}`: {question[0].lower()}{question[1:]}."
+                           for number, (name, question) in enumerate(questions.items(), 1)))
 
 
 def stable(a: Analysis) -> Prose:

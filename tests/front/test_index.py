@@ -119,6 +119,11 @@ def test_the_first_page_says_whose_results_it_shows_and_when_they_were_measured(
     assert "from 2025-01-31 to 2025-02-03" in index.scope(page({"stlb_cliff": later}))
 
 
+def test_every_chapter_is_on_the_way_of_whoever_reads_in_order():
+    told = index.reading(page({}))
+    assert re.findall(r"{doc}`(\w+)`: \w", told) == [module.__name__.rpartition(".")[2] for module in CHAPTERS]
+
+
 def test_how_far_the_hours_lie_apart_is_told_of_rows_of_several_runs():
     later = CLIFF.assign(ns_per_access=CLIFF["ns_per_access"] * 1.25, started_at="2026-01-31T23:00:00Z")
     once = CLIFF.assign(started_at="2026-01-31T03:00:00Z")
