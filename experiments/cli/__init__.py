@@ -24,6 +24,7 @@ from experiments.lab.store import Store, data_root
 from experiments.machine import doctor as doctors
 from experiments.machine import host as hosts
 from experiments.programs import command as programs
+from experiments.programs import watch_command
 from experiments.system.files import ROOT, measuring_lock
 from experiments.words.pages import BASE, PAGES
 from experiments.words.reasons import Unavailable
@@ -67,7 +68,7 @@ def _pairs(arguments: list[str]) -> list[str]:
     rest = iter(arguments)
     for argument in rest:
         joined.append(argument)
-        if argument == "-p" and joined[0] != "try":  # whose arguments are a program's
+        if argument == "-p" and joined[0] not in ("try", "watch"):  # whose arguments are a program's
             name = next(rest, "")
             joined.append(name if "=" in name else f"{name}={next(rest, '')}")
     return joined
@@ -182,6 +183,7 @@ def measure(
 
 
 app.command(**programs.SETTINGS)(programs.compare)
+app.command(**watch_command.SETTINGS)(watch_command.watch)
 
 
 def _texts(pairs: list[str]) -> dict[str, str]:

@@ -253,7 +253,7 @@ def dtlb_bound(command: Sequence[str], timeout_s: float, cwd: Path | None = None
     return metric(_gated(perf, ["-M", TOPDOWN], command, timeout_s, cwd)[3])
 
 
-def _plain_locale() -> dict[str, str]:
+def plain_locale() -> dict[str, str]:
     return os.environ | {"LC_ALL": "C"}  # elsewhere perf may print decimal commas
 
 
@@ -261,7 +261,7 @@ def _communicate(command: list[str], timeout_s: float, cwd: Path | None, pass_fd
     if setpriv := shutil.which("setpriv"):  # perf would outlive a runner killed with -9, and the kernel with it
         command = [setpriv, "--pdeathsig", "KILL", "--", *command]
     try:
-        done = run_whole(command, timeout=timeout_s, cwd=cwd, env=_plain_locale(), pass_fds=pass_fds)
+        done = run_whole(command, timeout=timeout_s, cwd=cwd, env=plain_locale(), pass_fds=pass_fds)
     except OSError as error:
         raise Unavailable("kernel-crashed", f"{command[0]} does not start: {error.strerror}") from None
     return done.stdout, done.stderr, done.returncode

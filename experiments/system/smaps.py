@@ -10,7 +10,7 @@ from experiments.words.reasons import Unavailable
 
 
 class Mapping(NamedTuple):
-    """One mapping of /proc/PID/smaps. Pages of a pool count as resident, which Linux counts apart."""
+    """One mapping of /proc/PID/smaps. Pages of a pool count as resident, which Linux counts apart, and are never referenced."""
 
     start: int
     end: int
@@ -19,6 +19,7 @@ class Mapping(NamedTuple):
     resident_bytes: int
     thp_bytes: int
     pool_bytes: int
+    referenced_bytes: int = 0  # whole pages, as they are mapped, that were touched since clear_refs
 
     @property
     def huge_bytes(self) -> int:
@@ -65,7 +66,8 @@ def mappings(smaps: str) -> list[Mapping]:
         if not (parsed[-1].end if parsed else 0) <= start < end or not thp + pool <= resident <= end - start:
             raise ValueError(f"{thp + pool} of {resident} bytes are huge from {start:x} to {end:x}")
         private = head[3].startswith("rw") and head[3].endswith("p") and (head[4] == "0" or head[5] == _POOL)
-        parsed.append(Mapping(start, end, private, fields["KernelPageSize"], resident, thp, pool))
+        parsed.append(Mapping(start, end, private, fields["KernelPageSize"], resident, thp, pool,
+                              fields.get("Referenced", 0)))
     if not parsed:
         raise ValueError("empty")
     return parsed
