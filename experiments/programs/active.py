@@ -2,7 +2,7 @@
 
 The mark is the bit that the processor sets in a page's entry as it walks to it. Clearing it flushes no TLB (fs/proc/task_mmu.c,
 clear_refs_write, since Linux 5.11): a page whose translation a TLB holds from before and keeps is touched without a walk, and is not seen.
-Those are at most as many as the TLB has entries, and they pay nothing.
+Those are at most as many as the TLB has entries, and they pay nothing. A file's page that another program touches counts too.
 """
 
 from __future__ import annotations

@@ -24,6 +24,8 @@ WINDOWS_S = (0.01, 0.1, 1.0, 10.0)
 # that took about as long again as the look (bench: fixed work over 1 GiB with looks and without).
 PRICE = 2.0
 _SETTLED = 0.5  # of the most that was resident: a look at less is of a program that is still starting
+_KEPT = 400  # looks, the last ones: an hour's at the most that there are of a small process would be 14,400
+_LEAST_PAUSE_S = 0.25  # nothing changes so fast that a person would see it
 _STEP_S = 1.0  # a pause's, after which it is asked whether the program still runs
 
 
@@ -132,20 +134,24 @@ def watch(target: Target, seconds: float, overhead: float, tell: Callable[[Watch
     watched.look_s = active.reading_s(target.pids()) / PRICE  # it clears nothing, so that no bit is set again
     try:
         while window_s := _next_s(watched, begin + seconds - time.monotonic(), seconds):
-            watched.sights.append(active.sight(target.pids(), window_s, target.ended))
+            watched.sights = [*watched.sights[-_KEPT:], active.sight(target.pids(), window_s, target.ended)]
             watched.look_s += watched.sights[-1].look_s
-            with contextlib.suppress(Unavailable):  # it ends just now
-                watched.used = active.used(target.pid) - first
-            watched.elapsed_s = time.monotonic() - begin
+            _use(watched, begin, first)
             tell(watched)
             if not _pays(watched, begin, seconds, pause):
                 break
     except (KeyboardInterrupt, Unavailable):  # what was seen before stays
         if not watched.sights:
             raise
-    watched.elapsed_s = time.monotonic() - begin
+    _use(watched, begin, first)
     watched.has_ended = target.ended(0)
     return watched
+
+
+def _use(watched: Watched, begin: float, first: Used) -> None:
+    watched.elapsed_s = time.monotonic() - begin
+    with contextlib.suppress(Unavailable):  # it has ended, and what was known before stays
+        watched.used = active.used(watched.target.pid) - first
 
 
 def _next_s(watched: Watched, left_s: float, seconds: float) -> float | None:
@@ -164,7 +170,7 @@ def _next_s(watched: Watched, left_s: float, seconds: float) -> float | None:
 
 def _pays(watched: Watched, begin: float, seconds: float, pause: Callable[[float], None] | None) -> bool:
     """Waits until looks are as small a share of the time as they may be; False where the program or the time ends before."""
-    due_s = begin + PRICE * watched.look_s / watched.overhead
+    due_s = max(begin + PRICE * watched.look_s / watched.overhead, time.monotonic() + _LEAST_PAUSE_S)
     while (left_s := min(due_s, begin + seconds) - time.monotonic()) > 0:
         if pause:
             pause(min(left_s, _STEP_S))

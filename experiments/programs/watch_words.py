@@ -175,7 +175,7 @@ def advice(watched: Watched, reach: Reach) -> list[str]:
     """What to try, what it can gain, and the command for it; or why there is nothing to try."""
     gain = if_available(gained, watched, reach)
     if gain and _is_nothing(gain, kernel_share(watched), if_available(reach.tread, largest(watched))):
-        return [f"Advice: nothing. Large pages would gain it less than {WORTH:.0%}: it touches little more than the TLB holds, or has them."]
+        return [f"Advice: nothing. Large pages would gain it less than {WORTH:.0%}: it touches no more than the TLB holds, or has them."]
     expected = "How much large pages can gain it is not known" if gain is None else (
         f"With large pages it takes between {gain.ratio.low:.2f} and {gain.ratio.high:.2f} of its time: {gain.ratio.value:.2f} if it did "
         "nothing but far loads, 1 if it does none")

@@ -1,0 +1,166 @@
+"""What a process touches in a window: the truth of programs that touch known pages, sums of mappings, and processes that cannot be read."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.common import SUPPORT, needs_c
+
+from experiments.machine.compiler import compiler
+from experiments.programs import active
+from experiments.programs.active import sight, summed
+from experiments.system import procfs
+from experiments.system.smaps import Mapping, mappings
+from experiments.words.reasons import Unavailable
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+TWO_MIB = 2 << 20
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    cc = compiler()
+    assert cc is not None
+    path = tmp_path_factory.mktemp("known") / "known_pages"
+    subprocess.run([*cc.command, "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o", path, SUPPORT / "known_pages.c"], check=True)
+    return path
+
+
+@contextlib.contextmanager
+def touching(*command: object) -> Iterator[int]:
+    """A program that has said that it is ready."""
+    with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, start_new_session=True) as child:
+        try:
+            assert child.stdout.readline() == b"ready\n"
+            yield child.pid
+        finally:
+            child.kill()
+
+
+@needs_c
+@pytest.mark.parametrize(("pages", "touched"), [(30_000, 30_000), (60_000, 30_000), (60_000, 60_000)])
+def test_the_active_set_is_the_truth_within_two_per_cent(program: Path, pages: int, touched: int):
+    """A process has some 300 pages of libraries beside, which are a hundredth of the least."""
+    with touching(program, 0, pages, touched) as pid:
+        seen = sight([pid], 1.0, time.sleep)
+    assert seen.active_bytes == pytest.approx(touched * mmap.PAGESIZE, rel=0.02)
+    assert seen.mapped["4k"] >= pages * mmap.PAGESIZE and (seen.large_least, seen.denied, seen.processes) == (0, 0, 1)
+    assert seen.table_bytes >= pages * 8 and seen.look_s > 0
+
+
+@needs_c
+@pytest.mark.skipif(procfs.chosen(Path("/sys/kernel/mm/transparent_hugepage/enabled")) not in ("always", "madvise"), reason="no THP here")
+@pytest.mark.skipif(procfs.number(Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")) != TWO_MIB, reason="another large page")
+def test_a_touched_large_page_counts_whole(program: Path):
+    with touching(program, TWO_MIB, 96, 60) as pid:
+        seen = sight([pid], 1.0, time.sleep)
+    if seen.mapped["thp"] < 96 * TWO_MIB:
+        pytest.skip("memory is too fragmented for 96 large pages")
+    assert seen.active_bytes == pytest.approx(60 * TWO_MIB, rel=0.02)
+    assert 0.98 * 60 * TWO_MIB <= seen.large_least <= seen.large_most == pytest.approx(60 * TWO_MIB, rel=0.02)
+
+
+def test_an_idle_process_touches_none_of_its_own_memory():
+    """Pages of files that others touch as well may count."""
+    script = "import time; kept = bytearray(32 << 20); kept[::512] = kept[1::512]; print('ready', flush=True); time.sleep(600)"
+    with touching(sys.executable, "-c", script) as pid:
+        seen = sight([pid], 0.2, time.sleep)
+    assert seen.mapped["4k"] + seen.mapped["thp"] >= 32 << 20 and seen.active_bytes < 16 << 20
+
+
+def test_of_a_process_with_a_thousand_mappings_all_are_read():
+    script = ("import mmap; kept = [mmap.mmap(-1, mmap.PAGESIZE * 2, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=mmap.PROT_READ | "
+              "(mmap.PROT_WRITE if n % 2 else 0)) for n in range(1000)]; import time; print('ready', flush=True); time.sleep(600)")
+    with touching(sys.executable, "-c", script) as pid:
+        assert sight([pid], 0.01, time.sleep).mappings > 1000
+
+
+FIELDS = st.tuples(st.integers(0, 400), st.integers(0, 3), st.integers(0, 2), st.integers(0, 2000))
+
+
+@given(st.lists(FIELDS, max_size=6))
+def test_what_is_touched_on_large_pages_lies_between_bounds(drawn: list[tuple[int, int, int, int]]):
+    """Base pages and large ones, of which an unknown part of each was touched: the truth is any split that fits."""
+    parsed = []
+    for base, thp, pool, active_pages in drawn:
+        thp_bytes, base_bytes, pool_bytes = thp * TWO_MIB, base * 4096, pool * TWO_MIB
+        parsed.append(Mapping(0, 1 << 40, True, TWO_MIB if pool else 4096, base_bytes + thp_bytes + pool_bytes, thp_bytes, pool_bytes,
+                              min(active_pages * 4096, base_bytes + thp_bytes)))
+    seen = summed([(parsed, 8192)], 1.0, 0.0)
+    assert 0 <= seen.large_least <= seen.large_most <= min(seen.active_bytes, seen.mapped["thp"])
+    assert seen.active_bytes - seen.large_least <= seen.mapped["4k"]
+    assert sum(seen.mapped.values()) == sum(mapping.resident_bytes for mapping in parsed)
+    assert seen.mapped.get("2m", 0) == sum(mapping.pool_bytes for mapping in parsed) and seen.table_bytes == 8192
+
+
+def test_referenced_is_read_and_one_field_less_is_no_error():
+    (first, *_) = mappings(procfs.text(Path("/proc/self/smaps"), 1 << 26))
+    assert 0 <= first.referenced_bytes <= first.resident_bytes
+
+
+def reason(pid: int, proc: Path = active.PROC) -> str:
+    with pytest.raises(Unavailable) as why:
+        active.check(pid, proc)
+    with pytest.raises(Unavailable):
+        sight([pid], 0.0, time.sleep, proc)
+    return why.value.code
+
+
+def test_a_process_that_is_not_there_or_has_ended_is_gone():
+    child = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # a zombie
+    assert reason(child.pid) == "process-gone"
+    child.wait()
+    assert reason(child.pid) == reason((1 << 22) + 1) == "process-gone"
+
+
+def fake(proc: Path, flags: int = 0) -> Path:
+    """A process of /proc as files."""
+    folder = proc / "7"
+    folder.mkdir()
+    (folder / "stat").write_text(f"7 (a) name)) S 1 7 7 0 -1 {flags} 5 0 1 0 10 20 0 0 20 0 1 0 100 0 0\n")
+    (folder / "status").write_text("VmPTE:\t      40 kB\n")
+    return folder
+
+
+def test_a_kernel_thread_and_a_kernel_that_does_not_say_are_told_apart(tmp_path: Path):
+    folder = fake(tmp_path, 0x00200000 | 0x40)
+    assert reason(7, tmp_path) == "process-kernel"
+    (folder / "stat").write_text((folder / "stat").read_text().replace(str(0x00200040), "64"))
+    assert reason(7, tmp_path) == "no-referenced"
+    assert active.used(7, tmp_path)[:2] == (5, 1)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may look at every process")
+def test_another_user_s_process_is_denied():
+    assert reason(1) == "process-denied"
+
+
+@pytest.mark.parametrize("name", ["clear_refs", "smaps"])
+def test_what_may_not_be_read_is_denied_and_others_are_read_all_the_same(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder = fake(tmp_path)
+    for file in ("clear_refs", "smaps"):
+        (folder / file).write_text("")
+    real_open, real_path_open = os.open, Path.open
+
+    def refuse(path: Path, *rest: object, real=real_open) -> object:
+        if Path(path).name == name and Path(path).parent == folder:
+            raise PermissionError(13, "Permission denied")
+        return real(path, *rest)
+
+    monkeypatch.setattr(os, "open", refuse)
+    monkeypatch.setattr(Path, "open", lambda path, *rest: refuse(path, *rest, real=real_path_open))
+    assert reason(7, tmp_path) == "process-denied"
+    (tmp_path / "8").symlink_to(f"/proc/{os.getpid()}")
+    both = sight([7, 8], 0.0, time.sleep, tmp_path)
+    assert (both.processes, both.denied) == (1, 1)

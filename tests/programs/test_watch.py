@@ -1,0 +1,237 @@
+"""Watching: how rare looks are, which windows are looked through, what is left behind, and what is said of it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pandas as pd
+import pytest
+from support.fake_perf import alive
+from support.synthetic import Truth, frame, scope
+
+from experiments.lab.record import Quantity
+from experiments.programs import active, watch, watch_words
+from experiments.programs.active import Sight, Used
+from experiments.programs.looks import own
+from experiments.programs.reach import Reach
+from experiments.programs.watch import PRICE, WINDOWS_S, Target, Watched
+from experiments.system import processes
+from experiments.words.reasons import Unavailable
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="programs are looked at in /proc")
+MIB = 1 << 20
+
+
+def sight(window_s: float = 0.1, mib: float = 64, look_s: float = 0.01, thp_mib: float = 0, large: tuple[float, float] = (0, 0),
+          pool_mib: int = 0, denied: int = 0, mapped_mib: float = 512) -> Sight:
+    mapped = {"4k": int(mapped_mib * MIB), "thp": int(thp_mib * MIB)} | ({"1g": pool_mib * MIB} if pool_mib else {})
+    return Sight(window_s, look_s, 1, denied, 20, mapped, 1 << 20, int(mib * MIB), *(int(size * MIB) for size in large))
+
+
+class Clock:
+    """A time that passes by waiting alone, with looks that take as long as told, of a program that ends at some time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, look_s: float, ends_s: float = 1e9):
+        self.now, self.look_s, self.ends_s, self.begun = 0.0, look_s, ends_s, []
+        monkeypatch.setattr(watch, "time", self)
+        monkeypatch.setattr(active, "used", lambda pid: Used(user_s=self.now))
+        monkeypatch.setattr(active, "reading_s", self.reading_s)
+        monkeypatch.setattr(active, "sight", self.sight)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def reading_s(self, pids: list[int]) -> float:
+        self.now += self.look_s / 2
+        return self.look_s / 2
+
+    def ended(self, wait_s: float) -> bool:
+        self.now = min(self.now + wait_s, max(self.ends_s, self.now))
+        return self.now >= self.ends_s
+
+    def sight(self, pids: list[int], window_s: float, wait: object) -> Sight:
+        self.begun.append((self.now, window_s))
+        if self.now >= self.ends_s:
+            raise Unavailable("process-gone")
+        self.ended(window_s)
+        self.now += self.look_s
+        return sight(window_s, look_s=self.look_s)
+
+    def watch(self, seconds: float, overhead: float) -> Watched:
+        return watch.watch(Target(1, lambda: [1], self.ended, ["program"]), seconds, overhead, lambda watched: None)
+
+
+@pytest.mark.parametrize(("look_s", "overhead", "seconds"), [*itertools.product((1e-4, 0.02, 0.3), (0.001, 0.01, 0.2), (20.0, 3600.0))])
+def test_looks_are_as_rare_as_asked_and_no_window_is_shorter_than_its_look(look_s: float, overhead: float, seconds: float,
+                                                                           monkeypatch: pytest.MonkeyPatch):
+    clock = Clock(monkeypatch, look_s)
+    watched = clock.watch(seconds, overhead)
+    assert all(window_s >= look_s for _, window_s in clock.begun)
+    assert len(watched.sights) == 1 or watched.cost <= overhead * (1 + 1e-9)
+    assert watched.elapsed_s <= seconds + look_s + 1e-9
+    for n, (begun_s, _) in enumerate(clock.begun):
+        assert n == 0 or PRICE * (n + 1 / (2 * PRICE)) * look_s <= overhead * begun_s * (1 + 1e-9)
+    if seconds == 3600:
+        fitting = [window_s for window_s in WINDOWS_S if window_s >= look_s]
+        assert [window_s for _, window_s in clock.begun[:len(fitting)]] == fitting == watched.windows_s
+        assert watched.left_out_s == tuple(window_s for window_s in WINDOWS_S if window_s < look_s)
+
+
+def test_a_program_that_ends_is_told_with_what_was_seen_before(monkeypatch: pytest.MonkeyPatch):
+    watched = Clock(monkeypatch, 0.01, ends_s=30).watch(1e9, 0.01)
+    assert watched.has_ended and watched.sights and watched.elapsed_s == pytest.approx(30, abs=1)
+    with pytest.raises(Unavailable) as why:
+        Clock(monkeypatch, 0.01, ends_s=0).watch(10, 0.01)
+    assert why.value.code == "process-gone"
+
+
+def test_looks_at_a_program_that_is_still_starting_do_not_count():
+    watched = Watched(Target(1, list, lambda wait_s: False, []), 0.01, [sight(0.01, mapped_mib=10), sight(), sight(mapped_mib=600)])
+    assert watched.windows_s == [0.1] and len(watched.of(0.1)) == 2
+
+
+# --- programs as they come
+
+
+@pytest.fixture
+def nothing_is_left():
+    before, files = set(processes.descendants(os.getpid())), sorted(os.listdir("/proc/self/fd"))
+    yield
+    assert own(before) == {} and sorted(os.listdir("/proc/self/fd")) == files
+
+
+def watched(target: Target, seconds: float) -> Watched:
+    return watch.watch(target, seconds, 0.5, lambda watched: None)
+
+
+@linux
+@pytest.mark.usefixtures("nothing_is_left")
+def test_a_command_is_watched_with_all_that_it_started_and_ends_with_the_watching():
+    with watch.started(["sh", "-c", "trap '' TERM; sleep 94.5 & setsid sleep 94.5 & yes & wait"]) as target:
+        deadline = time.monotonic() + 30
+        while len(target.pids()) < 4 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        done = watched(target, 0.5)
+    assert done.sights[-1].processes == 4 and not done.has_ended and not alive("sleep 94.5")
+
+
+@linux
+@pytest.mark.usefixtures("nothing_is_left")
+def test_a_command_that_ends_by_itself_says_so_with_its_exit_code():
+    with watch.started([sys.executable, "-c", "import time; time.sleep(1); raise SystemExit(7)"]) as target:
+        done = watched(target, 60)
+    assert (done.has_ended, target.status()) == (True, 7) and done.elapsed_s < 50
+
+
+@linux
+@pytest.mark.usefixtures("nothing_is_left")
+def test_one_that_ends_at_once_or_is_not_there_is_one_sentence():
+    with pytest.raises(Unavailable) as why, watch.started(["true"]) as target:
+        target.ended(10)
+        watched(target, 1)
+    assert why.value.code == "process-gone"
+    with pytest.raises(Unavailable) as why, watch.started(["/nonexistent/program"]):
+        pass
+    assert why.value.code == "program-missing"
+
+
+@linux
+@pytest.mark.usefixtures("nothing_is_left")
+def test_a_process_that_runs_already_is_left_running_and_its_end_is_noticed():
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(93.5)"]) as child:
+        with watch.running(child.pid) as target:
+            assert not watched(target, 0.3).has_ended and child.poll() is None
+            assert target.command == [sys.executable, "-c", "import time; time.sleep(93.5)"]
+            threading.Timer(0.5, child.kill).start()
+            done = watched(target, 60)
+        assert done.has_ended and done.elapsed_s < 50
+    for pid in (child.pid, (1 << 22) + 1):
+        with pytest.raises(Unavailable) as why, watch.running(pid):
+            pass
+        assert why.value.code == "process-gone"
+
+
+@linux
+@pytest.mark.usefixtures("nothing_is_left")
+def test_ctrl_c_keeps_what_was_seen_and_ends_the_command():
+    seen: list[Watched] = []
+
+    def interrupt(so_far: Watched) -> None:
+        seen.append(so_far)
+        signal.raise_signal(signal.SIGINT)
+
+    with watch.started(["sleep", "92.5"]) as target:
+        done = watch.watch(target, 60, 0.01, interrupt)
+    assert seen == [done] and done.sights and not alive("sleep 92.5")
+
+
+# --- what is said of it
+
+SIZES = [2**n for n in range(4, 19)]
+ROWS = frame(Truth(noise=0.0), [p for n in SIZES for p in scope().chase("page_chase", "4k", n)])
+LARGE = frame(Truth((2**40, 2**41), noise=0.0), [p for n in SIZES for p in scope().chase("page_chase", "thp", n)])
+
+
+def reach(rows: object = None, is_splintered: bool = False, **entries: tuple[int, ...]) -> Reach:
+    known = entries or {"4k": (64, 1536), "2m": (32, 1024)}
+    return Reach(known, dict.fromkeys(known, "CPUID"), pd.concat([ROWS, LARGE]) if rows is None else rows, is_splintered, 4096, 2 * MIB)
+
+
+def seen(*sights: Sight, command: str = "/bin/true", used: Used = Used(100, 0, 3.0, 0.0), **how: object) -> Watched:
+    return Watched(Target(1, lambda: [1], lambda wait_s: False, [command]), 0.01, list(sights), used, 10.0, 0.05, **how)
+
+
+@pytest.mark.parametrize(("look", "splintered", "tread"), [
+    (sight(mib=0.2), False, "first level"), (sight(mib=5), False, "second level"), (sight(mib=7), False, "beyond"),
+    (sight(mib=500, large=(500, 500)), False, "second level"), (sight(mib=4000, large=(4000, 4000)), False, "beyond"),
+    (sight(mib=60, large=(60, 60)), False, "first level"), (sight(mib=60, large=(60, 60)), True, "beyond"),
+    (sight(mib=60, large=(20, 60)), False, "beyond")])
+def test_the_tread_is_the_higher_of_base_pages_and_large_ones(look: Sight, splintered: bool, tread: str):
+    assert reach(is_splintered=splintered).tread(look) == tread
+
+
+def test_the_advice_is_what_may_show_and_a_line_to_copy(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(watch_words, "lever_for", lambda program: "advise")
+    far = watch_words.advice(seen(sight(mib=64)), reach())
+    assert far[-1] == "tlb try --lever advise -- /bin/true" and f"{1 / 12:.2f} and 1.00" in far[0]
+    assert watch_words.trial("collapse", ["a b", "$c"]) == "tlb try --lever collapse -- 'a b' '$c'"
+    for little in (sight(mib=0.2), sight(mib=64, large=(64, 64), thp_mib=64)):
+        (nothing,) = watch_words.advice(seen(little), reach())
+        assert "tlb try" not in nothing
+    faults = watch_words.advice(seen(sight(mib=0.2), used=Used(10**6, 0, 1.0, 1.0)), reach())
+    assert len(faults) == 2 and "0.50 and" in faults[0]
+    unknown = watch_words.advice(seen(sight(mib=64)), reach(rows=Unavailable("no-data")))
+    assert unknown[-1] == far[-1] and "0.0" not in unknown[0]
+
+
+def test_a_static_program_is_joined_from_outside(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(watch_words.levers, "lever", lambda name, settings: watch_words.levers.LEVERS[name])
+    monkeypatch.setattr(watch_words, "unreached", lambda program: "static" if program == "static" else "")
+    assert (watch_words.lever_for("static"), watch_words.lever_for("other")) == ("collapse", "advise")
+
+
+@pytest.mark.parametrize("counts", ["no-pmu", [{"walk": Quantity(value=3.0), "instructions": Quantity(value=1000.0),
+                                                "walk_cycles": Quantity(reason="no-walk-cycle-event")}]])
+@pytest.mark.parametrize("known", [reach(), reach(rows=Unavailable("no-data")), reach(none=())])
+@pytest.mark.parametrize("look", [sight(), sight(pool_mib=2048, denied=1), sight(mib=0, thp_mib=600, large=(0, 1))])
+def test_all_that_is_said_is_sentences_and_json(counts: object, known: Reach, look: Sight):
+    what = seen(look, look._replace(window_s=1.0, active_bytes=look.active_bytes + 100 * MIB))
+    told = watch_words.sentences(what, known, counts)
+    assert all(sentence[-1] in ".:" or sentence.startswith("tlb try") for sentence in told)
+    document = json.loads(json.dumps(watch_words.document(what, known, counts), allow_nan=False))
+    assert [window["window_s"] for window in document["active"]] == [0.1, 1.0] and document["sentences"] == told
+    assert ("reason" in document["gain"]) == isinstance(known.rows, Unavailable)
+    text = " ".join(told)
+    assert ("pool" in text) == bool(sight_pool(look)) and ("walks in a thousand" in text) == (counts != "no-pmu")
+    assert len(watch_words.window_rows(what, known)) == 2 and len(watch_words.pages_rows(what)) == 6 + bool(sight_pool(look))
+
+
+def sight_pool(look: Sight) -> int:
+    return look.mapped.get("1g", 0)
