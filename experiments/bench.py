@@ -34,6 +34,7 @@ from experiments.lab.record import Point
 from experiments.lab.rig import Rig
 from experiments.lab.store import Store
 from experiments.machine import host
+from experiments.programs import overhead as watching
 from experiments.system.files import measuring_lock
 from experiments.system.processes import pinned
 from experiments.words.pages import BASE
@@ -60,6 +61,7 @@ def table(title: str, *columns: str) -> Callable[[Callable[[], Rows]], Callable[
 
 
 TABLES[rule.rule] = rule.TITLE, rule.COLUMNS
+TABLES[watching.overhead] = watching.TITLE, watching.COLUMNS
 
 
 def _print(tables: Iterable[Callable[[], Rows]]) -> None:

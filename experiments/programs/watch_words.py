@@ -215,7 +215,8 @@ def document(watched: Watched, reach: Reach, counts: Counts | str) -> dict[str, 
         "overhead_allowed": watched.overhead, "ended": watched.has_ended, "exit_code": target.status(), "mapped": last.mapped,
         "table_bytes": last.table_bytes, "used": watched.used._asdict(),
         "active": [_window(watched, reach, window_s) for window_s in watched.windows_s],
-        "not_seen": {page: "not-seen" for page in last.mapped if page not in (BASE, "thp")},
+        # What is touched of a pool, and which sizes between the base page and the large one there are.
+        "not_seen": {page: "not-seen" for page in (*last.mapped, "mthp") if page not in (BASE, "thp")},
         "entries": reach.entries, "entries_source": reach.source, "splintered": reach.is_splintered, "gain": gain,
         "counts": {"reason": counts} if isinstance(counts, str) else [
             {quantity: each.value if each.reason is None else {"reason": each.reason} for quantity, each in turn.items()}

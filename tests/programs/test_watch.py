@@ -184,7 +184,10 @@ def reach(rows: object = None, is_splintered: bool = False, **entries: tuple[int
     return Reach(known, dict.fromkeys(known, "CPUID"), pd.concat([ROWS, LARGE]) if rows is None else rows, is_splintered, 4096, 2 * MIB)
 
 
-def seen(*sights: Sight, command: str = "/bin/true", used: Used = Used(100, 0, 3.0, 0.0), **how: object) -> Watched:
+BUSY = Used(100, 0, 3.0, 0.0)
+
+
+def seen(*sights: Sight, command: str = "/bin/true", used: Used = BUSY, **how: object) -> Watched:
     return Watched(Target(1, lambda: [1], lambda wait_s: False, [command]), 0.01, list(sights), used, 10.0, 0.05, **how)
 
 

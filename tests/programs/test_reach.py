@@ -1,0 +1,78 @@
+"""What this computer's TLBs are known to reach, and by whom: its own rows, those published of it, or what CPUID states."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+from support.geometry import SHARP, inferred
+from support.geometry import rows as surveyed
+from support.synthetic import Truth, frame, scope
+
+from experiments.lab import survey
+from experiments.machine import host as hosts
+from experiments.machine.host import Host
+from experiments.machine.tlb import Tlb
+from experiments.programs.reach import PRICES, Reach
+from experiments.words.reasons import Unavailable
+
+STATED = tuple(Tlb(level=level, kind="data", pages=pages, entries=entries, ways=4, source="CPUID")
+               for level, pages, entries in ((1, ("4k",), 96), (1, ("2m",), 32), (2, ("4k", "2m"), 1024)))
+
+
+@pytest.fixture(scope="module")
+def here() -> Host:
+    return hosts.inspect().model_copy(update={"tlb": STATED, "hypervisor": "kvm"})
+
+
+class Kept:
+    """A store that holds these rows, by experiment."""
+
+    def __init__(self, rows: dict[str, pd.DataFrame], own: dict[str, pd.DataFrame] | None = None):
+        self._rows, self.own = rows, Kept(own) if own is not None else SimpleNamespace(load=self._none)
+
+    def _none(self, machine: str, experiment: str) -> pd.DataFrame:
+        return pd.DataFrame()
+
+    def load(self, machine: str, experiment: str) -> pd.DataFrame:
+        if experiment not in self._rows:
+            raise Unavailable("no-data")
+        return self._rows[experiment]
+
+
+def prices(large: Truth, state: str = "published") -> pd.DataFrame:
+    sizes = [2**n for n in range(4, 19)]
+    parts = [frame(truth, [point for lines in sizes for point in scope().chase("page_chase", kind, lines)], repeats=5)
+             for kind, truth in (("4k", Truth()), ("thp", large))]
+    return pd.concat(parts, ignore_index=True).assign(state=state)
+
+
+WHOLE = Truth(entries=(2**40, 2**41))
+
+
+def test_without_rows_cpuid_says_and_prices_have_a_reason(here: Host):
+    known = Reach.of(here, Kept({}))
+    assert known.entries == {"4k": (96, 1024), "2m": (32, 1024)} and set(known.source.values()) == {"CPUID"}
+    assert isinstance(known.rows, Unavailable) and known.rows.code == "no-data" and not known.is_splintered
+    silent = Reach.of(here.model_copy(update={"tlb": ()}), Kept({}))
+    assert silent.entries == {}
+
+
+def test_the_survey_is_believed_before_cpuid(here: Host):
+    known = Reach.of(here, Kept({survey.NAME: surveyed(SHARP, "4k", 1).assign(kernel_digest="a" * 16)}))
+    assert known.entries["4k"] == tuple(round(level.entries.value) for level in inferred(SHARP).levels) and "survey" in known.source["4k"]
+    assert known.entries["2m"] == (32, 1024)
+
+
+@pytest.mark.parametrize(("own_state", "whose"), [("now", "own"), ("before", "published")])
+def test_own_rows_count_in_the_state_that_they_are_of(own_state: str, whose: str, here: Host):
+    state = hosts.state(here) if own_state == "now" else "before"
+    published, own = prices(WHOLE), prices(WHOLE, state)
+    known = Reach.of(here, Kept({PRICES: published}, {PRICES: own}))
+    assert set(known.rows["state"]) == {"published" if whose == "published" else state}
+
+
+def test_a_host_that_splits_large_pages_is_seen(here: Host):
+    assert not Reach.of(here, Kept({PRICES: prices(WHOLE)})).is_splintered
+    assert Reach.of(here, Kept({PRICES: prices(Truth())})).is_splintered

@@ -1,0 +1,72 @@
+"""`tlb watch` on the command line: what it prints, what it refuses in one line, and that Ctrl-C leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from support import fake_perf
+from support.common import ROOT
+from support.fake_perf import alive
+
+from experiments import cli
+from experiments.lab import perf
+from experiments.lab.events import Event
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are looked at in /proc")
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["tlb", "watch", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return ended.value.code
+
+
+@pytest.mark.parametrize("arguments", [
+    [], ["0"], ["-1"], ["99999999"], ["--seconds", "-1", "1"], ["--overhead", "0", "1"], ["--frobnicate", "1"]], ids=" ".join)
+def test_a_wrong_argument_is_one_line_and_exit_2(arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys):
+    assert call(monkeypatch, *arguments) == 2
+    told = capsys.readouterr()
+    assert (told.out, len(told.err.splitlines())) == ("", 1)
+
+
+@pytest.mark.parametrize("arguments", [["4194303"], ["--", "/nonexistent/program"], ["true"]], ids=" ".join)
+def test_what_cannot_be_watched_is_one_line_and_exit_1(arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys):
+    assert call(monkeypatch, "--seconds", "5", *arguments) in ((0, 1) if arguments == ["true"] else (1,))  # true may live for a look
+    told = capsys.readouterr()
+    assert len(told.err.splitlines()) <= 1 and (told.out == "" or arguments == ["true"])
+
+
+def test_a_person_reads_lines_a_table_and_sentences(monkeypatch: pytest.MonkeyPatch, capsys):
+    assert call(monkeypatch, "--seconds", "1", "--overhead", "50", str(os.getpid())) == 0
+    told = capsys.readouterr()
+    assert told.err == "" and "base pages" in told.out and "it touches" in told.out and "Looks took" in told.out
+
+
+def test_a_program_reads_json_with_what_perf_counted(monkeypatch: pytest.MonkeyPatch, capsys, tmp_path):
+    events = (Event("instructions", "instructions:u"), Event("walk", "cpu/event=0x08/u", group=0))
+    program = fake_perf.install(tmp_path, {"instructions:u": 1000, "cpu/event=0x08/u": 3})
+    monkeypatch.setattr(perf, "plan", lambda *given: perf.Plan(program, events, {}))
+    assert call(monkeypatch, "--json", "--seconds", "2", "--overhead", "5", "--", "sleep", "90.5") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["command"] == ["sleep", "90.5"] and told["counts"][0] == {"instructions": 1000, "walk": 3} and told["active"]
+    assert not told["ended"] and not alive("sleep 90.5")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.endurance)])
+def test_ctrl_c_ends_the_command_and_says_what_was_seen(number: int):
+    command = [sys.executable, "-c", "from experiments import cli; cli.main()", "watch", "--seconds", "0", "--",
+               "sh", "-c", "sleep 89.5 & sleep 89.5"]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    first = process.stdout.readline()
+    time.sleep(0.3)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert "it touches" in first and "Looks took" in out and (process.returncode, err) == (0, "") and not alive("sleep 89.5")
