@@ -47,6 +47,12 @@ def bracket(curve: Curve, x: float) -> Interval:
     return Interval(value, float(both["low"].min()), float(both["high"].max()), float(both["coverage"].min()), int(both["modes"].max()))
 
 
+def smoothed(curve: Curve) -> Curve:
+    """The curve with each value and each bound the median of its own and its two neighbours', which keeps steps where they are."""
+    names = ["median", "low", "high"]
+    return Curve(curve.table.assign(**curve.table[names].rolling(_NEIGHBOURS, center=True).median().fillna(curve.table[names])), curve.x)
+
+
 class Gain(NamedTuple):
     """What large pages could do for a program that touches so many base pages in a while.
 
@@ -84,10 +90,9 @@ def expected_gain(rows: pd.DataFrame, active_bytes: float, large_bytes: float, b
     large = required([pages for pages in reversed(LARGE) if (chase["pages"] == pages).any()], "no rows are on 2 MiB pages", "pool-empty")[0]
     pages = max(int((active_bytes - large_bytes) / base_page_bytes), 1)
     spread = {kind: curves.spread(chase, pages=kind) for kind in (BASE, large)}
-    ratios = spread[large] / spread[BASE]
+    ratios = smoothed(spread[large] / spread[BASE])
     there = bracket(ratios, pages)
-    smooth = ratios.table["median"].rolling(_NEIGHBOURS, center=True, min_periods=1).median()
-    least = min([there.low, *smooth[ratios.table["lines"] <= pages]])
+    least = min([there.low, *ratios.table["median"][ratios.table["lines"] <= pages]])
     ratio = there._replace(low=least * (1 - kernel_share), high=max(there.high, 1.0))
-    price, large_price = (bracket(curves.price(chase, pages=kind), pages) for kind in (BASE, large))
+    price, large_price = (bracket(smoothed(curves.price(chase, pages=kind)), pages) for kind in (BASE, large))
     return Gain(pages, price, large_price, ratio, large, int(ratios.xs[-1]))

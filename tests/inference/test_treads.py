@@ -11,7 +11,7 @@ from support.synthetic import MIB, Truth, frame, scope
 
 from experiments.inference.curves import Curve
 from experiments.inference.intervals import Interval
-from experiments.inference.treads import bracket, expected_gain, tread
+from experiments.inference.treads import bracket, expected_gain, smoothed, tread
 from experiments.words.reasons import Unavailable
 
 PAGE = 4096
@@ -51,6 +51,14 @@ def test_what_is_between_two_points_is_between_their_values(points: list[tuple[i
     value = bracket(curve(*((lines, ns, ns, ns) for lines, ns in points)), x)
     assert value.low * (1 - 1e-9) <= value.value <= value.high * (1 + 1e-9)
     assert {value.low, value.high} <= {ns for _, ns in points}
+
+
+def test_one_point_between_two_others_decides_nothing_and_a_step_stays():
+    step = curve(*((x, 1.0 if x < 5 else 3.0, 0.9 if x < 5 else 2.5, 1.1 if x < 5 else 4.0) for x in range(1, 10)))
+    assert smoothed(step).table.equals(step.table)
+    spoilt = step.table.copy()
+    spoilt.loc[6, ["median", "low", "high"]] = (0.2, 0.1, 90.0)
+    assert smoothed(Curve(spoilt)).table.equals(step.table)
 
 
 # Large pages need one entry for 512 lines: nothing here misses on them.
