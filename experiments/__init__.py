@@ -6,8 +6,8 @@ machine    what this computer is and states of itself
 inference  what rows say: pure functions of plain frames
 lab        a point becomes a row in data/: the catalogue of kernels, records, perf, the store, grids, campaigns
 article    how rows are shown and published: charts, verdicts, the chapter that a notebook talks to, the site
-chapters   one folder a chapter: grid, analysis, figures, claims, prose
 programs   other people's programs: what a lever changes in them
+chapters   one folder a chapter: grid, analysis, figures, claims, prose
 front      what speaks of several chapters or machines: the first page, the campaign, comparisons
 bench, cli
 """

@@ -199,7 +199,7 @@ class Chapter:
             if self._seconds and (known.get("state"), known.get("means")) != (now, means):
                 if self.host.os != "Linux":
                     raise Unavailable("not-linux")
-                print(f"{name}: building and running; this takes a minute or two.", file=sys.stderr)
+                print(f"{name}: building and running, which takes minutes.", file=sys.stderr)
                 self.store.write_document(self.machine, name, make(self.parameters["profile"]) | {"means": means})
         return {key: value for key, value in self.store.read_document(self.machine, name).items() if key != "means"}
 

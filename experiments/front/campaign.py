@@ -34,8 +34,9 @@ def book(given: Mapping[str, Any]) -> Path:
     if given["machine"] != "this":
         return publish.book(given)
     whole = Chapter(contents[0], asked[contents[0]], Store(data_root()))
-    grids = {name: import_module(f"{chapters.__name__}.{name}").grid.points(whole.scope) for name in contents
-             if find_spec(f"{chapters.__name__}.{name}") and name != your_machine.__name__.rpartition(".")[2]}
+    grids = {name: points for name in contents
+             if find_spec(f"{chapters.__name__}.{name}") and name != your_machine.__name__.rpartition(".")[2]
+             and (points := import_module(f"{chapters.__name__}.{name}").grid.points(whole.scope))}
 
     def seconds_left() -> float:
         return max(60 * asked[contents[0]]["minutes"] - (time.monotonic() - begin), 0.0)

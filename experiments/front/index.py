@@ -13,7 +13,7 @@ from experiments.article import analysis
 from experiments.article.chapter import Chapter
 from experiments.article.machine_words import machine
 from experiments.article.render import Figure
-from experiments.chapters import graph_walk, hugepages, stlb_cliff, tlb_blocking, your_machine
+from experiments.chapters import graph_walk, hugepages, stlb_cliff, tlb_blocking, your_machine, your_program
 from experiments.front import CHAPTERS
 from experiments.front.compare import point_columns
 from experiments.inference.sides import runs_apart
@@ -55,7 +55,7 @@ class Analysis(analysis.Analysis):
 
 
 def _analysis(module: ModuleType, chapter: Chapter) -> analysis.Analysis | Unavailable:
-    if module is your_machine:  # what is said of it here is what the machine states: no survey is asked for
+    if module in (your_machine, your_program):  # of them is said here what the machine states, or a document: nothing is measured
         return module.Analysis(pd.DataFrame(), chapter)
     try:
         return module.Analysis(chapter.measure(module.grid.points(chapter.scope), module.__name__.rpartition(".")[2]), chapter)

@@ -153,7 +153,11 @@ class Store:
             raise Unavailable("no-data", "data/reference names no machine") from None
         for machine in set(listed) - set(self.machines()):
             raise Unavailable("no-data", f"data/reference names {machine[:64]!r}, which is not in data/")
-        return next((machine for machine in listed if experiment in self.experiments(machine)), listed[0])
+        return next((machine for machine in listed if self._has(machine, experiment)), listed[0])
+
+    def _has(self, machine: str, experiment: str) -> bool:
+        """Whether an experiment was measured there: points that it asked for or, of one that has none, a document of its name."""
+        return experiment in self.experiments(machine) or bool(experiment) and self._path(machine, experiment, ".json").is_file()
 
     def resolve(self, machine: str, this: str = "this", experiment: str = "") -> str:
         """The id that a notebook's `machine` means for its experiment. "this" gives `this`, which need have no data yet."""

@@ -84,7 +84,7 @@ def test_the_results_in_brief_are_those_of_the_rows():
 
 def test_every_chapters_grid_is_measured_and_no_survey_is_asked_for():
     a = page({"stlb_cliff": CLIFF})
-    assert set(a.about.asked) == {module.__name__.rpartition(".")[2] for module in CHAPTERS} - {"your_machine"}
+    assert set(a.about.asked) == {module.__name__.rpartition(".")[2] for module in CHAPTERS} - {"your_machine", "your_program"}
     assert a.about.asked["stlb_cliff"] == stlb_cliff.grid.points(scope())
     assert a.of(your_machine).frame.empty
 

@@ -15,7 +15,7 @@ from experiments.article.parameters import table_of_contents
 from experiments.article.verdicts import REGISTRY, STATEMENTS, Claim, Statement, sources, statements
 
 CHAPTERS = tuple(path.parent.name for path in sorted((ROOT / "experiments" / "chapters").glob("*/claims.py")))
-TO_COME = ("keeping_pages", "your_program")
+TO_COME = ("keeping_pages",)
 # By status: what `where` may name.
 WHERE = {"judged": CHAPTERS, "arithmetic": CHAPTERS, "not testable": CHAPTERS + TO_COME, "waits": TO_COME}
 MOST_WORDS = 25

@@ -1,0 +1,48 @@
+"""What articles say of whole programs, as predicates on the chapter's Analysis."""
+
+from __future__ import annotations
+
+from scipy.stats import beta
+
+from experiments.article.verdicts import Answer, Band, claim, inside
+from experiments.chapters.your_program.analysis import Analysis
+from experiments.inference.intervals import Interval
+from experiments.words.prose import in_words
+from experiments.words.reasons import required
+from experiments.words.units import format_size
+
+MUCH_BYTES = 64 << 20  # much data: several times what any TLB here reaches with base pages
+COVERAGE = 0.95
+
+
+@claim("walks-hide-from-profilers", points=None)
+def walks_hide_from_profilers(a: Analysis, band: Band) -> Answer:
+    profile = a.profile
+    share = _share(profile.most, profile.ticks)
+    return inside(share, *band), (f"Of {profile.ticks:,} samples of a clock {share.value:.1%} are at one instruction of the chase, the "
+                                  "load or the one behind it.")
+
+
+def _share(hits: int, of: int) -> Interval:
+    """A part of independent samples with its interval (Clopper & Pearson, Biometrika 26, 1934)."""
+    tail = (1 - COVERAGE) / 2
+    low = float(beta.ppf(tail, hits, of - hits + 1)) if hits else 0.0
+    high = float(beta.ppf(1 - tail, hits + 1, of - hits)) if hits < of else 1.0
+    return Interval(hits / of, low, high, COVERAGE)
+
+
+@claim("per-thread-sharding-gains", points=None)
+def sharding_gains(a: Analysis, band: Band) -> Answer:
+    gain = a.gain("sharded")
+    return inside(gain, *band), f"A read takes {gain:.2f} times as long with all threads over all pages as with each on its own part."
+
+
+@claim("large-pages-boost-applications", points=None)
+def large_pages_boost(a: Analysis, band: Band, much_bytes: float = MUCH_BYTES) -> Answer:
+    rows = a.of_pages(ours=False)
+    rows = required(rows[rows["resident_bytes"] >= much_bytes], "no program with much data was measured")
+    faster = sum(gain.low > 1 for gain in rows["gain"])
+    slower = sum(gain.high < 1 for gain in rows["gain"])
+    return [inside(gain, *band) for gain in rows["gain"]], (
+        f"Of {in_words(len(rows))} programs of others with {format_size(int(much_bytes))} and more, {in_words(faster)} are faster on large "
+        f"pages and {in_words(slower)} slower.")

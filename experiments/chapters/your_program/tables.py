@@ -1,0 +1,93 @@
+"""The tables of the chapter about programs: what was measured, the ladder of diagnosis, and the guide."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from experiments.article.render import Html, data_table
+from experiments.chapters.your_program.analysis import Analysis
+from experiments.chapters.your_program.cases import CASES
+from experiments.words.reasons import REASONS, Unavailable
+from experiments.words.units import format_size
+
+
+def results(a: Analysis) -> Html:
+    """A row a program with its lever: the gain, what of it lies on large pages, what memory and faults become; or why there is none."""
+    rows = a.measured()
+    theirs = {} if a.theirs is None else dict(zip(a.theirs["case"], a.theirs["gain"], strict=True))
+    measured = {row["case"]: (f"{row['title']} ({row['version']})", row["does"], f"{row['gain']:.2f}", row["verdict"],
+                              f"{row['large']:.0%}", format_size(row["resident_bytes"]), f"{row['memory']:.2f}", f"{row['faults']:.2f}")
+                for row in rows.to_dict("records")}
+    lacking = {name: (case.title, case.does, "", REASONS[a.programs.lacking[name]].sentence, "", "", "", "") for name, case in CASES.items()
+               if name in a.programs.lacking}
+    columns = ["program", "lever", "times as fast", "verdict", "on large pages", "memory", "memory grows to", "faults fall to"]
+    table = pd.DataFrame([(measured | lacking)[name] for name in CASES if name in measured or name in lacking], columns=columns)
+    if theirs:
+        names = [name for name in CASES if name in measured or name in lacking]
+        table.insert(3, "the reference", [f"{theirs[name]:.2f}" if name in theirs else "" for name in names])
+    return data_table(table)
+
+
+LADDER = (
+    ("Is memory what it waits for?", "cycles and instructions: few a cycle",
+     "`tlb try` with large pages: it is the question and the answer"),
+    ("How many pages does it use?", "first-level misses beside second-level ones", "`smaps` for what is mapped, *Referenced* after "
+     "clear_refs for what is touched; compare with the reach of the TLB"),
+    ("Where does it wait?", "samples of the event that counts walks", "samples of a clock: they fall on the load that waits, though "
+     "nothing says whether for data or for translation"),
+    ("How much of that is translation?", "cycles in which a walk is active, over all", "nothing but the experiment: what large pages take "
+     "off is the least that it was"),
+    ("Did the lever reach it?", "walks fall", "AnonHugePages in `smaps_rollup`, at the peak"),
+    ("Is it worth it?", "seconds, which no counter says", "the ratio with its interval, and the memory beside it"),
+)
+
+
+def steps(a: Analysis) -> Html:
+    """The steps of a diagnosis: what each shows where walks are counted, and where nothing is."""
+    return data_table(pd.DataFrame(LADDER, columns=["step", "with counters", "without"]))
+
+
+def _range(a: Analysis, *cases: str) -> str:
+    """The gains of some programs on this machine, or why there are none."""
+    told, why = [], ""
+    for case in cases:
+        try:
+            told.append(f"{a.gain(case).value:.2f} ({CASES[case].title})")
+        except Unavailable as lacking:
+            why = REASONS[lacking.code].sentence
+    return "; ".join(told) or why
+
+
+def guide(a: Analysis) -> Html:
+    """A row a symptom: for whom, what to run, which lever, and what such a one gave on this machine, in times as fast."""
+    a.measured()
+    rows = [
+        ("page sizes", "random look-ups over far more than the TLB reaches", "tlb try -- PROGRAM",
+         "MADV_HUGEPAGE, or the allocator's setting", _range(a, "fare-cache", "dict", "sqlite")),
+        ("page sizes", "most look-ups go to few pages", "tlb try -- PROGRAM", "none first: what is hot may fit",
+         _range(a, "fare-cache-hot")),
+        ("page sizes", "a runtime that asks for its own memory", "tlb try --lever jvm -- java …", "the runtime's own flag",
+         _range(a, "jvm-start", "javac")),
+        ("page sizes", "a static or running program", "tlb try --lever collapse -- PROGRAM", "joining from outside", _range(a, "gofmt")),
+        ("page sizes", "large pages are there already", "tlb try --lever numpy-off -- PROGRAM", "leave them on", _range(a, "numpy")),
+        ("data", "one large slice or table, read at random", "tlb try --env RULES=large -- PROGRAM", "one mapping of its own, advised",
+         _range(a, "rules", "rules-beside")),
+        ("data", "threads that all read all of it", "tlb try --env SHARDED=1 -- PROGRAM", "a part for each thread", _range(a, "sharded")),
+        ("data", "a hash table beyond the reach", "tlb try --env JOIN=partitioned -- PROGRAM", "partition first",
+         _range(a, "join-parts", "join")),
+        ("bills", "many programs, one setting for all", "tlb try on each of the largest", "on request, not for all", _bill(a)),
+    ]
+    return data_table(pd.DataFrame(rows, columns=["who chooses", "symptom", "command", "lever", "times as fast here"]))
+
+
+def _bill(a: Analysis) -> str:
+    """Of somebody else's programs, how many are faster and how many take a twentieth more memory."""
+    try:
+        rows = a.of_pages(ours=False)
+    except Unavailable as why:
+        return REASONS[why.code].sentence
+    faster = sum(gain.low > 1 for gain in rows["gain"])
+    return f"{faster} of {len(rows)} are faster, {sum(rows['memory'] > MORE)} take more memory"
+
+
+MORE = 1.05  # times: less is as much as two runs of a program differ by
