@@ -14,6 +14,7 @@ from support import hugepages as hugepages_rows
 from support import keeping_pages as keeping_pages_rows
 from support import strides as strides_rows
 from support import tables as tables_rows
+from support import your_program as programs
 
 from experiments.article.analysis import Analysis
 from experiments.chapters import (
@@ -27,6 +28,7 @@ from experiments.chapters import (
     tlb_blocking,
     virtualization,
     walk_anatomy,
+    your_program,
 )
 from experiments.chapters import stlb_cliff as cliff
 from experiments.system.files import ROOT
@@ -83,6 +85,7 @@ MACHINES: dict[str, tuple[object, Callable[[], Analysis]]] = {
     "faults": (page_faults, faults.analysis),
     "walks": (walk_anatomy, tables_rows.analysis),
     "walks of a guest": (walk_anatomy, lambda: tables_rows.analysis(hypervisor="kvm")),
+    "programs": (your_program, lambda: programs.analysis(programs.document())),
     "guests": (virtualization, lambda: guests.analysis(guests.rows())),
 }
 

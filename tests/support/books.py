@@ -27,6 +27,7 @@ from experiments.chapters import (
     virtualization,
     walk_anatomy,
     your_machine,
+    your_program,
 )
 from experiments.chapters import strides as strided
 from experiments.lab import grid, kernels, survey
@@ -39,6 +40,7 @@ from support import blocking, faults, geometry, guests, strides, synthetic, tabl
 from support import churn as emptied
 from support import code as jumps
 from support import keeping_pages as keeping
+from support import your_program as programs
 from support.common import ROOT, About
 from support.synthetic import Paged, Stated, Truth, tlbs
 
@@ -83,7 +85,8 @@ class Book:
         }
         rows = {module: frame[kernels.is_within(frame, self.most_bytes)] for module, frame in rows.items()}
         kept = {module.__name__.rpartition(".")[2]: frame for module, frame in rows.items()} | {survey.NAME: rows[your_machine]}
-        documents = {"ways": keeping.asked(), "runtimes": keeping.pool(), "kernel_side": faults.side()}
+        documents = {"ways": keeping.asked(), "runtimes": keeping.pool(), "kernel_side": faults.side(), "your_program": programs.document()}
+        rows[your_program] = pd.DataFrame()
         return [Page(module, frame, About(self.host, rows=kept, documents=documents)) for module, frame in rows.items()]
 
 

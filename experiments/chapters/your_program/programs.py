@@ -57,7 +57,7 @@ class Told(BaseModel, extra="forbid", frozen=True, strict=True):
     case: str
     version: Annotated[str, Field(min_length=1, max_length=120)]
     verdict: Verdict
-    ratio: tuple[float, float, float, float]
+    ratio: Annotated[list[float], Field(min_length=4, max_length=4)]
     pairs: Positive
     without: Sides
     with_lever: Sides
@@ -131,7 +131,7 @@ def summary(name: str, version: str, trial: Trial) -> Told:
     ratio = trial.ratio()
     digest = "digest" if trial.aim.metric is None else "digest_of_words"
     written = {getattr(run.written[0], digest) for on in (False, True) for run in trial.runs(on)}
-    return Told(case=name, version=version, verdict=trial.verdict, ratio=tuple(map(float, ratio[:4])), pairs=len(trial.pairs),
+    return Told(case=name, version=version, verdict=trial.verdict, ratio=[float(part) for part in ratio[:4]], pairs=len(trial.pairs),
                 without=_side(trial, False), with_lever=_side(trial, True), alike=len(written) == 1, spent_s=trial.spent_s)
 
 

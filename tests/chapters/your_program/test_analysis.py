@@ -1,0 +1,113 @@
+"""What is said of whole programs, on documents whose truth is known: what helps, what hurts, what is no different, what was not there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from scipy.stats import binomtest
+from support.your_program import HELPS, HURTS, OPEN, SAME, analysis, document
+
+from experiments.article.verdicts import REGISTRY, judge
+from experiments.chapters.your_program import claims, figures, prose, tables
+from experiments.chapters.your_program.cases import CASES
+from experiments.words.reasons import REASONS, Unavailable
+
+OF_PAGES = [name for name, case in CASES.items() if case.changes_pages]
+OTHERS = [name for name in OF_PAGES if not CASES[name].ours]
+ALL = {
+    "all help": document(), "all hurt": document(dict.fromkeys(CASES, HURTS), dict.fromkeys(CASES, 1.4)),
+    "no difference": document(dict.fromkeys(CASES, SAME)), "open": document(dict.fromkeys(CASES, OPEN)),
+    "half are missing": document(lacking=dict.fromkeys([*CASES][::2], "no-toolchain") | {"profile": "memory-short"}),
+    "one is there": document(lacking=dict.fromkeys([*CASES][1:], "no-time")),
+    "none is there": document(lacking=dict.fromkeys(CASES, "program-missing") | {"profile": "memory-short"}),
+}
+
+
+def verdict(id: str, content: dict[str, Any] | None) -> str:
+    return judge(REGISTRY[id], analysis(content)).verdict
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_gain_is_of_large_pages_over_base_pages_whichever_of_them_the_lever_gives(case: str):
+    for gain in (HELPS, HURTS):
+        found = analysis(document({case: gain}, {case: 1.25}))
+        row = found.trials.set_index("case").loc[case]
+        assert found.gain(case).value == pytest.approx(gain) and found.gain(case).low < gain < found.gain(case).high
+        assert (row["memory"], row["large"], row["faults"]) == pytest.approx((1.25, 0.5, 0.1))
+
+
+def test_ten_programs_and_more_are_other_people_s_in_the_languages_of_the_book():
+    assert len(OTHERS) >= 10 and {CASES[name].tool.title for name in OTHERS} >= {"C", "Go", "Java", "Python", "Rust"}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_figure_table_and_sentence_is_there_or_a_reason(name: str):
+    for makes in ([figures.gains, figures.costs], [tables.results, tables.steps, tables.guide], [getattr(prose, n) for n in prose.__all__]):
+        for make in makes:
+            try:
+                made = make(analysis(ALL[name]))
+            except Unavailable as why:
+                assert name in ("half are missing", "one is there", "none is there") and why.code in REASONS
+                continue
+            assert "nan" not in (getattr(made, "alt", "") or getattr(made, "text", "") or str(made)).split()
+
+
+def test_without_a_document_the_page_says_what_waits():
+    a = analysis()
+    assert "tlb run your_program" in prose.lead(a) and a.trials.empty
+    for make in (figures.gains, tables.guide, prose.brief, lambda a: a.gain("sort")):
+        with pytest.raises(Unavailable) as why:
+            make(a)
+        assert why.value.code == "no-data"
+
+
+def test_what_was_left_out_stands_in_the_table_with_its_reason():
+    table = tables.results(analysis(document(lacking={"sort": "no-toolchain"}))).text
+    assert REASONS["no-toolchain"].sentence in next(line for line in table.splitlines() if line.startswith("GNU sort"))
+
+
+def test_beside_this_computer_stands_the_reference():
+    a = analysis(document(dict.fromkeys(CASES, SAME)), reference=document())
+    assert a.theirs is not None and set(figures.gains(a).data["machine"]) == {"this machine", "the reference"}
+    assert "the reference" in tables.results(a).text.splitlines()[0].split("\t")
+    assert set(figures.gains(analysis(document())).data["machine"]) == {"this machine"}
+
+
+def test_the_figures_go_from_the_largest_gain_to_the_least_and_both_have_the_same_programs():
+    a = analysis(document({"sort": 1.0, "dict": 0.8}, {"xz": 2.0}))
+    gains, costs = figures.gains(a), figures.costs(a)
+    assert list(gains.data["title"]) == list(costs.data["title"]) and len(gains.data) == len(OF_PAGES)
+    assert costs.data.set_index("title").loc["xz", "memory"] == pytest.approx(2.0)
+    assert "xz" in costs.alt.lower() and CASES["dict"].title in gains.alt
+
+
+@pytest.mark.parametrize(("gains", "word"), [
+    ({}, "holds"), (dict.fromkeys(OTHERS, HURTS), "fails"), ({"sort": HURTS}, "fails"), ({"sort": OPEN}, "cannot tell"),
+    (dict.fromkeys(set(CASES) - set(OTHERS), HURTS), "holds")])
+def test_large_pages_boost_applications_where_they_boost_all_that_others_wrote(gains: dict[str, float], word: str):
+    assert verdict("large-pages-boost-applications", document(gains)) == word
+
+
+def test_small_programs_decide_nothing_of_those_with_much_data():
+    a = analysis(document({"sort": HURTS}))
+    a.trials = a.trials.assign(resident_bytes=a.trials["resident_bytes"].where(a.trials["case"] != "sort", 1 << 20))
+    assert judge(REGISTRY["large-pages-boost-applications"], a).verdict == "holds"
+
+
+@pytest.mark.parametrize(("content", "word"), [
+    (document(), "holds"), (document({"sharded": HURTS}), "fails"), (document({"sharded": OPEN}), "cannot tell"),
+    (document(lacking={"sharded": "no-compiler"}), "cannot tell"), (None, "cannot tell")])
+def test_sharding_is_judged_by_its_own_program(content: dict[str, Any] | None, word: str):
+    assert verdict("per-thread-sharding-gains", content) == word
+
+
+@pytest.mark.parametrize(("most", "word"), [(990, "fails"), (20, "holds"), (100, "cannot tell")])
+def test_walks_hide_where_a_tenth_of_the_samples_at_most_is_at_one_instruction(most: int, word: str):
+    assert verdict("walks-hide-from-profilers", document(most=most)) == word
+
+
+@pytest.mark.parametrize(("hits", "of"), [(0, 50), (3, 40), (40, 40), (501, 1000)])
+def test_a_share_has_the_interval_that_scipy_s_test_gives(hits: int, of: int):
+    expected = binomtest(hits, of).proportion_ci(claims.COVERAGE, "exact")
+    assert claims._share(hits, of)[1:3] == pytest.approx((expected.low, expected.high))

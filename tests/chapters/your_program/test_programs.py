@@ -1,0 +1,125 @@
+"""The programs of this chapter answer the same with and without their lever; a document of them is whole, whatever is missing."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.programs import look, made, trial
+
+from experiments.chapters.your_program import cases, programs
+from experiments.chapters.your_program.cases import CASES, Case
+from experiments.lab.toolchains import Tool
+from experiments.system import files
+from experiments.words.reasons import REASONS, Unavailable
+
+SMALL = {"fare-cache": ("4194304", "20000", "50"), "fare-cache-hot": ("4194304", "20000", "90"), "join": ("3000",), "join-parts": ("3000",),
+         "sharded": ("4194304", "8", "1000"), "rules": ("4194304", "1000", "0"), "rules-beside": ("4194304", "1000", "1")}
+LINES = 100  # of what programs read
+
+
+@pytest.fixture(autouse=True)
+def built_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TLB_BUILD", str(tmp_path / "build"))
+
+
+def answers(command: list[str], **environment: str) -> dict[str, float]:
+    """The numbers that a program prints, by their names."""
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | environment, timeout=60)
+    return {name: float(value) for name, _, value in (line.partition(": ") for line in done.stdout.splitlines())}
+
+
+@pytest.mark.slow
+@pytest.mark.needs("a C compiler", "go")
+@pytest.mark.parametrize("name", SMALL)
+def test_our_programs_answer_the_same_with_the_lever_and_without(name: str):
+    case = CASES[name]
+    _, folder = programs.compiled(case.tool)
+    command = [case.tool.run[0].replace("@", str(folder)), *SMALL[name]]
+    variable, _, value = case.lever.partition("=")
+    plain, changed = answers(command), answers(command, **({variable: value} if value else {}))
+    assert plain.pop(case.metric) > 0 and changed.pop(case.metric) > 0
+    assert plain == changed and len(plain) == 1
+
+
+def test_every_program_of_ours_is_run_small():
+    assert {name for name, case in CASES.items() if case.ours} == set(SMALL)
+
+
+@pytest.mark.slow
+@pytest.mark.needs("a C compiler")
+def test_a_join_by_parts_joins_what_a_second_loop_joins():
+    rows, bits = 999, (1 << 64) - 1
+
+    def mixed(z: int) -> int:
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & bits
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EB & bits
+        return z ^ (z >> 31)
+
+    first = {1 + 2 * (i * 0x9E3779B1 % rows): i for i in range(rows)}
+    second = [1 + mixed(i * 0x9E3779B97F4A7C15 & bits) % (2 * rows) for i in range(rows)]
+    expected = sum(first[key] ^ i for i, key in enumerate(second) if key in first)
+    _, folder = programs.compiled(CASES["join"].tool)
+    assert answers([f"{folder}/hash_join", str(rows)])["sum"] == expected != 0
+
+
+@pytest.mark.slow
+@pytest.mark.needs("a C compiler")
+def test_a_clock_finds_the_chase_in_a_program_that_does_nothing_else():
+    _, folder = programs.compiled(programs._PROFILE)
+    done = subprocess.run([f"{folder}/profiled_chase", str(4 << 20), "0.3"], capture_output=True, text=True, check=True)
+    found = programs.Profile.model_validate_json(done.stdout)
+    assert 0 < found.most <= found.ticks
+
+
+def test_the_inputs_are_what_their_programs_read():
+    files = cases.inputs(LINES)
+    lines = files["lines.txt"].splitlines()
+    assert len(set(lines)) == LINES and lines != sorted(lines)
+    read = {word.removeprefix("@/") for case in CASES.values() if not case.ours for word in case.tool.run if word.startswith("@/")}
+    assert read - {"large.o"} == set(files) and files == cases.inputs(LINES)
+    assert not [name for name, text in files.items() if re.search(r"#[NMSB]\b", text)]
+
+
+def test_a_program_that_is_not_there_is_a_reason_with_what_to_install():
+    tool = Tool("C", "", ("no-such-program", "--version"), (), ("no-such-program",), "nothing")
+    with pytest.raises(Unavailable) as why:
+        programs.measure("x", Case("x", tool, "advise", "x"), 0.01)
+    assert why.value.code == "no-toolchain" and "nothing" in why.value.detail
+
+
+def test_a_trial_becomes_a_row():
+    base, large = made(2.0, looks=(look(resident_mib=100),)), made(1.0, looks=(look(resident_mib=120, huge_mib=60),))
+    told = programs.summary("sort", "1.0", trial(base, large))
+    assert told.ratio[0] == pytest.approx(0.5) and told.pairs == 6 and told.alike
+    assert (told.without.value, told.with_lever.value, told.with_lever.huge_bytes) == (2.0, 1.0, 60 << 20)
+    assert not programs.summary("sort", "1.0", trial(made(out="a"), made(out="b"))).alike
+
+
+@pytest.mark.parametrize("run", [made(status=1), made(looks=())])
+def test_a_trial_that_says_nothing_is_no_row(run):
+    with pytest.raises(Unavailable):
+        programs.summary("sort", "1.0", trial(run, run))
+
+
+def test_a_document_is_whole_whatever_is_missing(monkeypatch: pytest.MonkeyPatch, own_lock: Path):
+    said: list[str] = []
+
+    def measure(name: str, case: Case, minutes: float) -> programs.Told:
+        if name != "sort":
+            raise Unavailable("no-toolchain", name)
+        return programs.summary(name, "1.0", trial(made(), made(0.5)))
+
+    def profile(room_bytes: int) -> programs.Profile:
+        raise Unavailable("memory-short")
+
+    monkeypatch.setattr(programs, "measuring_lock", lambda: files.measuring_lock(path=own_lock))
+    monkeypatch.setattr(programs, "measure", measure)
+    monkeypatch.setattr(programs, "profile", profile)
+    content = programs.make(1.0, said.append)
+    document = programs.Programs.model_validate(content)
+    assert [told.case for told in document.told] == ["sort"] and set(document.lacking) == set(CASES) - {"sort"} | {"profile"}
+    assert set(document.lacking.values()) <= set(REASONS) and len(said) == 1 + len(CASES) + 1
