@@ -56,6 +56,11 @@ def in_words(number: int) -> str:
     return _WORDS[number] if number < len(_WORDS) else f"{number:,}"
 
 
+def many(number: int) -> str:
+    """How many of several: none, one, two."""
+    return in_words(number) if number else "none"
+
+
 def extremes(values: Mapping[str, float], unit: str = "ns", most: str = "takes longest", least: str = "is fastest") -> str:
     """Which of several named quantities is the largest and which the smallest, in a sentence; of a single one, what it is."""
     (high, largest), (low, smallest) = (pick(values.items(), key=lambda item: item[1]) for pick in (max, min))

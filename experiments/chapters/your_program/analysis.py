@@ -59,7 +59,8 @@ class Analysis(analysis.Analysis):
         """Raises Unavailable: why the program was not measured, no-data where nobody tried."""
         rows = self.trials[self.trials["case"] == case]
         if not len(rows):
-            raise Unavailable(self.programs.lacking.get(case, "no-data"), CASES[case].title)
+            why = self.programs.lacking.get(case, "no-data")  # more time for the book would give this chapter none
+            raise Unavailable("no-data" if why == "no-time" else why, CASES[case].title)
         return rows["gain"].iloc[0]
 
     @cached_property

@@ -7,7 +7,7 @@ from scipy.stats import beta
 from experiments.article.verdicts import Answer, Band, claim, inside
 from experiments.chapters.your_program.analysis import Analysis
 from experiments.inference.intervals import Interval
-from experiments.words.prose import in_words
+from experiments.words.prose import in_words, many
 from experiments.words.reasons import required
 from experiments.words.units import format_size
 
@@ -44,5 +44,5 @@ def large_pages_boost(a: Analysis, band: Band, much_bytes: float = MUCH_BYTES) -
     faster = sum(gain.low > 1 for gain in rows["gain"])
     slower = sum(gain.high < 1 for gain in rows["gain"])
     return [inside(gain, *band) for gain in rows["gain"]], (
-        f"Of {in_words(len(rows))} programs of others with {format_size(int(much_bytes))} and more, {in_words(faster)} are faster on large "
-        f"pages and {in_words(slower)} slower.")
+        f"Of {in_words(len(rows))} programs of others with {format_size(int(much_bytes))} and more, large pages make {many(faster)} "
+        f"faster and {many(slower)} slower.")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from experiments.article.machine_words import machine
 from experiments.chapters.your_program.analysis import Analysis
+from experiments.chapters.your_program.cases import CASES
 from experiments.chapters.your_program.tables import MORE
-from experiments.words.prose import Prose, choose, count, in_words, listed, side
+from experiments.words.prose import Prose, choose, count, in_words, listed, many, side
 from experiments.words.reasons import Unavailable, if_available, required
 
 __all__ = ["machine", "lead", "gains_said", "costs_said", "hot_said", "rules_said", "layout_said", "taken_said", "profile_said",
@@ -22,7 +23,7 @@ def lead(a: Analysis) -> Prose:
         if why.code != "no-data":
             raise
         return Prose("The programs of this chapter wait: on this machine they were not measured. `tlb run your_program` does that in "
-                     "twelve minutes, or in as many as `-p minutes` says; `make book` leaves them out. Of a program that is not installed, "
+                     "ten minutes, or in as many as `-p minutes` says; `make book` leaves them out. Of a program that is not installed, "
                      "the page says so.")
 
 
@@ -31,8 +32,8 @@ def brief(a: Analysis) -> Prose:
     rows = a.of_pages(ours=False)
     sides = [side(gain) for gain in rows["gain"]]
     best = rows.iloc[max(range(len(rows)), key=lambda n: rows["gain"].iloc[n].value)]
-    said = (f"Of {in_words(len(rows))} programs that others wrote, large pages make {in_words(sides.count('above'))} faster and "
-            f"{in_words(sides.count('below'))} slower; of the rest no difference can be told, or there is none. ")
+    said = (f"Of {in_words(len(rows))} programs that others wrote, large pages make {many(sides.count('above'))} faster and "
+            f"{many(sides.count('below'))} slower; of the rest no difference can be told, or there is none. ")
     return Prose(said + (f"The most goes to {best['title']}, {best['gain'].value:.2f} times as fast." if best["gain"].low > 1 else ""))
 
 
@@ -103,7 +104,7 @@ def taken_said(a: Analysis) -> Prose:
     gain = a.gain("numpy")
     return Prose(f"NumPy asks for large pages by itself. With that switched off, drawn indices take {gain.value:.2f} times as long. "
                  + choose(gain, {"above": "So look at what a program has before you ask for more.",
-                                 "open": "So here it is no loss.", "below": "So here it is a gain to be without."}))
+                                 "open": "Whether that is a loss cannot be told here.", "below": "So here it is a gain to be without."}))
 
 
 def profile_said(a: Analysis) -> Prose:
@@ -123,6 +124,6 @@ def written_said(a: Analysis) -> Prose:
     lacking = len([name for name in a.programs.lacking if name != "profile"])
     said = "Every program wrote the same with its lever as without. " if not other else (
         f"What {listed(other)} wrote differs from run to run. ")
-    return Prose(said + (f"{in_words(lacking).capitalize()} could not be measured, and the table says why." if lacking else
-                         "Not one was left out."))
+    return Prose(said + (f"Of {count(len(CASES))} programs {in_words(lacking)} could not be measured, and the table says why." if lacking
+                         else "Not one was left out."))
 

@@ -15,7 +15,7 @@ def results(a: Analysis) -> Html:
     """A row a program with its lever: the gain, what of it lies on large pages, what memory and faults become; or why there is none."""
     rows = a.measured()
     theirs = {} if a.theirs is None else dict(zip(a.theirs["case"], a.theirs["gain"], strict=True))
-    measured = {row["case"]: (f"{row['title']} ({row['version']})", row["does"], f"{row['gain']:.2f}", row["verdict"],
+    measured = {row["case"]: (f"{row['title']}: {row['version']}", row["does"], f"{row['gain']:.2f}", row["verdict"],
                               f"{row['large']:.0%}", format_size(row["resident_bytes"]), f"{row['memory']:.2f}", f"{row['faults']:.2f}")
                 for row in rows.to_dict("records")}
     lacking = {name: (case.title, case.does, "", REASONS[a.programs.lacking[name]].sentence, "", "", "", "") for name, case in CASES.items()
@@ -30,14 +30,14 @@ def results(a: Analysis) -> Html:
 
 LADDER = (
     ("Is memory what it waits for?", "cycles and instructions: few a cycle",
-     "`tlb try` with large pages: it is the question and the answer"),
-    ("How many pages does it use?", "first-level misses beside second-level ones", "`smaps` for what is mapped, *Referenced* after "
+     "tlb try with large pages: it is the question and the answer"),
+    ("How many pages does it use?", "first-level misses beside second-level ones", "smaps for what is mapped, Referenced after "
      "clear_refs for what is touched; compare with the reach of the TLB"),
     ("Where does it wait?", "samples of the event that counts walks", "samples of a clock: they fall on the load that waits, though "
      "nothing says whether for data or for translation"),
     ("How much of that is translation?", "cycles in which a walk is active, over all", "nothing but the experiment: what large pages take "
      "off is the least that it was"),
-    ("Did the lever reach it?", "walks fall", "AnonHugePages in `smaps_rollup`, at the peak"),
+    ("Did the lever reach it?", "walks fall", "AnonHugePages in smaps_rollup, at the peak"),
     ("Is it worth it?", "seconds, which no counter says", "the ratio with its interval, and the memory beside it"),
 )
 
