@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from experiments.cli import pool
+from experiments.cli import housekeeping, pool
 from experiments.lab import build, grid, kernels
 from experiments.lab.record import Point, read_options
 from experiments.lab.rig import Rig
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False,
                   help="Measure what address translation costs on this computer.")
 app.add_typer(pool.app, name="pool")
+app.add_typer(housekeeping.app, name="housekeeping")
 # A pipe is no screen to wrap for; its tables are as wide as what they hold, but for what is very long.
 out = Console(soft_wrap=True, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200)
 Json = Annotated[bool, typer.Option("--json", help="As JSON.")]

@@ -111,12 +111,16 @@ def kernel(name: str, engine: Engine = "c") -> Kernel:
     return Kernel(name, engine, (str(binary),), digest)
 
 
-def library(main: Path) -> Path:
-    """A C file as a library that a program can be made to load before its own (LD_PRELOAD), compiled if it has to be. Raises Unavailable
-    as `kernel` does."""
+def program(main: Path, *more: str) -> Path:
+    """A C file that is no kernel, as a program, compiled if it has to be, with more flags. Raises Unavailable as `kernel` does."""
     if (cc := compiler()) is None:
         raise Unavailable("no-compiler")
-    return _built(cc, main, (*FLAGS, "-shared", "-fPIC"))[0]
+    return _built(cc, main, (*FLAGS, *more))[0]
+
+
+def library(main: Path) -> Path:
+    """A C file as a library that a program can be made to load before its own (LD_PRELOAD). Raises Unavailable as `kernel` does."""
+    return program(main, "-shared", "-fPIC")
 
 
 def _built(cc: Compiler, main: Path, flags: Sequence[str]) -> tuple[Path, str]:

@@ -1,6 +1,7 @@
-"""The kernel's pools of huge pages: look, reserve, restore. Nothing else in this project changes a setting of the machine.
+"""The kernel's pools of huge pages: look, reserve, restore.
 
-What is changed is written to a journal first, so that `restore` can put it back after a crash as well.
+What is changed is written to a journal first, so that `restore` can put it back after a crash as well. Beside `machine.borrowed`, nothing
+else in this project changes a setting of the machine.
 """
 
 from __future__ import annotations
@@ -14,20 +15,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
+from experiments.machine.journal import Journal
 from experiments.machine.settings import POOL_FILES, Pool
 from experiments.system import files, procfs
 from experiments.words.reasons import Unavailable, explain
 from experiments.words.units import format_size, page_name, parse_size
 
 _POOLS = Path("sys/kernel/mm/hugepages")
-# A reboot empties /run (FHS 3.0, 3.15), and so it does the pools: the journal lives as long as what it tells of. Where /run outlives
-# a boot all the same, as in many containers, the journal is void by the id of the boot in it.
-_JOURNAL = Path("run/every-load-pool.json")
-_BOOT = Path("proc/sys/kernel/random/boot_id")
-_JOURNAL_BYTES = 2**16  # a hundred bytes for each of a handful of page sizes
-
 _Pages = Annotated[int, Field(ge=0, lt=2**63)]
 
 
@@ -45,11 +41,7 @@ class Change(BaseModel):
         return self.before <= now <= self.asked if self.got is None else now == self.got
 
 
-class _Journal(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
-
-    boot: str
-    changes: dict[str, Change]
+_JOURNAL = Journal("every-load-pool", Change, lambda root: look(root), "pool-journal")
 
 
 class Reserved(NamedTuple):
@@ -81,26 +73,7 @@ def look(root: Path = Path("/")) -> dict[str, Pool]:
 
 def changes(root: Path = Path("/")) -> dict[str, Change]:
     """What the journal says, by page size; {} where nothing is changed. One that cannot be trusted: Unavailable("pool-journal")."""
-    path = root / _JOURNAL
-    try:
-        fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | files.OPEN_FLAGS)
-        try:
-            content = os.read(fd, _JOURNAL_BYTES)
-        finally:
-            os.close(fd)
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise Unavailable("pool-journal", f"{path}: {error.strerror}") from error
-    try:
-        journal = _Journal.model_validate_json(content)
-    except ValidationError as error:
-        raise Unavailable("pool-journal", f"{path} is damaged") from error
-    if journal.boot != procfs.word(root / _BOOT):
-        return {}
-    if unknown := journal.changes.keys() - look(root).keys():
-        raise Unavailable("pool-journal", f"{path} names a pool that is not there: {procfs.label(min(unknown))}")
-    return journal.changes
+    return _JOURNAL.read(root)
 
 
 def reserve(page: str, size_bytes: int, root: Path = Path("/")) -> Reserved:
@@ -236,15 +209,7 @@ def _set(root: Path, page: str, count: int) -> str:
 
 def _write(root: Path, journal: dict[str, Change]) -> None:
     """Replaces the journal in one step, synced; removes it where nothing is left to put back."""
-    path = root / _JOURNAL
-    try:
-        if journal:
-            content = _Journal(boot=procfs.word(root / _BOOT), changes=journal)
-            files.replace(path, content.model_dump_json().encode() + b"\n")
-        else:
-            path.unlink(missing_ok=True)
-    except OSError as error:
-        raise Unavailable("pool-journal", f"{path}: {error.strerror}") from error
+    _JOURNAL.write(root, journal)
 
 
 @contextmanager

@@ -78,6 +78,28 @@ REASONS: dict[str, ReasonText] = {
     "pool-journal": ReasonText("The journal of what was changed in the pools cannot be read or written.",
         "Compare nr_hugepages in the folders of /sys/kernel/mm/hugepages with what you want, mend it by hand, remove the journal "
         "if there is one, and see that root can write its folder."),
+    "setting-absent": ReasonText("This kernel has not the setting that this takes.",
+        "Take a kernel that has it, with CONFIG_TRANSPARENT_HUGEPAGE, CONFIG_KSM or CONFIG_ZRAM (a module: `sudo modprobe zram`)."),
+    "setting-denied": ReasonText("Only root may change the kernel's settings.",
+        "Run it as root, on the host where a container's /sys is read-only."),
+    "setting-refused": ReasonText("The kernel did not take the value.",
+        "Write it by hand and see what the kernel's log says."),
+    "setting-changed": ReasonText(
+        "The setting was changed by somebody else since, so it stays as it is, and what we had changed is forgotten.",
+        "Write the value that it should have."),
+    "setting-held": ReasonText("A setting could not be put back yet.",
+        "Run `tlb housekeeping restore` again once programs that hold memory have ended."),
+    "setting-journal": ReasonText("The journal of what was changed in the kernel's settings cannot be read or written.",
+        "Compare the settings with what you want, mend them by hand, remove the journal if there is one, and see that root can write "
+        "its folder."),
+    "housekeeping-not-asked": ReasonText("What changes the kernel's settings is measured on request alone.",
+        "Run `sudo tlb housekeeping measure`: it says what it changes and for how long, and puts all of it back."),
+    "memory-whole": ReasonText("Memory could not be fragmented within what may be taken of it.",
+        "Free memory, or let it take more with a smaller --leave."),
+    "zram-busy": ReasonText("The device zram0 is in use.",
+        "Let it be: swapping is measured on a computer where it is free."),
+    "no-merging": ReasonText("The kernel merged no equal pages in time.",
+        "Measure again on an idle computer."),
     "thp-never": ReasonText("Transparent huge pages are switched off.",
         "Allow them on request: `echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled`; where the setting of "
         "their own size (hugepages-2048kB/enabled beside it) says never, write it there."),
