@@ -1,0 +1,236 @@
+"""Settings that are borrowed: journalled first, put back in the reverse order, never somebody else's. Under a made-up root; where this
+process may, an endurance run also kills it on this computer's own settings."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from experiments import cli
+from experiments.machine import borrowed
+from experiments.machine.borrowed import DEFRAG, KSM_PAGES, KSM_RUN, KSM_SLEEP, SWAP, ZRAM, borrow, restore
+from experiments.words.reasons import REASONS, Unavailable
+
+POOL = "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+JOURNAL = "run/every-load-settings.json"
+MODES = ("always", "defer", "defer+madvise", "madvise", "never")
+# What a measurement does, in its order.
+STEPS = [*((DEFRAG, mode) for mode in MODES), (KSM_PAGES, "20000"), (KSM_SLEEP, "5"), (KSM_RUN, "1"), (KSM_RUN, "2"), (ZRAM, "4096000"),
+         (SWAP, "on"), (POOL, "512"), (POOL, "3"), (DEFRAG, "never")]
+KILLS = 67  # the moments around each write, of all steps and most of putting them back; three times that are 200
+fork = multiprocessing.get_context("fork")
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has these settings and locks")
+
+
+class Kernel:
+    """Settings under `root` that answer as Linux's do; `refused` are names that it does not set."""
+
+    def __init__(self, root: Path, defrag: str = "madvise", run: str = "0") -> None:
+        self.root, self.refused = root, set()
+        for folder in ("run", "proc"):
+            (root / folder).mkdir(parents=True)
+        for name, value in ((KSM_RUN, run), (KSM_PAGES, "100"), (KSM_SLEEP, "20"), (ZRAM, "0"), (POOL, "3"), ("proc/swaps", "Filename\n")):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(f"{value}\n")
+        (root / DEFRAG).parent.mkdir(parents=True)
+        self.set(root, DEFRAG, defrag)
+        self.first = self.all()
+
+    def set(self, root: Path, name: str, wanted: str) -> None:
+        if name in self.refused:
+            raise OSError(16, "Device or resource busy")
+        if name == ZRAM and borrowed.value(SWAP, root) == "on":
+            raise OSError(16, "Device or resource busy")
+        text = {SWAP: "Filename\n" + "/dev/zram0 partition\n" * (wanted == "on"),
+                DEFRAG: " ".join(f"[{mode}]" if mode == wanted else mode for mode in MODES)}.get(name, wanted)
+        path = root / ("proc/swaps" if name == SWAP else name)
+        new = path.with_name("new")
+        new.write_text(f"{text}\n")
+        os.rename(new, path)
+
+    def all(self) -> dict[str, str]:
+        return {name: borrowed.value(name, self.root) for name in borrowed.names(self.root)}
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    made = Kernel(tmp_path / "root")
+    monkeypatch.setattr(borrowed, "_set", made.set)
+    return made
+
+
+def code(act: Callable[[], object]) -> str:
+    with pytest.raises(Unavailable) as caught:
+        act()
+    return caught.value.code
+
+
+def test_all_is_borrowed_and_put_back_the_last_first(kernel):
+    for name, wanted in STEPS:
+        borrow(name, wanted, kernel.root)
+        assert borrowed.value(name, kernel.root) == wanted
+    assert borrowed.changes(kernel.root)[DEFRAG].before == "madvise"
+    restored = restore(kernel.root)
+    assert [one.name for one in restored] == [POOL, SWAP, ZRAM, KSM_RUN, KSM_SLEEP, KSM_PAGES, DEFRAG][-len(restored):]
+    assert not any(one.why for one in restored) and kernel.all() == kernel.first
+    assert not (kernel.root / JOURNAL).exists() and restore(kernel.root) == []
+
+
+def test_what_has_the_value_already_is_no_change(kernel):
+    borrow(DEFRAG, "madvise", kernel.root)
+    assert borrowed.changes(kernel.root) == {} and not (kernel.root / JOURNAL).exists()
+
+
+def test_the_journal_has_a_value_before_the_kernel_has_it(kernel, monkeypatch):
+    monkeypatch.setattr(borrowed, "_set", lambda root, name, wanted: kernel.set(root, name, "defer" if wanted in json.loads(
+        (root / JOURNAL).read_text())["changes"][name]["asked"] else "always"))
+    assert code(lambda: borrow(DEFRAG, "never", kernel.root)) == "setting-refused"
+    assert borrowed.value(DEFRAG, kernel.root) == "defer"
+
+
+def test_somebody_else_s_value_stays_and_is_told(kernel):
+    borrow(DEFRAG, "never", kernel.root)
+    borrow(KSM_RUN, "1", kernel.root)
+    kernel.set(kernel.root, DEFRAG, "always")
+    run, defrag = restore(kernel.root)
+    assert (run.now, defrag.now) == ("0", "always") and not run.why
+    assert defrag.why.endswith(REASONS["setting-changed"].remedy) and restore(kernel.root) == []
+
+
+def test_what_cannot_be_put_back_yet_is_kept_for_the_next_time(kernel):
+    borrow(ZRAM, "4096000", kernel.root)
+    borrow(SWAP, "on", kernel.root)
+    kernel.refused = {SWAP}
+    swap, zram = restore(kernel.root)
+    assert swap.why and zram.why and [*borrowed.changes(kernel.root)] == [ZRAM, SWAP]
+    kernel.refused = set()
+    assert not any(one.why for one in restore(kernel.root)) and kernel.all() == kernel.first
+
+
+@pytest.mark.parametrize("name", ["sys/kernel/mm/ksm/sleep_millisecs2", "../etc/passwd", "sys/kernel/mm/transparent_hugepage/enabled"])
+def test_nothing_else_is_ever_written(kernel, name):
+    assert code(lambda: borrow(name, "1", kernel.root)) == "setting-absent" and not (kernel.root / JOURNAL).exists()
+
+
+def test_a_kernel_without_the_setting_or_its_permission_says_so(kernel, monkeypatch):
+    (kernel.root / ZRAM).unlink()
+    assert code(lambda: borrow(ZRAM, "4096000", kernel.root)) == "setting-absent"
+    real = os.open
+    monkeypatch.setattr(os, "open", lambda path, flags, *more, **how: real(path, flags, *more, **how) if not flags & os.O_WRONLY
+                        else (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
+    assert code(lambda: borrow(DEFRAG, "never", kernel.root)) == "setting-denied"
+    assert kernel.all()[DEFRAG] == "madvise" and not (kernel.root / JOURNAL).exists()
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b'{"boot": "", "changes": {"etc/passwd": {"before": "", "asked": []}}}'])
+def test_a_journal_that_cannot_be_trusted_stops_everything(kernel, content):
+    (kernel.root / JOURNAL).write_bytes(content)
+    for act in (lambda: borrow(DEFRAG, "never", kernel.root), lambda: restore(kernel.root)):
+        assert code(act) == "setting-journal"
+    assert kernel.all() == kernel.first and (kernel.root / JOURNAL).read_bytes() == content
+
+
+def test_borrowing_puts_back_at_its_end_and_before_its_start(kernel):
+    borrow(KSM_RUN, "1", kernel.root)  # left by a process that was killed
+    with pytest.raises(RuntimeError), borrowed.borrowing(kernel.root):
+        assert kernel.all() == kernel.first
+        borrow(DEFRAG, "always", kernel.root)
+        raise RuntimeError
+    assert kernel.all() == kernel.first and borrowed.changes(kernel.root) == {}
+
+
+# --- kills
+
+
+def killed_at(step: int, root: Path, steps: list[tuple[str, str]], set_one: Callable[[Path, str, str], None]) -> bool:
+    """Whether a process that does the steps and puts all back was killed, at the `step`-th of the moments around each write."""
+    def work() -> None:
+        moments = count()
+
+        def around(act: Callable[..., None]) -> Callable[..., None]:
+            def acting(*arguments: object) -> None:
+                for do in (lambda: None, lambda: act(*arguments)):
+                    do()
+                    if next(moments) == step:
+                        os.kill(os.getpid(), signal.SIGKILL)
+            return acting
+
+        borrowed._set, borrowed._write = around(set_one), around(borrowed._write)
+        with borrowed.borrowing(root):
+            for name, wanted in steps:
+                borrow(name, wanted, root)
+        os._exit(0)
+
+    child = fork.Process(target=work)
+    child.start()
+    child.join(60)
+    assert child.exitcode in (0, -signal.SIGKILL)
+    return child.exitcode != 0
+
+
+def put_back_after(kills: range, root: Path, steps: list[tuple[str, str]], set_one: Callable[..., None],
+                   all_now: Callable[[], object]) -> int:
+    """How many of them were killed; whatever they had changed is as it was after the next start."""
+    first, done = all_now(), 0
+    for step in kills:
+        done += killed_at(step, root, steps, set_one)
+        if step % 2:  # the next start
+            with borrowed.borrowing(root):
+                assert all_now() == first
+        else:
+            assert not any(one.why for one in restore(root))
+        assert all_now() == first and borrowed.changes(root) == {}
+    return done
+
+
+
+
+def test_a_kill_at_some_steps_is_put_right_by_the_next_start(kernel):
+    assert put_back_after(range(0, 60, 11), kernel.root, STEPS, kernel.set, kernel.all) == 6
+
+
+@pytest.mark.endurance
+@pytest.mark.parametrize(("defrag", "run"), [("madvise", "0"), ("always", "1"), ("never", "0")])
+def test_kills_at_each_step_leave_no_setting_changed(tmp_path, monkeypatch, defrag, run):
+    kernel = Kernel(tmp_path / "root", defrag, run)
+    monkeypatch.setattr(borrowed, "_set", kernel.set)
+    assert put_back_after(range(KILLS), kernel.root, STEPS, kernel.set, kernel.all) == KILLS
+
+
+@pytest.mark.endurance
+@pytest.mark.skipif(not os.access(Path("/", DEFRAG), os.W_OK) or not os.access("/run", os.W_OK), reason="its own settings are root's")
+def test_kills_leave_this_computer_s_own_settings_as_they_were():
+    root = Path("/")
+    assert not borrowed.changes(root), "settings are borrowed now: `tlb housekeeping restore` first"
+    steps = [(DEFRAG, "never"), (DEFRAG, "defer")] + [(name, "21") for name in (KSM_SLEEP,) if borrowed.value(name, root)]
+    now = {name: borrowed.value(name, root) for name in (DEFRAG, KSM_SLEEP)}
+    assert put_back_after(range(10), root, steps, borrowed._set, lambda: {name: borrowed.value(name, root) for name in now}) >= 8
+
+
+# --- the command
+
+
+def test_housekeeping_says_what_it_borrows_and_what_is_borrowed_now(kernel, monkeypatch, capsys):
+    borrow(DEFRAG, "never", kernel.root)
+    under = {act: partial(getattr(borrowed, act), root=kernel.root) for act in ("names", "changes", "value", "restore")}
+    monkeypatch.setattr(cli.housekeeping, "borrowed", SimpleNamespace(**under))
+    for arguments, parts in ((["housekeeping"], ["minutes", f"/{DEFRAG}: never", "madvise before"]),
+                             (["housekeeping", "restore"], [f"/{DEFRAG}: from never to madvise."]),
+                             (["housekeeping", "restore"], ["nothing to put back"])):
+        monkeypatch.setattr(sys, "argv", ["tlb", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        shown = capsys.readouterr().out
+        assert not ended.value.code and all(part in shown for part in parts)
+    assert kernel.all() == kernel.first
