@@ -187,10 +187,14 @@ class Chapter:
             raise Unavailable("no-data", f"{name} on {self.machine}")
         return kernels.with_defaults(frame)
 
-    def document(self, name: str, make: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    def document(self, name: str, make: Callable[[str], dict[str, Any]] | None) -> dict[str, Any]:
         """<name>.json of the machine. With `machine` "this", make(profile) makes it first where there is none, or one of another state
-        of the machine or of other means. Raises Unavailable, no-data where there is nothing."""
-        if self.is_this:
+        of the machine or of other means; None for what a command makes on request alone. Raises Unavailable, no-data where there is
+        nothing."""
+        if self.is_this and make is None:
+            if self.store.read_document(self.machine, name).get("state") != hosts.state(self.host):
+                raise Unavailable("no-data", f"{name}.json is of another state of this computer")
+        elif self.is_this:
             now, means = hosts.state(self.host), self._means()
             try:
                 known = self.store.read_document(self.machine, name)

@@ -18,7 +18,7 @@ _FOLDER = build.KERNELS / "housekeeping"
 SECONDS = 60  # a program of some MiB has ended long before
 
 
-class Run(BaseModel, extra="forbid", frozen=True, strict=True):
+class Run(BaseModel, extra="forbid", frozen=True):
     """One run of first touches: of each room's first base page, and quantiles over all base pages, in ns. large: how many rooms got a
     large page; room_ns: of all touches of a room, on average."""
 
@@ -48,7 +48,7 @@ class Memory(NamedTuple):
     def touch(self, pages: str, rooms: int) -> Run:
         """First touches, on "4k" or "thp". Raises Unavailable."""
         try:
-            return Run.model_validate(self._asked(f"touch {pages} {rooms}"), strict=False)
+            return Run.model_validate(self._asked(f"touch {pages} {rooms}"))
         except ValidationError as error:
             raise Unavailable("kernel-garbage", str(error.errors()[0]["msg"])) from None
 

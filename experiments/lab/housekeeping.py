@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, Field
 
 from experiments.lab.fragments import Run
-from experiments.words.reasons import Unavailable
 
 NAME = "housekeeping"
 FREE, FRAGMENTS = "free", "fragments"
@@ -76,10 +75,6 @@ class Housekeeping(BaseModel, extra="forbid", frozen=True):
     swapped: tuple[Swapped, ...] = ()
     pool_pageout: bool | None = None  # whether a pool's pages may be swapped out; None where nobody could ask
     pool_taken: tuple[float, ...] = ()  # what MemAvailable lost over what a pool took
+    pool_plain: float | None = None  # of an array that a program had of its heap beside a free pool, the share in the pool
     idle: Idle | None = None
     lacking: dict[str, str] = Field(default_factory=dict)
-
-
-def make(profile: str) -> dict[str, Any]:
-    """Nothing: it changes settings, so it is measured on request alone. Raises Unavailable("housekeeping-not-asked")."""
-    raise Unavailable("housekeeping-not-asked")

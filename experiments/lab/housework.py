@@ -22,6 +22,7 @@ from experiments.lab.rooms import HUGE, MERGEABLE, NO_HUGE, PAGEOUT, Rooms, room
 from experiments.machine import borrowed, host, memory
 from experiments.machine.borrowed import DEFRAG, KSM_PAGES, KSM_RUN, KSM_SLEEP, SWAP, ZRAM, borrow
 from experiments.system import procfs
+from experiments.system.smaps import mappings
 from experiments.words.pages import BASE
 from experiments.words.reasons import Unavailable, required
 from experiments.words.units import format_size
@@ -39,6 +40,7 @@ MERGED_ROOMS, MERGE_S, MOST_MERGED = 8, 10.0, 0.99  # seconds to wait for it: of
 SWAPPED_ROOMS, ZRAM_BYTES = 8, 128 * MIB
 IDLE_ROOMS, IDLE_S = 32, 30.0  # beyond two of khugepaged's sleeps, of 10 s where nobody set them
 TAKEN_BYTES = 1 << 30  # of a pool: what other programs do to MemAvailable meanwhile is a hundredth of it
+PLAIN_BYTES = 64 * MIB
 ZONES_BYTES = 1 << 24  # a few lines for each of a machine's CPUs
 SCAN = {KSM_PAGES: "20000", KSM_SLEEP: "5", KSM_RUN: "1"}
 THP = Path("sys/kernel/mm/transparent_hugepage")
@@ -80,6 +82,7 @@ def measure(leave_bytes: int | None = None, say: Callable[[str], None] = lambda 
         part("swapped", lambda: swapped(room))
         part("pool_taken", lambda: pool_taken(room, leave))
         part("pool_pageout", lambda: pool_pageout(room))
+        part("pool_plain", lambda: pool_plain(room))
         part("idle", lambda: idle(left, begun))
     part("pieces", lambda: [*in_pieces(room, fill, leave)])
     for more in found.pop("pieces", ()):
@@ -244,6 +247,16 @@ def pool_pageout(room: int) -> bool:
         except OSError:
             return False
         return not held.kept("Private_Hugetlb")
+
+
+def pool_plain(room: int) -> float:
+    """Of an array that this program, which knows of no pool, has of its heap, the share in a pool that has room for it. Raises
+    Unavailable."""
+    name, number = _pool(room)
+    borrow(name, str(number + PLAIN_BYTES // room + 1))
+    array = bytearray(PLAIN_BYTES)
+    array[::os.sysconf("SC_PAGESIZE")] = bytes([1]) * len(range(0, PLAIN_BYTES, os.sysconf("SC_PAGESIZE")))
+    return sum(one.pool_bytes for one in mappings(Path("/proc/self/smaps").read_text())) / PLAIN_BYTES
 
 
 def leave_idle(left: Rooms) -> float:

@@ -118,11 +118,64 @@ def stated(**changes: Any) -> dict[str, Any]:
     return {"schema_version": 1, "state": "a" * 12, "pti": False, "broadcasts": False, "defers": True} | changes
 
 
-def analysis(frame: pd.DataFrame | None = None, *, hypervisor: str = "kvm", cpus: int = 4, pcid: bool | None = True,
-             **changes: Any) -> Analysis:
-    """changes: of `stated`."""
+@dataclass(frozen=True)
+class House:
+    """A kernel's housekeeping by what it costs, in ns; lacking: reason codes of parts that were not measured."""
+
+    free_ns: int = 100_000  # the first touch of a large page's room
+    pieces_ns: int = 1_000_000  # where it is in pieces, and the kernel makes a page
+    base_ns: int = 2_000  # of one that gets a base page
+    short_ratio: float = 0.2  # of short programs, large over base
+    short_in_pieces: float = 1.5
+    splits: bool = True  # merging, and swapping
+    joined: float = 0.5
+    taken: float = 1.0
+    plain: float = 0.0
+    nodes: int = 1
+    lacking: tuple[str, ...] = ()
+
+    def run(self, first: int, got: float) -> dict[str, Any]:
+        return {"first_ns": [first] * 8, "large": round(8 * got), "room_ns": 10 * first, "p50_ns": 20, "p99_ns": 30,
+                "p999_ns": first, "longest_ns": 3 * first}
+
+    def touched(self) -> list[dict[str, Any]]:
+        made = []
+        for memory, first in (("free", self.free_ns), ("fragments", self.pieces_ns)):
+            for mode in ("always", "madvise", "never", ""):
+                works = mode in ("always", "madvise") or (memory == "free" and mode == "never")
+                run = self.run(first if works else self.base_ns, float(works))
+                made.append({"memory": memory, "mode": mode, "runs": [run] * 6})
+        return made
+
+    def document(self) -> dict[str, Any]:
+        """The document as `tlb housekeeping measure` would write it."""
+        room, ratios = LARGE_PAGE, {"free": self.short_ratio, "fragments": self.short_in_pieces}
+        back = PAGE if self.splits else room
+        whole = {
+            "touched": self.touched(),
+            "lives": [{"memory": memory, "mib": mib, "ns": {"4k": [mib * 10**6] * 6, "thp": [round(mib * 10**6 * ratio)] * 6}}
+                      for memory, ratio in ratios.items() for mib in (1, 64)],
+            "merged": [{"bytes": 8 * room, "saved_bytes": 7 * room, "large_before": 8 * room, "large_after": 0 if self.splits else 8 * room,
+                        "merged_write_ns": 2300, "own_write_ns": 80}] * 6,
+            "swapped": [{"pages": pages, "bytes": 8 * room, "out_bytes": 8 * room, "in_bytes": 8 * (back if pages == "thp" else PAGE),
+                         "read_ns": [9000] * 8} for pages in ("4k", "thp")] * 6,
+            "pool_taken": [self.taken] * 6, "pool_plain": self.plain, "pool_pageout": False,
+            "idle": {"seconds": 30.0, "bytes": 32 * room, "large_bytes": round(32 * room * self.joined), "scan_sleep_ms": 10000,
+                     "pages_to_scan": 4096}}
+        if "pieces" in self.lacking:
+            for name in ("touched", "lives"):
+                whole[name] = [one for one in whole[name] if one["memory"] == "free"]
+        return {"measured_at": "2026-01-01T00:00:00Z", "state": "a" * 12, "defrag": "madvise", "room_bytes": room,
+                "leave_bytes": GIB, "nodes": self.nodes, "lacking": dict.fromkeys(self.lacking, "memory-whole")} | {
+                name: value for name, value in whole.items() if name not in self.lacking}
+
+
+def analysis(frame: pd.DataFrame | None = None, *, house: House | None = House(), hypervisor: str = "kvm", cpus: int = 4,
+             pcid: bool | None = True, **changes: Any) -> Analysis:
+    """house: None where nobody asked for it. changes: of `stated`."""
+    documents = {"flushes": stated(**changes)} | ({"housekeeping": house.document()} if house else {})
     host = Stated(hypervisor=hypervisor, changes={"usable_cpus": tuple(range(cpus)), "pcid": pcid}).host()
-    return Analysis(rows() if frame is None else frame, About(host, documents={"flushes": stated(**changes)}))
+    return Analysis(rows() if frame is None else frame, About(host, documents=documents))
 
 
 NOTHING = rows().query("kernel == 'none'")

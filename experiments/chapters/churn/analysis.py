@@ -7,7 +7,6 @@ from functools import cached_property
 
 import pandas as pd
 
-from experiments.article import analysis
 from experiments.chapters.churn.grid import (
     ARENA_BYTES,
     ARENAS,
@@ -22,6 +21,7 @@ from experiments.chapters.churn.grid import (
     STREAMED_MIB,
     SWITCHES,
 )
+from experiments.chapters.churn.housekeeping import Kept
 from experiments.inference.curves import Curve, select
 from experiments.inference.intervals import UNKNOWN, Interval, median_interval
 from experiments.machine import flushes
@@ -33,7 +33,7 @@ PHASES = ("before", "during", "after")
 NEW = "new"  # a process's first round, beside SWITCHES
 
 
-class Analysis(analysis.Analysis):
+class Analysis(Kept):
     """The rows of five kernels: ns a call, ns a hop, ns a page written. What nothing was measured for is empty here; methods raise
     Unavailable, one-cpu where a second CPU is lacking."""
 

@@ -9,6 +9,7 @@ from experiments.article import charts
 from experiments.article.render import MUTED, Figure
 from experiments.chapters.churn.analysis import NEW, PHASES, Analysis
 from experiments.chapters.churn.grid import FEW
+from experiments.chapters.churn.housekeeping import FRAGMENTS, FREE, NEVER, ON_BASE
 from experiments.chapters.churn.tables import CALL_WORDS
 from experiments.inference.curves import Curve
 from experiments.words.pages import words
@@ -156,3 +157,28 @@ def load(a: Analysis) -> Figure:
                          f"{price.intervals[0].value:.0f} ns beside one that only runs to {price.last.value:.0f} beside "
                          f"{price.xs[-1]:.0f} MiB.",
                   data[["series", "of", "mib", *_FIELDS]])
+
+
+MEMORIES = {FREE: "free", FRAGMENTS: "in pieces"}
+QUANTILE_WORDS = {"p50": "median first touch", "p999": "one touch in a thousand", "longest": "the longest touch"}
+
+
+def touches(a: Analysis) -> Figure:
+    """µs a first touch by the mode of defrag and on base pages, in memory that is free and in pieces: three quantiles."""
+    a.runs(FREE, NEVER)
+    rows = a.touches.assign(where=lambda of: of["mode"].replace(ON_BASE, "base pages"), memory=lambda of: of["memory"].map(MEMORIES),
+                            of=lambda of: of["quantile"].map(QUANTILE_WORDS))
+    data = _in_us(rows)[["where", "memory", "of", "median", "low", "high"]]
+    order, memories = list(dict.fromkeys(data["where"])), [word for word in MEMORIES.values() if word in set(data["memory"])]
+    values = [tick for tick in (0.1, *_LONG) if data["median"].min() * 0.5 <= tick <= data["median"].max() * 1.1]
+    base = alt.Chart(data).encode(
+        x=alt.X("where:N", sort=order, axis=alt.Axis(title="defrag", labelAngle=0)), xOffset=alt.XOffset("memory:N", sort=memories),
+        color=alt.Color("memory:N", sort=memories, scale=charts.colours(memories), legend=alt.Legend(title="memory", columns=1)))
+    points = base.mark_point(filled=True, size=50).encode(
+        y=alt.Y("median:Q", axis=charts.ns_axis("µs a touch", values), scale=charts.time_scale(data)),
+        shape=alt.Shape("of:N", sort=list(QUANTILE_WORDS.values()), legend=alt.Legend(title=None, columns=1)),
+        tooltip=["where:N", "memory:N", "of:N", alt.Tooltip("median:Q", format=".3~r", title="µs")])
+    chart = base.mark_rule(strokeWidth=2).encode(y="low:Q", y2="high:Q", color=alt.value(MUTED)) + points
+    longest = data.loc[data["median"].idxmax()]
+    return Figure(chart, f"First touches by the mode of defrag, on free memory and in pieces, and on base pages. The longest take "
+                         f"{longest['median']:,.0f} µs, with {longest['where']} on memory that is {longest['memory']}.", data)

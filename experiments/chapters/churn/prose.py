@@ -7,6 +7,14 @@ from math import isfinite
 from experiments.article.machine_words import about_pages, machine
 from experiments.chapters.churn.analysis import NEW, Analysis
 from experiments.chapters.churn.grid import CALLS, FEW, FIRST_HOPS, HELD, LARGE, MANY, STREAMED_MIB
+from experiments.chapters.churn.housekeeping_prose import (
+    defrag_said,
+    idle_said,
+    lives_said,
+    merged_said,
+    spikes_said,
+    swapped_said,
+)
 from experiments.chapters.churn.tables import CALL_WORDS
 from experiments.inference.curves import select
 from experiments.inference.intervals import Interval
@@ -17,7 +25,8 @@ from experiments.words.units import format_ns, format_size
 
 __all__ = ["machine", "lead", "calls_said", "control_said", "seen_said", "victim_said", "moved_said", "joined_said", "parts_said",
            "switch_said", "walks_said", "kept_said", "cold_said", "request_said", "fork_said", "copy_said", "sparse_said",
-           "load_said", "tail_said", "sibling_said"]
+           "load_said", "tail_said", "sibling_said", "defrag_said", "spikes_said", "lives_said", "merged_said", "swapped_said",
+           "idle_said"]
 
 SAME = 0.1  # of a time: what no reader would notice
 EQUAL = 0.01  # of the flushes asked, that were not seen: what bare metal stays within

@@ -7,6 +7,7 @@ import pandas as pd
 from experiments.article.render import Html, data_table
 from experiments.chapters.churn.analysis import Analysis
 from experiments.chapters.churn.grid import CALLS
+from experiments.chapters.churn.housekeeping import FRAGMENTS, FREE
 from experiments.inference.intervals import median_interval
 from experiments.words.pages import words
 from experiments.words.reasons import required
@@ -41,3 +42,15 @@ def sparse(a: Analysis) -> Html:
         "arenas": ["apart" if apart else "side by side" for apart in rows["apart"]], "on": rows["pages"].map(words),
         "used": rows["used_bytes"].map(format_size), "resident over used": [f"{per.value:.1f}" for per in rows["per_used"]],
         "a base page touched": [format_ns(ns.value) for ns in rows["ns"]]}))
+
+
+def lives(a: Analysis) -> Html:
+    """A row a size of programs that live briefly: their time on base pages, and that on large ones over it, on free memory and in
+    pieces."""
+    a.lives(FREE)
+    free, pieces = (a.briefly[a.briefly["memory"] == memory].set_index("mib") for memory in (FREE, FRAGMENTS))
+    return data_table(pd.DataFrame({
+        "a program writes": [f"{mib} MiB" for mib in free.index],
+        "on base pages": [format_ns(ns.value) for ns in free["base_ns"]],
+        "on large ones, times that": [f"{ratio:.2f}" for ratio in free["ratio"]],
+        "the same in pieces": [f"{pieces['ratio'][mib]:.2f}" if mib in pieces.index else "" for mib in free.index]}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.churn import MACHINES, Churn, analysis, rows
+from support.churn import MACHINES, Churn, House, analysis, rows
 from support.synthetic import fit_to_be_shown
 
 from experiments.article.verdicts import verdicts
@@ -31,10 +31,31 @@ def test_where_it_is_kept_they_do_not():
 def test_what_takes_two_cpus_or_a_count_is_not_testable_without():
     found = {one.claim.id: one.verdict for one in verdicts(claims, analysis(rows(cpus=1), cpus=1))}
     assert {id for id, verdict in found.items() if verdict == "not testable here"} == {
-        "neighbours-evict-the-table", "kernel-work-flushes-translations", "page-management-slows-a-loop"}
+        "neighbours-evict-the-table", "kernel-work-flushes-translations", "page-management-slows-a-loop", "promotion-disturbs-random-access"}
     assert told(Churn(counted=False))["kernel-work-flushes-translations"] == "not testable here"
 
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_every_verdict_is_fit_to_be_shown(machine: str):
     fit_to_be_shown(verdicts(claims, analysis(MACHINES[machine]())), "churn")
+
+
+HOUSEKEEPING = {"defrag-costs-time", "defrag-spikes-latency", "short-lived-programs-regress", "defrag-is-paid-at-first-access",
+                "thp-promotes-in-background", "pool-is-lost-to-others", "pool-needs-application-changes"}
+
+
+def of_house(house: House | None) -> dict[str, str]:
+    return {id: verdict for id, verdict in told(house=house).items() if id in HOUSEKEEPING}
+
+
+def test_housekeeping_is_judged_by_what_it_costs():
+    assert of_house(House()) == dict.fromkeys(HOUSEKEEPING, "holds")
+    cheap = House(pieces_ns=1000, short_in_pieces=0.5, joined=0.0, taken=0.5, plain=1.0)
+    assert of_house(cheap) == dict.fromkeys(HOUSEKEEPING, "fails")
+
+
+def test_what_nobody_asked_for_or_memory_did_not_allow_is_left_open():
+    assert of_house(None) == dict.fromkeys(HOUSEKEEPING, "cannot tell")
+    left = of_house(House(lacking=("pieces",)))
+    assert {id for id, verdict in left.items() if verdict == "holds"} == {
+        "thp-promotes-in-background", "pool-is-lost-to-others", "pool-needs-application-changes"}

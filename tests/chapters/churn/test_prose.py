@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 from support import told
-from support.churn import MACHINES, Churn, analysis, rows
+from support.churn import MACHINES, Churn, House, analysis, rows
 
 from experiments.chapters.churn import figures, prose, tables
 
 pytestmark = pytest.mark.filterwarnings("error")
 MAKES = (figures.calls, figures.shares, figures.joining, figures.switches, figures.passes, figures.forks, figures.load, tables.flushes,
-         tables.parts, tables.sparse)
+         tables.parts, tables.sparse, figures.touches, tables.lives)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -45,3 +45,22 @@ def test_fewer_flushes_than_asked_have_their_reason():
 def test_what_keeps_entries_apart_is_as_stated(pcid: bool | None, words: str):
     said = prose.kept_said(analysis(pcid=pcid))
     assert words in said and "no PTI" in said and "every system call" in prose.kept_said(analysis(pti=True))
+
+
+PARTS = ("touched", "lives", "merged", "swapped", "pool_taken", "pool_pageout", "idle", "pieces")
+
+
+@pytest.mark.parametrize("house", [None, House(), House(splits=False, nodes=2, short_in_pieces=0.5), House(pieces_ns=1000),
+                                   *(House(lacking=(part,)) for part in PARTS), House(lacking=PARTS)])
+def test_housekeeping_is_told_or_has_its_reason_whatever_part_is_lacking(house: House | None):
+    told.shown(prose, MAKES, analysis(house=house), house is not None and not house.lacking)
+
+
+def test_what_is_said_of_housekeeping_follows_the_kernel():
+    kept, other = analysis(), analysis(house=House(pieces_ns=1500, short_in_pieces=0.5, splits=False, nodes=2))
+    assert "waits for" in prose.defrag_said(kept) and "no dearer" in prose.defrag_said(other)
+    assert "as a spike" in prose.spikes_said(kept) and "no spikes" in prose.spikes_said(other)
+    assert "regress" in prose.lives_said(kept) and "gains" in prose.lives_said(other)
+    assert "splits" in prose.merged_said(kept) and "whole" in prose.merged_said(other)
+    assert "as base pages" in prose.swapped_said(kept) and "comes back whole" in prose.swapped_said(other)
+    assert "one node" in prose.idle_said(kept) and "was not measured" in prose.idle_said(other)
