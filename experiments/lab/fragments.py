@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
@@ -53,11 +53,9 @@ class Memory(NamedTuple):
             raise Unavailable("kernel-garbage", str(error.errors()[0]["msg"])) from None
 
     def _asked(self, line: str) -> dict[str, Any]:
-        try:
+        with suppress(OSError):  # where it ended, its last line says why
             self.process.stdin.write(f"{line}\n")
             self.process.stdin.flush()
-        except OSError:  # it ended: its last line says why
-            pass
         return self.answer()
 
     def answer(self) -> dict[str, Any]:
@@ -83,13 +81,17 @@ def memory(room_bytes: int, fill_bytes: int, leave_bytes: int) -> Iterator[Memor
     """Memory of which `fill_bytes` lie in pieces and nothing else is free as a large page; 0 leaves it as it is. `leave_bytes` stay
     available all the while. All is given back at the end. Raises Unavailable: memory-whole, thp-never, no-compiler."""
     command = [str(build.program(_FOLDER / "fragments.c")), *map(str, (room_bytes, fill_bytes, leave_bytes))]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            made = Memory(process)
-            made.answer()
-            yield made
-        finally:
-            process.kill()
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        made = Memory(process)
+        made.answer()
+        yield made
+    finally:
+        process.kill()
+        with suppress(BrokenPipeError):  # what it was not told any more
+            process.stdin.close()
+        process.stdout.close()
+        process.wait()
 
 
 def lives(room_bytes: int, size_bytes: int, rounds: int) -> dict[str, list[int]]:

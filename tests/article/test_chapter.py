@@ -349,6 +349,15 @@ def test_only_linux_makes_a_document(world: dict, making: Callable):
     assert (code(lambda: this().document("runtimes", making)), world["made"]) == ("not-linux", [])
 
 
+def test_a_document_on_request_is_read_in_its_own_state_and_never_made(world: dict):
+    chapter = this()
+    assert code(lambda: chapter.document("housekeeping", None)) == "no-data"
+    chapter.store.write_document(chapter.machine, "housekeeping", {"state": host.state(world["host"])})
+    assert this().document("housekeeping", None) == {"state": host.state(world["host"])}
+    world["host"] = Stated(changes={"kernel_release": "6.2.0"}).host()
+    assert code(lambda: this().document("housekeeping", None)) == "no-data"
+
+
 @pytest.mark.parametrize("machine", ["reference", "made-up"])
 def test_a_document_of_committed_data_is_read_whatever_its_state_and_never_made(
         committed: Store, world: dict, making: Callable, machine: str):

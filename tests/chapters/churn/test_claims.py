@@ -31,7 +31,8 @@ def test_where_it_is_kept_they_do_not():
 def test_what_takes_two_cpus_or_a_count_is_not_testable_without():
     found = {one.claim.id: one.verdict for one in verdicts(claims, analysis(rows(cpus=1), cpus=1))}
     assert {id for id, verdict in found.items() if verdict == "not testable here"} == {
-        "neighbours-evict-the-table", "kernel-work-flushes-translations", "page-management-slows-a-loop", "promotion-disturbs-random-access"}
+        "neighbours-evict-the-table", "kernel-work-flushes-translations", "page-management-slows-a-loop",
+        "promotion-disturbs-random-access"}
     assert told(Churn(counted=False))["kernel-work-flushes-translations"] == "not testable here"
 
 
