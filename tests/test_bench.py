@@ -21,7 +21,7 @@ def test_every_table_has_a_title_that_says_what_to_reach_and_columns():
 
 def test_every_independent_program_is_there():
     for name in ("independent_chase.c", "independent_fault.c", "independent_search.c", "independent_stride.c", "naive_graph.c",
-                 "naive_guest.c", "empty_gate.c", "engines_in_turn.py",
+                 "naive_guest.c", "unadvised.c", "empty_gate.c", "engines_in_turn.py",
                  "part_and_whole.py"):
         assert (bench.INDEPENDENT / name).is_file()
 

@@ -109,8 +109,9 @@ def run(command: list[str], lever: Lever, *, limit_s: float, share: float, metri
                 for stream in streams:  # what was still in the pipe
                     while stream.read() > 0:
                         pass
-        finally:
+        except BaseException:
             processes.end(mine, GRACE_S)
+            raise
     numbers = [number for stream in streams if metric and (number := stream.number(metric)) is not None]
     return Run(elapsed_s, child.returncode, numbers[0] if numbers else None, (streams[0].written, streams[1].written),
                used.ru_minflt, used.ru_majflt, used.ru_utime + used.ru_stime, tuple(seen), left, joined[0] if joined else None)

@@ -107,10 +107,11 @@ def descendants(pid: int, proc: Path = Path("/proc")) -> dict[int, bool]:
 def end(processes: Callable[[], dict[int, bool]], grace_s: float) -> int:
     """Ends all processes that `processes` gives at that time, as `descendants` does: asked first (SIGTERM), killed after `grace_s`; and
     takes notice of those that are children of this process. Returns how many ran."""
-    ran = sum(processes().values())
+    ran: int | None = None
     for number, wait_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, _KILLED_S)):
         limit, asked = time.monotonic() + wait_s, set[int]()
-        while (left := processes()) and time.monotonic() < limit:
+        while left := processes():
+            ran = sum(left.values()) if ran is None else ran
             for pid, running in left.items():
                 if running and pid not in asked:
                     asked.add(pid)
@@ -118,5 +119,9 @@ def end(processes: Callable[[], dict[int, bool]], grace_s: float) -> int:
                         os.kill(pid, number)
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
+            if time.monotonic() >= limit:
+                break
             time.sleep(0.002)
-    return ran
+        else:  # none is left
+            break
+    return ran or 0
