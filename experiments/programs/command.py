@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,6 +20,7 @@ from experiments.words.reasons import Unavailable
 from experiments.words.units import format_ns
 
 if TYPE_CHECKING:
+    from experiments.programs.served import Driver
     from experiments.programs.trial import Trial
 
 # What follows the program's name is the program's, also without a --.
@@ -36,6 +38,10 @@ def compare(
     higher: Annotated[bool, typer.Option("--higher-is-better", help="Of that number.")] = False,
     after: Annotated[float | None, typer.Option(
         min=0, help="Seconds after its start at which collapse acts. Default: once nine tenths of its memory are there.")] = None,
+    driver: Annotated[str, typer.Option(
+        metavar="CMD", help="COMMAND is a server: compare the time of CMD against it, or --metric of what CMD prints.")] = "",
+    ready: Annotated[str, typer.Option(help="With --driver: what the server writes once it is ready, a regular expression. "
+                                            "Default: once it listens.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
     html: Annotated[Path | None, typer.Option(help="And as a page, into this file.")] = None,
 ) -> None:
@@ -45,7 +51,8 @@ def compare(
 
     if html and (html.is_dir() or not html.parent.is_dir()):
         raise Unavailable("bad-parameter", f"--html is a file in a folder that is there, not {html}")
-    aim = Aim(command, levers.lever(lever, env), within / 100, minutes, _pattern(metric, higher), higher, after)
+    aim = Aim(command, levers.lever(lever, env), within / 100, minutes, _pattern(metric, higher), higher, after,
+              _driver(driver, ready))
     try:
         with measuring_lock():
             trial = attempt(aim, _progress if sys.stderr.isatty() else lambda trial: None)
@@ -61,6 +68,19 @@ def compare(
 
         with disk_errors(html):
             html.write_text(page(trial), encoding="utf-8")
+
+
+def _driver(driver: str, ready: str) -> Driver | None:
+    """What --driver and --ready say. Raises Unavailable("bad-parameter")."""
+    from experiments.programs.served import Driver
+
+    try:
+        words, pattern = shlex.split(driver), re.compile(ready) if ready else None
+    except (ValueError, re.error) as wrong:  # a quote that is not closed
+        raise Unavailable("bad-parameter", f"--{'ready' if isinstance(wrong, re.error) else 'driver'}: {wrong}") from None
+    if not words and (driver or ready):
+        raise Unavailable("bad-parameter", "--driver names a command" if driver else "--ready is of a server with a --driver")
+    return Driver(words, pattern) if words else None
 
 
 def _pattern(metric: str, higher: bool) -> re.Pattern[str] | None:

@@ -9,7 +9,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -46,6 +46,7 @@ Processes = Callable[[], dict[int, bool]]
 @dataclass(frozen=True)
 class Lever:
     """does: what it does, in words that follow "with". around: holds while the program runs and gives what is added to its environment.
+    starting: holds while it is started, and is inherited.
     reached: whether it can be seen in a process; seen: whether that can be told at all. acts: what it does to a running program, given
     its processes, when that was started, when to act, and when to stop. check: raises Unavailable where this
     computer lacks what it takes."""
@@ -57,6 +58,7 @@ class Lever:
     seen: bool = True
     acts: Callable[[Processes, float, float, Event], Joined] | None = None
     check: Callable[[], object] = lambda: None
+    starting: Callable[[], AbstractContextManager[object]] = nullcontext
 
 
 def added(name: str, value: str, between: str) -> dict[str, str]:
@@ -94,12 +96,6 @@ def _advised() -> Iterator[Mapping[str, str]]:
 
 def _maps_shim(pid: int) -> bool:
     return bool(re.search(rf"/{SHIM.stem}-[0-9a-f]{{16}}$", procfs.text(_PROC / str(pid) / "maps"), re.MULTILINE))
-
-
-@contextmanager
-def _without_thp() -> Iterator[Mapping[str, str]]:
-    with without_thp():
-        yield {}
 
 
 def _has_no_thp(pid: int) -> bool:
@@ -172,7 +168,7 @@ LEVERS = {lever.name: lever for lever in (
     Lever("malloc", "large pages asked for by glibc's malloc", _with("GLIBC_TUNABLES", _MALLOC, ":"), seen=False, check=_thp_allowed),
     Lever("malloc-pool", "glibc's malloc on the pool of huge pages", _with("GLIBC_TUNABLES", "glibc.malloc.hugetlb=2", ":"), seen=False,
           check=_pool_filled),
-    Lever("no-thp", "transparent huge pages switched off for it", _without_thp, _has_no_thp),
+    Lever("no-thp", "transparent huge pages switched off for it", _with(), _has_no_thp, starting=without_thp),
     Lever("jvm", "a JVM's heap on transparent huge pages", _with("JAVA_TOOL_OPTIONS", "-XX:+UseTransparentHugePages", " "), seen=False,
           check=_thp_allowed),
     Lever("numpy-off", "NumPy not asking for large pages", _with("NUMPY_MADVISE_HUGEPAGE", "0"), seen=False),

@@ -56,6 +56,7 @@ def page(trial: Trial) -> str:
     return str(Markup(
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         "<title>tlb try: {name}</title><style>{style}</style></head>\n<body><main class=\"bd-article\"><h1>{verdict}</h1>"
-        "<p><code>{command}</code>, with {does}.</p><p>{sentence}</p>{said}{figure}{table}</main></body></html>\n").format(
+        "<p><code>{command}</code>{driver}, with {does}.</p><p>{sentence}</p>{said}{figure}{table}</main></body></html>\n").format(
             name=trial.aim.command[0], style=style, verdict=trial.verdict.capitalize(), command=shlex.join(trial.aim.command),
+            driver=Markup(", driven by <code>{}</code>").format(shlex.join(trial.aim.driver.command)) if trial.aim.driver else "",
             does=trial.aim.lever.does, sentence=verdict_sentence(trial), said=said, figure=caption, table=Markup(table.markup)))

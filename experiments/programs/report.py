@@ -43,7 +43,9 @@ def side(trial: Trial, lever: bool) -> Side:
 
 def verdict_sentence(trial: Trial) -> str:
     """The verdict with the ratio that it rests on."""
-    ratio, what = trial.ratio(), "The time" if trial.aim.metric is None else "What it prints"
+    driven = trial.aim.driver is not None
+    ratio, what = trial.ratio(), ("The driver's time" if driven else "The time") if trial.aim.metric is None else (
+        "What the driver prints" if driven else "What it prints")
     told = f"{what} with {trial.aim.lever.name} is {ratio:.3f} times what it is without, in {len(trial.pairs)} pairs."
     match trial.verdict:
         case "no difference":
@@ -63,24 +65,26 @@ def remarks(trial: Trial) -> list[str]:
 
 def _exits(trial: Trial) -> Iterator[str]:
     without, with_lever = ("or ".join(f"{status} " for status in sorted(statuses)).strip() for statuses in trial.statuses)
+    its = "Its driver's" if trial.aim.driver else "Its"
     if without != with_lever:
-        yield f"Its exit code is {without} as it is and {with_lever} with the lever: it does not do the same, and its times say nothing."
+        yield f"{its} exit code is {without} as it is and {with_lever} with the lever: it does not do the same, and its times say nothing."
     elif without != "0":
-        yield f"Its exit code is {without}, with the lever and without."
+        yield f"{its} exit code is {without}, with the lever and without."
 
 
 def _outputs(trial: Trial) -> Iterator[str]:
+    who = "its driver" if trial.aim.driver else "it"
     for n, stream in enumerate(("stdout", "stderr")):
         sides = [[run.written[n] for run in trial.runs(lever)] for lever in (False, True)]
         exact, words = ([{getattr(written, name) for written in side} for side in sides] for name in ("digest", "digest_of_words"))
         if len(exact[0] | exact[1]) == 1:
             continue
         if len(words[0] | words[1]) == 1:
-            yield f"What it writes to {stream} differs from run to run in digits alone."
+            yield f"What {who} writes to {stream} differs from run to run in digits alone."
         elif len(words[0]) > 1:
-            yield f"What it writes to {stream} differs from run to run, as it is too."
+            yield f"What {who} writes to {stream} differs from run to run, as it is too."
         else:
-            yield f"What it writes to {stream} is something else with the lever than without."
+            yield f"What {who} writes to {stream} is something else with the lever than without."
 
 
 def _reach(trial: Trial) -> Iterator[str]:
@@ -106,7 +110,7 @@ def _joined(trial: Trial) -> Iterator[str]:
         return
     size, took_s, at_s = (median(getattr(run.joined, name) for run in runs) for name in ("bytes", "took_s", "at_s"))
     yield f"Joining {format_size(int(size))} took {format_ns(took_s * 1e9)}, from {format_ns(at_s * 1e9)} after the start on."
-    if trial.pairs and trial.aim.metric is None and all(run.elapsed_s > _joining_s(run) for run in runs):
+    if trial.pairs and trial.aim.metric is None and not trial.aim.driver and all(run.elapsed_s > _joining_s(run) for run in runs):
         ratio = trial.ratio(lambda run: run.elapsed_s - _joining_s(run))
         yield f"Without these seconds, in which it runs on slowly, the ratio is {ratio:.3f}: the most that joining can give."
     if errors := sorted({error for run in runs for error in run.joined.errors}):
@@ -118,6 +122,8 @@ def _joining_s(run: Run) -> float:
 
 
 def _left(trial: Trial) -> Iterator[str]:
+    if killed := sum(run.killed for lever in (False, True) for run in trial.runs(lever)):
+        yield f"The server did not end when it was asked to (SIGTERM), and was killed {'once' if killed == 1 else f'{killed} times'}."
     if most := max(run.left for lever in (False, True) for run in trial.runs(lever)):
         yield f"It left {most} processes running, which were ended after each run." if most > 1 else (
             "It left a process running, which was ended after each run.")
@@ -136,7 +142,7 @@ def rows(trial: Trial) -> list[tuple[str, str, str]]:
 
     told = (lambda value: format_ns(value * 1e9)) if trial.aim.metric is None else (lambda value: f"{value:g}")
     return [
-        ("time" if trial.aim.metric is None else "what it prints", *(told(s.value.value) for s in sides)),
+        ("time" if trial.aim.metric is None else "what is printed", *(told(s.value.value) for s in sides)),
         ("CPU time", *(format_ns(s.cpu_s * 1e9) for s in sides)),
         ("on large pages, at the peak", *(shown(s.peak, "large") for s in sides)),
         ("resident, at the peak", *(shown(s.peak, "resident") for s in sides)),
@@ -151,7 +157,7 @@ def document(trial: Trial) -> dict[str, Any]:
     `values` are pairs of without and with."""
     aim, ratio = trial.aim, trial.ratio() if trial.pairs else None
     return {
-        "command": aim.command, "lever": aim.lever.name, "does": aim.lever.does,
+        "command": aim.command, "driver": aim.driver and aim.driver.command, "lever": aim.lever.name, "does": aim.lever.does,
         "quantity": "elapsed_s" if aim.metric is None else aim.metric.pattern, "better": "higher" if aim.higher else "lower",
         "within": aim.within, "verdict": trial.verdict, "ratio": ratio and ratio._asdict(), "pairs": len(trial.pairs),
         "would_have_shown": would_have_shown(ratio) if trial.verdict == "no difference" else None,

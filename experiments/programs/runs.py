@@ -38,7 +38,8 @@ class Written(NamedTuple):
 
 class Run(NamedTuple):
     """One run. status: its exit code, or less than zero for the signal that ended it. value: the number that it printed. left: how many
-    processes it left running. Faults and cpu_s are of all its processes that it waited for."""
+    processes it left running. Faults and cpu_s are of all its processes that it waited for. Of a server with a driver, the first four
+    are the driver's and the rest the server's; killed: whether that had to be, since it did not end when asked."""
 
     elapsed_s: float
     status: int
@@ -50,9 +51,10 @@ class Run(NamedTuple):
     looks: tuple[Look, ...]
     left: int
     joined: Joined | None
+    killed: bool = False
 
 
-class _Stream:
+class Stream:
     """What a program writes to a pipe: hashed, counted, and dropped but for its beginning and its end."""
 
     def __init__(self, fd: int) -> None:
@@ -99,9 +101,9 @@ def run(command: list[str], lever: Lever, *, limit_s: float, share: float, metri
     with processes.adopting(), lever.around() as environment:
         start_s = time.monotonic()
         try:
-            with _started(command, environment) as child, _beside(lever, mine, seen, joined, start_s, share, after_s):
-                streams = [_Stream(pipe.fileno()) for pipe in (child.stdout, child.stderr)]
-                _drain(child.pid, streams, start_s + limit_s)
+            with started(command, environment, lever.starting) as child, beside(lever, mine, seen, joined, start_s, share, after_s):
+                streams = [Stream(pipe.fileno()) for pipe in (child.stdout, child.stderr)]
+                drain(child.pid, streams, start_s + limit_s)
                 elapsed_s = time.monotonic() - start_s
                 _, status, used = os.wait4(child.pid, 0)
                 child.returncode = os.waitstatus_to_exitcode(status)  # else Popen waits for a child that is gone
@@ -112,18 +114,25 @@ def run(command: list[str], lever: Lever, *, limit_s: float, share: float, metri
         except BaseException:
             processes.end(mine, GRACE_S)
             raise
-    numbers = [number for stream in streams if metric and (number := stream.number(metric)) is not None]
-    return Run(elapsed_s, child.returncode, numbers[0] if numbers else None, (streams[0].written, streams[1].written),
+    return Run(elapsed_s, child.returncode, printed(streams, metric), (streams[0].written, streams[1].written),
                used.ru_minflt, used.ru_majflt, used.ru_utime + used.ru_stime, tuple(seen), left, joined[0] if joined else None)
 
 
+def printed(streams: list[Stream], metric: re.Pattern[str] | None) -> float | None:
+    """The number that --metric looks for, of the first stream that has it."""
+    return next((number for stream in streams if metric and (number := stream.number(metric)) is not None), None)
+
+
 @contextlib.contextmanager
-def _started(command: list[str], environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+def started(command: list[str], environment: Mapping[str, str],
+            starting: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext,
+            ) -> Iterator[subprocess.Popen[bytes]]:
     """The command in a session of its own, so that the terminal's Ctrl-C reaches us alone, who end it in order. The pipes are closed after;
     the process is not waited for."""
     try:
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
-                                 start_new_session=True, env=os.environ | environment)
+        with starting():
+            child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
+                                     start_new_session=True, env=os.environ | environment)
     except (OSError, ValueError) as why:  # ValueError: a word with a NUL in it
         raise Unavailable("program-missing", f"{command[0]}: {getattr(why, 'strerror', None) or why}") from None
     try:
@@ -135,7 +144,7 @@ def _started(command: list[str], environment: Mapping[str, str]) -> Iterator[sub
 
 
 @contextlib.contextmanager
-def _beside(lever: Lever, mine: Callable[[], dict[int, bool]], seen: list[Look], joined: list[Joined], start_s: float, share: float,
+def beside(lever: Lever, mine: Callable[[], dict[int, bool]], seen: list[Look], joined: list[Joined], start_s: float, share: float,
             after_s: float) -> Iterator[None]:
     """Looks at the program meanwhile, and lets a lever act on it that acts from outside."""
     stop = threading.Event()
@@ -156,9 +165,9 @@ def _beside(lever: Lever, mine: Callable[[], dict[int, bool]], seen: list[Look],
             thread.join()
 
 
-def _drain(pid: int, streams: list[_Stream], limit_s: float) -> None:
+def drain(pid: int, streams: list[Stream], limit_s: float) -> None:
     """Reads what a process writes until it ends. Raises Unavailable("program-endless") at limit_s of the clock."""
-    with selectors.DefaultSelector() as waiting, _pidfd(pid) as ended:
+    with selectors.DefaultSelector() as waiting, pidfd(pid) as ended:
         waiting.register(ended, selectors.EVENT_READ)
         for stream in streams:
             waiting.register(stream.fd, selectors.EVENT_READ, stream)
@@ -174,7 +183,7 @@ def _drain(pid: int, streams: list[_Stream], limit_s: float) -> None:
 
 
 @contextlib.contextmanager
-def _pidfd(pid: int) -> Iterator[int]:
+def pidfd(pid: int) -> Iterator[int]:
     fd = os.pidfd_open(pid)
     try:
         yield fd

@@ -20,6 +20,7 @@ from experiments.programs import looks
 from experiments.programs.executable import unreached
 from experiments.programs.levers import LEVERS, Lever
 from experiments.programs.runs import Run, run
+from experiments.programs.served import Driver, serve
 from experiments.words.reasons import Unavailable
 from experiments.words.units import format_ns
 
@@ -36,7 +37,7 @@ SEED = 16
 class Aim:
     """What is compared, and how well. within: the part of the time by which the ratio may be uncertain. metric: what to look for in what
     the program prints, in place of its time; higher: whether more of it is better. after_s: when a lever that acts from outside acts; None
-    once most of the memory is there."""
+    once most of the memory is there. driver: where the command is a server, what is run against it and measured."""
 
     command: list[str]
     lever: Lever
@@ -45,6 +46,7 @@ class Aim:
     metric: re.Pattern[str] | None = None
     higher: bool = False
     after_s: float | None = None
+    driver: Driver | None = None
 
     def value(self, run: Run) -> float:
         """What is compared: seconds, or what the program printed; NaN where it printed no number."""
@@ -53,7 +55,8 @@ class Aim:
     def problem(self, run: Run) -> Unavailable | None:
         """Why a run says nothing, if it does not."""
         if run.status < 0:
-            return Unavailable("program-killed", signal.strsignal(-run.status) or f"signal {-run.status}")
+            detail = signal.strsignal(-run.status) or f"signal {-run.status}"
+            return Unavailable("program-killed", f"the driver, {detail}" if self.driver else detail)
         return None if self.value(run) > 0 else Unavailable("no-metric")
 
 
@@ -128,13 +131,14 @@ def paired(take: Callable[[bool], object], value: Callable[..., float], within: 
 def attempt(aim: Aim, tell: Callable[[Trial], None] = lambda trial: None) -> Trial:
     """Makes the experiment; `tell` hears of it after the rehearsal and after each pair. Ctrl-C ends it where there are six pairs.
 
-    Raises Unavailable: not-linux, program-missing, program-endless, program-killed, program-short, no-metric, lever-absent,
-    collapse-denied, and what making the lever raises. KeyboardInterrupt with fewer pairs."""
+    Raises Unavailable: not-linux, program-missing, program-endless, server-ended, server-silent, program-killed, program-short,
+    no-metric, lever-absent, collapse-denied, and what making the lever raises. KeyboardInterrupt with fewer pairs."""
     if sys.platform != "linux":
         raise Unavailable("not-linux")
     begin = time.monotonic()
     # Of one run the whole time, so that a program that never ends is found out.
-    take = partial(run, aim.command, limit_s=aim.minutes * 60, metric=aim.metric)
+    one = partial(serve, aim.command, aim.driver) if aim.driver else partial(run, aim.command)
+    take = partial(one, limit_s=aim.minutes * 60, metric=aim.metric)
     plain = take(LEVERS["none"], share=REHEARSAL_SHARE)
     _check(aim, plain)
     after_s = looks.settled_s(list(plain.looks)) if aim.after_s is None else aim.after_s

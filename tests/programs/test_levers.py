@@ -60,7 +60,7 @@ def test_malloc_asks_by_itself_where_it_is_told_to(program: Path):
 
 def test_a_program_without_large_pages_has_none_by_any_advice(program: Path):
     """Of two levers at once: the switch is inherited, whatever is asked for later."""
-    with LEVERS["no-thp"].around():
+    with LEVERS["no-thp"].starting():
         _, peak = ran(program, "mmap", LEVERS["advise"])
         assert LEVERS["no-thp"].reached(os.getpid())
     assert (peak.pages.huge_bytes, peak.reached) == (0, 1)

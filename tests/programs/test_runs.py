@@ -107,7 +107,7 @@ def test_ctrl_c_while_it_runs_ends_it(monkeypatch: pytest.MonkeyPatch):
         time.sleep(0.2)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(runs, "_drain", interrupted)
+    monkeypatch.setattr(runs, "drain", interrupted)
     with pytest.raises(KeyboardInterrupt):
         shell("sleep 95.5 & sleep 95.5")
     assert alive("sleep 95.5") == []

@@ -1,0 +1,136 @@
+"""One run of a server with a driver: what is measured is the driver, what a lever acts on and what is looked at is the server."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import resource
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from experiments.programs import looks, runs
+from experiments.programs.levers import Joined, Lever
+from experiments.programs.looks import Look
+from experiments.programs.runs import Run, Stream
+from experiments.system import processes, procfs
+from experiments.words.reasons import Unavailable
+
+_ASK_S = 0.01  # between two looks whether a server is ready
+_LISTENS, _ACCEPTS = "0A", 0x10000  # TCP_LISTEN in /proc/net/tcp, __SO_ACCEPTCON in /proc/net/unix
+_KEPT = re.compile(r"socket:\[([0-9]+)\]")
+
+
+class Driver(NamedTuple):
+    """What is run against a server. ready: what the server writes once it serves; None: it is ready once it listens."""
+
+    command: list[str]
+    ready: re.Pattern[str] | None = None
+
+
+def serve(command: list[str], driver: Driver, lever: Lever, *, limit_s: float, share: float, metric: re.Pattern[str] | None = None,
+          after_s: float = 0.0) -> Run:
+    """Starts a server with a lever, runs its driver without one once it is ready, and ends it; otherwise as `runs.run`.
+
+    Raises Unavailable: program-missing, server-silent and program-endless after limit_s, server-ended. However this ends, nothing of
+    the two is left.
+    """
+    before, driving = set(processes.descendants(os.getpid())), list[int]()
+
+    def serving() -> dict[int, bool]:
+        apart = {pid for first in driving for pid in (first, *processes.descendants(first))}
+        return {pid: runs for pid, runs in looks.own(before).items() if pid not in apart}
+
+    seen: list[Look] = []
+    joined: list[Joined] = []
+    with processes.adopting(), lever.around() as environment:
+        start_s = time.monotonic()
+        try:
+            with runs.started(command, environment, lever.starting) as server:
+                logs = _streams(server)
+                with runs.beside(lever, serving, seen, joined, start_s, share, after_s):
+                    _wait_until_ready(logs, driver, serving, start_s + limit_s)
+                    begin_s = time.monotonic()
+                    with runs.started(driver.command, {}) as asking:
+                        driving.append(asking.pid)
+                        told = _streams(asking)
+                        runs.drain(asking.pid, [*told, *logs], begin_s + limit_s)
+                        elapsed_s = time.monotonic() - begin_s
+                        asking.returncode = os.waitstatus_to_exitcode(os.wait4(asking.pid, 0)[1])
+                        for stream in told:  # what was still in the pipe
+                            while stream.read() > 0:
+                                pass
+                used, killed = _ended(server)
+                left = processes.end(lambda: looks.own(before), runs.GRACE_S)
+        except BaseException:
+            processes.end(lambda: looks.own(before), runs.GRACE_S)
+            raise
+    return Run(elapsed_s, asking.returncode, runs.printed(told, metric), (told[0].written, told[1].written), used.ru_minflt, used.ru_majflt,
+               used.ru_utime + used.ru_stime, tuple(seen), left, joined[0] if joined else None, killed)
+
+
+def _streams(child: subprocess.Popen[bytes]) -> list[Stream]:
+    return [Stream(pipe.fileno()) for pipe in (child.stdout, child.stderr)]
+
+
+def _wait_until_ready(logs: list[Stream], driver: Driver, serving: Callable[[], dict[int, bool]], limit_s: float) -> None:
+    """Reads what a server writes until it is ready. Raises Unavailable: server-ended, server-silent at limit_s of the clock."""
+    while True:
+        for stream in logs:
+            stream.read()
+        running = [pid for pid, runs in serving().items() if runs]
+        if driver.ready is None:
+            ready = any(map(listens, running))
+        else:
+            ready = any(driver.ready.search(kept.decode("utf-8", "replace")) for stream in logs for kept in (stream.head, stream.tail))
+        if not running:
+            raise Unavailable("server-ended", "before it was ready")
+        if ready:
+            return
+        if time.monotonic() >= limit_s:
+            raise Unavailable("server-silent")
+        time.sleep(_ASK_S)
+
+
+def listens(pid: int, proc: Path = Path("/proc")) -> bool:
+    """Whether a process waits for others to connect: by TCP or by a Unix socket, in its own network."""
+    accepting = _accepting(proc / str(pid) / "net")
+    with contextlib.suppress(OSError):  # it ended, or is another user's
+        for entry in (proc / str(pid) / "fd").iterdir():
+            with contextlib.suppress(OSError):
+                if (socket := _KEPT.fullmatch(os.readlink(entry))) and socket[1] in accepting:
+                    return True
+    return False
+
+
+def _accepting(net: Path) -> set[str]:
+    """The inodes of the sockets that accept connections."""
+    def rows(name: str) -> Iterable[list[str]]:
+        return (words for line in procfs.text(net / name, 1 << 24).splitlines()[1:] if len(words := line.split()) > 6)
+
+    tcp = {words[9] for name in ("tcp", "tcp6") for words in rows(name) if words[3] == _LISTENS and len(words) > 9}
+    return tcp | {words[6] for words in rows("unix") if int(words[3], 16) & _ACCEPTS}
+
+
+def _ended(server: subprocess.Popen[bytes]) -> tuple[resource.struct_rusage, bool]:
+    """Asks a server to end, and kills it after a while. Returns what it used, and whether it had to be killed.
+
+    Raises Unavailable("server-ended") where it had ended before, by a fault: what its driver was answered says nothing."""
+    killed = False
+    with runs.pidfd(server.pid) as fd:
+        gone = bool(select.select([fd], [], [], 0)[0])
+        if not gone:
+            signal.pidfd_send_signal(fd, signal.SIGTERM)
+            if killed := not select.select([fd], [], [], runs.GRACE_S)[0]:
+                signal.pidfd_send_signal(fd, signal.SIGKILL)
+    _, status, used = os.wait4(server.pid, 0)
+    server.returncode = os.waitstatus_to_exitcode(status)
+    if gone and server.returncode:
+        raise Unavailable("server-ended", f"with the exit code {server.returncode}" if server.returncode > 0 else (
+            signal.strsignal(-server.returncode) or f"signal {-server.returncode}"))
+    return used, killed

@@ -1,0 +1,161 @@
+"""Servers with a driver: who is measured, who is looked at, and that neither is left, however it ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support.fake_perf import alive
+
+from experiments.programs import runs, served
+from experiments.programs.levers import LEVERS, lever
+from experiments.programs.looks import own, peak
+from experiments.programs.report import document, remarks, verdict_sentence
+from experiments.programs.runs import Run
+from experiments.programs.served import Driver, listens, serve
+from experiments.programs.trial import Aim, Trial, attempt
+from experiments.system import processes
+from experiments.words.reasons import Unavailable
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are looked at in /proc")
+# Answers each connection with a variable of its environment, and holds 40 MiB; argument 2: what it does first.
+SERVER = """import os, signal, socket, sys, time
+path, first = sys.argv[1:]
+exec(first)
+held = bytearray(40 << 20); held[::512] = held[1::512]
+with socket.socket(socket.AF_UNIX) as server:
+    server.bind(path)
+    server.listen()
+    print("ready", flush=True)
+    while True:
+        connection, _ = server.accept()
+        connection.sendall(os.environ.get("ANSWER", "plain").encode())
+        connection.close()
+"""
+DRIVER = """import os, socket, sys, time
+held = bytearray(90 << 20); held[::512] = held[1::512]
+with socket.socket(socket.AF_UNIX) as client:
+    client.connect(sys.argv[1])
+    print(client.recv(99).decode(), os.environ.get("ANSWER"), "took 12.5 s")
+time.sleep(float(sys.argv[2])); sys.exit(int(sys.argv[3]))
+"""
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    before, files = set(processes.descendants(os.getpid())), sorted(os.listdir("/proc/self/fd"))
+    yield
+    assert own(before) == {} and sorted(os.listdir("/proc/self/fd")) == files
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> str:
+    return os.path.relpath(tmp_path / "s")  # a socket's whole path may be too long
+
+
+def server(address: str, first: str = "os.path.exists(path) and os.unlink(path)") -> list[str]:
+    return [sys.executable, "-c", SERVER, address, first]
+
+
+def driver(address: str, hold_s: float = 0.3, status: int = 0, ready: str = "") -> Driver:
+    return Driver([sys.executable, "-c", DRIVER, address, str(hold_s), str(status)], re.compile(ready) if ready else None)
+
+
+def ran(command: list[str], by: Driver, using: str = "none", limit_s: float = 60.0, **how: object) -> Run:
+    return serve(command, by, LEVERS[using], limit_s=limit_s, share=0.3, **how)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ready", ["", "rea.y"])
+def test_the_driver_is_measured_and_the_server_is_looked_at(address: str, ready: str):
+    begin = time.monotonic()
+    done = ran(server(address, "time.sleep(0.5)"), driver(address, status=3, ready=ready), metric=re.compile("took (.*) s"))
+    whole_s = time.monotonic() - begin
+    most = peak(list(done.looks))
+    assert (done.status, done.value, done.left, done.killed) == (3, 12.5, 0, False)
+    assert 0.3 < done.elapsed_s < whole_s - 0.5 and done.written[0].size_bytes == len("plain None took 12.5 s\n")
+    assert most.processes == 1 and 40 << 20 <= most.pages.anonymous_bytes < 80 << 20  # the driver holds 90
+    assert done.minor_faults * os.sysconf("SC_PAGE_SIZE") > 40 << 20
+
+
+def test_a_lever_is_the_server_s_and_not_the_driver_s(address: str):
+    done = serve(server(address), driver(address), lever("", ["ANSWER=other"]), limit_s=60, share=0.1)
+    assert done.written[0].size_bytes == len("other None took 12.5 s\n")
+    asks = "print(*[line for line in open('/proc/self/status') if 'THP' in line])"
+    off = serve(server(address, "os.unlink(path)"), Driver([sys.executable, "-c", asks]), LEVERS["no-thp"], limit_s=60, share=0.3)
+    on = serve(server(address, "os.unlink(path)"), Driver([sys.executable, "-c", asks]), LEVERS["none"], limit_s=60, share=0.3)
+    assert off.written[0] == on.written[0] and peak(list(off.looks)).reached == 1
+
+
+def test_a_server_that_does_not_end_when_asked_is_killed_and_that_is_said(address: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(runs, "GRACE_S", 0.2)
+    stubborn = ran(server(address, "signal.signal(signal.SIGTERM, signal.SIG_IGN)"), driver(address))
+    assert (stubborn.status, stubborn.killed) == (0, True)
+    trial = Trial(Aim(["server"], LEVERS["none"], driver=driver(address)), (stubborn, stubborn))
+    assert any("SIGTERM" in remark and "2 times" in remark for remark in remarks(trial))
+
+
+def test_a_server_in_the_background_and_its_workers_are_ended_too(address: str):
+    done = ran(server(address, "os.fork() and os._exit(0); os.setsid(); os.fork() or time.sleep(91.25)"), driver(address))
+    assert done.status == 0 and done.left == 2
+
+
+@pytest.mark.parametrize(("first", "ready", "code"), [
+    ("sys.exit(0)", "", "server-ended"), ("time.sleep(95.25)", "", "server-silent"), ("", "never written", "server-silent")])
+def test_a_server_that_is_never_ready_is_one_reason(address: str, first: str, ready: str, code: str):
+    with pytest.raises(Unavailable) as why:
+        ran(server(address, first), driver(address, ready=ready), limit_s=0.8)
+    assert why.value.code == code and alive("95.25") == []
+
+
+def test_a_server_that_fails_under_its_driver_has_measured_nothing(address: str):
+    with pytest.raises(Unavailable) as why:
+        ran(server(address, "signal.signal(signal.SIGALRM, lambda *_: os._exit(7)); signal.setitimer(signal.ITIMER_REAL, 1)"),
+            driver(address, hold_s=2.0))
+    assert (why.value.code, "7" in why.value.detail) == ("server-ended", True)
+
+
+@pytest.mark.parametrize("command", [["sleep", "96.25"], ["/nonexistent/driver"]])
+def test_a_driver_that_never_ends_or_starts_leaves_no_server(address: str, command: list[str]):
+    with pytest.raises(Unavailable) as why:
+        ran(server(address), Driver(command), limit_s=1.0)
+    assert why.value.code in ("program-endless", "program-missing") and alive("96.25") == []
+
+
+def test_ctrl_c_ends_both(address: str, monkeypatch: pytest.MonkeyPatch):
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runs, "drain", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        ran(server(address), Driver(["sleep", "97.25"]))
+    assert alive("97.25") == []
+
+
+def test_a_server_that_writes_without_end_is_read_meanwhile(address: str):
+    writes = "os.fork() or [os.write(1, bytes(1 << 20)) for _ in iter(int, 1)]"
+    assert ran(server(address, writes), driver(address)).status == 0
+
+
+def test_who_listens_is_seen_by_its_sockets(tmp_path: Path):
+    for pid, fd in ((7, "socket:[41]"), (8, "socket:[42]"), (9, "socket:[43]"), (10, "socket:[44]"), (11, "/dev/null")):
+        (tmp_path / f"{pid}/fd").mkdir(parents=True)
+        (tmp_path / f"{pid}/fd/3").symlink_to(fd)
+        (tmp_path / f"{pid}/net").mkdir()
+        (tmp_path / f"{pid}/net/tcp").write_text(
+            "head\n 0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 41 1 0 100\n"
+            " 1: 0100007F:1F90 0100007F:9999 01 00000000:00000000 00:00000000 00000000 0 0 42 1 0 100\n")
+        (tmp_path / f"{pid}/net/unix").write_text("head\n0: 00000002 00000000 00010000 0001 01 43 /s\n"
+                                                     "0: 00000002 00000000 00000000 0001 01 44\n")
+    assert [listens(pid, tmp_path) for pid in range(7, 13)] == [True, False, True, False, False, False]
+
+
+def test_an_experiment_on_a_server_says_that_its_driver_was_compared(address: str):
+    aim = Aim(server(address, "os.path.exists(path) and os.unlink(path)"), LEVERS["none"], within=0.5, minutes=0.01,
+              driver=driver(address, hold_s=0.1, status=4))
+    done = attempt(aim)
+    assert len(done.pairs) >= 6 and "driver" in verdict_sentence(done) and "driver's exit code is 4" in remarks(done)[0]
+    assert document(done)["driver"] == aim.driver.command and served.Driver(["x"]).ready is None
