@@ -6,6 +6,8 @@ import json
 import re
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,14 +23,15 @@ from experiments.words.units import format_ns
 
 if TYPE_CHECKING:
     from experiments.programs.served import Driver
-    from experiments.programs.trial import Trial
+    from experiments.programs.trial import Aim, Trial
 
 # What follows the program's name is the program's, also without a --.
 SETTINGS = {"name": "try", "context_settings": {"allow_interspersed_args": False}}
 
 
 def compare(
-    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="The program and its arguments, without a shell.")],
+    command: Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND...", help="The program and its arguments, without a shell."
+                                                        )] = None,
     lever: Annotated[str, typer.Option(help="; ".join(f"{each.name}: {each.does}" for each in levers.LEVERS.values()))] = "advise",
     env: Annotated[list[str], typer.Option(metavar="NAME=VALUE", help="A variable of its environment, in place of --lever; also several.")]
         = [],  # noqa: B006
@@ -42,6 +45,8 @@ def compare(
         metavar="CMD", help="COMMAND is a server: compare the time of CMD against it, or --metric of what CMD prints.")] = "",
     ready: Annotated[str, typer.Option(help="With --driver: what the server writes once it is ready, a regular expression. "
                                             "Default: once it listens.")] = "",
+    pid: Annotated[int, typer.Option(
+        min=0, help="In place of COMMAND, a process that runs: CMD is run in windows before its memory is joined, and after.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
     html: Annotated[Path | None, typer.Option(help="And as a page, into this file.")] = None,
 ) -> None:
@@ -49,16 +54,18 @@ def compare(
     from experiments.programs import report
     from experiments.programs.trial import Aim, attempt
 
-    if html and (html.is_dir() or not html.parent.is_dir()):
-        raise Unavailable("bad-parameter", f"--html is a file in a folder that is there, not {html}")
-    aim = Aim(command, levers.lever(lever, env), within / 100, minutes, _pattern(metric, higher), higher, after,
-              _driver(driver, ready))
-    try:
-        with measuring_lock():
-            trial = attempt(aim, _progress if sys.stderr.isatty() else lambda trial: None)
-    except KeyboardInterrupt:
-        print("Interrupted before six pairs; nothing of the program is left.", file=sys.stderr)
-        raise SystemExit(130) from None
+    if html and (pid or html.is_dir() or not html.parent.is_dir()):
+        raise Unavailable("bad-parameter", "--html draws pairs, of which --pid has none" if pid else
+                          f"--html is a file in a folder that is there, not {html}")
+    within, pattern, server = within / 100, _pattern(metric, higher), _driver(driver, ready)
+    if pid or not command:
+        if command or not pid or not server or ready or env or after is not None or lever not in ("advise", "collapse"):
+            raise Unavailable("bad-parameter", "what is compared is a COMMAND, or a --pid by the windows of a --driver, which joining "
+                                               "alone reaches")
+        return _joined(pid, Aim(server.command, levers.LEVERS["collapse"], within, minutes, pattern, higher), as_json)
+    aim = Aim(command, levers.lever(lever, env), within, minutes, pattern, higher, after, server)
+    with _measuring("Interrupted before six pairs; nothing of the program is left."):
+        trial = attempt(aim, _progress if sys.stderr.isatty() else lambda trial: None)
     if as_json:
         print(json.dumps(report.document(trial), indent=1))
     else:
@@ -68,6 +75,40 @@ def compare(
 
         with disk_errors(html):
             html.write_text(page(trial), encoding="utf-8")
+
+
+@contextmanager
+def _measuring(interrupted: str) -> Iterator[None]:
+    """Alone on this computer; Ctrl-C is a sentence and exit 130."""
+    try:
+        with measuring_lock():
+            yield
+    except KeyboardInterrupt:
+        print(interrupted, file=sys.stderr)
+        raise SystemExit(130) from None
+
+
+def _joined(pid: int, aim: Aim, as_json: bool) -> None:
+    """A process that runs, before and after."""
+    from experiments.programs import running
+
+    running.check(pid)  # before it is waited for that nobody else measures
+    with _measuring("Interrupted before there were windows after joining; what is joined stays so."):
+        done = running.change(pid, aim)
+    if as_json:
+        print(json.dumps(running.document(done), indent=1))
+    else:
+        _print(("", "before", "after joining"), running.rows(done), running.sentences(done))
+
+
+def _print(head: tuple[str, ...], rows: list[tuple[str, str, str]], sentences: list[str]) -> None:
+    out, table = Console(soft_wrap=True), Table(*head, box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*map(escape, row))
+    out.print(table, width=None if sys.stdout.isatty() else 120)  # a pipe is no screen to wrap for
+    out.print()
+    for sentence in sentences:
+        out.print(escape(sentence), highlight=False)
 
 
 def _driver(driver: str, ready: str) -> Driver | None:
@@ -110,14 +151,7 @@ def _progress(trial: Trial) -> None:
 def _show(trial: Trial) -> None:
     from experiments.programs import report
 
-    out = Console(soft_wrap=True)
     if sys.stderr.isatty():
         print(file=sys.stderr)
-    table = Table("", "as it is", f"with {trial.aim.lever.name}", box=None, pad_edge=False)
-    for row in report.rows(trial):
-        table.add_row(*map(escape, row))
-    out.print(table, width=None if sys.stdout.isatty() else 120)  # a pipe is no screen to wrap for
-    out.print()
-    for sentence in (report.verdict_sentence(trial), *report.remarks(trial)):
-        out.print(escape(sentence), highlight=False)
-    out.print(f"It took {format_ns(trial.spent_s * 1e9)}.", highlight=False)
+    _print(("", "as it is", f"with {trial.aim.lever.name}"), report.rows(trial), [
+        report.verdict_sentence(trial), *report.remarks(trial), f"It took {format_ns(trial.spent_s * 1e9)}."])

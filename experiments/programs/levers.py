@@ -132,7 +132,22 @@ def collapse(pid: int, huge_bytes: int, stop: Event) -> tuple[int, set[str]]:
     return joined, errors
 
 
-def _collapse_all(processes: Processes, start_s: float, after_s: float, stop: Event) -> Joined:
+def refusal(pid: int) -> str:
+    """The name of the error by which this user may not join a process' memory; "" where that is allowed. Nothing is joined."""
+    libc, nothing = ctypes.CDLL(None, use_errno=True), _Range(0, 0)
+    try:
+        process = os.pidfd_open(pid)
+    except OSError as why:
+        return errno.errorcode[why.errno]
+    try:
+        done = libc.syscall(_PROCESS_MADVISE, process, ctypes.byref(nothing), ctypes.c_size_t(1), _MADV_COLLAPSE, 0)
+        return errno.errorcode[ctypes.get_errno()] if done < 0 else ""
+    finally:
+        os.close(process)
+
+
+def collapse_all(processes: Processes, start_s: float, after_s: float, stop: Event) -> Joined:
+    """Puts the memory of all processes that run then on large pages, after_s after start_s of the clock, until `stop`."""
     stop.wait(max(start_s + after_s - time.monotonic(), 0))
     begin, joined, errors = time.monotonic(), 0, set[str]()
     huge_bytes = procfs.number(_HUGE / "hpage_pmd_size")
@@ -163,7 +178,7 @@ LEVERS = {lever.name: lever for lever in (
           check=_thp_allowed),
     Lever("advise-control", "glibc's malloc growing as with advise, on the pages it has", _with("GLIBC_TUNABLES", _GROWTH, ":"),
           seen=False),
-    Lever("collapse", "memory put on large pages from outside while it runs", _with(), seen=False, acts=_collapse_all,
+    Lever("collapse", "memory put on large pages from outside while it runs", _with(), seen=False, acts=collapse_all,
           check=_can_join),
     Lever("malloc", "large pages asked for by glibc's malloc", _with("GLIBC_TUNABLES", _MALLOC, ":"), seen=False, check=_thp_allowed),
     Lever("malloc-pool", "glibc's malloc on the pool of huge pages", _with("GLIBC_TUNABLES", "glibc.malloc.hugetlb=2", ":"), seen=False,

@@ -61,7 +61,7 @@ def aims(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Aim]:
 @pytest.mark.parametrize("options", [
     [], ["--lever", "nope"], ["--minutes", "0"], ["--within", "0"], ["--metric", "("], ["--metric", "x"], ["--metric", "(x)(y)"],
     ["--higher-is-better"], ["--env", "A"], ["--driver", "a 'b"], ["--driver", " "], ["--ready", "x"], ["--driver", "a", "--ready", "("],
-    ["--after", "-1"], ["--frobnicate"], ["--minutes", "x"]], ids=" ".join)
+    ["--pid", "7", "--driver", "true"], ["--after", "-1"], ["--frobnicate"], ["--minutes", "x"]], ids=" ".join)
 def test_a_wrong_argument_is_one_line_and_exit_2(options: list[str], monkeypatch: pytest.MonkeyPatch, capsys, aims: list[Aim]):
     assert call(monkeypatch, *([*options, "--", "true"] if options else [])) == 2
     told = capsys.readouterr()
