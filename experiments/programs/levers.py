@@ -186,6 +186,11 @@ LEVERS = {lever.name: lever for lever in (
     Lever("no-thp", "transparent huge pages switched off for it", _with(), _has_no_thp, starting=without_thp),
     Lever("jvm", "a JVM's heap on transparent huge pages", _with("JAVA_TOOL_OPTIONS", "-XX:+UseTransparentHugePages", " "), seen=False,
           check=_thp_allowed),
+    Lever("jvm-pool", "a JVM's heap on the pool of huge pages", _with("JAVA_TOOL_OPTIONS", "-XX:+UseLargePages", " "), seen=False,
+          check=_pool_filled),
+    Lever("jemalloc", "large pages asked for by jemalloc", _with("MALLOC_CONF", "thp:always", ","), seen=False, check=_thp_allowed),
+    Lever("node-text", "Node's own code on large pages", _with("NODE_OPTIONS", "--use-largepages=silent", " "), seen=False,
+          check=_thp_allowed),
     Lever("numpy-off", "NumPy not asking for large pages", _with("NUMPY_MADVISE_HUGEPAGE", "0"), seen=False),
 )}
 

@@ -189,7 +189,8 @@ def sentences(done: Change) -> list[str]:
             if abs(log(ratio.value)) <= max(abs(log(drift)) for drift in drifts):
                 told.append("So joining changed it by no more than it changes by itself.")
     if done.joined:
-        told.append(f"Joining {format_size(done.joined.bytes)} took {format_ns(done.joined.took_s * 1e9)}, and cannot be undone.")
+        told.append(f"Joining {format_size(done.joined.bytes)} took {format_ns(done.joined.took_s * 1e9)}, and cannot be undone."
+                    if done.joined.bytes else "The lever did nothing: no memory of it was joined.")
         if done.joined.errors:
             told.append(f"Where the kernel did not join, it said {listed(done.joined.errors)}.")
     if done.switched_off:

@@ -41,10 +41,13 @@ def serve(command: list[str], driver: Driver, lever: Lever, *, limit_s: float, s
     the two is left.
     """
     before, driving = set(processes.descendants(os.getpid())), list[int]()
+    until: list[set[int]] = []  # what there is before the driver, until its number is known
 
     def serving() -> dict[int, bool]:
+        mine = looks.own(before)  # first: a driver that is in it was announced, one way or the other
+        known = until[:]
         apart = {pid for first in driving for pid in (first, *processes.descendants(first))}
-        return {pid: runs for pid, runs in looks.own(before).items() if pid not in apart}
+        return {pid: runs for pid, runs in mine.items() if pid not in apart and (not known or pid in known[0])}
 
     seen: list[Look] = []
     joined: list[Joined] = []
@@ -55,9 +58,11 @@ def serve(command: list[str], driver: Driver, lever: Lever, *, limit_s: float, s
                 logs = _streams(server)
                 with runs.beside(lever, serving, seen, joined, start_s, share, after_s):
                     _wait_until_ready(logs, driver, serving, start_s + limit_s)
+                    until.append(set(looks.own(before)))
                     begin_s = time.monotonic()
                     with runs.started(driver.command, {}) as asking:
                         driving.append(asking.pid)
+                        until.clear()
                         told = _streams(asking)
                         runs.drain(asking.pid, [*told, *logs], begin_s + limit_s)
                         elapsed_s = time.monotonic() - begin_s

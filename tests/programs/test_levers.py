@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+from ctypes.util import find_library
 from pathlib import Path
 
 import pytest
@@ -126,6 +128,22 @@ def test_an_array_of_numpy_s_loses_its_large_pages():
     assert sides[0].pages.huge_bytes >= 0.9 * (MIB << 20) and sides[1].pages.huge_bytes == 0
 
 
+@pytest.mark.skipif(find_library("jemalloc") is None, reason="takes libjemalloc")
+def test_jemalloc_asks_where_it_is_told_to(program: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("LD_PRELOAD", str(find_library("jemalloc")))
+    monkeypatch.setenv("MALLOC_CONF", "narenas:1")
+    assert share(ran(program, "malloc", LEVERS["none"])[1]) == 0
+    assert share(ran(program, "malloc", LEVERS["jemalloc"])[1]) > 0.8
+    assert share(ran(program, "mmap", LEVERS["jemalloc"])[1]) == 0
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="takes Node")
+def test_node_s_own_code_is_on_large_pages():
+    command = ["node", "-e", "setTimeout(() => {}, 600)"]
+    most = [max(look.pages.thp_bytes for look in run(command, LEVERS[name], limit_s=60, share=0.3).looks) for name in ("none", "node-text")]
+    assert most[0] == 0 and most[1] >= 8 << 20
+
+
 @pytest.mark.endurance
 @pytest.mark.needs("java")
 def test_a_jvm_s_heap_is_on_large_pages(tmp_path: Path):
@@ -147,7 +165,8 @@ def test_what_this_computer_lacks_is_said_before_anything_runs(tmp_path: Path, m
     monkeypatch.setattr(levers, "_HUGE", tmp_path)
     monkeypatch.setattr(levers.pools, "look", dict)
     (tmp_path / "enabled").write_text("always madvise [never]\n")
-    codes = {"advise": "thp-never", "malloc": "thp-never", "jvm": "thp-never", "collapse": "no-collapse", "malloc-pool": "pool-empty"}
+    codes = {"advise": "thp-never", "malloc": "thp-never", "jvm": "thp-never", "collapse": "no-collapse", "malloc-pool": "pool-empty",
+             "jvm-pool": "pool-empty", "jemalloc": "thp-never", "node-text": "thp-never"}
     for name in LEVERS:
         if name not in codes:
             assert levers.lever(name, []).name == name
