@@ -34,8 +34,8 @@ from experiments.lab.record import Point
 from experiments.lab.rig import Rig
 from experiments.lab.store import Store
 from experiments.machine import host
-from experiments.programs import overhead as watching
 from experiments.programs import known as tries
+from experiments.programs import overhead as watching
 from experiments.system.files import measuring_lock
 from experiments.system.processes import pinned
 from experiments.words.pages import BASE
