@@ -75,7 +75,7 @@ class Statement(NamedTuple):
     loop: str
     pages: str
     working_set: str
-    status: Literal["judged", "arithmetic", "said again", "not testable", "waits"]
+    status: Literal["judged", "arithmetic", "said again", "not testable"]
     where: str  # the chapter; of what is said again, the id that it repeats
     note: str
 

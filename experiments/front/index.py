@@ -175,8 +175,8 @@ def _question(module: ModuleType) -> str:
 def reading(a: Analysis) -> Prose:
     """The chapters in reading order, each with what it is about."""
     questions = {module.__name__.rpartition(".")[2]: _question(module) for module in a.chapters}
-    return Prose("\n".join(f"{number}. {{doc}}`{name}`: {question[0].lower()}{question[1:]}."
-                           for number, (name, question) in enumerate(questions.items(), 1)))
+    return Prose("\n".join(f"- {{doc}}`{name}`: {question[0].lower()}{question[1:]}."
+                           for name, question in questions.items()))
 
 
 def stable(a: Analysis) -> Prose:
