@@ -51,8 +51,7 @@ def compare(
     html: Annotated[Path | None, typer.Option(help="And as a page, into this file.")] = None,
 ) -> None:
     """Compare a program as it is with the same program and a lever, in interleaved pairs, with large pages verified from outside."""
-    from experiments.programs import report
-    from experiments.programs.trial import Aim, attempt
+    from experiments.programs.trial import Aim
 
     if html and (pid or html.is_dir() or not html.parent.is_dir()):
         raise Unavailable("bad-parameter", "--html draws pairs, of which --pid has none" if pid else
@@ -63,18 +62,24 @@ def compare(
             raise Unavailable("bad-parameter", "what is compared is a COMMAND, or a --pid by the windows of a --driver, which joining "
                                                "alone reaches")
         return _joined(pid, Aim(server.command, levers.LEVERS["collapse"], within, minutes, pattern, higher), as_json)
-    aim = Aim(command, levers.lever(lever, env), within, minutes, pattern, higher, after, server)
+    _paired(Aim(command, levers.lever(lever, env), within, minutes, pattern, higher, after, server), as_json, html)
+
+
+def _paired(aim: Aim, as_json: bool, html: Path | None) -> None:
+    """A program in pairs, as it is and with a lever."""
+    from experiments.programs import report, trial
+
     with _measuring("Interrupted before six pairs; nothing of the program is left."):
-        trial = attempt(aim, _progress if sys.stderr.isatty() else lambda trial: None)
+        done = trial.attempt(aim, _progress if sys.stderr.isatty() else lambda trial: None)
     if as_json:
-        print(json.dumps(report.document(trial), indent=1))
+        print(json.dumps(report.document(done), indent=1))
     else:
-        _show(trial)
+        _show(done)
     if html:  # last, so that a full disk hides nothing
         from experiments.programs.page import page
 
         with disk_errors(html):
-            html.write_text(page(trial), encoding="utf-8")
+            html.write_text(page(done), encoding="utf-8")
 
 
 @contextmanager

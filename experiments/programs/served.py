@@ -10,7 +10,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,6 +33,34 @@ class Driver(NamedTuple):
     ready: re.Pattern[str] | None = None
 
 
+class _Serving:
+    """The processes of a server, when called; those of its driver, which runs beside it, are left out."""
+
+    def __init__(self) -> None:
+        self._before = set(processes.descendants(os.getpid()))
+        self._known: list[set[int]] = []  # what there is before the driver, until its number is known
+        self._driver: list[int] = []
+
+    def all(self) -> dict[int, bool]:
+        """With the driver's."""
+        return looks.own(self._before)
+
+    def __call__(self) -> dict[int, bool]:
+        mine, known = self.all(), self._known[:]  # in this order: a driver that is among them is announced, one way or the other
+        apart = {pid for first in self._driver for pid in (first, *processes.descendants(first))}
+        return {pid: runs for pid, runs in mine.items() if pid not in apart and (not known or pid in known[0])}
+
+    @contextlib.contextmanager
+    def beside(self, command: list[str]) -> Iterator[tuple[subprocess.Popen[bytes], float]]:
+        """The driver, started, and when that was begun."""
+        self._known.append(set(self.all()))
+        begin_s = time.monotonic()
+        with runs.started(command, {}) as child:
+            self._driver.append(child.pid)
+            self._known.clear()
+            yield child, begin_s
+
+
 def serve(command: list[str], driver: Driver, lever: Lever, *, limit_s: float, share: float, metric: re.Pattern[str] | None = None,
           after_s: float = 0.0) -> Run:
     """Starts a server with a lever, runs its driver without one once it is ready, and ends it; otherwise as `runs.run`.
@@ -40,15 +68,7 @@ def serve(command: list[str], driver: Driver, lever: Lever, *, limit_s: float, s
     Raises Unavailable: program-missing, server-silent and program-endless after limit_s, server-ended. However this ends, nothing of
     the two is left.
     """
-    before, driving = set(processes.descendants(os.getpid())), list[int]()
-    until: list[set[int]] = []  # what there is before the driver, until its number is known
-
-    def serving() -> dict[int, bool]:
-        mine = looks.own(before)  # first: a driver that is in it was announced, one way or the other
-        known = until[:]
-        apart = {pid for first in driving for pid in (first, *processes.descendants(first))}
-        return {pid: runs for pid, runs in mine.items() if pid not in apart and (not known or pid in known[0])}
-
+    serving = _Serving()
     seen: list[Look] = []
     joined: list[Joined] = []
     with processes.adopting(), lever.around() as environment:
@@ -58,25 +78,27 @@ def serve(command: list[str], driver: Driver, lever: Lever, *, limit_s: float, s
                 logs = _streams(server)
                 with runs.beside(lever, serving, seen, joined, start_s, share, after_s):
                     _wait_until_ready(logs, driver, serving, start_s + limit_s)
-                    until.append(set(looks.own(before)))
-                    begin_s = time.monotonic()
-                    with runs.started(driver.command, {}) as asking:
-                        driving.append(asking.pid)
-                        until.clear()
-                        told = _streams(asking)
-                        runs.drain(asking.pid, [*told, *logs], begin_s + limit_s)
-                        elapsed_s = time.monotonic() - begin_s
-                        asking.returncode = os.waitstatus_to_exitcode(os.wait4(asking.pid, 0)[1])
-                        for stream in told:  # what was still in the pipe
-                            while stream.read() > 0:
-                                pass
+                    status, elapsed_s, told = _driven(driver, serving, logs, limit_s)
                 used, killed = _ended(server)
-                left = processes.end(lambda: looks.own(before), runs.GRACE_S)
+                left = processes.end(serving.all, runs.GRACE_S)
         except BaseException:
-            processes.end(lambda: looks.own(before), runs.GRACE_S)
+            processes.end(serving.all, runs.GRACE_S)
             raise
-    return Run(elapsed_s, asking.returncode, runs.printed(told, metric), (told[0].written, told[1].written), used.ru_minflt, used.ru_majflt,
+    return Run(elapsed_s, status, runs.printed(told, metric), (told[0].written, told[1].written), used.ru_minflt, used.ru_majflt,
                used.ru_utime + used.ru_stime, tuple(seen), left, joined[0] if joined else None, killed)
+
+
+def _driven(driver: Driver, serving: _Serving, logs: list[Stream], limit_s: float) -> tuple[int, float, list[Stream]]:
+    """Runs a driver to its end, while what the server writes is read: its exit code, its time, and what it wrote."""
+    with serving.beside(driver.command) as (child, begin_s):
+        told = _streams(child)
+        runs.drain(child.pid, [*told, *logs], begin_s + limit_s)
+        elapsed_s = time.monotonic() - begin_s
+        child.returncode = os.waitstatus_to_exitcode(os.wait4(child.pid, 0)[1])
+        for stream in told:  # what was still in the pipe
+            while stream.read() > 0:
+                pass
+    return child.returncode, elapsed_s, told
 
 
 def _streams(child: subprocess.Popen[bytes]) -> list[Stream]:

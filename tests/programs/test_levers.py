@@ -134,7 +134,7 @@ def test_jemalloc_asks_where_it_is_told_to(program: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("MALLOC_CONF", "narenas:1")
     assert share(ran(program, "malloc", LEVERS["none"])[1]) == 0
     assert share(ran(program, "malloc", LEVERS["jemalloc"])[1]) > 0.8
-    assert share(ran(program, "mmap", LEVERS["jemalloc"])[1]) == 0
+    assert share(ran(program, "mmap", LEVERS["jemalloc"])[1]) < 0.2  # its own arenas
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="takes Node")
