@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 
 from experiments.article.render import Html, data_table
@@ -10,22 +12,38 @@ from experiments.chapters.your_program.cases import CASES
 from experiments.words.reasons import REASONS, Unavailable
 from experiments.words.units import format_size
 
+MIB = 1 << 20
 
 def results(a: Analysis) -> Html:
-    """A row a program with its lever: the gain, what of it lies on large pages, what memory and faults become; or why there is none."""
-    rows = a.measured()
+    """A row a program with its lever: its version, the gain, beside it the reference's where that is another machine, and the verdict; or
+    why there is none."""
     theirs = {} if a.theirs is None else dict(zip(a.theirs["case"], a.theirs["gain"], strict=True))
-    measured = {row["case"]: (f"{row['title']}: {row['version']}", row["does"], f"{row['gain']:.2f}", row["verdict"],
-                              f"{row['large']:.0%}", format_size(row["resident_bytes"]), f"{row['memory']:.2f}", f"{row['faults']:.2f}")
-                for row in rows.to_dict("records")}
-    lacking = {name: (case.title, case.does, "", REASONS[a.programs.lacking[name]].sentence, "", "", "", "") for name, case in CASES.items()
+    measured = {row["case"]: (row["title"], _number(row["version"]), f"{row['gain']:.2f}", row["verdict"])
+                for row in a.measured().to_dict("records")}
+    lacking = {name: (case.title, "", "", REASONS[a.programs.lacking[name]].sentence) for name, case in CASES.items()
                if name in a.programs.lacking}
-    columns = ["program", "lever", "times as fast", "verdict", "on large pages", "memory", "memory grows to", "faults fall to"]
-    table = pd.DataFrame([(measured | lacking)[name] for name in CASES if name in measured or name in lacking], columns=columns)
+    names = [name for name in CASES if name in measured or name in lacking]
+    table = pd.DataFrame([(measured | lacking)[name] for name in names], columns=["program", "version", "times as fast", "with the lever"])
     if theirs:
-        names = [name for name in CASES if name in measured or name in lacking]
         table.insert(3, "the reference", [f"{theirs[name]:.2f}" if name in theirs else "" for name in names])
     return data_table(table)
+
+
+def _number(version: str) -> str:
+    """The number in the line by which a program names itself; of our own, the compiler's."""
+    found = re.search(r"\d+(?:\.\d+)+", version)
+    return found[0] if found else version
+
+
+def taken(a: Analysis) -> Html:
+    """A row a program: its lever, what of it lies on large pages then, its memory without and how it grows, and what is left of its
+    faults."""
+    rows = a.measured()
+    return data_table(pd.DataFrame({
+        "program": rows["title"], "lever": rows["does"], "on large pages": rows["large"].map("{:.0%}".format),
+        "memory": rows["resident_bytes"].map(lambda size: format_size(round(size / MIB) * MIB)),
+        "grows to": rows["memory"].map("{:.2f} times".format),
+        "faults left": rows["faults"].map("{:.1%}".format)}))
 
 
 LADDER = (
