@@ -27,7 +27,7 @@ from experiments.words.pages import BASE
 from experiments.words.reasons import Unavailable, required
 from experiments.words.units import format_size
 
-SECONDS = 150  # at the most on two CPUs of 24 GiB: most of it is memory that is taken and given back
+SECONDS = 180  # at the most on two CPUs of 24 GiB that others use too: most of it is memory that is taken and given back
 MIB = 1 << 20
 LARGE = "thp"
 MODES = ("always", "defer", "defer+madvise", "madvise", "never")  # Linux, Documentation/admin-guide/mm/transhuge.rst
