@@ -198,6 +198,14 @@ def test_of_an_experiment_that_the_reference_lacks_the_next_that_has_it_stands_i
     assert store.resolve("reference", experiment="walk_anatomy") == other
 
 
+def test_of_an_experiment_that_is_a_document_alone_the_next_that_has_it_stands_in(store: Store, path: Path) -> None:
+    for machine in ("zen-5-33333333", "zen-4-44444444"):
+        store.write_machine(machine, {})
+    store.write_document("zen-4-44444444", "your_program", {"told": []})
+    (store.root / "reference").write_text("zen-5-33333333\nzen-4-44444444\n")
+    assert (store.reference("your_program"), store.reference("code"), store.reference()) == ("zen-4-44444444", *["zen-5-33333333"] * 2)
+
+
 @pytest.mark.parametrize("text", [b"", b"not-here", b"../x", b"\xff", b"this"])
 def test_a_reference_that_names_no_machine_is_refused(store: Store, path: Path, text: bytes) -> None:
     (store.root / "reference").write_bytes(text)
