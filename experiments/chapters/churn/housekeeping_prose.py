@@ -46,7 +46,7 @@ def lives_said(a: Analysis) -> Prose:
             f"{words(BASE)} there. ")
     return Prose(said + choose(pieces, {
         "above": "So it is such programs on a machine that has run for long that regress.",
-        "open": "So what the large pages save, making them costs again.",
+        "open": "So in pieces nothing of that gain is certain.",
         "below": "So even then a short program gains."}))
 
 

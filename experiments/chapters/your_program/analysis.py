@@ -17,6 +17,7 @@ from experiments.words.reasons import Unavailable, if_available, required
 COLUMNS = ("case", "title", "language", "ours", "does", "changes_pages", "verdict", "version", "pairs", "gain", "resident_bytes", "memory",
            "large", "faults", "alike")
 _ONE = Interval(1.0, 1.0, 1.0)
+REACHED = 0.1  # of what is resident: with less of it on large pages a lever did nothing that a time could be put down to
 
 
 class Analysis(analysis.Analysis):
@@ -76,11 +77,16 @@ class Analysis(analysis.Analysis):
         return required(self.trials, "no program was measured")
 
     def of_pages(self, ours: bool | None = None) -> pd.DataFrame:
-        """The trials in which nothing but the pages changed, of our programs or of others' alone where that is asked for. Raises
+        """The trials in which the pages changed and nothing else, of our programs or of others' alone where that is asked for. Raises
         Unavailable("too-few-points") where there are none."""
         rows = self.measured()
-        rows = rows[rows["changes_pages"]] if ours is None else rows[rows["changes_pages"] & (rows["ours"] == ours)]
-        return required(rows, "no such program was measured")
+        rows = rows[rows["changes_pages"] & (rows["large"] >= REACHED)]
+        return required(rows if ours is None else rows[rows["ours"] == ours], "no such program was measured")
+
+    def unreached(self) -> pd.DataFrame:
+        """The trials whose lever put next to nothing on large pages."""
+        rows = self.trials
+        return rows[rows["changes_pages"] & (rows["large"] < REACHED)]
 
 
 def _row(told: Told) -> dict[str, Any]:

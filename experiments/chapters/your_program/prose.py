@@ -49,7 +49,13 @@ def gains_said(a: Analysis) -> Prose:
     told = listed(f"{row['title']} {row['gain'].value:.2f} times" for row in faster[:2])
     said = f"The largest gains: {told}. A gain is of a whole run: fewer walks, and fewer page faults, which a table below has too."
     return Prose(said + (f" No difference worth a setting: {listed(alike)}." if alike else "")
-                 + (f" Slower on large pages: {listed(slower)}." if slower else ""))
+                 + (f" Slower on large pages: {listed(slower)}." if slower else "") + _unreached(a))
+
+
+def _unreached(a: Analysis) -> str:
+    """Whose lever did nothing, so that its time says nothing of large pages."""
+    told = listed(f"{row['title']} ({row['large']:.0%} on large pages)" for row in a.unreached().to_dict("records"))
+    return f" Left out, since the lever hardly reached it: {told}." if told else ""
 
 
 def costs_said(a: Analysis) -> Prose:

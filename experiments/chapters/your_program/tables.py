@@ -9,7 +9,7 @@ import pandas as pd
 from experiments.article.render import Html, data_table
 from experiments.chapters.your_program.analysis import Analysis
 from experiments.chapters.your_program.cases import CASES
-from experiments.words.reasons import REASONS, Unavailable
+from experiments.words.reasons import REASONS, Unavailable, if_available
 from experiments.words.units import format_size
 
 MIB = 1 << 20
@@ -49,8 +49,8 @@ def taken(a: Analysis) -> Html:
 LADDER = (
     ("Is memory what it waits for?", "cycles and instructions: few a cycle",
      "tlb try with large pages: it is the question and the answer"),
-    ("How many pages does it use?", "first-level misses beside second-level ones", "smaps for what is mapped, Referenced after "
-     "clear_refs for what is touched; compare with the reach of the TLB"),
+    ("How many pages does it use?", "first-level misses beside second-level ones", "tlb watch counts what it touches in a "
+     "while, beside the reach of the TLB, and says the most that translation can cost it"),
     ("Where does it wait?", "samples of the event that counts walks", "samples of a clock: they fall on the load that waits, though "
      "nothing says whether for data or for translation"),
     ("How much of that is translation?", "cycles in which a walk is active, over all", "nothing but the experiment: what large pages take "
@@ -82,7 +82,8 @@ def guide(a: Analysis) -> Html:
     rows = [
         ("page sizes", "random look-ups over far more than the TLB reaches", "tlb try -- PROGRAM",
          "MADV_HUGEPAGE, or the allocator's setting", _range(a, "fare-cache", "dict", "sqlite")),
-        ("page sizes", "most look-ups go to few pages", "tlb try -- PROGRAM", "none first: what is hot may fit",
+        ("page sizes", "most look-ups go to few pages", "tlb try -- PROGRAM",
+         "the same: lines may be near and their pages far" if _helps(a, "fare-cache-hot") else "none first: what is hot may fit",
          _range(a, "fare-cache-hot")),
         ("page sizes", "a runtime that asks for its own memory", "tlb try --lever jvm -- java …", "the runtime's own flag",
          _range(a, "jvm-start", "javac")),
@@ -96,6 +97,11 @@ def guide(a: Analysis) -> Html:
         ("bills", "many programs, one setting for all", "tlb try on each of the largest", "on request, not for all", _bill(a)),
     ]
     return data_table(pd.DataFrame(rows, columns=["who chooses", "symptom", "command", "lever", "times as fast here"]))
+
+
+def _helps(a: Analysis, case: str) -> bool:
+    gain = if_available(a.gain, case)
+    return gain is not None and gain.low > 1
 
 
 def _bill(a: Analysis) -> str:
