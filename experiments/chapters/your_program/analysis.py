@@ -79,14 +79,18 @@ class Analysis(analysis.Analysis):
     def of_pages(self, ours: bool | None = None) -> pd.DataFrame:
         """The trials in which the pages changed and nothing else, of our programs or of others' alone where that is asked for. Raises
         Unavailable("too-few-points") where there are none."""
-        rows = self.measured()
-        rows = rows[rows["changes_pages"] & (rows["large"] >= REACHED)]
+        rows = reached(self.measured())
         return required(rows if ours is None else rows[rows["ours"] == ours], "no such program was measured")
 
     def unreached(self) -> pd.DataFrame:
         """The trials whose lever put next to nothing on large pages."""
         rows = self.trials
         return rows[rows["changes_pages"] & (rows["large"] < REACHED)]
+
+
+def reached(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of trials those in which the pages changed, and nothing else."""
+    return rows[rows["changes_pages"] & (rows["large"] >= REACHED)]
 
 
 def _row(told: Told) -> dict[str, Any]:

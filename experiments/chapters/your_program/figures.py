@@ -7,11 +7,11 @@ import pandas as pd
 
 from experiments.article import charts
 from experiments.article.render import MUTED, Figure
-from experiments.chapters.your_program.analysis import Analysis
+from experiments.chapters.your_program.analysis import Analysis, reached
 from experiments.words.prose import extremes
 
 _STEP_PX = 24  # a program: two marks, and room for its name
-_OTHERS, _OURS = "somebody else's", "written for this chapter"
+_OTHERS, _OURS = "somebody else's", "this book's"
 _NAME_PX = 320
 
 
@@ -19,7 +19,7 @@ def _named(a: Analysis) -> pd.DataFrame:
     """A row a program in which the pages alone changed, of this machine and, where that is another, of the reference."""
     sets = [("this machine", a.of_pages())]
     if a.theirs is not None and len(a.theirs):
-        sets.append(("the reference", a.theirs[a.theirs["changes_pages"]]))
+        sets.append(("the reference", reached(a.theirs)))
     rows = pd.concat([rows.assign(machine=name) for name, rows in sets], ignore_index=True)
     return rows.assign(whose=rows["ours"].map({True: _OURS, False: _OTHERS}))
 
@@ -38,7 +38,7 @@ def _dots(data: pd.DataFrame, order: list[str], title: str, field: str) -> alt.L
         layers.append(base.mark_rule(strokeWidth=2, color=MUTED).encode(y=y, x=alt.X("low:Q"), x2="high:Q"))
     shape = {"shape": alt.Shape("machine:N", sort=machines, legend=alt.Legend(title=None))} if len(machines) > 1 else {}
     layers.append(base.mark_point(size=60, filled=True, opacity=1).encode(
-        x=x, y=y, color=alt.Color("whose:N", sort=scheme.domain, scale=scheme, legend=alt.Legend(title=None)),
+        x=x, y=y, color=alt.Color("whose:N", sort=scheme.domain, scale=scheme, legend=alt.Legend(title=None, columns=1)),
         tooltip=["title:N", "machine:N", alt.Tooltip(f"{field}:Q", format=".3~r")], **shape))
     return alt.layer(*layers).properties(height=_STEP_PX * len(order))
 
@@ -56,7 +56,7 @@ def gains(a: Analysis) -> Figure:
         **{name: [getattr(gain, field) for gain in rows["gain"]] for name, field in (("gain", "value"), ("low", "low"), ("high", "high"))})
     mine = data[data["machine"] == "this machine"]
     told = extremes(dict(zip(mine["title"], mine["gain"], strict=True)), "times as long", "takes longest on base pages", "least")
-    return Figure(_dots(data, _order(a), "Time on base pages over that on large ones", "gain"),
+    return Figure(_dots(data, _order(a), "times as fast", "gain"),
                   f"Time on base pages over time on large ones, by program. {told}", data)
 
 
@@ -66,5 +66,5 @@ def costs(a: Analysis) -> Figure:
     data = rows[["title", "language", "whose", "machine", "does", "memory", "faults", "large"]].dropna(subset=["memory"])
     mine = data[data["machine"] == "this machine"]
     told = extremes(dict(zip(mine["title"], mine["memory"], strict=True)), "times as much", "takes most on large pages", "least")
-    return Figure(_dots(data, _order(a), "Memory with large pages over that without", "memory"),
+    return Figure(_dots(data, _order(a), "times the memory", "memory"),
                   f"Resident memory with large pages over that without, by program. {told}", data)
