@@ -175,18 +175,25 @@ def sources() -> dict[str, str]:
                            f"({entry.fields.get('year', 'undated')})")) for key, entry in entries.items()}
 
 
-_CLASS = {"holds": "holds", "fails": "fails", "cannot tell": "unknown", "not testable here": "untestable"}
+# By verdict, of the page's style.
+CLASSES: dict[Word, str] = {"holds": "holds", "fails": "fails", "cannot tell": "unknown", "not testable here": "untestable"}
+
+
+def anchor(id: str) -> str:
+    """Where on its chapter's page a sentence of a source stands."""
+    return f"claim-{id}"
 
 
 def verdict_table(found: Sequence[Verdict], beyond: Sequence[Statement] = ()) -> Html:
     """Two rows a verdict: the claim with its source, the verdict, the evidence; and, to unfold, the predicate with its place. Below, how
     many of those decided may be wrong by chance; and, to unfold, what is beyond any measurement here, with what would decide it."""
     rows = Markup("").join(
-        Markup('<tr><td>{} <a class="tlb-source" href="references.html">{}</a></td>'
+        Markup('<tr id="{}"><td>{} <a class="tlb-source" href="references.html">{}</a></td>'
                '<td><span class="tlb-verdict tlb-verdict-{}">{}</span></td><td>{}</td></tr>'
                '<tr class="tlb-predicate"><td colspan="3">'
                '<details><summary>Predicate: <code>{}</code></summary>{}</details></td></tr>').format(
-            inline(verdict.claim.says), sources().get(verdict.claim.source, verdict.claim.source), _CLASS[verdict.verdict],
+            anchor(verdict.claim.id), inline(verdict.claim.says), sources().get(verdict.claim.source, verdict.claim.source),
+            CLASSES[verdict.verdict],
             verdict.verdict, inline(verdict.evidence), verdict.claim.place, highlighted(inspect.getsource(verdict.claim.decide)))
         for verdict in found)
     head = Markup("").join(Markup('<th scope="col">{}</th>').format(escape(name)) for name in ("Claim", "Verdict", "Evidence"))
@@ -208,8 +215,9 @@ def _beyond(beyond: Sequence[Statement]) -> Html:
     """What the source says besides and nothing here can decide."""
     if not beyond:
         return Html("", "")
-    items = Markup("").join(Markup('<li>“{}” <a class="tlb-source" href="references.html">{}</a>: {}</li>').format(
-        inline(statement.quote), sources().get(statement.source, statement.source), inline(statement.note)) for statement in beyond)
+    items = Markup("").join(Markup('<li id="{}">“{}” <a class="tlb-source" href="references.html">{}</a>: {}</li>').format(
+        anchor(statement.id), inline(statement.quote), sources().get(statement.source, statement.source), inline(statement.note))
+        for statement in beyond)
     summary = f"Not testable here: {len(beyond)} more"
     return Html(str(Markup('<details class="tlb-beyond"><summary>{}</summary><ul>{}</ul></details>').format(summary, items)),
                 "\n".join([summary, *(f"{statement.quote}: {statement.note}" for statement in beyond)]))

@@ -19,7 +19,7 @@ from support.synthetic import Stated
 from experiments import cli
 from experiments.article import parameters, publish
 from experiments.article.card import card
-from experiments.front import campaign
+from experiments.front import campaign, judged
 from experiments.lab.record import Point, Record, read_options
 from experiments.lab.rig import Rig
 from experiments.lab.store import Store
@@ -254,11 +254,14 @@ def test_a_pair_is_read_in_either_form_and_has_the_type_that_the_chapter_declare
 # --- committed chapters
 
 
-@pytest.mark.parametrize("arguments", [[], ["stlb_cliff"], ["index", "hugepages"]])
+@pytest.mark.parametrize("arguments", [[], ["stlb_cliff"], ["index", "hugepages"], ["scorecard"]])
 def test_refresh_executes_the_chapters_named_or_all_in_their_order(arguments: list[str], monkeypatch, capsys):
     refreshed: list[str] = []
     monkeypatch.setattr(publish, "refresh", lambda name: refreshed.append(name) or parameters.BOOK / f"{name}.ipynb")
+    monkeypatch.setattr(judged, "refresh", lambda: refreshed.append("verdicts") or [])
     assert call(monkeypatch, "refresh", *arguments) == 0
+    assert refreshed[:1] == ["verdicts"] or judged.PAGE not in refreshed  # before the page that shows them
+    refreshed = [name for name in refreshed if name != "verdicts"]
     assert refreshed == (arguments or parameters.table_of_contents())
     assert capsys.readouterr().out.splitlines() == [str(parameters.BOOK / f"{name}.ipynb") for name in refreshed]
 
@@ -275,6 +278,7 @@ def test_publish_puts_own_rows_in_the_place_of_published_ones_with_a_card_of_the
         assert call(monkeypatch, "publish", *given) == 0
         assert capsys.readouterr().out == f"{tmp_path / name}\n"
         assert store.load(name, "walks")["lines"].tolist() == [32]
+        assert judged.refresh() == []  # the claims are judged on these rows
         assert (tmp_path / name / "README.md").read_text() == card(store, name, Stated().host())
     with files.measuring_lock(path=own_lock):
         assert call(monkeypatch, "publish") == 1  # a campaign appends

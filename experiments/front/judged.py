@@ -1,0 +1,187 @@
+"""All claims judged on a machine, kept beside its rows as data/<machine>/verdicts.json: to judge them anew takes ten seconds a machine.
+
+The document names the rows and the code that it was made from, and what it says of other rows nobody is shown: it is made again. Of this
+computer's own it is made again after a change of code, too. Of a published machine `tlb publish` and `tlb refresh scorecard` do that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from functools import cache
+from math import isfinite
+from pathlib import Path
+from types import ModuleType
+from typing import Literal
+
+import pandas as pd
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from experiments.article import analysis, parameters
+from experiments.article.chapter import Chapter
+from experiments.article.verdicts import Effect, Verdict, Word, statements, verdicts
+from experiments.chapters import your_machine, your_program
+from experiments.front import CHAPTERS
+from experiments.lab import survey
+from experiments.lab.store import Store, data_root
+from experiments.system.files import ROOT
+from experiments.words.reasons import Unavailable, if_available
+from experiments.words.units import rounded
+
+NAME = "verdicts"
+PAGE = "scorecard"
+DERIVED = frozenset({NAME, "translation"})  # documents of data/ that are made from the others
+# What a verdict follows from, in experiments/; of a chapter, not how it is drawn and told.
+_CODE = ("words", "machine", "inference", "lab", "article/analysis.py", "article/verdicts.py", "chapters")
+_DIGITS = 6  # what is beyond them depends on the CPU that judged
+_SHOWN = {"figures.py", "prose.py", "tables.py"}
+
+
+class Document(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Shown(Document):
+    """An effect: an estimate between its bounds, and the band that it has to lie in; None for an end that is open."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    least: float | None
+    most: float | None
+
+    @classmethod
+    def of(cls, effect: Effect) -> Shown:
+        ends = (*effect.interval[:3], effect.least, effect.most)
+        return cls(**dict(zip(cls.model_fields, (rounded(end, _DIGITS) if isfinite(end) else None for end in ends), strict=True)))
+
+
+class Judged(Document):
+    verdict: Word
+    evidence: str
+    effects: tuple[Shown, ...] = ()
+
+    @classmethod
+    def of(cls, verdict: Verdict) -> Judged:
+        return cls(verdict=verdict.verdict, evidence=verdict.evidence, effects=tuple(map(Shown.of, verdict.effects)))
+
+    @property
+    def is_decided(self) -> bool:
+        """By an interval: of such, few are wrong by chance."""
+        return bool(self.effects) and self.verdict in ("holds", "fails")
+
+
+class Verdicts(Document):
+    """data/<machine>/verdicts.json. data, code: digests of what it was made from. chapters: by name, its claims by id. lacking: by name,
+    why nothing of a chapter is judged."""
+
+    version: Literal[1] = 1
+    data: str
+    code: str
+    chapters: dict[str, dict[str, Judged]]
+    lacking: dict[str, str]
+
+
+def name_of(module: ModuleType) -> str:
+    return module.__name__.rpartition(".")[2]
+
+
+def analysis_of(module: ModuleType, chapter: Chapter) -> analysis.Analysis:
+    """A chapter's Analysis of the rows that there are, as its own page has it. Raises Unavailable where there are none."""
+    if module is your_program:  # a document
+        return module.Analysis(pd.DataFrame(), chapter)
+    if module is your_machine:
+        return module.Analysis(lambda: chapter.kept(survey.NAME), chapter)
+    return module.Analysis(chapter.measure(module.grid.points(chapter.scope), name_of(module)), chapter)
+
+
+def judged(chapter: Chapter) -> Verdicts:
+    """The verdicts on all claims by a machine's rows, read where they were judged already. Nothing is measured."""
+    sides = {"data": digest(chapter), "code": code_digest(chapter.parameters)}
+    known = if_available(_read, chapter.store, chapter.machine)
+    if known and known.data == sides["data"] and (known.code == sides["code"] or not chapter.is_this):
+        return known
+    made = judge(chapter, CHAPTERS, **sides)
+    if chapter.is_this:
+        if_available(write, chapter.store, chapter.machine, made)
+    return made
+
+
+def judge(chapter: Chapter, modules: Iterable[ModuleType], data: str = "", code: str = "") -> Verdicts:
+    """The claims of these chapters judged now; why not, for a chapter without rows."""
+    told: dict[str, dict[str, Judged]] = {}
+    lacking: dict[str, str] = {}
+    try:
+        chapter.host  # noqa: B018  # read now
+    except ValueError:
+        why = Unavailable("no-data", f"{chapter.machine} has a description of another version")
+        return Verdicts(data=data, code=code, chapters={}, lacking=dict.fromkeys(map(name_of, modules), str(why)))
+    for module in modules:
+        try:
+            found = verdicts(module.claims, analysis_of(module, chapter))
+        except Unavailable as why:
+            lacking[name_of(module)] = str(why)
+        else:
+            told[name_of(module)] = {verdict.claim.id: Judged.of(verdict) for verdict in found}
+    return Verdicts(data=data, code=code, chapters=told, lacking=lacking)
+
+
+def write(store: Store, machine: str, made: Verdicts) -> None:
+    store.write_document(machine, NAME, made.model_dump(mode="json"))
+
+
+def _read(store: Store, machine: str) -> Verdicts:
+    try:
+        return Verdicts.model_validate(store.read_document(machine, NAME))
+    except ValidationError:
+        raise Unavailable("no-data", f"{NAME}.json of {machine} is of another version") from None
+
+
+def refresh() -> list[str]:
+    """Judge anew the published machines whose verdicts are of other rows or of other code; which ones."""
+    data = Store(data_root())
+    given = parameters.check(PAGE, {"minutes": 0.0})
+    anew = []
+    for machine in data.machines():
+        chapter = Chapter(PAGE, given | {"machine": machine}, data)
+        sides = {"data": digest(chapter), "code": code_digest(given)}
+        known = if_available(_read, data, machine)
+        if not known or (known.data, known.code) != (*sides.values(),):
+            write(data, machine, judge(chapter, CHAPTERS, **sides))
+            anew.append(machine)
+    return anew
+
+
+def digest(chapter: Chapter) -> str:
+    """Of a machine's rows and documents, of those of the reference machines, which stand in for what it lacks, and of the bands."""
+    bands = [(row.id, row.where, row.low, row.high) for row in statements().values() if row.status == "judged"]
+    reference = [chapter.data.root / machine for machine in chapter.data.machines() if machine in _references(chapter.data)]
+    folders = dict.fromkeys([chapter.store.root / chapter.machine, *reference])
+    files = [path for folder in folders for path in sorted(folder.glob("*.json*")) if path.stem not in DERIVED and path.is_file()]
+    return _digest(files, repr(bands))
+
+
+def _references(data: Store) -> list[str]:
+    try:
+        return (data.root / "reference").read_text("ascii").split()
+    except (OSError, UnicodeDecodeError):
+        return []
+
+
+def code_digest(given: Mapping[str, object]) -> str:
+    """Of the code that judges, and of what a run was asked to look at."""
+    return _digest(_code(), repr(sorted((name, given[name]) for name in given.keys() - {"machine", "minutes"})))
+
+
+@cache
+def _code() -> tuple[Path, ...]:
+    rooms = [ROOT / "experiments" / name for name in _CODE]
+    files = [path for room in rooms for path in ([room] if room.is_file() else sorted(room.rglob("*.py")))]
+    return tuple(path for path in files if path.name not in _SHOWN)
+
+
+def _digest(files: Iterable[Path], more: str) -> str:
+    whole = hashlib.sha256(more.encode())
+    for path in files:
+        whole.update(f"\n{path.parent.name}/{path.name}\n".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return whole.hexdigest()[:16]

@@ -1,0 +1,179 @@
+"""The scorecard: each claim of the sources with what it predicts, what this machine shows, its verdict, and those on other machines."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from functools import cached_property
+
+import pandas as pd
+
+from experiments.article import analysis
+from experiments.article.chapter import Chapter
+from experiments.article.machine_words import machine
+from experiments.article.parameters import BOOK
+from experiments.article.verdicts import CLASSES, WRONG_BY_CHANCE, claims_of, statements
+from experiments.front import CHAPTERS
+from experiments.front.judged import Judged, Verdicts, judged, name_of
+from experiments.words.prose import Prose, count, listed, many
+from experiments.words.reasons import Unavailable, required
+
+__all__ = ["machine", "lead", "chance", "apart_said", "machines_said", "beyond_said"]
+
+UNMEASURED = "not measured"
+DECIDED = ("holds", "fails")
+APART = "apart"  # a claim that holds on one machine and fails on another
+MARKS = {**CLASSES, UNMEASURED: "unmeasured"}
+_MOST_EFFECTS = 5  # that a cell has room for
+
+
+class Analysis(analysis.Analysis):
+    """The verdicts on all claims, by machine. rows: one a claim, as the page shows them, in the order of the chapters.
+
+    With machine "reference", each chapter's are those that its own page shows: of the next machine that has it, where the reference has
+    none.
+    """
+
+    def __init__(self, chapter: Chapter):
+        super().__init__(pd.DataFrame(), chapter)
+        self.titles = {name: _title(name) for name in map(name_of, CHAPTERS)}
+        self._chapter = replace(chapter, parameters=chapter.parameters | {"minutes": 0.0})  # judging measures nothing
+
+    @cached_property
+    def published(self) -> dict[str, Verdicts]:
+        """By machine, of those in data/."""
+        return {name: judged(self._about(name)) for name in self._chapter.data.machines()}
+
+    def _about(self, machine: str) -> Chapter:
+        return replace(self._chapter, parameters=self._chapter.parameters | {"machine": machine}, notes=[])
+
+    @cached_property
+    def own(self) -> Verdicts | None:
+        """Of the computer that builds the page, where it is about it."""
+        return judged(self._chapter) if self._chapter.is_this else None
+
+    def machine_of(self, chapter: str) -> str:
+        """Whose verdicts on a chapter's claims are shown."""
+        asked = self._chapter.parameters["machine"]
+        return self._chapter.machine if self._chapter.is_this else self._chapter.data.resolve(asked, experiment=chapter)
+
+    def verdict(self, chapter: str, id: str) -> Judged | str:
+        """As shown, or why there is none."""
+        of = self.own or self.published[self.machine_of(chapter)]
+        return of.chapters[chapter].get(id, UNMEASURED) if chapter in of.chapters else of.lacking.get(chapter, UNMEASURED)
+
+    @cached_property
+    def others(self) -> dict[str, str]:
+        """The machines beside the one that the page is about: what their columns are called."""
+        names = {name: _label(self._about(name)) for name in self.published if self.own or name != self._chapter.machine}
+        often = Counter(names.values())
+        return {name: label if often[label] == 1 else name for name, label in names.items()}
+
+    @cached_property
+    def rows(self) -> pd.DataFrame:
+        """chapter, id, verdict, evidence, shown (a text of the effects' intervals; "" where the evidence has them), is_decided, apart,
+        deciding (how many machines decide it), and a column a machine of `others`, named by its id."""
+        rows = []
+        for module in CHAPTERS:
+            chapter = name_of(module)
+            for claim in claims_of(module.claims):
+                here = self.verdict(chapter, claim.id)
+                words = {name: _word(self.published[name], chapter, claim.id) for name in self.others}
+                told = (here.verdict, here.evidence, _intervals(here), here.is_decided) if isinstance(here, Judged) else (
+                    UNMEASURED, here, "", False)
+                each = [told[0], *(word for name, word in words.items() if self.own or name != self.machine_of(chapter))]
+                deciding = sum(word in DECIDED for word in each)
+                rows.append((chapter, claim.id, *told, {*DECIDED} <= {*each}, deciding, *words.values()))
+        columns = ["chapter", "id", "verdict", "evidence", "shown", "is_decided", APART, "deciding", *self.others]
+        return pd.DataFrame(rows, columns=columns)
+
+
+def _title(chapter: str) -> str:
+    """The heading of a chapter's page."""
+    first = json.loads((BOOK / f"{chapter}.ipynb").read_text(encoding="utf-8"))["cells"][0]["source"]
+    return "".join(first).splitlines()[0].removeprefix("# ")
+
+
+def _label(chapter: Chapter) -> str:
+    """A machine by its processor's architecture; by its id where that is not known."""
+    try:
+        name = chapter.host.microarchitecture
+    except (Unavailable, ValueError):
+        return chapter.machine
+    return chapter.machine if name == "unknown" else name
+
+
+def _word(of: Verdicts, chapter: str, id: str) -> str:
+    known = of.chapters.get(chapter, {}).get(id)
+    return known.verdict if known else UNMEASURED
+
+
+def _intervals(one: Judged) -> str:
+    """The estimates with their bounds, for evidence that gives none."""
+    if "(" in one.evidence or not 0 < len(one.effects) <= _MOST_EFFECTS:
+        return ""
+    return listed(f"{number_words(effect.value)} ({number_words(effect.low)} to {number_words(effect.high)})" for effect in one.effects)
+
+
+def number_words(value: float | None) -> str:
+    return "no bound" if value is None else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+# --- sentences, glued by name
+
+
+def lead(a: Analysis) -> Prose:
+    """What became of the claims here."""
+    words = Counter(required(a.rows, "no claim is registered")["verdict"])
+    told = [f"{count(words[word])} {what}" for word, what in (
+        ("holds", "hold on this machine"), ("fails", "fail"), ("cannot tell", "its data leave open"),
+        ("not testable here", "it cannot test"),
+        (UNMEASURED, "are of chapters that were not measured")) if words[word]]
+    return Prose(f"Of {count(len(a.rows))} claims that a measurement can decide, {listed(told)}.")
+
+
+def chance(a: Analysis) -> Prose:
+    """How many verdicts intervals decide, and how many of them are wrong by chance."""
+    decided = int(a.rows["is_decided"].sum())
+    if not decided:
+        return Prose("No claim is decided by an interval here, so none can be wrong by chance.")
+    return Prose(f"Of {count(decided)} decided by an interval, about {count(decided * WRONG_BY_CHANCE)} are wrong by chance: so many at "
+                 f"the most, for the rule is wrong in {WRONG_BY_CHANCE:.0%} of cases where the truth lies at the very end of a band, and "
+                 "in fewer elsewhere. The other verdicts rest on counts, on words and on arithmetic.")
+
+
+def apart_said(a: Analysis) -> Prose:
+    """On how many claims two machines disagree, and in which chapters."""
+    apart = a.rows[a.rows[APART].astype(bool)]
+    several = int((a.rows["deciding"] > 1).sum())
+    if not several:
+        return Prose("No claim is decided on two machines, so nothing can be said of how far they travel.")
+    if apart.empty:
+        return Prose(f"Of {count(several)} claims that are decided on two machines or more, none holds on one and fails on another.")
+    most = apart["chapter"].value_counts()
+    where = listed(f"{{doc}}`{name}`" for name in a.titles if most.get(name, 0) == most.max())
+    return Prose(f"Of {count(several)} claims that are decided on two machines or more, {many(len(apart))} hold on one and fail on "
+                 f"another, most of them in {where}.")
+
+
+def machines_said(a: Analysis) -> Prose:
+    """Which machines the columns are, and whose verdicts stand in for what the reference lacks."""
+    columns = listed(f"*{label}* is `{name}`" if label != name else f"`{name}`" for name, label in a.others.items())
+    told = [f"The last columns are other machines in `data/`: {columns}." if columns else ""]
+    stands_in: dict[str, list[str]] = {}
+    for chapter in a.titles:
+        if not a.own and (name := a.machine_of(chapter)) != a.about.machine:
+            stands_in.setdefault(name, []).append(f"{{doc}}`{chapter}`")
+    told += [f"The verdicts on {listed(chapters)} are those of `{name}`, which stands in where the reference machine was not measured."
+             for name, chapters in stands_in.items()]
+    return Prose(" ".join(filter(None, told)) or "No other machine is in `data/`.")
+
+
+def beyond_said(a: Analysis) -> Prose:
+    """How many sentences besides no measurement decides."""
+    kinds = Counter(row.status for row in statements().values())
+    return Prose(f"The sources hold {count(len(statements()))} testable sentences, of which {count(kinds['judged'])} are judged above. The "
+                 f"others are here to unfold: {count(kinds['not testable'])} that no measurement of this book decides, with what would; "
+                 f"{count(kinds['arithmetic'])} that follow from numbers alone; and {count(kinds['said again'])} that say again what "
+                 "another says.")
