@@ -42,7 +42,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """What runs in one process: all files with a test that measures; else a file, for its fixtures, or a notebook, whose cells are one run.
+    """What runs in one process: all files with a test that measures; all that open the built site, which is built once; else a file,
+    for its fixtures, or a notebook, whose cells are one run.
 
     By the files' text, since the process that hands out tests collects none. (xdist's own groups are lost under pytest 9.)
     """
@@ -62,7 +63,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @cache
 def group_of(file: str) -> str:
-    return "measuring" if "mark.measuring" in (ROOT / file).read_text(encoding="utf-8") else file
+    text = (ROOT / file).read_text(encoding="utf-8")
+    return "measuring" if "mark.measuring" in text else "site" if "import support.site" in text or "from support.site" in text else file
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import vl_convert
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.builders.html._assets import _JavaScript
 from sphinx.highlighting import PygmentsBridge
 
 from experiments.article.render import THEME, CodeHtml, escape_json
@@ -51,7 +52,27 @@ def has_chart(doctree: nodes.document | None) -> bool:
 def add_scripts(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
     """Load the bundle, the theme and figures.js on this page if it has a chart; Sphinx forgets them before the next."""
     for script in (bundle_name(), "theme.js", "figures.js") if has_chart(doctree) else ():
-        app.add_js_file(script, loading_method="defer")
+        app.add_js_file(script)
+
+
+# What later scripts, written into the page, change.
+_AT_ONCE = "documentation_options.js"
+# (HTML, what it should be): a label that is not what is read, and roles of a list that is none (ARIA 1.2 has no doc-biblioentry).
+_MENDED = (('<summary aria-label="Toggle hidden content">', "<summary>"), ('role="doc-biblioentry"', 'role="listitem"'))
+
+
+def defer_scripts(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
+    """Let every script of a page of text wait until it has been read, so that none stands between the reader and the text."""
+    context["script_files"] = context["script_files"] if doctree is None else [
+        script if not script.filename or str(script.filename).endswith(_AT_ONCE) else
+        _JavaScript(script.filename, priority=script.priority, **{**script.attributes, "defer": "defer"})
+        for script in context["script_files"]]
+
+
+def mend(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
+    """Give other people's HTML the names and roles that a reader without eyes needs."""
+    for wrong, right in _MENDED:
+        context["body"] = context.get("body", "").replace(wrong, right)
 
 
 def page_link(app: Sphinx, page: str) -> str:
@@ -88,6 +109,8 @@ def setup(app: Sphinx) -> dict[str, bool]:
     PygmentsBridge.html_formatter = CodeHtml
     app.connect("builder-inited", make_bundle)
     app.connect("html-page-context", add_scripts)
+    app.connect("html-page-context", defer_scripts, priority=900)  # after all who add some
+    app.connect("html-page-context", mend)
     # Before sphinx_external_toc, which writes a page without title and icon where there is no index.html.
     app.connect("build-finished", write_entrances, priority=400)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

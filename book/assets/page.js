@@ -1,12 +1,8 @@
-// What every page needs before it is drawn.
+// What every page does beside showing itself.
 "use strict";
 
 {
   const root = document.documentElement;
-  // Follow the system's colours until the reader chooses. (The theme's own default for this would name a colour
-  // scheme that does not exist while scripts are off.)
-  root.dataset.mode ||= "auto";
-  root.dataset.theme ||= matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 
   // Paper is white.
   let onScreen = root.dataset.theme;
@@ -15,4 +11,15 @@
 
   // Search quotes the pages it found by fetching them, which no browser allows from a file.
   if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
+
+  // What scrolls in a box of its own can be reached by keyboard, and says what it is. (The theme sees to some boxes, without names.)
+  const BOXES = { "pre": "Code", ".tlb-table, .pst-scrollable-table-container": "Table", ".cell_output > .output": "Output", "div.math": "Formula" };
+  const kinds = new Map();
+  const follow = new ResizeObserver((changes) => changes.forEach(({ target: box }) => {
+    const scrolls = box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight;
+    if (scrolls) Object.assign(box, { tabIndex: 0, role: "group", ariaLabel: `${kinds.get(box)}, scrolls sideways` });
+    else ["tabindex", "role", "aria-label"].forEach((name) => box.removeAttribute(name));
+  }));
+  for (const [boxes, kind] of Object.entries(BOXES))
+    document.querySelectorAll(boxes).forEach((box) => { kinds.set(box, kind); follow.observe(box); });
 }

@@ -49,7 +49,7 @@ _TEXT = {"font-family": FONT, "font-size": f"{FONT_PX}px"}  # of all text of a c
 _LABELS = {"labelColor": INK, "labelFont": FONT, "labelFontSize": FONT_PX, "labelLimit": 320,
            "titleColor": INK, "titleFont": FONT, "titleFontSize": FONT_PX, "titleFontWeight": "normal"}
 THEME = {
-    "aria": False,  # the container of a chart is one image with one text alternative
+    "aria": False,  # as of its marks: the container of a chart is one image with one text alternative
     "background": None,
     "font": FONT,
     "axis": {**_LABELS, "domainColor": MUTED, "gridColor": RULE, "tickColor": MUTED, "tickSize": 4,
@@ -62,6 +62,7 @@ THEME = {
     "header": _LABELS,
     "legend": {**_LABELS, "columnPadding": 18, "offset": 34, "orient": "top", "symbolSize": 90,
                "symbolStrokeWidth": 2, "title": None},
+    "mark": {"aria": False},
     "line": {"strokeCap": "round", "strokeJoin": "round", "strokeWidth": 2},
     "point": {"filled": True, "opacity": 1, "size": 42},
     "rule": {"color": MUTED},

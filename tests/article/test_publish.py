@@ -7,18 +7,14 @@ Chromium these tests are skipped on a person's machine and fail where CI is "tru
 from __future__ import annotations
 
 import csv
-import functools
 import io
 import json
-import os
 import re
 import shutil
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import nullcontext
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
@@ -26,14 +22,13 @@ import altair as alt
 import nbformat
 import pandas as pd
 import pytest
-from bs4 import BeautifulSoup
 from selenium import webdriver
 from selenium.common.exceptions import JavascriptException, MoveTargetOutOfBoundsException
 from selenium.webdriver import ActionChains
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select, WebDriverWait
 from support.pages import contrast, figure
+from support.site import OVERFLOW, errors, open_page, pages, pages_with_figures, requests, resize, scripts_off, served, soup
 
 from experiments.article.publish import SiteError, build_site
 from experiments.article.render import Figure, data_table, lacking_note
@@ -42,129 +37,6 @@ from experiments.system import files
 
 ROOT = files.ROOT
 HOSTILE = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=1>"
-
-# --- what the tests run on ---
-
-
-class Handler(SimpleHTTPRequestHandler):
-    """Serves a folder as a host would: 404.html for what is missing, and no eval, no other origin."""
-
-    def end_headers(self) -> None:
-        self.send_header(
-            "Content-Security-Policy",
-            "default-src 'self' data:; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'",
-        )
-        super().end_headers()
-
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        body = (Path(self.directory) / "404.html").read_bytes()
-        self.send_response(code, message)
-        self.send_header("Content-Type", "text/html; charset=utf-8")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-@contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """The folder on a free port of the loopback interface; gives its address, ending in a slash."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(folder)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    server.server_close()
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The html folder of the whole site."""
-    if built := os.environ.get("TLB_SITE"):
-        return Path(built).resolve()
-    return build_site(ROOT, tmp_path_factory.mktemp("site")).parent
-
-
-@pytest.fixture(scope="module")
-def address(site: Path) -> Iterator[str]:
-    with served(site) as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    programs = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
-    if missing := [name for name, path in programs.items() if path is None]:
-        say = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-        say(f"no {' and no '.join(missing)} (Debian: apt install chromium chromium-driver)")
-    options = webdriver.ChromeOptions()
-    options.binary_location = programs["chromium"]
-    for flag in (
-        "headless=new", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run",
-        "disable-background-networking", "disable-component-update", "disable-sync",
-        f"user-data-dir={tmp_path_factory.mktemp('chromium')}",
-    ):
-        options.add_argument(f"--{flag}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(executable_path=programs["chromedriver"]))
-    resize(driver, 1280)
-    yield driver
-    driver.quit()
-
-
-def resize(driver: webdriver.Chrome, width_px: int) -> None:
-    screen = {"width": width_px, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
-
-
-def open_page(driver: webdriver.Chrome, url: str) -> None:
-    """Open a page and wait until its figures have become what they become."""
-    driver.get_log("browser"), driver.get_log("performance")  # forget the pages before
-    driver.get(url)
-    settled = (
-        "return document.readyState === 'complete' && [...document.querySelectorAll('.tlb-figure')].every("
-        "figure => figure.dataset.state) && !(window.MathJax && !MathJax.startup?.promise)"
-    )
-    WebDriverWait(driver, 20, poll_frequency=0.05).until(lambda d: d.execute_script(settled))
-
-
-@contextmanager
-def scripts_off(driver: webdriver.Chrome) -> Iterator[None]:
-    driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
-    try:
-        yield
-    finally:
-        driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
-
-
-def errors(driver: webdriver.Chrome) -> list[str]:
-    """What the console complains about since the page was opened."""
-    return [entry["message"] for entry in driver.get_log("browser") if entry["level"] != "INFO"]
-
-
-def requests(driver: webdriver.Chrome) -> set[str]:
-    """The URLs that the page asked for, whether it got them or not."""
-    messages = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
-    sent = (message["params"] for message in messages if message["method"] == "Network.requestWillBeSent")
-    return {params["request"]["url"] for params in sent}
-
-
-def pages(site: Path) -> list[str]:
-    """All pages, as paths below the site's root."""
-    found = sorted(page.relative_to(site).as_posix() for page in site.rglob("*.html"))
-    return [page for page in found if not page.startswith("_static/")]  # templates that the theme left there
-
-
-def soup(page: Path) -> BeautifulSoup:
-    return BeautifulSoup(page.read_text(encoding="utf-8"), "html.parser")
-
-
-def pages_with_figures(site: Path) -> list[str]:
-    found = [page for page in pages(site) if soup(site / page).select(".tlb-figure")]
-    assert found, "the site has no figure at all"
-    return found
-
 
 # --- the files ---
 
@@ -248,14 +120,6 @@ def test_every_notebook_can_be_downloaded(site):
 # --- in the browser ---
 
 
-def test_no_page_has_an_error_or_asks_another_host(driver, site, address):
-    for page in pages(site):
-        open_page(driver, address + page)
-        assert not errors(driver), page
-        elsewhere = {url for url in requests(driver) if not url.startswith((address, "data:", "blob:"))}
-        assert not elsewhere, page
-
-
 def test_a_page_opened_as_a_file_works_as_well(driver, site):
     for page in pages(site):
         open_page(driver, (site / page).as_uri())
@@ -283,7 +147,7 @@ def test_figures_show_without_scripts(driver, site, address):
 
 
 def test_figures_become_interactive_with_scripts(driver, site, address):
-    told = []
+    told = ""
     for page in pages_with_figures(site):
         open_page(driver, address + page)
         for found in driver.find_elements(By.CSS_SELECTOR, ".tlb-figure"):
@@ -292,8 +156,8 @@ def test_figures_become_interactive_with_scripts(driver, site, address):
             assert chart.get_attribute("role") == "img" and chart.get_attribute("aria-label")
             drawn = chart.find_elements(By.CSS_SELECTOR, "svg")
             assert len(drawn) == 1 and drawn[0].is_displayed() and drawn[0].size["height"] > 100, page
-            told.append(tooltip(driver, found))
-    assert any(told), "no figure shows a value under the pointer"
+            told = told or tooltip(driver, found)
+    assert told, "no figure shows a value under the pointer"
 
 
 def test_the_calculator_answers_in_words_what_it_is_asked(driver, site, address):
@@ -324,15 +188,6 @@ def tooltip(driver: webdriver.Chrome, found) -> str:
         if shown and shown[0].is_displayed():
             return shown[0].get_attribute("innerHTML")
     return ""
-
-
-# The boxes around the text that are wider inside than outside. (A visible overflow is a note in the margin.)
-OVERFLOW = """
-return [document.documentElement, document.body, ...document.querySelectorAll(".bd-article-container, main")]
-  .filter(box => box.scrollWidth > innerWidth ||
-    box.scrollWidth > box.clientWidth && getComputedStyle(box).overflowX !== "visible")
-  .map(box => `${box.tagName}.${box.className}: ${box.scrollWidth} > ${box.clientWidth}`)
-"""
 
 
 @pytest.mark.parametrize("width_px", [360, *(pytest.param(width_px, marks=pytest.mark.endurance) for width_px in (768, 1280))])
