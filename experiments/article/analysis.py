@@ -26,6 +26,9 @@ class About(Protocol):
     notes: list[Note]  # what this run could not measure
     stands_in: bool  # whether it is published in the place of the reference machine, where this chapter was not measured
 
+    def described(self, state: str) -> Host:
+        """The machine as it was in the state that a row names. Raises Unavailable("no-data") where nothing says."""
+
     def kept(self, name: str) -> pd.DataFrame:
         """Rows that another chapter measured; none are measured for this one. Raises Unavailable("no-data")."""
 
@@ -48,6 +51,11 @@ class Analysis:
     def __init__(self, frame: pd.DataFrame, about: About):
         self.frame = frame
         self.about = about
+
+    @property
+    def chapter(self) -> str:
+        """The chapter's name: that of the package which the Analysis stands in."""
+        return type(self).__module__.split(".")[-2]
 
     @property
     def host(self) -> Host:

@@ -74,6 +74,10 @@ class Chapter:
             return hosts.inspect()
         return Host.model_validate(self.store.read_machine(self.machine))
 
+    def described(self, state: str) -> Host:
+        """The machine as it was in the state that a row names. Raises Unavailable("no-data") where nothing says."""
+        return self.host if state == hosts.state(self.host) else states.described(self.store, self.machine, state)
+
     @cached_property
     def profile(self) -> Profile:
         """The profile with this run's overrides. For committed data all of it is shown unless max_working_set is given."""

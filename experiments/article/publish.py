@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -97,7 +99,7 @@ def book(given: Mapping[str, Any]) -> Path:
 
     def chapter(name: str) -> None:
         execute(name, source / "book" / f"{name}.ipynb", given)
-        _hide_injected(source / "book" / f"{name}.ipynb")
+        show_given(source / "book" / f"{name}.ipynb", parameters.check(name, given))
 
     # Two at a time, for none of them measures; the first one that fails ends the book.
     with ThreadPoolExecutor(2) as two:
@@ -119,10 +121,11 @@ def rows(machine: str = "this") -> Path:
     return folder
 
 
-def _hide_injected(path: Path) -> None:
-    """The cell that Papermill adds is for whoever opens the notebook; the article does without it."""
+def show_given(path: Path, given: Mapping[str, Any]) -> None:
+    """The parameters that a page shows are those that it was run with; the cell that Papermill adds has said its say."""
     notebook = nbformat.read(path, as_version=4)
+    notebook.cells = [cell for cell in notebook.cells if "injected-parameters" not in cell.metadata.get("tags", [])]
     for cell in notebook.cells:
-        if "injected-parameters" in cell.metadata.get("tags", []):
-            cell.metadata["tags"] += ["remove-cell"]
+        if "parameters" in cell.metadata.get("tags", []):
+            cell.source = re.sub(r"(?m)^(\w+)(: \w+ = )(\S+)", lambda line: f"{line[1]}{line[2]}{json.dumps(given[line[1]])}", cell.source)
     nbformat.write(notebook, path)

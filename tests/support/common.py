@@ -107,6 +107,9 @@ class About:
     other: About | None = None  # the reference machine
     stands_in: bool = False
 
+    def described(self, state: str) -> Host:
+        return self.host
+
     def kept(self, name: str) -> pd.DataFrame:
         if name not in self.rows:
             raise Unavailable("no-data", name)

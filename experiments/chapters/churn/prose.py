@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from math import isfinite
 
-from experiments.article.machine_words import about_pages, machine
+from experiments.article.machine_words import about_pages
+from experiments.article.setting import change, run_this, set_up
 from experiments.chapters.churn.analysis import NEW, Analysis
 from experiments.chapters.churn.grid import CALLS, FEW, FIRST_HOPS, HELD, LARGE, MANY, STREAMED_MIB
 from experiments.chapters.churn.housekeeping_prose import (
@@ -23,10 +24,10 @@ from experiments.words.prose import Prose, choose, in_words, listed
 from experiments.words.reasons import if_available, required
 from experiments.words.units import format_ns, format_size
 
-__all__ = ["machine", "lead", "calls_said", "control_said", "seen_said", "victim_said", "moved_said", "joined_said", "parts_said",
-           "switch_said", "walks_said", "kept_said", "cold_said", "request_said", "fork_said", "copy_said", "sparse_said",
-           "load_said", "tail_said", "sibling_said", "defrag_said", "spikes_said", "lives_said", "merged_said", "swapped_said",
-           "idle_said"]
+__all__ = ["set_up", "lead", "calls_said", "control_said", "seen_said", "victim_said", "moved_said", "joined_said", "parts_said",
+           "switch_said", "walks_said", "kept_said", "cold_said", "request_said", "fork_said", "copy_said", "sparse_said", "load_said",
+           "tail_said", "sibling_said", "defrag_said", "spikes_said", "lives_said", "merged_said", "swapped_said", "idle_said", "change",
+           "run_this"]
 
 SAME = 0.1  # of a time: what no reader would notice
 EQUAL = 0.01  # of the flushes asked, that were not seen: what bare metal stays within

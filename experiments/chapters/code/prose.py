@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from experiments.article.machine_words import about_pages, machine
+from experiments.article.machine_words import about_pages
+from experiments.article.setting import change, run_this, set_up
 from experiments.chapters.code.analysis import Analysis
 from experiments.chapters.code.grid import LARGE_TEXT
 from experiments.chapters.code.ways import WAYS
@@ -12,7 +13,8 @@ from experiments.words.pages import words
 from experiments.words.prose import Prose, choose, count, listed, side
 from experiments.words.reasons import Unavailable, if_available, required
 
-__all__ = ["machine", "lead", "foreseen_said", "entries_said", "counted_said", "large_said", "text_said", "hot_said", "ways_said"]
+__all__ = ["set_up", "lead", "foreseen_said", "entries_said", "counted_said", "large_said", "text_said", "hot_said", "ways_said",
+           "change", "run_this"]
 
 SAME = 0.1  # of a time: what no reader would notice
 HALF = 0.5  # of a drawn jump

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from experiments.article.machine_words import about_pages, machine
+from experiments.article.machine_words import about_pages
+from experiments.article.setting import run_this, set_up, smaller
 from experiments.article.verdicts import decided
 from experiments.chapters.graph_walk import whose as whose_trips
 from experiments.chapters.graph_walk.analysis import REGIMES, SIZE, WALK, Analysis
@@ -16,7 +17,8 @@ from experiments.words.prose import Prose, choose, in_words, listed
 from experiments.words.reasons import Unavailable, explain, required
 from experiments.words.units import format_size
 
-__all__ = ["machine", "lead", "clock", "regimes", "heaps", "whose", "explained", "first_touch", "misses_are", "walkers_said", "model_said"]
+__all__ = ["set_up", "lead", "clock", "regimes", "heaps", "whose", "explained", "first_touch", "misses_are", "walkers_said", "model_said",
+           "change", "run_this"]
 
 MET = 0.1  # of all hops: shares nearer to each other than that are as near as two campaigns of a shared computer
 _ORDERS = {"cycle": "cyclic order", "random": "random order"}
@@ -222,3 +224,11 @@ def _explained(a: Analysis) -> str:
     return (f"Of the {len(residuals)} points that it was fitted to the model misses {sum(map(len, runs))} by more than {WRONG:.0%}. It is "
             f"most wrong at {worst['lines']:,} lines of the {worst['layout']} layout in {_ORDERS[worst['order']]}, where it predicts "
             f"{'too much' if worst['relative'] > 0 else 'too little'}: {worst['predicted_ns']:.3g} ns for {worst['measured_ns']:.3g}.")
+
+
+# --- again
+
+
+def change(a: Analysis) -> Prose:
+    size, curve = 64 << 20, required(a.p50.get(BASE, ()), "no walk on base pages was timed hop by hop")
+    return smaller(a, size, f"half of all hops within {curve.at(size).value:.0f} ns", f"{curve.last.value:.0f}")

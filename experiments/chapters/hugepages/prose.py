@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from experiments.article.machine_words import about_pages, counters, machine, tlb
+from experiments.article.machine_words import about_pages, counters, tlb
+from experiments.article.setting import run_this, set_up, smaller
 from experiments.article.verdicts import decided, inside
 from experiments.chapters.hugepages import calculator
 from experiments.chapters.hugepages.analysis import SAME, Analysis, typical
@@ -16,8 +17,8 @@ from experiments.words.prose import Prose, choose, listed
 from experiments.words.reasons import Unavailable, required
 from experiments.words.units import format_size
 
-__all__ = ["machine", "tlb", "lead", "levers", "lacking", "below", "splinter_verdict", "thp_pool", "touch_said", "counters", "jvm_said",
-           "calculator_said"]
+__all__ = ["set_up", "tlb", "lead", "levers", "lacking", "below", "splinter_verdict", "thp_pool", "touch_said", "counters", "jvm_said",
+           "calculator_said", "change", "run_this"]
 
 _ENTRY_BYTES = 8  # of a page table
 
@@ -144,3 +145,12 @@ def calculator_said(a: Analysis) -> Prose:
         f"It counts with {counted.first:,.0f} and {counted.last:,.0f} entries ({counted.source}), {counted.hit_ns:.2f} ns for a hit in the "
         f"second level, and takes it that {spans}. It holds for independent draws, one line to each {base}, and for no size that was not "
         "measured.")
+
+
+# --- again
+
+
+def change(a: Analysis) -> Prose:
+    size, gain = 64 << 20, a.speedup(a.large)
+    there = gain.at(size // a.base_page_bytes).value
+    return smaller(a, size, f"a load on {words(a.large)} to be {there:.2f} times as fast as on base pages", f"{gain.last.value:.2f}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from experiments.article.machine_words import about_pages, machine
+from experiments.article.machine_words import about_pages
+from experiments.article.setting import change, run_this, set_up
 from experiments.article.verdicts import LEAST_COVERAGE
 from experiments.chapters.keeping_pages.analysis import Analysis
 from experiments.chapters.keeping_pages.languages import runtime_words
@@ -15,7 +16,8 @@ from experiments.words.prose import Prose, count, listed, side
 from experiments.words.reasons import if_available, required
 from experiments.words.units import format_size
 
-__all__ = ["machine", "lead", "ways_said", "files_said", "freed_said", "runtimes_said", "ladder_said", "prefault_said", "waste_said"]
+__all__ = ["set_up", "lead", "ways_said", "files_said", "freed_said", "runtimes_said", "ladder_said", "prefault_said", "waste_said",
+           "change", "run_this"]
 
 WHOLE, NONE = 0.99, 0.01  # shares that count as all and as nothing: a heap's edges are no whole pages
 _FEWER = 0.8  # of the walks on base pages: fewer than that, and entries have been joined

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from experiments.article.machine_words import about_pages, machine
+from experiments.article.machine_words import about_pages
+from experiments.article.setting import change, run_this, set_up
 from experiments.chapters.page_faults.analysis import FILE, FILE_AT_ONCE, FILE_READY, FRESH, FRESH_LARGE, FRESH_READY, Analysis
 from experiments.chapters.page_faults.grid import LARGE
 from experiments.inference.intervals import Interval
@@ -15,9 +16,9 @@ from experiments.words.prose import Prose, Side, choose, count, in_words, listed
 from experiments.words.reasons import REASONS, if_available, required
 from experiments.words.units import format_size
 
-__all__ = ["machine", "lead", "file_said", "written_said", "fresh_said", "ready_said", "walks_said", "group_said", "statistics_said",
+__all__ = ["set_up", "lead", "file_said", "written_said", "fresh_said", "ready_said", "walks_said", "group_said", "statistics_said",
            "matter_said", "buckets_said", "levels_said", "buys_said", "churn_said", "beyond_said", "chunks_said", "first_said",
-           "again_said", "host_said", "profile_said", "traced_said"]
+           "again_said", "host_said", "profile_said", "traced_said", "change", "run_this"]
 
 SAME = 0.1  # of a time: what no reader would notice
 SEVERAL = 1.5  # pages a fault, from which on a time a page is no time a fault

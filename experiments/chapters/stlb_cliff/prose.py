@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from experiments.article.machine_words import guest_note, machine, tlb
+from experiments.article.machine_words import guest_note, tlb
+from experiments.article.setting import run_this, set_up, smaller
 from experiments.article.verdicts import decided
 from experiments.chapters.stlb_cliff import claims
 from experiments.chapters.stlb_cliff.analysis import ENTRY_BYTES, Analysis
@@ -12,8 +13,8 @@ from experiments.words.prose import Prose, choose, count
 from experiments.words.reasons import explain, if_available, required
 from experiments.words.units import format_size
 
-__all__ = ["clock", "control", "counters", "counts_are", "coverage", "guest_note", "largest", "lead", "machine", "overlap", "price_last",
-           "random", "repeats", "sequential", "stable", "step_shape", "steps", "stores_said", "table_last", "tlb"]
+__all__ = ["clock", "control", "counters", "counts_are", "coverage", "guest_note", "largest", "lead", "set_up", "overlap", "price_last",
+           "random", "repeats", "sequential", "stable", "step_shape", "steps", "stores_said", "table_last", "tlb", "change", "run_this"]
 
 
 def lead(a: Analysis) -> Prose:
@@ -220,3 +221,12 @@ def counters(a: Analysis) -> Prose:
     told = ("This machine is simulated: these counts were computed, not measured." if a.is_simulated else
             "Hardware counters answer here, so walks are counted beside being timed.")
     return Prose(told + "".join(f" Their cycles are inferred from time: {reason}" for reason in lacking.values()))
+
+
+# --- again
+
+
+def change(a: Analysis) -> Prose:
+    size = 1 << 30
+    there = a.spread.at(size // a.base_page_bytes).value
+    return smaller(a, size, f"about {there:.0f} ns a load", f"{a.spread.last.value:.0f}")

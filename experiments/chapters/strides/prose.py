@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from experiments.article.machine_words import about_pages, machine
+from experiments.article.machine_words import about_pages
+from experiments.article.setting import change, run_this, set_up
 from experiments.chapters.strides.analysis import Analysis
 from experiments.chapters.strides.grid import LINE_BYTES, NARROW, PAGE_STRIDE, TWO_PAGES, WIDE
 from experiments.inference.curves import Curve, select
@@ -12,7 +13,8 @@ from experiments.words.prose import Prose, choose, side
 from experiments.words.reasons import Unavailable, if_available, required
 from experiments.words.units import format_size
 
-__all__ = ["machine", "lead", "beside_said", "order_said", "sets_said", "translation_said", "random_said", "walks_said"]
+__all__ = ["set_up", "lead", "beside_said", "order_said", "sets_said", "translation_said", "random_said", "walks_said", "change",
+           "run_this"]
 
 MATTERS = 0.1  # of a load's time: what is less no reader would notice
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.article.machine_words import about_pages, machine
+from experiments.article.machine_words import about_pages
+from experiments.article.setting import change, run_this, set_up
 from experiments.chapters.tlb_blocking.analysis import (
     AS_PUBLISHED,
     BLOCKED,
@@ -30,7 +31,8 @@ from experiments.words.prose import Prose, choose, count, listed, side
 from experiments.words.reasons import Unavailable, if_available, required
 from experiments.words.units import format_size
 
-__all__ = ["machine", "lead", "blocks_said", "apart_said", "prefetch_said", "mitigations_said", "fan_out_said", "join_said"]
+__all__ = ["set_up", "lead", "blocks_said", "apart_said", "prefetch_said", "mitigations_said", "fan_out_said", "join_said", "change",
+           "run_this"]
 
 MOST_OF_IT = 0.8
 NO_WALKS = 0.01  # one hop in a hundred: a walk of a hundred ns then costs one

@@ -13,7 +13,8 @@ from itertools import product
 import pandas as pd
 
 from experiments.article.chapter import literature
-from experiments.article.machine_words import machine, name_of
+from experiments.article.machine_words import name_of
+from experiments.article.setting import run_this, set_up, smaller
 from experiments.chapters.virtualization.analysis import Analysis, pair_words
 from experiments.chapters.virtualization.claims import SAME, spanned
 from experiments.chapters.virtualization.grid import GUEST_PAGES, HOST_PAGES
@@ -21,12 +22,12 @@ from experiments.inference.intervals import Interval
 from experiments.machine.host import is_x86
 from experiments.words.pages import hardware, words
 from experiments.words.prose import Prose, choose, escape_markdown, listed, side
-from experiments.words.reasons import PAGE_REASONS, Unavailable, explain, if_available
+from experiments.words.reasons import PAGE_REASONS, Unavailable, explain, if_available, required
 from experiments.words.units import format_size
 
-__all__ = ["machine", "whose", "most_references", "practical_low", "practical_high", "lead", "translates", "compared", "clocks_said",
+__all__ = ["set_up", "whose", "most_references", "practical_low", "practical_high", "lead", "translates", "compared", "clocks_said",
            "lacking", "matrix_said", "references_said", "levels_said", "steps_said", "touch_said", "containers_said", "numa_published",
-           "numa_said", "inside_said"]
+           "numa_said", "inside_said", "change", "run_this"]
 
 AGREE = 0.01  # by which two clocks may differ: a tick of the timer in a thousand
 SAME_LOAD = 0.03  # by which a load of a guest that misses nothing may differ from a process's
@@ -257,3 +258,12 @@ def numa_said(a: Analysis) -> Prose:
     told = listed(f"{Interval.of(row, 'over'):.2f} times with {row['memory']} memory and {row['tables']} page tables"
                   for _, row in far.iterrows())
     return Prose(f"At {_size(a, far['lines'].iloc[0])}, the time of a load with both local becomes {told}.")
+
+
+# --- again
+
+
+def change(a: Analysis) -> Prose:
+    size, curve = 64 << 20, required(a.guests.spread.get(("4k", "4k"), ()), "no guest had base pages on both sides")
+    there = curve.at(size // a.base_page_bytes).value
+    return smaller(a, size, f"about {there:.0f} ns a load of a guest with base pages on both sides", f"{curve.last.value:.0f}")

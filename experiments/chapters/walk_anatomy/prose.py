@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from experiments.article.machine_words import about_pages, machine
+from experiments.article.machine_words import about_pages
+from experiments.article.setting import change, run_this, set_up
 from experiments.chapters.walk_anatomy.analysis import APART, AT_RANDOM, EVENLY, Analysis
 from experiments.chapters.walk_anatomy.grid import A_LINE, COLLIDING, PADDED
 from experiments.inference import replacement
@@ -13,8 +14,8 @@ from experiments.inference.sets import WORDS as SET_WORDS
 from experiments.words.prose import Prose, choose, count, listed
 from experiments.words.reasons import required
 
-__all__ = ["machine", "lead", "lowest_said", "upper_said", "guest_said", "judged_said", "replaced_said", "first_replaced_said",
-           "collisions_said", "sets_said", "siblings_said", "places_said"]
+__all__ = ["set_up", "lead", "lowest_said", "upper_said", "guest_said", "judged_said", "replaced_said", "first_replaced_said",
+           "collisions_said", "sets_said", "siblings_said", "places_said", "change", "run_this"]
 
 LEVEL_WORDS = {1: "lowest", 2: "second", 3: "third"}
 SAME = 0.1  # of a prediction: nearer than the spread between two mappings

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from experiments.article.machine_words import hypervisor_name, machine, tlb
+from experiments.article.machine_words import hypervisor_name, tlb
+from experiments.article.setting import run_this, set_up
 from experiments.chapters.your_machine.address import ENTRY_BYTES
 from experiments.chapters.your_machine.analysis import Analysis
 from experiments.inference import geometry, geometry_words
@@ -13,11 +14,11 @@ from experiments.machine.host import is_arm, is_x86
 from experiments.words.prose import Prose, count, escape_markdown, in_words, listed
 from experiments.words.units import format_size
 
-__all__ = ["machine", "split_caption", "walk_here", "root", "levels_are_loads", "covers", "node_entries", "page_size", "leaf_size",
+__all__ = ["set_up", "split_caption", "walk_here", "root", "levels_are_loads", "covers", "node_entries", "page_size", "leaf_size",
            "table_share", "fault_4_ns", "fault_5_ns", "fault_more_percent", "fifth", "index", "least_load_cycles", "most_load_cycles",
            "reach", "zen2_l2_ways", "zen5_l2_ways", "golden_cove_l1_ways", "m1_l1_ways", "m1_walk_cycles", "oryon_walk_low_cycles",
            "oryon_walk_high_cycles", "outgrow", "guest", "tlb_source", "cpuid_here", "geometry_lead", "geometry_verdicts",
-           "geometry_walks", "tier", "memory", "count_pages", "thp"]
+           "geometry_walks", "tier", "memory", "count_pages", "thp", "change", "run_this"]
 
 _ORDINALS = {2: "second", 3: "third"}
 
@@ -271,3 +272,14 @@ def thp(a: Analysis) -> Prose:
         "absent": f"This kernel has no transparent huge pages: {small}",
     }.get(a.host.thp.enabled, "What this kernel does about transparent huge pages could not be read")
     return Prose(sentence + " {cite:p}`linux_transhuge`.")
+
+
+# --- again
+
+
+def change(a: Analysis) -> Prose:
+    """Numba's twins walk the same staircase."""
+    found = a.entries
+    steps = f"steps at about {listed(f'{entries:,}' for entries in found)} pages, as here" if found else "the same steps as here"
+    return Prose(f"**Change one thing:** `-p engine=numba` measures the staircase by the kernels' twins in Numba. Expect {steps}: a TLB "
+                 "does not know what compiled a load. The times between the steps may be a little longer.")

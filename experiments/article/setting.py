@@ -1,0 +1,112 @@
+"""How a chapter's rows came about and how to get one's own: the blocks at the two ends of its page, functions of its Analysis."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from experiments.article.analysis import Analysis
+from experiments.article.machine_words import counters, machine
+from experiments.inference.counts import counted, why_not_counted
+from experiments.lab import kernels
+from experiments.lab.record import Point
+from experiments.machine.host import Host
+from experiments.words.pages import PAGES, ordered, words
+from experiments.words.prose import Prose, count, escape_markdown, listed
+from experiments.words.reasons import Unavailable, required
+from experiments.words.units import format_size
+
+_POINT = [name for name in Point.model_fields if name != "options"]  # which are columns of their own
+
+
+def set_up(a: Analysis) -> Prose:
+    """What the page's numbers were measured on and how, item by item; what nothing was measured for has none."""
+    items = {"Machine": f"{escape_markdown(machine(a))}.", "System": _system(a), "Measured": _measured(a.frame)}
+    if len(a.frame):
+        items |= {"Large pages": _large(a.frame), "Counters": _counted(a)}
+    return Prose("\n".join(f"- **{name}.** {said}" for name, said in items.items()))
+
+
+def _system(a: Analysis) -> str:
+    """The kernel and its settings while the rows were measured, which need not be those of the machine's last description."""
+    states = sorted({*a.frame.get("state", ())})
+    try:
+        hosts = [a.about.described(state) for state in states] or [a.host]
+    except Unavailable:
+        return f"Written down is another state of the machine than that of these rows, `{states[-1]}`: {_settings(a.host)}"
+    return " Other rows: ".join(map(_settings, hosts))
+
+
+def _settings(host: Host) -> str:
+    compiler = f"; compiler: {escape_markdown(host.c_compiler.partition(': ')[2] or host.c_compiler)}" if host.c_compiler else ""
+    return (f"{host.os} {escape_markdown(host.kernel_release)}, {host.arch}, base pages of {format_size(host.base_page_bytes)}; "
+            f"transparent huge pages: `{host.thp.enabled}`, defragmenting: `{host.thp.defrag}`{compiler}.")
+
+
+def _large(frame: pd.DataFrame) -> str:
+    """Which page sizes there were while measuring: how many pages a pool has today is no record of what it gave."""
+    most = frame.groupby("backing")["arena_bytes"].max().to_dict()
+    of_pools = [f"{words(pages)} (up to {format_size(int(most[pages]))} a process)" for pages in ordered(most)
+                if PAGES[pages].source == "pool"]
+    others = [words(pages) for pages in ordered(most) if PAGES[pages].source in ("thp", "mthp")]
+    given = listed([*others, *of_pools])
+    return f"Given, and read back from the kernel in each process: {given}." if given else "None; these processes have base pages."
+
+
+def _counted(a: Analysis) -> str:
+    if not len(counted(a.frame, "walk")) and why_not_counted(a.frame, "walk", a.host) == "no-data":
+        return "Walks are timed, not counted: these processes were asked for no counter."
+    return counters(a)
+
+
+def _measured(frame: pd.DataFrame) -> str:
+    if not len(frame):
+        return "Nothing; the page shows what the machine states, and documents."
+    sizes, days = processes(frame), sorted(frame["started_at"].str[:10].unique())
+    when = f"on {days[0]}" if len(days) == 1 else f"from {days[0]} to {days[-1]}"
+    each = f"{sizes.min()}" if sizes.min() == sizes.max() else f"{sizes.min()} to {sizes.max()}"
+    return f"{count(len(frame))} processes {when}, {each} for each of {count(len(sizes))} points."
+
+
+def processes(frame: pd.DataFrame) -> pd.Series:
+    """How many processes each point of a chapter's rows has; of a kernel's own options those that the catalogue gives it."""
+    options = {option for kernel in {*frame["kernel"]} & {*kernels.CATALOGUE} for option in kernels.of(kernel).options}
+    return frame.groupby([name for name in (*_POINT, *sorted(options)) if name in frame], dropna=False).size()
+
+
+def change(a: Analysis) -> Prose:
+    """What a chapter offers to change that has no better idea: one process a point. Raises Unavailable("too-few-points")."""
+    sizes = processes(required(a.frame, "nothing was measured"))
+    once = _seconds(a.frame) * len(sizes) / len(a.frame)
+    return Prose(f"**Change one thing:** `-p repeats=1` runs each of {count(len(sizes))} points once, in {_time(once)} by the times of "
+                 "this page. Expect curves of the same shape without intervals, and no claim decided: one process decides nothing. The "
+                 "next run without it keeps that process and adds the others.")
+
+
+def smaller(a: Analysis, size_bytes: int, less: str, more: str) -> Prose:
+    """What a chapter offers whose sweeps may end earlier. less, more: what is to be expected there, and is measured at the end here."""
+    size, part = format_size(size_bytes), _seconds(a.frame[kernels.is_within(a.frame, size_bytes)])
+    return Prose(f"**Change one thing:** `-p max_working_set={size.replace(' ', '')}` ends every sweep at {size}, and what is left "
+                 f"of this page's took {_time(part)}. Expect {less} there, where this page ends with {more}.")
+
+
+def _seconds(frame: pd.DataFrame) -> float:
+    """What these processes took, each from its start to its end."""
+    return float(frame["wall_ns"].sum()) / 1e9
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds / 60:.1f} minutes" if seconds >= 60 else f"{seconds:.0f} seconds"
+
+
+def run_this(a: Analysis) -> Prose:
+    """The commands that measure this chapter on the reader's computer, how long that takes, and where the result lies."""
+    took = f"The processes of this page took {_time(_seconds(a.frame))} in all. " if len(a.frame) else ""
+    other = " What else the chapter builds and runs comes on top." if a.documents else ""
+    return Prose(f"""```sh
+.venv/bin/tlb run {a.chapter}
+.venv/bin/tlb compare reference this {a.chapter}
+```
+
+{took}Yours end when the parameter `minutes` says, at the latest.{other} The first command ends with the path of the executed notebook,
+`_build/runs/{a.chapter}.ipynb`; its rows lie in `data/own`, so a second run measures only what is missing. The second command sets your
+machine beside the reference, quantity by quantity. `make book MINUTES=0` makes pages like this one of what is there.""")

@@ -1,0 +1,105 @@
+"""The blocks at the two ends of a chapter's page: what its rows were measured on, and the commands that measure one's own."""
+
+from __future__ import annotations
+
+import re
+
+import nbformat
+import pandas as pd
+import pytest
+from support.common import About, make_record
+from support.synthetic import HOLE, Stated
+
+from experiments.article import parameters, publish, setting
+from experiments.article.analysis import Analysis
+from experiments.lab import columns
+from experiments.machine.host import Host
+from experiments.system.files import ROOT
+from experiments.words.reasons import Unavailable
+
+STATED = Stated(changes={"kernel_release": "6.1.0-*x*"})
+
+
+def rows(*changes: dict) -> pd.DataFrame:
+    return columns.frame([make_record(**change) for change in changes], ["0" * 16] * len(changes))
+
+
+class Chapter(Analysis):
+    """What is asked of it is any chapter's."""
+
+
+def analysis(frame: pd.DataFrame, about: About | None = None) -> Analysis:
+    return Chapter(frame, about or About(STATED.host()))
+
+
+FOUR = rows({"repeat": 0}, {"repeat": 1, "started_at": "2025-02-01T00:00:00Z"}, {"repeat": 0, "pages": "2m", "lines": 1 << 20},
+            {"lines": 4096, "pages": "64k", "wall_ns": 6e10})
+
+
+def test_the_set_up_counts_processes_and_points_and_names_the_days():
+    told = setting.set_up(analysis(FOUR))
+    assert "4 processes from 2025-01-31 to 2025-02-01, 1 to 2 for each of 3 points" in told and not HOLE.search(told)
+
+
+def test_a_pools_pages_are_those_that_processes_had():
+    told = setting.set_up(analysis(FOUR))
+    assert "2 MiB pages of the pool (up to 4 GiB a process)" in told and "64 KiB pages" in told and "1 GiB pages" not in told
+
+
+def test_a_machines_own_words_are_no_markup():
+    assert r"\*x\*" in setting.set_up(analysis(FOUR))
+
+
+def test_settings_that_nobody_wrote_down_are_not_made_up():
+    class Changed(About):
+        def described(self, state: str) -> Host:
+            raise Unavailable("no-data", state)
+
+    told = setting.set_up(analysis(FOUR, Changed(STATED.host())))
+    assert "another state" in told and FOUR["state"].iloc[0] in told
+
+
+def test_without_rows_nothing_is_said_to_be_measured():
+    told = setting.set_up(analysis(FOUR.iloc[:0]))
+    assert "processes" not in told and "Counters" not in told and not HOLE.search(told)
+    with pytest.raises(Unavailable):
+        setting.change(analysis(FOUR.iloc[:0]))
+
+
+def test_the_time_is_that_of_the_processes_and_of_one_each():
+    seconds = FOUR["wall_ns"].sum() / 1e9
+    assert f"took {seconds / 60:.1f} minutes" in setting.run_this(analysis(FOUR))
+    assert f"{seconds * 3 / 4:.0f} seconds" in setting.change(analysis(FOUR))
+    assert "took 0 seconds" in setting.smaller(analysis(FOUR), 1 << 20, "less", "more")
+
+
+@pytest.mark.parametrize("chapter", [name for name in parameters.table_of_contents() if (ROOT / "experiments/chapters" / name).is_dir()])
+def test_every_chapter_ends_with_its_own_command(chapter: str):
+    notebook = nbformat.read(ROOT / "book" / f"{chapter}.ipynb", 4)
+    glued = {output.metadata["scrapbook"]["name"]: output.data.get("application/papermill.record/text/markdown", "")
+             for cell in notebook.cells for output in cell.get("outputs", []) if "scrapbook" in output.metadata}
+    assert f".venv/bin/tlb run {chapter}\n" in glued["run_this"]
+    assert "**Machine.**" in glued["set_up"] and "-p " in glued["change"]
+
+
+@pytest.mark.parametrize("chapter", parameters.table_of_contents()[1:])
+def test_the_parameters_have_a_sentence_above_them(chapter: str):
+    cells = nbformat.read(ROOT / "book" / f"{chapter}.ipynb", 4).cells
+    first = next(n for n, cell in enumerate(cells) if "parameters" in cell.metadata.get("tags", []))
+    shown = [cell for cell in cells[:first] if "remove-cell" not in cell.metadata.get("tags", [])]
+    assert shown[-1].cell_type == "markdown" and re.search(r"parameters[^.]*[.:]\s*$", shown[-1].source)
+
+
+def test_a_page_shows_the_parameters_that_it_was_run_with(tmp_path):
+    path = tmp_path / "strides.ipynb"
+    notebook = nbformat.read(ROOT / "book" / "strides.ipynb", 4)
+    injected = nbformat.v4.new_code_cell("# Parameters\nminutes = 0.0\n", metadata={"tags": ["injected-parameters"]})
+    notebook.cells.insert(3, injected)
+    nbformat.write(notebook, path)
+    given = parameters.check("strides", {"machine": "this", "minutes": 0.0, "max_working_set": "1GiB"})
+    publish.show_given(path, given)
+    cells = nbformat.read(path, 4).cells
+    names: dict = {}
+    exec(next(cell.source for cell in cells if "parameters" in cell.metadata.get("tags", [])), names)
+    assert {name: names[name] for name in given} == given and injected.source not in [cell.source for cell in cells]
+    assert all("  # " in line for line in next(cell.source for cell in cells if "parameters" in cell.metadata["tags"]).splitlines())
