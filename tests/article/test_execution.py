@@ -25,6 +25,7 @@ CHAPTERS = parameters.table_of_contents()
 CHAPTER = "stlb_cliff"
 ENDURES = bool(os.environ.get("TLB_ENDURANCE"))  # all chapters; else one, for each measures half a minute
 SMOKE = {"machine": "this", "profile": "smoke", "max_working_set": "4MiB"}
+BRIEF = {"your_program": {"minutes": 0.5}}  # programs take no profile: what there is no time for is left out
 EXECUTE = "import json, sys; from pathlib import Path; from experiments.article import publish; " \
           "publish.execute(sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3]))"
 
@@ -36,7 +37,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 def execute(chapter: str, output: Path, data: Path) -> str:
     """Runs a chapter as `make book` does; what it told on stderr. Its outputs hold neither an error nor a warning."""
-    command = [sys.executable, "-c", EXECUTE, chapter, str(output), json.dumps(SMOKE)]
+    command = [sys.executable, "-c", EXECUTE, chapter, str(output), json.dumps(SMOKE | BRIEF.get(chapter, {}))]
     done = in_turn(command, env=os.environ | {"TLB_DATA": str(data)}, timeout=280)
     assert done.returncode == 0, done.stderr[-3000:]
     outputs = [shown for cell in nbformat.read(output, 4).cells if cell.cell_type == "code" for shown in cell.outputs]
