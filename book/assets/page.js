@@ -13,12 +13,16 @@
   if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
 
   // What scrolls in a box of its own can be reached by keyboard, and says what it is. (The theme sees to some boxes, without names.)
-  const BOXES = { "pre": "Code", ".tlb-table, .pst-scrollable-table-container": "Table", ".cell_output > .output": "Output", "div.math": "Formula" };
+  const BOXES = {
+    "pre": "Code", ".tlb-table, .pst-scrollable-table-container": "Table", ".cell_output > .output": "Output", "div.math": "Formula",
+    ".tlb-chart": "", // which says what it is already
+  };
   const kinds = new Map();
   const follow = new ResizeObserver((changes) => changes.forEach(({ target: box }) => {
     const scrolls = box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight;
-    if (scrolls) Object.assign(box, { tabIndex: 0, role: "group", ariaLabel: `${kinds.get(box)}, scrolls sideways` });
-    else ["tabindex", "role", "aria-label"].forEach((name) => box.removeAttribute(name));
+    const said = kinds.get(box) && { role: "group", "aria-label": `${kinds.get(box)}, scrolls sideways` };
+    for (const [name, value] of Object.entries({ tabindex: 0, ...said }))
+      scrolls ? box.setAttribute(name, value) : box.removeAttribute(name);
   }));
   for (const [boxes, kind] of Object.entries(BOXES))
     document.querySelectorAll(boxes).forEach((box) => { kinds.set(box, kind); follow.observe(box); });

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from selenium import webdriver
-from support.site import errors, open_page, pages, requests
+from support.site import OVERFLOW, errors, open_page, pages, requests, resize
 
 # All rules of axe-core for WCAG 2.2, levels A and AA. A page's finding: the rule, the element, and what to do.
 AXE = """
@@ -49,3 +49,98 @@ def test_axe_finds_what_is_wrong(driver, site: Path, address: str, axe: str):
     open_page(driver, address + "search.html")
     driver.execute_script("document.querySelector('main').innerHTML += '<img src=\"data:,\"><p style=\"color: #999\">Grey</p>'")
     assert {finding.partition("\n")[0] for finding in audit(driver, axe, "light")} == {"image-alt", "color-contrast"}
+
+
+# What scrolls in a box of its own and cannot be reached by keyboard, or does not say what it is; what can be pressed and not be reached.
+UNREACHABLE = """
+const seen = (element) => element.checkVisibility({ visibilityProperty: true });
+const scrolls = (box) => box.scrollWidth > box.clientWidth && /auto|scroll/.test(getComputedStyle(box).overflowX);
+const boxes = [...document.querySelectorAll("main, main *")].filter((box) => seen(box) && scrolls(box));
+const pressed = [...document.querySelectorAll("a[href], button, input, select, summary, [onclick]")].filter(seen);
+const closed = boxes.filter((box) => box.tabIndex < 0 || !box.getAttribute("aria-label"));
+return [boxes.length, [...closed, ...pressed.filter((it) => it.tabIndex < 0)]
+  .map((element) => element.outerHTML.slice(0, 150))];
+"""
+
+
+def test_no_page_scrolls_sideways_on_a_phone_but_boxes_that_the_keyboard_reaches(driver, site: Path, address: str):
+    resize(driver, 360)
+    try:
+        scrolled = 0
+        for page in pages(site):
+            open_page(driver, address + page)
+            assert not driver.execute_script(OVERFLOW), page
+            boxes, unreachable = driver.execute_script(UNREACHABLE)
+            assert unreachable == [], page
+            scrolled += boxes
+        assert scrolled
+    finally:
+        resize(driver, 1280)
+
+
+# Where the focus is, among what can be pressed, and whether it can be seen to be there.
+FOCUSED = """
+const element = document.activeElement, style = getComputedStyle(element);
+const marked = style.opacity > 0.5 && (style.outlineStyle !== "none" || style.boxShadow !== "none");
+return [[...document.querySelectorAll(arguments[0])].indexOf(element), marked,
+        element.outerHTML.slice(0, 150)];
+"""
+PRESSED = 'main article :is(a[href], button, select, summary, [tabindex="0"])'
+
+
+def press(driver: webdriver.Chrome, key: str, code: int, text: str = "") -> None:
+    for kind in ("keyDown", "keyUp"):
+        driver.execute_cdp_cmd("Input.dispatchKeyEvent", {"type": kind, "key": key, "windowsVirtualKeyCode": code, "text": text})
+
+
+def test_the_keyboard_reaches_all_in_order_shows_where_it_is_and_opens_what_is_folded(driver, site: Path, address: str):
+    open_page(driver, address + "book/hugepages.html")
+    wanted = driver.execute_script("return [...document.querySelectorAll(arguments[0])].flatMap((it, k) =>"
+                                   "it.checkVisibility({ visibilityProperty: true }) ? [k] : [])", PRESSED)
+    driver.execute_script("document.querySelectorAll(arguments[0])[arguments[1]].focus()", PRESSED, wanted[0])
+    reached = []
+    for _ in wanted:
+        place, shown, element = driver.execute_script(FOCUSED, PRESSED)
+        assert shown, element
+        reached.append(place)
+        press(driver, "Tab", 9)
+    assert reached == wanted
+    fold = driver.find_element("css selector", "main details:not([open]) > summary")
+    driver.execute_script("arguments[0].focus()", fold)
+    press(driver, "Enter", 13, "\r")
+    assert driver.execute_script("return arguments[0].parentElement.open", fold)
+
+
+def emulate(driver: webdriver.Chrome, media: str = "", **features: str) -> None:
+    wanted = [{"name": name.replace("_", "-"), "value": value} for name, value in features.items()]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": wanted})
+
+
+# On paper: what stands there and cannot be used, what is cut off, and links that lead nobody knows where.
+ON_PAPER = """
+const shown = (selector) => [...document.querySelectorAll(selector)].filter((it) => it.checkVisibility({ visibilityProperty: true }));
+return [
+  ...shown(".bd-sidebar-primary, .bd-sidebar-secondary, .bd-header-article, .prev-next-footer, article button, article select"),
+  ...shown("article pre, article .tlb-chart, article .tlb-table").filter((box) => getComputedStyle(box).overflowX !== "visible"),
+  ...shown("article figure").filter((figure) => getComputedStyle(figure).breakInside !== "avoid"),
+  ...shown("article a.external").filter((link) => !getComputedStyle(link, "::after").content.includes(link.getAttribute("href"))),
+].map((element) => element.outerHTML.slice(0, 150));
+"""
+MOVING = """
+return [...document.querySelectorAll("*")].filter((element) => {
+  const { scrollBehavior, animationName, transitionDuration, transitionProperty } = getComputedStyle(element);
+  return scrollBehavior === "smooth" || animationName !== "none" || /[1-9]/.test(transitionDuration) && transitionProperty !== "none";
+}).map((element) => element.outerHTML.slice(0, 150));
+"""
+
+
+def test_paper_has_whole_figures_and_addresses_and_nothing_to_press_and_nothing_moves_for_who_asks(driver, site: Path, address: str):
+    try:
+        for page in ("book/hugepages.html", "book/references.html"):
+            open_page(driver, address + page)
+            emulate(driver, "print")
+            assert driver.execute_script(ON_PAPER) == [], page
+            emulate(driver, prefers_reduced_motion="reduce")
+            assert driver.execute_script(MOVING) == [], page
+    finally:
+        emulate(driver)

@@ -136,10 +136,20 @@ def test_search_finds_a_page(driver, site, address, kind):
     assert not errors(driver)
 
 
-def test_figures_show_without_scripts(driver, site, address):
+# What of an article cannot be seen, outside of what a reader can unfold.
+HIDDEN = """
+return [...document.querySelectorAll("article *")].filter((element) =>
+  element.textContent.trim() && !element.checkVisibility({ visibilityProperty: true }) &&
+  !element.closest("script, .headerlink, summary") && !element.closest("details:not([open])"))
+  .map((element) => element.outerHTML.slice(0, 150));
+"""
+
+
+def test_everything_shows_without_scripts(driver, site, address):
     with scripts_off(driver):
         for page in pages_with_figures(site):
             driver.get(address + page)
+            assert not driver.execute_script(HIDDEN), page
             for found in driver.find_elements(By.CSS_SELECTOR, ".tlb-figure"):
                 assert found.get_attribute("data-state") is None  # no script ran
                 drawn = found.find_element(By.CSS_SELECTOR, ".tlb-chart > svg")
@@ -190,8 +200,8 @@ def tooltip(driver: webdriver.Chrome, found) -> str:
     return ""
 
 
-@pytest.mark.parametrize("width_px", [360, *(pytest.param(width_px, marks=pytest.mark.endurance) for width_px in (768, 1280))])
-@pytest.mark.parametrize("scripts", ["on", "off"])
+@pytest.mark.parametrize(("width_px", "scripts"), [  # 360 px with scripts: test_access.py
+    (360, "off"), *(pytest.param(width_px, scripts, marks=pytest.mark.endurance) for width_px in (768, 1280) for scripts in ("on", "off"))])
 def test_no_page_scrolls_sideways(driver, site, address, width_px, scripts):
     resize(driver, width_px)
     try:
