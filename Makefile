@@ -18,7 +18,7 @@ TLB := $(VENV)/bin/tlb
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help site book test check bench endurance mutation lint lock clean
+.PHONY: help site book pdf test check bench endurance mutation lint lock clean
 .DEFAULT_GOAL := help
 
 # Jupyter and IPython keep their state here and not in HOME, which may be read-only or hold settings of its own.
@@ -38,7 +38,7 @@ help: ## print this list
 	@echo '  make site PYTHON=/path/to/python3  make .venv with this Python (3.11 or newer)'
 
 # IPython warns of a folder that it would have to make itself.
-site book test check bench endurance: | _build/jupyter
+site book pdf test check bench endurance: | _build/jupyter
 _build/jupyter:
 	@mkdir -p $@
 
@@ -50,6 +50,9 @@ book: export TLB_BOOK_MINUTES = $(MINUTES)
 book: export TLB_BOOK_LIMIT = $(MAX_WORKING_SET)
 book: $(READY) ## measure this computer, then build the book about it
 	@$(TLB) book --profile "$$TLB_BOOK_PROFILE" --minutes "$$TLB_BOOK_MINUTES" $${TLB_BOOK_LIMIT:+-p "max_working_set=$$TLB_BOOK_LIMIT"}
+
+pdf: $(READY) ## print the book of the committed results into _build/book.pdf, by Chromium
+	$(TLB) pdf
 
 # Two processes, since that is what the smallest machine has; what measures is one group, and the first (tests/conftest.py), so
 # that no process waits for it at the end.

@@ -35,8 +35,8 @@ class SiteError(RuntimeError):
     """The site did not build; the message holds what Jupyter Book said."""
 
 
-def build_site(source: Path, output: Path) -> Path:
-    """Build `source` (_config.yml, _toc.yml, book/) into `output`/_build/html; return its index.html.
+def build_site(source: Path, output: Path, builder: str = "html") -> Path:
+    """Build `source` (_config.yml, _toc.yml, book/) into `output`/_build/`builder`; return its index.html.
 
     Always from nothing: one page shows numbers of another, so a page that is kept can be out of date, and two
     builds of one source shall be the same bytes. Silent unless it fails. Raises `SiteError`.
@@ -44,9 +44,9 @@ def build_site(source: Path, output: Path) -> Path:
     for needed in ("_config.yml", "_toc.yml"):
         if not (source / needed).is_file():
             raise SiteError(f"{source} holds no {needed}; build from the root of the book's source")
-    html = output / "_build" / "html"
+    html = output / "_build" / builder
     shutil.rmtree(html, ignore_errors=True)
-    command = [*_JUPYTER_BOOK, "build", str(source), "--path-output", str(output), "--all", "-q", *_STRICT]
+    command = [*_JUPYTER_BOOK, "build", str(source), "--path-output", str(output), "--builder", builder, "--all", "-q", *_STRICT]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"})
     index = html / "index.html"
     if done.returncode or not index.exists():

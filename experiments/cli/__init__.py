@@ -274,6 +274,14 @@ def site(output: Annotated[Path | None, typer.Option(help="Where to; default _bu
 
 
 @app.command()
+def pdf(output: Annotated[Path | None, typer.Option(help="Where to; default _build/book.pdf.")] = None) -> None:
+    """Print the whole book of the committed results, without measuring; takes Chromium."""
+    from experiments.article import press
+
+    print(press.pdf(output or ROOT / "_build" / "book.pdf"))
+
+
+@app.command()
 def bench() -> None:
     """Print the ratios that the book promises, each against an independent measurement in the same run."""
     from experiments import bench
