@@ -32,8 +32,10 @@ class About(Protocol):
     def kept(self, name: str) -> pd.DataFrame:
         """Rows that another chapter measured; none are measured for this one. Raises Unavailable("no-data")."""
 
-    def document(self, name: str, make: Callable[[str], dict[str, Any]] | None) -> dict[str, Any]:
-        """data/<machine>/<name>.json, made first where this computer has none and there is a way to. Raises Unavailable("no-data")."""
+    def document(self, name: str, make: Callable[[str], dict[str, Any]] | None,
+                 whole: Callable[[dict[str, Any]], bool] = bool) -> dict[str, Any]:
+        """data/<machine>/<name>.json, made first where this computer has none that is `whole` and there is a way to. Raises
+        Unavailable("no-data")."""
 
     def reference(self) -> About:
         """The same of the reference machine, whose rows may stand in for what this machine cannot have. Raises Unavailable("no-data")."""
@@ -121,10 +123,12 @@ class Analysis:
             raise Unavailable("one-level", f"of {entries[0]:,} entries") if entries else Unavailable("no-geometry", lacking)
         return entries[0], entries[-1]
 
-    def document(self, name: str, make: Callable[[str], dict[str, Any]] | None, kind: type[Document]) -> Document:
-        """A document of data/. Raises Unavailable: no-data also for one that an older version wrote, and what `make` raises."""
+    def document(self, name: str, make: Callable[[str], dict[str, Any]] | None, kind: type[Document],
+                 whole: Callable[[dict[str, Any]], bool] = bool) -> Document:
+        """A document of data/. whole: whether one that is there has all that one made now would have. Raises Unavailable: no-data also for
+        one that an older version wrote, and what `make` raises."""
         try:
-            return kind.model_validate(self.about.document(name, make))
+            return kind.model_validate(self.about.document(name, make, whole))
         except ValidationError:
             raise Unavailable("no-data", f"{name}.json is of another version") from None
 

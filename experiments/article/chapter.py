@@ -191,10 +191,11 @@ class Chapter:
             raise Unavailable("no-data", f"{name} on {self.machine}")
         return kernels.with_defaults(frame)
 
-    def document(self, name: str, make: Callable[[str], dict[str, Any]] | None) -> dict[str, Any]:
+    def document(self, name: str, make: Callable[[str], dict[str, Any]] | None,
+                 whole: Callable[[dict[str, Any]], bool] = bool) -> dict[str, Any]:
         """<name>.json of the machine. With `machine` "this", make(profile) makes it first where there is none, or one of another state
-        of the machine or of other means; None for what a command makes on request alone. Raises Unavailable, no-data where there is
-        nothing."""
+        of the machine or of other means, or that is not `whole`; None for what a command makes on request alone. Raises Unavailable,
+        no-data where there is nothing."""
         if self.is_this and make is None:
             if self.store.read_document(self.machine, name).get("state") != hosts.state(self.host):
                 raise Unavailable("no-data", f"{name}.json is of another state of this computer")
@@ -204,7 +205,7 @@ class Chapter:
                 known = self.store.read_document(self.machine, name)
             except Unavailable:
                 known = {}
-            if self._seconds and (known.get("state"), known.get("means")) != (now, means):
+            if self._seconds and ((known.get("state"), known.get("means")) != (now, means) or not whole(known)):
                 if self.host.os != "Linux":
                     raise Unavailable("not-linux")
                 print(f"{name}: building and running, which takes minutes.", file=sys.stderr)

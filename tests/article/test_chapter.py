@@ -329,6 +329,12 @@ def test_a_document_is_made_again_where_there_is_a_program_or_a_pool_more(world:
     assert this().document("runtimes", making)["made"] == 3
 
 
+def test_a_document_that_is_not_whole_is_made_again(making: Callable):
+    assert this().document("runtimes", making)["made"] == 1
+    wanted = [this().document("runtimes", making, lambda known: known["made"] > 1)["made"] for _ in range(2)]
+    assert wanted == [2, 2]
+
+
 def test_a_document_that_is_torn_is_made_again(making: Callable):
     first = this()
     first.document("runtimes", making)

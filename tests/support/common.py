@@ -115,7 +115,8 @@ class About:
             raise Unavailable("no-data", name)
         return self.rows[name]
 
-    def document(self, name: str, make: Callable[[str], dict[str, Any]] | None) -> dict[str, Any]:
+    def document(self, name: str, make: Callable[[str], dict[str, Any]] | None,
+                 whole: Callable[[dict[str, Any]], bool] = bool) -> dict[str, Any]:
         if name not in self.documents:
             raise Unavailable("no-data", name)
         return self.documents[name]

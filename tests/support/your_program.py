@@ -29,7 +29,8 @@ def told(case: str, gain: float = HELPS, memory: float = 1.0, alike: bool = True
         return {"value": 1.0 if large else gain, "resident_bytes": resident, "huge_bytes": resident // 2 if large else 0,
                 "table_bytes": MIB, "minor_faults": 100.0 if large else 1000.0}
 
-    word = {"helps": "hurts", "hurts": "helps"}.get(WORDS[gain], WORDS[gain]) if takes else WORDS[gain]
+    plain = WORDS.get(gain, "helps" if gain > 1 else "hurts")
+    word = {"helps": "hurts", "hurts": "helps"}.get(plain, plain) if takes else plain
     return {"case": case, "version": "1.0", "verdict": word, "pairs": 9, "ratio": [ratio, ratio * (1 - spread), ratio * (1 + spread), 0.99],
             "without": side(takes), "with_lever": side(not takes), "alike": alike, "spent_s": 20.0}
 

@@ -10,13 +10,13 @@ import pandas as pd
 from experiments.article import analysis
 from experiments.article.analysis import About
 from experiments.chapters.your_program.cases import CASES
-from experiments.chapters.your_program.programs import NAME, Profile, Programs, Told, interval, make
+from experiments.chapters.your_program.programs import NAME, Profile, Programs, Told, interval, is_whole, make
 from experiments.inference.intervals import Interval
 from experiments.words.reasons import Unavailable, if_available, required
 
 COLUMNS = ("case", "title", "language", "ours", "does", "changes_pages", "verdict", "version", "pairs", "gain", "resident_bytes", "memory",
            "large", "faults", "alike")
-_ONE = Interval(1.0, 1.0, 1.0)
+ONE = Interval(1.0, 1.0, 1.0)
 REACHED = 0.1  # of what is resident: with less of it on large pages a lever did nothing that a time could be put down to
 
 
@@ -31,8 +31,8 @@ class Analysis(analysis.Analysis):
 
     @cached_property
     def programs(self) -> Programs:
-        """The document. Raises Unavailable("no-data")."""
-        return self.document(NAME, lambda profile: self._made(), Programs)
+        """The document, measured anew where programs were added since, or more minutes are given. Raises Unavailable("no-data")."""
+        return self.document(NAME, lambda profile: self._made(), Programs, lambda known: is_whole(known, self.minutes))
 
     def _made(self) -> dict[str, Any]:
         if not self.minutes:
@@ -56,11 +56,18 @@ class Analysis(analysis.Analysis):
             return None
         return Analysis(self.frame, reference).trials
 
+    @cached_property
+    def lacking(self) -> dict[str, str]:
+        """Reason codes by the cases that were not measured; no-data for those that nobody tried, as of an older document. Raises
+        Unavailable("no-data") without a document."""
+        reasons = dict.fromkeys(CASES, "no-data") | self.programs.lacking
+        return {name: reasons[name] for name in CASES if name not in {told.case for told in self.programs.told}}
+
     def gain(self, case: str) -> Interval:
         """Raises Unavailable: why the program was not measured, no-data where nobody tried."""
         rows = self.trials[self.trials["case"] == case]
         if not len(rows):
-            why = self.programs.lacking.get(case, "no-data")  # more time for the book would give this chapter none
+            why = self.lacking.get(case, "no-data")  # more time for the book would give this chapter none
             raise Unavailable("no-data" if why == "no-time" else why, CASES[case].title)
         return rows["gain"].iloc[0]
 
@@ -77,10 +84,12 @@ class Analysis(analysis.Analysis):
         return required(self.trials, "no program was measured")
 
     def of_pages(self, ours: bool | None = None) -> pd.DataFrame:
-        """The trials in which the pages changed and nothing else, of our programs or of others' alone where that is asked for. Raises
-        Unavailable("too-few-points") where there are none."""
+        """The trials in which the pages changed and nothing else; of our programs or of others' alone, each once, where that is asked
+        for. Raises Unavailable("too-few-points") where there are none."""
         rows = reached(self.measured())
-        return required(rows if ours is None else rows[rows["ours"] == ours], "no such program was measured")
+        if ours is not None:
+            rows = rows[(rows["ours"] == ours) & ~rows["case"].isin([name for name, case in CASES.items() if case.again])]
+        return required(rows, "no such program was measured")
 
     def unreached(self) -> pd.DataFrame:
         """The trials whose lever put next to nothing on large pages."""
@@ -98,7 +107,7 @@ def _row(told: Told) -> dict[str, Any]:
     base, large = (told.with_lever, told.without) if case.takes else (told.without, told.with_lever)
     return {"case": told.case, "title": case.title, "language": case.tool.title, "ours": case.ours, "does": case.does,
             "changes_pages": case.changes_pages, "verdict": told.verdict, "version": told.version, "pairs": told.pairs,
-            "gain": ratio if case.takes else _ONE / ratio, "resident_bytes": base.resident_bytes,
+            "gain": ratio if case.takes else ONE / ratio, "resident_bytes": base.resident_bytes,
             "memory": large.resident_bytes / base.resident_bytes if base.resident_bytes else float("nan"),
             "large": large.huge_bytes / large.resident_bytes if large.resident_bytes else float("nan"),
             "faults": large.minor_faults / base.minor_faults if base.minor_faults else float("nan"), "alike": told.alike}

@@ -18,7 +18,8 @@ _DRAW = "x = (x * 1103515245 + 12345) & 0x7fffffff"  # the generator of C's stan
 class Case(NamedTuple):
     """A program with a lever. tool: its version, how it is compiled if it is ours, and how it is run; `@` is the folder of what it reads
     or of what was built. lever: a name of `tlb try`, or a variable with its value. metric: the name of a number that it prints, compared
-    in place of its time. takes: whether the lever takes large pages away."""
+    in place of its time. takes: whether the lever takes large pages away. driver: where it is a server, what is run against it and
+    measured. holds_gib: what it holds at most. again: whether the same program is among the cases before, so that it counts once."""
 
     title: str
     tool: Tool
@@ -26,6 +27,9 @@ class Case(NamedTuple):
     does: str  # the lever, in a table
     metric: str = ""
     takes: bool = False
+    driver: tuple[str, ...] = ()
+    holds_gib: int = 2
+    again: bool = False
 
     @property
     def ours(self) -> bool:
@@ -41,9 +45,10 @@ def _c(name: str, *words: str) -> Tool:
     return Tool("C", f"{name}.c", (), (*FLAGS, "-pthread", "-o", f"@/{name}"), (f"@/{name}", *words), "gcc libc6-dev")
 
 
-def _go(*words: str) -> Tool:
-    return Tool("Go", "rules_engine.go", ("go", "version"), ("go", "build", "-o", "@/rules_engine"), ("@/rules_engine", *words),
-                "golang-go")
+def _go(name: str, *words: str, cgo: int = 0) -> Tool:
+    """cgo: 1 for a program whose memory libc maps for it, so that a library can be loaded before libc's own call."""
+    return Tool("Go", f"{name}.go", ("go", "version"), ("env", f"CGO_ENABLED={cgo}", "go", "build", "-o", f"@/{name}"),
+                (f"@/{name}", *words), "golang-go gcc libc6-dev" if cgo else "golang-go")
 
 
 def _of(language: str, version: tuple[str, ...], run: tuple[str, ...], packages: str) -> Tool:
@@ -63,10 +68,50 @@ _HASH = ("use integer; my %d; $d{$_ * 2654435761 & 0xffffffff} = $_ for 0 .. 500
 _MAP = ("const d = new Map(), n = 2000000; for (let i = 0; i < n; i++) d.set((i * 40503) % 16777213, i); const k = [...d.keys()]; "
         "let x = 1, s = 0; for (let i = 0; i < 1500000; i++) { x = (Math.imul(x, 1103515245) + 12345) & 0x7fffffff; "
         "s += d.get(k[x % k.length]); } console.log(s)")
+# Fills redis, has it save, and writes on meanwhile, a value at a time, as long as that takes about; then removes what was saved.
+_SAVE = """import os, socket, sys, time
+os.chdir(sys.argv[1])
+link = socket.socket(socket.AF_UNIX)
+link.connect("redis.sock")
+answers, keys, value, x, took = link.makefile("rb"), 100_000, b"x" * 1000, 1, []
+def ask(*lines):
+    link.sendall(b"".join(line + b"\\r\\n" for line in lines))
+    return [answers.readline() for _ in lines]
+for first in range(0, keys, 1000):
+    ask(*(b"SET %d %b" % (key, value) for key in range(first, first + 1000)))
+ask(b"BGSAVE")
+for _ in range(10_000):
+    x = (x * 1103515245 + 12345) & 0x7fffffff
+    begin = time.perf_counter()
+    ask(b"SET %d %b" % (x % keys, value))
+    took.append(time.perf_counter() - begin)
+while not os.path.exists("redis.rdb"):
+    time.sleep(0.01)
+os.unlink("redis.rdb")
+print(f"us, the slowest write in a thousand: {1e6 * sorted(took)[-10]:.1f}")
+"""
 _GIB = str(1 << 30)
+HEAPS = {"jvm-start": 1, "jvm-start-2": 2, "jvm-start-4": 4, "jvm-start-8": 8}  # of a JVM, in GiB
+# Else it switches transparent large pages off for itself, and no lever reaches it: --disable-thp no.
+_REDIS = ("env", "-C", "@", "redis-server", "--port", "0", "--unixsocket", "redis.sock", "--save", "", "--dbfilename", "redis.rdb",
+          "--rdbcompression", "no", "--disable-thp", "no")
+
+
+def _redis() -> Tool:
+    return _of("C", ("redis-server", "--version"), _REDIS, "redis-server redis-tools")
+
+
+def _heap(gib: int) -> Case:
+    return Case(f"a JVM that touches {gib} GiB and ends", _of("Java", ("java", "--version"), (
+        "java", f"-Xms{gib}g", f"-Xmx{gib}g", "-XX:+AlwaysPreTouch", "-version"), "default-jdk-headless"), "jvm",
+        "its heap on large pages", holds_gib=gib + 1, again=gib > 1)
+
+
 ADVISED = "large pages, advised as memory is mapped"
 JOINED = "memory joined into large pages from outside"
 RULES_LARGE = "the slice in a mapping that is advised"
+POOL = "RULES=pool"
+RULES_POOL = "the slice in a mapping from the pool"
 
 # The order is that of measuring: where the time is short, the last ones are left out.
 CASES = {
@@ -78,7 +123,7 @@ CASES = {
     "dict": Case("CPython's dictionary", _of("Python", (sys.executable, "--version"), (*_PYTHON, _DICT), "python3"), "advise", ADVISED),
     "sharded": Case("64 threads over 256 MiB", _c("sharded", str(1 << 28), "64", "80000"), "SHARDED=1", "each thread on its own part",
                     "ns a read"),
-    "rules": Case("a rules engine", _go(_GIB, "800000", "0"), "RULES=large", RULES_LARGE, "ns a transaction"),
+    "rules": Case("a rules engine", _go("rules_engine", _GIB, "800000", "0"), "RULES=large", RULES_LARGE, "ns a transaction"),
     "rustc": Case("rustc -O", _of("Rust", ("rustc", "--version"), ("rustc", "--edition", "2021", "-O", "--crate-type", "lib", "--emit=obj",
                                                                    "-o", "@/large.o", "@/large.rs"), "rustc"), "advise", ADVISED),
     "javac": Case("javac", _of("Java", ("javac", "-version"), ("javac", "-d", "@", "@/Large.java"), "default-jdk-headless"), "jvm",
@@ -87,8 +132,7 @@ CASES = {
     "numpy": Case("NumPy, indices that are drawn", _of("Python", (*_PYTHON, "import numpy; print('NumPy', numpy.__version__)"),
                                                        (*_PYTHON, _TAKE), "python3-numpy"), "numpy-off", "NumPy's own advice switched off",
                   takes=True),
-    "jvm-start": Case("a JVM that touches 1 GiB and ends", _of("Java", ("java", "--version"), (
-        "java", "-Xms1g", "-Xmx1g", "-XX:+AlwaysPreTouch", "-version"), "default-jdk-headless"), "jvm", "its heap on large pages"),
+    **{name: _heap(gib) for name, gib in HEAPS.items() if gib == 1},
     "gcc": Case("gcc -O2", _of("C", ("gcc", "--version"), ("gcc", "-O2", "-S", "-o", "/dev/null", "@/large.c"), "gcc"), "advise", ADVISED),
     "perl": Case("Perl's hash", _of("C", ("perl", "-e", "print qq(Perl $^V\\n)"), ("perl", "-e", _HASH), "perl"), "advise", ADVISED),
     "node": Case("Node's Map", _of("C++", ("node", "--version"), ("node", "-e", _MAP), "nodejs"), "advise", ADVISED),
@@ -97,7 +141,21 @@ CASES = {
     "join-parts": Case("a hash join, by parts", _c("hash_join", "4000000"), "JOIN=partitioned", "both tables split first", "ns a row"),
     "fare-cache-hot": Case("a cache of fares, nine in ten of few keys", _c("fare_cache", _GIB, "16000000", "90"), "advise", ADVISED,
                            "ns a look-up"),
-    "rules-beside": Case("a rules engine beside a stream", _go(_GIB, "500000", "1"), "RULES=large", RULES_LARGE, "ns a transaction"),
+    "rules-beside": Case("a rules engine beside a stream", _go("rules_engine", _GIB, "500000", "1"), "RULES=large", RULES_LARGE,
+                         "ns a transaction"),
+    "go-map": Case("Go's map of 1 GiB", _go("go_map", "6500000", "1500000", "2000000", cgo=1), "advise", ADVISED, "ns a look-up"),
+    "go-vet": Case("go vet", _of("Go", ("go", "version"), ("env", "GO111MODULE=off", "GOTOOLCHAIN=local", "go", "vet", "-a", "@/large.go"),
+                                 "golang-go"), "collapse", JOINED),
+    "redis": Case("redis, filled and read", _redis(), "advise", ADVISED, driver=(
+        "env", "-C", "@", "redis-benchmark", "-s", "redis.sock", "--csv", "-P", "64", "-t", "set,get", "-n", "400000", "-r", "400000",
+        "-d", "500")),
+    "redis-save": Case("redis, written while it saves", _redis(), "advise", ADVISED, "us, the slowest write in a thousand",
+                       driver=(*_PYTHON, _SAVE, "@"), again=True),
+    "rules-pool": Case("a rules engine on the pool", _go("rules_engine", _GIB, "800000", "0"), POOL, RULES_POOL,
+                       "ns a transaction"),
+    "rules-pool-beside": Case("a rules engine on the pool beside a stream", _go("rules_engine", _GIB, "500000", "1"), POOL,
+                              RULES_POOL, "ns a transaction"),
+    **{name: _heap(gib) for name, gib in HEAPS.items() if gib > 1},
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from scipy.stats import beta
 
 from experiments.article.verdicts import Answer, Band, claim, inside
-from experiments.chapters.your_program.analysis import Analysis
+from experiments.chapters.your_program.analysis import ONE, Analysis
 from experiments.inference.intervals import Interval
 from experiments.words.prose import in_words, many
 from experiments.words.reasons import required
@@ -46,3 +46,22 @@ def large_pages_boost(a: Analysis, band: Band, much_bytes: float = MUCH_BYTES) -
     return [inside(gain, *band) for gain in rows["gain"]], (
         f"Of {in_words(len(rows))} programs of others with {format_size(int(much_bytes))} and more, large pages make {many(faster)} "
         f"faster and {many(slower)} slower.")
+
+
+@claim("redis-latency-after-fork", points=None)
+def redis_waits_after_a_fork(a: Analysis, band: Band) -> Answer:
+    ratio = ONE / a.gain("redis-save")
+    return inside(ratio, *band), f"While it saves, its slowest write in a thousand takes {ratio:.2f} times as long with large pages."
+
+
+@claim("go-big-heaps-gain", points=None)
+def big_go_heaps_gain(a: Analysis, band: Band) -> Answer:
+    gain = a.gain("go-map")
+    return inside(gain, *band), f"Look-ups in a map of a GiB go {gain:.2f} times as fast with large pages."
+
+
+@claim("go-big-heaps-memory", points=None)
+def big_go_heaps_take_little(a: Analysis, band: Band) -> Answer:
+    a.gain("go-map")
+    memory = a.trials.set_index("case").loc["go-map", "memory"]
+    return inside(Interval(memory, memory, memory), *band), f"It holds {memory:.3f} times as much with large pages."

@@ -16,19 +16,21 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, ValidationError
 
 from experiments.chapters.your_program import cases
-from experiments.chapters.your_program.cases import CASES, SOURCES, Case
+from experiments.chapters.your_program.cases import CASES, POOL, SOURCES, Case
 from experiments.inference.intervals import Interval
 from experiments.lab.held import Survey
 from experiments.lab.record import Count, Positive
 from experiments.lab.rig import usable_bytes
 from experiments.lab.toolchains import BUILD_LIMIT_S, Tool, built, environment, first_line
-from experiments.machine import host
+from experiments.machine import host, pools
 from experiments.machine.compiler import compiler
 from experiments.programs.levers import lever
 from experiments.programs.report import side
+from experiments.programs.served import Driver
 from experiments.programs.trial import Aim, Trial, Verdict, attempt
 from experiments.system import procfs
 from experiments.system.files import measuring_lock
+from experiments.words.pages import PAGES
 from experiments.words.reasons import Unavailable
 from experiments.words.units import format_size
 
@@ -37,7 +39,7 @@ WITHIN = 0.03  # to which a ratio is to be known; what a program gains is told i
 PROFILE_BYTES = 4 << 30  # what the source's cache holds
 _PROFILE = Tool("C", "profiled_chase.c", (), cases._c("profiled_chase").compile, ("@/profiled_chase", str(PROFILE_BYTES), "3"), "gcc")
 _PROFILE_S = 60.0
-MOST_BYTES = 2 << 30  # what any other program holds, at most
+RULES_BYTES = 1 << 30  # of the rules engine's slice
 
 
 class Sides(BaseModel, extra="forbid", frozen=True, strict=True):
@@ -94,8 +96,8 @@ def make(minutes: float, tell: Callable[[str], object] = lambda line: print(line
     with measuring_lock():
         for name, case in CASES.items():
             try:
-                if usable_bytes(inspected) < MOST_BYTES:
-                    raise Unavailable("memory-short", f"programs hold up to {format_size(MOST_BYTES)}")
+                if usable_bytes(inspected) < case.holds_gib << 30:
+                    raise Unavailable("memory-short", f"it holds up to {case.holds_gib} GiB")
                 if time.monotonic() > end_s:
                     raise Unavailable("no-time")
                 told.append(measure(name, case, each))
@@ -114,11 +116,15 @@ def make(minutes: float, tell: Callable[[str], object] = lambda line: print(line
 
 
 def measure(name: str, case: Case, minutes: float) -> Told:
-    """One program with and without its lever. Raises Unavailable: no-toolchain, no-time, and what `attempt` and the lever raise."""
-    version, command = ready(case)
+    """One program with and without its lever. Raises Unavailable: no-toolchain, no-time, pool-empty, and what `attempt` and the lever
+    raise."""
+    pool = pools.look().get("2m")
+    if case.lever == POOL and (pool is None or pool.left * PAGES["2m"].size_bytes < RULES_BYTES):
+        raise Unavailable("pool-empty", f"{format_size(RULES_BYTES)} of 2 MiB pages are to be free")
+    version, command, driver = ready(case)
     given = ("env", [case.lever]) if "=" in case.lever else (case.lever, [])
     metric = re.compile(re.escape(case.metric) + r": ([0-9.]+)") if case.metric else None
-    trial = attempt(Aim(command, lever(*given), WITHIN, minutes, metric))
+    trial = attempt(Aim(command, lever(*given), WITHIN, minutes, metric, driver=Driver(driver) if driver else None))
     return summary(name, version, trial)
 
 
@@ -129,7 +135,7 @@ def summary(name: str, version: str, trial: Trial) -> Told:
     if trial.statuses != ({0}, {0}):
         raise Unavailable("program-missing", f"its exit codes are {sorted(trial.statuses[0] | trial.statuses[1])}")
     ratio = trial.ratio()
-    digest = "digest" if trial.aim.metric is None else "digest_of_words"
+    digest = "digest" if trial.aim.metric is trial.aim.driver is None else "digest_of_words"
     written = {getattr(run.written[0], digest) for on in (False, True) for run in trial.runs(on)}
     return Told(case=name, version=version, verdict=trial.verdict, ratio=[float(part) for part in ratio[:4]], pairs=len(trial.pairs),
                 without=_side(trial, False), with_lever=_side(trial, True), alike=len(written) == 1, spent_s=trial.spent_s)
@@ -144,16 +150,18 @@ def _side(trial: Trial, on: bool) -> Sides:
                  table_bytes=told.peak.table_bytes, minor_faults=float(told.minor_faults))
 
 
-def ready(case: Case) -> tuple[str, list[str]]:
-    """(the program's version, the command), with what it reads or what has to be compiled in its place. Raises Unavailable: no-toolchain,
-    disk-full, disk-read-only."""
+def ready(case: Case) -> tuple[str, list[str], list[str]]:
+    """(the program's version, the command, its driver's or nothing), with what it reads or what has to be compiled in its place. Raises
+    Unavailable: no-toolchain, disk-full, disk-read-only."""
     tool = case.tool
     if tool.source:
         version, folder = compiled(tool)
     else:
         version = procfs.label(first_line(tool, tool.version, 60)) or case.title
         folder = built("program-inputs", [inspect.getsource(cases).encode()], cases.write_inputs)
-    return version, [word.replace("@", str(folder), 1) if word.startswith("@") else word for word in tool.run]
+    command, driver = ([word.replace("@", str(folder), 1) if word.startswith("@") else word for word in words]
+                       for words in (tool.run, case.driver))
+    return version, command, driver
 
 
 def compiled(tool: Tool) -> tuple[str, Path]:
@@ -187,6 +195,13 @@ def profile(room_bytes: int) -> Profile:
         raise Unavailable("kernel-hung", "profiled_chase") from None
     except (ValueError, ValidationError):
         raise Unavailable("memory-short" if done.returncode == 3 else "kernel-garbage", "profiled_chase") from None
+
+
+def is_whole(known: dict[str, Any], minutes: float) -> bool:
+    """Whether a document says something of each program that there is now, and was made in no fewer minutes; with none to measure in,
+    any is."""
+    told = {row.get("case") for row in known.get("told", [])} | {*known.get("lacking", {})}
+    return not minutes or ({*CASES} <= told and known.get("minutes", 0.0) >= minutes)
 
 
 def interval(told: Told) -> Interval:

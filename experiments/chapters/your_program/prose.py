@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from experiments.article.setting import run_this, set_up
 from experiments.chapters.your_program.analysis import Analysis
-from experiments.chapters.your_program.cases import CASES
+from experiments.chapters.your_program.cases import CASES, HEAPS
 from experiments.chapters.your_program.tables import MORE
 from experiments.words.prose import Prose, choose, count, in_words, listed, many, side
 from experiments.words.reasons import Unavailable, if_available, required
 
-__all__ = ["set_up", "change", "run_this", "lead", "gains_said", "costs_said", "hot_said", "rules_said", "layout_said", "taken_said",
-           "profile_said", "written_said"]
+__all__ = ["set_up", "change", "run_this", "lead", "gains_said", "costs_said", "hot_said", "rules_said", "pool_said", "starts_said",
+           "layout_said", "taken_said", "redis_said", "go_said", "profile_said", "written_said"]
 
 HALF = 0.5  # of the samples
 
@@ -23,8 +23,8 @@ def lead(a: Analysis) -> Prose:
         if why.code != "no-data":
             raise
         return Prose("The programs of this chapter wait: on this machine they were not measured. `tlb run your_program` does that in "
-                     "ten minutes, or in as many as `-p minutes` says; `make book` leaves them out. Of a program that is not installed, "
-                     "the page says so.")
+                     "a quarter of an hour, or in as many as `-p minutes` says; `make book` leaves them out. Of a program that is not "
+                     "installed, the page says so.")
 
 
 def brief(a: Analysis) -> Prose:
@@ -93,6 +93,53 @@ def rules_said(a: Analysis) -> Prose:
         "below": "A neighbour slows what large pages do not help: the data themselves."}))
 
 
+def pool_said(a: Analysis) -> Prose:
+    """The same slice from the pool, beside the advised one."""
+    pool, advised, beside = a.gain("rules-pool"), if_available(a.gain, "rules"), if_available(a.gain, "rules-pool-beside")
+    said = f"From a pool that was reserved before, the slice makes it {pool.value:.2f} times as fast"
+    said += f", and {beside.value:.2f} times beside the stream. " if beside is not None else ". "
+    return Prose((said + (choose(pool / advised, {
+        "above": "That is more than advice gives, which gets large pages only where the kernel has them.",
+        "open": "Advice gives as much, as far as can be told, and nobody has to reserve memory for it.",
+        "below": "Advice gives more here."}) if advised is not None else "")).rstrip())
+
+
+def starts_said(a: Analysis) -> Prose:
+    """How the gain of a JVM that touches its heap and ends goes with the size of the heap."""
+    gains = {gib: gain for name, gib in HEAPS.items() if (gain := if_available(a.gain, name)) is not None}
+    least, most = min(required(gains, "no JVM was started")), max(gains)
+    said = f"A JVM that touches a heap of {least} GiB and ends is {gains[least].value:.2f} times as fast with large pages"
+    if least == most:
+        return Prose(f"{said}.")
+    return Prose(f"{said}, and one of {most} GiB {gains[most].value:.2f} times. " + choose(gains[most] / gains[least], {
+        "above": "The larger the heap, the less of its time is anything but page faults.",
+        "open": "So the size does not matter, as far as can be told.", "below": "The larger heap gains less."}))
+
+
+def redis_said(a: Analysis) -> Prose:
+    """What large pages give redis, and what they do to its writes while it saves."""
+    gain = a.gain("redis")
+    said = choose(gain, {"above": f"Filled and read by its own benchmark, redis is {gain.value:.2f} times as fast on large pages. ",
+                         "open": "Filled and read by its own benchmark, redis is no faster on large pages, as far as can be told. ",
+                         "below": f"Filled and read by its own benchmark, redis on large pages takes {1 / gain.value:.2f} times as long. "})
+    saving = if_available(a.gain, "redis-save")
+    if saving is None:
+        return Prose(said.rstrip())
+    return Prose(said + choose(saving, {
+        "above": f"And while it saves, its slowest write in a thousand takes {1 / saving.value:.2f} of its time on base pages.",
+        "open": "While it saves, its slowest write in a thousand takes no longer on them, as far as can be told.",
+        "below": f"But while it saves, its slowest write in a thousand takes {1 / saving.value:.2f} times as long, as its vendor warns."}))
+
+
+def go_said(a: Analysis) -> Prose:
+    """What large pages give a Go program with a heap of a GiB, and what they take."""
+    gain = a.gain("go-map")
+    memory = a.trials.set_index("case").loc["go-map", "memory"]
+    return Prose(f"In a map of 1 GiB a look-up is {gain.value:.2f} times as fast on large pages, for {memory:.2f} times the memory. "
+                 + choose(gain, {"above": "What its guide promises is up to a tenth, of programs that do not only look up."},
+                          line=1.1))
+
+
 def layout_said(a: Analysis) -> Prose:
     """What another order of the data gives, without asking anybody for pages."""
     told = [(said, gain) for said, case in (("giving each of 64 threads its own part makes a read", "sharded"),
@@ -127,7 +174,7 @@ def written_said(a: Analysis) -> Prose:
     """Whether the programs wrote the same with the lever as without, and what was left out."""
     rows = a.measured()
     other = [row["title"] for row in rows.to_dict("records") if not row["alike"]]
-    lacking = len([name for name in a.programs.lacking if name != "profile"])
+    lacking = len(a.lacking)
     said = "Every program wrote the same with its lever as without. " if not other else (
         f"What {listed(other)} wrote differs from run to run. ")
     return Prose(said + (f"Of {count(len(CASES))} programs {in_words(lacking)} could not be measured, and the table says why." if lacking

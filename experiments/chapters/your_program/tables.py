@@ -20,13 +20,18 @@ def results(a: Analysis) -> Html:
     theirs = {} if a.theirs is None else dict(zip(a.theirs["case"], a.theirs["gain"], strict=True))
     measured = {row["case"]: (row["title"], _number(row["version"]), f"{row['gain']:.2f}", row["verdict"])
                 for row in a.measured().to_dict("records")}
-    lacking = {name: (case.title, "", "", REASONS[a.programs.lacking[name]].sentence) for name, case in CASES.items()
-               if name in a.programs.lacking}
+    lacking = {name: (CASES[name].title, "", "", _why(name, code)) for name, code in a.lacking.items()}
     names = [name for name in CASES if name in measured or name in lacking]
     table = pd.DataFrame([(measured | lacking)[name] for name in names], columns=["program", "version", "times as fast", "with the lever"])
     if theirs:
         table.insert(3, "the reference", [f"{theirs[name]:.2f}" if name in theirs else "" for name in names])
     return data_table(table)
+
+
+def _why(name: str, code: str) -> str:
+    """Why a program was not measured, and what installs it where that is all that lacks."""
+    sentence = REASONS[code].sentence
+    return f"{sentence} apt install {CASES[name].tool.packages}" if code == "no-toolchain" else sentence
 
 
 def _number(version: str) -> str:
@@ -70,7 +75,7 @@ def _range(a: Analysis, *cases: str) -> str:
     told, why = [], ""
     for case in cases:
         try:
-            told.append(f"{a.gain(case).value:.2f} ({CASES[case].title})")
+            told.append(f"{CASES[case].title}: {a.gain(case):.2f}")
         except Unavailable as lacking:
             why = REASONS[lacking.code].sentence
     return "; ".join(told) or why
@@ -81,16 +86,21 @@ def guide(a: Analysis) -> Html:
     a.measured()
     rows = [
         ("page sizes", "random look-ups over far more than the TLB reaches", "tlb try -- PROGRAM",
-         "MADV_HUGEPAGE, or the allocator's setting", _range(a, "fare-cache", "dict", "sqlite")),
+         "MADV_HUGEPAGE, or the allocator's setting", _range(a, "fare-cache", "go-map", "dict")),
         ("page sizes", "most look-ups go to few pages", "tlb try -- PROGRAM",
          "the same: lines may be near and their pages far" if _helps(a, "fare-cache-hot") else "none first: what is hot may fit",
          _range(a, "fare-cache-hot")),
         ("page sizes", "a runtime that asks for its own memory", "tlb try --lever jvm -- java …", "the runtime's own flag",
          _range(a, "jvm-start", "javac")),
-        ("page sizes", "a static or running program", "tlb try --lever collapse -- PROGRAM", "joining from outside", _range(a, "gofmt")),
+        ("page sizes", "a server, and somebody who asks it", "tlb try --driver CLIENT -- SERVER",
+         "as of a program (redis: --disable-thp no)", _range(a, "redis", "redis-save")),
+        ("page sizes", "a static or running program", "tlb try --lever collapse -- PROGRAM", "joining from outside",
+         _range(a, "gofmt", "go-vet")),
         ("page sizes", "large pages are there already", "tlb try --lever numpy-off -- PROGRAM", "leave them on", _range(a, "numpy")),
         ("data", "one large slice or table, read at random", "tlb try --env RULES=large -- PROGRAM", "one mapping of its own, advised",
          _range(a, "rules", "rules-beside")),
+        ("data", "the same, where no large page may be missing", "tlb pool reserve --pages 2m --size 1GiB", "the mapping from the pool",
+         _range(a, "rules-pool", "rules-pool-beside")),
         ("data", "threads that all read all of it", "tlb try --env SHARDED=1 -- PROGRAM", "a part for each thread", _range(a, "sharded")),
         ("data", "a hash table beyond the reach", "tlb try --env JOIN=partitioned -- PROGRAM", "partition first",
          _range(a, "join-parts", "join")),

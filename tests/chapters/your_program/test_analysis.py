@@ -11,10 +11,11 @@ from support.your_program import HELPS, HURTS, OPEN, SAME, analysis, document
 from experiments.article.verdicts import REGISTRY, judge
 from experiments.chapters.your_program import claims, figures, prose, tables
 from experiments.chapters.your_program.cases import CASES
+from experiments.chapters.your_program.programs import is_whole
 from experiments.words.reasons import REASONS, Unavailable
 
 OF_PAGES = [name for name, case in CASES.items() if case.changes_pages]
-OTHERS = [name for name in OF_PAGES if not CASES[name].ours]
+OTHERS = [name for name in OF_PAGES if not CASES[name].ours and not CASES[name].again]
 ALL = {
     "all help": document(), "all hurt": document(dict.fromkeys(CASES, HURTS), dict.fromkeys(CASES, 1.4)),
     "no difference": document(dict.fromkeys(CASES, SAME)), "open": document(dict.fromkeys(CASES, OPEN)),
@@ -68,6 +69,26 @@ def test_what_was_left_out_stands_in_the_table_with_its_reason():
     assert REASONS["no-toolchain"].sentence in next(line for line in table.splitlines() if line.startswith("GNU sort"))
 
 
+def test_of_an_older_document_the_programs_that_were_added_since_stand_as_not_measured():
+    old = document(lacking={"redis": "no-toolchain"})
+    old["told"] = [row for row in old["told"] if row["case"] != "go-map"]
+    a = analysis(old)
+    assert a.lacking == {"go-map": "no-data", "redis": "no-toolchain"} and "two could not be measured" in prose.written_said(a)
+    lines = tables.results(a).text.splitlines()
+    assert REASONS["no-data"].sentence in next(line for line in lines if line.startswith(CASES["go-map"].title))
+    assert "apt install redis-server" in next(line for line in lines if line.startswith(CASES["redis"].title))
+    with pytest.raises(Unavailable) as why:
+        a.gain("go-map")
+    assert why.value.code == "no-data"
+
+
+def test_a_document_is_made_anew_where_programs_were_added_or_more_minutes_are_given():
+    content = document(lacking={"sort": "no-time"})
+    assert is_whole(content, content["minutes"]) and not is_whole(content, content["minutes"] + 1)
+    old = content | {"told": content["told"][1:]}
+    assert not is_whole(old, 1.0) and is_whole(old, 0.0) and not is_whole({}, 1.0)
+
+
 def test_beside_this_computer_stands_the_reference():
     a = analysis(document(dict.fromkeys(CASES, SAME)), reference=document())
     assert a.theirs is not None and set(figures.gains(a).data["machine"]) == {"this machine", "the reference"}
@@ -90,6 +111,11 @@ def test_large_pages_boost_applications_where_they_boost_all_that_others_wrote(g
     assert verdict("large-pages-boost-applications", document(gains)) == word
 
 
+def test_a_program_that_is_measured_at_several_sizes_counts_once():
+    others = set(analysis(document()).of_pages(ours=False)["case"])
+    assert others == set(OTHERS) and len([name for name in others if name.startswith(("jvm-start", "redis"))]) == 2
+
+
 def test_small_programs_decide_nothing_of_those_with_much_data():
     a = analysis(document({"sort": HURTS}))
     a.trials = a.trials.assign(resident_bytes=a.trials["resident_bytes"].where(a.trials["case"] != "sort", 1 << 20))
@@ -101,6 +127,19 @@ def test_small_programs_decide_nothing_of_those_with_much_data():
     (document(lacking={"sharded": "no-compiler"}), "cannot tell"), (None, "cannot tell")])
 def test_sharding_is_judged_by_its_own_program(content: dict[str, Any] | None, word: str):
     assert verdict("per-thread-sharding-gains", content) == word
+
+
+@pytest.mark.parametrize(("gain", "word"), [(0.5, "holds"), (HURTS, "fails"), (HELPS, "fails"), (0.67, "cannot tell")])
+def test_redis_waits_after_a_fork_where_its_slowest_writes_take_half_as_long_again(gain: float, word: str):
+    assert verdict("redis-latency-after-fork", document({"redis-save": gain})) == word
+
+
+@pytest.mark.parametrize(("gain", "memory", "words"), [
+    (1.05, 1.01, ("holds", "holds")), (1.5, 1.05, ("fails", "fails")), (HURTS, 1.0, ("fails", "holds")),
+    (OPEN, 1.02, ("cannot tell", "holds"))])
+def test_a_large_heap_of_go_s_gains_up_to_a_tenth_for_a_fiftieth_more_memory(gain: float, memory: float, words: tuple[str, str]):
+    content = document({"go-map": gain}, {"go-map": memory})
+    assert (verdict("go-big-heaps-gain", content), verdict("go-big-heaps-memory", content)) == words
 
 
 @pytest.mark.parametrize(("most", "word"), [(990, "fails"), (20, "holds"), (100, "cannot tell")])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,13 @@ from support.programs import look, made, trial
 from experiments.chapters.your_program import cases, programs
 from experiments.chapters.your_program.cases import CASES, Case
 from experiments.lab.toolchains import Tool
+from experiments.machine.settings import Pool
 from experiments.system import files
 from experiments.words.reasons import REASONS, Unavailable
 
 SMALL = {"fare-cache": ("4194304", "20000", "50"), "fare-cache-hot": ("4194304", "20000", "90"), "join": ("3000",), "join-parts": ("3000",),
-         "sharded": ("4194304", "8", "1000"), "rules": ("4194304", "1000", "0"), "rules-beside": ("4194304", "1000", "1")}
+         "sharded": ("4194304", "8", "1000"), "rules": ("4194304", "1000", "0"), "rules-beside": ("4194304", "1000", "1"),
+         "go-map": ("4096", "1000", "2000")}
 LINES = 100  # of what programs read
 
 
@@ -46,7 +49,7 @@ def test_our_programs_answer_the_same_with_the_lever_and_without(name: str):
 
 
 def test_every_program_of_ours_is_run_small():
-    assert {name for name, case in CASES.items() if case.ours} == set(SMALL)
+    assert {case.tool.source for case in CASES.values()} - {""} == {CASES[name].tool.source for name in SMALL}
 
 
 @pytest.mark.slow
@@ -89,6 +92,39 @@ def test_a_program_that_is_not_there_is_a_reason_with_what_to_install():
     with pytest.raises(Unavailable) as why:
         programs.measure("x", Case("x", tool, "advise", "x"), 0.01)
     assert why.value.code == "no-toolchain" and "nothing" in why.value.detail
+
+
+@pytest.mark.parametrize("free", [0, 511])
+def test_a_slice_from_the_pool_is_a_reason_where_the_pool_has_no_room_for_it(free: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(programs.pools, "look", lambda: {"2m": Pool(page="2m", total=600, free=free, reserved=0, surplus=0)})
+    with pytest.raises(Unavailable) as why:
+        programs.measure("rules-pool", CASES["rules-pool"], 0.01)
+    assert why.value.code == "pool-empty" and "1 GiB" in why.value.detail
+
+
+def test_what_a_server_s_driver_is_called_with_has_its_folder(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cases, "inputs", lambda: {"lines.txt": "1"})
+    server = Case("x", Tool("C", "", (sys.executable, "--version"), (), ("env", "-C", "@", "server"), "x"), "none", "x",
+                  driver=("env", "-C", "@", "client"))
+    _, command, driver = programs.ready(server)
+    assert command[2] == driver[2] and Path(command[2], "lines.txt").exists()
+
+
+@pytest.mark.parametrize("room", [1 << 30, (9 << 30) - 1])
+def test_a_program_that_holds_more_than_there_is_is_left_out(room: int, monkeypatch: pytest.MonkeyPatch, own_lock: Path):
+    started: list[str] = []
+
+    def measure(name: str, case: Case, minutes: float) -> programs.Told:
+        started.append(name)
+        raise Unavailable("no-time")
+
+    monkeypatch.setattr(programs, "measuring_lock", lambda: files.measuring_lock(path=own_lock))
+    monkeypatch.setattr(programs, "measure", measure)
+    monkeypatch.setattr(programs, "profile", lambda room_bytes: programs.Profile(ticks=2, most=1, last=1))
+    monkeypatch.setattr(programs, "usable_bytes", lambda host: room)
+    lacking = programs.make(1.0, lambda line: None)["lacking"]
+    assert started == [name for name, case in CASES.items() if case.holds_gib << 30 <= room]
+    assert {name for name, code in lacking.items() if code == "memory-short"} == set(CASES) - set(started) >= {"jvm-start-8"}
 
 
 def test_a_trial_becomes_a_row():
