@@ -16,6 +16,7 @@ from typing import Any
 
 import nbformat
 import papermill
+from traitlets.config import Config
 
 from experiments.article import card, parameters
 from experiments.article.parameters import BOOK
@@ -59,10 +60,13 @@ def execute(chapter: str, output: Path, given: Mapping[str, Any]) -> None:
     itself raised; progress goes to stderr."""
     parameters.check(chapter, given)
     try:
-        with disk_errors(output):
+        with disk_errors(output), tempfile.TemporaryDirectory(prefix="tlb-") as sockets:
             output.parent.mkdir(parents=True, exist_ok=True)
+            # Over sockets in a folder of one's own, which no other user reaches, and not over ports, which all do; its path is short,
+            # as that of a socket has to be.
+            own = Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/kernel"}})
             papermill.execute_notebook(BOOK / f"{chapter}.ipynb", output, dict(given), cwd=BOOK, progress_bar=False,
-                                       stderr_file=sys.stderr, kernel_name="python3",
+                                       stderr_file=sys.stderr, kernel_name="python3", config=own,
                                        extra_arguments=["--IPKernelApp.log_level=50"])
     except papermill.PapermillExecutionError as error:
         if error.ename == "Unavailable" and error.evalue:

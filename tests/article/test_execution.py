@@ -14,7 +14,7 @@ import pytest
 from support.common import in_turn
 from support.copies import Copy, copy_of_checkout
 
-from experiments.article import parameters
+from experiments.article import parameters, publish
 from experiments.lab.store import Store
 from experiments.machine import host
 
@@ -78,6 +78,17 @@ def test_a_chapter_runs_on_this_computer_and_measures_nothing_a_second_time(meas
     told = execute(chapter, tmp_path / "out.ipynb", measured)
     assert tree(measured) == before
     assert set(re.findall(r": (\d+) measured", told)) <= {"0"}
+
+
+def test_a_notebook_s_kernel_listens_on_no_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    asks = "import json, ipykernel; print(json.load(open(ipykernel.get_connection_file()))['transport'])"
+    spec = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(asks)], metadata={"kernelspec": spec})
+    nbformat.write(notebook, tmp_path / "asks.ipynb")
+    monkeypatch.setattr(publish, "BOOK", tmp_path)
+    monkeypatch.setattr(publish.parameters, "check", lambda *given: {})
+    publish.execute("asks", tmp_path / "out.ipynb", {})
+    assert nbformat.read(tmp_path / "out.ipynb", 4).cells[-1].outputs[0].text == "ipc\n"
 
 
 # --- a computer with the reference's fingerprint
