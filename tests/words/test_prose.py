@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from experiments.inference.intervals import UNKNOWN, Interval
-from experiments.words.prose import Prose, choose, count, escape_markdown, extremes, in_words, listed, side
+from experiments.words.prose import Prose, choose, climb, count, escape_markdown, extremes, in_words, listed, side
 
 
 @pytest.mark.parametrize(("low", "high", "line", "slack", "expected"), [
@@ -47,6 +47,13 @@ def test_a_sentence_is_chosen_by_the_side_and_none_where_the_table_has_none():
 def test_a_list_in_words(items, text: str):
     assert listed(items) == listed(iter(items)) == text
     assert listed(items, "or") == text.replace(" and ", " or ")
+
+
+@pytest.mark.parametrize(("heights", "words"), [
+    ({16: 1.0, 2048: 2.0, 3072: 30.0, 4096: 31.0}, ", most steeply from 2,048 to 3,072 pages"),
+    ({16: 2.0, 32: 2.0, 64: 1.0}, ""), ({16: 1.0}, ""), ({}, "")])
+def test_a_curve_climbs_where_it_rises_most_or_nowhere(heights: dict[float, float], words: str):
+    assert climb(heights) == words
 
 
 @pytest.mark.parametrize(("number", "text"), [(0, "0"), (72, "72"), (3072, "3,072"), (1e6, "1,000,000"), (2.6, "3")])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from experiments.article import charts
@@ -13,7 +14,7 @@ from experiments.article.render import PALETTE, Figure, Html, data_table
 from experiments.chapters.stlb_cliff.analysis import Analysis
 from experiments.inference.counts import why_not_counted
 from experiments.inference.curves import Curve
-from experiments.words.prose import extremes, listed
+from experiments.words.prose import climb, extremes, listed
 from experiments.words.reasons import Unavailable, if_available, required
 from experiments.words.units import format_ns, format_size
 
@@ -57,7 +58,7 @@ def price(a: Analysis) -> Figure:
     data = _by_bytes(a, {name: _sides(a.price)}, "series", [*_sides(a.price)])
     chart = charts.chase_chart(data, charts.colours([name]), "series", a.entries, a.base_page_bytes, is_price=True)
     return Figure(chart, f"The price of translation goes from {ns[least]:z.1f} ns an access at {least} pages to {ns[most]:z.0f} at "
-                         f"{most:,} pages.", data.drop(columns=["series", "n"]))
+                         f"{most:,} pages{climb(np.log1p(ns.clip(lower=0)))}.", data.drop(columns=["series", "n"]))
 
 
 def first_knee(a: Analysis) -> Figure:
@@ -85,7 +86,8 @@ def _knee(a: Analysis, entries: int, models: Mapping[str, pd.DataFrame]) -> Figu
     bars = alt.Chart(near).mark_rule(clip=True).encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour)
     first, last = near.iloc[[0, -1]].itertuples()
     told = (f"Around {entries:,} pages the price of translation goes from {first.median:z.1f} ns at {first.lines:,} pages to "
-            f"{last.median:z.1f} at {last.lines:,}" + (f", beside {listed(models)}." if models else "."))
+            f"{last.median:z.1f} at {last.lines:,}{climb(near.set_index('lines')['median'])}"
+            + (f", beside {listed(models)}." if models else "."))
     return Figure(lines + bars + points + charts.marks([(entries, f"{entries:,} entries by {a.entries_source}")], "lines"), told, data)
 
 
@@ -184,7 +186,7 @@ def _counters(a: Analysis, data: pd.DataFrame, title: str, scale: alt.Scale, tic
                  alt.Tooltip("n:Q", title="processes")])
     ends_of = data.dropna(subset=["median"]).groupby("series")
     told = " ".join(f"{name[0].upper()}{name[1:]}: they go from {first.median:.3g} at {first.lines:,.0f} pages to {last.median:.3g} at "
-                    f"{last.lines:,.0f}." for name, first, last in zip(
+                    f"{last.lines:,.0f}{climb(ends_of.get_group(name).set_index('lines')['median'])}." for name, first, last in zip(
                         names, ends_of.first().loc[names].itertuples(), ends_of.last().loc[names].itertuples(), strict=True))
     chart, ends = base.mark_line().encode(strokeDash=dash) + points, charts.capacities(a.entries, base_page_bytes=a.base_page_bytes)
     return Figure(charts.layered(chart, ends), f"{title[0].upper()}{title[1:]} against the working set. {told}", data)
