@@ -68,9 +68,14 @@ def _measured(frame: pd.DataFrame) -> str:
 
 
 def processes(frame: pd.DataFrame) -> pd.Series:
-    """How many processes each point of a chapter's rows has; of a kernel's own options those that the catalogue gives it."""
+    """How many processes each point of a chapter's rows has."""
+    return frame.groupby(point_columns(frame), dropna=False).size()
+
+
+def point_columns(frame: pd.DataFrame) -> list[str]:
+    """The columns that tell two points of these rows apart; of a kernel's own options those that the catalogue gives it."""
     options = {option for kernel in {*frame["kernel"]} & {*kernels.CATALOGUE} for option in kernels.of(kernel).options}
-    return frame.groupby([name for name in (*_POINT, *sorted(options)) if name in frame], dropna=False).size()
+    return [name for name in (*_POINT, *sorted(options)) if name in frame]
 
 
 def change(a: Analysis) -> Prose:

@@ -104,7 +104,8 @@ def test_whoever_measures_does_not_hold_numba_s_60_mb():
 def test_each_chapter_has_points_that_its_claims_compare(monkeypatch: pytest.MonkeyPatch):
     for name, chapter in CHAPTERS.items():
         assert campaign.affordable(dict.fromkeys(chapter.grid.points(scope(2**30)), 1), scope(2**30), inf), name
-    assert set(parameters.table_of_contents()) - {"index", "your_machine", "your_program", "scorecard"} == set(CHAPTERS)
+    chapters = {name for name in parameters.table_of_contents() if (ROOT / "experiments/chapters" / name).is_dir()}
+    assert chapters - {"your_machine", "your_program"} == set(CHAPTERS)
 
 
 def test_the_cheapest_claims_come_first_and_as_many_as_the_time_is_for():

@@ -1,0 +1,125 @@
+"""The page about doing it again: what was measured where, by which kernels and how long; and what a second run has to show."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import cached_property
+
+import pandas as pd
+
+from experiments.article import analysis
+from experiments.article.chapter import Chapter
+from experiments.article.machine_words import hypervisor_name, machine
+from experiments.article.render import Html, data_table
+from experiments.article.setting import point_columns, processes
+from experiments.chapters import your_machine, your_program
+from experiments.front import CHAPTERS
+from experiments.inference.sides import runs_apart
+from experiments.lab import survey
+from experiments.machine import host as hosts
+from experiments.system.files import ROOT
+from experiments.words.prose import Prose, count, in_words
+from experiments.words.reasons import if_available, required
+
+__all__ = ["machine", "chapters_said", "again_said", "versions_said"]
+
+# What numbers pass through; the rest of requirements.lock builds the page around them.
+LIBRARIES = ("numpy", "pandas", "scipy", "numba", "altair", "papermill", "nbval", "jupyter-book", "sphinxcontrib-bibtex")
+_PROCESS = ["kernel", "engine", "repeat", "checksum", "started_at", "ns_per_access", "wall_ns"]  # no two processes have all of these
+
+
+class Analysis(analysis.Analysis):
+    """Each chapter's rows as they are kept; nothing is measured here."""
+
+    def __init__(self, chapter: Chapter):
+        super().__init__(pd.DataFrame(), chapter)
+        given = {**chapter.parameters, "minutes": 0.0}
+        self._chapters = {module.__name__.rpartition(".")[2]: Chapter(module.__name__.rpartition(".")[2], given, chapter.data)
+                          for module in CHAPTERS if module is not your_program}
+
+    @cached_property
+    def kept(self) -> dict[str, tuple[Chapter, pd.DataFrame]]:
+        """The chapters that have rows, with them: those of the points that the chapter's page shows."""
+        own = your_machine.__name__.rpartition(".")[2]
+        found = {name: (chapter, if_available(chapter.kept, survey.NAME if name == own else name))
+                 for name, chapter in self._chapters.items()}
+        return {name: (chapter, rows) for name, (chapter, rows) in found.items() if rows is not None}
+
+    @cached_property
+    def chapters(self) -> pd.DataFrame:
+        """A row a chapter: of which machine, how many points and processes, the minutes that these took, and a digest of its rows."""
+        rows = [(name.replace("_", " "), chapter.machine, len(processes(frame)), len(frame), frame["wall_ns"].sum() / 6e10,
+                 frame["started_at"].min()[:10], _digest(frame)) for name, (chapter, frame) in self.kept.items()]
+        return pd.DataFrame(rows, columns=["chapter", "machine", "points", "processes", "minutes", "measured from", "rows"])
+
+    @cached_property
+    def kernels(self) -> pd.DataFrame:
+        """A row a kernel and engine: the digest of its source, its compiler and its flags, and which chapters have rows of it."""
+        rows = [(kernel, engine, digest, name.replace("_", " ")) for name, (_, frame) in self.kept.items()
+                for kernel, engine, digest in sorted({*zip(frame["kernel"], frame["engine"], frame["kernel_digest"], strict=True)})]
+        found = pd.DataFrame(rows, columns=["kernel", "engine", "digest", "chapters"])
+        return found.groupby(["kernel", "engine", "digest"], as_index=False)["chapters"].agg(", ".join)
+
+    @cached_property
+    def machines(self) -> pd.DataFrame:
+        """A row a machine that has rows here: its CPU, its Linux, who translates for it, its compiler, and its state."""
+        known = {chapter.machine: chapter.host for chapter, _ in self.kept.values()}
+        rows = [(name, f"{host.cpu_model} ({host.microarchitecture})", f"{host.os} {host.kernel_release}",
+                 "bare metal" if host.hypervisor == "none" else f"guest, {hypervisor_name(host)}",
+                 (host.c_compiler or "none").rpartition(" ")[2], hosts.state(host)) for name, host in known.items()]
+        return pd.DataFrame(rows, columns=["machine", "processor", "system", "translated for by", "compiler", "state"])
+
+
+def _digest(frame: pd.DataFrame) -> str:
+    """12 hex digits that any other rows, in any order, would change: of each row's checksum, time and beginning."""
+    lines = sorted(f"{row.kernel} {row.checksum} {row.ns_per_access!r} {row.started_at}" for row in frame.itertuples())
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+
+
+def _locked() -> dict[str, str]:
+    """The versions of requirements.lock by name."""
+    return dict(re.findall(r"(?m)^([a-z0-9-]+)==([^\s;]+)", (ROOT / "requirements.lock").read_text(encoding="utf-8")))
+
+
+def chapters_said(a: Analysis) -> Prose:
+    """How much the book rests on; what several chapters have is counted once."""
+    table = required(a.chapters, "no chapter has rows", "no-data")
+    rows = pd.concat([frame[_PROCESS].assign(machine=chapter.machine) for chapter, frame in a.kept.values()]).drop_duplicates()
+    machines = "one machine" if table["machine"].nunique() == 1 else f"{in_words(table['machine'].nunique())} machines"
+    return Prose(f"{count(len(rows))} processes on {machines} stand behind the chapters. Together they took "
+                 f"{rows['wall_ns'].sum() / 6e10:.0f} minutes; one that several chapters show was measured once.")
+
+
+def again_said(a: Analysis) -> Prose:
+    """By how much the medians of two runs of the machine differ, where its points have several. Raises Unavailable("no-data")."""
+    frames = [frame for chapter, frame in a.kept.values() if chapter.machine == a.about.machine]
+    rows = pd.concat(required(frames, "any chapter", "no-data"), ignore_index=True)
+    by = point_columns(rows)
+    apart = runs_apart(rows[[*by, "ns_per_access", "started_at"]], by, "ns_per_access")
+    if apart.empty:
+        return Prose("How far two runs of this machine lie apart, its rows do not tell: each point was measured within one run.")
+    return Prose(f"{count(len(apart))} points here were measured in several runs. Their medians differ between them by a factor of "
+                 f"{apart.median():.2f} in the middle, and by {apart.quantile(0.95):.2f} or more for one in twenty. A second run that "
+                 "differs by less has shown nothing new.")
+
+
+def versions_said(a: Analysis) -> Prose:
+    """The libraries that numbers pass through."""
+    locked = _locked()
+    return Prose("\n".join(f"- `{name}` {locked[name]}" for name in LIBRARIES))
+
+
+# --- tables
+
+
+def book_chapters(a: Analysis) -> Html:
+    return data_table(required(a.chapters, "no chapter has rows", "no-data"))
+
+
+def book_machines(a: Analysis) -> Html:
+    return data_table(required(a.machines, "no chapter has rows", "no-data"))
+
+
+def book_kernels(a: Analysis) -> Html:
+    return data_table(required(a.kernels, "no chapter has rows", "no-data"))
