@@ -76,8 +76,9 @@ def check(pid: int, proc: Path = PROC) -> None:
     _read(pid, proc)
 
 
-def sight(pids: Iterable[int], window_s: float, wait: Callable[[float], object], proc: Path = PROC) -> Sight:
-    """Clears, waits, and reads. A process that ends meanwhile counts for nothing.
+def sight(pids: Iterable[int], window_s: float, wait: Callable[[float], object], proc: Path = PROC,
+          then: Callable[[list[tuple[int, list[Mapping]]]], object] = lambda read: None) -> Sight:
+    """Clears, waits, and reads. A process that ends meanwhile counts for nothing. then: is given what was read, by process, after the look.
 
     Raises Unavailable: process-gone, process-denied where none is left that can be read."""
     begin = time.monotonic()
@@ -92,16 +93,20 @@ def sight(pids: Iterable[int], window_s: float, wait: Callable[[float], object],
     if cleared:
         wait(window_s)
     begin = time.monotonic()
-    seen: list[tuple[list[Mapping], int]] = []
+    read: list[tuple[int, list[Mapping]]] = []
+    tables: list[int] = []
     for pid in cleared:
         try:
-            seen.append((_read(pid, proc), procfs.kib(procfs.fields(procfs.text(proc / str(pid) / "status")).get("VmPTE", "")) or 0))
+            read.append((pid, _read(pid, proc)))
+            tables.append(procfs.kib(procfs.fields(procfs.text(proc / str(pid) / "status")).get("VmPTE", "")) or 0)
         except Unavailable as why:
             lacking.append(why)
-    if not seen:
+    look_s = clear_s + time.monotonic() - begin
+    if not read:
         raise next((why for why in lacking if why.code != "process-gone"), Unavailable("process-gone"))
     denied = sum(why.code == "process-denied" for why in lacking)
-    return summed(seen, window_s, clear_s + time.monotonic() - begin, denied)
+    then(read)
+    return summed([(parsed, table) for (_, parsed), table in zip(read, tables, strict=True)], window_s, look_s, denied)
 
 
 def reading_s(pids: Iterable[int], proc: Path = PROC) -> float:

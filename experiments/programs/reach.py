@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from experiments.inference import geometry, splinter
-from experiments.inference.intervals import newest
-from experiments.inference.treads import Gain, Tread, expected_gain, tread
+from experiments.inference import curves, geometry, splinter
+from experiments.inference.curves import select
+from experiments.inference.intervals import Interval, newest
+from experiments.inference.treads import Gain, Tread, bracket, expected_gain, smoothed, tread
 from experiments.lab import kernels, survey
 from experiments.lab.store import Store
 from experiments.machine import host as hosts
@@ -61,6 +62,15 @@ class Reach:
         if isinstance(self.rows, Unavailable):
             raise self.rows
         return expected_gain(self.rows, sight.active_bytes, sight.large_most, self.base_page_bytes, kernel_share=kernel_share)
+
+
+    def far_price(self, size: str, pages: int) -> Interval:
+        """What a far load pays for translation over so many base pages that lie in folios of a size, ns: by this machine's own chase on
+        such pages. Raises Unavailable: no-data, too-few-points where that was not measured."""
+        if isinstance(self.rows, Unavailable):
+            raise self.rows
+        chase = select(self.rows, kernel="page_chase", order="cycle", stride_pages=1)
+        return bracket(smoothed(curves.price(chase, pages=size)), pages)
 
 
 def _kept(host: Host, store: Store, experiment: str) -> pd.DataFrame | Unavailable:

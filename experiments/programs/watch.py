@@ -11,12 +11,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from experiments.programs import active, looks
+from experiments.programs import active, folios, looks
 from experiments.programs.active import Sight, Used
 from experiments.programs.runs import GRACE_S
 from experiments.system import processes
+from experiments.system.smaps import Mapping
 from experiments.words.reasons import Unavailable
 
 WINDOWS_S = (0.01, 0.1, 1.0, 10.0)
@@ -44,7 +46,8 @@ class Target:
 @dataclass
 class Watched:
     """What came of it so far. overhead: the share of its time that looks may cost a program; elapsed_s and look_s are since the beginning,
-    look_s of looks alone. left_out_s: windows for which there was no time, or which are shorter than a look."""
+    look_s of looks alone. left_out_s: windows for which there was no time, or which are shorter than a look. folios: which part of its base
+    pages lies in folios of which size, or why that is not known; they are looked up again at folios_due_s."""
 
     target: Target
     overhead: float
@@ -54,6 +57,8 @@ class Watched:
     look_s: float = 0.0
     left_out_s: tuple[float, ...] = ()
     has_ended: bool = False
+    folios: dict[str, float] | Unavailable = field(default_factory=dict)
+    folios_due_s: float = 0.0
 
     @property
     def cost(self) -> float:
@@ -134,7 +139,7 @@ def watch(target: Target, seconds: float, overhead: float, tell: Callable[[Watch
     watched.look_s = active.reading_s(target.pids()) / PRICE  # it clears nothing, so that no bit is set again
     try:
         while window_s := _next_s(watched, begin + seconds - time.monotonic(), seconds):
-            watched.sights = [*watched.sights[-_KEPT:], active.sight(target.pids(), window_s, target.ended)]
+            watched.sights = [*watched.sights[-_KEPT:], active.sight(target.pids(), window_s, target.ended, then=partial(_draw, watched))]
             watched.look_s += watched.sights[-1].look_s
             _use(watched, begin, first)
             tell(watched)
@@ -146,6 +151,18 @@ def watch(target: Target, seconds: float, overhead: float, tell: Callable[[Watch
     _use(watched, begin, first)
     watched.has_ended = target.ended(0)
     return watched
+
+
+def _draw(watched: Watched, read: list[tuple[int, list[Mapping]]]) -> None:
+    """Looks folios up, at once and then as rarely as the share of the time that looks may take asks. The program waits for none of it."""
+    begin = time.monotonic()
+    if watched.elapsed_s < watched.folios_due_s:
+        return
+    try:
+        watched.folios = folios.shares(read, os.sysconf("SC_PAGE_SIZE"))
+    except Unavailable as why:
+        watched.folios = why
+    watched.folios_due_s = watched.elapsed_s + (time.monotonic() - begin) / watched.overhead
 
 
 def _use(watched: Watched, begin: float, first: Used) -> None:

@@ -47,10 +47,18 @@ def pages_rows(watched: Watched) -> list[tuple[str, str]]:
     """What it has mapped at the last look, by page size, and what that took."""
     last = watched.sights[-1]
     named = [(_name(page), format_size(size)) for page, size in last.mapped.items() if size or page in (BASE, "thp")]
+    named[1:1] = [(f"of these in folios of {format_size(PAGES[page].size_bytes or 0)}", f"about {format_size(size)}")
+                  for page, size in between(watched).items()]
     used = watched.used
     return [*named, ("page tables", format_size(last.table_bytes)), ("mappings", f"{last.mappings:,}"),
             ("faults meanwhile", f"{used.minor_faults + used.major_faults:,}, {used.major_faults:,} of them waited for a disk"),
             ("CPU time meanwhile", f"{duration(used.user_s)}, and {duration(used.kernel_s)} in the kernel")]
+
+
+def between(watched: Watched) -> dict[str, int]:
+    """Bytes of its base pages in folios between the base page and the large one, by size, as far as the pages drawn tell."""
+    drawn = {} if isinstance(watched.folios, Unavailable) else watched.folios
+    return {page: int(share * watched.sights[-1].mapped[BASE]) for page, share in drawn.items() if page != BASE}
 
 
 def _name(page: str) -> str:
@@ -156,9 +164,30 @@ def _unseen(watched: Watched, reach: Reach) -> Iterator[str]:
         yield f"What is touched is counted in pages as they are mapped, so a byte of a 2 MiB page counts as {base_pages} base pages."
     if pool := sum(size for page, size in last.mapped.items() if page not in (BASE, "thp")):
         yield explain("not-seen", f"{format_size(pool)} of the pool")
-    yield "Sizes between the base page and 2 MiB are not told apart here and count as base pages."
+    yield from _folios(watched, reach)
     if last.denied:
         yield explain("process-denied", f"{last.denied} of {last.denied + last.processes} processes")
+
+
+def _folios(watched: Watched, reach: Reach) -> Iterator[str]:
+    """What lies in folios between the base page and 2 MiB, and what such a size pays here, beside base pages."""
+    if isinstance(watched.folios, Unavailable):
+        yield f"Sizes between the base page and 2 MiB count as base pages. {watched.folios}"
+        return
+    sizes = between(watched)
+    if not sizes:
+        yield "None of its base pages that were drawn lies in a folio between the base page and 2 MiB."
+        return
+    most, pages = max(sizes, key=sizes.__getitem__), max(largest(watched).active_bytes // reach.base_page_bytes, 1)
+    size = format_size(PAGES[most].size_bytes or 0)
+    told = f"About {sizes[most] / max(watched.sights[-1].mapped[BASE], 1):.0%} of its base pages lie in folios of {size}. "
+    try:
+        prices = [reach.far_price(page, pages) for page in (most, BASE)]
+    except Unavailable as why:
+        yield f"{told}What those save here is not known. {why}"
+        return
+    yield (f"{told}Over {format_size(pages * reach.base_page_bytes)} a far load pays {prices[0]:z.1f} ns for translation on pages of that "
+           f"size here, and {prices[1]:z.1f} on base pages.")
 
 
 def _cost(watched: Watched) -> Iterator[str]:
@@ -215,8 +244,8 @@ def document(watched: Watched, reach: Reach, counts: Counts | str) -> dict[str, 
         "overhead_allowed": watched.overhead, "ended": watched.has_ended, "exit_code": target.status(), "mapped": last.mapped,
         "table_bytes": last.table_bytes, "used": watched.used._asdict(),
         "active": [_window(watched, reach, window_s) for window_s in watched.windows_s],
-        # What is touched of a pool, and which sizes between the base page and the large one there are.
-        "not_seen": {page: "not-seen" for page in (*last.mapped, "mthp") if page not in (BASE, "thp")},
+        "folios": {"reason": watched.folios.code} if isinstance(watched.folios, Unavailable) else watched.folios,
+        "not_seen": {page: "not-seen" for page in last.mapped if page not in (BASE, "thp")},  # what is touched of a pool
         "entries": reach.entries, "entries_source": reach.source, "splintered": reach.is_splintered, "gain": gain,
         "counts": {"reason": counts} if isinstance(counts, str) else [
             {quantity: each.value if each.reason is None else {"reason": each.reason} for quantity, each in turn.items()}

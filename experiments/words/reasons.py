@@ -243,6 +243,9 @@ REASONS: dict[str, ReasonText] = {
         "Name a program's process."),
     "no-referenced": ReasonText("This kernel does not say which pages a process touches.",
         "Use a Linux that is built with CONFIG_PROC_PAGE_MONITOR, as those of distributions are."),
+    "frames-denied": ReasonText("Only root may see in which folios base pages lie.",
+        "Run the same command as root, on the host where it is a container's process; where nobody sees it, the kernel has no "
+        "/proc/kpageflags (CONFIG_PROC_PAGE_MONITOR)."),
     "not-seen": ReasonText("Linux does not say of such pages whether they are touched.",
         "Count their misses where there are counters, or put the same memory on transparent pages while you watch."),
     # --- the data

@@ -23,7 +23,7 @@ from experiments.programs.looks import own
 from experiments.programs.reach import Reach
 from experiments.programs.watch import PRICE, WINDOWS_S, Target, Watched
 from experiments.system import processes
-from experiments.words.reasons import Unavailable
+from experiments.words.reasons import REASONS, Unavailable
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="programs are looked at in /proc")
 MIB = 1 << 20
@@ -56,7 +56,7 @@ class Clock:
         self.now = min(self.now + wait_s, max(self.ends_s, self.now))
         return self.now >= self.ends_s
 
-    def sight(self, pids: list[int], window_s: float, wait: object) -> Sight:
+    def sight(self, pids: list[int], window_s: float, wait: object, then: object) -> Sight:
         self.begun.append((self.now, window_s))
         if self.now >= self.ends_s:
             raise Unavailable("process-gone")
@@ -234,6 +234,42 @@ def test_all_that_is_said_is_sentences_and_json(counts: object, known: Reach, lo
     text = " ".join(told)
     assert ("pool" in text) == bool(sight_pool(look)) and ("walks in a thousand" in text) == (counts != "no-pmu")
     assert len(watch_words.window_rows(what, known)) == 2 and len(watch_words.pages_rows(what)) == 6 + bool(sight_pool(look))
+
+
+def test_folios_are_told_by_size_beside_what_such_a_size_pays_here_or_why_not():
+    chase = frame(Truth((2**8, 2**14), noise=0.0), [p for n in SIZES for p in scope().chase("page_chase", "64k", n)])
+    known = reach(rows=pd.concat([ROWS, LARGE, chase]))
+    what = seen(sight(), folios={"4k": 0.75, "64k": 0.25})
+    assert watch_words.between(what) == {"64k": 128 * MIB} and ("128 MiB" in dict(watch_words.pages_rows(what))[
+        "of these in folios of 64 KiB"])
+    (told,) = watch_words._folios(what, known)
+    assert "25%" in told and f"{known.far_price('64k', 16384):z.1f}" in told and f"{known.far_price('4k', 16384):z.1f}" in told
+    assert known.far_price("64k", 16384).value < known.far_price("4k", 16384).value
+    (unmeasured,) = watch_words._folios(what, reach())
+    assert str(REASONS["too-few-points"].sentence.removesuffix(".")) in unmeasured
+    (none,) = watch_words._folios(seen(sight(), folios={"4k": 1.0}), known)
+    assert "None of" in none
+    (denied,) = watch_words._folios(seen(sight(), folios=Unavailable("frames-denied")), known)
+    assert REASONS["frames-denied"].sentence.removesuffix(".") in denied
+    document = watch_words.document(seen(sight(), folios=Unavailable("frames-denied")), known, "no-pmu")
+    assert document["folios"] == {"reason": "frames-denied"}
+
+
+def test_folios_are_looked_up_as_rarely_as_looks_may_be(monkeypatch: pytest.MonkeyPatch):
+    clock = Clock(monkeypatch, 0.01)
+    asked: list[float] = []
+
+    def shares(read: object, base_page_bytes: int) -> dict[str, float]:
+        asked.append(clock.now)
+        clock.now += 0.05
+        return {"4k": 1.0}
+
+    monkeypatch.setattr(watch.folios, "shares", shares)
+    looked = Watched(Target(1, lambda: [1], clock.ended, []), 0.01)
+    for elapsed_s in (0.0, 1.0, 4.9, 5.1, 6.0, 10.2):
+        looked.elapsed_s = elapsed_s
+        watch._draw(looked, [])
+    assert len(asked) == 3 and looked.folios == {"4k": 1.0}
 
 
 def sight_pool(look: Sight) -> int:
