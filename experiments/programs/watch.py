@@ -45,20 +45,26 @@ class Target:
 
 @dataclass
 class Watched:
-    """What came of it so far. overhead: the share of its time that looks may cost a program; elapsed_s and look_s are since the beginning,
-    look_s of looks alone. left_out_s: windows for which there was no time, or which are shorter than a look. folios: which part of its base
-    pages lies in folios of which size, or why that is not known; they are looked up again at folios_due_s."""
+    """What came of it so far. overhead: the share of its time that looks may cost a program; each: what each process has used; elapsed_s
+    and look_s are since the beginning, look_s of looks alone. left_out_s: windows for which there was no time, or which are shorter than a
+    look. folios: which part of its base pages lies in folios of which size, or why that is not known; they are looked up again at
+    folios_due_s."""
 
     target: Target
     overhead: float
     sights: list[Sight] = field(default_factory=list)
-    used: Used = Used()
+    each: dict[int, Used] = field(default_factory=dict)
     elapsed_s: float = 0.0
     look_s: float = 0.0
     left_out_s: tuple[float, ...] = ()
     has_ended: bool = False
     folios: dict[str, float] | Unavailable = field(default_factory=dict)
     folios_due_s: float = 0.0
+
+    @property
+    def used(self) -> Used:
+        """What its processes have used meanwhile, as far as they were there at a look."""
+        return sum(self.each.values(), Used())
 
     @property
     def cost(self) -> float:
@@ -135,7 +141,7 @@ def watch(target: Target, seconds: float, overhead: float, tell: Callable[[Watch
     the program runs unseen until looks are no more than `overhead` of its time. pause: what is done meanwhile, for so many seconds.
 
     Raises Unavailable where nothing was seen: process-gone, process-denied. KeyboardInterrupt likewise."""
-    watched, begin, first = Watched(target, overhead), time.monotonic(), active.used(target.pid)
+    watched, begin, first = Watched(target, overhead), time.monotonic(), {target.pid: active.used(target.pid)}
     watched.look_s = active.reading_s(target.pids()) / PRICE  # it clears nothing, so that no bit is set again
     try:
         while window_s := _next_s(watched, begin + seconds - time.monotonic(), seconds):
@@ -165,10 +171,11 @@ def _draw(watched: Watched, read: list[tuple[int, list[Mapping]]]) -> None:
     watched.folios_due_s = watched.elapsed_s + (time.monotonic() - begin) / watched.overhead
 
 
-def _use(watched: Watched, begin: float, first: Used) -> None:
+def _use(watched: Watched, begin: float, first: dict[int, Used]) -> None:
     watched.elapsed_s = time.monotonic() - begin
-    with contextlib.suppress(Unavailable):  # it has ended, and what was known before stays
-        watched.used = active.used(watched.target.pid) - first
+    for pid in {watched.target.pid, *watched.target.pids()}:
+        with contextlib.suppress(Unavailable):  # it has ended, and what was known before stays
+            watched.each[pid] = active.used(pid) - first.get(pid, Used())  # what is not in `first` was started since
 
 
 def _next_s(watched: Watched, left_s: float, seconds: float) -> float | None:

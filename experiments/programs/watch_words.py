@@ -20,6 +20,7 @@ from experiments.words.prose import listed
 from experiments.words.reasons import Unavailable, explain, if_available
 from experiments.words.units import format_ns, format_size
 
+IDLE = 0.01  # of the time that it was watched: CPU time
 WORTH = 0.02  # of the time: what `tlb try` tells from none by default
 Counts = Sequence[Mapping[str, Quantity]]
 # Of what is counted: the quantity, what it is divided by, how often, and in which words.
@@ -99,7 +100,7 @@ def sentences(watched: Watched, reach: Reach, counts: Counts | str) -> list[str]
 
 def _stands(watched: Watched, reach: Reach) -> Iterator[str]:
     used = watched.used
-    if used.user_s + used.kernel_s <= 0.01 * watched.elapsed_s:
+    if _is_idle(watched):
         yield f"It was idle: in {duration(watched.elapsed_s)} it took {duration(used.user_s + used.kernel_s)} of CPU time."
     try:
         treads = {window_s: reach.tread(typical(watched.of(window_s))) for window_s in watched.windows_s}
@@ -114,6 +115,10 @@ def _stands(watched: Watched, reach: Reach) -> Iterator[str]:
            f"In no window does it touch more than the TLB holds ({source}).")
     if reach.is_splintered:
         yield "The host backs large pages with smaller ones here, so each 2 MiB page takes as many entries as base pages would."
+
+
+def _is_idle(watched: Watched) -> bool:
+    return watched.used.user_s + watched.used.kernel_s <= IDLE * watched.elapsed_s
 
 
 def _pays(watched: Watched, reach: Reach) -> Iterator[str]:
@@ -202,6 +207,8 @@ def _cost(watched: Watched) -> Iterator[str]:
 
 def advice(watched: Watched, reach: Reach) -> list[str]:
     """What to try, what it can gain, and the command for it; or why there is nothing to try."""
+    if _is_idle(watched):
+        return ["Advice: watch it at work. An idle program has nothing to gain."]
     gain = if_available(gained, watched, reach)
     if gain and _is_nothing(gain, kernel_share(watched), if_available(reach.tread, largest(watched))):
         return [f"Advice: nothing. Large pages would gain it less than {WORTH:.0%}: it touches no more than the TLB holds, or has them."]

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import mmap
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.common import SUPPORT, needs_c
+from support.common import SUPPORT, needs_c, needs_root
 
 from experiments.machine.compiler import compiler
 from experiments.programs import active
 from experiments.programs.active import sight, summed
 from experiments.system import procfs
+from experiments.system.processes import descendants
 from experiments.system.smaps import Mapping, mappings
 from experiments.words.reasons import Unavailable
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-TWO_MIB = 2 << 20
+TWO_MIB, NOBODY = 2 << 20, 65534
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +147,62 @@ def test_a_kernel_thread_and_a_kernel_that_does_not_say_are_told_apart(tmp_path:
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may look at every process")
 def test_another_user_s_process_is_denied():
     assert reason(1) == "process-denied"
+
+
+def as_nobody(call: Callable[[], str]) -> str:
+    """What a call gives a user without rights, in a process of its own."""
+    reading, writing = os.pipe()
+    if not (child := os.fork()):
+        told = "wrong"
+        try:
+            os.setresuid(NOBODY, NOBODY, NOBODY)
+            told = call()
+        finally:
+            os.write(writing, told.encode() + b".")
+            os._exit(0)
+    os.waitpid(child, 0)
+    told = os.read(reading, 99).decode().removesuffix(".")
+    os.close(reading), os.close(writing)
+    return told
+
+
+@contextlib.contextmanager
+def sleeping(user: int, may_be_read: bool) -> Iterator[int]:
+    """A process of a user's. One that may not be read is what the kernel makes of a setuid program and of one with capabilities."""
+    reading, writing = os.pipe()
+    if not (child := os.fork()):
+        try:
+            os.setresuid(user, user, user)
+            set_dumpable = 4  # PR_SET_DUMPABLE, linux/prctl.h; a change of user takes it away
+            os.write(writing, b"ready" if ctypes.CDLL(None).prctl(set_dumpable, int(may_be_read), 0, 0, 0) == 0 else b"wrong")
+            time.sleep(20)
+        finally:
+            os._exit(0)
+    try:
+        assert os.read(reading, 99) == b"ready"
+        yield child
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(reading), os.close(writing)
+
+
+@needs_root
+@pytest.mark.parametrize(("user", "may_be_read", "code"), [
+    (0, True, "process-denied"), (NOBODY, False, "process-denied"), (NOBODY, True, "")])
+def test_an_ordinary_user_sees_his_own_programs_and_none_with_other_rights(user: int, may_be_read: bool, code: str):
+    with sleeping(user, may_be_read) as pid:
+        assert as_nobody(lambda: reason(pid) if code else str(sight([pid], 0.0, time.sleep).processes)) == (code or "1")
+
+
+@needs_root
+def test_a_process_of_a_container_is_looked_at_by_its_number_here():
+    with touching("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-c",
+                  "import os, time; print('ready', flush=True) if os.getpid() == 1 else None; time.sleep(20)") as outer:
+        (inner,) = (pid for pid in descendants(outer) if pid != outer)
+        assert os.readlink(f"/proc/{inner}/ns/pid") != os.readlink("/proc/self/ns/pid")
+        active.check(inner)
+        assert sight([inner], 0.0, time.sleep).processes == 1
 
 
 @pytest.mark.parametrize("name", ["clear_refs", "smaps"])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from ctypes.util import find_library
 from pathlib import Path
+from threading import Event
 
 import pytest
 from support.common import needs_c, needs_root
@@ -76,6 +78,21 @@ def test_memory_is_joined_from_outside(program: Path):
     done, peak = ran(program, "mmap", LEVERS["collapse"], passes=20, after_s=0.2)
     assert done.joined is not None and done.joined.took_s > 0 and done.joined.at_s >= 0.2
     assert done.joined.bytes >= 0.8 * (MIB << 20) and share(peak) > 0.8
+
+
+@needs_root
+def test_among_a_thousand_mappings_those_are_joined_that_hold_a_whole_large_page(program: Path):
+    """Of two neighbours one may not be written, so that the kernel keeps them apart."""
+    many = ("import mmap, time\nkept = [mmap.mmap(-1, 1 << 16, flags=34, prot=1 + 2 * (n % 2)) for n in range(1000)]\n"  # private
+            "large = mmap.mmap(-1, 16 << 20, flags=34)\nlarge.write(bytes(16 << 20))\nprint('ready', flush=True)\ntime.sleep(20)")
+    with subprocess.Popen([sys.executable, "-c", many], stdout=subprocess.PIPE) as child:
+        try:
+            assert child.stdout.readline() == b"ready\n"
+            assert len(procfs.text(Path(f"/proc/{child.pid}/maps"), 1 << 24).splitlines()) > 1000
+            joined, errors = levers.collapse(child.pid, 2 << 20, Event())
+        finally:
+            child.kill()
+    assert joined >= 14 << 20 and errors <= {"EINVAL"}
 
 
 @needs_root

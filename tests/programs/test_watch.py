@@ -120,6 +120,7 @@ def test_a_command_is_watched_with_all_that_it_started_and_ends_with_the_watchin
             time.sleep(0.01)
         done = watched(target, 0.5)
     assert done.sights[-1].processes == 4 and not done.has_ended and not alive("sleep 94.5")
+    assert done.used.user_s + done.used.kernel_s > 0  # that of yes, which it started
 
 
 @linux
@@ -188,7 +189,7 @@ BUSY = Used(100, 0, 3.0, 0.0)
 
 
 def seen(*sights: Sight, command: str = "/bin/true", used: Used = BUSY, **how: object) -> Watched:
-    return Watched(Target(1, lambda: [1], lambda wait_s: False, [command]), 0.01, list(sights), used, 10.0, 0.05, **how)
+    return Watched(Target(1, lambda: [1], lambda wait_s: False, [command]), 0.01, list(sights), {1: used}, 10.0, 0.05, **how)
 
 
 @pytest.mark.parametrize(("look", "splintered", "tread"), [
@@ -210,6 +211,8 @@ def test_the_advice_is_what_may_show_and_a_line_to_copy(monkeypatch: pytest.Monk
         assert "tlb try" not in nothing
     faults = watch_words.advice(seen(sight(mib=0.2), used=Used(10**6, 0, 1.0, 1.0)), reach())
     assert len(faults) == 2 and "0.50 and" in faults[0]
+    (idle,) = watch_words.advice(seen(sight(mib=64), used=Used(user_s=0.05)), reach())
+    assert "tlb try" not in idle
     unknown = watch_words.advice(seen(sight(mib=64)), reach(rows=Unavailable("no-data")))
     assert unknown[-1] == far[-1] and "0.0" not in unknown[0]
 
