@@ -225,10 +225,11 @@ def book(
 def publish(machine: Annotated[str, typer.Argument(help="A machine in data/own/, or this.")] = "this") -> None:
     """Put what was measured here of a machine in the place of what data/ has published of it: git then shows what changed."""
     from experiments.article import publish
-    from experiments.front import judged
+    from experiments.front import judged, profile
 
     folder = publish.rows(machine)
     judged.refresh()
+    profile.refresh()
     print(folder)
 
 
@@ -253,7 +254,7 @@ def compare(
 def refresh(chapter: Annotated[list[str] | None, typer.Argument(help="Chapters; by default all of them.")] = None) -> None:
     """Execute committed chapters again, in place and on the committed results, as the tests compare them: after a change of code."""
     from experiments.article import parameters, publish
-    from experiments.front import judged
+    from experiments.front import judged, profile
 
     chapters = chapter or parameters.table_of_contents()
     for name in chapters:  # all of them before the first is changed
@@ -261,6 +262,8 @@ def refresh(chapter: Annotated[list[str] | None, typer.Argument(help="Chapters; 
     if judged.PAGE in chapters:
         for machine in judged.refresh():
             print(f"The claims are judged anew on {machine}.")
+    for machine in profile.refresh() if profile.PAGE in chapters else ():
+        print(f"The profile of {machine} is written anew.")
     for name in chapters:
         print(publish.refresh(name))
 

@@ -20,6 +20,7 @@ import pandas as pd
 
 from experiments.article.parameters import table_of_contents
 from experiments.article.verdicts import LEAST_COVERAGE, WRONG_BY_CHANCE, decided, inside
+from experiments.front.profiles import DIFFERS, MOST_HIDDEN, SAME, UNKNOWN, Beside, of_machines
 from experiments.inference.intervals import Interval
 from experiments.inference.sides import Pair, numbered_runs, of_the_same_kernels, pairs
 from experiments.lab import kernels, states, survey
@@ -31,8 +32,6 @@ from experiments.machine import host as hosts
 from experiments.words.prose import count, listed
 from experiments.words.reasons import Unavailable, if_available
 
-MOST_HIDDEN = 0.2  # the effect that the rule of verdicts has to find in nine cases of ten
-DIFFERS, SAME, UNKNOWN = "differs", "no difference", "cannot tell"
 UNITS = {"ns_per_access": "ns"} | {f"{quantity}_per_access": quantity.replace("_", " ") for quantity in CANONICAL}
 _SIDE = re.compile(r"(own/)?([^@/]+)(?:@([\w.+=,-]+))?")
 _SETTING = [name for name in Point.model_fields if name != "options"]
@@ -89,13 +88,14 @@ class Compared(NamedTuple):
 
 class Comparison(NamedTuple):
     """computers: label, of A, of B, of what their descriptions do not say alike. quantities: by chapter, largest differences first. notes:
-    what to know of both, in sentences."""
+    what to know of both, in sentences. profiles: of whole machines, the quantities that both profiles have."""
 
     a: Side
     b: Side
     computers: list[tuple[str, str, str]]
     quantities: list[Compared]
     notes: list[str]
+    profiles: list[Beside] = []
 
 
 def compare(a: str, b: str, chapter: str | None = None) -> Comparison:
@@ -109,7 +109,9 @@ def compare(a: str, b: str, chapter: str | None = None) -> Comparison:
     quantities = compared(one.rows, two.rows, chapters)
     if not quantities:
         raise Unavailable("nothing-common")
-    return Comparison(one, two, _computers(one, two), quantities, _notes((one, two), quantities, other))
+    whole = chapter is None and not any("@" in name or name == "this" for name in (a, b))  # a profile is of a machine's rows together
+    profiles = of_machines((one.store, one.machine), (two.store, two.machine)) if whole else []
+    return Comparison(one, two, _computers(one, two), quantities, _notes((one, two), quantities, other), profiles)
 
 
 def compared(a: pd.DataFrame, b: pd.DataFrame, chapters: list[str]) -> list[Compared]:

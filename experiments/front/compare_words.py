@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from experiments.front import profiles
 from experiments.front.compare import DIFFERS, SAME, UNITS, UNKNOWN, Compared, Comparison
 from experiments.inference.intervals import Interval
 from experiments.lab import kernels
@@ -22,6 +23,10 @@ def told(comparison: Comparison) -> Iterator[str | pd.DataFrame]:
     a, b = comparison.a.name, comparison.b.name
     yield pd.DataFrame(comparison.computers, columns=["", f"A: {a}", f"B: {b}"]) if comparison.computers else (
         f"{a} and {b} are described alike.")
+    if comparison.profiles:
+        yield pd.DataFrame(profiles.rows(comparison.profiles), columns=["profile", "A", "B", "B/A", "verdict"])
+        yield ("A profile does not know how far a machine's runs lie apart: what differs in it may be the hour. The points below are held "
+               "to that too.")
     yield from comparison.notes
     chapters = {chapter: list(found) for chapter, found in groupby(comparison.quantities, key=lambda compared: compared.chapter)}
     yield pd.DataFrame([_counts(chapter, found) for chapter, found in chapters.items()],
@@ -84,6 +89,7 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
                       "broken_lines": side.broken} for letter, side in (("a", comparison.a), ("b", comparison.b))}
     return sides | {
         "computers": [dict(zip(("what", "a", "b"), line, strict=True)) for line in comparison.computers], "notes": comparison.notes,
+        "profile": profiles.as_json(comparison.profiles),
         "quantities": [{
             "chapter": c.chapter, **c.point, "quantity": c.quantity, "unit": UNITS[c.quantity],
             "a": _bounds(c.pair.a), "b": _bounds(c.pair.b), "ratio": _bounds(c.ratio) if c.ratio else None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cached_property
 from types import ModuleType
 from typing import Any
 
@@ -16,12 +17,15 @@ from experiments.article.render import Figure
 from experiments.chapters import graph_walk, hugepages, stlb_cliff, tlb_blocking, your_machine, your_program
 from experiments.front import CHAPTERS
 from experiments.front.compare import point_columns
+from experiments.front.profile import PARTS, Profile, keep, profile
+from experiments.front.profile_figure import drawn
 from experiments.inference.sides import runs_apart
+from experiments.lab import survey
 from experiments.words.pages import BASE, words
 from experiments.words.prose import Prose, count, listed
-from experiments.words.reasons import Unavailable, if_available
+from experiments.words.reasons import REASONS, Unavailable, if_available
 
-__all__ = ["machine", "scope", "opening", "bullets", "results", "reading", "stable", "hours"]
+__all__ = ["machine", "scope", "opening", "bullets", "unprofiled", "results", "reading", "stable", "hours"]
 
 # What a machine may lack without the first page failing; a bad parameter is an error there too.
 _LACKING = ("no-data", "not-linux", "arch-unsupported")
@@ -52,6 +56,16 @@ class Analysis(analysis.Analysis):
         if isinstance(a, Unavailable):
             raise a
         return a
+
+    @cached_property
+    def profile(self) -> Profile:
+        """What translation costs this machine, kept beside this computer's own rows. Of the survey, as much as there is: none is measured
+        for this page."""
+        surveyed = your_machine.Analysis(lambda: self.about.kept(survey.NAME), self.about)
+        made = profile(self.about.machine, lambda module: surveyed if module is your_machine else self.of(module))
+        if self.parameters["machine"] == "this":
+            keep(self.about.store, made)
+        return made
 
 
 def _analysis(module: ModuleType, chapter: Chapter) -> analysis.Analysis | Unavailable:
@@ -147,6 +161,15 @@ def _helps(a: Analysis) -> str:
     return f"**Without asking anybody for pages**, {told}, {{doc}}`each by itself <tlb_blocking>`." if told else ""
 
 
+def unprofiled(a: Analysis) -> Prose:
+    """What the profile has no value of, and why; nothing where it has all."""
+    lacking: dict[str, list[str]] = {}
+    for (code, _), quantities in a.profile.lacking.items():
+        lacking.setdefault(REASONS[code].sentence.rstrip("."), []).extend(PARTS[quantity.part] for quantity in quantities)
+    told = [f"of *{listed(dict.fromkeys(parts))}*, since {why[0].lower()}{why[1:]}" for why, parts in lacking.items()]
+    return Prose(f"Some are lacking here: {'; '.join(told)}." if told else "None is lacking here.")
+
+
 # What the results in brief say of a chapter under which heading, where that is not its `brief` under its question.
 LEADS: Mapping[ModuleType, dict[str, Callable[[Any], str]]] = {
     your_machine: {"How far the TLB reaches": your_machine.prose.brief},
@@ -199,7 +222,12 @@ def hours(a: Analysis) -> Prose:
                  "condition of a measurement, too, and no interval of one run covers it.")
 
 
-# --- the figure
+# --- the figures
+
+
+def index_profile(a: Analysis) -> Figure:
+    """The translation profile, whose document stands beside the rows."""
+    return drawn(a.profile)
 
 
 def index_cliff(a: Analysis) -> Figure:

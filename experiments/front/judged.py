@@ -155,10 +155,15 @@ def refresh() -> list[str]:
 def digest(chapter: Chapter) -> str:
     """Of a machine's rows and documents, of those of the reference machines, which stand in for what it lacks, and of the bands."""
     bands = [(row.id, row.where, row.low, row.high) for row in statements().values() if row.status == "judged"]
-    reference = [chapter.data.root / machine for machine in chapter.data.machines() if machine in _references(chapter.data)]
-    folders = dict.fromkeys([chapter.store.root / chapter.machine, *reference])
-    files = [path for folder in folders for path in sorted(folder.glob("*.json*")) if path.stem not in DERIVED and path.is_file()]
-    return _digest(files, repr(bands))
+    reference = [machine for machine in chapter.data.machines() if machine in _references(chapter.data)]
+    sides = [rows_digest(chapter.store, chapter.machine), *(rows_digest(chapter.data, machine) for machine in reference)]
+    return _digest((), repr((bands, sides)))
+
+
+def rows_digest(store: Store, machine: str) -> str:
+    """Of a machine's rows and documents, but of those that are made from the others."""
+    folder = store.root / machine
+    return _digest((path for path in sorted(folder.glob("*.json*")) if path.stem not in DERIVED and path.is_file()), "")
 
 
 def _references(data: Store) -> list[str]:

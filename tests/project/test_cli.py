@@ -19,7 +19,7 @@ from support.synthetic import Stated
 from experiments import cli
 from experiments.article import parameters, publish
 from experiments.article.card import card
-from experiments.front import campaign, judged
+from experiments.front import campaign, judged, profile
 from experiments.lab.record import Point, Record, read_options
 from experiments.lab.rig import Rig
 from experiments.lab.store import Store
@@ -259,9 +259,12 @@ def test_refresh_executes_the_chapters_named_or_all_in_their_order(arguments: li
     refreshed: list[str] = []
     monkeypatch.setattr(publish, "refresh", lambda name: refreshed.append(name) or parameters.BOOK / f"{name}.ipynb")
     monkeypatch.setattr(judged, "refresh", lambda: refreshed.append("verdicts") or [])
+    monkeypatch.setattr(profile, "refresh", lambda: refreshed.append("profiles") or [])
     assert call(monkeypatch, "refresh", *arguments) == 0
-    assert refreshed[:1] == ["verdicts"] or judged.PAGE not in refreshed  # before the page that shows them
-    refreshed = [name for name in refreshed if name != "verdicts"]
+    pages = [name for name in refreshed if name not in ("verdicts", "profiles")]
+    derived = ["verdicts"] * (judged.PAGE in pages) + ["profiles"] * (profile.PAGE in pages)
+    assert refreshed == derived + pages  # they stand before the pages that show them
+    refreshed = pages
     assert refreshed == (arguments or parameters.table_of_contents())
     assert capsys.readouterr().out.splitlines() == [str(parameters.BOOK / f"{name}.ipynb") for name in refreshed]
 
@@ -278,7 +281,7 @@ def test_publish_puts_own_rows_in_the_place_of_published_ones_with_a_card_of_the
         assert call(monkeypatch, "publish", *given) == 0
         assert capsys.readouterr().out == f"{tmp_path / name}\n"
         assert store.load(name, "walks")["lines"].tolist() == [32]
-        assert judged.refresh() == []  # the claims are judged on these rows
+        assert judged.refresh() == profile.refresh() == []  # what is made from rows is made from these
         assert (tmp_path / name / "README.md").read_text() == card(store, name, Stated().host())
     with files.measuring_lock(path=own_lock):
         assert call(monkeypatch, "publish") == 1  # a campaign appends
