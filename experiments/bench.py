@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from experiments import chapters
+from experiments.article import paint, publish
 from experiments.chapters.page_faults import grid as faults
 from experiments.chapters.strides import grid as grids
 from experiments.front import campaign as book
@@ -61,6 +62,7 @@ def table(title: str, *columns: str) -> Callable[[Callable[[], Rows]], Callable[
     return lambda rows: TABLES.setdefault(rows, (title, columns)) and rows
 
 
+TABLES[lambda: paint.first_figures(publish.build_site(build.ROOT, Path(folder().name)).parent)] = paint.TITLE, paint.COLUMNS
 TABLES[rule.rule] = rule.TITLE, rule.COLUMNS
 TABLES[watching.overhead] = watching.TITLE, watching.COLUMNS
 TABLES[tries.known] = tries.TITLE, tries.COLUMNS
