@@ -18,7 +18,7 @@ TLB := $(VENV)/bin/tlb
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help site book pdf test check bench endurance mutation lint lock clean
+.PHONY: help site book pdf release test check bench endurance mutation lint lock links clean
 .DEFAULT_GOAL := help
 
 # Jupyter and IPython keep their state here and not in HOME, which may be read-only or hold settings of its own.
@@ -38,7 +38,7 @@ help: ## print this list
 	@echo '  make site PYTHON=/path/to/python3  make .venv with this Python (3.11 or newer)'
 
 # IPython warns of a folder that it would have to make itself.
-site book pdf test check bench endurance: | _build/jupyter
+site book pdf release test check bench endurance: | _build/jupyter
 _build/jupyter:
 	@mkdir -p $@
 
@@ -53,6 +53,9 @@ book: $(READY) ## measure this computer, then build the book about it
 
 pdf: $(READY) ## print the book of the committed results into _build/book.pdf, by Chromium
 	$(TLB) pdf
+
+release: $(READY) ## version, notes, site, PDF, source, RO-Crate and checksums into _build/release, from a clean checkout
+	$(TLB) release
 
 # Two processes, since that is what the smallest machine has; what measures is one group, and the first (tests/conftest.py), so
 # that no process waits for it at the end.
@@ -90,11 +93,14 @@ lint: $(READY) ## ruff, notebooks too, and the order of the rooms
 
 # uv resolves for every platform and Python at once, which pip cannot. setuptools and wheel are locked as well:
 # the project itself is installed without build isolation, so that no unlocked package is ever fetched.
-lock: $(READY) ## resolve requirements.lock again from pyproject.toml, keeping what still fits
+lock: $(READY) ## resolve requirements.lock again from pyproject.toml, keeping what still fits; UPGRADE=yes for the newest
 	$(RUN) -m venv --clear _build/lock
 	_build/lock/bin/python -m pip install --quiet uv
-	printf 'setuptools>=77\nwheel\n' | _build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 \
+	printf 'setuptools>=77\nwheel\n' | _build/lock/bin/uv pip compile --quiet $(if $(UPGRADE),--upgrade) --universal --python-version 3.11 \
 	    --generate-hashes --custom-compile-command 'make lock' --no-annotate --all-extras pyproject.toml - --output-file requirements.lock
+
+links: $(READY) ## ask every host that the book names whether its page is still there
+	$(VENV)/bin/jupyter-book build . --path-output _build/links --builder linkcheck --all
 
 clean: ## remove what was built; keep .venv and data/
 	rm -rf _build mutants .pytest_cache .ruff_cache .hypothesis *.egg-info out.ipynb

@@ -285,6 +285,14 @@ def pdf(output: Annotated[Path | None, typer.Option(help="Where to; default _bui
 
 
 @app.command()
+def release(output: Annotated[Path | None, typer.Option(help="Where to; default _build/release.")] = None) -> None:
+    """Make the release of this commit: notes, site, PDF, source, metadata and checksums; nothing leaves this computer."""
+    from experiments.article import release
+
+    print(release.release(output or ROOT / "_build" / "release"))
+
+
+@app.command()
 def bench() -> None:
     """Print the ratios that the book promises, each against an independent measurement in the same run."""
     from experiments import bench
