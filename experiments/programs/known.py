@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from experiments.inference.intervals import Interval
+from experiments.inference.pairs import LEAST_PAIRS, paired_ratio
 from experiments.lab.grid import Scope, profile
-from experiments.lab.independent import INDEPENDENT, Cells, c_program, compared, folder, medians
+from experiments.lab.independent import INDEPENDENT, Cells, c_program, folder
 from experiments.lab.rig import Rig
 from experiments.lab.store import Store
 from experiments.machine import host
@@ -21,7 +23,7 @@ TITLE = ("tlb try where the answer is known (to reach: the chapter's ratio withi
          "at most without a lever; 2 % beside the program's own time)")
 COLUMNS = ("program, lever", "tlb try", "known", "difference")
 MIB, MILLIONS = 1024, 500  # the second takes half a second
-TIMES, PROCESSES = 20, 7
+TIMES = 20
 PRINTED = re.compile(r"(\S+) ns")
 
 
@@ -31,7 +33,7 @@ def known() -> Iterator[Cells]:
     chase = attempt(Aim([program, "chase", str(MIB)], LEVERS["advise"], metric=PRINTED))
     peak = side(chase, True).peak
     yield (f"chase over 1 GiB, advise ({peak.pages.huge_bytes / peak.pages.resident_bytes:.0%} on large pages)",
-           *compared(chase.ratio().value, ratio_of_rows(), 3))
+           *beside_rows(chase.ratio(), ratio_of_rows(len(chase.pairs))))
     sums = {name: [attempt(Aim([program, "sum", str(MILLIONS)], LEVERS[name])) for _ in range(TIMES)] for name in ("advise", "none")}
     seen = [trial.verdict == "no difference" and would_have_shown(trial.ratio()) <= trial.aim.within for trial in sums["advise"]]
     yield "arithmetic, advise", f"no difference: {sum(seen)} of {TIMES}", "all", ""
@@ -40,14 +42,21 @@ def known() -> Iterator[Cells]:
     yield "beside its own time", f"{beside([chase]):.1%} (chase), {beside(sums['advise']):.1%} (arithmetic)", "", ""
 
 
-def ratio_of_rows() -> float:
-    """What large pages leave of the chapter's chase over as much: medians of fresh processes, in turns."""
+def beside_rows(tried: Interval, rows: Interval) -> tuple[str, str, str]:
+    """Two ratios with their intervals, and by how much the first differs from the second."""
+    apart = tried / rows
+    return f"{tried:.3f}", f"{rows:.3f}", f"{apart.value - 1:+.1%} ({apart.low - 1:+.1%} to {apart.high - 1:+.1%})"
+
+
+def ratio_of_rows(pairs: int) -> Interval:
+    """What large pages leave of the chapter's chase over as much: fresh processes in so many pairs, and their ratio as a trial estimates
+    its own. Times of a mapping come in clusters here, of which a ratio of medians and a typical ratio of pairs make two numbers."""
     rig = replace(Rig.of(host.inspect(), Store(Path(folder().name)), counters=False), usable_bytes=2**63)
     point = Scope(profile("full"), base_page_bytes=host.base_page_bytes()).point
     lines = (MIB << 20) // host.base_page_bytes()
-    large, base = medians([rig.take(point("page_chase", pages, lines=lines, region_ms=150), i).ns_per_access for pages in ("thp", BASE)]
-                          for i in range(PROCESSES))
-    return large / base
+    taken = [[rig.take(point("page_chase", pages, lines=lines, region_ms=150), i).ns_per_access for pages in ("thp", BASE)]
+             for i in range(max(pairs, LEAST_PAIRS))]
+    return paired_ratio(*zip(*taken, strict=True))
 
 
 def beside(trials: list[Trial]) -> float:
