@@ -8,7 +8,7 @@ import pandas as pd
 
 from experiments.article.render import Html, data_table
 from experiments.chapters.your_program.analysis import Analysis
-from experiments.chapters.your_program.cases import CASES
+from experiments.chapters.your_program.cases import CASES, HEAPS
 from experiments.words.reasons import REASONS, Unavailable, if_available
 from experiments.words.units import format_size
 
@@ -81,32 +81,46 @@ def _range(a: Analysis, *cases: str) -> str:
     return "; ".join(told) or why
 
 
-def guide(a: Analysis) -> Html:
-    """A row a symptom: for whom, what to run, which lever, and what such a one gave on this machine, in times as fast."""
+def _guide(a: Analysis, rows: list[tuple[str, str, str]]) -> Html:
+    """A row a symptom: what such a program gave on this machine, in times as fast, and what to try."""
     a.measured()
-    rows = [
-        ("page sizes", "random look-ups over far more than the TLB reaches", "tlb try -- PROGRAM",
-         "MADV_HUGEPAGE, or the allocator's setting", _range(a, "fare-cache", "go-map", "dict")),
-        ("page sizes", "most look-ups go to few pages", "tlb try -- PROGRAM",
-         "the same: lines may be near and their pages far" if _helps(a, "fare-cache-hot") else "none first: what is hot may fit",
-         _range(a, "fare-cache-hot")),
-        ("page sizes", "a runtime that asks for its own memory", "tlb try --lever jvm -- java …", "the runtime's own flag",
-         _range(a, "jvm-start", "javac")),
-        ("page sizes", "a server, and somebody who asks it", "tlb try --driver CLIENT -- SERVER",
-         "as of a program (redis: --disable-thp no)", _range(a, "redis", "redis-save")),
-        ("page sizes", "a static or running program", "tlb try --lever collapse -- PROGRAM", "joining from outside",
-         _range(a, "gofmt", "go-vet")),
-        ("page sizes", "large pages are there already", "tlb try --lever numpy-off -- PROGRAM", "leave them on", _range(a, "numpy")),
-        ("data", "one large slice or table, read at random", "tlb try --env RULES=large -- PROGRAM", "one mapping of its own, advised",
-         _range(a, "rules", "rules-beside")),
-        ("data", "the same, where no large page may be missing", "tlb pool reserve --pages 2m --size 1GiB", "the mapping from the pool",
-         _range(a, "rules-pool", "rules-pool-beside")),
-        ("data", "threads that all read all of it", "tlb try --env SHARDED=1 -- PROGRAM", "a part for each thread", _range(a, "sharded")),
-        ("data", "a hash table beyond the reach", "tlb try --env JOIN=partitioned -- PROGRAM", "partition first",
-         _range(a, "join-parts", "join")),
-        ("bills", "many programs, one setting for all", "tlb try on each of the largest", "on request, not for all", _bill(a)),
-    ]
-    return data_table(pd.DataFrame(rows, columns=["who chooses", "symptom", "command", "lever", "times as fast here"]))
+    return data_table(pd.DataFrame(rows, columns=["what you see", "times as fast here", "what to try"]))
+
+
+def guide_to_pages(a: Analysis) -> Html:
+    """For whoever chooses page sizes."""
+    return _guide(a, [
+        ("random look-ups over far more than the TLB reaches", _range(a, "fare-cache", "go-map", "dict"),
+         "MADV_HUGEPAGE, or the allocator's setting: tlb try -- PROGRAM"),
+        ("most look-ups go to few pages", _range(a, "fare-cache-hot"),
+         "the same, for lines may be near and their pages far" if _helps(a, "fare-cache-hot") else "nothing first: what is hot may fit"),
+        ("a runtime that asks for its own memory", _range(a, "jvm-start", "javac"), "its own flag: tlb try --lever jvm -- java …"),
+        ("a server that others ask", _range(a, "redis", "redis-save"), "the same levers: tlb try --driver CLIENT -- SERVER"),
+        ("a program that runs, or is linked statically", _range(a, "gofmt", "go-vet"),
+         "joining from outside: tlb try --lever collapse -- PROGRAM"),
+        ("large pages are there already", _range(a, "numpy"), "leave them on: tlb try --lever numpy-off -- PROGRAM"),
+    ])
+
+
+def guide_to_data(a: Analysis) -> Html:
+    """For whoever lays out data."""
+    return _guide(a, [
+        ("one large slice or table, read at random", _range(a, "rules", "rules-beside"),
+         "a mapping of its own, advised: tlb try --env RULES=large -- PROGRAM"),
+        ("the same, where no large page may be missing", _range(a, "rules-pool", "rules-pool-beside"),
+         "the mapping from the pool: tlb pool reserve --pages 2m --size 1GiB"),
+        ("threads that all read all of it", _range(a, "sharded"), "a part for each thread: tlb try --env SHARDED=1 -- PROGRAM"),
+        ("a hash table beyond the reach", _range(a, "join-parts", "join"),
+         "partition first: tlb try --env JOIN=partitioned -- PROGRAM"),
+    ])
+
+
+def guide_to_bills(a: Analysis) -> Html:
+    """For whoever pays for machines."""
+    return _guide(a, [
+        ("many programs, one setting for all", _bill(a), "on request, not for all: tlb try on each of the largest"),
+        ("programs that start, fill memory and end", _range(a, *HEAPS), "the runtime's own flag, for those alone"),
+    ])
 
 
 def _helps(a: Analysis, case: str) -> bool:

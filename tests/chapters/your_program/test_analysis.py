@@ -44,7 +44,8 @@ def test_ten_programs_and_more_are_other_people_s_in_the_languages_of_the_book()
 
 @pytest.mark.parametrize("name", ALL)
 def test_every_figure_table_and_sentence_is_there_or_a_reason(name: str):
-    shown = [figures.gains, figures.costs, tables.results, tables.taken, tables.steps, tables.guide]
+    shown = [figures.gains, figures.costs, tables.results, tables.taken, tables.steps, tables.guide_to_pages, tables.guide_to_data,
+             tables.guide_to_bills]
     for makes in (shown, [getattr(prose, said) for said in prose.__all__]):
         for make in makes:
             try:
@@ -58,7 +59,7 @@ def test_every_figure_table_and_sentence_is_there_or_a_reason(name: str):
 def test_without_a_document_the_page_says_what_waits():
     a = analysis()
     assert "tlb run your_program" in prose.lead(a) and a.trials.empty
-    for make in (figures.gains, tables.guide, prose.brief, lambda a: a.gain("sort")):
+    for make in (figures.gains, tables.guide_to_data, prose.brief, lambda a: a.gain("sort")):
         with pytest.raises(Unavailable) as why:
             make(a)
         assert why.value.code == "no-data"
