@@ -24,6 +24,7 @@ from experiments.chapters import your_machine, your_program
 from experiments.front import CHAPTERS
 from experiments.lab import survey
 from experiments.lab.store import Store, data_root
+from experiments.machine import host as hosts
 from experiments.system.files import ROOT
 from experiments.words.reasons import Unavailable, if_available
 from experiments.words.units import rounded
@@ -156,14 +157,17 @@ def digest(chapter: Chapter) -> str:
     """Of a machine's rows and documents, of those of the reference machines, which stand in for what it lacks, and of the bands."""
     bands = [(row.id, row.where, row.low, row.high) for row in statements().values() if row.status == "judged"]
     reference = [machine for machine in chapter.data.machines() if machine in _references(chapter.data)]
-    sides = [rows_digest(chapter.store, chapter.machine), *(rows_digest(chapter.data, machine) for machine in reference)]
+    sides = [rows_digest(chapter.store, chapter.machine), *(rows_digest(chapter.data, machine) for machine in reference),
+             *([hosts.state(chapter.host)] if chapter.is_this else [])]
     return _digest((), repr((bands, sides)))
 
 
 def rows_digest(store: Store, machine: str) -> str:
-    """Of a machine's rows and documents, but of those that are made from the others."""
-    folder = store.root / machine
-    return _digest((path for path in sorted(folder.glob("*.json*")) if path.stem not in DERIVED and path.is_file()), "")
+    """Of a machine's rows and documents, but of those that are made from the others; and, of what was measured here, of its description,
+    which each run writes anew with the load of the minute."""
+    is_own = store.root.name == "own"
+    files = [path for path in sorted((store.root / machine).glob("*.json*")) if path.stem not in DERIVED and path.is_file()]
+    return _digest((path for path in files if not (is_own and path.name.startswith("machine"))), "")
 
 
 def _references(data: Store) -> list[str]:

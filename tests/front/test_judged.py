@@ -131,6 +131,7 @@ def test_this_computer_s_own_are_kept_and_judged_again_after_a_change_of_rows_of
         data: Path, module: ModuleType, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(judged, "analysis_of", lambda module, chapter: module.Analysis(pd.DataFrame({"ns_per_access": TIMES}), chapter))
     host = Stated().host()
+    monkeypatch.setattr(judged.hosts, "state", lambda of: "1" * 12)
     monkeypatch.setattr("experiments.article.chapter.hosts.inspect", lambda: host)
 
     def asked(**changes: object) -> int:
@@ -145,7 +146,11 @@ def test_this_computer_s_own_are_kept_and_judged_again_after_a_change_of_rows_of
     own = Store(data).own
     put(own, about(data, "this").machine, "made_up", KERNEL, make_record())
     assert asked() == 3
+    own.write_machine(about(data, "this").machine, host.model_dump(mode="json") | {"noise": {"load1": 9.0}})
+    assert asked() == 0  # the load of the minute is no other machine
     monkeypatch.setattr(judged, "_code", lambda: (Path(__file__),))
+    assert [asked(), asked()] == [3, 0]
+    monkeypatch.setattr(judged.hosts, "state", lambda of: "2" * 12)  # another boot
     assert [asked(), asked()] == [3, 0]
 
 
