@@ -18,7 +18,7 @@ import nbformat
 import papermill
 from traitlets.config import Config
 
-from experiments.article import card, parameters
+from experiments.article import card, parameters, readme
 from experiments.article.parameters import BOOK
 from experiments.lab.store import Store, data_root
 from experiments.machine import host
@@ -75,7 +75,9 @@ def execute(chapter: str, output: Path, given: Mapping[str, Any]) -> None:
 
 
 def refresh(chapter: str) -> Path:
-    """Execute a chapter on the committed results and put its outputs into book/, as they are compared by the tests; its path."""
+    """Execute a chapter on the committed results and put its outputs into book/, as they are compared by the tests; its path.
+
+    The first page's first figure is the README's, which goes with it."""
     path = BOOK / f"{chapter}.ipynb"
     with tempfile.TemporaryDirectory() as folder:
         execute(chapter, done := Path(folder) / path.name, {})
@@ -85,6 +87,8 @@ def refresh(chapter: str) -> Path:
         part.metadata.pop("execution", None)
     with disk_errors(path):
         nbformat.write(notebook, path)
+    if chapter == parameters.table_of_contents()[0]:
+        readme.refresh()
     return path
 
 

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import tomllib
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import typer
@@ -14,7 +15,7 @@ import yaml
 
 import experiments
 from experiments import cli
-from experiments.article import parameters
+from experiments.article import parameters, readme
 from experiments.lab import grid
 from experiments.system.files import ROOT
 
@@ -75,6 +76,20 @@ def test_the_readme_lists_each_parameter_with_its_default():
     declared = parameters.declared("stlb_cliff")
     assert dict(rows) == {name: str(default) for name, (_, default) in declared.items()}
     assert all(f"`{profile}` (" in README for profile in grid.profile_names())
+
+
+def test_the_readme_shows_the_first_figure_as_it_is_now():
+    words, drawing = readme.figure()
+    assert README.count(words) == 1, "`tlb refresh index` puts it there"
+    assert (ROOT / readme.FILE).read_text(encoding="utf-8") == drawing
+    assert ElementTree.fromstring(drawing).tag == "{http://www.w3.org/2000/svg}svg"  # a file of its own is XML
+
+
+def test_the_readme_has_its_figure_and_the_two_commands_before_thirty_seconds_are_over():
+    """Of reading, at 240 words a minute; the words of the figure are for whoever does not see it."""
+    top = README[: README.index("make test")]
+    assert readme.FILE in top and "make book" in top
+    assert len(re.sub(r"!\[[^]]*\]", "", top).split()) <= 120
 
 
 def test_ci_runs_the_readme_s_test_command_then_the_rest_and_builds_the_site():

@@ -1,0 +1,35 @@
+"""The README's figure: the first page's first one, as it was committed, in a file that a host of repositories shows."""
+
+from __future__ import annotations
+
+import html
+import re
+
+import nbformat
+
+from experiments.article.parameters import BOOK, table_of_contents
+from experiments.system.files import ROOT, disk_errors
+
+FILE = ".github/first_figure.svg"
+_FIGURE = re.compile(r'<div class="tlb-chart" role="img" aria-label="([^"]*)">(<svg [^>]*>)(.*?</svg>)', re.DOTALL)
+_PAPER = '<rect width="100%" height="100%" fill="#fff"/>'  # there is no stylesheet that repaints its ink on a dark page
+_SHOWN = re.compile(rf"!\[[^]]*\]\({re.escape(FILE)}\)")
+
+
+def figure() -> tuple[str, str]:
+    """(what the README says, the drawing) of the first figure of the first page's committed outputs. LookupError without one."""
+    notebook = nbformat.read(BOOK / f"{table_of_contents()[0]}.ipynb", as_version=4)
+    shown = ("".join(output.get("data", {}).get("text/html", "")) for cell in notebook.cells for output in cell.get("outputs", []))
+    found = next(filter(None, map(_FIGURE.search, shown)), None)
+    if found is None:
+        raise LookupError("the first page shows no figure")
+    return f"![{html.unescape(found[1])}]({FILE})", f"{found[2]}{_PAPER}{found[3]}\n"
+
+
+def refresh() -> None:
+    """Put the figure and its words into the README as they are now."""
+    words, drawing = figure()
+    readme = ROOT / "README.md"
+    with disk_errors(readme):
+        (ROOT / FILE).write_text(drawing, encoding="utf-8")
+        readme.write_text(_SHOWN.sub(lambda _: words, readme.read_text(encoding="utf-8")), encoding="utf-8")
