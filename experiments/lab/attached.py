@@ -1,8 +1,13 @@
-"""Counters of a process that runs already: `perf stat` attached to it for a while, with the events of the plan."""
+"""Counters of a process that runs already: `perf stat` attached to it for a while, with the events of the plan; and the sizes of the pages
+that it reads, as `perf record` samples them."""
 
 from __future__ import annotations
 
+import re
 import subprocess
+import tempfile
+from collections import Counter
+from pathlib import Path
 
 from experiments.lab.perf import Plan, plain_locale
 from experiments.lab.perf_json import derive, parse
@@ -11,6 +16,33 @@ from experiments.machine import pmu
 from experiments.system.processes import run_whole
 
 _SLACK_S = 20.0  # for perf to start and to end
+# What samples loads with their addresses: Intel's mem-loads by PEBS, of 30 cycles and more as perf-mem(1) asks for, and AMD's IBS.
+_SAMPLERS = ("cpu/mem-loads,ldlat=30/P", "ibs_op//")
+_SIZE = re.compile(r"([0-9]+)([KMG])", re.ASCII)  # as perf-script(1) prints data_page_size; "N/A" for an address without a page
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def page_sizes(plan: Plan, pid: int, seconds: float) -> dict[int, int] | str:
+    """How many sampled loads of a process read from pages of which size, bytes (perf-record(1), --data-page-size); or the code of the
+    reason for none."""
+    if plan.perf is None or "walk" in plan.lacking:
+        return plan.lacking.get("walk", "no-perf")
+    refused = "not-supported"
+    with tempfile.TemporaryDirectory(prefix="tlb-watch-") as folder:
+        kept = Path(folder) / "samples"
+        for event in _SAMPLERS:
+            record = [plan.perf, "record", "-q", "-e", event, "-d", "--data-page-size", "-o", str(kept), "-p", str(pid),
+                      "--", "sleep", f"{seconds:.3f}"]
+            try:
+                done = run_whole(record, timeout=seconds + _SLACK_S, env=plain_locale())
+                if done.returncode == 0:
+                    told = run_whole([plan.perf, "script", "-i", str(kept), "-F", "data_page_size"], timeout=_SLACK_S, env=plain_locale())
+                    sizes = Counter(int(size[1]) * _UNITS[size[2]] for line in told.stdout.split() if (size := _SIZE.fullmatch(line)))
+                    return dict(sizes) if sizes and not told.returncode else "not-counted"
+            except (OSError, subprocess.TimeoutExpired):
+                return "perf-failed"
+            refused = "perf-denied" if pmu.denied(done.stderr) else refused
+    return refused
 
 
 def counted(plan: Plan, pid: int, seconds: float, repeat: int = 0) -> dict[str, Quantity]:

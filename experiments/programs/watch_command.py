@@ -57,11 +57,11 @@ def watch(
             print("Interrupted before a first look; nothing was seen.", file=sys.stderr)
             raise SystemExit(130) from None
     if as_json:
-        print(json.dumps(watch_words.document(watched, reach, counting.counts), indent=1))
+        print(json.dumps(watch_words.document(watched, reach, counting.counts, counting.sampled), indent=1))
         return
     out = Console(soft_wrap=True, width=None if sys.stdout.isatty() else 160)  # a pipe is no screen to wrap for
     out.print(_tables(watched, reach))
-    for sentence in watch_words.sentences(watched, reach, counting.counts):
+    for sentence in watch_words.sentences(watched, reach, counting.counts, counting.sampled):
         out.print(escape(sentence), highlight=False)
 
 
@@ -72,12 +72,18 @@ class _Counting:
     def __init__(self, plan: Plan, aim: Target) -> None:
         self._plan, self._aim = plan, aim
         self._turns: list[dict[str, Quantity]] = []
+        self.sampled: dict[int, int] | str = plan.lacking.get("walk", "no-time")  # loads by the size of the page that they read
+        self._pauses = 0
         can = any(event.quantity == "walk" for event in plan.events)
         self.pause: Callable[[float], None] | None = self._count if can else None
 
     def _count(self, seconds: float) -> None:
-        from experiments.lab.attached import counted
+        from experiments.lab.attached import counted, page_sizes
 
+        self._pauses += 1
+        if self._pauses == 2:  # the first pause counts, and the second, of a program that is at work, samples
+            self.sampled = page_sizes(self._plan, self._aim.pid, seconds)
+            return
         self._turns.append(counted(self._plan, self._aim.pid, seconds, len(self._turns)))
 
     @property

@@ -91,11 +91,11 @@ def kernel_share(watched: Watched) -> float:
     return used.kernel_s / (used.user_s + used.kernel_s) if used.minor_faults and used.kernel_s else 0.0
 
 
-def sentences(watched: Watched, reach: Reach, counts: Counts | str) -> list[str]:
+def sentences(watched: Watched, reach: Reach, counts: Counts | str, sampled: Mapping[int, int] | str = "no-time") -> list[str]:
     """What it does, what it can pay at most, and what cannot be seen, a sentence or two each; the advice last. counts: of each turn, or the
-    reason for none."""
-    return [*_stands(watched, reach), *_pays(watched, reach), *_counted(counts), *_unseen(watched, reach), *_cost(watched),
-            *advice(watched, reach)]
+    reason for none. sampled: loads by the bytes of the page that they read, or the reason for none."""
+    return [*_stands(watched, reach), *_pays(watched, reach), *_counted(counts), *_sampled(counts, sampled), *_unseen(watched, reach),
+            *_cost(watched), *advice(watched, reach)]
 
 
 def _stands(watched: Watched, reach: Reach) -> Iterator[str]:
@@ -150,6 +150,17 @@ def _counted(counts: Counts | str) -> Iterator[str]:
     for quantity in ("walk", "walk_cycles"):
         if quantity in reasons and not rated(counts, quantity, "instructions"):
             yield f"There is no count of {quantity}: {explain(reasons[quantity])}"
+
+
+def _sampled(counts: Counts | str, sampled: Mapping[int, int] | str) -> Iterator[str]:
+    """Of the loads that were sampled, which part read from pages of which size; nothing where the reason was given for the walks."""
+    if isinstance(sampled, str):
+        if sampled != counts:
+            yield f"On pages of which size its loads fall was not sampled. {explain(sampled)}"
+        return
+    every = sum(sampled.values())
+    told = listed(f"{number / every:.0%} on pages of {format_size(size)}" for size, number in sorted(sampled.items()))
+    yield f"Of {every:,} loads that were sampled, {told}."
 
 
 def rated(counts: Counts, part: str, whole: str) -> Interval | None:
@@ -242,7 +253,7 @@ def trial(lever: str, command: Sequence[str]) -> str:
     return f"tlb try --lever {lever} -- {shlex.join(command)}"
 
 
-def document(watched: Watched, reach: Reach, counts: Counts | str) -> dict[str, Any]:
+def document(watched: Watched, reach: Reach, counts: Counts | str, sampled: Mapping[int, int] | str = "no-time") -> dict[str, Any]:
     """All of it for a program. Sizes in bytes, times in seconds, prices in ns a far load; a number that is not there has its reason."""
     target, last = watched.target, watched.sights[-1]
     gain = _told(lambda: gained(watched, reach))
@@ -257,7 +268,8 @@ def document(watched: Watched, reach: Reach, counts: Counts | str) -> dict[str, 
         "counts": {"reason": counts} if isinstance(counts, str) else [
             {quantity: each.value if each.reason is None else {"reason": each.reason} for quantity, each in turn.items()}
             for turn in counts],
-        "sentences": sentences(watched, reach, counts),
+        "loads_by_page_bytes": {"reason": sampled} if isinstance(sampled, str) else dict(sampled),
+        "sentences": sentences(watched, reach, counts, sampled),
     }
 
 

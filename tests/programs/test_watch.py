@@ -239,6 +239,14 @@ def test_all_that_is_said_is_sentences_and_json(counts: object, known: Reach, lo
     assert len(watch_words.window_rows(what, known)) == 2 and len(watch_words.pages_rows(what)) == 6 + bool(sight_pool(look))
 
 
+def test_sampled_loads_are_told_in_one_sentence_and_a_reason_stands_once():
+    (told,) = watch_words._sampled([], {4096: 30, 2 * MIB: 10})
+    assert "75%" in told and "25%" in told and "40 loads" in told and "4 KiB" in told and "2 MiB" in told
+    assert [*watch_words._sampled("no-pmu", "no-pmu")] == [] and len([*watch_words._sampled([], "not-supported")]) == 1
+    document = watch_words.document(seen(sight()), reach(), [], {4096: 3})
+    assert document["loads_by_page_bytes"] == {4096: 3}
+
+
 def test_folios_are_told_by_size_beside_what_such_a_size_pays_here_or_why_not():
     chase = frame(Truth((2**8, 2**14), noise=0.0), [p for n in SIZES for p in scope().chase("page_chase", "64k", n)])
     known = reach(rows=pd.concat([ROWS, LARGE, chase]))

@@ -51,11 +51,12 @@ def test_a_person_reads_lines_a_table_and_sentences(monkeypatch: pytest.MonkeyPa
 
 def test_a_program_reads_json_with_what_perf_counted(monkeypatch: pytest.MonkeyPatch, capsys, tmp_path):
     events = (Event("instructions", "instructions:u"), Event("walk", "cpu/event=0x08/u", group=0))
-    program = fake_perf.install(tmp_path, {"instructions:u": 1000, "cpu/event=0x08/u": 3})
+    program = fake_perf.install(tmp_path, {"instructions:u": 1000, "cpu/event=0x08/u": 3}, samples={"ibs_op//": ["4K", "2M"]})
     monkeypatch.setattr(perf, "plan", lambda *given: perf.Plan(program, events, {}))
     assert call(monkeypatch, "--json", "--seconds", "2", "--overhead", "5", "--", "sleep", "90.5") == 0
     told = json.loads(capsys.readouterr().out)
     assert told["command"] == ["sleep", "90.5"] and told["counts"][0] == {"instructions": 1000, "walk": 3} and told["active"]
+    assert told["loads_by_page_bytes"] in ({"4096": 1, "2097152": 1}, {"reason": "no-time"})  # there may be one pause alone
     assert not told["ended"] and not alive("sleep 90.5")
 
 
