@@ -127,6 +127,27 @@ def test_a_program_that_holds_more_than_there_is_is_left_out(room: int, monkeypa
     assert {name for name, code in lacking.items() if code == "memory-short"} == set(CASES) - set(started) >= {"jvm-start-8"}
 
 
+@pytest.mark.parametrize(("codes", "tries"), [([], 1), (["program-endless"], 2), (["program-endless"] * 2, 2), (["no-metric"], 1)])
+def test_a_program_that_did_not_end_is_tried_once_more(codes: list[str], tries: int, monkeypatch: pytest.MonkeyPatch):
+    made_of: list[object] = []
+
+    def attempt(aim: object) -> object:
+        made_of.append(aim)
+        if len(made_of) <= len(codes):
+            raise Unavailable(codes[len(made_of) - 1])
+        return trial(made(), made(0.5))
+
+    monkeypatch.setattr(programs, "attempt", attempt)
+    case = Case("x", Tool("C", "", (sys.executable, "--version"), (), ("true",), "x"), "none", "x")
+    monkeypatch.setattr(cases, "inputs", dict)
+    if codes and len(codes) >= tries:
+        with pytest.raises(Unavailable):
+            programs.measure("sort", case, 0.01)
+    else:
+        assert programs.measure("sort", case, 0.01).pairs == 6
+    assert len(made_of) == tries
+
+
 def test_a_trial_becomes_a_row():
     base, large = made(2.0, looks=(look(resident_mib=100),)), made(1.0, looks=(look(resident_mib=120, huge_mib=60),))
     told = programs.summary("sort", "1.0", trial(base, large))
