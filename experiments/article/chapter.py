@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import shutil
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -12,8 +13,9 @@ from types import ModuleType
 from typing import Any
 
 import pandas as pd
-from IPython.display import Markdown
+from IPython.display import display
 from myst_nb import glue
+from myst_nb.ext.glue import GLUE_PREFIX
 
 from experiments.article import card, parameters
 from experiments.article.analysis import Analysis
@@ -258,9 +260,10 @@ class Chapter:
             except Unavailable as why:
                 said = Prose(_AGAIN if str(why) in told else why)
                 told.add(str(why))
-            # numpy's numbers render empty under a format
-            shown = Markdown(said) if isinstance(said, Prose) else said if isinstance(said, str) else float(said)
-            glue(name, shown, display=False)
+            if isinstance(said, Prose):
+                _glue_sentences(name, said)
+            else:
+                glue(name, said if isinstance(said, str) else float(said), display=False)  # numpy's render empty under a format
 
     def verdicts(self, module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> Html:
         """The chapter's claims as a table. bands: for a predicate by its name, keywords in place of its defaults, as in
@@ -268,6 +271,13 @@ class Chapter:
         short = [note.text for note in self.notes if note.code == "no-time"]
         table = verdict_table(verdicts(module, a, **bands), elsewhere(self.name))
         return lacking_note(*short, title="Not all was measured") + table if short else table
+
+
+def _glue_sentences(name: str, sentences: Prose) -> None:
+    """Like `glue`, and readable in JupyterLab, where no text takes a sentence to its place: below the cell, without the book's roles."""
+    plain = re.sub(r"\{[\w:]+\}`([^`<]+?)(?: <[^`]*>)?`", r"*\1*", sentences)
+    display({f"{GLUE_PREFIX}text/markdown": sentences, "text/markdown": plain}, raw=True,
+            metadata={"scrapbook": {"mime_prefix": GLUE_PREFIX, "name": name}})
 
 
 def begin(chapter: str, namespace: Mapping[str, Any]) -> Chapter:

@@ -408,19 +408,23 @@ def test_a_figure_is_shown_under_the_name_of_its_function_and_a_table_too(a: tup
     assert page["the_cliff"][0].name == "the_cliff" and str(Unavailable("no-pmu", "here")) in page["nothing"][0].text
 
 
-def test_what_a_module_says_is_glued_by_kind_and_a_reason_in_full_once(a: tuple, page: dict):
+def test_what_a_module_says_is_glued_by_kind_and_a_reason_in_full_once(a: tuple, page: dict, monkeypatch: pytest.MonkeyPatch):
+    bundles: dict[str, dict[str, str]] = {}
+    monkeypatch.setattr(chapters, "display", lambda bundle, raw, metadata: bundles.update({metadata["scrapbook"]["name"]: bundle}))
     def lacking(a: Analysis) -> Prose:
         raise Unavailable("no-pmu")
 
     prose = ModuleType("prose")
-    vars(prose).update(sentence=lambda a: Prose("A *sentence*."), phrase=lambda a: "a *phrase*", number=lambda a: pd.Series([2]).sum(),
+    vars(prose).update(sentence=lambda a: Prose("A {term}`walk` in {doc}`code <code>`."), phrase=lambda a: "a *phrase*", number=lambda a: pd.Series([2]).sum(),
                        first=lacking, second=lacking, hidden=lambda a: "x")
     vars(prose)["__all__"] = ["sentence", "phrase", "number", "first", "second"]
     a[0].say(prose, a[1])
-    assert list(page) == prose.__all__ and not any(display for _, display in page.values())
-    said = {name: thing for name, (thing, _) in page.items()}
-    assert said["sentence"].data == "A *sentence*." and said["phrase"] == "a *phrase*" and type(said["number"]) is float
-    assert said["first"].data == str(Unavailable("no-pmu")) and said["second"].data != said["first"].data
+    assert {*page, *bundles} == set(prose.__all__) and not any(display for _, display in page.values())
+    assert page["phrase"][0] == "a *phrase*" and type(page["number"][0]) is float
+    said = {name: bundle["application/papermill.record/text/markdown"] for name, bundle in bundles.items()}
+    assert said["sentence"] == "A {term}`walk` in {doc}`code <code>`."
+    assert said["first"] == str(Unavailable("no-pmu")) and said["second"] != said["first"]
+    assert bundles["sentence"]["text/markdown"] == "A *walk* in *code*."  # what JupyterLab shows below the cell
 
 
 def test_the_verdicts_of_a_chapter_take_bands_by_the_names_of_predicates(a: tuple):
