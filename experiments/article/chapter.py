@@ -19,6 +19,7 @@ from myst_nb.ext.glue import GLUE_PREFIX
 
 from experiments.article import card, parameters
 from experiments.article.analysis import Analysis
+from experiments.article.overlay import with_reference
 from experiments.article.render import Figure, Html, lacking_note
 from experiments.article.verdicts import elsewhere, verdict_table, verdicts
 from experiments.inference.intervals import newest
@@ -248,6 +249,8 @@ class Chapter:
             made = make(a)
         except Unavailable as why:
             made = lacking_note(str(why))
+        if isinstance(made, Figure):
+            made = with_reference(make, a, made, is_own=self.is_this)
         glue(make.__name__, made.named(make.__name__) if isinstance(made, Figure) else made)
 
     def say(self, module: ModuleType, a: Analysis) -> None:

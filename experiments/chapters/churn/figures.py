@@ -16,6 +16,8 @@ from experiments.words.pages import words
 from experiments.words.prose import extremes, in_words, listed
 from experiments.words.reasons import required
 
+BESIDE = ("calls",)  # with the reference machine's curves behind a switch
+
 _FIELDS = ["median", "low", "high", "coverage", "n", "unstable"]
 KINDS = {"alone": "no switch", "thread": "a switch of threads", "process": "a switch of processes", NEW: "a new process"}
 LAYOUTS = {"spread": "a page to each line", "packed": "as many lines side by side"}

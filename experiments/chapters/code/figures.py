@@ -14,6 +14,8 @@ from experiments.words.pages import BASE, words
 from experiments.words.prose import count, listed
 from experiments.words.reasons import required
 
+BESIDE = ("jumps",)  # with the reference machine's curves behind a switch
+
 _FIELDS = ["lines", "median", "low", "high", "coverage", "n", "unstable"]
 NAMES = {"direct": "direct", "learned": "from a list, the same each time", "drawn": "from a list, drawn"}
 _TIMES = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200)

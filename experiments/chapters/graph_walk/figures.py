@@ -18,6 +18,8 @@ from experiments.words.prose import extremes, in_words
 from experiments.words.reasons import if_available, required
 from experiments.words.units import format_size, rounded
 
+BESIDE = ("quantiles",)  # with the reference machine's curves behind a switch
+
 _COUNTS = (0, 0.2, 0.4, 0.6, 0.8, 1)
 _SERIES = {"p50": "median", "p95": "95th percentile"}
 RIDGE_PX = 30  # from one ridge's foot to the next

@@ -18,6 +18,8 @@ from experiments.words.prose import extremes
 from experiments.words.reasons import required
 from experiments.words.units import format_size
 
+BESIDE = ("page_sizes",)  # with the reference machine's curves behind a switch
+
 _RATES = (0.25, 0.5, 1, 2, 5, 10, 20, 50, 100, 200)
 _READS = (1, 2, 3, 5, 8, 12, 20, 30, 50, 100, 200)
 _DASHES = ([1, 0], [6, 3], [2, 3], [8, 3, 2, 3], [4, 2])

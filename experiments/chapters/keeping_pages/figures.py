@@ -13,6 +13,8 @@ from experiments.words.prose import extremes, listed
 from experiments.words.reasons import required
 from experiments.words.units import format_size
 
+BESIDE = ("prefault",)  # with the reference machine's curves behind a switch
+
 _RATES = (0.25, 0.5, 1, 2, 5, 10, 20, 50, 100, 200)
 
 

@@ -14,6 +14,8 @@ from experiments.words.pages import BASE, words
 from experiments.words.prose import count, listed
 from experiments.words.reasons import required
 
+BESIDE = ("churn",)  # with the reference machine's curves behind a switch
+
 _SHARES = alt.Axis(title="Share of the touches", format="%")
 _TICKS = (10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 LEVELS = {4: "four levels", 5: "five levels"}

@@ -13,6 +13,8 @@ from experiments.words.prose import listed
 from experiments.words.reasons import required
 from experiments.words.units import format_size
 
+BESIDE = ("strides",)  # with the reference machine's curves behind a switch
+
 _TIMES = (0.2, 0.5, 1, 2, 3, 5, 10, 20, 30, 50, 100, 200)
 _FIELDS = ["median", "low", "high", "coverage", "n", "unstable"]
 _STRIDES = alt.X(f"{STRIDE}:Q", axis=charts.bytes_axis("Stride"), scale=charts.log_scale())

@@ -23,6 +23,8 @@ from experiments.words.prose import extremes
 from experiments.words.reasons import required
 from experiments.words.units import format_size
 
+BESIDE = ("blocks",)  # with the reference machine's curves behind a switch
+
 _COLUMNS = ["median", "low", "high", "coverage", "n", "unstable"]
 _PER_ROW = (0.5, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500)
 _PER_HOP = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500)

@@ -16,6 +16,8 @@ from experiments.words.prose import extremes
 from experiments.words.reasons import Unavailable
 from experiments.words.units import format_size
 
+BESIDE = ("guest_lines",)  # with the reference machine's curves behind a switch
+
 # From cheap to dear one colour grows denser: whatever it lies on, paper or dark, ink is read on it.
 _DENSITY = (0.06, 0.5)
 _RATIOS = (0.5, 0.7, 1, 1.5, 2, 3, 5, 8, 12, 20, 30, 50, 100)

@@ -12,6 +12,8 @@ from experiments.chapters.walk_anatomy.grid import COLLIDING
 from experiments.words.prose import count, listed
 from experiments.words.reasons import if_available, required
 
+BESIDE = ("staircase",)  # with the reference machine's curves behind a switch
+
 NAMES = {1: "of the lowest level", 2: "of the second", 3: "of the third"}
 _FIELDS = ["median", "low", "high", "coverage", "n", "unstable"]
 

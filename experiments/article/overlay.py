@@ -1,0 +1,92 @@
+"""The reference machine's curves in a figure about another machine, behind a switch that is off until a reader sets it.
+
+A chapter names the figures in its figures.py: BESIDE. What is drawn of the reference is what the same function draws of its rows: lines and
+points, faint. Where a page defines a quantity anew, there is no switch: the reference's would be of another definition.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pandas as pd
+
+from experiments.article.analysis import Analysis
+from experiments.article.render import Figure
+from experiments.words.reasons import Unavailable
+
+SWITCH = "reference"  # the parameter's name in a chart
+LABEL = "the reference machine too"
+_FAINT = {"expr": f"{SWITCH} ? 0.5 : 0"}
+_DASH = [4, 3]
+_MARKS = {"line", "point", "circle"}  # bands and bars would lie upon each other
+_TOP = ("$schema", "width", "height", "autosize", "config", "datasets", "params")  # of the whole chart
+
+
+@dataclass(frozen=True)
+class Overlaid(Figure):
+    """A figure that holds another's curves as well; its static drawing does not show them."""
+
+    beside: Figure | None = None
+
+    def spec(self) -> dict[str, Any]:
+        own = super().spec()
+        theirs = self.beside.spec() if self.beside else {}
+        layers = [*_faint(theirs)]
+        if not layers or {"resolve", "params"} & (own.keys() | theirs.keys()):
+            return own
+        top = {name: own[name] for name in _TOP if name in own}
+        switch = {"name": SWITCH, "value": False, "bind": {"input": "checkbox", "name": LABEL}}
+        return {**top, "params": [switch], "layer": [{name: part for name, part in own.items() if name not in _TOP}, *layers],
+                "datasets": {**own["datasets"], **{_theirs(name): rows for name, rows in theirs["datasets"].items()}}}
+
+    def svg(self, spec: dict[str, Any] | None = None) -> str:
+        return super().svg(super().spec())
+
+
+def _theirs(name: str) -> str:
+    return f"reference-{name}"
+
+
+def _faint(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The lines and points of a chart, each faint while the switch is set and not there while it is not."""
+    named = {"data": {"name": _theirs(spec["data"]["name"])}} if "name" in spec.get("data", {}) else {}
+    kept = {name: spec[name] for name in ("transform", "encoding") if name in spec} | named
+    if layers := [found for layer in spec.get("layer", ()) for found in _faint(layer)]:
+        yield {**kept, "layer": layers}
+    mark = spec.get("mark")
+    mark = {"type": mark} if isinstance(mark, str) else mark
+    if mark and mark["type"] in _MARKS:
+        encoding = {channel: how for channel, how in spec.get("encoding", {}).items() if channel not in ("tooltip", "opacity")}
+        dash = {} if mark["type"] != "line" or "strokeDash" in encoding else {"strokeDash": _DASH}
+        yield {**kept, "encoding": encoding, "mark": {**mark, **dash, "opacity": _FAINT, "tooltip": None}}
+
+
+def overlaid(own: Figure, theirs: Figure) -> Figure:
+    """A figure with another's curves behind a switch; as it is where that other has none to show."""
+    made = Overlaid(own.chart, f"{own.alt} A switch adds {LABEL}.", own.data, own.name, theirs)
+    if SWITCH not in {param["name"] for param in made.spec().get("params", ())}:
+        return own
+    if set(own.data) != set(theirs.data):
+        return made
+    both = {"this machine": own.data, "the reference machine": theirs.data[list(own.data)]}
+    return replace(made, data=pd.concat([data.assign(machine=name) for name, data in both.items()], ignore_index=True))
+
+
+def with_reference(make: Callable[[Analysis], Figure], a: Analysis, own: Figure, is_own: bool = False) -> Figure:
+    """What a function has drawn, with what it draws of the reference machine; as it is on that machine's own page, where a cell has
+    defined what is drawn anew, and where the reference has nothing. is_own: of rows measured here, which are no published machine's."""
+    if make.__name__ not in getattr(sys.modules.get(make.__module__), "BESIDE", ()):
+        return own
+    try:
+        reference = a.about.reference()
+        if reference.machine == a.about.machine and not is_own:
+            return own
+        if not make(type(a)(a.frame, a.about)).data.equals(own.data):
+            return own
+        theirs = make(type(a)(reference.kept(make.__module__.split(".")[-2]), reference))
+    except Unavailable:
+        return own
+    return overlaid(own, theirs)
