@@ -105,8 +105,15 @@ def write_entrances(app: Sphinx, error: Exception | None) -> None:
     write_page(app, "404.html", base=html.escape(base), chapters=links)
 
 
+def link_repository(app: Sphinx) -> None:
+    """Show where the sources are on every page once `repository: url:` of _config.yml says it."""
+    options = app.config.html_theme_options
+    options["use_repository_button"] = bool(options.get("repository_url"))
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     PygmentsBridge.html_formatter = CodeHtml
+    app.connect("builder-inited", link_repository, priority=100)  # before the theme reads its options
     app.connect("builder-inited", make_bundle)
     app.connect("html-page-context", add_scripts)
     app.connect("html-page-context", defer_scripts, priority=900)  # after all who add some

@@ -144,6 +144,10 @@ class Store:
         """The names of those that asked for points of a machine, sorted. Raises Unavailable("no-data") for a grids.json that is none."""
         return sorted(self._grids(machine))
 
+    def kernels(self, machine: str, experiment: str) -> list[str]:
+        """Those that an experiment asked for points of, on a machine, sorted. Raises Unavailable("no-data") for a broken grids.json."""
+        return sorted(self._grids(machine).get(experiment, {}))
+
     def reference(self, experiment: str = "") -> str:
         """The first id in data/reference: the machine whose results are published for all to compare with. Of an experiment that was not
         measured there, the first of those below it that has it: a deliberate stand-in, as each page names its machine."""

@@ -37,6 +37,7 @@ from experiments.article.verdicts import Claim, Verdict, verdict_table
 from experiments.system import files
 
 ROOT = files.ROOT
+REPOSITORY = "https://github.com/somebody/every-load"
 HOSTILE = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=1>"
 
 # --- the files ---
@@ -412,6 +413,8 @@ def made_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shown(data_table(pd.DataFrame({HOSTILE: [HOSTILE]}))),
         shown(Figure(half | half, "Two charts, one beside the other.", frame, "two")),
     )
+    settings = (source / "_config.yml").read_text(encoding="utf-8")
+    (source / "_config.yml").write_text(re.sub(r'^  url: ""', f'  url: "{REPOSITORY}"', settings, flags=re.MULTILINE), encoding="utf-8")
     return build_site(source, folder / "out").parent
 
 
@@ -420,6 +423,11 @@ def made_book(made_site: Path) -> Iterator[str]:
     """The address of that book's page."""
     with served(made_site) as address:
         yield address + "book/index.html"
+
+
+def test_the_repository_is_linked_where_it_is_set_and_only_there(site, made_site):
+    assert soup(made_site / "book/index.html").select(f'.article-header-buttons a[href="{REPOSITORY}"]')
+    assert "Source repository" not in (site / "book/index.html").read_text(encoding="utf-8")
 
 
 def test_hostile_names_titles_and_data_stay_text(driver, made_book):

@@ -56,6 +56,7 @@ def test_a_row_is_of_each_experiment_that_asked_for_its_point_and_stands_there_o
     assert (lines_of(store, "first"), lines_of(store, "second"), lines_of(store, "third")) == ([64, 128], [128, 256], [])
     assert_whole(store, 3, "first", "second")
     assert store.experiments(MACHINE) == ["first", "second"]
+    assert (store.kernels(MACHINE, "first"), store.kernels(MACHINE, "third")) == ([mine.kernel], [])
 
 
 def test_an_experiment_of_two_kernels_has_the_rows_of_both_by_kernel_each_in_the_order_of_appending(store: Store) -> None:

@@ -1,0 +1,90 @@
+"""What a page rests on, to download at its end: its notebook, all rows of its machine, the kernels that measured them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+from pathlib import Path
+from typing import NamedTuple
+
+from docutils import nodes
+from markupsafe import Markup
+from sphinx.application import Sphinx
+
+from experiments.lab import survey
+from experiments.lab.store import Store, data_root
+from experiments.machine import host
+from experiments.words.reasons import Unavailable
+
+FOLDER = "_sources"  # where Sphinx puts the notebooks
+_EXPERIMENTS = {"your_machine": survey.NAME}  # whose points have another name than its page
+_AT_ALL_TIMES = (1980, 1, 1, 0, 0, 0)  # the first that a zip can say: two builds are the same bytes
+
+
+class Files(NamedTuple):
+    """Of a chapter: the machine that it is about, the folder of its rows, and its kernels' sources."""
+
+    machine: str
+    rows: Path
+    kernels: list[Path]
+
+
+def files_of(notebook: Path, kernels: Path) -> Files | None:
+    """What an executed notebook rests on; None where it measures nothing or nothing is there. kernels: the folder of their sources."""
+    content = json.loads(notebook.read_text(encoding="utf-8"))
+    if not any("parameters" in cell["metadata"].get("tags", []) for cell in content["cells"]):
+        return None
+    name, store = notebook.stem, Store(data_root())
+    machine = content["metadata"].get("papermill", {}).get("parameters", {}).get("machine", "reference")
+    try:
+        if machine == "this":
+            store, machine = store.own, host.machine_id(host.inspect())
+        else:
+            machine = store.resolve(machine, experiment=name)
+        asked = store.kernels(machine, _EXPERIMENTS.get(name, name))
+    except Unavailable:  # as the page itself says
+        return None
+    rows = store.root / machine
+    sources = [path for kernel in asked if (rows / f"{kernel}.jsonl").is_file() and (path := kernels / f"{kernel}.c").is_file()]
+    return Files(machine, rows, sources) if rows.is_dir() else None
+
+
+def pack(rows: Path, archive: Path) -> None:
+    """A machine's folder as a zip, the same bytes for the same rows; once a build."""
+    if archive.exists():
+        return
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+        for path in sorted(rows.iterdir()):
+            if path.suffix in (".json", ".jsonl", ".md") and ".quarantine" not in path.name:
+                packed.writestr(zipfile.ZipInfo(f"{rows.name}/{path.name}", _AT_ALL_TIMES), path.read_bytes(), zipfile.ZIP_DEFLATED)
+
+
+def add_files(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
+    """Put the files beside the page, and links to them at its end."""
+    if doctree is None or (notebook := Path(app.env.doc2path(page))).suffix != ".ipynb":
+        return
+    out, to = Path(app.outdir) / FOLDER, context["pathto"]
+
+    def link(path: str, text: str) -> Markup:
+        return Markup('<a download href="{}">{}</a>').format(to(f"{FOLDER}/{path}", 1), text)
+
+    lines = [Markup("The notebook: {}.").format(link(context["sourcename"], notebook.name))]
+    if files := files_of(notebook, Path(app.srcdir) / "kernels"):
+        pack(files.rows, out / f"{files.machine}.zip")
+        lines.append(Markup("All rows of {}, with the computer's description: {}.").format(
+            files.machine, link(f"{files.machine}.zip", f"{files.machine}.zip")))
+        for kernel in files.kernels:
+            (out / "kernels").mkdir(exist_ok=True)
+            shutil.copyfile(kernel, out / "kernels" / kernel.name)
+        if files.kernels:
+            lines.append(Markup("What measured them: {}.").format(
+                Markup(", ").join(link(f"kernels/{kernel.name}", kernel.name) for kernel in files.kernels)))
+    context["body"] += str(Markup('<div class="tlb-files"><p class="rubric">Files of this page</p><ul>{}</ul></div>').format(
+        Markup("").join(Markup("<li>{}</li>").format(line) for line in lines)))
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("html-page-context", add_files)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
