@@ -15,8 +15,10 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import nullcontext
+from html import escape, unescape
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+from xml.etree import ElementTree
 
 import altair as alt
 import nbformat
@@ -64,10 +66,23 @@ def test_every_link_and_anchor_inside_the_site_resolves(site):
 def test_no_page_names_another_host_for_anything_but_a_link(site):
     foreign = []
     for page in pages(site):
-        for tag in soup(site / page).find_all(["link", "script", "img", "iframe", "source", "object"]):
+        for tag in soup(site / page).select("link:not([rel=canonical]), script, img, iframe, source, object"):
             values = (tag.get(name, "") for name in ("href", "src", "data"))
             foreign += [f"{page}: {value}" for value in values if "//" in value]
     assert not foreign
+
+
+def test_a_link_to_a_page_shows_its_title_and_how_it_begins(site):
+    described = {}
+    for page in (site / "book").glob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        said = {name: unescape(value) for name, value in re.findall(r'<meta property="og:(\w+)" content="([^"]*)">', text)}
+        assert re.search(r"<title>\s*(?:\d+\. )?" + re.escape(escape(said["title"], quote=False)), text), page
+        assert f'<meta name="description" content="{escape(said.get("description", ""))}">' in text, page
+        assert said["type"] == ("website" if page.stem == "index" else "article") and said["site_name"], page
+        described[page.stem] = len(said.get("description", ""))
+    assert len(described) > 10 and max(described.values()) <= 200
+    assert [page for page, length in described.items() if length < 60] in ([], ["references"])  # which is a list
 
 
 def test_vega_is_loaded_where_there_is_a_chart_and_nowhere_else(site):
@@ -488,6 +503,21 @@ def test_two_builds_are_the_same_bytes(tmp_path):
     files = {path.relative_to(first) for path in first.rglob("*") if path.is_file()}
     assert files == {path.relative_to(second) for path in second.rglob("*") if path.is_file()}
     assert not [name for name in files if (first / name).read_bytes() != (second / name).read_bytes()]
+
+
+@pytest.mark.endurance
+def test_a_site_that_knows_its_address_lists_its_pages_under_it(tmp_path):
+    source = stage(tmp_path / "source", said("# A page\n\nIt has words."))
+    config = (source / "_config.yml").read_text()
+    (source / "_config.yml").write_text(config.replace('baseurl: ""', "baseurl: https://example.org/a/book"))
+    site = build_site(source, tmp_path / "out").parent
+    page = "https://example.org/a/book/book/index.html"
+    assert re.findall("<loc>(.*)</loc>", (site / "sitemap.xml").read_text()) == [page]
+    assert ElementTree.parse(site / "sitemap.xml").getroot().tag == "{http://www.sitemaps.org/schemas/sitemap/0.9}urlset"
+    html = soup(site / "book/index.html")
+    assert html.select_one("meta[property='og:url']")["content"] == page
+    assert html.select_one("link[rel=canonical]")["href"] == page
+    assert "https://example.org/a/book" not in (site / "404.html").read_text()
 
 
 def test_a_folder_that_holds_no_book_is_an_error_of_one_line(tmp_path):

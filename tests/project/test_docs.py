@@ -118,11 +118,21 @@ def test_every_link_to_a_file_resolves(document):
     assert [target for target in targets if not (folder / target.split("#")[0]).exists()] == []
 
 
+# What the Citation File Format 1.2.0 lets a file say, by its schema guide; a name that is none of these makes the file invalid.
+CITED = {"abstract", "authors", "cff-version", "commit", "contact", "date-released", "doi", "identifiers", "keywords", "license",
+         "license-url", "message", "preferred-citation", "references", "repository", "repository-artifact", "repository-code", "title",
+         "type", "url", "version"}
+
+
 def test_the_citation_agrees_with_the_project():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert citation["cff-version"] == "1.2.0" and citation["message"]
-    assert all(author["name"] for author in citation["authors"])
+    assert citation["cff-version"] == "1.2.0" and citation["type"] in ("software", "dataset")
+    assert set(citation) <= CITED and all(citation[name] for name in ("message", "title", "abstract", "keywords"))
+    assert citation["authors"] and all(set(author) == {"name"} and author["name"] for author in citation["authors"])  # who is no person
+    assert len(set(citation["keywords"])) == len(citation["keywords"])
+    url = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]["url"]
+    assert citation.get("repository-code", "") == url
     assert citation["version"] == project["version"] and citation["license"] == project["license"]
     assert README.startswith(f"# {citation['title']}\n")
 
