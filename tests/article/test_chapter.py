@@ -415,8 +415,8 @@ def test_what_a_module_says_is_glued_by_kind_and_a_reason_in_full_once(a: tuple,
         raise Unavailable("no-pmu")
 
     prose = ModuleType("prose")
-    vars(prose).update(sentence=lambda a: Prose("A {term}`walk` in {doc}`code <code>`."), phrase=lambda a: "a *phrase*", number=lambda a: pd.Series([2]).sum(),
-                       first=lacking, second=lacking, hidden=lambda a: "x")
+    vars(prose).update(sentence=lambda a: Prose("A {term}`walk` in {doc}`code <code>`."), phrase=lambda a: "a *phrase*",
+                       number=lambda a: pd.Series([2]).sum(), first=lacking, second=lacking, hidden=lambda a: "x")
     vars(prose)["__all__"] = ["sentence", "phrase", "number", "first", "second"]
     a[0].say(prose, a[1])
     assert {*page, *bundles} == set(prose.__all__) and not any(display for _, display in page.values())
