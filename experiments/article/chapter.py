@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 import shutil
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,14 +12,12 @@ from types import ModuleType
 from typing import Any
 
 import pandas as pd
-from IPython.display import display
 from myst_nb import glue
-from myst_nb.ext.glue import GLUE_PREFIX
 
 from experiments.article import card, parameters
 from experiments.article.analysis import Analysis
 from experiments.article.overlay import with_reference
-from experiments.article.render import Figure, Html, lacking_note
+from experiments.article.render import Figure, Html, glue_sentences, lacking_note
 from experiments.article.verdicts import elsewhere, verdict_table, verdicts
 from experiments.inference.intervals import newest
 from experiments.lab import build, campaign, grid, kernels, order, rows, states, survey
@@ -264,7 +261,7 @@ class Chapter:
                 said = Prose(_AGAIN if str(why) in told else why)
                 told.add(str(why))
             if isinstance(said, Prose):
-                _glue_sentences(name, said)
+                glue_sentences(name, said)
             else:
                 glue(name, said if isinstance(said, str) else float(said), display=False)  # numpy's render empty under a format
 
@@ -274,13 +271,6 @@ class Chapter:
         short = [note.text for note in self.notes if note.code == "no-time"]
         table = verdict_table(verdicts(module, a, **bands), elsewhere(self.name))
         return lacking_note(*short, title="Not all was measured") + table if short else table
-
-
-def _glue_sentences(name: str, sentences: Prose) -> None:
-    """Like `glue`, and readable in JupyterLab, where no text takes a sentence to its place: below the cell, without the book's roles."""
-    plain = re.sub(r"\{[\w:]+\}`([^`<]+?)(?: <[^`]*>)?`", r"*\1*", sentences)
-    display({f"{GLUE_PREFIX}text/markdown": sentences, "text/markdown": plain}, raw=True,
-            metadata={"scrapbook": {"mime_prefix": GLUE_PREFIX, "name": name}})
 
 
 def begin(chapter: str, namespace: Mapping[str, Any]) -> Chapter:

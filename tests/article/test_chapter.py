@@ -17,6 +17,7 @@ from support.pages import figure
 from support.synthetic import Stated, Truth, frame, grid
 
 from experiments.article import chapter as chapters
+from experiments.article import render
 from experiments.article.analysis import Analysis
 from experiments.article.chapter import Chapter, begin
 from experiments.article.render import Figure, Html
@@ -410,7 +411,7 @@ def test_a_figure_is_shown_under_the_name_of_its_function_and_a_table_too(a: tup
 
 def test_what_a_module_says_is_glued_by_kind_and_a_reason_in_full_once(a: tuple, page: dict, monkeypatch: pytest.MonkeyPatch):
     bundles: dict[str, dict[str, str]] = {}
-    monkeypatch.setattr(chapters, "display", lambda bundle, raw, metadata: bundles.update({metadata["scrapbook"]["name"]: bundle}))
+    monkeypatch.setattr(render, "display", lambda bundle, raw, metadata: bundles.update({metadata["scrapbook"]["name"]: bundle}))
     def lacking(a: Analysis) -> Prose:
         raise Unavailable("no-pmu")
 
