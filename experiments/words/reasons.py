@@ -209,7 +209,8 @@ REASONS: dict[str, ReasonText] = {
     "interrupted": ReasonText("The measurement was interrupted.", "Run the same command again: it goes on where it stopped."),
     "measuring-already": ReasonText("Another measurement is running on this computer.",
         "Wait until it ends; two at once would spoil both."),
-    "no-time": ReasonText("For this there was no time left.", "Go on with `make book MINUTES=40` or `tlb run CHAPTER -p minutes=20`; what is there stays."),
+    "no-time": ReasonText("For this there was no time left.",
+        "Go on with `make book MINUTES=40` or `tlb run CHAPTER -p minutes=20`; what is there stays."),
     # --- other people's programs
     "program-missing": ReasonText("The program could not be started.",
         "Name a program that is there and may be executed; what a shell would do for it (pipes, globs, redirections) goes into a script."),
