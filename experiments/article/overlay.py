@@ -25,6 +25,22 @@ _MARKS = {"line", "point", "circle"}  # bands and bars would lie upon each other
 _TOP = ("$schema", "width", "height", "autosize", "config", "datasets", "params")  # of the whole chart
 
 
+def _scales(layers: list[dict[str, Any]], channel: str) -> Iterator[dict[str, Any]]:
+    """Those of a channel that end at given numbers."""
+    for layer in layers:
+        scale = layer.get("encoding", {}).get(channel, {}).get("scale")
+        if scale and all(isinstance(end, (int, float)) for end in scale.get("domain", [""])):
+            yield scale
+        yield from _scales(layer.get("layer", []), channel)
+
+
+def _join(scales: list[dict[str, Any]]) -> None:
+    """Scales that end where any of them ends."""
+    ends = [end for scale in scales for end in scale["domain"]]
+    for scale in scales:
+        scale["domain"] = [min(ends), max(ends)]
+
+
 @dataclass(frozen=True)
 class Overlaid(Figure):
     """A figure that holds another's curves as well; its static drawing does not show them."""
@@ -39,7 +55,10 @@ class Overlaid(Figure):
             return own
         top = {name: own[name] for name in _TOP if name in own}
         switch = {"name": SWITCH, "value": False, "bind": {"input": "checkbox", "name": LABEL}}
-        return {**top, "params": [switch], "layer": [{name: part for name, part in own.items() if name not in _TOP}, *layers],
+        both = [{name: part for name, part in own.items() if name not in _TOP}, *layers]
+        for channel in ("x", "y"):
+            _join([*_scales(both, channel)])
+        return {**top, "params": [switch], "layer": both,
                 "datasets": {**own["datasets"], **{_theirs(name): rows for name, rows in theirs["datasets"].items()}}}
 
     def svg(self, spec: dict[str, Any] | None = None) -> str:
@@ -51,17 +70,19 @@ def _theirs(name: str) -> str:
 
 
 def _faint(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The lines and points of a chart, each faint while the switch is set and not there while it is not."""
-    named = {"data": {"name": _theirs(spec["data"]["name"])}} if "name" in spec.get("data", {}) else {}
-    kept = {name: spec[name] for name in ("transform", "encoding") if name in spec} | named
+    """The lines and points of a chart, each faint while the switch is set and not there while it is not. The axes are the other's."""
+    kept = {name: spec[name] for name in ("transform",) if name in spec}
+    if "name" in spec.get("data", {}):
+        kept["data"] = {"name": _theirs(spec["data"]["name"])}
+    if "encoding" in spec:
+        kept["encoding"] = {channel: {name: part for name, part in how.items() if name != "axis"} if isinstance(how, dict) else how
+                            for channel, how in spec["encoding"].items() if channel not in ("tooltip", "opacity")}
     if layers := [found for layer in spec.get("layer", ()) for found in _faint(layer)]:
         yield {**kept, "layer": layers}
-    mark = spec.get("mark")
-    mark = {"type": mark} if isinstance(mark, str) else mark
-    if mark and mark["type"] in _MARKS:
-        encoding = {channel: how for channel, how in spec.get("encoding", {}).items() if channel not in ("tooltip", "opacity")}
-        dash = {} if mark["type"] != "line" or "strokeDash" in encoding else {"strokeDash": _DASH}
-        yield {**kept, "encoding": encoding, "mark": {**mark, **dash, "opacity": _FAINT, "tooltip": None}}
+    mark = {"type": spec["mark"]} if isinstance(spec.get("mark"), str) else spec.get("mark", {"type": ""})
+    if mark["type"] in _MARKS:
+        dash = {} if mark["type"] != "line" or "strokeDash" in kept.get("encoding", {}) else {"strokeDash": _DASH}
+        yield {**kept, "mark": {**mark, **dash, "opacity": _FAINT, "tooltip": None}}
 
 
 def overlaid(own: Figure, theirs: Figure) -> Figure:

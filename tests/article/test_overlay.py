@@ -39,6 +39,12 @@ def layers(spec: dict[str, Any], outer: dict[str, Any] | None = None) -> list[di
     return found + [one for layer in spec.get("layer", ()) for one in layers(layer, inner)]
 
 
+def scales(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    """Those of y that end at given numbers."""
+    own = spec.get("encoding", {}).get("y", {}).get("scale", {})
+    return [own] * ("domain" in own) + [scale for layer in spec.get("layer", ()) for scale in scales(layer)]
+
+
 def test_the_reference_s_medians_are_drawn_faint_and_only_while_the_switch_is_set():
     made = shown(stlb_cliff.Analysis(OWN, about()))
     spec = made.spec()
@@ -57,6 +63,11 @@ def test_its_own_layers_and_its_static_drawing_stay_as_they_are():
     own, made = stlb_cliff.figures.cliff(a), shown(a)
     mine = [one for one in layers(made.spec()) if not one["data"]["name"].startswith("reference-")]
     assert [one["mark"] for one in mine] == [one["mark"] for one in layers(own.spec())]
+    ends = {tuple(scale["domain"]) for scale in scales(made.spec()) if scale.get("type") == "log"}
+    sides = [rows.query("kernel == 'page_chase' and order == 'cycle'") for rows in (OWN, SLOW)]
+    times = pd.concat([rows.groupby(["layout", "lines"])["ns_per_access"].median() for rows in sides])
+    ((low, high),) = ends
+    assert low <= times.min() and times.max() <= high  # one axis, with room for both
     assert made.named("cliff").svg() == own.named("cliff").svg()
     assert made.alt.startswith(own.alt) and len(made.alt) > len(own.alt)
     assert list(made.data["machine"].unique()) == ["this machine", "the reference machine"] and len(made.data) > len(own.data)
