@@ -6,12 +6,11 @@ points, faint. Where a page defines a quantity anew, there is no switch: the ref
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
-
-import pandas as pd
 
 from experiments.article.analysis import Analysis
 from experiments.article.render import Figure
@@ -21,7 +20,7 @@ SWITCH = "reference"  # the parameter's name in a chart
 LABEL = "the reference machine too"
 _FAINT = {"expr": f"{SWITCH} ? 0.5 : 0"}
 _DASH = [4, 3]
-_MARKS = {"line", "point", "circle"}  # bands and bars would lie upon each other
+_MARKS = {"line", "point"}  # bands and bars would lie upon each other
 _TOP = ("$schema", "width", "height", "autosize", "config", "datasets", "params")  # of the whole chart
 
 
@@ -59,10 +58,16 @@ class Overlaid(Figure):
         for channel in ("x", "y"):
             _join([*_scales(both, channel)])
         return {**top, "params": [switch], "layer": both,
-                "datasets": {**own["datasets"], **{_theirs(name): rows for name, rows in theirs["datasets"].items()}}}
+                "datasets": own["datasets"] | _drawn(theirs["datasets"], json.dumps(layers))}
 
     def svg(self, spec: dict[str, Any] | None = None) -> str:
         return super().svg(super().spec())
+
+
+def _drawn(datasets: dict[str, list[dict[str, Any]]], layers: str) -> dict[str, list[dict[str, Any]]]:
+    """The data sets that layers name, with the columns that they draw."""
+    return {_theirs(name): [{column: value for column, value in row.items() if column in layers} for row in rows]
+            for name, rows in datasets.items() if f'"{_theirs(name)}"' in layers}
 
 
 def _theirs(name: str) -> str:
@@ -88,12 +93,7 @@ def _faint(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def overlaid(own: Figure, theirs: Figure) -> Figure:
     """A figure with another's curves behind a switch; as it is where that other has none to show."""
     made = Overlaid(own.chart, f"{own.alt} A switch adds {LABEL}.", own.data, own.name, theirs)
-    if SWITCH not in {param["name"] for param in made.spec().get("params", ())}:
-        return own
-    if set(own.data) != set(theirs.data):
-        return made
-    both = {"this machine": own.data, "the reference machine": theirs.data[list(own.data)]}
-    return replace(made, data=pd.concat([data.assign(machine=name) for name, data in both.items()], ignore_index=True))
+    return made if SWITCH in {param["name"] for param in made.spec().get("params", ())} else own
 
 
 def with_reference(make: Callable[[Analysis], Figure], a: Analysis, own: Figure, is_own: bool = False) -> Figure:

@@ -51,7 +51,7 @@ def test_the_reference_s_medians_are_drawn_faint_and_only_while_the_switch_is_se
     (switch,) = spec["params"]
     assert (switch["name"], switch["value"], switch["bind"]["input"]) == (SWITCH, False, "checkbox")
     theirs = [one for one in layers(spec) if one["data"]["name"].startswith("reference-")]
-    assert theirs and {one["mark"]["type"] for one in theirs} <= {"line", "point", "circle"}
+    assert theirs and {one["mark"]["type"] for one in theirs} <= {"line", "point"}
     assert {json.dumps(one["mark"]["opacity"]) for one in theirs} == {json.dumps({"expr": f"{SWITCH} ? 0.5 : 0"})}
     drawn = [row["median"] for one in theirs for row in spec["datasets"][one["data"]["name"]]]
     expected = SLOW.query("layout == 'spread' and order == 'cycle' and kernel == 'page_chase'").groupby("lines")["ns_per_access"].median()
@@ -70,7 +70,7 @@ def test_its_own_layers_and_its_static_drawing_stay_as_they_are():
     assert low <= times.min() and times.max() <= high  # one axis, with room for both
     assert made.named("cliff").svg() == own.named("cliff").svg()
     assert made.alt.startswith(own.alt) and len(made.alt) > len(own.alt)
-    assert list(made.data["machine"].unique()) == ["this machine", "the reference machine"] and len(made.data) > len(own.data)
+    assert made.data.equals(own.data) and len(made.html()) - len(own.html()) < 8000  # a page has 400 kB, and little room
 
 
 def test_a_chart_with_the_switch_set_is_drawn_and_differs():

@@ -18,7 +18,7 @@ from experiments.words.prose import climb, extremes, listed
 from experiments.words.reasons import Unavailable, if_available, required
 from experiments.words.units import format_ns, format_size
 
-BESIDE = ("cliff", "price")  # with the reference machine's curves behind a switch
+BESIDE = ("cliff",)  # with the reference machine's curves behind a switch
 
 _POINT = ["lines", "median", "low", "high"]
 _DASHES = ([1, 0], [6, 3], [2, 3], [8, 3, 2, 3])
