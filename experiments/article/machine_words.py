@@ -47,8 +47,8 @@ def guest_note(a: Analysis) -> Prose:
     guest = ("Whether it is a guest could not be told. If it is, each" if a.host.hypervisor == "unknown" else
              "It is a guest. Each" if a.host.has_nested_walks else "It is a guest. Unless its host shadows its page table, each")
     return Prose(f"{guest} step of its page walk yields a guest-physical address that the host must translate in turn, so a "
-                 "walk here has two dimensions, and the host decides on what page size. Costs past the STLB are higher than the same "
-                 "processor shows on bare metal, and they are what a tenant of such a machine pays.")
+                 "walk here has two dimensions, and the host decides on what page size. Costs past the STLB hold the host's part, "
+                 "then, and they are what a tenant of such a machine pays.")
 
 
 def tlb(a: Analysis) -> Prose:

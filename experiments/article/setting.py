@@ -49,7 +49,7 @@ def _large(frame: pd.DataFrame) -> str:
                 if PAGES[pages].source == "pool"]
     others = [words(pages) for pages in ordered(most) if PAGES[pages].source in ("thp", "mthp")]
     given = listed([*others, *of_pools])
-    return f"Given, and read back from the kernel in each process: {given}." if given else "None; these processes have base pages."
+    return f"Given, and read back from the kernel in each process: {given}." if given else "No process had any."
 
 
 def _counted(a: Analysis) -> str:
@@ -114,4 +114,5 @@ def run_this(a: Analysis) -> Prose:
 
 {took}Yours end when the parameter `minutes` says, at the latest.{other} The first command ends with the path of the executed notebook,
 `_build/runs/{a.chapter}.ipynb`; its rows lie in `data/own`, so a second run measures only what is missing. The second command sets your
-machine beside the reference, quantity by quantity. `make book MINUTES=0` makes pages like this one of what is there.""")
+machine beside the reference, quantity by quantity; of points with fewer than five processes it decides nothing. `make book MINUTES=0` makes
+pages like this one of what is there.""")

@@ -210,7 +210,7 @@ REASONS: dict[str, ReasonText] = {
     "measuring-already": ReasonText("Another measurement is running on this computer.",
         "Wait until it ends; two at once would spoil both."),
     "no-time": ReasonText("For this there was no time left.",
-        "Go on with `make book MINUTES=40` or `tlb run CHAPTER -p minutes=20`; what is there stays."),
+        "Go on with the same command, or with more minutes (`make book MINUTES=40`, `-p minutes=40`); what is there stays."),
     # --- other people's programs
     "program-missing": ReasonText("The program could not be started.",
         "Name a program that is there and may be executed; what a shell would do for it (pipes, globs, redirections) goes into a script."),

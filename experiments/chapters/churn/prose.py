@@ -211,7 +211,7 @@ def request_said(a: Analysis) -> Prose:
     whole, switch = a.start("exec_ns"), a.switch_ns("process")
     return Prose(f"A fork, an exec and an end take {format_ns(whole.value)}; a switch to a worker that waits, and back, "
                  f"{format_ns(switch.value)}. " + choose(whole / switch, {
-                     "above": "So keep workers warm, but for the whole of starting: the TLB's part is the least of it.",
+                     "above": "So a warm worker pays for itself, by all that a start takes: the TLB's part is the least of it.",
                      "open": "Here a worker saves nothing."}))
 
 

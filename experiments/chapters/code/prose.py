@@ -146,4 +146,4 @@ def ways_said(a: Analysis) -> Prose:
     said = "" if as_loaded is None else (
         "A file mapped as a loader maps it lies on large pages already. " if as_loaded > MOST else
         "A file mapped as a loader maps it lies on base pages. ")
-    return Prose(said + (f"Wholly on large pages is here {listed(whole)}." if whole else "No way that was tried gave it large pages here."))
+    return Prose(said + (f"On large pages throughout: {listed(whole)}." if whole else "No way that was tried gave it large pages here."))

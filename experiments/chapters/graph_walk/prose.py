@@ -75,7 +75,7 @@ def regimes(a: Analysis) -> Prose:
     places = [*(f"a cache up to {format_size(size)}" for size in cache[-1:]),
               *(f"memory from {format_size(size)} on" for size in memory[:1]),
               *(f"memory, and a walk that reads memory too, from {format_size(size)} on" for size in walk[:1])]
-    sentences = [f"On base pages half of the hops are answered by {listed(places)}. The lines between: a load from memory takes "
+    sentences = [f"On base pages half of the hops are answered by {listed(places)}. Where one ends: a load from memory takes "
                  f"{a.regimes.memory_ns:.0f} ns ({words(a.regimes.large)}, two octaves past the caches), a hop that takes half as long "
                  "again did something beside it."]
     if not walk:
@@ -99,9 +99,9 @@ def heaps(a: Analysis) -> Prose:
                      "whatever else it reads comes from a cache.")
     third = f", and to the third {choose(base.evenness, _EVEN).format(base.evenness.value)}" if count > 2 else ""
     said = (f"Hops over {size} of base pages do not spread around one time: they stand in {in_words(count)} heaps, at "
-            f"{listed(f'{peak.value:.0f}' for peak in peaks)} ns. From the first to the second it is {base.step_ns.value:.0f} ns{third}. A "
-            f"load from memory takes about as long, so a hop is {_COUNTED[min(count, 3)]} of them, one after the other: a **trip** for the "
-            "byte, and one for each entry of a page table that has left the caches too.")
+            f"{listed(f'{peak.value:.0f}' for peak in peaks)} ns. From the first to the second it is {base.step_ns.value:.0f} ns{third}. "
+            f"Nothing in a hop takes so long but memory. So a hop is {_COUNTED[min(count, 3)]} **trips** to it, one after the other: one "
+            "for the byte, and one for each entry of a page table that has left the caches too.")
     if other.peaks_ns and count > (stay := len(other.peaks_ns)):
         said += (f"\n\nOn {words(large)} the heaps are {in_words(stay)}, at {listed(f'{peak.value:.0f}' for peak in other.peaks_ns)} ns: "
                  f"larger pages take {in_words(count - stay)} trip{'s' * (count - stay > 1)} away.")
@@ -116,7 +116,7 @@ def whose(a: Analysis) -> Prose:
         raise Unavailable("no-step", "hops on base pages stand in one heap")
     begins = {number: _begins(a, number) for number in range(2, count + 1)}
     said = ["On base pages a tenth of all hops waits for "
-            f"{listed(f'{in_words(n)} from {format_size(size)} on' for n, size in begins.items())}."]
+            f"{listed(f'{in_words(n)} trips from {format_size(size)} on' for n, size in begins.items())}."]
     if stay > 1 and a.host.hypervisor != "none":
         pieces = ", which has an entry for each of the pieces that it made of them" if a.in_pieces else ""
         said.append(f"The second trip that stays on {words(large)} is not this machine's own table: those pages do without its last level, "
@@ -193,8 +193,8 @@ def walkers_said(a: Analysis) -> Prose:
         base, large, busy = a.under_way
     except Unavailable as why:
         return Prose(f"{sentence}How many page walks were under way cannot be told. {why}")
-    sentence += (f"What base pages cost more, {base.one_ns.value - large.one_ns.value:.0f} ns of walking a hop, over the time of a hop at "
-                 f"its best: at least {busy:.1f} page walks were under way at once on base pages.")
+    sentence += (f"Base pages cost a hop {base.one_ns.value - large.one_ns.value:.0f} ns of walking more. Over the time of a hop at its "
+                 f"best that is at least {busy:.1f} page walks under way at once.")
     if a.page_walkers is None:
         return Prose(f"{sentence} How many page walkers this core has, nobody says.")
     return Prose(f"{sentence} {a.host.microarchitecture} is said to have {a.page_walkers:.0f} page walkers: " + {

@@ -18,9 +18,10 @@ from experiments.words.reasons import Unavailable, required
 from experiments.words.units import format_size
 
 __all__ = ["set_up", "tlb", "lead", "levers", "lacking", "below", "splinter_verdict", "thp_pool", "touch_said", "counters", "jvm_said",
-           "calculator_said", "change", "run_this"]
+           "calculator_said", "heap_said", "change", "run_this"]
 
 _ENTRY_BYTES = 8  # of a page table
+_HEAP_BYTES = 20 * 10**9  # an example beyond the sweep, as a reader may have it
 
 
 def lead(a: Analysis) -> Prose:
@@ -63,7 +64,7 @@ def levers(a: Analysis) -> Prose:
     told = required([f"{a.price[pages].at(lines).value:z.0f} ns on {words(pages)}, whose table's last level takes "
                      f"{format_size(tables[pages])}"
                      for pages in (BASE, a.large) if lines in a.price[pages].xs], "no chase there has its packed control")
-    return Prose(f"At {format_size(size)} translation costs {listed(told)}.")
+    return Prose(f"At {format_size(size)} translation costs {', and '.join(told)}.")
 
 
 _GAINED = {True: ": nothing to gain.", False: ". No miss of the TLB explains that.", None: ". Noise leaves it open."}
@@ -145,6 +146,22 @@ def calculator_said(a: Analysis) -> Prose:
         f"It counts with {counted.first:,.0f} and {counted.last:,.0f} entries ({counted.source}), {counted.hit_ns:.2f} ns for a hit in the "
         f"second level, and takes it that {spans}. It holds for independent draws, one line to each {base}, and for no size that was not "
         "measured.")
+
+
+def heap_said(a: Analysis) -> Prose:
+    """What a heap larger than any sweep takes of entries and tables, on base pages and on 2 MiB ones: arithmetic; and what was measured."""
+    pages = {kind: _HEAP_BYTES / page_bytes(kind, a.base_page_bytes) for kind in (BASE, LARGE[0])}
+    tables = {kind: format_size(int(n * _ENTRY_BYTES) >> 10 << 10) for kind, n in pages.items()}
+    l3 = a.cache_bytes(3)
+    beside = f", where the third-level cache has {format_size(l3)}" if l3 else ""
+    entries = f", for {a.known_entries[-1]:,} entries of the last level" if a.entries else ""
+    size, at = a.largest(BASE, a.large)
+    return Prose(f"**A heap of 20 GB,** which no sweep here reaches, is {pages[BASE] / 1e6:.1f} million base pages{entries}. The last "
+                 f"level of its table takes {tables[BASE]}{beside}; that of 2 MiB pages takes {tables[LARGE[0]]}.\n\nMeasured was "
+                 f"{format_size(size * a.base_page_bytes)}, where a load that waits takes {at[BASE]:.0f} ns on base pages and "
+                 f"{at[a.large]:.0f} on {words(a.large)}. A program gains that only as far as it waits for such loads: "
+                 "`.venv/bin/tlb try -- PROGRAM` runs it both ways, in turns. Where it gains, ask for the pages as the next chapter "
+                 "has it; where loads overlap or its hot part is small, there is little to ask for.")
 
 
 # --- again

@@ -144,8 +144,8 @@ def prefault_said(a: Analysis) -> Prose:
     """How fast one thread makes memory ready and gives it back, and how fast many do."""
     alone = select(a.faults, threads=1, mode="touch").set_index("pages")
     required(select(a.faults, threads=1, mode="touch", pages=BASE), "prefault", "engine-lacks")
-    said = (f"One thread that touches its memory has it ready at {_rates(alone['gb_per_s'], 'GB/s', 2)}. Giving "
-            f"{format_size(a.base_page_bytes)} back takes {_rates(alone['free_ns'], 'ns', 1)}.")
+    said = (f"One thread that touches its memory has it ready at {_rates(alone['gb_per_s'], 'GB/s', 2)}. Given "
+            f"back, {format_size(a.base_page_bytes)} of it take {_rates(alone['free_ns'], 'ns', 1)}.")
     many = a.faults[a.faults["threads"] > 1]
     best = many.groupby("pages", sort=False)["gb_per_s"].max()
     return Prose(said + (f"\n\nWith {many['threads'].max()} threads the best is {_rates(best, 'GB/s', 2)}." if BASE in best else ""))

@@ -1,4 +1,4 @@
-"""Page faults: the kernel walks the same tree."""
+"""Page faults: what the first touch of a page costs, and whether a level of the table more matters."""
 
 from experiments.chapters.page_faults import claims, figures, grid, prose, tables
 from experiments.chapters.page_faults.analysis import Analysis

@@ -227,11 +227,11 @@ def first_said(a: Analysis) -> Prose:
     prices = {pages: price for pages in (BASE, LARGE) if (price := if_available(a.first_ns, pages))}
     required(prices, "no memory was left alone")
     over = {pages: a.page_ns(FRESH if pages == BASE else FRESH_LARGE).value for pages in prices}
-    told = listed(f"{price.value:,.0f} ns a base page on {words(pages)}, where the other takes {over[pages]:,.0f}"
-                  for pages, price in prices.items())
+    told = listed(f"{price.value:,.0f} ns on {words(pages)}, where the other takes {over[pages]:,.0f}," for pages, price in
+                  prices.items()).rstrip(",")
     found = set(_found_again(a, prices).values())
     return Prose("What one process takes and gives back over and over is the same memory, as above. What the kernel finds for a new "
-                 f"process may have been free for long. It takes {told}. " + (
+                 f"process may have been free for long. A base page's worth of it takes {told}. " + (
                      "So a part of what was free was not there." if "above" in found else
                      "Processes differ: for some a part of what was free was not there." if "open" in found else
                      "So what was free was there."))
@@ -241,10 +241,10 @@ def again_said(a: Analysis) -> Prose:
     """What memory takes that was given back, and touched again at once and after a wait."""
     pairs = {pages: pair for pages in (BASE, LARGE) if (pair := if_available(a.waited, pages))}
     required(pairs, "no memory was left alone and touched again")
-    told = listed(f"{soon.value:,.0f} ns a base page at once and {late.value:,.0f} after {seconds:g} s on {words(pages)}"
-                  for pages, (soon, late, seconds) in pairs.items())
+    told = "; ".join(f"on {words(pages)} {soon.value:,.0f} ns at once and {late.value:,.0f} after {seconds:g} s"
+                     for pages, (soon, late, seconds) in pairs.items())
     soon, late = (set(_found_again(a, {pages: pair[place] for pages, pair in pairs.items()}).values()) for place in (0, 1))
-    said = f"Touched again, memory that was given back takes {told}. "
+    said = f"Touched again, a base page's worth of memory that was given back takes this: {told}. "
     if late | soon <= {"below"}:
         return Prose(said + "So nothing was taken away in that time, or what came back is another part of memory that was not.")
     return Prose(said + ("Even at once it need not be the same memory that comes back. " if "above" in soon else "") + (

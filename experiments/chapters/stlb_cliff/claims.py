@@ -158,7 +158,7 @@ def capacity_alone(a: Analysis, most: float = SHARED_RISE) -> Answer:
     # The rise is far from zero, so its spread changes the share by little beside the control's.
     share = shared * (1 / rise.value)
     return inside(share, most=most), (
-        f"Across the step the chase gains {rise.value:z.1f} ns; its packed control, the same lines on a 64th of the pages, gains "
+        f"Across the second step the chase gains {rise.value:z.1f} ns; its packed control, the same lines on a 64th of the pages, gains "
         f"{shared.value:z.1f} ns, {share:z.2f} of that.")
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 from experiments.article import charts
 from experiments.article.chapter import literature
 from experiments.article.render import PALETTE, Figure, Html, data_table
+from experiments.article.verdicts import sources
 from experiments.chapters.stlb_cliff.analysis import Analysis
 from experiments.inference.counts import why_not_counted
 from experiments.inference.curves import Curve
@@ -223,7 +224,8 @@ def published_walks(a: Analysis) -> Html:
     here = {unit: _span(past[name].min(), past[name].max()) for unit, name in (("cycles", "price_cycles"), ("ns", "price_ns"))}
     stated = literature("walk_costs").query("unit in ['cycles', 'ns']")
     return data_table(pd.DataFrame({
-        "published": stated["what"], "by": stated["source"], "value": [*map(_span, stated["value_low"], stated["value_high"])],
+        "published": stated["what"], "by": stated["source"].map(sources()),
+        "value": [*map(_span, stated["value_low"], stated["value_high"])],
         "unit": stated["unit"], "translation here, past the reach": stated["unit"].map(here)}))
 
 

@@ -39,7 +39,7 @@ NO_WALKS = 0.01  # one hop in a hundred: a walk of a hundred ns then costs one
 
 
 def _gain(row: pd.Series) -> str:
-    return f"{row['gain']:.2f} times as fast"
+    return f"{row['gain']:.{1 if row['gain'] > 9 else 2}f} times as fast"
 
 
 def _few(number: float) -> str:

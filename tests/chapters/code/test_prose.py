@@ -28,5 +28,5 @@ def test_what_is_said_follows_the_machine():
     fewer = rows(Jumps(walks=1.0))
     fewer = fewer.assign(itlb_walk_per_access=fewer["itlb_walk_per_access"].where(fewer["mode"] != "direct", 0.01))
     assert "not the walk" in prose.counted_said(analysis(rows(Jumps(walks=1.0)))) and "saves walks" in prose.counted_said(analysis(fewer))
-    assert "base pages. Wholly on large pages is here a copy in advised memory and one in a memfd" in prose.ways_said(analysis())
+    assert "base pages. On large pages throughout: a copy in advised memory and one in a memfd" in prose.ways_said(analysis())
     assert "lies together" in prose.text_said(analysis(rows(Jumps(walk_ns=60.0))))
