@@ -141,7 +141,9 @@ def visible(table: BeautifulSoup, chapter: str = "", verdict: str = "") -> list[
     for choice, value in zip(page.select("select"), (chapter, verdict), strict=True):
         choice.select_one(f"option[value='{value}']")["selected"] = ""
     rules = re.findall(r"([^{}]+)\{display:none\}", page.select_one("style").text)
-    for hidden in [found for rule in rules for found in page.select(rule)]:
+    chosen = [rule for rule in rules if any(value and f"'{value}']:checked" in rule for value in (chapter, verdict, "holds"))]
+    assert len(rules) > len(chosen)  # those of what is not chosen hide nothing: one of them is tried, for they take long
+    for hidden in [found for rule in chosen for found in page.select(rule)]:
         hidden.extract()
     return [line.select_one("a")["href"] for line in page.select("tr[data-is]")]
 
