@@ -17,12 +17,53 @@ _INHERITED = ("fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharra
 _NOTHING_DRAWN = {"", "M0,0h0v0h0Z"}
 
 
+# A point as Vega draws it at its place: a circle or a square around it, of so many px from its middle.
+_POINT = re.compile(r"M(?P<r>[\d.]+),0A(?:(?P=r),){2}0,1,1,-(?P=r),0A(?:(?P=r),){2}0,1,1,(?P=r),0"
+                    r"|M-[\d.]+,-[\d.]+h(?P<side>[\d.]+)v(?P=side)h-(?P=side)Z")
+_PLACE = re.compile(r"translate\(([^()]+)\)")
+
+
+def _stroke(element: ET.Element) -> tuple[str, dict[str, str]] | None:
+    """A point or a straight line as a path and its other attributes, a point as a line without length, whose ends look like it; None
+    for what is neither, or is seen through, and so looks otherwise where it lies on its like."""
+    place, more = _PLACE.fullmatch(element.get("transform", "")), dict(element.attrib)
+    if not place or more.keys() & {"opacity", "fill-opacity", "stroke-opacity"}:
+        return None
+    if element.tag == f"{_SVG}line" and not more.keys() & {"x1", "y1"}:
+        right, down = more.pop("x2", "0"), more.pop("y2", "0")
+        del more["transform"]
+        return f"M{place[1]}l{right},{down}", more
+    point = _POINT.fullmatch(element.get("d", ""))
+    if not point or more.keys() - {"stroke-width"} != {"d", "transform", "fill"}:  # a width without a stroke is nothing
+        return None
+    width, end = (2 * float(point["r"]), "round") if point["r"] else (float(point["side"]), "square")
+    return f"M{place[1]}h0", {"stroke": more["fill"], "stroke-width": f"{width:g}", "stroke-linecap": end}
+
+
+def _joined(element: ET.Element) -> None:
+    """Makes one path of points and of lines that follow each other and look alike: a tenth of their bytes, and the same drawing."""
+    last, looks = element, None
+    for child in list(element):
+        path, looked = _stroke(child) or ("", None)
+        if looked is None:
+            looks = None
+        elif looked == looks:
+            last.set("d", last.get("d", "") + path)
+            element.remove(child)
+        else:
+            child.tag = f"{_SVG}path"
+            child.attrib.clear()
+            child.attrib |= {"d": path, **looked}
+            last, looks = child, looked
+
+
 def _said_once(element: ET.Element) -> None:
     """Leaves out paths without length, and moves what all children of an element have alike to the element itself."""
     for child in list(element):
         _said_once(child)
         if child.get("d") in _NOTHING_DRAWN:
             element.remove(child)
+    _joined(element)
     for key in _INHERITED if len(element) else ():
         first, *rest = (child.get(key) for child in element)
         if first is not None and set(rest) <= {first}:

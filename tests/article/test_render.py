@@ -7,7 +7,9 @@ import io
 import itertools
 import json
 import re
+from collections.abc import Iterator
 from urllib.parse import unquote
+from xml.etree.ElementTree import Element
 
 import altair as alt
 import numpy as np
@@ -158,22 +160,63 @@ def test_a_page_has_the_theme_once_and_the_names_of_columns_once_a_table():
     assert [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]] == rows
 
 
+def drawn(element: Element, inherited: dict[str, str | None] | None = None) -> Iterator[tuple[Element, dict[str, str | None]]]:
+    """The elements of a drawing in turn, each with how it looks: what it says itself, or what it inherits."""
+    looks = ("fill", "stroke", "stroke-width", "stroke-linecap", "font-family", "text-anchor")
+    inherited = {key: element.get(key, (inherited or {}).get(key)) for key in looks}
+    yield element, inherited
+    for child in element:
+        yield from drawn(child, inherited)
+
+
+def kind(element: Element) -> str:
+    return element.tag.rpartition("}")[2]
+
+
+POINT_OR_LINE = re.compile(r"M([-\d.]+),([-\d.]+)(?:h0|l([-\d.]+),([-\d.]+))")
+
+
 def test_a_drawing_says_once_what_all_of_it_has_and_draws_the_same():
     said = render.ET.fromstring(figure().svg())
-    svg = "{http://www.w3.org/2000/svg}"
     raw = render.ET.fromstring(render.vl_convert.vegalite_to_svg(figure().spec()))
 
-    def drawn(element, inherited, tag):
-        """Of each element of a kind in turn: its text, its fill and its stroke, its own or what it inherits."""
-        inherited = {key: element.get(key, inherited.get(key)) for key in ("fill", "stroke", "stroke-width", "font-family", "text-anchor")}
-        if element.tag == svg + tag and element.get("d") not in ("", "M0,0h0v0h0Z"):
-            yield element.text, *inherited.values()
-        for child in element:
-            yield from drawn(child, inherited, tag)
+    def looks(drawing: Element, what: str) -> list[tuple]:
+        return [(element.text, looked["fill"], looked["stroke"], looked["stroke-width"], looked["font-family"] or said.get("font-family"),
+                 looked["text-anchor"]) for element, looked in drawn(drawing)
+                if kind(element) == what and element.get("d") not in ("", "M0,0h0v0h0Z") and "A" not in element.get("d", "")
+                and not POINT_OR_LINE.match(element.get("d", ""))]
 
-    for tag in ("text", "line", "path"):
-        assert [*drawn(said, {}, tag)] == [(text, fill, stroke, width, font or said.get("font-family"), anchor)
-                                           for text, fill, stroke, width, font, anchor in drawn(raw, {}, tag)]
+    for what in ("text", "path"):
+        assert looks(said, what) == looks(raw, what)
+
+
+def test_points_and_lines_that_follow_each_other_are_one_path_of_the_same_places_and_looks():
+    frame = FRAME.assign(low=FRAME["ns_per_access"] / 2)
+    points = alt.Chart(frame).mark_point(clip=True).encode(x="working_set_bytes", y="ns_per_access", color="layout", shape=alt.Shape(
+        "layout", scale=alt.Scale(range=["circle", "square"])))
+    chart = points + points.mark_rule(strokeDash=[4, 4]).encode(y2="low", shape=alt.Undefined)
+    spec = Figure(chart, "Points and lines.", frame).spec()
+    raw = render.ET.fromstring(render.vl_convert.vegalite_to_svg(spec))
+    said = [(found, looked) for element, looked in drawn(render.ET.fromstring(Figure(chart, "Points and lines.", frame).svg()))
+            if kind(element) == "path" and POINT_OR_LINE.match(element.get("d", "")) for found in [element.get("d", "")]]
+
+    def px(text: str | None) -> float:
+        return round(float(text or 0), 1) + 0.0
+
+    asked = []
+    for element, looked in drawn(raw):
+        place = [px(part) for part in re.findall(r"[-\d.]+", element.get("transform", ""))]
+        if kind(element) == "line":
+            asked.append((*place, px(element.get("x2")), px(element.get("y2")), looked["stroke"]))
+        elif re.match(r"M[\d.]+,0A|M-[\d.]+,-", element.get("d", "")) and not element.get("stroke") and not element.get("fill-opacity"):
+            asked.append((*place, 0.0, 0.0, looked["fill"]))
+    given = [(*map(px, place.groups()), looked["stroke"]) for path, looked in said for place in POINT_OR_LINE.finditer(path)]
+    assert sorted(given) == sorted(asked) and len(said) < len(asked) / 3
+    assert {looked["stroke-linecap"] for path, looked in said if "h0" in path} == {"round", "square"}
+
+
+def test_a_drawing_has_one_font_and_coordinates_of_one_decimal():
+    said = render.ET.fromstring(figure().svg())
     assert sum("font-family" in element.attrib for element in said.iter()) == 1
     assert not re.search(r'[ "(,]-?\d+\.\d\d', re.sub(r"<text.*?</text>", "", figure().svg()))
 
