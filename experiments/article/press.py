@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _TEMPLATES = ROOT / "book" / "_ext"
 _SHEETS = ("pygments.css", "sphinx-design.min.css", "figures.css")  # the others are the theme's: what they set, press.css does
-_OF_A_SCREEN = "script, .headerlink, .tlb-figure-data, .tlb-predicate, details.hide, button, input, select"
+_OF_A_SCREEN = "script, .headerlink, .tlb-figure-data, .tlb-predicate, details.hide, .tlb-filter, button, input, select"
 _LEFT_OUT = ("What unfolds on the site is left out here: how figures are drawn, the predicates of claims, the cells that prepare. "
              "It stands in the repository, at the file and line that captions and claims name.")
 _DATE = re.compile(rb"(/(?:Creation|Mod)Date \(D:)\d{14}")
