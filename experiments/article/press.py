@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from selenium import webdriver
 
 _TEMPLATES = ROOT / "book" / "_ext"
-_SHEETS = ("pygments.css", "sphinx-design.min.css", "figures.css")  # the others are the theme's: what they set, press.css does
+_SHEETS = ("pygments.css", "sphinx-design.min.css")  # beside our own; the others are the theme's: what they set, press.css does
 _OF_A_SCREEN = "script, .headerlink, .tlb-figure-data, .tlb-predicate, details.hide, .tlb-filter, button, input, select"
 _LEFT_OUT = ("What unfolds on the site is left out here: how figures are drawn, the predicates of claims, the cells that prepare. "
              "It stands in the repository, at the file and line that captions and claims name.")
@@ -111,9 +111,9 @@ def _target(link: str, chapter: str, chapters: Mapping[str, Tag]) -> str:
 
 def _paper(book: BeautifulSoup, chapters: Mapping[str, Tag], edition: Edition, numbers: Mapping[str, int]) -> str:
     """The page that is printed: title, contents with the numbers of pages that are known, and the chapters."""
-    sheets = [f'<link rel="stylesheet" href="_static/{name}">' for name in _SHEETS]
-    formulas = [str(tag) for tag in book.head.find_all("script") if "mathjax" in str(tag).lower()]
     config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+    sheets = [f'<link rel="stylesheet" href="_static/{name}">' for name in (*_SHEETS, *config["sphinx"]["config"]["html_css_files"])]
+    formulas = [str(tag) for tag in book.head.find_all("script") if "mathjax" in str(tag).lower()]
     made = f"Version {edition.version}, {edition.date.day} {edition.date:%B %Y}{edition.commit and ', commit '}{edition.commit[:12]}"
     running = [f'@page {_page_of(name)} {{ @top-left {{ content: "{_css_text(_title(section))}"; {_SMALL} }} }}'
                for name, section in chapters.items()]
