@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 from functools import cached_property
+from importlib import import_module
 
 import pandas as pd
 
+from experiments import chapters as chapters_
 from experiments.article import analysis
 from experiments.article.chapter import Chapter
 from experiments.article.machine_words import hypervisor_name, machine
@@ -41,9 +43,7 @@ class Analysis(analysis.Analysis):
     @cached_property
     def kept(self) -> dict[str, tuple[Chapter, pd.DataFrame]]:
         """The chapters that have rows, with them: those of the points that the chapter's page shows."""
-        own = your_machine.__name__.rpartition(".")[2]
-        found = {name: (chapter, if_available(chapter.kept, survey.NAME if name == own else name))
-                 for name, chapter in self._chapters.items()}
+        found = {name: (chapter, if_available(_rows, name, chapter)) for name, chapter in self._chapters.items()}
         return {name: (chapter, rows) for name, (chapter, rows) in found.items() if rows is not None}
 
     @cached_property
@@ -69,6 +69,13 @@ class Analysis(analysis.Analysis):
                  "bare metal" if host.hypervisor == "none" else f"guest, {hypervisor_name(host)}",
                  (host.c_compiler or "none").rpartition(" ")[2], hosts.state(host)) for name, host in known.items()]
         return pd.DataFrame(rows, columns=["machine", "processor", "system", "translated for by", "compiler", "state"])
+
+
+def _rows(name: str, chapter: Chapter) -> pd.DataFrame:
+    """The rows that a chapter's page shows. Raises Unavailable."""
+    if name == your_machine.__name__.rpartition(".")[2]:
+        return chapter.kept(survey.NAME)
+    return chapter.measure(import_module(f"{chapters_.__name__}.{name}").grid.points(chapter.scope))
 
 
 def _digest(frame: pd.DataFrame) -> str:

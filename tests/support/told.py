@@ -40,7 +40,7 @@ def spoken(prose: ModuleType, a: Analysis, names: Iterable[str]) -> Mapping[str,
 
 def shown(prose: ModuleType, makes: Iterable[Callable[[Analysis], object]], a: Analysis, is_whole: bool) -> None:
     """Every sentence but the machine's, and every figure and table, or its reason, of which a machine with everything has none."""
-    spoken(prose, a, set(prose.__all__) - {"machine"})
+    spoken(prose, a, set(prose.__all__))
     for make in makes:
         try:
             assert make(a) is not None
