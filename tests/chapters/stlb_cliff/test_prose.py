@@ -45,7 +45,7 @@ def said(a: Analysis, *names: str) -> dict[str, float | str]:
 @pytest.mark.parametrize("repeats", [1, 5])
 def test_every_kind_of_machine_has_its_sentences(name: str, repeats: int):
     told = said(kind(name, repeats))
-    assert {"lead", "stable", "clock", "tlb", "counters", "guest_note", "machine", "repeats", "largest", "overlap"} <= told.keys()
+    assert {"lead", "stable", "clock", "tlb", "counters", "guest_note", "set_up", "repeats", "largest", "overlap"} <= told.keys()
     if name in ("CPUID silent", "one level stated", "tiny sizes", "small sizes", "no cliff"):
         assert not {"steps", "step_shape", "hit", "walk", "sharpness"} & told.keys()
     elif name != "noise":
@@ -125,8 +125,8 @@ def test_what_counts_are_is_said_with_the_reason():
     assert told["counts_are"] == "counted" and str(Unavailable("no-walk-cycle-event")) in told["counters"]
     both = walks.assign(walk_cycles_per_access=30.0)
     assert "inferred" not in said(analysis(both, COUNTING), "counters")["counters"]
-    told = said(analysis(both, COUNTING, SIMULATED), "counters", "counts_are", "machine")
-    assert told["counts_are"] == "simulated" and "computed, not measured" in told["counters"] and told["machine"].startswith("simulated: ")
+    told = said(analysis(both, COUNTING, SIMULATED), "counters", "counts_are", "set_up")
+    assert told["counts_are"] == "simulated" and "computed, not measured" in told["counters"] and "simulated: " in told["set_up"]
 
 
 def test_a_size_in_bytes_is_of_the_machines_own_pages():
