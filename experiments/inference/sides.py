@@ -71,7 +71,8 @@ def numbered_runs(started_at: pd.Series) -> pd.Series:
 def runs_apart(frame: pd.DataFrame, by: Sequence[str], value: str) -> pd.Series:
     """Of each point that has values of several runs, by its columns `by`, the largest of its runs' medians over the smallest: 1 or more.
     Empty where no point has. A median that is not above zero has no ratio, and its point none here."""
-    finite = frame[np.isfinite(frame[value])].assign(run=lambda rows: numbered_runs(rows["started_at"]))
+    finite = frame.loc[np.isfinite(frame[value]), list(dict.fromkeys([*by, value, "started_at"]))]
+    finite = finite.assign(run=lambda rows: numbered_runs(rows["started_at"]))
     medians = finite.groupby([*by, "run"], dropna=False)[value].median()
     each = medians[medians > 0].groupby(level=list(by), dropna=False).agg(["size", "min", "max"])
     several = each[each["size"] > 1]
