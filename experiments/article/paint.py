@@ -70,13 +70,15 @@ def compressed(path: Path) -> bytes:
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """The folder, compressed, on a free port of the loopback interface; gives its address, ending in a slash."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Compressed, directory=str(folder)))
+def served(folder: Path, handler: type[SimpleHTTPRequestHandler] = _Compressed) -> Iterator[str]:
+    """The folder, by default compressed, on a free port of the loopback interface; gives its address, ending in a slash."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(handler, directory=str(folder)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    server.server_close()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 @contextmanager

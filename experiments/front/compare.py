@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from experiments.article.parameters import table_of_contents
+from experiments.article.setting import point_columns
 from experiments.article.verdicts import LEAST_COVERAGE, WRONG_BY_CHANCE, decided, inside
 from experiments.front.profiles import DIFFERS, MOST_HIDDEN, SAME, UNKNOWN, Beside, of_machines
 from experiments.inference.intervals import Interval
 from experiments.inference.sides import Pair, numbered_runs, of_the_same_kernels, pairs
 from experiments.lab import kernels, states, survey
 from experiments.lab.events import CANONICAL
-from experiments.lab.record import Point
 from experiments.lab.store import Store, data_root
 from experiments.machine import doctor
 from experiments.machine import host as hosts
@@ -34,7 +34,6 @@ from experiments.words.reasons import Unavailable, if_available
 
 UNITS = {"ns_per_access": "ns"} | {f"{quantity}_per_access": quantity.replace("_", " ") for quantity in CANONICAL}
 _SIDE = re.compile(r"(own/)?([^@/]+)(?:@([\w.+=,-]+))?")
-_SETTING = [name for name in Point.model_fields if name != "options"]
 _IDENTITY = ["kernel", "started_at", "elapsed_ns", "wall_ns", "checksum"]  # no two processes have all of these the same
 # Of a description: what differs by itself, and what no time here depends on.
 _BESIDE = {"load, one minute", "memory", "memory limit", "family, model, stepping", "counters"}
@@ -169,16 +168,10 @@ def _alike(a: Side, b: Side, chapters: list[str]) -> tuple[Side, Side, set[str]]
 def _of_chapter(chapter: str, a: pd.DataFrame, b: pd.DataFrame) -> list[Compared]:
     a, b = (side[side["chapter"] == chapter] for side in (a, b))
     # An option that one side never had is a column of the other's alone, and tells that one's points apart.
-    by = point_columns(a)
+    by = [*dict.fromkeys([*point_columns(a), *point_columns(b)])]
     a, b = (side.assign(**dict.fromkeys(set(by) - set(side), nan)) for side in (a, b))
     return [Compared(chapter, {name: value for name, value in zip(by, setting, strict=True) if value == value}, quantity, pair)  # no NaN
             for quantity in UNITS if quantity in a and quantity in b for setting, pair in pairs(a, b, by, quantity)]
-
-
-def point_columns(rows: pd.DataFrame) -> list[str]:
-    """The columns that tell two points of these kernels apart."""
-    options = {option for kernel in {*rows["kernel"]} & {*kernels.CATALOGUE} for option in kernels.of(kernel).options}
-    return [*_SETTING, *sorted(options)]
 
 
 def _computers(a: Side, b: Side) -> list[tuple[str, str, str]]:

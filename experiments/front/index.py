@@ -14,9 +14,9 @@ from experiments.article import analysis
 from experiments.article.chapter import Chapter
 from experiments.article.machine_words import machine
 from experiments.article.render import Figure
+from experiments.article.setting import point_columns
 from experiments.chapters import graph_walk, hugepages, stlb_cliff, tlb_blocking, your_machine, your_program
 from experiments.front import CHAPTERS
-from experiments.front.compare import point_columns
 from experiments.front.profile import PARTS, Profile, keep, profile
 from experiments.front.profile_figure import drawn
 from experiments.inference.sides import runs_apart
@@ -212,7 +212,7 @@ def hours(a: Analysis) -> Prose:
     if not frames:
         raise Unavailable("no-data", "any chapter")
     rows = pd.concat(frames, ignore_index=True)
-    apart = runs_apart(rows, [name for name in point_columns(rows) if name in rows], "ns_per_access")
+    apart = runs_apart(rows, point_columns(rows), "ns_per_access")
     if apart.empty:
         return Prose("Each point was measured within one run. What another hour would change, such as who else is on the host, no interval "
                      "covers; `tlb compare` of two runs shows it.")

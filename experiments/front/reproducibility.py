@@ -17,6 +17,7 @@ from experiments.article.render import Html, data_table
 from experiments.article.setting import point_columns, processes
 from experiments.chapters import your_machine, your_program
 from experiments.front import CHAPTERS
+from experiments.front.judged import name_of
 from experiments.inference.sides import runs_apart
 from experiments.lab import survey
 from experiments.machine import host as hosts
@@ -37,8 +38,7 @@ class Analysis(analysis.Analysis):
     def __init__(self, chapter: Chapter):
         super().__init__(pd.DataFrame(), chapter)
         given = {**chapter.parameters, "minutes": 0.0}
-        self._chapters = {module.__name__.rpartition(".")[2]: Chapter(module.__name__.rpartition(".")[2], given, chapter.data)
-                          for module in CHAPTERS if module is not your_program}
+        self._chapters = {name: Chapter(name, given, chapter.data) for name in map(name_of, CHAPTERS) if name != name_of(your_program)}
 
     @cached_property
     def kept(self) -> dict[str, tuple[Chapter, pd.DataFrame]]:
@@ -73,7 +73,7 @@ class Analysis(analysis.Analysis):
 
 def _rows(name: str, chapter: Chapter) -> pd.DataFrame:
     """The rows that a chapter's page shows. Raises Unavailable."""
-    if name == your_machine.__name__.rpartition(".")[2]:
+    if name == name_of(your_machine):
         return chapter.kept(survey.NAME)
     return chapter.measure(import_module(f"{chapters_.__name__}.{name}").grid.points(chapter.scope))
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import functools
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
 from bs4 import BeautifulSoup
 from selenium import webdriver
 from selenium.webdriver.support.ui import WebDriverWait
+
+from experiments.article import paint
 
 
 class Handler(SimpleHTTPRequestHandler):
@@ -37,14 +38,7 @@ class Handler(SimpleHTTPRequestHandler):
         pass
 
 
-@contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """The folder on a free port of the loopback interface; gives its address, ending in a slash."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(folder)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    server.server_close()
+served = functools.partial(paint.served, handler=Handler)
 
 
 def resize(driver: webdriver.Chrome, width_px: int) -> None:

@@ -58,10 +58,3 @@ def redis_waits_after_a_fork(a: Analysis, band: Band) -> Answer:
 def big_go_heaps_gain(a: Analysis, band: Band) -> Answer:
     gain = a.gain("go-map")
     return inside(gain, *band), f"Look-ups in a map of a GiB go {gain:.2f} times as fast with large pages."
-
-
-@claim("go-big-heaps-memory", points=None)
-def big_go_heaps_take_little(a: Analysis, band: Band) -> Answer:
-    a.gain("go-map")
-    memory = a.trials.set_index("case").loc["go-map", "memory"]
-    return inside(Interval(memory, memory, memory), *band), f"It holds {memory:.3f} times as much with large pages."
