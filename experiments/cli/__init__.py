@@ -3,44 +3,30 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
-import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from pydantic import ValidationError
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
-from experiments.cli import housekeeping, pool
+from experiments.cli import computer, housekeeping, pool, shown
 from experiments.lab import build, grid, kernels
 from experiments.lab.record import Point, read_options
 from experiments.lab.rig import Rig
 from experiments.lab.store import Store, data_root
-from experiments.machine import doctor as doctors
 from experiments.machine import host as hosts
 from experiments.programs import command as programs
 from experiments.programs import watch_command
 from experiments.system.files import ROOT, measuring_lock
-from experiments.words.pages import BASE, PAGES
+from experiments.words.pages import PAGES
 from experiments.words.reasons import Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import pandas as pd
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False,
                   help="Measure what address translation costs on this computer.")
 app.add_typer(pool.app, name="pool")
 app.add_typer(housekeeping.app, name="housekeeping")
-# A pipe is no screen to wrap for; its tables are as wide as what they hold, but for what is very long.
-out = Console(soft_wrap=True, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200)
-Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
 ParameterPairs = Annotated[list[str], typer.Option("-p", "--parameter", metavar="NAME=VALUE", help="A chapter's parameter.")]
 
 
@@ -73,73 +59,6 @@ def _pairs(arguments: list[str]) -> list[str]:
             name = next(rest, "")
             joined.append(name if "=" in name else f"{name}={next(rest, '')}")
     return joined
-
-
-@app.command()
-def inspect(as_json: Json = False) -> None:
-    """What this computer is: CPU, caches, TLB, page table, huge pages, counters, limits, noise."""
-    host = hosts.inspect()
-    if as_json:
-        print(json.dumps(host.model_dump(mode="json"), indent=1))
-        return
-    table = Table(show_header=False, box=None, pad_edge=False)
-    for label, value in doctors.describe(host):
-        table.add_row(f"[bold]{escape(label)}[/bold]", escape(value))
-    out.print(table)
-
-
-@app.command()
-def doctor() -> None:
-    """What keeps this computer from measuring well, each with its remedy."""
-    for topic, finding, remedy in doctors.advice(hosts.inspect()):
-        out.print(f"[bold]{escape(topic)}[/bold]  {escape(finding)}\n    {escape(remedy)}", highlight=False)
-
-
-@app.command()
-def geometry(
-    pages: Annotated[str, typer.Option(help="4k, or 2m, which takes a pool of huge pages.")] = "4k", as_json: Json = False,
-) -> None:
-    """Infer the TLB's entries, hit costs, ways and the price of walks from half a minute of measurement; nothing is stored."""
-    from experiments.inference import geometry_words, splinter
-    from experiments.inference.geometry import infer
-    from experiments.lab import survey
-
-    if pages not in (BASE, "2m"):
-        raise Unavailable("bad-parameter", f"pages is 4k or 2m, not '{pages}'")
-    host, quiet, backing = hosts.inspect(), not sys.stderr.isatty(), None
-    with tempfile.TemporaryDirectory(prefix="tlb-geometry-") as folder:
-        rig = Rig.of(host, Store(folder), counters=False)
-        frame, notes = survey.measured(rig, pages, quiet=quiet)
-        if pages != BASE and not frame.empty:
-            backing = splinter.backing(survey.pieces(rig, pages, quiet=quiet), host.hypervisor)
-    lacking = [note.text for note in notes]
-    if frame.empty:
-        raise SystemExit("\n".join(lacking))
-    try:
-        inferred = infer(frame, [tlb.entries for tlb in hosts.data_tlbs(host, pages)], hosts.data_caches(host), lacking)
-    except Unavailable:
-        print(*lacking, sep="\n", end="\n" if lacking else "", file=sys.stderr)  # they may be why there is no step
-        if backing:
-            print(backing.model_dump_json(indent=1) if as_json else geometry_words.backing_sentence(backing))
-        raise
-    inferred = inferred.model_copy(update={"backing": backing})
-    if as_json:
-        print(inferred.model_dump_json(indent=1))
-        return
-    _print([geometry_words.levels_table(inferred), geometry_words.walks_table(inferred), *geometry_words.sentences(inferred)])
-
-
-def _print(parts: Iterable[str | pd.DataFrame]) -> None:
-    """Sentences and tables for a person."""
-    for part in parts:
-        if isinstance(part, str):
-            out.print(escape(part), highlight=False)
-            continue
-        table = Table(*part.columns, box=None, pad_edge=False)
-        for row in part.itertuples(index=False):
-            table.add_row(*(escape(str(value)) for value in row))
-        out.print(table)
-        out.print()
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -183,6 +102,9 @@ def measure(
     print(record.model_dump_json())
 
 
+app.command()(computer.inspect)
+app.command()(computer.doctor)
+app.command()(computer.geometry)
 app.command(**programs.SETTINGS)(programs.compare)
 app.command(**watch_command.SETTINGS)(watch_command.watch)
 
@@ -238,7 +160,7 @@ def compare(
     a: Annotated[str, typer.Argument(help="A machine: NAME or own/NAME in data/, reference, this; NAME@STATE for one of its states.")],
     b: Annotated[str, typer.Argument(help="Another one, or another state.")],
     chapter: Annotated[str | None, typer.Argument(help="Of one chapter; by default of all.")] = None,
-    as_json: Json = False,
+    as_json: shown.Json = False,
 ) -> None:
     """Two machines, or two states of one, quantity by quantity: what differs by more than chance and their own runs do."""
     from experiments.front import compare, compare_words
@@ -247,7 +169,7 @@ def compare(
     if as_json:
         print(json.dumps(compare_words.as_json(comparison), indent=1))
     else:
-        _print(compare_words.told(comparison))
+        shown.parts(compare_words.told(comparison))
 
 
 @app.command()

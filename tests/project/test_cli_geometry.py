@@ -15,6 +15,7 @@ from support.common import ROOT, make_record
 from support.synthetic import Paged, Stated, tlbs
 
 from experiments import cli
+from experiments.cli import shown
 from experiments.inference.geometry import Backing, Geometry
 from experiments.lab import survey
 from experiments.lab.grid import octaves
@@ -61,7 +62,7 @@ def surveyed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace
     monkeypatch.setattr(survey, "measured", fake)
     monkeypatch.setattr(survey, "pieces", fake_pieces)
     monkeypatch.setattr(host, "inspect", lambda *_: Stated(tlb=tlbs((64, 2048)), hypervisor="kvm").host())
-    monkeypatch.setattr(cli, "out", Console(soft_wrap=True, width=300))
+    monkeypatch.setattr(shown, "out", Console(soft_wrap=True, width=300))
     monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
     return machine
 

@@ -28,15 +28,16 @@ if [ "$1 $2" = "-m venv" ]; then
 fi
 """
 
+FLEET = "python -m pip install --quiet --require-hashes -r requirements-fleet.lock"
 LINT = ["python -m ruff check .", "lint-imports --no-cache"]
 
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A folder with a space in its name that holds a Makefile and the two files that .venv is made from."""
+    """A folder with a space in its name that holds a Makefile and the files that .venv is made from."""
     folder = tmp_path / "a checkout"
     folder.mkdir()
-    for name in ("Makefile", "requirements.lock", "pyproject.toml"):
+    for name in ("Makefile", "requirements.lock", "requirements-fleet.lock", "pyproject.toml"):
         shutil.copy(ROOT / name, folder / name)
     return folder
 
@@ -101,7 +102,9 @@ def test_make_book_passes_its_parameters_on(checkout):
     ("endurance", "endurance", False)])
 def test_tests_run_in_one_pytest_of_two_processes_after_lint(checkout, target, marks, pages):
     make(checkout, target, f"PYTHON={fake_python(checkout, 'python-new')}")
-    *_, ruff, imports, tests = log(checkout)
+    made = log(checkout)
+    assert (FLEET in made) == (target != "check")
+    *_, ruff, imports, tests = [line for line in made if line != FLEET]
     assert tests.startswith("python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder tests")
     assert tests.endswith(f" -m {marks}")
     assert [ruff, imports] == LINT or target == "endurance"
