@@ -140,9 +140,10 @@ class Chapter:
         return frame[kernels.is_within(frame, self.profile.max_working_set)].reset_index(drop=True)
 
     def campaign(self, grids: Mapping[str, Collection[Point]], *, repeats: int = MOST_REPEATS, seconds: float,
-                 compared: Callable[[Point], bool] = lambda point: True) -> Outcome:
+                 compared: Callable[[Point], bool] = lambda point: True, goes_on: bool = False) -> Outcome:
         """Measure what is missing of these grids, so many processes a point or as the profile has it where that is fewer, and of its five
-        or more up to nine where intervals are wide; note what is lacking. Else as campaign.run."""
+        or more up to nine where intervals are wide; note what is lacking, and what there was no time for unless another campaign `goes_on`
+        with it. Else as campaign.run."""
         repeats = min(repeats, self.profile.repeats)
         outcome = campaign.run(self.rig, grids, repeats, most=order.most(repeats), seconds=seconds, compared=compared)
         if seconds:
@@ -152,7 +153,7 @@ class Chapter:
                    sorted(outcome.lacking.items(), key=lambda item: kernels.arena_bytes(item[0]))}
         for note in sorted({why.note for why in largest.values()}):
             self._note(note)
-        if outcome.skipped:
+        if outcome.skipped and not goes_on:
             every = outcome.skipped + outcome.cached + outcome.measured
             self._note(Unavailable("no-time", f"{outcome.skipped} of {every} processes of {', '.join(grids)} were left out").note)
         self._write_card(outcome.measured)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,40 @@ def test_there_is_a_site_after_the_first_round_and_one_at_the_end(told: list[Any
     measures(monkeypatch, told, 300, 900)
     campaign.book(ASKED)
     assert told == [(set(CHAPTERS), 1), "survey", "site", *["documents"] * len(CHAPTERS), (set(CHAPTERS), 100), "site"]
+
+
+@pytest.mark.parametrize("minutes", [1.0, 10.0, 40.0])
+def test_no_first_site_waits_until_all_large_points_are_measured(told: list[Any], monkeypatch: pytest.MonkeyPatch, minutes: float):
+    given: list[tuple[float, bool]] = []
+
+    def run(chapter: Chapter, grids: dict, *, seconds: float, goes_on: bool = False, **_: object) -> Outcome:
+        given.append((seconds, goes_on))
+        return Outcome()
+
+    monkeypatch.setattr(Chapter, "campaign", run)
+    campaign.book(ASKED | {"minutes": minutes})
+    (first_s, first_goes_on), (rest_s, rest_goes_on) = given
+    assert first_s <= min(campaign.FIRST_ROUND_S, 60 * minutes) and (first_goes_on, rest_goes_on) == (True, False)
+    assert 60 * minutes - 61 < rest_s <= 60 * minutes - 60
+
+
+def test_claims_get_the_time_that_the_rest_of_the_first_round_leaves(told: list[Any], monkeypatch: pytest.MonkeyPatch):
+    every = Counter(dict.fromkeys((p for chapter in CHAPTERS.values() for p in chapter.grid.points(scope(2**30))), 1))
+    cost_s = sum(map(kernels.expected_s, every)) * Outcome().pace
+    asked: list[set] = []
+
+    def book(left: Counter) -> None:
+        def run(chapter: Chapter, grids: dict, *, compared: Any = None, **_: object) -> Outcome:
+            asked.append({point for point in every if compared and compared(point)})
+            return Outcome(left=left)
+
+        monkeypatch.setattr(Chapter, "campaign", run)
+        campaign.book(ASKED | {"minutes": (cost_s + 65) / 60})  # a minute of it is the site's
+
+    monkeypatch.setattr(campaign.campaign, "run", lambda *_, **__: Outcome(left=every + every))
+    book(Counter())
+    book(every)
+    assert asked[3] < asked[1] and asked[0] == asked[2] == set()
 
 
 @pytest.mark.parametrize(("measured", "sites"), [((0, 0), 1), ((0, 5), 1), ((5, 0), 1), ((5, 5), 2)])
