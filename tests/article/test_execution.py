@@ -17,6 +17,7 @@ from support.common import in_turn
 from support.copies import Copy, copy_of_checkout
 
 from experiments.article import parameters, publish
+from experiments.front import judged
 from experiments.lab.store import Store
 from experiments.machine import host
 
@@ -33,8 +34,9 @@ EXECUTE = "import json, sys; from pathlib import Path; from experiments.article 
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    """What measuring writes: not machine.json, which holds the load."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.json*") if path.name != "machine.json"}
+    """What measuring writes: not machine.json, which holds the load, nor what pages derive from all rows that are there by then."""
+    others = {"machine.json", *(f"{name}.json" for name in judged.DERIVED)}
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.json*") if path.name not in others}
 
 
 def changes(before: dict[str, bytes], after: dict[str, bytes]) -> dict[str, str]:
