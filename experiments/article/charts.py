@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 import altair as alt
 import pandas as pd
@@ -75,6 +76,18 @@ def page_colours(kinds: Iterable[str]) -> alt.Scale:
 def colours(names: Sequence[str]) -> alt.Scale:
     """A scale of series, in the palette's order."""
     return alt.Scale(domain=list(names), range=list(PALETTE[: len(names)]))
+
+
+_Drawn = TypeVar("_Drawn", alt.Chart, alt.LayerChart)
+PUBLISHED = "published"  # the name in a chart of the switch of what others published
+
+
+def published(chart: _Drawn, others: str | None = None) -> _Drawn:
+    """What others published, behind a switch that a reader may unset to see this machine's alone. It is set from the start, as in the
+    static drawing, for captions and texts speak of both. others: a Vega expression of the rows that are not published, where the chart
+    has such too."""
+    switch = alt.param(name=PUBLISHED, value=True, bind=alt.binding_checkbox(name="the published figures too"))
+    return chart.transform_filter(PUBLISHED if others is None else f"{PUBLISHED} || {others}").add_params(switch)
 
 
 # Ticks of a price that starts at zero, and of a time per access on a logarithmic axis.

@@ -1,7 +1,8 @@
 """The reference machine's curves in a figure about another machine, behind a switch that is off until a reader sets it.
 
 A chapter names the figures in its figures.py: BESIDE. What is drawn of the reference is what the same function draws of its rows: lines and
-points, faint. Where a page defines a quantity anew, there is no switch: the reference's would be of another definition.
+points, faint; what both show of others' (charts.published) is drawn once. Where a page defines a quantity anew, there is no switch: the
+reference's would be of another definition.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from experiments.article import charts
 from experiments.article.analysis import Analysis
 from experiments.article.render import Figure
 from experiments.words.reasons import Unavailable
@@ -50,14 +52,15 @@ class Overlaid(Figure):
         own = super().spec()
         theirs = self.beside.spec() if self.beside else {}
         layers = [*_faint(theirs)]
-        if not layers or {"resolve", "params"} & (own.keys() | theirs.keys()):
+        asked = {param["name"] for spec in (own, theirs) for param in spec.get("params", ())}
+        if not layers or asked - {charts.PUBLISHED} or "resolve" in own.keys() | theirs.keys():
             return own
         top = {name: own[name] for name in _TOP if name in own}
         switch = {"name": SWITCH, "value": False, "bind": {"input": "checkbox", "name": LABEL}}
         both = [{name: part for name, part in own.items() if name not in _TOP}, *layers]
         for channel in ("x", "y"):
             _join([*_scales(both, channel)])
-        return {**top, "params": [switch], "layer": both,
+        return {**top, "params": [switch, *own.get("params", ())], "layer": both,
                 "datasets": own["datasets"] | _drawn(theirs["datasets"], json.dumps(layers))}
 
     def svg(self, spec: dict[str, Any] | None = None) -> str:
@@ -76,6 +79,8 @@ def _theirs(name: str) -> str:
 
 def _faint(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The lines and points of a chart, each faint while the switch is set and not there while it is not. The axes are the other's."""
+    if {"filter": charts.PUBLISHED} in spec.get("transform", ()):
+        return
     kept = {name: spec[name] for name in ("transform",) if name in spec}
     if "name" in spec.get("data", {}):
         kept["data"] = {"name": _theirs(spec["data"]["name"])}

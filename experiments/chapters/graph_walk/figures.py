@@ -63,6 +63,7 @@ def quantiles(a: Analysis) -> Figure:
     tips, dash = _tooltips("pages:N", "series:N", f"{SIZE}:Q"), _dashes(list(_SERIES.values()))
     chart = measured.mark_line().encode(strokeDash=dash) + measured.mark_point().encode(tooltip=tips)
     if len(theirs):
+        faint = charts.published(faint)
         chart += faint.mark_line(opacity=0.35, strokeWidth=1).encode(strokeDash=dash)
         chart += faint.mark_point(opacity=0.5, shape="diamond").encode(tooltip=tips[:4])
     last = {f"the median hop on {words(pages)}": a.p50[pages].last.value for pages in dict.fromkeys(ours["pages"]) if pages in a.p50}
@@ -163,7 +164,7 @@ def walk_misses(a: Analysis) -> Figure:
     data = pd.concat(required(tables, "walks were neither counted nor can be predicted", "no-data"), ignore_index=True)
     scale = alt.Scale(domain=[0, max(1.0, data["median"].max())], nice=False)
     y = alt.Y("median:Q", axis=charts.ns_axis("walks per hop", _COUNTS), scale=scale)
-    base = alt.Chart(data).encode(x=_SIZES, color=_pages(data), y=y)
+    base = charts.published(alt.Chart(data).encode(x=_SIZES, color=_pages(data), y=y), "datum.series != 'published'")
     points = base.transform_filter("!test(/predicted/, datum.series)").mark_point().encode(
         tooltip=_tooltips("series:N", "pages:N", f"{SIZE}:Q"))
     ends = data.loc[data.groupby(["series", "pages"], sort=False)[SIZE].idxmax()]

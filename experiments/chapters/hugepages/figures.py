@@ -116,7 +116,7 @@ def touch(a: Analysis) -> Figure:
     x = alt.X("array_bytes:Q", scale=charts.log_scale(10), axis=alt.Axis(
         title="Bytes of the array", format="~s", values=sorted(set(data["array_bytes"]))))
     colour = alt.Color("pages:N", sort=ordered(data["pages"]), scale=charts.page_colours(data["pages"]))
-    base = alt.Chart(data).encode(
+    base = charts.published(alt.Chart(data), "datum.where != 'published'").encode(
         x=x, y=alt.Y("median:Q", scale=scale, axis=charts.ns_axis("ns per random read", _within(_READS, low, high))), color=colour,
         strokeDash=alt.StrokeDash("where:N", sort=["here", "published"], scale=alt.Scale(
             domain=["here", "published"], range=[[1, 0], [5, 4]]), legend=alt.Legend(symbolType="stroke", symbolSize=420)))

@@ -123,12 +123,14 @@ def orders(a: Analysis) -> Figure:
 def latency_throughput(a: Analysis) -> Figure:
     """Dependent chase and independent gather, and the published run at as many pages."""
     n = required(a.in_flight.xs, "no size was measured in both loops")[-1]
+    theirs = "published gather"
     series = {"dependent chase": a.spread.table, "independent gather": a.gather.table,
-              "published gather": a.published.rename(columns={"pages": "lines", "ns_per_access": "median"})}
+              theirs: a.published.rename(columns={"pages": "lines", "ns_per_access": "median"})}
     data = _by_bytes(a, series, "series", [*_POINT, "n"])
     scheme = alt.Scale(domain=list(series), range=[PALETTE[0], PALETTE[1], PALETTE[3]])
     x, scale = charts.working_set(a.base_page_bytes), charts.time_scale(data)
     chart = charts.series_chart(data, x, "ns per access", scale, charts.TIMES, scheme, "series")
+    chart = charts.published(chart, f"datum.series != '{theirs}'")
     return Figure(chart, f"Line chart on logarithmic axes. At {n:,} pages a dependent load takes {a.spread.get(n).value:.0f} ns "
                   f"beside the {a.gather.get(n).value:.1f} ns of an independent one, which the core overlaps.", data)
 
@@ -184,6 +186,8 @@ def _counters(a: Analysis, data: pd.DataFrame, title: str, scale: alt.Scale, tic
     colour, dash = _lines(names, columns=1)
     base = alt.Chart(data).encode(x=charts.working_set(a.base_page_bytes), color=colour,
                                   y=alt.Y("median:Q", axis=charts.ns_axis(title, ticks), scale=scale))
+    if any("published" in name for name in names):
+        base = charts.published(base, "!test(/published/, datum.series)")
     points = base.transform_filter("!test(/predicted/, datum.series)").mark_point().encode(
         tooltip=[alt.Tooltip("series:N"), alt.Tooltip("lines:Q", format=",", title="pages"), alt.Tooltip("median:Q", format=".3~r"),
                  alt.Tooltip("n:Q", title="processes")])

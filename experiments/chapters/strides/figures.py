@@ -30,7 +30,7 @@ def strides(a: Analysis) -> Figure:
     theirs = a.published.rename(columns={"stride_bytes": STRIDE, "ns_per_access": "median"})[[STRIDE, "median"]]
     scale = charts.time_scale(pd.concat([data, theirs]))
     chart = charts.series_chart(data, _STRIDES, "ns per access", scale, _TIMES, charts.page_colours(data["pages"]), "pages")
-    chart += alt.Chart(theirs).mark_point(shape="square", size=70, color=MUTED).encode(
+    chart += charts.published(alt.Chart(theirs)).mark_point(shape="square", size=70, color=MUTED).encode(
         x=_STRIDES, y=alt.Y("median:Q", scale=scale), tooltip=[f"{STRIDE}:Q", alt.Tooltip("median:Q", title="published, ns")])
     base = a.times.get(BASE, next(iter(a.times.values())))
     return Figure(chart, f"Time per access against the stride over {format_size(a.array_bytes)}. On base pages it rises from "

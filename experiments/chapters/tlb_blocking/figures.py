@@ -101,8 +101,9 @@ def mitigations(a: Analysis) -> Figure:
     quantiles = list(names.values())
     data["slot"] = data["quantile"] + ", " + data["where"]
     slots = [f"{name}, {where}" for name in quantiles for where in ("here", "published")]
-    base = alt.Chart(data).encode(x=alt.X("label:N", sort=order, axis=alt.Axis(title="Remedy", labelAngle=0)),
-                                  xOffset=alt.XOffset("slot:N", sort=slots, scale=alt.Scale(domain=slots)))
+    base = charts.published(alt.Chart(data), "datum.where != 'published'").encode(
+        x=alt.X("label:N", sort=order, axis=alt.Axis(title="Remedy", labelAngle=0)),
+        xOffset=alt.XOffset("slot:N", sort=slots, scale=alt.Scale(domain=slots)))
     y = alt.Y("ns:Q", axis=charts.ns_axis("ns per hop"), scale=alt.Scale(domainMin=0))
     bars = base.mark_bar().encode(
         y=y, color=alt.Color("quantile:N", sort=quantiles, scale=alt.Scale(domain=quantiles, range=list(PALETTE[:2]))),
