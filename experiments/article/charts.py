@@ -138,6 +138,22 @@ def marks(places: Sequence[tuple[float, str]], x: str) -> alt.LayerChart:
     return alt.layer(rules, *labels)
 
 
+ROW_PX = 32  # a row of a chart that has a name above each: a line of text, and a mark under it
+
+
+def rows(field: str, names: Sequence[str], *layers: alt.Chart) -> alt.LayerChart:
+    """Layers whose y is `row(field, names)`, with each name above its row. Beside it, a name of thirty letters would leave a telephone
+    no width to draw in."""
+    named = alt.Chart(pd.DataFrame({field: list(names)})).mark_text(align="left", dy=-ROW_PX // 2 + 4).encode(
+        x=alt.value(0), y=row(field, names), text=f"{field}:N")
+    return alt.layer(*layers, named).properties(height=ROW_PX * len(names))
+
+
+def row(field: str, names: Sequence[str]) -> alt.Y:
+    """The y of `rows`."""
+    return alt.Y(f"{field}:N", sort=list(names), axis=None)
+
+
 def reaches(entries: Sequence[int]) -> list[tuple[int, str]]:
     """The first and the last level's capacity, labelled."""
     ends = {"L1 dTLB": entries[0], "STLB": entries[-1]} if len(entries) > 1 else {"TLB": entries[0]} if entries else {}

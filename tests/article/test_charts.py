@@ -85,3 +85,14 @@ def test_labels_of_rules_stand_a_line_below_one_another():
 def test_layers_that_there_are_not_are_left_out():
     point = alt.Chart(FRAME).mark_point().encode(x="n:Q")
     assert len(charts.layered(point, None, point).layer) == 2
+
+
+def test_names_stand_above_their_rows_in_the_order_that_was_given_and_take_no_width():
+    data = pd.DataFrame({"name": ["second", "first"], "ns": [2.0, 1.0]})
+    points = alt.Chart(data).mark_point().encode(x="ns:Q", y=charts.row("name", ["first", "second"]))
+    spec = Figure(charts.rows("name", ["first", "second"], points), "It rises.", data).spec()
+    assert spec["height"] == 2 * charts.ROW_PX
+    drawn = {layer["mark"]["type"]: layer["encoding"] for layer in spec["layer"]}
+    assert {encoding["y"]["axis"] for encoding in drawn.values()} == {None}
+    assert [encoding["y"]["sort"] for encoding in drawn.values()] == [["first", "second"]] * 2
+    assert drawn["text"]["x"] == {"value": 0} and drawn["text"]["text"]["field"] == "name"

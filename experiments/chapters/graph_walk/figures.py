@@ -134,14 +134,14 @@ def touched(a: Analysis) -> Figure:
     data = pd.DataFrame([{"order": _TOUCHED[mode], "lines": lines, "median": took.value, "low": took.low, "high": took.high}
                          for mode, curve in curves.items() if (took := curve.get(lines)).value > 0])
     axis = charts.ns_axis("ns a load")
-    base = alt.Chart(data).encode(y=alt.Y("order:N", sort=list(data["order"]), title=None, axis=alt.Axis(labelLimit=240)))
-    chart = base.mark_rule().encode(x=alt.X("low:Q", axis=axis), x2="high:Q") + base.mark_point(filled=True).encode(
+    base = alt.Chart(data).encode(y=charts.row("order", data["order"]))
+    medians = base.mark_point(filled=True).encode(
         x=alt.X("median:Q", axis=axis),
         tooltip=["order:N", *(alt.Tooltip(f"{name}:Q", format=".0f") for name in ("median", "low", "high"))])
     least, most = data.loc[data["median"].idxmin()], data.loc[data["median"].idxmax()]
-    return Figure(chart.properties(height=30 * len(data)), f"The same chase over {format_size(lines * a.base_page_bytes)} is fastest over "
-                                                           f"pages touched {least['order']}, {least['median']:.0f} ns a load, and slowest "
-                                                           f"over pages touched {most['order']}, {most['median']:.0f}.", data)
+    chart = charts.rows("order", data["order"], base.mark_rule().encode(x=alt.X("low:Q", axis=axis), x2="high:Q"), medians)
+    return Figure(chart, f"The same chase over {format_size(lines * a.base_page_bytes)} is fastest over pages touched {least['order']}, "
+                         f"{least['median']:.0f} ns a load, and slowest over pages touched {most['order']}, {most['median']:.0f}.", data)
 
 
 _TOUCHED = {"address": "by address", "visit": "in the order of the visits", "shuffled": "in another random order"}

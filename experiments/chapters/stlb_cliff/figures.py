@@ -168,14 +168,17 @@ def stores(a: Analysis) -> Figure:
     data["size"] = data["working_set_bytes"].map(format_size)
     sizes = list(dict.fromkeys(data.sort_values("lines")["size"]))
     scale, axis = charts.time_scale(data), charts.ns_axis("ns for translation", charts.TIMES)
-    base = alt.Chart(data).encode(y=alt.Y("access:N", sort=list(_STORES.values()), title=None, axis=alt.Axis(labelLimit=240)),
-                                  color=alt.Color("size:N", sort=sizes, scale=charts.colours(sizes), legend=charts.line_legend()))
-    chart = base.mark_rule().encode(x=alt.X("low:Q", axis=axis, scale=scale), x2="high:Q") + base.mark_point(filled=True).encode(
+    named = [name for name in _STORES.values() if (data["access"] == name).any()]
+    base = alt.Chart(data).encode(y=charts.row("access", named), color=alt.Color(
+        "size:N", sort=sizes, scale=charts.colours(sizes), legend=charts.line_legend()))
+    intervals = base.mark_rule().encode(x=alt.X("low:Q", axis=axis, scale=scale), x2="high:Q")
+    medians = base.mark_point(filled=True).encode(
         x=alt.X("median:Q", axis=axis, scale=scale),
         tooltip=["access:N", "size:N", *(alt.Tooltip(f"{name}:Q", format=".3~r") for name in ("median", "low", "high"))])
     most = data[data["lines"] == data["lines"].max()].set_index("access")["median"]
     told = listed(f"{ns:.0f} ns a {access}" for access, ns in most.items())
-    return Figure(chart.properties(height=40 * len(a.stores)), "The price of translation of a load and of a store, and of both where they "
+    chart = charts.rows("access", named, intervals, medians)
+    return Figure(chart, "The price of translation of a load and of a store, and of both where they "
                   f"have to set bits in the page table. {extremes(most.to_dict(), most='costs most', least='least')} Over {sizes[-1]}: "
                   f"{told}.", data)
 

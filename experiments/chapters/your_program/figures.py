@@ -10,9 +10,12 @@ from experiments.article.render import MUTED, Figure
 from experiments.chapters.your_program.analysis import Analysis, reached
 from experiments.words.prose import extremes
 
-_STEP_PX = 24  # a program: two marks, and room for its name
 _OTHERS, _OURS = "somebody else's", "this book's"
-_NAME_PX = 320
+_RATIOS = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10, 20, 50, 100)
+_TENTHS = [n / 10 for n in range(1, 40)]
+_NARROW = 2.5  # times from end to end, and there is room for tenths
+BEYOND = 1.5  # times the furthest median, and an interval is cut: one that is wider would press all others together
+_EDGE = 1.03  # times: room for half a mark
 
 
 def _named(a: Analysis) -> pd.DataFrame:
@@ -24,23 +27,34 @@ def _named(a: Analysis) -> pd.DataFrame:
     return rows.assign(whose=rows["ours"].map({True: _OURS, False: _OTHERS}))
 
 
+def _ends(data: pd.DataFrame, field: str) -> tuple[float, float]:
+    """Where the axis of a ratio ends: it holds 1 and all medians, and of the intervals what is no further than BEYOND times."""
+    medians, low, high = data[field], data.get("low", data[field]), data.get("high", data[field])
+    least, most = min(1.0, medians.min()), max(1.0, medians.max())
+    return min(least, max(low.min(), least / BEYOND)) / _EDGE, max(most, min(high.max(), most * BEYOND)) * _EDGE
+
+
+def _intervals(data: pd.DataFrame, y: alt.Y, ends: tuple[float, float]) -> list[alt.Chart]:
+    """Rules; those that go on beyond the axis end in an arrow."""
+    drawn = [alt.Chart(data).mark_rule(strokeWidth=2, color=MUTED, clip=True).encode(y=y, x="low:Q", x2="high:Q")]
+    beyond = (("triangle-left", data["low"] < ends[0], ends[0]), ("triangle-right", data["high"] > ends[1], ends[1]))
+    return drawn + [alt.Chart(data.loc[rows, ["title"]].drop_duplicates().assign(end=end)).mark_point(
+        shape=shape, size=70, color=MUTED).encode(y=y, x="end:Q") for shape, rows, end in beyond if rows.any()]
+
+
 def _dots(data: pd.DataFrame, order: list[str], title: str, field: str) -> alt.LayerChart:
-    """A row a program, with a point by whose it is and on which machine, and a rule at 1: no difference."""
-    scheme = charts.colours([_OTHERS, _OURS])
-    y = alt.Y("title:N", sort=order, axis=alt.Axis(title=None, labelLimit=_NAME_PX))
-    ends = [column for column in (field, "low", "high") if column in data]
-    low, high = min(1.0, data[ends].min().min()), max(1.0, data[ends].max().max())
-    x = alt.X(f"{field}:Q", axis=alt.Axis(title=title, tickCount=6), scale=alt.Scale(domain=[low * 0.95, high * 1.05], nice=False))
+    """A row a program, with a point by whose it is and on which machine, and a dash at 1: no difference. Twice as much is as far from it
+    as half is."""
+    scheme, ends, y = charts.colours([_OTHERS, _OURS]), _ends(data, field), charts.row("title", order)
+    ticks = [tick for tick in (_RATIOS if ends[1] > _NARROW * ends[0] else _TENTHS) if ends[0] <= tick <= ends[1]]
+    x = alt.X(f"{field}:Q", axis=charts.ns_axis(title, ticks), scale=charts.log_scale(domain=ends))
     machines = list(dict.fromkeys(data["machine"]))
-    base = alt.Chart(data)
-    layers = [alt.Chart(pd.DataFrame({field: [1.0]})).mark_rule(strokeDash=[4, 4], color=MUTED).encode(x=x)]
-    if "low" in data:
-        layers.append(base.mark_rule(strokeWidth=2, color=MUTED).encode(y=y, x=alt.X("low:Q"), x2="high:Q"))
     shape = {"shape": alt.Shape("machine:N", sort=machines, legend=alt.Legend(title=None))} if len(machines) > 1 else {}
-    layers.append(base.mark_point(size=60, filled=True, opacity=1).encode(
+    points = alt.Chart(data).mark_point(size=60, filled=True, opacity=1).encode(
         x=x, y=y, color=alt.Color("whose:N", sort=scheme.domain, scale=scheme, legend=alt.Legend(title=None, columns=1)),
-        tooltip=["title:N", "machine:N", alt.Tooltip(f"{field}:Q", format=".3~r")], **shape))
-    return alt.layer(*layers).properties(height=_STEP_PX * len(order))
+        tooltip=["title:N", "machine:N", alt.Tooltip(f"{field}:Q", format=".3~r")], **shape)
+    same = alt.Chart(data).mark_tick(size=charts.ROW_PX // 3, thickness=1, color=MUTED, opacity=1).encode(x=alt.datum(1.0), y=y)
+    return charts.rows("title", order, same, *(_intervals(data, y, ends) if "low" in data else ()), points)
 
 
 def _order(a: Analysis) -> list[str]:

@@ -149,3 +149,22 @@ def test_walks_hide_where_a_tenth_of_the_samples_at_most_is_at_one_instruction(m
 def test_a_share_has_the_interval_that_scipy_s_test_gives(hits: int, of: int):
     expected = binomtest(hits, of).proportion_ci(claims.COVERAGE, "exact")
     assert claims._share(hits, of)[1:3] == pytest.approx((expected.low, expected.high))
+
+
+@pytest.mark.parametrize(("low", "high", "shapes"), [
+    (0.9, 1.2, set()), (0.01, 1.2, {"triangle-left"}), (0.9, 90.0, {"triangle-right"}), (0.01, 90.0, {"triangle-left", "triangle-right"})])
+def test_an_interval_that_would_press_all_others_together_ends_in_an_arrow(low: float, high: float, shapes: set[str]):
+    a = analysis(document())
+    a.trials["gain"] = [gain._replace(low=low, high=high) if case == "sort" else gain for case, gain in
+                        zip(a.trials["case"], a.trials["gain"], strict=True)]
+    figure = figures.gains(a)
+    marks = [layer["mark"] for layer in figure.spec()["layer"]]
+    arrows = [mark["shape"] for mark in marks if "triangle" in mark.get("shape", "")]
+    assert set(arrows) == shapes and len(arrows) == len(shapes)
+    (domain,) = [layer["encoding"]["x"]["scale"]["domain"] for layer in figure.spec()["layer"] if layer["mark"]["type"] == "point"
+                 and "scale" in layer["encoding"]["x"]]
+    data = figure.data.set_index("title").loc[CASES["sort"].title]
+    assert (data["low"], data["high"]) == (low, high)  # as it is
+    assert domain[0] < min(1, figure.data["gain"].min()) and max(1, figure.data["gain"].max()) < domain[1] < 10
+    others = figure.data.drop(index=figure.data.index[figure.data["title"] == CASES["sort"].title])
+    assert domain[0] < others["low"].min() and others["high"].max() < domain[1]
