@@ -19,10 +19,9 @@ from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
 from markupsafe import Markup, escape
-from pybtex.database import parse_file
-from pybtex.richtext import Text
 
 from experiments.article.analysis import Analysis
+from experiments.article.bibliography import sources
 from experiments.article.render import Html, highlighted, inline
 from experiments.inference.effects import LEAST_COVERAGE as LEAST_COVERAGE
 from experiments.inference.effects import Effect as Effect
@@ -32,7 +31,6 @@ from experiments.lab.record import Point
 from experiments.system.files import ROOT
 from experiments.words.reasons import Unavailable, explain
 
-BIBLIOGRAPHY = ROOT / "book" / "references.bib"
 STATEMENTS = ROOT / "data" / "literature" / "claims.csv"
 WRONG_BY_CHANCE = 0.05  # of the decided, at most: held by tests/article/test_rule.py
 # What a computer has or has not; no setting, no more time and no other run changes it.
@@ -165,14 +163,6 @@ def verdicts(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> list[V
 def elsewhere(chapter: str) -> list[Statement]:
     """The sentences about a chapter's subject that no measurement here decides."""
     return [statement for statement in statements().values() if statement.where == chapter and statement.status == "not testable"]
-
-
-@cache
-def sources() -> dict[str, str]:
-    """Each key of the bibliography, as a table names it: "Matthews (2022)"."""
-    entries = parse_file(str(BIBLIOGRAPHY)).entries
-    return {key: " ".join((*(str(Text.from_latex(" ".join(person.last_names))) for person in entry.persons.get("author", [])[:1]),
-                           f"({entry.fields.get('year', 'undated')})")) for key, entry in entries.items()}
 
 
 # By verdict, of the page's style.

@@ -8,8 +8,9 @@ from math import isinf
 import pandas as pd
 from markupsafe import Markup
 
+from experiments.article.bibliography import sources
 from experiments.article.render import Html, data_table, inline
-from experiments.article.verdicts import Statement, anchor, sources, statements
+from experiments.article.verdicts import Statement, anchor, statements
 from experiments.front.scorecard import APART, MARKS, Analysis, number_words
 from experiments.words.prose import count
 

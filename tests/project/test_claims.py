@@ -11,8 +11,9 @@ from math import inf
 import pytest
 from support.common import ROOT
 
+from experiments.article.bibliography import sources
 from experiments.article.parameters import table_of_contents
-from experiments.article.verdicts import REGISTRY, STATEMENTS, Claim, Statement, sources, statements
+from experiments.article.verdicts import REGISTRY, STATEMENTS, Claim, Statement, statements
 
 CHAPTERS = tuple(path.parent.name for path in sorted((ROOT / "experiments" / "chapters").glob("*/claims.py")))
 # By status: what `where` may name.

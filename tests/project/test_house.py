@@ -7,7 +7,8 @@ from importlib import import_module
 import pytest
 from support import house
 
-from experiments.article.verdicts import claims_of, sources
+from experiments.article.bibliography import sources
+from experiments.article.verdicts import claims_of
 from experiments.lab.grid import Scope, profile
 from experiments.system.files import ROOT
 

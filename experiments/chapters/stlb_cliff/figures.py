@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from experiments.article import charts
+from experiments.article.bibliography import sources
 from experiments.article.chapter import literature
 from experiments.article.render import PALETTE, Figure, Html, data_table
-from experiments.article.verdicts import sources
 from experiments.chapters.stlb_cliff.analysis import Analysis
 from experiments.inference.counts import why_not_counted
 from experiments.inference.curves import Curve

@@ -1,0 +1,43 @@
+"""The Sphinx side of citing: sources of one author and year have letters, where they are cited and in the list of references."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+from pybtex.database import Entry
+from pybtex.plugin import register_plugin
+from pybtex.style.formatting.unsrt import Style
+from pybtex.style.labels import BaseLabelStyle
+from sphinx.application import Sphinx
+from sphinxcontrib.bibtex.domain import BibtexDomain
+
+from experiments.article.bibliography import UNDATED, label, years
+
+STYLE = "cited"  # bibtex_default_style of _config.yml
+
+
+class Labels(BaseLabelStyle):
+    """A source is found in the list under what a page cites it by."""
+
+    def format_labels(self, sorted_entries: list[Entry]) -> Iterator[str]:
+        return map(label, sorted_entries)
+
+
+class Listed(Style):
+    default_sorting_style = "author_year_title"
+    default_label_style = Labels
+
+
+def add_letters(app: Sphinx) -> None:
+    """Of the bibliography as sphinxcontrib.bibtex has read it, now or in an earlier build."""
+    entries = cast(BibtexDomain, app.env.get_domain("cite")).bibdata.data.entries
+    for key, year in years(entries).items():
+        if year != UNDATED:
+            entries[key].fields["year"] = year
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    register_plugin("pybtex.style.formatting", STYLE, Listed)
+    app.connect("builder-inited", add_letters, priority=900)  # after sphinxcontrib.bibtex has read it
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
