@@ -14,18 +14,16 @@ import subprocess
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import yaml
 
-from experiments.article import parameters, press, publish
+from experiments.article import crate, parameters, press, publish
 from experiments.article.edition import Edition, git
 from experiments.article.machine_words import name_of
 from experiments.lab.store import Store, data_root
 from experiments.machine.host import Host
 from experiments.system.files import ROOT, disk_errors
 
-_MIT, _CC_BY = "https://spdx.org/licenses/MIT", "https://creativecommons.org/licenses/by/4.0/"
 _KINDS = {".md": "text/markdown", ".zip": "application/zip", ".pdf": "application/pdf", ".gz": "application/gzip"}
 
 
@@ -52,8 +50,8 @@ def release(output: Path) -> Path:
         press.pdf(folder / f"{stem}.pdf")
         source = subprocess.run(["git", "archive", f"--prefix={stem}/", edition.commit], cwd=ROOT, check=True, capture_output=True)
         (folder / f"{stem}-source.tar.gz").write_bytes(gzip.compress(source.stdout, mtime=int(edition.date.timestamp())))
-        crate = json.dumps(_crate(folder, edition), indent=1, ensure_ascii=False) + "\n"
-        (folder / "ro-crate-metadata.json").write_text(crate, encoding="utf-8")
+        described = json.dumps(_crate(folder, edition), indent=1, ensure_ascii=False) + "\n"
+        (folder / crate.NAME).write_text(described, encoding="utf-8")
         sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(folder.iterdir())]
         (folder / "SHA256SUMS").write_text("".join(sums), encoding="utf-8")
     return folder
@@ -85,35 +83,25 @@ def _zip(folder: Path, output: Path, edition: Edition) -> None:
             archive.writestr(entry, path.read_bytes())
 
 
-def _crate(folder: Path, edition: Edition) -> dict[str, Any]:
-    """What the folder holds, by the RO-Crate Metadata Specification 1.1: files, licences, and the machines that were measured."""
+def _crate(folder: Path, edition: Edition) -> crate.Entity:
+    """What the folder holds: files, licences, and the machines that were measured."""
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     store = Store(data_root())
-    machines = [{"@id": f"#{name}", "@type": "IndividualProduct", "name": name_of(Host.model_validate(store.read_machine(name)))}
-                for name in store.machines()]
+    machines = crate.machines({name: name_of(Host.model_validate(store.read_machine(name))) for name in store.machines()})
     authors = [{"@id": f"#author-{n}", "@type": "Organization", "name": author["name"]} for n, author in enumerate(citation["authors"], 1)]
-    files = [{"@id": path.name, "@type": "File", "name": words, "encodingFormat": _KINDS[path.suffix],
+    files = [{"@id": path.name, "name": words, "encodingFormat": _KINDS[path.suffix],
               "contentSize": str(path.stat().st_size), "license": {"@id": licence}}
              for path in sorted(folder.iterdir()) for words, licence in [_words(path.name)]]
     source = next(file["@id"] for file in files if "-source." in file["@id"])
-    root = {"@id": "./", "@type": "Dataset", "name": f"{edition.title} {edition.version}", "description": citation["abstract"].strip(),
+    measured = crate.measured("Measured the rows in data/ of the source", machines, source)
+    root = {"name": f"{edition.title} {edition.version}", "description": citation["abstract"].strip(),
             "datePublished": edition.date.isoformat(), "version": f"{edition.version}, commit {edition.commit}",
-            "keywords": ", ".join(citation["keywords"]), "license": {"@id": _CC_BY}, "author": _ids(authors), "hasPart": _ids(files)}
-    measured = {"@id": "#measured", "@type": "CreateAction", "name": "Measured the rows in data/ of the source",
-                "instrument": _ids(machines), "result": {"@id": source}}
-    licences = [{"@id": _MIT, "@type": "CreativeWork", "name": "MIT License"},
-                {"@id": _CC_BY, "@type": "CreativeWork", "name": "Creative Commons Attribution 4.0 International"}]
-    descriptor = {"@id": "ro-crate-metadata.json", "@type": "CreativeWork", "about": {"@id": "./"},
-                  "conformsTo": {"@id": "https://w3id.org/ro/crate/1.1"}}
-    return {"@context": "https://w3id.org/ro/crate/1.1/context",
-            "@graph": [descriptor, root | {"mentions": {"@id": "#measured"}}, *files, measured, *machines, *authors, *licences]}
+            "keywords": ", ".join(citation["keywords"]), "license": {"@id": crate.CC_BY}, "author": crate.ids(authors),
+            "mentions": {"@id": measured["@id"]}}
+    return crate.crate(root, files, measured, *machines, *authors)
 
 
 def _words(name: str) -> tuple[str, str]:
     """What a file of the release is, and its licence."""
-    return {".zip": ("The site, to open without a network", _CC_BY), ".pdf": ("The book on paper", _CC_BY),
-            ".md": ("What is new", _CC_BY)}.get(Path(name).suffix, ("Code, notebooks and measured rows", _MIT))
-
-
-def _ids(entities: list[dict[str, Any]]) -> list[dict[str, str]]:
-    return [{"@id": entity["@id"]} for entity in entities]
+    return {".zip": ("The site, to open without a network", crate.CC_BY), ".pdf": ("The book on paper", crate.CC_BY),
+            ".md": ("What is new", crate.CC_BY)}.get(Path(name).suffix, ("Code, notebooks and measured rows", crate.MIT))

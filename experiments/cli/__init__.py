@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from experiments.cli import computer, housekeeping, pool, shown
+from experiments.cli import bundle, computer, housekeeping, pool, shown
 from experiments.lab import build, grid, kernels
 from experiments.lab.record import Point, read_options
 from experiments.lab.rig import Rig
@@ -102,6 +102,8 @@ def measure(
     print(record.model_dump_json())
 
 
+for command in (bundle.bundle, bundle.check_bundle, bundle.add_bundle):
+    app.command()(command)
 app.command()(computer.inspect)
 app.command()(computer.doctor)
 app.command()(computer.geometry)

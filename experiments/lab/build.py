@@ -123,6 +123,11 @@ def library(main: Path) -> Path:
     return program(main, "-shared", "-fPIC")
 
 
+def digest(name: str, cc: Compiler) -> str:
+    """What a C kernel's digest is where this compiler builds it, whether it is here or not."""
+    return _digest(*_closure(source(name, "c"), _included), words=[*FLAGS, *cc.command, cc.version])
+
+
 def _built(cc: Compiler, main: Path, flags: Sequence[str]) -> tuple[Path, str]:
     """What is made of a C file, and the digest that it is named after."""
     digest = _digest(*_closure(main, _included), words=[*flags, *cc.command, cc.version])

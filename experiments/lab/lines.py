@@ -50,7 +50,7 @@ def write(record: Record, kernel_digest: str) -> tuple[str, bytes]:
     columns.check(record, kernel_digest)
     key = record_key(record.point, record.repeat, kernel_digest, record.state)
     content = {"key": key, "kernel_digest": kernel_digest, "record": record.model_dump(exclude_none=True)}
-    return key, _canonical({**content, "digest": _sha16(content)}) + b"\n"
+    return key, canonical({**content, "digest": _sha16(content)}) + b"\n"
 
 
 def read(path: Path) -> tuple[list[tuple[Stored | ValueError | None, bytes]], bytes]:
@@ -59,7 +59,7 @@ def read(path: Path) -> tuple[list[tuple[Stored | ValueError | None, bytes]], by
         *lines, torn = path.read_bytes().split(b"\n")
     except FileNotFoundError:
         return [], b""
-    return [(_parse(line), line) for line in lines], torn
+    return [(_known(line), line) for line in lines], torn
 
 
 def mend(fd: int, path: Path) -> bool:
@@ -84,12 +84,12 @@ def mend(fd: int, path: Path) -> bool:
     return False
 
 
-@lru_cache(1 << 14)  # to judge a line takes 0.3 ms, and a page or a survey reads a kernel's file for each of its experiments
-def _parse(line: bytes) -> Stored | ValueError | None:
+def parse(line: bytes) -> Stored | ValueError | None:
+    """What a line without its end holds: None of another schema version, ValueError of one that does not prove whole."""
     try:
         signed = json.loads(line)
         # To the byte: of a member that is there twice, JSON's readers take now the first and now the last.
-        if line.removesuffix(b"\r") != _canonical(signed):
+        if line.removesuffix(b"\r") != canonical(signed):
             return ValueError("the line is not written as append writes it")
         content = {name: value for name, value in signed.items() if name != "digest"}
         if content.keys() != {"key", "kernel_digest", "record"} or signed["digest"] != _sha16(content):
@@ -106,9 +106,13 @@ def _parse(line: bytes) -> Stored | ValueError | None:
         return ValueError(f"{type(e).__name__}: {e}")
 
 
-def _canonical(content: Any) -> bytes:
+_known = lru_cache(1 << 14)(parse)  # a line takes 0.3 ms, and a page or a survey reads a kernel's file for each of its experiments
+
+
+def canonical(content: Any) -> bytes:
+    """JSON as lines and keys are made of. ValueError for what is no JSON."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
 def _sha16(content: Any) -> str:
-    return hashlib.sha256(_canonical(content)).hexdigest()[:16]
+    return hashlib.sha256(canonical(content)).hexdigest()[:16]

@@ -35,7 +35,7 @@ GRIDS = "grids"  # the document of which points each experiment asked for
 LACKS = "lacking"  # the document of what this computer could not do, which nobody reads of a published one
 
 Grids = dict[str, dict[str, set[str]]]  # the points' ids, by experiment and kernel
-_GRIDS = TypeAdapter(dict[Slug, dict[Slug, set[Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]]]])
+GRIDS_SCHEMA = TypeAdapter(dict[Slug, dict[Slug, set[Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]]]])
 
 
 def data_root() -> Path:
@@ -111,6 +111,14 @@ class Store:
         return {kernel: count for kernel, (entries, torn) in counts.items()
                 if (count := sum(isinstance(row, ValueError) for row, _ in entries) + bool(torn))}
 
+    def whole(self, machine: str) -> dict[str, list[tuple[Stored, bytes]]]:
+        """The rows that prove whole, each with its line, in the order of appending, by those kernels that an experiment asked for and that
+        have any. Raises Unavailable("no-data") for a grids.json that is none."""
+        kernels = sorted({kernel for grid in self._grids(machine).values() for kernel in grid})
+        rows = {kernel: [(row, line) for row, line in lines.read(self._path(machine, kernel, ".jsonl"))[0] if isinstance(row, Stored)]
+                for kernel in kernels}
+        return {kernel: whole for kernel, whole in rows.items() if whole}
+
     def _asked(self, machine: str, experiment: str) -> dict[str, Stored]:
         grid = self._grids(machine).get(_checked(experiment), {})
         return {key: row for kernel in sorted(grid) for key, row in self._rows(machine, kernel).items() if row.point in grid[kernel]}
@@ -126,7 +134,7 @@ class Store:
     def _grids(self, machine: str) -> Grids:
         path = self._path(machine, GRIDS, ".json")
         try:
-            return _GRIDS.validate_json(path.read_bytes())
+            return GRIDS_SCHEMA.validate_json(path.read_bytes())
         except FileNotFoundError:
             return {}
         except (OSError, ValueError):
@@ -220,12 +228,10 @@ class Store:
         target, own = self._folder(machine), self.own
         source = own._folder(machine)
         new, old = (self._inside(self.root / f".{machine}.{age}") for age in ("new", "old"))
-        kernels = {kernel for grid in own._grids(machine).values() for kernel in grid}
-        rows = {kernel: [line for row, line in lines.read(own._path(machine, kernel, ".jsonl"))[0] if isinstance(row, Stored)]
-                for kernel in kernels}
-        if not any(rows.values()):
+        rows = {kernel: [line for _, line in whole] for kernel, whole in own.whole(machine).items()}
+        if not rows:
             raise Unavailable("no-data", f"nothing was measured of {machine} here")
-        files = {f"{kernel}.jsonl": b"".join(line + b"\n" for line in whole) for kernel, whole in rows.items() if whole}
+        files = {f"{kernel}.jsonl": b"".join(line + b"\n" for line in whole) for kernel, whole in rows.items()}
         files |= {path.name: path.read_bytes() for path in source.iterdir()
                   if path.suffix == ".json" and path.stem != LACKS and not path.is_symlink()}
         with disk_errors(target):

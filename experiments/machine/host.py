@@ -215,14 +215,18 @@ def machine_id(host: Host) -> str:
     name = host.microarchitecture
     if name == UNKNOWN:
         name = (VENDORS | {maker: maker for maker in IMPLEMENTERS.values()}).get(host.vendor, "cpu")
-    facts = [
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    return f"{slug}-{hmac.new(_KEY, json.dumps(identity_facts(host)).encode(), hashlib.sha256).hexdigest()[:8]}"
+
+
+def identity_facts(host: Host) -> list[Any]:
+    """What stays on one computer, and tells it from others."""
+    return [
         host.cpu_model,
         [host.family, host.model, host.stepping, host.logical_cpus, host.hypervisor, host.installation],
         [[c.level, c.kind, c.size_bytes, c.line_bytes, c.ways, c.sets] for c in host.caches],
         round(host.memory.total_bytes / 2**30),  # the kernel keeps some for itself, by version more or less
     ]
-    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    return f"{slug}-{hmac.new(_KEY, json.dumps(facts).encode(), hashlib.sha256).hexdigest()[:8]}"
 
 
 def state_facts(host: Host) -> dict[str, object]:

@@ -115,3 +115,8 @@ def x86_name(vendor: str, family: int | None, model: int | None, stepping: int |
 def arm_name(implementer: int | None, part: int | None) -> str:
     """The microarchitecture of an arm64 CPU, from "CPU implementer" and "CPU part" of /proc/cpuinfo."""
     return _ARM.get((implementer, part), UNKNOWN)
+
+
+def names() -> frozenset[str]:
+    """Every name that there is."""
+    return frozenset({*_INTEL_6.values(), *_ARM.values(), *(row[-1] for row in _AMD), "Cooper Lake", "Cascade Lake", UNKNOWN})

@@ -5,8 +5,10 @@ A lock is a flock, which the kernel drops with the last descriptor of it: a kill
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -103,6 +105,41 @@ def sync_folder(folder: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def put_folder(new: Path, target: Path, aside: Path) -> None:
+    """Puts a folder in the place of another, which goes, or where there is none yet: after a kill either is there.
+
+    Linux exchanges two names in one step (renameat2(2), since 3.15); a file system that cannot leaves the old one `aside` for the moment
+    between two renames, and `unfinished` puts it back.
+    """
+    if not target.exists():
+        new.rename(target)
+    elif _exchanged(new, target):
+        shutil.rmtree(new)
+    else:
+        target.rename(aside)
+        new.rename(target)
+        shutil.rmtree(aside)
+    sync_folder(target.parent)
+
+
+def unfinished(target: Path, aside: Path) -> None:
+    """Ends what a kill left of `put_folder`: the old folder comes back where no new one is, and goes where one is."""
+    if aside.exists() and not target.exists():
+        aside.rename(target)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2  # glibc 2.28, musl 1.2.6
+    except (AttributeError, OSError, TypeError):
+        return False
+    return rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0
+
+
+_HERE, _EXCHANGE = -100, 2  # AT_FDCWD of <fcntl.h>, RENAME_EXCHANGE of <linux/fs.h>
 
 
 @contextmanager
