@@ -49,10 +49,13 @@ def read(path: Path) -> bytes:
         fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS)  # a FIFO is not waited for, a link not followed
     except OSError as error:
         raise Unavailable("no-data", f"{path}: {error.strerror}") from None
-    with open(fd, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise Unavailable("bundle-unsafe", "it is no regular file")
-        content = file.read(MOST_FILE_BYTES + 1)
+        with open(fd, "rb", closefd=False) as file:
+            content = file.read(MOST_FILE_BYTES + 1)
+    finally:
+        os.close(fd)
     if len(content) > MOST_FILE_BYTES:
         raise Unavailable("bundle-unsafe", f"it has more than {MOST_FILE_BYTES >> 20} MiB")
     return content

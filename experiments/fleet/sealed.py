@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 
 from pydantic import ValidationError
 
@@ -94,6 +94,7 @@ def sealed(machine: str, files: dict[str, bytes]) -> bytes:
     return archive.packed(files | {MANIFEST: documents.written({"schema_version": SCHEMA, "machine": machine, "members": digests})})
 
 
+@cache
 def experiments() -> frozenset[str]:
     """Those that ask for points."""
     return frozenset({*table_of_contents(), survey.NAME})
