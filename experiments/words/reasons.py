@@ -252,6 +252,13 @@ REASONS: dict[str, ReasonText] = {
     # --- the data
     "no-data": ReasonText("There are no results of this experiment for this machine yet.",
         "Measure them with `tlb run`, or read another machine's results."),
+    "no-fleet": ReasonText("What a fleet's commands take is not installed.", "Install it with `make fleet`."),
+    "no-atlas": ReasonText("This folder is no atlas that can be read.",
+        "Build one with `tlb atlas build`; what is of another version is built again from its inputs, into another folder."),
+    "atlas-broken": ReasonText("A part of the atlas is gone or damaged.",
+        "Give its inputs to `tlb atlas build` again, or delete the folder and build it from all of them."),
+    "bad-query": ReasonText("This question cannot be answered.",
+        "Ask one SELECT of rows, machines, profile or verdicts; `tlb atlas ask` lists their columns and the questions that have names."),
     "nothing-common": ReasonText("The two have no point in common: none of one kernel with the same parameters.",
         "Measure the same chapters of both with one profile, as `tlb run CHAPTER -p profile quick` or `make book` does."),
     "other-kernels": ReasonText("What both have measured is of other versions of the kernels, or of another compiler.",

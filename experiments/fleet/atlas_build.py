@@ -1,0 +1,303 @@
+"""`tlb atlas build`: Parquet from bundles and folders of data/, a pure function of the set of inputs.
+
+    atlas/manifest.json                                                   inputs and parts, each by digest; replaced last, in one step
+    atlas/rows/kernel=page_chase/microarchitecture=zen-5/<content>.parquet
+    atlas/machines/microarchitecture=zen-5/<content>.parquet              and so profile, verdicts
+
+A part holds some machines whole. Which ones follows from the inputs alone: the machines of a group, in the order of a hash of their ids,
+are halved by the hash's next bit until a half has at most MOST_ROWS. So one more input changes the one part of a group that its machine
+falls into (two, where that one is halved), a group that was small stays one file, and it does not matter what came first, or in how many
+builds: nothing is ever compacted later. A part is called by a digest of the inputs that it is of. What an interrupted build has written is
+named by no manifest: the old atlas stays whole, and the same command reads no input again that was read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from experiments.fleet import atlas_inputs
+from experiments.fleet.atlas_inputs import Staged
+from experiments.fleet.atlas_schema import KEPT, ORDER, ROWS, SAME, SCHEMAS, VERSION, table_of
+from experiments.system.files import OPEN_FLAGS, disk_errors, lock, replace, sync_folder
+from experiments.words.reasons import Unavailable
+
+MANIFEST = "manifest.json"
+STAGE = ".stage"  # what was read of inputs, until the manifest has them
+# A row takes about 200 bytes, so parts have 6 to 13 MB: few enough for a fleet, small enough to be written again for one machine more.
+MOST_ROWS = 1 << 16
+GROUP_ROWS = 1 << 14  # of a row group, the least that a reader skips or fetches
+# Of these, the data and pyarrow's version follows every byte.
+WRITER = {"compression": "zstd", "compression_level": 3, "version": "2.6", "write_statistics": True, "row_group_size": GROUP_ROWS}
+_GROUP = r"(?:rows/kernel=[a-z0-9_-]{1,64}|machines|profile|verdicts)"
+_PART = rf"^{_GROUP}/microarchitecture=[a-z0-9-]{{1,64}}/[0-9a-f]{{16}}\.parquet$"
+
+
+class Part(BaseModel):
+    """A file of the atlas."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: Annotated[str, Field(pattern=_PART)]
+    rows: int
+    size_bytes: int
+    sha256: str
+
+    @property
+    def table(self) -> str:
+        return table_of(self.path)
+
+
+class Manifest(BaseModel):
+    """manifest.json. inputs: by digest."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: Literal[1] = VERSION
+    inputs: dict[str, Staged] = {}
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        return sum(part.rows for part in self.parts if part.table == ROWS)
+
+
+class Planned(NamedTuple):
+    """A part as it follows from the inputs: of which group, of which machines, from which inputs."""
+
+    group: str
+    microarchitecture: str
+    machines: tuple[str, ...]
+    inputs: tuple[str, ...]
+
+    @property
+    def path(self) -> str:
+        of = json.dumps([VERSION, pa.__version__, sorted(WRITER.items()), self.group, self.microarchitecture, self.inputs])
+        return f"{self.group}/microarchitecture={self.microarchitecture}/{hashlib.sha256(of.encode()).hexdigest()[:16]}.parquet"
+
+
+class Built(NamedTuple):
+    """What a build did: the atlas as it is, and how many inputs and parts are new in it."""
+
+    manifest: Manifest
+    new_inputs: int
+    new_parts: int
+
+
+def read(atlas: Path) -> Manifest:
+    """Raises Unavailable("no-atlas") for a folder that is none, or one of another version."""
+    try:
+        return Manifest.model_validate_json((atlas / MANIFEST).read_bytes())
+    except OSError:
+        raise Unavailable("no-atlas", f"{atlas} has no {MANIFEST}") from None
+    except ValidationError:
+        raise Unavailable("no-atlas", f"{atlas / MANIFEST} is of another version of this project, or broken") from None
+
+
+def build(atlas: Path, paths: Sequence[Path], anew: bool = False, processes: int | None = None,
+          tell: Callable[[str], None] = lambda line: None) -> Built:
+    """Adds inputs to an atlas, which is made where there is none; `anew`: it is of these inputs alone.
+
+    Raises Unavailable: no-data for a path without inputs, no-atlas for a folder that holds something else, disk-full, disk-read-only, and
+    what a bundle is refused for: then the atlas is as it was.
+    """
+    given = [path for named in paths for path in atlas_inputs.named(named)]
+    with disk_errors(atlas):
+        if atlas.is_dir() and any(atlas.iterdir()) and not (atlas / MANIFEST).is_file() and not (atlas / STAGE).is_dir():
+            raise Unavailable("no-atlas", f"{atlas} holds something else")
+        (atlas / STAGE).mkdir(parents=True, exist_ok=True)
+        holder = os.open(atlas / STAGE, os.O_RDONLY | OPEN_FLAGS)
+        try:
+            lock(holder)
+            before = read(atlas) if (atlas / MANIFEST).is_file() else Manifest()
+            return _build(atlas, before, given, anew, processes or os.cpu_count() or 1, tell)
+        finally:
+            os.close(holder)
+
+
+def _build(atlas: Path, before: Manifest, given: list[Path], anew: bool, processes: int, tell: Callable[[str], None]) -> Built:
+    stage = atlas / STAGE
+    _remove(atlas, {part.path for part in before.parts})
+    there = {part.path: part for part in before.parts if is_whole(atlas, part)}
+    planned_before = plan(before.inputs)
+    damaged = {digest for planned in planned_before if planned.path not in there for digest in planned.inputs}
+    kept = {} if anew else before.inputs
+    with ProcessPoolExecutor(processes, get_context("spawn")) if processes > 1 and len(given) > 1 else _Here() as pool:
+        read_in = partial(atlas_inputs.stage, known=frozenset(kept.keys() - damaged), folder=stage)
+        digests = {*pool.map(read_in, given, chunksize=8)}
+        staged = frozenset(digest for digest in digests if digest not in kept or digest in damaged)
+        tell(f"{len(given)} inputs, of which {len(staged)} are new")
+        inputs = dict(sorted({**kept, **{digest: atlas_inputs.summary(stage, digest)[0] for digest in staged}}.items()))
+        holders = {(part.group, machine): part.path for part in planned_before if part.path in there for machine in part.machines}
+        wanted = plan(inputs)
+        jobs = [_job(planned, inputs, staged, holders) for planned in wanted if planned.path not in there]
+        made = [*pool.map(partial(_write, atlas), jobs)]
+    parts = there | {part.path: part for part in made}
+    manifest = Manifest(inputs=inputs, parts=tuple(sorted((parts[planned.path] for planned in wanted), key=lambda part: part.path)))
+    with disk_errors(atlas):
+        replace(atlas / MANIFEST, json.dumps(manifest.model_dump(), sort_keys=True, separators=(",", ":")).encode() + b"\n")
+    for path in stage.iterdir():
+        path.unlink()
+    return Built(manifest, len(staged), len(made))
+
+
+class _Here:
+    """Stands for a pool of processes where one input is too little for it."""
+
+    @staticmethod
+    def map(work: Callable, each: Sequence, chunksize: int = 1) -> list:
+        return [work(one) for one in each]
+
+    def __enter__(self) -> _Here:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+# --- which parts there are
+
+
+def plan(inputs: Mapping[str, Staged]) -> list[Planned]:
+    """The parts that these inputs make."""
+    of_machine: dict[str, list[str]] = defaultdict(list)
+    for digest in sorted(inputs):
+        of_machine[inputs[digest].machine].append(digest)
+    weights: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+    for machine, digests in of_machine.items():
+        newest = max(digests, key=lambda digest: (inputs[digest].measured_until, digest))
+        for digest in digests:
+            for group, rows in inputs[digest].rows.items():
+                each = weights[group, inputs[newest].microarchitecture]
+                each[machine] = each.get(machine, 0) + rows
+    return [Planned(*key, machines, tuple(digest for machine in machines for digest in of_machine[machine] if key[0] in inputs[digest].rows))
+            for key in sorted(weights) for machines in _halved(weights[key])]
+
+
+def _halved(weights: Mapping[str, int], bit: int = 0) -> Iterator[tuple[str, ...]]:
+    """The machines of each part, in order of their ids."""
+    if len(weights) < 2 or sum(weights.values()) <= MOST_ROWS:
+        yield tuple(sorted(weights))
+        return
+    for side in (0, 1):
+        half = {machine: rows for machine, rows in weights.items() if _hash(machine) >> (255 - bit) & 1 == side}
+        if half:
+            yield from _halved(half, bit + 1)
+
+
+def _hash(machine: str) -> int:
+    return int.from_bytes(hashlib.sha256(machine.encode()).digest(), "big")
+
+
+# --- a part's rows
+
+
+class _Job(NamedTuple):
+    """A part to be written. old: the parts that there were before, with those of its machines that each holds. staged: the inputs that
+    were read now, with the place of the group's batch among theirs."""
+
+    path: str
+    group: str
+    old: dict[str, list[str]]
+    staged: list[tuple[str, int]]
+
+
+def _job(planned: Planned, inputs: Mapping[str, Staged], staged: frozenset[str], holders: Mapping[tuple[str, str], str]) -> _Job:
+    """Raises Unavailable("atlas-broken") where the part that had some of its rows is gone, and the input is not given again."""
+    old: dict[str, list[str]] = defaultdict(list)
+    for machine in sorted({inputs[digest].machine for digest in planned.inputs if digest not in staged}):
+        if (planned.group, machine) not in holders:
+            raise Unavailable("atlas-broken", f"the part with {planned.group} of {machine} is gone or cut off")
+        old[holders[planned.group, machine]].append(machine)
+    new = [(digest, inputs[digest].batches.index(planned.group) if planned.group in inputs[digest].batches else 0)
+           for digest in planned.inputs if digest in staged]
+    return _Job(planned.path, planned.group, dict(old), new)
+
+
+def _write(atlas: Path, job: _Job) -> Part:
+    """Writes a part; its bytes follow from its inputs. Raises Unavailable: disk-full, disk-read-only, atlas-broken."""
+    target, name = atlas / job.path, table_of(job.group)
+    table = _merged(name, [*_old(atlas, job), *_new(atlas / STAGE, job)])
+    with disk_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = target.with_suffix(".tmp")
+        try:
+            pq.write_table(table, draft, use_dictionary=[path for path in _texts(table.schema) if path != "key"], **WRITER)
+            with draft.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+                os.fsync(file.fileno())
+            draft.replace(target)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+        sync_folder(target.parent)
+        return Part(path=job.path, rows=table.num_rows, size_bytes=target.stat().st_size, sha256=digest)
+
+
+def _texts(schema: pa.Schema) -> list[str]:
+    return [field.name for field in schema if field.type == pa.string()]
+
+
+def _old(atlas: Path, job: _Job) -> Iterator[pa.Table]:
+    for path, machines in job.old.items():
+        try:
+            table = pq.read_table(atlas / path, schema=SCHEMAS[table_of(job.group)], partitioning=None)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise Unavailable("atlas-broken", f"{path}: {error}") from None
+        yield table.filter(pc.is_in(table["machine"], pa.array(machines)))
+
+
+def _new(stage: Path, job: _Job) -> Iterator[pa.Table]:
+    for digest, batch in job.staged:
+        if table_of(job.group) == ROWS:
+            yield atlas_inputs.staged_rows(stage, digest, batch)
+        else:
+            yield pa.Table.from_pylist(atlas_inputs.summary(stage, digest)[1][job.group], schema=SCHEMAS[job.group])
+
+
+def _merged(name: str, tables: list[pa.Table]) -> pa.Table:
+    """Each row once, in the table's order."""
+    table = pa.concat_tables(tables)
+    table = table.sort_by([*((column, "ascending") for column in SAME[name]), *KEPT[name]])
+    keys = [table[column].combine_chunks() for column in SAME[name]]
+    again = [pc.equal(key[1:], key[:-1]) for key in keys]
+    first = pa.array([True] * (table.num_rows > 0))
+    if table.num_rows > 1:
+        same = again[0]
+        for equal in again[1:]:
+            same = pc.and_(same, equal)
+        first = pa.concat_arrays([first, pc.invert(same)])
+    return table.filter(first).sort_by([(column, "ascending") for column in ORDER[name]]).combine_chunks()
+
+
+# --- the folder
+
+
+def is_whole(atlas: Path, part: Part) -> bool:
+    """Whether a part is there, and as long as it was written."""
+    try:
+        seen = (atlas / part.path).lstat()
+    except OSError:
+        return False
+    return seen.st_size == part.size_bytes and not (atlas / part.path).is_symlink()
+
+
+def _remove(atlas: Path, named: set[str]) -> None:
+    """Parts that the manifest does not name: those of the atlas before the last, and of builds that were interrupted. What the last build
+    replaced stays until the next, so that nobody's question loses its files."""
+    for path in atlas.glob("*/**/*"):
+        if path.is_file() and path.parent.name != STAGE and path.relative_to(atlas).as_posix() not in named:
+            path.unlink()
+
