@@ -137,7 +137,7 @@ def _build(atlas: Path, before: Manifest, given: list[Path], anew: bool, process
     kept = {} if anew else before.inputs
     with ProcessPoolExecutor(processes, get_context("spawn")) if processes > 1 and len(given) > 1 else _Here() as pool:
         read_in = partial(atlas_inputs.stage, known=frozenset(kept.keys() - damaged), folder=stage)
-        digests = {*pool.map(read_in, given, chunksize=8)}
+        digests = {*pool.map(read_in, given, chunksize=max(1, len(given) // (16 * processes)))}
         staged = frozenset(digest for digest in digests if digest not in kept or digest in damaged)
         tell(f"{len(given)} inputs, of which {len(staged)} are new")
         inputs = dict(sorted({**kept, **{digest: atlas_inputs.summary(stage, digest)[0] for digest in staged}}.items()))
@@ -182,8 +182,9 @@ def plan(inputs: Mapping[str, Staged]) -> list[Planned]:
             for group, rows in inputs[digest].rows.items():
                 each = weights[group, inputs[newest].microarchitecture]
                 each[machine] = each.get(machine, 0) + rows
-    return [Planned(*key, machines, tuple(digest for machine in machines for digest in of_machine[machine] if key[0] in inputs[digest].rows))
-            for key in sorted(weights) for machines in _halved(weights[key])]
+    return [Planned(group, name, machines, tuple(digest for machine in machines for digest in of_machine[machine]
+                                                 if group in inputs[digest].rows))
+            for group, name in sorted(weights) for machines in _halved(weights[group, name])]
 
 
 def _halved(weights: Mapping[str, int], bit: int = 0) -> Iterator[tuple[str, ...]]:

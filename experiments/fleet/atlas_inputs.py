@@ -45,7 +45,8 @@ class Input(NamedTuple):
     @property
     def files(self) -> list[Path]:
         folder = self.store.root / self.machine
-        return sorted(path for path in folder.glob("*.json*") if path.is_file() and not path.is_symlink() and ".quarantine" not in path.name)
+        return sorted(path for path in folder.glob("*.json*")
+                      if path.is_file() and not path.is_symlink() and ".quarantine" not in path.name)
 
     @property
     def digest(self) -> str:
@@ -135,7 +136,7 @@ def _stage(given: Input, digest: str, folder: Path) -> None:
     by_kernel, broken = _ledger(given)
     every = [stored for rows in by_kernel.values() for stored in rows.values()]
     until = max((stored.record.started_at for stored in every), default="1970-01-01T00:00:00Z")
-    newest_first = {"measured_until": moment(until), "input": digest}
+    newest_first = {"input_until": moment(until), "input": digest}
     latest = if_available(states.latest, given.store, given.machine)
     tables = {MACHINES: [line | newest_first for line in _machines(given, every, latest)],
               PROFILE: [line | newest_first for line in _profile(given)], VERDICTS: [line | newest_first for line in _verdicts(given)]}
@@ -184,16 +185,16 @@ def _machines(given: Input, every: list[Stored], latest: Host | None) -> Iterato
         rows = by_state[state]
         host = if_available(states.described, given.store, given.machine, state)
         times = sorted(stored.record.started_at for stored in rows)
-        yield {"machine": given.machine, "state": state, "is_latest": state == now, "is_described": host is not None,
+        yield {"machine": given.machine, "state": state, "is_described": host is not None,
                **(_lasting(host or latest) if host or latest else {}), **(_settings(host) if host else {}),
-               "rows": len(rows), "noisy_rows": sum(bool(stored.record.noisy) for stored in rows),
-               "measured_from": moment(times[0]) if times else None, **_host_pages(rows, host or latest)}
+               "measured_from": moment(times[0]) if times else None, "measured_until": moment(times[-1]) if times else None,
+               **_host_pages(rows, host or latest)}
 
 
 def _lasting(host: Host) -> dict[str, Any]:
     same = ("cpu_model", "vendor", "family", "model", "stepping", "hypervisor", "arch", "os", "logical_cpus")
-    return {name: getattr(host, name) for name in same} | {"memory_bytes": host.memory.total_bytes, "has_nested_walks": host.has_nested_walks,
-                                                           "entries_stated": hosts.tlb_entries(host)}
+    return {name: getattr(host, name) for name in same} | {
+        "memory_bytes": host.memory.total_bytes, "has_nested_walks": host.has_nested_walks, "entries_stated": hosts.tlb_entries(host)}
 
 
 def _settings(host: Host) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 `rows` are the ledger's, one a process; `machines` is what a computer was in each state that it has rows of; `profile` is its
 translation.json, a quantity a row; `verdicts` its verdicts.json, a claim a row. What is NULL in a column was not stated; a number that
-could not be measured has its reason's code beside it.
+could not be measured has its reason's code beside it. Whoever reads Parquet from elsewhere finds each column's unit in its metadata.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _QUANTITY = pa.struct([("value", _REAL), ("reason", _TEXT), ("event", _TEXT), ("
 _BOUNDS = pa.list_(pa.struct([(end, _REAL) for end in ("value", "low", "high", "least", "most")]))
 # Of a name's end, or of all of it: what its number counts. Names say their unit; the metadata says it to a program.
 _UNITS = {"ns_per_access": "ns/access", "_ns": "ns", "_ms": "ms", "_bytes": "B", "_ghz": "GHz", "_percent": "%", "started_at": "UTC",
-          "measured_until": "UTC", "measured_from": "UTC", "_pages": "base pages", "lines": "cache lines", "highest_khz": "kHz"}
+          "_until": "UTC", "measured_from": "UTC", "stride_pages": "base pages", "lines": "cache lines", "highest_khz": "kHz"}
 _OWN_TYPES = {"options": pa.map_(_TEXT, _WHOLE), "also": pa.map_(_TEXT, _REAL), "batch_ns_per_access": pa.list_(_REAL),
               "histogram": pa.list_(pa.struct([("least_ns", _REAL), ("hops", _WHOLE)])), "counters": pa.map_(_TEXT, _QUANTITY),
               "started_at": _TIME, "page_table_bytes": _WHOLE, "steal_ms": _REAL, "schema_version": _WHOLE}
@@ -50,23 +50,22 @@ SCHEMAS = {
     ROWS: _schema(machine=_TEXT, key=_TEXT, point=_TEXT, kernel_digest=_TEXT, counted=_WHOLE,
                   **{name: _kind(name) for name in Record.model_fields if name != "kernel"}),
     MACHINES: _schema(
-        machine=_TEXT, state=_TEXT, is_latest=_FLAG, is_described=_FLAG, cpu_model=_TEXT, vendor=_TEXT, family=_WHOLE, model=_WHOLE,
+        machine=_TEXT, state=_TEXT, is_described=_FLAG, cpu_model=_TEXT, vendor=_TEXT, family=_WHOLE, model=_WHOLE,
         stepping=_WHOLE, microcode=_TEXT, hypervisor=_TEXT, arch=_TEXT, os=_TEXT, kernel_release=_TEXT, boot=_TEXT, logical_cpus=_WHOLE,
         memory_bytes=_WHOLE, base_page_bytes=_WHOLE, page_table_levels=_WHOLE, thp=_TEXT, smt=_TEXT, governor=_TEXT, turbo=_FLAG,
         has_nested_walks=_FLAG, host_tables=_TEXT, counter_tier=_TEXT, entries_stated=pa.list_(_WHOLE), mitigations=pa.map_(_TEXT, _TEXT),
-        rows=_WHOLE, noisy_rows=_WHOLE, measured_from=_TIME, measured_until=_TIME, host_pages=_TEXT, host_pages_evidence=_TEXT,
-        input=_TEXT),
+        measured_from=_TIME, measured_until=_TIME, host_pages=_TEXT, host_pages_evidence=_TEXT, input_until=_TIME, input=_TEXT),
     PROFILE: _schema(machine=_TEXT, name=_TEXT, part=_TEXT, words=_TEXT, unit=_TEXT, value=_REAL, low=_REAL, high=_REAL, coverage=_REAL,
-                     modes=_WHOLE, reason=_TEXT, detail=_TEXT, measured_until=_TIME, input=_TEXT),
-    VERDICTS: _schema(machine=_TEXT, chapter=_TEXT, claim=_TEXT, verdict=_TEXT, evidence=_TEXT, effects=_BOUNDS, measured_until=_TIME,
+                     modes=_WHOLE, reason=_TEXT, detail=_TEXT, input_until=_TIME, input=_TEXT),
+    VERDICTS: _schema(machine=_TEXT, chapter=_TEXT, claim=_TEXT, verdict=_TEXT, evidence=_TEXT, effects=_BOUNDS, input_until=_TIME,
                       input=_TEXT),
 }
 # What makes two rows of a table the same, and then which of several is kept: the first by these. That is all a merge knows, so it gives
 # the same whatever came first. Of two rows with one key the one that counted more, as `Store.records` has it.
 SAME = {ROWS: ["machine", "key"], MACHINES: ["machine", "state"], PROFILE: ["machine", "name"], VERDICTS: ["machine", "chapter", "claim"]}
-_NEWEST = [("measured_until", "descending"), ("input", "ascending")]
+_NEWEST = [("input_until", "descending"), ("input", "ascending")]
 KEPT = {ROWS: [("counted", "descending"), *((name, "ascending") for name in ("started_at", "wall_ns", "elapsed_ns", "checksum"))],
-        MACHINES: [("is_described", "descending"), *_NEWEST], PROFILE: _NEWEST, VERDICTS: _NEWEST}
+        MACHINES: [("is_described", "descending"), ("measured_until", "descending"), *_NEWEST], PROFILE: _NEWEST, VERDICTS: _NEWEST}
 # In what order rows lie: what questions pick first, so that the rest of a file is skipped by its row groups' bounds.
 ORDER = {ROWS: ["mode", "layout", "pages", "order", "lines", "machine", "state", "key"], MACHINES: ["machine", "state"],
          PROFILE: ["name", "machine"], VERDICTS: ["chapter", "claim", "machine"]}

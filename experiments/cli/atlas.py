@@ -1,0 +1,139 @@
+"""`tlb atlas` and its commands."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterator
+from datetime import date
+from importlib import import_module
+from itertools import islice
+from math import isfinite
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any
+
+import typer
+
+from experiments.cli import shown
+from experiments.system.files import ROOT
+from experiments.words.prose import count
+from experiments.words.reasons import Unavailable
+
+DEFAULT = ROOT / "_build" / "atlas"
+MOST_SHOWN = 200  # rows, to a person
+app = typer.Typer(no_args_is_help=True, help="One table of many machines: Parquet from bundles and folders of data/, asked by SQL.")
+Folder = Annotated[Path, typer.Option("--atlas", help="The atlas's folder.")]
+
+
+@app.command()
+def build(
+    inputs: Annotated[list[Path], typer.Argument(metavar="INPUT…", help="Bundles, machines' folders, or folders of either, such as data.")],
+    output: Annotated[Path, typer.Option(help="The atlas's folder.")] = DEFAULT,
+    anew: Annotated[bool, typer.Option("--anew", help="Of these inputs alone: what the atlas had of others goes.")] = False,
+) -> None:
+    """Add machines to the atlas, which is made where there is none; what it has already is not read again."""
+    built = _fleet("atlas_build").build(output, inputs, anew, tell=lambda line: print(line, file=sys.stderr))
+    manifest = built.manifest
+    machines, broken = {staged.machine for staged in manifest.inputs.values()}, sum(staged.broken for staged in manifest.inputs.values())
+    print(f"{output}: {count(manifest.rows)} rows of {count(len(machines))} machines in {count(len(manifest.parts))} parts, of which "
+          f"{count(built.new_parts)} are new." + (f" {count(broken)} lines that do not prove whole are left out." if broken else ""))
+
+
+@app.command()
+def ask(
+    question: Annotated[str, typer.Argument(help="A question's name, or SQL: one SELECT. Without it, what there is to ask.")] = "",
+    atlas: Folder = DEFAULT,
+    as_json: shown.Json = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="As CSV.")] = False,
+) -> None:
+    """Ask the atlas: a question by its name, or SQL over rows, machines, profile and verdicts."""
+    asking, questions = _fleet("atlas_ask"), _fleet("atlas_questions").QUESTIONS
+    if not question:
+        for name, known in questions.items():
+            print(f"{name:10}  {known.says}")
+        print("\nOr SQL, one SELECT:\n")
+        for table, schema in _fleet("atlas_schema").SCHEMAS.items():
+            own = ["kernel"] if table == "rows" else ["is_latest"] if table == "machines" else []
+            print(f"{table}: {', '.join(['microarchitecture', *own, *schema.names])}\n")
+        return
+    sql = questions[question].sql if question in questions else question
+    with asking.opened(atlas) as connection:
+        answer = asking.ask(connection, sql)
+        if as_json:
+            _print_json(answer)
+        elif as_csv:
+            out = csv.writer(sys.stdout, lineterminator="\n")
+            out.writerow(answer.columns)
+            out.writerows((_text(value) for value in row) for row in answer)
+        else:
+            _print_table(answer)
+
+
+@app.command()
+def bench(
+    rows: Annotated[int, typer.Option(help="Of the large atlas; 10^8 take 10 GB of disk, which are freed.")] = 100_000_000,
+    bundles: Annotated[int, typer.Option(help="Of which an atlas is built.")] = 200,
+    folder: Annotated[Path, typer.Option(help="Where both are made, and removed.")] = ROOT / "_build" / "atlas_bench",
+) -> None:
+    """Print how fast an atlas is built, and how long each question takes over many rows."""
+    shown.parts(_fleet("atlas_bench").bench(folder, rows, bundles))
+
+
+def _fleet(module: str) -> ModuleType:
+    """A module of experiments.fleet. Raises Unavailable("no-fleet") where what it stands on is not installed."""
+    try:
+        return import_module(f"experiments.fleet.{module}")
+    except ModuleNotFoundError as lacking:
+        if (lacking.name or "").startswith("experiments"):
+            raise
+        raise Unavailable("no-fleet", lacking.name or "") from None
+
+
+def _print_json(answer: Any) -> None:
+    """An array of objects, a row a line; a number that is none is null."""
+    separator = "["
+    for row in answer:
+        print(separator, json.dumps(dict(zip(answer.columns, map(_plain, row), strict=True)), allow_nan=False), sep="", end="")
+        separator = ",\n "
+    print("]" if separator != "[" else "[]")
+
+
+def _print_table(answer: Any) -> None:
+    import pandas as pd
+
+    rows: Iterator[tuple[Any, ...]] = iter(answer)
+    first = [[_cell(value) for value in row] for row in islice(rows, MOST_SHOWN)]
+    if not first:
+        print(f"No row answers this ({', '.join(answer.columns)}).")
+        return
+    shown.parts([pd.DataFrame(first, columns=answer.columns)])
+    if next(rows, None) is not None:
+        print(f"These are the first {MOST_SHOWN} rows; --csv and --json give all.")
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    return value if value is None or isinstance(value, (bool, int, str)) else value.isoformat() if isinstance(value, date) else str(value)
+
+
+def _text(value: Any) -> Any:
+    """A value in CSV: nothing for NULL, JSON for what has parts."""
+    return json.dumps(_plain(value)) if isinstance(value, (list, tuple, dict)) else value
+
+
+def _cell(value: Any) -> str:
+    """A value in a table: what a terminal would obey in a text that a machine sent is shown as no character."""
+    if value is None:
+        return "–"
+    if isinstance(value, (list, tuple, dict)):
+        value = json.dumps(_plain(value), ensure_ascii=False)
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    return "".join(letter if letter.isprintable() else "�" for letter in text)

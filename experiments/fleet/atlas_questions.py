@@ -1,0 +1,96 @@
+"""The questions to an atlas that have a name: what each asks, and its SQL.
+
+The unit of a median is the machine: its own median over processes, or its profile's value, counts once, and `n` is how many machines
+there are; low and high are the order statistics that hold the median of all such machines as often as `coverage` says. One machine has
+no interval: its coverage is 0. Rows that something disturbed (`noisy`) count, as on every page, and questions about rows say how many.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from experiments.front.profile import FAR_BYTES
+from experiments.inference.intervals import NORMAL_MAD, OUTLIER_SCORE, UNSTABLE_SPREAD
+
+
+class Question(NamedTuple):
+    says: str
+    sql: str
+
+
+LEAST_KIND = 5  # machines of a kind, for one of them to be far from the others
+_BOUNDS = "i.n AS n, i.median AS median, i.low AS low, i.high AS high, i.coverage AS coverage"
+# What a machine is called together with: nothing states an instance type, so its CPU and its hypervisor do.
+_KIND = """kind AS (SELECT machine, any_value(microarchitecture) AS microarchitecture, arg_max(cpu_model, is_latest::INT) AS cpu_model,
+    arg_max(hypervisor, is_latest::INT) AS hypervisor FROM machines GROUP BY machine)"""
+# The cyclic chase over one line a base page of 2 GiB: by machine, state and kernel, the median over processes.
+_FAR = f"""far AS (SELECT machine, state, kernel_digest, engine, pages, median(ns_per_access) AS ns, count(*) AS processes,
+    count(*) FILTER (noisy <> '') AS noisy, max(started_at) AS until
+    FROM rows WHERE kernel = 'page_chase' AND mode = '' AND layout = 'spread' AND "order" = 'cycle' AND stride_pages = 1
+    AND lines * stride_bytes = {FAR_BYTES} AND pages IN ('4k', '2m', 'thp') GROUP BY ALL)"""
+
+QUESTIONS = {
+    "reach": Question("How far the TLB reaches, in bytes of base pages, by microarchitecture and level: entries that surveys found.", """
+        WITH base AS (SELECT machine, any_value(base_page_bytes) AS base_page_bytes FROM machines WHERE is_described GROUP BY machine)
+        SELECT microarchitecture, name AS entries_of, """ + _BOUNDS + """ FROM (
+            SELECT microarchitecture, name, median_interval(list(value * base_page_bytes)) AS i FROM profile JOIN base USING (machine)
+            WHERE name IN ('entries_level_1', 'entries_level_2') AND value IS NOT NULL GROUP BY ALL)
+        ORDER BY ALL"""),
+    "gain": Question("How many times as fast a chase over 2 GiB is on 2 MiB pages (2m: of the pool, thp: transparent) as on base pages, by "
+                     "CPU and hypervisor; of each machine in the state that was measured last.", f"""
+        WITH {_KIND}, {_FAR}, each AS (
+            SELECT machine, large.pages, arg_max(base.ns / large.ns, least(base.until, large.until)) AS gain,
+                arg_max(base.noisy + large.noisy, least(base.until, large.until)) AS noisy,
+                arg_max(base.processes + large.processes, least(base.until, large.until)) AS processes
+            FROM far base JOIN far large USING (machine, state, kernel_digest, engine)
+            WHERE base.pages = '4k' AND large.pages <> '4k' GROUP BY ALL)
+        SELECT microarchitecture, cpu_model, hypervisor, pages, {_BOUNDS}, processes, noisy FROM (
+            SELECT microarchitecture, cpu_model, hypervisor, pages, median_interval(list(gain)) AS i, sum(processes) AS processes,
+                sum(noisy) AS noisy FROM each JOIN kind USING (machine) GROUP BY ALL)
+        ORDER BY ALL"""),
+    "splintered": Question("Machines whose host splinters large pages, in the state that was measured last; and how many there are of each "
+                           "hypervisor.", """
+        WITH told AS (SELECT *, row_number() OVER (PARTITION BY machine ORDER BY measured_until DESC, state) AS age FROM machines
+            WHERE host_pages IN ('splintered by the host', 'not splintered'))
+        SELECT machine, microarchitecture, cpu_model, hypervisor, kernel_release, of_hypervisor, splintered_of_hypervisor FROM (
+            SELECT *, count(*) OVER (PARTITION BY hypervisor) AS of_hypervisor,
+                count(*) FILTER (host_pages = 'splintered by the host') OVER (PARTITION BY hypervisor) AS splintered_of_hypervisor
+            FROM told WHERE age = 1)
+        WHERE host_pages = 'splintered by the host' ORDER BY ALL"""),
+    "drift": Question("What another Linux made of a chase over 2 GiB on base pages, on the machines that were measured under both: the "
+                      "later one's time over the earlier one's.", f"""
+        WITH {_FAR}, under AS (SELECT machine, kernel_release, kernel_digest, engine, min(until) AS until, median(ns) AS ns,
+                sum(processes) AS processes, sum(noisy) AS noisy
+            FROM far JOIN (SELECT machine, state, kernel_release FROM machines WHERE kernel_release IS NOT NULL) USING (machine, state)
+            WHERE pages = '4k' GROUP BY ALL),
+        each AS (SELECT machine, early.kernel_release AS "from", late.kernel_release AS "to",
+                median(late.ns / early.ns) AS ratio, sum(early.processes + late.processes) AS processes,
+                sum(early.noisy + late.noisy) AS noisy
+            FROM under early JOIN under late USING (machine, kernel_digest, engine)
+            WHERE early.until < late.until AND early.kernel_release <> late.kernel_release GROUP BY ALL),
+        grouped AS (SELECT microarchitecture, "from", "to", median_interval(list(ratio)) AS i, sum(processes) AS processes,
+                sum(noisy) AS noisy
+            FROM each JOIN (SELECT DISTINCT machine, microarchitecture FROM machines) USING (machine) GROUP BY ALL)
+        SELECT microarchitecture, "from", "to", {_BOUNDS}, processes, noisy FROM grouped ORDER BY ALL"""),
+    "differ": Question("Machines that stand out from their kind (microarchitecture and hypervisor, five machines or more): quantities of "
+                       "the profile that lie 3.5 robust deviations, and 5 %, from the kind's median; the farthest first.", f"""
+        WITH {_KIND}, told AS (SELECT machine, p.microarchitecture, hypervisor, name, unit, value FROM profile p JOIN kind USING (machine)
+            WHERE value IS NOT NULL AND part <> 'guests'),
+        middle AS (SELECT microarchitecture, hypervisor, name, count(*) AS n, median(value) AS median,
+                mad(value) / {NORMAL_MAD} AS noise FROM told GROUP BY ALL HAVING n >= {LEAST_KIND})
+        SELECT machine, microarchitecture, hypervisor, name, unit, value, median, n, value / median AS times
+        FROM told JOIN middle USING (microarchitecture, hypervisor, name)
+        WHERE abs(value - median) > {OUTLIER_SCORE} * noise AND abs(value - median) > {UNSTABLE_SPREAD} * abs(median)
+        ORDER BY abs(ln(abs(value / median))) DESC, machine, name"""),
+    "noise": Question("What disturbed processes while they measured, by hypervisor and kernel: how many, and their share of all.", f"""
+        WITH {_KIND}, counted AS (SELECT kernel, machine, noisy, count(*) AS processes FROM rows GROUP BY ALL),
+        grouped AS (SELECT hypervisor, kernel, noisy, sum(processes) AS processes FROM counted JOIN kind USING (machine) GROUP BY ALL)
+        SELECT * FROM (SELECT hypervisor, kernel, noisy, processes,
+            processes / sum(processes) OVER (PARTITION BY hypervisor, kernel) AS share FROM grouped)
+        WHERE noisy <> '' ORDER BY ALL"""),
+    "claims": Question("On which sentences machines disagree: how many say holds, fails and cannot tell; the most disputed first.", """
+        SELECT chapter, claim, count(*) FILTER (verdict = 'holds') AS holds, count(*) FILTER (verdict = 'fails') AS fails,
+            count(*) FILTER (verdict = 'cannot tell') AS cannot_tell,
+            count(*) FILTER (verdict = 'not testable here') AS not_testable
+        FROM verdicts GROUP BY ALL ORDER BY least(holds, fails) DESC, holds + fails DESC, chapter, claim"""),
+}
