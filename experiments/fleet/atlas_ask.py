@@ -83,13 +83,15 @@ def ask(connection: duckdb.DuckDBPyConnection, sql: str) -> Answer:
 
 
 def _answered(do: Any) -> Any:
-    """What `do` gives; in a sentence, what DuckDB says against it."""
+    """What `do` gives; in a sentence, what DuckDB says against it: of the question, or else of the files."""
     try:
         return do()
-    except (duckdb.IOException, duckdb.InvalidInputException, duckdb.SerializationException) as error:
-        raise Unavailable("atlas-broken" if ".parquet" in str(error) else "bad-query", _sentence(error)) from None
-    except (duckdb.Error, UnicodeError, RuntimeError) as error:
-        raise Unavailable("bad-query", _sentence(error)) from None
+    except (duckdb.ProgrammingError, duckdb.DataError, duckdb.NotSupportedError, duckdb.IntegrityError, duckdb.PermissionException,
+            duckdb.OutOfMemoryException, TypeError, UnicodeError) as error:
+        is_file = isinstance(error, duckdb.InvalidInputException) and ".parquet" in str(error)
+        raise Unavailable("atlas-broken" if is_file else "bad-query", _sentence(error)) from None
+    except (duckdb.Error, RuntimeError) as error:
+        raise Unavailable("atlas-broken", _sentence(error)) from None
 
 
 def _sentence(error: Exception) -> str:

@@ -1,0 +1,348 @@
+"""Each question with a name against a second loop over the ledger's JSON, on machines whose truth is known; and what nobody may ask."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+duckdb = pytest.importorskip("duckdb")  # `make fleet` has it
+from support.atlas import FAR, chase, fleet  # noqa: E402
+from support.common import ROOT  # noqa: E402
+from support.lab import says  # noqa: E402
+from support.synthetic import Paged  # noqa: E402
+
+from experiments import cli  # noqa: E402
+from experiments.fleet import atlas_build  # noqa: E402
+from experiments.fleet.atlas_ask import ask, opened  # noqa: E402
+from experiments.fleet.atlas_questions import LEAST_KIND, QUESTIONS  # noqa: E402
+from experiments.inference.intervals import median_interval, outliers  # noqa: E402
+from experiments.machine import host as hosts  # noqa: E402
+from experiments.machine.host import Host  # noqa: E402
+from experiments.words.reasons import Unavailable  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fleet(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def atlas(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("atlas")
+    atlas_build.build(folder, [data], processes=1)
+    return folder
+
+
+@pytest.fixture
+def connection(atlas: Path) -> Iterator[Any]:
+    with opened(atlas) as connection:
+        yield connection
+
+
+def answered(connection: Any, question: str) -> list[dict[str, Any]]:
+    answer = ask(connection, QUESTIONS[question].sql)
+    return [dict(zip(answer.columns, row, strict=True)) for row in answer]
+
+
+def rows(data: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path in sorted(data.glob("*/*.jsonl")):
+        for line in path.read_bytes().splitlines():
+            yield path.parent.name, json.loads(line)["record"]
+
+
+def machine(data: Path, name: str) -> dict[str, Any]:
+    path = data / name / "machine.json"
+    return json.loads(path.read_bytes()) if path.is_file() else {}
+
+
+def slug(data: Path, name: str) -> str:
+    return machine(data, name).get("microarchitecture", "unknown").lower().replace(" ", "-")
+
+
+def profiles(data: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path in sorted(data.glob("*/translation.json")):
+        for quantity in json.loads(path.read_bytes())["quantities"]:
+            yield path.parent.name, quantity
+
+
+def agrees(found: list[dict[str, Any]], expected: dict[tuple[Any, ...], list[float]], *by: str) -> None:
+    """Medians with their exact intervals, by group."""
+    assert {tuple(row[name] for name in by) for row in found} == set(expected) and len(found) == len(expected) > 0
+    for row in found:
+        values = expected[tuple(row[name] for name in by)]
+        interval = median_interval(values)
+        assert row["n"] == len(values)
+        assert [row[name] for name in ("median", "low", "high", "coverage")] == pytest.approx(interval[:4])
+
+
+def test_the_reach_of_a_microarchitecture(data: Path, connection: Any):
+    expected = defaultdict(list)
+    for name, quantity in profiles(data):
+        if quantity["name"].startswith("entries_level") and quantity["value"] is not None:
+            expected[slug(data, name), quantity["name"]].append(quantity["value"] * machine(data, name)["base_page_bytes"])
+    agrees(answered(connection, "reach"), expected, "microarchitecture", "entries_of")
+    assert max(map(len, expected.values())) == 7
+
+
+def far(data: Path) -> dict[tuple[str, str, str], list[dict[str, Any]]]:
+    chases = defaultdict(list)
+    for name, record in rows(data):
+        if record["kernel"] == "page_chase" and record["layout"] == "spread" and record["lines"] == FAR:
+            chases[name, record["state"], record["pages"]].append(record)
+    return chases
+
+
+def test_the_gain_of_large_pages(data: Path, connection: Any):
+    chases, expected, noisy = far(data), defaultdict(list), Counter()
+    for name in {name for name, _, _ in chases}:
+        for pages in ("2m", "thp"):
+            states = [state for of, state, on in chases if (of, on) == (name, pages)]
+            if states:
+                last = max(states, key=lambda state: chases[name, state, pages][-1]["started_at"])
+                sides = [chases[name, last, each] for each in ("4k", pages)]
+                base, large = ([record["ns_per_access"] for record in side] for side in sides)
+                kind = (slug(data, name), machine(data, name)["cpu_model"], machine(data, name)["hypervisor"], pages)
+                expected[kind].append(float(np.median(base) / np.median(large)))
+                noisy[kind] += sum(record["noisy"] != "" for side in sides for record in side)
+    found = answered(connection, "gain")
+    agrees(found, expected, "microarchitecture", "cpu_model", "hypervisor", "pages")
+    assert {tuple(row.values())[:4]: row["noisy"] for row in found} == noisy and sum(noisy.values()) > 0
+    base, large = (next(point for point in chase(pages) if point.layout == "spread") for pages in ("4k", "thp"))
+    truths = [truth.time_ns(base) / truth.time_ns(large) for n in range(6) for truth in [Paged(walk_ns=(30 + n) * (3 if n == 5 else 1))]]
+    assert [row["median"] for row in found if row["pages"] == "thp"] == pytest.approx([np.median(truths)], rel=0.05)
+
+
+def test_machines_whose_host_splinters(connection: Any):
+    (found,) = answered(connection, "splintered")
+    assert (found["machine"], found["hypervisor"], found["of_hypervisor"], found["splintered_of_hypervisor"]) == (
+        "zen-4-000000ee", "vmware", 1, 1)
+    told = ask(connection, "SELECT machine FROM machines WHERE host_pages = 'not splintered'")
+    assert [*told] == [("ice-lake-server-000000aa",)]
+
+
+def test_what_another_kernel_made_of_a_walk(data: Path, connection: Any):
+    chases = far(data)
+    described = [Host.model_validate_json(path.read_bytes()) for path in (data / "zen-5-000000ab").glob("machine*.json")]
+    times = {host.kernel_release: np.median([record["ns_per_access"] for record in chases["zen-5-000000ab", hosts.state(host), "4k"]])
+             for host in described}
+    found = answered(connection, "drift")
+    agrees(found, {("zen-5", "6.1.0", "6.9.0"): [times["6.9.0"] / times["6.1.0"]]}, "microarchitecture", "from", "to")
+    assert found[0]["median"] == pytest.approx(1.45, rel=0.1) and found[0]["processes"] == 10
+
+
+def test_machines_that_stand_out_from_their_kind(data: Path, connection: Any):
+    kinds = defaultdict(dict)
+    for name, quantity in profiles(data):
+        if quantity["value"] is not None:
+            kinds[slug(data, name), machine(data, name)["hypervisor"], quantity["name"]][name] = quantity["value"]
+    expected = {(name, kind[2]) for kind, values in kinds.items() if len(values) >= LEAST_KIND
+                for name, far in zip(values, outliers([*values.values()]), strict=True) if far}
+    found = answered(connection, "differ")
+    assert {(row["machine"], row["name"]) for row in found} == expected == {("zen-5-00000005", "walk_over_2_gib")}
+    assert found[0]["times"] == pytest.approx(315 / 102.5) and found[0]["n"] == 6
+
+
+def test_what_disturbed_processes(data: Path, connection: Any):
+    every, disturbed = Counter(), Counter()
+    for name, record in rows(data):
+        kind = machine(data, name).get("hypervisor"), record["kernel"]
+        every[kind] += 1
+        disturbed[*kind, record["noisy"]] += 1
+    found = answered(connection, "noise")
+    assert {(row["hypervisor"], row["kernel"], row["noisy"]): row["processes"] for row in found} == {
+        kind: number for kind, number in disturbed.items() if kind[2]}
+    assert all(row["share"] == pytest.approx(row["processes"] / every[row["hypervisor"], row["kernel"]]) for row in found)
+
+
+def test_claims_on_which_machines_disagree(data: Path, connection: Any):
+    words = Counter((claim, judged["verdict"]) for path in data.glob("*/verdicts.json")
+                    for claim, judged in json.loads(path.read_bytes())["chapters"]["strides"].items())
+    found = answered(connection, "claims")
+    columns = {"holds": "holds", "fails": "fails", "cannot tell": "cannot_tell", "not testable here": "not_testable"}
+    assert {(row["claim"], word): row[column] for row in found for word, column in columns.items() if row[column]} == words
+    assert found[0]["claim"] == "one"
+
+
+def test_a_median_s_interval_is_the_book_s(connection: Any):
+    rng = np.random.default_rng(1)
+    for n in [*range(1, 40), 100, 331, 1000]:
+        values = rng.permutation(np.round(rng.lognormal(size=n), 2)).tolist()
+        (found,) = [*ask(connection, f"SELECT median_interval({values}::DOUBLE[])")]
+        interval = median_interval(values)
+        assert found[0] == pytest.approx({"n": n, **dict(zip(("median", "low", "high", "coverage"), interval, strict=False))})
+    assert [*ask(connection, "SELECT median_interval([]::DOUBLE[])")] == [(None,)]
+
+
+def test_a_reason_stands_beside_what_was_not_counted(connection: Any):
+    sql = "SELECT counters['walk'].value, counters['stlb_hit'].reason FROM rows WHERE counted = 1 AND engine = 'numba'"
+    assert [*ask(connection, sql)] == [(0.1, "no-pmu")]
+    reasons = ask(connection, "SELECT DISTINCT reason FROM profile WHERE value IS NULL")
+    assert [*reasons] == [("pool-empty",)]
+    assert [*ask(connection, "SELECT count(*) FROM rows WHERE steal_ms = 0")] == [(1,)]  # not stated is not nothing
+
+
+def test_counts_are_the_ledger_s(data: Path, connection: Any):
+    expected = Counter((name, record["kernel"], record["state"]) for name, record in rows(data))
+    found = ask(connection, "SELECT machine, kernel, state, count(*) FROM rows GROUP BY ALL")
+    assert {row[:3]: row[3] for row in found} == expected
+    latest = ask(connection, "SELECT machine, count(*), count(*) FILTER (is_latest) FROM machines GROUP BY ALL HAVING count(*) > 1")
+    assert {*latest} == {("zen-5-000000ab", 2, 1), ("ice-lake-server-000000aa", 2, 1)}
+
+
+REFUSED = """
+;
+SELECT
+SELEKT 1
+SELECT nothing FROM rows
+FROM nowhere
+SELECT 1; SELECT 2
+SELECT 1; DROP VIEW rows
+FROM read_text('/etc/passwd')
+FROM '/etc/passwd'
+FROM read_csv('/etc/passwd')
+FROM glob('/etc/*')
+FROM parquet_metadata('/etc/passwd')
+FROM read_blob('ATLAS/manifest.json')
+FROM read_parquet('http://127.0.0.1:1/x.parquet')
+FROM read_csv('s3://bucket/x')
+COPY (SELECT 1) TO 'ATLAS/x.csv'
+COPY rows TO 'ATLAS/x' (FORMAT parquet)
+EXPORT DATABASE 'ATLAS/x'
+ATTACH 'ATLAS/x.db'
+ATTACH ':memory:' AS other
+INSTALL httpfs
+LOAD httpfs
+FORCE INSTALL httpfs FROM 'http://127.0.0.1:1'
+SET memory_limit = '100GB'
+PRAGMA memory_limit = '100GB'
+PRAGMA enable_external_access
+SET enable_external_access = true
+RESET lock_configuration
+SET allowed_directories = ['/']
+SET threads = 64
+CREATE TABLE x AS SELECT 1
+CREATE SECRET (TYPE s3)
+EXPLAIN ANALYZE COPY rows TO 'ATLAS/x'
+CALL pragma_version()
+SELECT * FROM query('COPY rows TO ''ATLAS/x''')
+FROM duckdb_secrets()
+FROM data
+SELECT getenv('HOME')
+INSERT INTO ranks VALUES (1, 1, 1)
+VACUUM
+CHECKPOINT
+BEGIN
+PREPARE x AS SELECT 1
+SELECT error('no')
+SELECT 'x'::INT FROM rows
+SELECT list(range) FROM range(1000000000)
+SELECT '\ud800'
+"""
+
+
+def test_what_may_not_be_asked_is_one_sentence(atlas: Path, tmp_path: Path):
+    shutil.copytree(atlas, tmp_path / "atlas")
+    before = sorted(path for path in tmp_path.rglob("*"))
+    with opened(tmp_path / "atlas", memory="64MiB", threads=2) as connection:
+        for sql in ["", *REFUSED.strip().splitlines()]:
+            with pytest.raises(Unavailable) as why:
+                pytest.fail(f"{sql} gave {list(ask(connection, sql.replace('ATLAS', str(tmp_path / 'atlas'))))[:3]}")
+            says(why.value, "bad-query")
+        assert [*ask(connection, "SELECT count(*) > 500 FROM rows")] == [(True,)]  # it stays usable
+        assert [*ask(connection, "SELECT value FROM duckdb_settings() WHERE name = 'memory_limit'")] == [("64.0 MiB",)]
+    assert sorted(path for path in tmp_path.rglob("*")) == before
+
+
+def test_a_part_that_is_no_parquet_is_a_reason(atlas: Path, tmp_path: Path):
+    for name, spoil in {"cut": lambda content: content[:-9], "zeros": lambda content: bytes(len(content)), "gone": lambda content: None,
+                        "torn": lambda content: content[:4] + bytes(len(content) // 2) + content[4 + len(content) // 2:]}.items():
+        shutil.copytree(atlas, tmp_path / name)
+        for part in atlas_build.read(atlas).parts:
+            path = tmp_path / name / part.path
+            content = spoil(path.read_bytes())
+            path.unlink()
+            if content is not None:
+                path.write_bytes(content)
+        with pytest.raises(Unavailable) as why, opened(tmp_path / name) as connection:
+            list(ask(connection, "SELECT * FROM rows"))
+        says(why.value, "atlas-broken")
+
+
+@pytest.mark.parametrize("path", ["../../etc/passwd", "/etc/passwd", "rows/../x.parquet", "rows/kernel=a'b/microarchitecture=c/0.parquet"])
+def test_an_atlas_names_no_file_outside(path: str, atlas: Path, tmp_path: Path):
+    manifest = json.loads((atlas / atlas_build.MANIFEST).read_bytes())
+    manifest["parts"][0]["path"] = path
+    (tmp_path / atlas_build.MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(Unavailable) as why, opened(tmp_path):
+        pass
+    says(why.value, "no-atlas")
+
+
+def test_a_link_is_no_part(atlas: Path, tmp_path: Path):
+    shutil.copytree(atlas, tmp_path / "atlas")
+    part = tmp_path / "atlas" / atlas_build.read(atlas).parts[0].path
+    part.rename(tmp_path / "elsewhere")
+    part.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Unavailable) as why, opened(tmp_path / "atlas"):
+        pass
+    says(why.value, "atlas-broken")
+
+
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "argv", ["tlb", "atlas", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    out, err = capsys.readouterr()
+    return ended.value.code or 0, out, err
+
+
+def test_the_command_answers_as_a_table_as_json_and_as_csv(atlas: Path, data: Path, tmp_path: Path, capsys, monkeypatch):
+    status, out, _ = run(capsys, monkeypatch, "ask")
+    assert status == 0 and all(name in out for name in [*QUESTIONS, "ns_per_access", "host_pages"])
+    told = {how: run(capsys, monkeypatch, "ask", "gain", "--atlas", str(atlas), *how)[1] for how in ((), ("--json",), ("--csv",))}
+    expected = json.loads(told["--json",])
+    assert [{name: row[name] for name in ("cpu_model", "pages")} for row in csv.DictReader(io.StringIO(told["--csv",]))] == [
+        {name: row[name] for name in ("cpu_model", "pages")} for row in expected]
+    assert len(told[()].splitlines()) >= 1 + len(expected) > 2
+    assert run(capsys, monkeypatch, "ask", "SELECT 1 WHERE false", "--json", "--atlas", str(atlas))[:2] == (0, "[]\n")
+    odd = "SELECT chr(27) || '[31m' AS a, 'nan'::DOUBLE AS b, started_at, also, '[red]' AS c FROM rows WHERE kernel = 'graph_walk' LIMIT 1"
+    assert json.loads(run(capsys, monkeypatch, "ask", odd, "--json", "--atlas", str(atlas))[1])[0]["b"] is None
+    _, out, _ = run(capsys, monkeypatch, "ask", odd, "--atlas", str(atlas))
+    assert "\x1b" not in out and "[red]" in out
+
+
+def test_the_command_builds_and_says_in_a_line_what_cannot_be(data: Path, tmp_path: Path, capsys, monkeypatch):
+    folder = tmp_path / "data"
+    shutil.copytree(data / "cpu-00000000", folder / "cpu-00000000")
+    status, out, _ = run(capsys, monkeypatch, "build", str(folder), "--output", str(tmp_path / "atlas"))
+    assert status == 0 and out.startswith(f"{tmp_path / 'atlas'}: 4 rows of 1 machines")
+    for arguments in (["ask", "nothing", "--atlas", str(tmp_path / "atlas")], ["ask", "gain", "--atlas", str(tmp_path)],
+                      ["build", str(tmp_path / "none")]):
+        status, out, err = run(capsys, monkeypatch, *arguments)
+        assert (status, out, len(err.splitlines())) == (1, "", 1)
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    monkeypatch.delitem(sys.modules, "experiments.fleet.atlas_ask")
+    status, _, err = run(capsys, monkeypatch, "ask", "gain")
+    assert status == 1 and "make fleet" in err
+
+
+@pytest.mark.endurance
+def test_gains_of_published_machines_are_those_of_their_profiles(tmp_path: Path):
+    atlas_build.build(tmp_path, [ROOT / "data"])
+    with opened(tmp_path) as connection:
+        found = {(row["microarchitecture"], f"gain_{row['pages']}"): row["median"] for row in answered(connection, "gain")}
+    known = {(name.rpartition("-")[0], quantity["name"]): quantity["value"] for name, quantity in profiles(ROOT / "data")
+             if quantity["name"] in ("gain_2m", "gain_thp") and quantity["value"]}
+    assert found == pytest.approx(known, rel=1e-5) and known
+
+

@@ -1,0 +1,104 @@
+"""A fleet that never was, as folders of data/: machines with a known truth, in the ledger's format, small enough to build often."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from experiments.front.judged import Judged, Shown, Verdicts
+from experiments.front.profile import Profile, Quantity
+from experiments.lab import lines
+from experiments.lab.record import Bin, Point, Record
+from experiments.lab.record import Quantity as Counted
+from experiments.machine import host as hosts
+from experiments.machine.host import Host
+from support.common import make_record
+from support.synthetic import MIB, Paged, Stated, table_bytes
+
+KERNEL = "feedfeedfeedfeed"
+FAR = 524_288  # lines, one to each base page of 2 GiB
+SWEEP = tuple(round(2 ** (n / 2)) for n in range(8, 31))
+
+
+def chase(*kinds: str, sizes: tuple[int, ...] = (FAR,)) -> list[Point]:
+    return [Point(kernel="page_chase", pages=pages, layout=layout, lines=size, region_ms=1)
+            for size in sizes for pages in kinds for layout in ("spread", "packed")]
+
+
+def host(microarchitecture: str = "Zen 5", hypervisor: str = "kvm", kernel: str = "6.1.0", **changes: Any) -> Host:
+    return Stated(hypervisor=hypervisor, changes={"microarchitecture": microarchitecture, "cpu_model": f"Imaginary {microarchitecture}",
+                                                  "kernel_release": kernel} | changes).host()
+
+
+def of(truth: Paged, points: list[Point], described: Host, repeats: int = 5, seed: int = 1, day: int = 1) -> list[bytes]:
+    """Lines of a ledger: a machine's processes in a state. Every seventh was disturbed."""
+    rows = []
+    for n, row in enumerate(truth.frame(points, repeats, seed).itertuples()):
+        record = make_record(
+            kernel=row.kernel, pages=row.pages, layout=row.layout, lines=row.lines, region_ms=1, repeat=row.repeat, core_ghz=row.core_ghz,
+            ns_per_access=row.ns_per_access, batch_ns_per_access=[row.ns_per_access], state=hosts.state(described),
+            page_table_bytes=table_bytes(row.pages, 4096 * row.lines), noisy=("", "", "", "stolen", "", "", "uneven")[n % 7],
+            started_at=f"2025-02-{day:02}T12:{n // 60 % 60:02}:{n % 60:02}Z")
+        rows.append(lines.write(record, KERNEL)[1])
+    return rows
+
+
+def odd_records() -> Iterator[Record]:
+    """What a row may hold: everything, nothing, and the ends of each range."""
+    yield make_record(kernel="graph_walk", order="random", mode="plain", options=[["vertices", 2**53], ["per_hop", 0]],
+                      also={"p50_ns": -1.5e308, "mean_ns": 5e-324}, histogram=[Bin(-1.0, 1), Bin(0.1 + 0.2, 2**63 - 1)], steal_ms=0.0,
+                      page_table_bytes=0, seed=2**63 - 1, tries=100, noisy="spilled", engine="numba", counters={
+                          "walk": Counted(value=0.1, event="dtlb:u", running_percent=33.3), "stlb_hit": Counted(reason="no-pmu"),
+                          "core_cycles": Counted(reason="perf-denied", event="cycles:u")})
+    yield make_record(kernel="graph_walk", order="random", mode="plain", lines=1, repeat=2**63 - 1, page_table_bytes=None, steal_ms=None,
+                      core_ghz=0, started_at="1970-01-01T00:00:00Z", batch_ns_per_access=[1e-300, 1.7e308, 1 / 3])
+    yield make_record(kernel="graph_walk", stride_pages=2**20, stride_bytes=2**32, layout="alias", pages="1g", lines=2**20,
+                      started_at="9999-12-31T23:59:59Z", counters={"walk": Counted(value=-0.0)})
+
+
+def put(folder: Path, described: Host | None, ledger: list[bytes], quantities: dict[str, float | str] | None = None,
+        verdicts: dict[str, str] | None = None) -> Path:
+    """Writes a machine's folder. quantities: values of a profile, or the reasons for none; verdicts: words by claim."""
+    folder.mkdir(parents=True, exist_ok=True)
+    by_kernel: dict[str, list[bytes]] = {}
+    for line in ledger:
+        by_kernel.setdefault(json.loads(line)["record"]["kernel"], []).append(line)
+    for kernel, rows in by_kernel.items():
+        with (folder / f"{kernel}.jsonl").open("ab") as file:
+            file.write(b"".join(rows))
+    if described:
+        (folder / "machine.json").write_text(json.dumps(described.model_dump(mode="json")))
+    if quantities is not None:
+        each = [Quantity(name=name, part="entries", words=name, unit="entries", **(
+            {"reason": value} if isinstance(value, str) else {"value": value, "low": value, "high": None, "coverage": 0.9375}))
+            for name, value in quantities.items()]
+        (folder / "translation.json").write_text(Profile(machine=folder.name, quantities=tuple(each)).model_dump_json())
+    if verdicts is not None:
+        effect = Shown(value=1.0, low=0.9, high=None, least=None, most=2.0)
+        told = {claim: Judged(verdict=word, evidence="It is so.", effects=(effect,)) for claim, word in verdicts.items()}
+        (folder / "verdicts.json").write_text(Verdicts(data="", code="", chapters={"strides": told}, lacking={}).model_dump_json())
+    return folder
+
+
+def fleet(root: Path) -> Path:
+    """Six guests of a kind, of which one walks slowly; one guest under two kernels; one whose host splinters; a computer with whole pages
+    and a ledger of odd rows; rows that nothing describes."""
+    guest = host()
+    for n in range(6):
+        slow = 3.0 if n == 5 else 1.0
+        put(root / f"zen-5-0000000{n}", guest, of(Paged(walk_ns=(30 + n) * slow), chase("4k", "2m", "thp"), guest, seed=n),
+            {"entries_level_1": 64.0, "entries_level_2": 1536.0 + n, "walk_over_2_gib": (100.0 + n) * slow, "gain_2m": "pool-empty"},
+            {"one": ("holds", "fails")[n % 2], "two": "cannot tell", "three": "not testable here"})
+    late = host(kernel="6.9.0")
+    both = of(Paged(), chase("4k", "2m"), guest, day=1) + of(Paged(walk_ns=45), chase("4k", "2m"), late, day=2)
+    under = put(root / "zen-5-000000ab", late, both, {"entries_level_2": 1600.0})
+    (under / f"machine-{hosts.state(guest)}.json").write_text(json.dumps(guest.model_dump(mode="json")))
+    split = host("Zen 4", "vmware")
+    put(root / "zen-4-000000ee", split, of(Paged(splintered=True), chase("4k", "2m", sizes=SWEEP), split, repeats=3))
+    whole = host("Ice Lake server", "none", memory=split.memory.model_copy(update={"total_bytes": 512 * MIB}).model_dump())
+    odd = [lines.write(record, KERNEL)[1] for record in odd_records()]
+    put(root / "ice-lake-server-000000aa", whole, of(Paged(), chase("4k", "2m", sizes=SWEEP), whole, repeats=3) + odd, {}, {"one": "holds"})
+    put(root / "cpu-00000000", None, of(Paged(), chase("4k"), guest, repeats=2))
+    return root
