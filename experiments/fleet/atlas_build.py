@@ -4,11 +4,9 @@
     atlas/rows/kernel=page_chase/microarchitecture=zen-5/<content>.parquet
     atlas/machines/microarchitecture=zen-5/<content>.parquet              and so profile, verdicts
 
-A part holds some machines whole. Which ones follows from the inputs alone: the machines of a group, in the order of a hash of their ids,
-are halved by the hash's next bit until a half has at most MOST_ROWS. So one more input changes the one part of a group that its machine
-falls into (two, where that one is halved), a group that was small stays one file, and it does not matter what came first, or in how many
-builds: nothing is ever compacted later. A part is called by a digest of the inputs that it is of. What an interrupted build has written is
-named by no manifest: the old atlas stays whole, and the same command reads no input again that was read.
+Which parts there are follows from the inputs (atlas_plan), and so do their bytes: it does not matter what came first, or in how many builds.
+What an interrupted build has written is named by no manifest: the old atlas stays whole, and the same command reads no input again that
+was read.
 """
 
 from __future__ import annotations
@@ -31,17 +29,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from experiments.fleet import atlas_inputs
 from experiments.fleet.atlas_inputs import Staged
+from experiments.fleet.atlas_plan import WRITER, Planned, plan
 from experiments.fleet.atlas_schema import KEPT, ORDER, ROWS, SAME, SCHEMAS, VERSION, table_of
 from experiments.system.files import OPEN_FLAGS, disk_errors, lock, replace, sync_folder
 from experiments.words.reasons import Unavailable
 
 MANIFEST = "manifest.json"
 STAGE = ".stage"  # what was read of inputs, until the manifest has them
-# A row takes about 200 bytes, so parts have 6 to 13 MB: few enough for a fleet, small enough to be written again for one machine more.
-MOST_ROWS = 1 << 16
-GROUP_ROWS = 1 << 14  # of a row group, the least that a reader skips or fetches
-# Of these, the data and pyarrow's version follows every byte.
-WRITER = {"compression": "zstd", "compression_level": 3, "version": "2.6", "write_statistics": True, "row_group_size": GROUP_ROWS}
 _GROUP = r"(?:rows/kernel=[a-z0-9_-]{1,64}|machines|profile|verdicts)"
 _PART = rf"^{_GROUP}/microarchitecture=[a-z0-9-]{{1,64}}/[0-9a-f]{{16}}\.parquet$"
 
@@ -73,20 +67,6 @@ class Manifest(BaseModel):
     @property
     def rows(self) -> int:
         return sum(part.rows for part in self.parts if part.table == ROWS)
-
-
-class Planned(NamedTuple):
-    """A part as it follows from the inputs: of which group, of which machines, from which inputs."""
-
-    group: str
-    microarchitecture: str
-    machines: tuple[str, ...]
-    inputs: tuple[str, ...]
-
-    @property
-    def path(self) -> str:
-        of = json.dumps([VERSION, pa.__version__, sorted(WRITER.items()), self.group, self.microarchitecture, self.inputs])
-        return f"{self.group}/microarchitecture={self.microarchitecture}/{hashlib.sha256(of.encode()).hexdigest()[:16]}.parquet"
 
 
 class Built(NamedTuple):
@@ -165,41 +145,6 @@ class _Here:
         return self
 
     def __exit__(self, *_: object) -> None: ...
-
-
-# --- which parts there are
-
-
-def plan(inputs: Mapping[str, Staged]) -> list[Planned]:
-    """The parts that these inputs make."""
-    of_machine: dict[str, list[str]] = defaultdict(list)
-    for digest in sorted(inputs):
-        of_machine[inputs[digest].machine].append(digest)
-    weights: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
-    for machine, digests in of_machine.items():
-        newest = max(digests, key=lambda digest: (inputs[digest].measured_until, digest))
-        for digest in digests:
-            for group, rows in inputs[digest].rows.items():
-                each = weights[group, inputs[newest].microarchitecture]
-                each[machine] = each.get(machine, 0) + rows
-    return [Planned(group, name, machines, tuple(digest for machine in machines for digest in of_machine[machine]
-                                                 if group in inputs[digest].rows))
-            for group, name in sorted(weights) for machines in _halved(weights[group, name])]
-
-
-def _halved(weights: Mapping[str, int], bit: int = 0) -> Iterator[tuple[str, ...]]:
-    """The machines of each part, in order of their ids."""
-    if len(weights) < 2 or sum(weights.values()) <= MOST_ROWS:
-        yield tuple(sorted(weights))
-        return
-    for side in (0, 1):
-        half = {machine: rows for machine, rows in weights.items() if _hash(machine) >> (255 - bit) & 1 == side}
-        if half:
-            yield from _halved(half, bit + 1)
-
-
-def _hash(machine: str) -> int:
-    return int.from_bytes(hashlib.sha256(machine.encode()).digest(), "big")
 
 
 # --- a part's rows

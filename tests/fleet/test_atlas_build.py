@@ -19,9 +19,10 @@ from support.common import ROOT, make_record  # noqa: E402
 from support.lab import says  # noqa: E402
 from support.synthetic import Paged  # noqa: E402
 
-from experiments.fleet import atlas_build, atlas_inputs, atlas_schema  # noqa: E402
+from experiments.fleet import atlas_build, atlas_inputs, atlas_plan, atlas_schema  # noqa: E402
 from experiments.fleet.atlas_build import MANIFEST, build, read  # noqa: E402
 from experiments.fleet.atlas_inputs import Staged  # noqa: E402
+from experiments.fleet.atlas_plan import plan  # noqa: E402
 from experiments.lab import lines  # noqa: E402
 from experiments.lab.record import Quantity, Record  # noqa: E402
 from experiments.lab.store import Store  # noqa: E402
@@ -111,20 +112,20 @@ def test_one_more_machine_touches_only_its_own_parts(data: Path, tmp_path: Path)
 def test_a_part_is_halved_where_it_is_large_and_no_further(monkeypatch: pytest.MonkeyPatch):
     inputs = {f"{n:016x}": Staged(machine=f"zen-5-{n:08x}", microarchitecture="zen-5", measured_until="2025-01-01T00:00:00Z",
                                   rows={"rows/kernel=page_chase": 1 + n % 7, "machines": 1}) for n in range(300)}
-    monkeypatch.setattr(atlas_build, "MOST_ROWS", 40)
-    planned = [part for part in atlas_build.plan(inputs) if part.group == "rows/kernel=page_chase"]
+    monkeypatch.setattr(atlas_plan, "MOST_ROWS", 40)
+    planned = [part for part in plan(inputs) if part.group == "rows/kernel=page_chase"]
     rows = [sum(inputs[digest].rows[part.group] for digest in part.inputs) for part in planned]
     assert sum(rows) == sum(1 + n % 7 for n in range(300)) and max(rows) <= 40 and len(rows) > 300 * 4 / 40
     assert Counter(machine for part in planned for machine in part.machines).most_common(1)[0][1] == 1
     more = inputs | {"f" * 16: Staged(machine="zen-5-ffffffff", microarchitecture="zen-5", measured_until="2025-01-01T00:00:00Z",
                                       rows={"rows/kernel=page_chase": 3})}
-    changed = {part.path for part in atlas_build.plan(more)} - {part.path for part in atlas_build.plan(inputs)}
+    changed = {part.path for part in plan(more)} - {part.path for part in plan(inputs)}
     assert len(changed) in (1, 2)
-    assert atlas_build.plan(dict(reversed(inputs.items()))) == atlas_build.plan(inputs)
+    assert plan(dict(reversed(inputs.items()))) == plan(inputs)
 
 
 def test_several_parts_hold_together_what_one_would(data: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(atlas_build, "MOST_ROWS", 60)
+    monkeypatch.setattr(atlas_plan, "MOST_ROWS", 60)
     machines = Store(data).machines()
     for some in (machines[:5], machines[5:]):
         build(tmp_path / "atlas", [data / machine for machine in some], processes=1)
