@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import zipfile
 from pathlib import Path
@@ -61,6 +62,18 @@ def pack(rows: Path, archive: Path) -> None:
                 packed.writestr(zipfile.ZipInfo(f"{rows.name}/{path.name}", _AT_ALL_TIMES), path.read_bytes(), zipfile.ZIP_DEFLATED)
 
 
+_CARD = re.compile(r'href="\.\./_sources/((own\.)?([a-z0-9-]{1,64})\.txt)"')
+
+
+def write_cards(body: str, out: Path) -> None:
+    """Put the data cards that a page links to (front/machines_tables.py) beside its notebook, as text."""
+    data = Store(data_root())
+    for name, own, machine in _CARD.findall(body):
+        if (card := (data.own if own else data).root / machine / "README.md").is_file():
+            out.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(card, out / name)
+
+
 def add_files(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
     """Put the files beside the page, and links to them at its end."""
     if doctree is None or (notebook := Path(app.env.doc2path(page))).suffix != ".ipynb":
@@ -70,6 +83,7 @@ def add_files(app: Sphinx, page: str, template: str, context: dict, doctree: nod
     def link(path: str, text: str) -> Markup:
         return Markup('<a download href="{}">{}</a>').format(to(f"{FOLDER}/{path}", 1), text)
 
+    write_cards(context["body"], out)
     lines = [Markup("The notebook: {}.").format(link(context["sourcename"], notebook.name))]
     if files := files_of(notebook, Path(app.srcdir) / "kernels"):
         pack(files.rows, out / f"{files.machine}.zip")

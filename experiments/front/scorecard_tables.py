@@ -26,7 +26,9 @@ def counts(a: Analysis) -> Html:
 def claims(a: Analysis) -> Html:
     """Each claim with its source, what it predicts, what is shown here, and its verdicts, to be chosen from by chapter and verdict."""
     names = ["Claim, and what it predicts", "This machine shows", "Verdict", *a.others.values()]
-    head = Markup("").join(Markup('<th scope="col">{}</th>').format(name) for name in names)
+    columns = ["", "", "this" if a.own else a.about.machine, *a.others]  # the page of machines links to these
+    head = Markup("").join(Markup('<th scope="col"{}>{}</th>').format(
+        Markup(' id="verdicts-{}"').format(column) if column else "", name) for column, name in zip(columns, names, strict=True))
     groups = Markup("").join(_group(a, str(chapter), rows, len(names)) for chapter, rows in a.rows.groupby("chapter", sort=False))
     table = Markup('<div class="tlb-table"><table class="tlb-verdicts"><thead><tr>{}</tr></thead>{}</table></div>').format(head, groups)
     text = "\n".join(f"{row.verdict.upper()}: {row.id}" for row in a.rows.itertuples())

@@ -1,0 +1,336 @@
+"""The page of machines: of one, two and thirty, some of which lack all, what it shows, orders, says, asks for and escapes."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from bs4 import BeautifulSoup
+from markdown_it import MarkdownIt
+from support.common import ROOT, make_record
+from support.lab import put
+from support.synthetic import HOLE, Paged, Stated, hugepages
+
+from experiments.article.chapter import Chapter
+from experiments.front import machines, machines_figure, machines_tables, machines_words, profile
+from experiments.front.machines import Analysis, Machine
+from experiments.front.profile import Profile, Quantity
+from experiments.inference import splinter
+from experiments.lab.store import Store
+from experiments.words.reasons import Unavailable
+
+DEFAULTS = {"machine": "reference", "profile": "quick", "max_working_set": "profile", "repeats": 0, "minutes": 0.0, "engine": "auto"}
+HOSTILE = "</script><img src=x onerror=alert(1)>\u202e'.\"|{{#if}}"
+NAMES = [*machines_words._BECAUSE]
+PARTS = {"load": "levels", "hit": "levels", "walk": "levels", "gain": "pages", "fault": "faults"}
+
+
+def quantity(name: str, value: float | None) -> Quantity:
+    """Known to 2 %; without a value, of a pool that was empty."""
+    place = "walk by place" if "table" in name else PARTS[name.partition("_")[0]]
+    unit = "ratio" if place == "pages" else "ns"
+    known = {"value": value, "low": value / 1.02, "high": value * 1.02, "coverage": 0.96} if value else {"reason": "pool-empty"}
+    return Quantity(name=name, part=place, words=f"words of {name}", unit=unit, **known)
+
+
+def entries(found: float, stated: float = 2048.0) -> list[Quantity]:
+    return [Quantity(name=f"{who}_level_2", part="entries", words=who, unit="entries", value=value, low=value, high=value, coverage=1.0)
+            for who, value in (("entries", found), ("stated", stated))]
+
+
+def add(store: Store, name: str, factor: float | None = 1.0, found: float = 2048.0, changes: dict[str, Any] | None = None,
+        kept: bool = True, **of: Any) -> None:
+    """A machine each of whose prices is `factor` times its place in the list; None: none has a value."""
+    store.write_machine(name, Stated(changes=changes or {}, **of).host().model_dump(mode="json"))
+    quantities = [quantity(each, factor and factor * (place + 1)) for place, each in enumerate(NAMES)]
+    if kept:
+        profile.keep(store, Profile(machine=name, quantities=(*quantities, *(entries(found) if factor else ()))))
+
+
+def page(store: Store, machine: str = "reference", backing: dict[str, str] | None = None, monkeypatch: Any = None) -> Analysis:
+    if backing is not None:
+        monkeypatch.setattr(Analysis, "_pages", lambda self, store, name, host: backing.get(name, "unknown"))
+    return Analysis(Chapter(machines.PAGE, DEFAULTS | {"machine": machine}, store))
+
+
+def shown(a: Analysis, holes: bool = False) -> tuple[BeautifulSoup, str]:
+    """The table, and all sentences. holes: a machine's own words may look like what no sentence holds."""
+    told = []
+    for name in machines_words.__all__:
+        try:
+            told.append(getattr(machines_words, name)(a))
+        except Unavailable as why:
+            told.append(str(why))
+    assert holes or [text for text in told if HOLE.search(re.sub(r"```sh\n.*?```", "", text, flags=re.DOTALL))] == []
+    return BeautifulSoup(machines_tables.machines_table(a).markup, "html.parser"), "\n\n".join(told)
+
+
+def many(store: Store, number: int) -> Store:
+    for k in range(number):
+        add(store, f"zen-{k:02}-aaaaaaaa", 1 + (k * 7 % number) / 10, 1024.0 + 64 * k, {"microarchitecture": f"Zen {k}"},
+            hypervisor="none" if k % 3 else "kvm")
+    return store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path)
+
+
+# --- how many there are
+
+
+@pytest.mark.parametrize("number", [1, 2, 30])
+def test_each_machine_has_a_row_a_panel_and_its_words(store: Store, number: int):
+    a = page(many(store, number))
+    table, told = shown(a)
+    assert len(table.select("tbody tr")) == len(a.machines) == number
+    figure = machines_figure.machines_profiles(a)
+    assert figure.data["machine"].nunique() == number and len(figure.data) == number * len(machines_figure._SHOWN)
+    assert len(figure.html()) + len(str(table)) < 300_000  # of a page of 400,000
+    assert bool(table.select("select")) == (number > 1)
+    assert len(told) > 500 and HOLE.search(figure.alt) is None
+
+
+def test_a_panel_is_as_high_as_what_its_machine_has(store: Store):
+    add(store, "zen-3-aaaaaaaa")
+    high = machines_figure.machines_profiles(page(store)).chart.to_dict()["height"]
+    add(store, "zen-4-bbbbbbbb", None)
+    add(store, "zen-5-cccccccc", kept=False)
+    assert machines_figure.machines_profiles(page(store)).chart.to_dict()["height"] == high
+    short = Profile(machine="zen-6-dddddddd", quantities=(quantity("walk_over_2_gib", 5.0),))
+    add(store, "zen-6-dddddddd", kept=False)
+    profile.keep(store, short)
+    assert machines_figure.machines_profiles(page(store)).chart.to_dict()["height"] == high + 3 * machines_figure._STEP_PX
+
+
+def test_without_a_machine_there_is_a_reason(store: Store):
+    for make in (machines_words.lead, machines_tables.machines_table, machines_figure.machines_profiles):
+        with pytest.raises(Unavailable) as why:
+            make(page(store))
+        assert why.value.code == "no-data"
+
+
+# --- the order
+
+
+def value(cell: str) -> float:
+    return float(re.sub(r"[^\d.]", "", cell)) if re.search(r"\d", cell) else -1.0
+
+
+@pytest.mark.parametrize(("order", "column"), [("reach", 1), ("hit", 2), ("walk", 3), ("far", 4), ("gain", 5), ("fault", 6)])
+def test_rows_are_placed_by_what_is_chosen_the_largest_first_and_those_without_last(store: Store, order: str, column: int):
+    many(store, 7)
+    add(store, "zen-a-aaaaaaaa", None)
+    table, _ = shown(page(store))
+    placed = sorted((int(re.search(rf"--{order}:(\d+)", row["style"])[1]), value(row.select("td")[column].contents[0].text))
+                    for row in table.select("tbody tr"))
+    values = [cell for _, cell in placed]
+    assert [place for place, _ in placed] == list(range(1, 9)) and values == sorted(values, reverse=True) and values[-1] == -1.0
+
+
+def test_each_order_is_in_the_list_and_has_a_rule_and_no_script_is_needed(store: Store):
+    table, _ = shown(page(many(store, 3)))
+    names = [order.name for order in machines_tables.ORDERS]
+    assert [option["value"] for option in table.select("option")] == names and len({*names}) == len(names)
+    assert re.findall(r"option\[value=(\w+)\]:checked\) tbody tr\{order:var\(--(\w+)\)\}", table.select_one("style").text) == [
+        (name, name) for name in names]
+    assert not table.select("script, [onchange]") and table.select_one("label > select")
+    for row in table.select("tbody tr"):
+        assert re.findall(r"--(\w+):\d+", row["style"]) == names
+    roles = {cell.name: cell["role"] for cell in table.select("table, table *[role]")}
+    assert roles == {"table": "table", "thead": "rowgroup", "tbody": "rowgroup", "tr": "row", "th": "rowheader", "td": "cell"}
+
+
+def test_a_machine_leads_to_its_card_and_to_its_verdicts(store: Store):
+    add(store, "zen-3-aaaaaaaa")
+    add(store, "zen-5-bbbbbbbb")
+    (store.root / "zen-5-bbbbbbbb" / "README.md").write_text("# A card")
+    table, _ = shown(page(store))
+    assert [[link["href"] for link in row.select("a")] for row in table.select("tbody tr")] == [
+        ["scorecard.html#verdicts-zen-3-aaaaaaaa"], ["../_sources/zen-5-bbbbbbbb.txt", "scorecard.html#verdicts-zen-5-bbbbbbbb"]]
+
+
+def test_this_computer_stands_first_with_rows_of_its_own(store: Store, monkeypatch: pytest.MonkeyPatch):
+    host = Stated().host()
+    monkeypatch.setattr("experiments.machine.host.inspect", lambda: host)
+    own = machines.replace(Chapter(machines.PAGE, DEFAULTS | {"machine": "this"}, store))
+    add(store, "a-machine-aaaaaaaa")
+    add(store.own, own.machine)
+    a = Analysis(own)
+    assert [(each.label, each.is_own) for each in a.machines] == [(machines.THIS, True), ("Ice Lake server", False)]
+    table, _ = shown(a)
+    assert table.select_one("a")["href"] == "scorecard.html#verdicts-this"
+
+
+# --- what cannot be read
+
+
+@pytest.mark.parametrize(("spoil", "lacks"), [
+    (lambda path: (path / "translation.json").unlink(), "translation.json"),
+    (lambda path: (path / "translation.json").write_text('{"version": 0, "machine": "x", "quantities": []}'), "another version"),
+    (lambda path: (path / "flags.json").write_text("{}"), "other rows"),
+    (lambda path: (path / "machine.json").write_text("{}"), "machine.json")], ids=["none", "older", "of other rows", "host"])
+def test_what_cannot_be_read_of_a_machine_is_said_and_the_others_are_shown(store: Store, spoil: Any, lacks: str):
+    add(store, "zen-3-aaaaaaaa")
+    add(store, "zen-5-bbbbbbbb")
+    spoil(store.root / "zen-5-bbbbbbbb")
+    a = page(store)
+    table, told = shown(a)
+    assert len(table.select("tbody tr")) == 2 and lacks.replace(".", r"\.") in told
+    assert "zen-3-aaaaaaaa" in {*machines_figure.machines_profiles(a).data["machine"]}
+
+
+def test_a_value_that_there_is_not_is_a_reason_and_no_dash(store: Store):
+    add(store, "zen-3-aaaaaaaa", None)
+    table, _ = shown(page(store))
+    cells = [cell.text for cell in table.select("tbody td")]
+    assert "The pool of huge pages is" in " ".join(cells) and "–" not in cells and "" not in cells
+
+
+def test_a_machine_s_words_are_text_wherever_they_stand(store: Store):
+    add(store, "zen-3-aaaaaaaa", changes=dict.fromkeys(("cpu_model", "microarchitecture", "kernel_release", "arch", "hypervisor"), HOSTILE))
+    add(store, "zen-5-bbbbbbbb")
+    a = page(store)
+    table, told = shown(a, holes=True)
+    figure = machines_figure.machines_profiles(a)
+    assert not table.select("img, script") and "\u202e" not in str(table) + told + figure.html()
+    drawn, read = (BeautifulSoup(markup, "html.parser") for markup in (figure.html(), MarkdownIt().render(told)))
+    assert not drawn.select("img") and len(drawn.select("script")) == 1 and not read.select("img, script")
+    assert [label for label in drawn.select("text") if "img src=x" in label.text] and "<img" in read.text  # as they are
+
+
+# --- what they show together
+
+
+def test_reach_names_both_ends_and_holds_what_is_found_to_what_is_stated(store: Store):
+    add(store, "zen-3-aaaaaaaa", found=2048, changes={"microarchitecture": "Zen 3"})
+    add(store, "zen-5-bbbbbbbb", found=2000, changes={"microarchitecture": "Zen 5"})
+    told = machines_words.reach_said(page(store))
+    assert "from 2,000 pages (Zen 5) to 2,048 (Zen 3)" in told and "within 2.3 %" in told
+    add(store, "zen-6-cccccccc", found=4096, changes={"microarchitecture": "Zen 6"})
+    told = machines_words.reach_said(page(store))
+    assert "4,096" in told and "On Zen 6 chases find another number" in told
+
+
+def test_the_price_that_differs_most_is_named_with_both_ends_and_why(store: Store):
+    add(store, "zen-3-aaaaaaaa", changes={"microarchitecture": "Zen 3"})
+    values = {name: 4.0 if name == "walk_over_2_gib" else 1.1 for name in NAMES} | {"hit_last_level": 1.0}
+    add(store, "zen-5-bbbbbbbb", kept=False, changes={"microarchitecture": "Zen 5"})
+    profile.keep(store, Profile(machine="zen-5-bbbbbbbb", quantities=tuple(
+        quantity(name, factor * (NAMES.index(name) + 1)) for name, factor in values.items())))
+    told = machines_words.spread_said(page(store))
+    place = NAMES.index("walk_over_2_gib") + 1
+    assert "words of hit_last_level differs least, by a factor of 1.00" in told and "leave open" not in told
+    assert f"words of walk_over_2_gib differs most, by 4.0, from {place} ns on Zen 3 to {4 * place} ns on Zen 5" in told
+    assert machines_words._BECAUSE["walk_over_2_gib"] in told
+
+
+def test_intervals_that_span_each_other_leave_open_whether_two_differ(store: Store):
+    for name, factor in (("zen-3-aaaaaaaa", 1.0), ("zen-5-bbbbbbbb", 1.01)):
+        add(store, name, factor)
+    assert "leave open" in machines_words.spread_said(page(store))
+
+
+def test_one_machine_is_not_compared_with_itself(store: Store):
+    with pytest.raises(Unavailable) as why:
+        machines_words.spread_said(page(many(store, 1)))
+    assert why.value.code == "too-few-points"
+
+
+A, B = "zen-3-aaaaaaaa", "zen-5-bbbbbbbb"
+
+
+@pytest.mark.parametrize(("backing", "has", "has_not"), [
+    ({}, ["known of no machine"], ["cuts"]), ({A: "whole", B: "whole"}, ["whole on each"], ["piece"]),
+    ({A: "splintered", B: "splintered"}, ["cuts them up", "a piece", "none of these"], ["known of no"]),
+    ({A: "splintered", B: "whole"}, ["leaves them whole", "cuts them up"], ["none of"])])
+def test_what_hosts_make_of_large_pages_is_told_by_kind(store: Store, monkeypatch, backing: dict, has: list[str], has_not: list[str]):
+    add(store, A)
+    add(store, B, 2.0)
+    told = machines_words.splinters_said(page(store, backing=backing, monkeypatch=monkeypatch))
+    assert all(words in told for words in has) and not any(words in told for words in has_not)
+
+
+@pytest.mark.parametrize("splintered", [True, False])
+def test_the_host_s_pages_are_inferred_from_rows(store: Store, monkeypatch, splintered: bool):
+    """As the chapter about page sizes infers them."""
+    add(store, A, hypervisor="kvm")
+    store.ask(A, "hugepages", [make_record().point])
+    rows = Paged(splintered=splintered, noise=0.004).frame(hugepages())
+    monkeypatch.setattr(Chapter, "kept", lambda self, name: {"hugepages": rows}[name])
+    (found,) = page(store).machines
+    assert found.pages == ("splintered" if splintered else "whole") and splinter.judge(rows, "kvm").is_splintered == splintered
+
+
+def test_two_of_one_processor_tell_it_from_its_host(store: Store):
+    add(store, A, changes={"microarchitecture": "Zen 3"})
+    add(store, B, changes={"microarchitecture": "Zen 5"})
+    assert "No two" in machines_words.alone_said(page(store))
+    add(store, "zen-3-cccccccc", changes={"microarchitecture": "Zen 3"})
+    a = page(store)
+    assert "Zen 3 is here on more than one" in machines_words.alone_said(a)
+    assert [each.label for each in a.machines] == ["Zen 5", A, "zen-3-cccccccc"]  # of two with one label, their names
+
+
+# --- what is wanted
+
+ARM = {"arch": "aarch64", "vendor": "ARM", "microarchitecture": "Neoverse V2"}
+COUNTED = {"pmu": {"tier": "counters", "reason": None}}
+
+
+def a_machine(pages: str = "unknown", has_nodes: bool = False, hypervisor: str = "none", **changes: Any) -> Machine:
+    return Machine("x", "x", Stated(hypervisor=hypervisor, changes=changes).host(), None, pages, ("", ""), 0, has_nodes)
+
+
+@pytest.mark.parametrize(("there", "wants"), [
+    ([], [0, 2, 3, 4]), ([a_machine(hypervisor="kvm")], [0, 2, 3, 4]), ([a_machine(**COUNTED)], [2, 3, 4]),
+    ([a_machine(**COUNTED, microarchitecture="Zen 3")], [1, 2, 3, 4]), ([a_machine(**ARM)], [0, 3, 4]),
+    ([a_machine(has_nodes=True)], [0, 2, 4]),
+    ([a_machine(pages="whole")], [0, 2, 3]), ([a_machine(pages="whole", hypervisor="kvm")], [0, 2, 3, 4]),
+    ([a_machine(pages="splintered")], [0, 2, 3, 4]), ([a_machine("whole", True, **COUNTED), a_machine(**ARM)], [])])
+def test_wanted_is_what_no_machine_is(there: list[Machine], wants: list[int]):
+    assert [machines_words.WANTED.index(want) for want in machines_words.wanted(there)] == wants
+    told = machines_words.wanted_said(SimpleNamespace(machines=there))
+    assert told.count("```sh") == len(wants) and all(machines_words.WANTED[k].why in told for k in wants)
+
+
+def test_each_want_is_one_line_to_copy_that_measures_and_bundles():
+    for want in machines_words.WANTED:
+        assert re.fullmatch(r"(make book|\.venv/bin/tlb run \w+ -p profile full)[A-Z0-9= a-z]*&& \.venv/bin/tlb bundle", want.command)
+
+
+# --- the page
+
+
+def test_the_page_shows_what_is_said_and_nothing_is_said_in_vain():
+    cells = json.loads((ROOT / "book" / f"{machines.PAGE}.ipynb").read_text(encoding="utf-8"))["cells"]
+    text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    assert {*re.findall(r"\{glue:md\}[` ]?(\w+)", text)} == {*machines_words.__all__}
+    assert re.findall(r"\{glue:figure\} (\w+)", text) == [machines_figure.machines_profiles.__name__]
+
+
+def test_a_card_is_put_beside_the_page_that_links_to_it(tmp_path: Path, monkeypatch):
+    spec = importlib.util.spec_from_file_location("tlb_files", ROOT / "book/_ext/tlb_files.py")
+    tlb_files = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tlb_files)
+    monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
+    for folder in ("data/zen-3-aaaaaaaa", "data/own/zen-3-aaaaaaaa"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "README.md").write_text(folder)
+    body = '<a href="../_sources/zen-3-aaaaaaaa.txt"> <a href="../_sources/own.zen-3-aaaaaaaa.txt"> <a href="../_sources/../x.txt">'
+    tlb_files.write_cards(body, tmp_path / "out")
+    assert {path.name: path.read_text() for path in (tmp_path / "out").iterdir()} == {
+        "zen-3-aaaaaaaa.txt": "data/zen-3-aaaaaaaa", "own.zen-3-aaaaaaaa.txt": "data/own/zen-3-aaaaaaaa"}
+
+
+def test_rows_are_counted_and_dated(store: Store):
+    add(store, A, kept=False)
+    put(store, A, "stlb_cliff", "a" * 16, *(make_record(repeat=k, started_at=f"2025-0{k + 1}-01T00:00:00Z") for k in range(3)))
+    (found,) = page(store).machines
+    assert (found.rows, found.days) == (3, ("2025-01-01", "2025-03-01"))
