@@ -19,7 +19,7 @@ from experiments.lab.store import Store, data_root
 from experiments.machine import host as hosts
 from experiments.programs import command as programs
 from experiments.programs import watch_command
-from experiments.system.files import ROOT, measuring_lock
+from experiments.system.files import ROOT, disk_errors, measuring_lock
 from experiments.words.pages import PAGES
 from experiments.words.reasons import Unavailable
 
@@ -164,15 +164,23 @@ def compare(
     b: Annotated[str, typer.Argument(help="Another one, or another state.")],
     chapter: Annotated[str | None, typer.Argument(help="Of one chapter; by default of all.")] = None,
     as_json: shown.Json = False,
+    html: Annotated[Path | None, typer.Option(help="And as a page, into this file.")] = None,
 ) -> None:
     """Two machines, or two states of one, quantity by quantity: what differs by more than chance and their own runs do."""
     from experiments.front import compare, compare_words
 
+    if html and (html.is_dir() or not html.parent.is_dir()):
+        raise Unavailable("bad-parameter", f"--html is a file in a folder that is there, not {html}")
     comparison = compare.compare(a, b, chapter)
     if as_json:
         print(json.dumps(compare_words.as_json(comparison), indent=1))
     else:
         shown.parts(compare_words.told(comparison))
+    if html:  # last, so that a full disk hides nothing
+        from experiments.front.compare_page import page
+
+        with disk_errors(html):
+            html.write_text(page(comparison), encoding="utf-8")
 
 
 @app.command()

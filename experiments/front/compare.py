@@ -21,6 +21,8 @@ import pandas as pd
 from experiments.article.parameters import table_of_contents
 from experiments.article.setting import point_columns
 from experiments.article.verdicts import LEAST_COVERAGE, WRONG_BY_CHANCE, decided, inside
+from experiments.front import compare_lacking
+from experiments.front.compare_facts import Fact, facts
 from experiments.front.profiles import DIFFERS, MOST_HIDDEN, SAME, UNKNOWN, Beside, of_machines
 from experiments.inference.intervals import Interval
 from experiments.inference.sides import Pair, numbered_runs, of_the_same_kernels, pairs
@@ -29,6 +31,7 @@ from experiments.lab.events import CANONICAL
 from experiments.lab.store import Store, data_root
 from experiments.machine import doctor
 from experiments.machine import host as hosts
+from experiments.machine.host import Host
 from experiments.words.prose import count, listed
 from experiments.words.reasons import Unavailable, if_available
 
@@ -87,7 +90,8 @@ class Compared(NamedTuple):
 
 class Comparison(NamedTuple):
     """computers: label, of A, of B, of what their descriptions do not say alike. quantities: by chapter, largest differences first. notes:
-    what to know of both, in sentences. profiles: of whole machines, the quantities that both profiles have."""
+    what to know of both, in sentences. profiles: of whole machines, the quantities that both profiles have. facts: what differs about the
+    computers, with what it can touch; explained: what follows of that. lacking: what is not compared, and why, in sentences."""
 
     a: Side
     b: Side
@@ -95,6 +99,9 @@ class Comparison(NamedTuple):
     quantities: list[Compared]
     notes: list[str]
     profiles: list[Beside] = []
+    facts: list[Fact] = []
+    explained: list[str] = []
+    lacking: list[str] = []
 
 
 def compare(a: str, b: str, chapter: str | None = None) -> Comparison:
@@ -110,7 +117,12 @@ def compare(a: str, b: str, chapter: str | None = None) -> Comparison:
         raise Unavailable("nothing-common")
     whole = chapter is None and not any("@" in name or name == "this" for name in (a, b))  # a profile is of a machine's rows together
     profiles = of_machines((one.store, one.machine), (two.store, two.machine)) if whole else []
-    return Comparison(one, two, _computers(one, two), quantities, _notes((one, two), quantities, other), profiles)
+    described = _host(one), _host(two)
+    computers = _computers((one, two), described)
+    return Comparison(one, two, computers, quantities, _notes((one, two), quantities, other), profiles,
+                      *facts(described, (one.rows, two.rows), computers, quantities), [
+                          *compare_lacking.points(one.rows, two.rows, chapters),
+                          *(compare_lacking.of_profiles([("A", one.store, one.machine), ("B", two.store, two.machine)]) if whole else ())])
 
 
 def compared(a: pd.DataFrame, b: pd.DataFrame, chapters: list[str]) -> list[Compared]:
@@ -174,10 +186,14 @@ def _of_chapter(chapter: str, a: pd.DataFrame, b: pd.DataFrame) -> list[Compared
             for quantity in UNITS if quantity in a and quantity in b for setting, pair in pairs(a, b, by, quantity)]
 
 
-def _computers(a: Side, b: Side) -> list[tuple[str, str, str]]:
+def _host(side: Side) -> Host:
+    """As it was in the state of most of its rows; else as it was inspected last."""
+    return if_available(states.described, side.store, side.machine, side.state) or states.latest(side.store, side.machine)
+
+
+def _computers(sides: tuple[Side, Side], described: tuple[Host, Host]) -> list[tuple[str, str, str]]:
     told = []
-    for side in (a, b):
-        host = if_available(states.described, side.store, side.machine, side.state) or states.latest(side.store, side.machine)
+    for side, host in zip(sides, described, strict=True):
         lines: dict[str, str] = {}
         for label, words in [*doctor.describe(host), ("clock beside the points", _clock(side.rows))]:
             lines[label] = f"{lines[label]}; {words}" if label in lines else words

@@ -21,22 +21,38 @@ LEAST_ROWS = 2  # of each
 def told(comparison: Comparison) -> Iterator[str | pd.DataFrame]:
     """What differs about the computers, what to know, how many quantities of each chapter differ, and its largest differences."""
     a, b = comparison.a.name, comparison.b.name
-    yield pd.DataFrame(comparison.computers, columns=["", f"A: {a}", f"B: {b}"]) if comparison.computers else (
-        f"{a} and {b} are described alike.")
+    yield facts_table(comparison) if comparison.facts else f"{a} and {b} are described alike."
+    yield from comparison.explained
     if comparison.profiles:
         yield pd.DataFrame(profiles.rows(comparison.profiles), columns=["profile", "A", "B", "B/A", "verdict"])
         yield ("A profile does not know how far a machine's runs lie apart: what differs in it may be the hour. The points below are held "
                "to that too.")
     yield from comparison.notes
-    chapters = {chapter: list(found) for chapter, found in groupby(comparison.quantities, key=lambda compared: compared.chapter)}
-    yield pd.DataFrame([_counts(chapter, found) for chapter, found in chapters.items()],
-                       columns=["chapter", "compared", "higher on B", "lower on B", SAME, UNKNOWN])
+    yield from comparison.lacking
+    chapters = _by_chapter(comparison)
+    yield counts_table(comparison)
     rows = max(LEAST_ROWS, MOST_ROWS // len(chapters))
-    yield pd.DataFrame([("" if place else chapter, *_row(compared)) for chapter, found in chapters.items()
+    yield pd.DataFrame([("" if place else chapter, *row(compared)) for chapter, found in chapters.items()
                         for place, compared in enumerate(found[:rows])],
                        columns=["chapter", "largest differences", "A", "B", "B/A", "verdict"])
     if any(len(found) > rows for found in chapters.values()):
         yield "`--json` has all quantities."
+
+
+def facts_table(comparison: Comparison) -> pd.DataFrame:
+    """What differs about the computers; what it can touch, and how many of the compared quantities that it can differ."""
+    rows = [(*fact[:4], f"{fact.differ:,} of {fact.compared:,}" if fact.compared else "none compared") for fact in comparison.facts]
+    return pd.DataFrame(rows, columns=["differs", f"A: {comparison.a.name}", f"B: {comparison.b.name}", "and touches", "of these differ"])
+
+
+def _by_chapter(comparison: Comparison) -> dict[str, list[Compared]]:
+    return {chapter: list(found) for chapter, found in groupby(comparison.quantities, key=lambda compared: compared.chapter)}
+
+
+def counts_table(comparison: Comparison) -> pd.DataFrame:
+    """How many quantities of each chapter differ."""
+    return pd.DataFrame([_counts(chapter, found) for chapter, found in _by_chapter(comparison).items()],
+                        columns=["chapter", "compared", "higher on B", "lower on B", SAME, UNKNOWN])
 
 
 def _counts(chapter: str, found: list[Compared]) -> tuple[str | int, ...]:
@@ -44,7 +60,7 @@ def _counts(chapter: str, found: list[Compared]) -> tuple[str | int, ...]:
     return chapter, len(found), higher, lower, *(sum(c.verdict == word for c in found) for word in (SAME, UNKNOWN))
 
 
-def _row(compared: Compared) -> tuple[str, ...]:
+def row(compared: Compared) -> tuple[str, ...]:
     ratio = "no ratio" if compared.ratio is None else f"{compared.ratio:.2f}"
     return point_words(compared), _side(compared, compared.pair.a), _side(compared, compared.pair.b), ratio, verdict_words(compared)
 
@@ -89,6 +105,7 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
                       "broken_lines": side.broken} for letter, side in (("a", comparison.a), ("b", comparison.b))}
     return sides | {
         "computers": [dict(zip(("what", "a", "b"), line, strict=True)) for line in comparison.computers], "notes": comparison.notes,
+        "facts": [fact._asdict() for fact in comparison.facts], "explained": comparison.explained, "lacking": comparison.lacking,
         "profile": profiles.as_json(comparison.profiles),
         "quantities": [{
             "chapter": c.chapter, **c.point, "quantity": c.quantity, "unit": UNITS[c.quantity],

@@ -8,20 +8,12 @@ import altair as alt
 import pandas as pd
 from markupsafe import Markup
 
-from experiments.article.render import MUTED, PALETTE, Figure, data_table
+from experiments.article import standalone
+from experiments.article.render import MUTED, PALETTE, Figure
 from experiments.programs.report import remarks, rows, verdict_sentence
 from experiments.programs.trial import Trial
-from experiments.system.files import ROOT
 
-STYLE = ROOT / "book" / "assets" / "figures.css"
 _HEIGHT_PX = 220
-# What the site's theme gives its pages, and this one does not have.
-_THEME = """:root { --pst-color-background: #fff; --pst-color-border: #d0d7de; --pst-color-shadow: #ccc; --pst-color-text-base: #1f2933;
-  --pst-color-text-muted: #46525e; }
-body { margin: 0; color: var(--pst-color-text-base); font-family: var(--pst-font-family-base); }
-main { max-width: 45rem; margin: 0 auto; padding: 2rem 1rem; }
-td, th { padding: 0.3rem 1rem 0.3rem 0; text-align: left; }
-code { overflow-wrap: anywhere; }"""
 
 
 def figure(trial: Trial) -> Figure:
@@ -45,18 +37,13 @@ def figure(trial: Trial) -> Figure:
 
 def page(trial: Trial) -> str:
     """The page as HTML."""
-    table = data_table(pd.DataFrame(rows(trial), columns=["", "as it is", f"with {trial.aim.lever.name}"]))
-    drawn = figure(trial) if trial.pairs else None
-    caption = Markup("<figure>{}<figcaption>{}</figcaption></figure>").format(Markup(drawn.html()), (
+    table = pd.DataFrame(rows(trial), columns=["", "as it is", f"with {trial.aim.lever.name}"])
+    drawn = standalone.figure(figure(trial) if trial.pairs else None, (
         "With the lever over without it, a point a pair, in the order of measuring. The line is the typical ratio, the band its interval; "
-        "at the dashed line there is no difference.")) if drawn else ""
-    said = Markup("").join(Markup("<p>{}</p>").format(remark) for remark in remarks(trial))
-    # The style is this book's own file, and so is not escaped.
-    style = Markup(STYLE.read_text(encoding="utf-8") + _THEME)
-    return str(Markup(
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        "<title>tlb try: {name}</title><style>{style}</style></head>\n<body><main class=\"bd-article\"><h1>{verdict}</h1>"
-        "<p><code>{command}</code>{driver}, with {does}.</p><p>{sentence}</p>{said}{figure}{table}</main></body></html>\n").format(
-            name=trial.aim.command[0], style=style, verdict=trial.verdict.capitalize(), command=shlex.join(trial.aim.command),
+        "at the dashed line there is no difference."))
+    return standalone.page(f"tlb try: {trial.aim.command[0]}", Markup(
+        "<h1>{verdict}</h1><p><code>{command}</code>{driver}, with {does}.</p><p>{sentence}</p>{said}{figure}{table}").format(
+            verdict=trial.verdict.capitalize(), command=shlex.join(trial.aim.command),
             driver=Markup(", driven by <code>{}</code>").format(shlex.join(trial.aim.driver.command)) if trial.aim.driver else "",
-            does=trial.aim.lever.does, sentence=verdict_sentence(trial), said=said, figure=caption, table=Markup(table.markup)))
+            does=trial.aim.lever.does, sentence=verdict_sentence(trial), said=standalone.paragraphs(remarks(trial)), figure=drawn,
+            table=standalone.table(table)))

@@ -153,7 +153,7 @@ def two(data: Store) -> Store:
 
 def run(monkeypatch, capsys, *arguments: str) -> tuple[int, str, str]:
     monkeypatch.setattr(sys, "argv", ["tlb", "compare", *arguments])
-    monkeypatch.setattr(cli, "out", Console(soft_wrap=True, width=200))  # whatever the terminal
+    monkeypatch.setattr(cli.shown, "out", Console(soft_wrap=True, width=200))  # whatever the terminal
     with pytest.raises(SystemExit) as ended:
         cli.main()
     told = capsys.readouterr()
@@ -340,7 +340,7 @@ def checked(comparison: Comparison) -> dict:
 
 
 def test_a_table_for_a_person_and_all_of_it_for_a_program(two: Store, monkeypatch, capsys):
-    monkeypatch.setattr(cli, "out", Console(soft_wrap=True, width=300))
+    monkeypatch.setattr(cli.shown, "out", Console(soft_wrap=True, width=300))
     ended, told, error = run(monkeypatch, capsys, A, B)
     assert (ended, error) == (0, "") and A in told and "Imagined" in told and told.count("2.00 (1.99 to 2.01)") == 2
     ended, told, error = run(monkeypatch, capsys, A, B, "stlb_cliff", "--json")
