@@ -4,9 +4,9 @@
     atlas/rows/kernel=page_chase/microarchitecture=zen-5/<content>.parquet
     atlas/machines/microarchitecture=zen-5/<content>.parquet              and so profile, verdicts
 
-Which parts there are follows from the inputs (atlas_plan), and so do their bytes: it does not matter what came first, or in how many builds.
-What an interrupted build has written is named by no manifest: the old atlas stays whole, and the same command reads no input again that
-was read.
+Which parts there are follows from the inputs (atlas_plan), and so do their bytes: it does not matter what came first, or in how many
+builds. What an interrupted build has written is named by no manifest: the old atlas stays whole, and the same command reads no input
+again that was read.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def test_help_lists_every_command_with_what_it_does(arguments: list[str]):
     done = tlb(*arguments)
     assert (done.returncode, done.stderr) == (0, "")
     for command in cli.app.registered_commands:
-        assert (command.name or command.callback.__name__) in done.stdout
+        assert (command.name or command.callback.__name__.replace("_", "-")) in done.stdout
         assert command.callback.__doc__.split()[0] in done.stdout
 
 
