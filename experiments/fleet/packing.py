@@ -67,7 +67,7 @@ def _describe(packed: Packed, store: Store, allow: set[str]) -> None:
     for path in sorted((store.root / packed.machine).glob("machine*.json")):
         if DESCRIPTION.fullmatch(path.stem):
             host = Host.model_validate(store.read_document(packed.machine, path.stem))
-            packed.files[path.name] = documents.written(_open(path.name, host.model_dump(mode="json"), allow, packed))
+            packed.files[path.name] = documents.written(public(path.name, host.model_dump(mode="json"), allow, packed))
 
 
 def _rows(packed: Packed, store: Store, asked: set[str], allow: set[str]) -> None:
@@ -104,7 +104,7 @@ def _documents(packed: Packed, store: Store, allow: set[str]) -> None:
             means = {MEANS: content.pop(MEANS)} if MEANS in content else {}
             _leave_functions(path.stem, content, allow, packed)
             made = documents.modelled(path.name, content, MODELS[path.stem])
-            told = _open(path.name, made.model_dump(mode="json", exclude_unset=True) | means, allow, packed)
+            told = public(path.name, made.model_dump(mode="json", exclude_unset=True) | means, allow, packed)
             documents.check(path.name, content := documents.written(told))
             packed.files[path.name] = content
         except Unavailable as why:
@@ -122,8 +122,9 @@ def _leave_functions(name: str, content: dict[str, Any], allow: set[str], packed
         packed.left_out.append(f"{FUNCTIONS} of {name}.json, for functions that are in no list")
 
 
-def _open(name: str, content: dict[str, Any], allow: set[str], packed: Packed) -> dict[str, Any]:
-    """A document of which each text may leave. Raises Unavailable("bundle-private")."""
+def public(name: str, content: dict[str, Any], allow: Collection[str], packed: Packed) -> dict[str, Any]:
+    """A document of which each text may leave: all that goes into a bundle beside rows goes through here. Raises
+    Unavailable("bundle-private")."""
     asked: dict[str, str] = {}
 
     def opened(value: Any, where: str) -> Any:

@@ -16,7 +16,8 @@ from experiments.machine import microarchitecture
 _WORD = re.compile(r"[^\W_]+")
 # 5.15, 8375C, 7R13, 0x1000065, E5, v4, i7, 128k, 64b, and what distributions count: no serial is as short, no address has one part.
 _NUMBER = re.compile(r"[0-9]{1,5}[a-z]{0,3}[0-9]{0,2}|0x[0-9a-f]{1,8}|[a-z][0-9]{1,4}[a-z]{0,2}[0-9]{0,2}"
-                     r"|(?:deb|el|fc|fips|rc|al|amzn|lp|gen|cm|sp|uek|wsl|mpx|x86|armv|avx)[0-9]{1,3}(?:u[0-9]{1,2})?")
+                     r"|(?:deb|el|fc|fips|rc|al|amzn|lp|gen|cm|sp|uek|wsl|csv|x86|arch|aarch|armv)[0-9]{1,3}(?:u[0-9]{1,2})?"
+                     r"|[0-9]{1,3}ubuntu[0-9]{1,2}")
 # Numbers that are more than a version together: IPv4 in dots or dashes, IPv6, MAC, UUID, somebody@somewhere.
 _ADDRESS = re.compile(r"(?<![\w.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![\w.])|(?<![0-9])(?:[0-9]{1,3}[-_]){3}[0-9]{1,3}(?![0-9])"
                       r"|[0-9a-f]{0,4}:[0-9a-f]{0,4}:[0-9a-f:.]*|(?:[0-9a-f]{2}[-:.]){5}[0-9a-f]{2}|(?:[0-9a-f]{4}\.){2}[0-9a-f]{4}"
