@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from selenium import webdriver
-from support.site import OVERFLOW, errors, open_page, pages, requests, resize
+from support.common import ROOT
+from support.site import OVERFLOW, errors, open_page, pages, requests, resize, scripts_off
+
+from experiments.front import compare, compare_page, profiles
+from experiments.front.compare_facts import Fact
+from experiments.front.machines_tables import ORDERS
+from experiments.lab.store import Store
 
 # All rules of axe-core for WCAG 2.2, levels A and AA. A page's finding: the rule, the element, and what to do.
 AXE = """
@@ -49,6 +56,41 @@ def test_axe_finds_what_is_wrong(driver, site: Path, address: str, axe: str):
     open_page(driver, address + "search.html")
     driver.execute_script("document.querySelector('main').innerHTML += '<img src=\"data:,\"><p style=\"color: #999\">Grey</p>'")
     assert {finding.partition("\n")[0] for finding in audit(driver, axe, "light")} == {"image-alt", "color-contrast"}
+
+
+ORDERED = """
+document.querySelector(".tlb-machines select").value = arguments[0];
+const rows = [...document.querySelectorAll(".tlb-machines tbody tr")].map((row) => [
+  row.getBoundingClientRect().top, Number(row.style.getPropertyValue("--" + arguments[0]))]);
+return rows.sort(([one], [other]) => one - other).map(([_, place]) => place);
+"""
+
+
+def test_machines_stand_in_the_order_that_is_chosen_also_without_scripts(driver, address: str):
+    with scripts_off(driver):
+        driver.get(f"{address}book/machines.html")
+        for order in ORDERS:
+            places = driver.execute_script(ORDERED, order.name)
+            assert places == sorted(places) and len(places) > 1, order.name
+
+
+def test_a_page_of_its_own_shuts_no_reader_out(driver, axe: str, tmp_path: Path):
+    """That of `tlb compare --html`, on a screen as wide as a phone's, where its tables and its figure scroll."""
+    data = Store(ROOT / "data")
+    first, *_, last = data.machines()
+    sides = (compare.Side(name, name, data, pd.DataFrame({"state": ["a"]}), {}) for name in (first, last))
+    (tmp_path / "page.html").write_text(compare_page.page(compare.Comparison(
+        *sides, [], [], ["A note."], profiles.of_machines((data, first), (data, last)), [Fact("CPU", "A", "B", "everything", 3, 1)],
+        ["Several."], ["One lacks."])), encoding="utf-8")
+    resize(driver, 360)
+    try:
+        driver.get((tmp_path / "page.html").as_uri())
+        driver.execute_script(f"(() => {{ {axe} }})()")
+        assert driver.find_elements("css selector", ".tlb-chart > svg")
+        assert driver.execute_async_script(AXE, "light", []) == [] and not driver.execute_script(OVERFLOW)
+        assert driver.execute_script(UNREACHABLE)[1] == []
+    finally:
+        resize(driver, 1280)
 
 
 # What scrolls in a box of its own and cannot be reached by keyboard, or does not say what it is; what can be pressed and not be reached.
