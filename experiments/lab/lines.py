@@ -50,7 +50,12 @@ def write(record: Record, kernel_digest: str) -> tuple[str, bytes]:
     columns.check(record, kernel_digest)
     key = record_key(record.point, record.repeat, kernel_digest, record.state)
     content = {"key": key, "kernel_digest": kernel_digest, "record": record.model_dump(exclude_none=True)}
-    return key, canonical({**content, "digest": _sha16(content)}) + b"\n"
+    return key, signed(content)
+
+
+def signed(content: dict[str, Any]) -> bytes:
+    """A line of key, kernel_digest and record, with the digest of these."""
+    return canonical({**content, "digest": _sha16(content)}) + b"\n"
 
 
 def read(path: Path) -> tuple[list[tuple[Stored | ValueError | None, bytes]], bytes]:

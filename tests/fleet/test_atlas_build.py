@@ -8,6 +8,7 @@ import os
 import shutil
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,6 +20,7 @@ from support.common import ROOT, make_record  # noqa: E402
 from support.lab import says  # noqa: E402
 from support.synthetic import Paged  # noqa: E402
 
+import experiments.fleet  # noqa: E402
 from experiments.fleet import atlas_build, atlas_inputs, atlas_plan, atlas_schema  # noqa: E402
 from experiments.fleet.atlas_build import MANIFEST, build, read  # noqa: E402
 from experiments.fleet.atlas_inputs import Staged  # noqa: E402
@@ -166,6 +168,19 @@ def test_lines_that_do_not_prove_whole_are_counted_and_left_out(data: Path, tmp_
     built = build(tmp_path / "atlas", [tmp_path / "data"], processes=1)
     (staged,) = built.manifest.inputs.values()
     assert (built.manifest.rows, staged.broken, staged.microarchitecture) == (3, 2, atlas_inputs.UNKNOWN)
+
+
+def test_a_bundle_is_the_folder_that_it_was_packed_from(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """As far as an atlas goes: what is in it, and what it is refused for, is the bundle's own matter."""
+    folder = data / "zen-5-00000001"
+    (tmp_path / "zen-5-00000001.tlb.zip").write_bytes(b"packed")
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    opened = SimpleNamespace(checked=lambda path: SimpleNamespace(machine=folder.name, files=files))
+    monkeypatch.setattr(experiments.fleet, "bundle", opened, raising=False)
+    build(tmp_path / "atlas", [tmp_path], processes=1)
+    assert build(tmp_path / "atlas", [folder], processes=1).new_inputs == 0
+    build(tmp_path / "other", [folder], processes=1)
+    assert named(tmp_path / "atlas") == named(tmp_path / "other")
 
 
 def test_what_is_no_input_is_a_reason(tmp_path: Path):
