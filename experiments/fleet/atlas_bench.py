@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 from experiments.fleet import atlas_ask, atlas_build
 from experiments.fleet.atlas_build import MANIFEST, Manifest, Part
 from experiments.fleet.atlas_inputs import Staged
-from experiments.fleet.atlas_plan import WRITER
+from experiments.fleet.atlas_plan import MOST_ROWS, WRITER
 from experiments.fleet.atlas_questions import QUESTIONS
 from experiments.fleet.atlas_schema import MACHINES, PROFILE, ROWS
 from experiments.lab import lines
@@ -42,6 +42,7 @@ from experiments.words.reasons import Unavailable
 
 EMPTIED = ("batch_ns_per_access", "histogram", "counters", "also")
 ROW_BYTES = 90  # of a row without these, at most, by what data/ has: what the disk is looked at for beforehand
+FLEET = 100_000  # machines of the plan
 NOISE = 0.05  # of a perturbed time, as a part of it
 EVERY = 10  # of so many copies one is of the machines before it, under another Linux
 
@@ -80,6 +81,9 @@ def _bench(folder: Path, rows: int, bundles: int) -> Iterator[str | pd.DataFrame
         "parts": len(manifest.parts), "B/row": f"{of_rows / manifest.rows:.0f}",
         "MB beside rows": f"{beside / 1e6:.1f}", "manifest, MB": f"{(folder / 'atlas' / MANIFEST).stat().st_size / 1e6:.2f}",
         "one more, s": f"{time.perf_counter() - made:.1f}", "of it parts": added.new_parts}])
+    yield f"By these, {count(FLEET)} machines take"
+    yield planned(manifest.rows / seconds / (os.cpu_count() or 1), of_rows / manifest.rows, beside / bundles,
+                  (folder / "atlas" / MANIFEST).stat().st_size / bundles, manifest.rows / bundles)
     shutil.rmtree(folder / "data")
     yield from _large(folder, rows)
 
@@ -124,6 +128,17 @@ def _asked(atlas: Path, sql: str) -> dict[str, Any]:
 
 def _bytes_read() -> int:
     return int(Path("/proc/self/io").read_text("ascii").split()[1])  # rchar
+
+
+def planned(rate: float, row_bytes: float, beside_bytes: float, machine_bytes: float, machine_rows: float) -> pd.DataFrame:
+    """What FLEET machines take, by what was measured of fewer. rate: rows/s of one core; row_bytes: of Parquet a row; beside_bytes: of the
+    other tables, and machine_bytes: of the manifest, a machine."""
+    rows = FLEET * machine_rows
+    return pd.DataFrame([{
+        "machines": count(FLEET), "rows": f"{rows:.1e}", "core hours, once": count(rows / rate / 3600),
+        "core s, a machine": f"{machine_rows / rate:.1f}", "rows, GB": count(rows * row_bytes / 1e9),
+        "beside rows, GB": f"{FLEET * beside_bytes / 1e9:.1f}", "manifest, MB": count(FLEET * machine_bytes / 1e6),
+        "parts": count(1.4 * rows / MOST_ROWS)}])  # halving leaves them 70 % full
 
 
 # --- machines that never were

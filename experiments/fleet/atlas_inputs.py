@@ -18,8 +18,6 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
 from experiments.fleet.atlas_schema import MACHINES, PROFILE, ROWS, SCHEMAS, VERDICTS, moment, row, table_of
-from experiments.front.judged import Verdicts
-from experiments.front.profile import Profile
 from experiments.inference import splinter
 from experiments.inference.intervals import newest
 from experiments.lab import columns, kernels, lines, states
@@ -217,12 +215,16 @@ def _host_pages(rows: list[Stored], host: Host | None) -> dict[str, str | None]:
 
 
 def _profile(given: Input) -> Iterator[dict[str, Any]]:
+    from experiments.front.profile import Profile  # which brings all chapters: who asks an atlas does not wait for them
+
     known = if_available(_document, given, "translation", Profile)
     for quantity in known.quantities if known else ():
         yield {"machine": given.machine, **quantity.model_dump()}
 
 
 def _verdicts(given: Input) -> Iterator[dict[str, Any]]:
+    from experiments.front.judged import Verdicts
+
     known = if_available(_document, given, "verdicts", Verdicts)
     for chapter, claims in known.chapters.items() if known else ():
         for claim, judged in claims.items():

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from experiments.front.profile import FAR_BYTES
 from experiments.inference.intervals import NORMAL_MAD, OUTLIER_SCORE, UNSTABLE_SPREAD
 
 
@@ -18,6 +17,7 @@ class Question(NamedTuple):
     sql: str
 
 
+FAR_BYTES = 2 << 30  # as far as front.profile's, past every TLB's reach and every cache
 LEAST_KIND = 5  # machines of a kind, for one of them to be far from the others
 _BOUNDS = "i.n AS n, i.median AS median, i.low AS low, i.high AS high, i.coverage AS coverage"
 # What a machine is called together with: nothing states an instance type, so its CPU and its hypervisor do.

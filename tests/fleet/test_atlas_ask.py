@@ -24,7 +24,8 @@ from support.synthetic import Paged  # noqa: E402
 from experiments import cli  # noqa: E402
 from experiments.fleet import atlas_build  # noqa: E402
 from experiments.fleet.atlas_ask import ask, opened  # noqa: E402
-from experiments.fleet.atlas_questions import LEAST_KIND, QUESTIONS  # noqa: E402
+from experiments.fleet.atlas_questions import FAR_BYTES, LEAST_KIND, QUESTIONS  # noqa: E402
+from experiments.front import profile  # noqa: E402
 from experiments.inference.intervals import median_interval, outliers  # noqa: E402
 from experiments.machine import host as hosts  # noqa: E402
 from experiments.machine.host import Host  # noqa: E402
@@ -114,6 +115,7 @@ def test_the_gain_of_large_pages(data: Path, connection: Any):
                 kind = (slug(data, name), machine(data, name)["cpu_model"], machine(data, name)["hypervisor"], pages)
                 expected[kind].append(float(np.median(base) / np.median(large)))
                 noisy[kind] += sum(record["noisy"] != "" for side in sides for record in side)
+    assert FAR_BYTES == profile.FAR_BYTES == FAR * 4096
     found = answered(connection, "gain")
     agrees(found, expected, "microarchitecture", "cpu_model", "hypervisor", "pages")
     assert {tuple(row.values())[:4]: row["noisy"] for row in found} == noisy and sum(noisy.values()) > 0
