@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from experiments.cli import atlas, bundle, computer, housekeeping, pool, shown
+from experiments.cli import atlas, bundle, computer, fleet, housekeeping, pool, shown
 from experiments.lab import build, grid, kernels
 from experiments.lab.record import Point, read_options
 from experiments.lab.rig import Rig
@@ -28,6 +28,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False,
 app.add_typer(atlas.app, name="atlas")
 app.add_typer(pool.app, name="pool")
 app.add_typer(housekeeping.app, name="housekeeping")
+app.add_typer(fleet.app, name="fleet")
 ParameterPairs = Annotated[list[str], typer.Option("-p", "--parameter", metavar="NAME=VALUE", help="A chapter's parameter.")]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -38,9 +38,7 @@ def book(given: Mapping[str, Any]) -> Path:
     if given["machine"] != "this":
         return publish.book(given)
     whole = Chapter(contents[0], asked[contents[0]], Store(data_root()))
-    grids = {name: points for name in contents
-             if find_spec(f"{chapters.__name__}.{name}") and name != your_machine.__name__.rpartition(".")[2]
-             and (points := import_module(f"{chapters.__name__}.{name}").grid.points(whole.scope))}
+    grids = grids_of(whole.scope)
 
     def seconds_left() -> float:
         return max(60 * asked[contents[0]]["minutes"] - (time.monotonic() - begin), 0.0)
@@ -60,6 +58,18 @@ def book(given: Mapping[str, Any]) -> Path:
     spare_s = seconds / first.pace - sum(map(kernels.expected_s, first.left))
     rest = whole.campaign(grids, compared=affordable(left, whole.scope, spare_s).__contains__, seconds=seconds)
     return publish.book(given) if rest.measured or not first.measured else page
+
+
+def gridded() -> list[str]:
+    """The chapters whose grids are measured together, in the order of the contents."""
+    return [name for name in parameters.table_of_contents()
+            if find_spec(f"{chapters.__name__}.{name}") and name != your_machine.__name__.rpartition(".")[2]]
+
+
+def grids_of(scope: Scope, names: Iterable[str] | None = None) -> dict[str, list[Point]]:
+    """The points of chapters, by default of all, on a computer of this scope; of those that ask for any."""
+    asked = {name: import_module(f"{chapters.__name__}.{name}").grid.points(scope) for name in (gridded() if names is None else names)}
+    return {name: points for name, points in asked.items() if points}
 
 
 def alone(name: str, profile: str, folder: Path) -> tuple[int, float, int]:

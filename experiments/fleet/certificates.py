@@ -1,0 +1,146 @@
+"""The fleet's own certificates: one authority that stays with whoever asks, and one member's certificate that all ends show each other.
+
+Dask sends functions and results pickled, so whoever may speak in the fleet runs programs on all of it. TLS lets in those alone who hold a
+certificate of this authority, on both ends, and nobody between them reads or changes a byte. It does not tell one member from another: a
+worker that was broken into may send what it likes to all, so a fleet is as trusted as its least trusted member.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from experiments.system.files import OPEN_FLAGS, disk_errors, lock, sync_folder
+from experiments.words.reasons import Unavailable
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+AUTHORITY_DAYS, MEMBER_DAYS = 3650, 365
+RENEWED_DAYS = 30  # before a member's certificate ends a new one is made, so that no campaign outlives it
+AUTHORITY, AUTHORITY_KEY, MEMBER, MEMBER_KEY = "authority.pem", "authority-key.pem", "member.pem", "member-key.pem"
+
+
+class Pass(NamedTuple):
+    """What a member shows and checks others by, as PEM: it fits into a pipe, so that no file of it need lie on a worker."""
+
+    authority: str
+    certificate: str
+    key: str
+
+    @property
+    def text(self) -> str:
+        return "".join(self)
+
+
+def folder() -> Path:
+    """Where they lie: every-load/fleet in $XDG_STATE_HOME, or ~/.local/state (XDG Base Directory Specification 0.8)."""
+    state = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state") / "every-load" / "fleet"
+
+
+def member(at: Path | None = None) -> Pass:
+    """The pass of this computer, made on first use, and anew before it ends. Raises Unavailable: fleet-certificates for a folder that
+    others may look into, or that holds a part; disk-full, disk-read-only."""
+    at = at or folder()
+    with disk_errors(at):
+        at.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(at, os.O_RDONLY | OPEN_FLAGS)
+        try:
+            lock(descriptor)  # two first uses at once make one authority
+            if stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o077 or os.fstat(descriptor).st_uid != os.geteuid():
+                raise Unavailable("fleet-certificates", f"{at} is not this user's alone")
+            if not (at / AUTHORITY).exists():
+                _make_authority(at)
+            if _ends_soon(at / MEMBER) and (at / AUTHORITY_KEY).exists():
+                _make_member(at)
+            return Pass(*(_read(at / name) for name in (AUTHORITY, MEMBER, MEMBER_KEY)))
+        finally:
+            os.close(descriptor)
+
+
+def read_pass(text: str) -> Pass:
+    """From a pipe. Raises Unavailable("fleet-certificates")."""
+    parts = [part + "-----\n" for part in text.split("-----\n") if part.strip()]
+    blocks = ["".join(parts[i:i + 2]) for i in range(0, len(parts), 2)]
+    if len(blocks) != 3 or not all(block.startswith("-----BEGIN ") for block in blocks):
+        raise Unavailable("fleet-certificates", "what came down the pipe is no three of PEM")
+    return Pass(*blocks)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("ascii")
+    except (OSError, UnicodeDecodeError):
+        raise Unavailable("fleet-certificates", f"{path} cannot be read") from None
+
+
+def _ends_soon(path: Path) -> bool:
+    from cryptography import x509
+
+    with suppress(OSError, ValueError):
+        return x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc < datetime.now(UTC) + timedelta(days=RENEWED_DAYS)
+    return True
+
+
+def _make_authority(at: Path) -> None:
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    _write(at / AUTHORITY_KEY, _pem(key))  # first: a folder with the certificate has its key
+    _write(at / AUTHORITY, _signed(key, key, "every-load fleet authority", AUTHORITY_DAYS, is_authority=True))
+
+
+def _make_member(at: Path) -> None:
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    authority = serialization.load_pem_private_key((at / AUTHORITY_KEY).read_bytes(), None)
+    key = ec.generate_private_key(ec.SECP256R1())
+    _write(at / MEMBER_KEY, _pem(key))
+    _write(at / MEMBER, _signed(key, authority, "every-load fleet member", MEMBER_DAYS, is_authority=False))
+
+
+def _signed(key: EllipticCurvePrivateKey, by: EllipticCurvePrivateKey, name: str, days: int, *, is_authority: bool) -> bytes:
+    """A certificate (RFC 5280). Its beginning lies a day back, for the clocks of a fleet differ."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+
+    names = [_named(text) for text in (name, "every-load fleet authority")]
+    now = datetime.now(UTC)
+    made: x509.Certificate = (
+        x509.CertificateBuilder().subject_name(names[0]).issuer_name(names[1]).public_key(key.public_key())
+        .serial_number(x509.random_serial_number()).not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.BasicConstraints(ca=is_authority, path_length=0 if is_authority else None), critical=True)
+        .sign(by, hashes.SHA256()))
+    return made.public_bytes(serialization.Encoding.PEM)
+
+
+def _named(text: str) -> x509.Name:
+    from cryptography import x509
+
+    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
+
+
+def _pem(key: EllipticCurvePrivateKey) -> bytes:
+    from cryptography.hazmat.primitives import serialization
+
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+
+
+def _write(path: Path, content: bytes) -> None:
+    """0600 from its first moment, and whole or not there."""
+    new = path.with_name(f".{path.name}.tmp")
+    new.unlink(missing_ok=True)
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(descriptor)
+    new.replace(path)
+    sync_folder(path.parent)
