@@ -1,25 +1,29 @@
 """Which computers of a fleet are not like their kind: point by point, each one's median against that of all of its CPU and its Linux.
 
 The rule is that of `tlb compare`. A computer *differs* at a point where the interval of its median over its kind's, as wide as one of so
-many needs (Bonferroni), lies on one side of 1, and farther from it than its kind's computers themselves scatter: by OUTLIER_SCORE of their
-median absolute deviations, as `inference.intervals.outliers` has it. The kind's median is that of the computers that are there, and so is
-exact.
+many needs (Bonferroni), lies on one side of 1, and farther from it than its kind's computers themselves scatter. Their scatter is their
+median absolute deviation, which odd ones do not widen, times the quantile of Student's t that one of so many needs. The deviation of n
+normal values knows their scale as well as the standard deviation of 0.37 n does (Rousseeuw & Croux, J. Am. Stat. Assoc. 88, 1993), so these
+are the degrees of freedom: of few computers only what is very odd is named. The kind's median is that of the computers that are there, and
+so is exact.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from math import exp, log
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.special import stdtrit
 
 from experiments.article.setting import point_columns
 from experiments.article.verdicts import LEAST_COVERAGE, WRONG_BY_CHANCE, decided, inside
 from experiments.front.compare import Compared
 from experiments.front.compare_words import point_words
-from experiments.inference.intervals import NORMAL_MAD, OUTLIER_SCORE, Interval, summarise
+from experiments.inference.intervals import NORMAL_MAD, Interval, summarise
 from experiments.lab import kernels, states
 from experiments.lab.store import Store
 from experiments.machine import host as hosts
@@ -30,7 +34,8 @@ if TYPE_CHECKING:
     from experiments.fleet.collected import Collected
     from experiments.fleet.courier import Visited
 
-LEAST_HOSTS = 3  # of a kind: of two that differ nobody knows which is the odd one
+LEAST_HOSTS = 4  # of a kind: of two that differ nobody knows which is the odd one, and three have next to no scatter
+EFFICIENCY = 0.37  # of the median absolute deviation beside the standard deviation, of normal values
 TIME = "ns_per_access"
 
 
@@ -96,7 +101,7 @@ def _unlike(point: pd.DataFrame, by: list[str], among: int) -> Iterator[Unlike]:
     """Of the computers' summaries at one point, those that differ."""
     logs = np.log(point["median"].to_numpy(float))
     middle = float(np.median(logs))
-    slack = OUTLIER_SCORE * float(np.median(np.abs(logs - middle))) / NORMAL_MAD
+    slack = float(np.median(np.abs(logs - middle))) / NORMAL_MAD * _quantile(len(logs), among)
     for row in point.to_dict("records"):
         apart = Interval(*(log(row[bound]) - middle if row[bound] > 0 else -np.inf for bound in ("median", "low", "high")),
                          row["coverage"], row["modes"])
@@ -104,6 +109,12 @@ def _unlike(point: pd.DataFrame, by: list[str], among: int) -> Iterator[Unlike]:
             wide = apart.widened(among)
             ratio = Interval(*(exp(bound) for bound in wide[:3]), apart.coverage, apart.modes)
             yield Unlike(row["machine"], {name: row[name] for name in by if row[name] == row[name]}, ratio)
+
+
+@cache
+def _quantile(n: int, among: int) -> float:
+    """How many standard deviations from its kind one of n computers may lie by chance, in one of so many comparisons."""
+    return float(stdtrit(EFFICIENCY * (n - 1), 1 - WRONG_BY_CHANCE / 2 / among))
 
 
 # --- told
