@@ -24,6 +24,7 @@ from experiments import chapters
 from experiments.article import paint, publish
 from experiments.chapters.page_faults import grid as faults
 from experiments.chapters.strides import grid as grids
+from experiments.fleet import overhead as fleets
 from experiments.front import campaign as book
 from experiments.front import rule
 from experiments.inference.curves import select
@@ -50,11 +51,18 @@ TABLES: dict[Callable[[], Rows], tuple[str, Cells]] = {}  # title and columns of
 _point = grid.Scope(grid.profile("full"), base_page_bytes=host.base_page_bytes()).point
 
 
-def main() -> None:
-    """Print every table. Takes forty minutes; run it with nothing else running."""
-    with measuring_lock():
-        _print(rows for rows in TABLES if rows not in (repeatability, whole_experiment))
-    _print((repeatability, whole_experiment))  # which take the lock themselves
+def main(names: Sequence[str] = ()) -> None:
+    """Print every table, in forty minutes, or those of these functions' names; run it with nothing else running. Raises
+    Unavailable("bad-parameter") for a name that there is not."""
+    known = {rows.__name__: rows for rows in TABLES}
+    if unknown := [name for name in names if name not in known]:
+        raise Unavailable("bad-parameter", f"there is no table '{unknown[0][:80]}'; there are {', '.join(sorted(known))}")
+    chosen = [rows for name, rows in known.items() if not names or name in names]
+    themselves = (fleets.fleet, repeatability, whole_experiment)  # which take the lock themselves
+    if others := [rows for rows in chosen if rows not in themselves]:
+        with measuring_lock():
+            _print(others)
+    _print(rows for rows in themselves if rows in chosen)
 
 
 def table(title: str, *columns: str) -> Callable[[Callable[[], Rows]], Callable[[], Rows]]:
@@ -62,10 +70,16 @@ def table(title: str, *columns: str) -> Callable[[Callable[[], Rows]], Callable[
     return lambda rows: TABLES.setdefault(rows, (title, columns)) and rows
 
 
-TABLES[lambda: paint.first_figures(publish.build_site(build.ROOT, Path(folder().name)).parent)] = paint.TITLE, paint.COLUMNS
+def first_figures() -> Rows:
+    """How soon a built page has painted its first figure."""
+    return paint.first_figures(publish.build_site(build.ROOT, Path(folder().name)).parent)
+
+
+TABLES[first_figures] = paint.TITLE, paint.COLUMNS
 TABLES[rule.rule] = rule.TITLE, rule.COLUMNS
 TABLES[watching.overhead] = watching.TITLE, watching.COLUMNS
 TABLES[tries.known] = tries.TITLE, tries.COLUMNS
+TABLES[fleets.fleet] = fleets.TITLE, fleets.COLUMNS
 
 
 def _print(tables: Iterable[Callable[[], Rows]]) -> None:

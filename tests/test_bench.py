@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
@@ -11,6 +12,7 @@ from support.common import make_record
 
 from experiments import bench
 from experiments.lab.record import Point
+from experiments.system import files
 from experiments.words.reasons import Unavailable
 
 
@@ -93,6 +95,40 @@ def test_a_table_that_cannot_be_had_here_is_printed_with_its_reason(capsys: pyte
     bench._print([lacking])
     printed = capsys.readouterr().out
     assert all(word in printed for word in ("A title", "how many", "2", "no-kvm"))
+
+
+def test_tables_are_chosen_by_name_and_what_takes_the_lock_itself_is_run_without_it(monkeypatch: pytest.MonkeyPatch, own_lock: Path):
+    held: dict[str, bool] = {}
+
+    def note(tables: Iterable[Callable]) -> None:
+        for rows in tables:
+            try:
+                with files.measuring_lock(path=own_lock):
+                    held[rows.__name__] = False
+            except Unavailable:
+                held[rows.__name__] = True
+
+    monkeypatch.setattr(bench, "_print", note)
+    monkeypatch.setattr(bench, "measuring_lock", lambda: files.measuring_lock(path=own_lock))
+    bench.main(["mean_hop", "fleet"])
+    assert held == {"mean_hop": True, "fleet": False}
+    bench.main()
+    assert {*held} == {rows.__name__ for rows in bench.TABLES} and len(held) == len(bench.TABLES)
+    with pytest.raises(Unavailable) as why:
+        bench.main(["nope"])
+    assert why.value.code == "bad-parameter"
+
+
+@pytest.mark.measures
+@pytest.mark.measuring
+@pytest.mark.endurance
+@pytest.mark.needs("a C compiler")
+def test_what_a_worker_costs_is_measured_in_pairs(monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("distributed", reason="`make fleet` adds it")
+    monkeypatch.setattr(bench.fleets, "ROUNDS", 2)
+    monkeypatch.setattr(bench.fleets, "LINES", {"a few": 64})
+    ((words, hand, worker, ratio),) = bench.fleets.fleet()
+    assert words == "a few" and min(float(hand), float(worker)) > 0 and "to" in ratio
 
 
 @pytest.mark.measures

@@ -70,6 +70,11 @@ class Task(BaseModel):
     def points(self) -> set[Point]:
         return {point for points in self.grids.values() for point in points}
 
+    @property
+    def processes(self) -> int:
+        """Of each point at most: those that a ledger has beyond are another task's."""
+        return max(self.repeats, self.most)
+
 
 class _Lack(BaseModel):
     """A point that cannot be measured there, or with none the task itself, and why."""
@@ -120,7 +125,7 @@ def pack(sender: Sender, task: Task, records: Iterable[Record], lacking: dict[Po
     points, packed = task.points, []
     for record in records:
         digest = sender.digests.get(f"{record.kernel}/{record.engine}")
-        if record.point in points and record.state == sender.state and digest:
+        if record.point in points and record.repeat < task.processes and record.state == sender.state and digest:
             key, line = lines.write(record, digest)
             if counted(record) > task.have.get(key, -1):
                 packed.append(line)
@@ -177,7 +182,7 @@ def _proved(line: object, digest: object, sender: Sender, task: Task, points: Co
     if not isinstance(row, lines.Stored):
         raise Unavailable("fleet-garbage", str(row or "a line of another schema"))
     record, point = row.record, row.record.point
-    if point not in points or record.repeat >= max(task.repeats, task.most):
+    if point not in points or record.repeat >= task.processes:
         raise Unavailable("fleet-garbage", f"a row of {point.kernel} that was not asked for")
     if record.state != sender.state or row.kernel_digest != sender.digests.get(f"{record.kernel}/{record.engine}"):
         raise Unavailable("fleet-garbage", "a row of another state, or of another kernel, than the worker named")

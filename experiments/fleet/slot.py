@@ -38,7 +38,7 @@ def rig() -> Rig:
 def greet() -> str:
     """Who this computer is, as JSON of a `Sender`, inspected anew. Raises Unavailable where it cannot measure."""
     with _TURN:
-        _unpinned()
+        unpinned()
         _SLOT.rig = rig()
         states.describe(_SLOT.rig.store, _SLOT.rig.machine, _SLOT.rig.host)
         return Sender(version=version(), host=_SLOT.rig.host).model_dump_json()
@@ -48,7 +48,7 @@ def take(asked: str) -> dict[str, Any]:
     """Measure what is missing of a `Task`, given as JSON; a parcel of its rows. What stops it is in the parcel, beside what was measured
     before."""
     with _TURN:
-        _unpinned()
+        unpinned()
         _SLOT.rig = _SLOT.rig or rig()
         return measured(_SLOT.rig, Task.model_validate_json(asked))
 
@@ -70,7 +70,7 @@ def measured(rig: Rig, task: Task) -> dict[str, Any]:
     return pack(sender, task, rows.values(), lacking, stopped)
 
 
-def _unpinned() -> None:
+def unpinned() -> None:
     """This thread may run where the process could before its event loop was kept off the measured CPU: what it starts inherits that."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, measure.CPUS_AT_START)

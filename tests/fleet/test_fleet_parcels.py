@@ -72,6 +72,11 @@ def test_a_task_that_was_done_measures_nothing_and_sends_what_the_client_lacks(r
     assert asked == [] and sorted(again["lines"]) == sorted(sent["lines"][4:])
 
 
+def test_of_a_ledger_that_is_further_the_task_s_own_rows_are_sent(rig, sent):
+    first = TASK.model_copy(update={"repeats": 1, "most": 1})
+    assert {row.record.repeat for row in open_parcel(slot.measured(rig, first), first, SENDER).rows} == {0}
+
+
 def test_a_full_disk_stops_a_task_and_what_was_finished_is_sent(rig, monkeypatch):
     slot.measured(rig, TASK.model_copy(update={"repeats": 1, "most": 1}))
     monkeypatch.setattr(os, "write", failing(os.write, errno.ENOSPC, after=2))
@@ -219,5 +224,5 @@ def test_what_is_left_is_counted_without_what_cannot_be_had(rig, sent, tmp_path)
 def test_a_thread_that_measures_may_run_wherever_the_process_could(monkeypatch):
     seen: list[object] = []
     monkeypatch.setattr(os, "sched_setaffinity", lambda *given: seen.append(given), raising=False)
-    slot._unpinned()
+    slot.unpinned()
     assert seen == [(0, measure.CPUS_AT_START)]

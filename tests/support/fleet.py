@@ -226,7 +226,7 @@ def ask(address: str, shown: Pass | None, output: Path, names: list[str], told: 
     quick()
     with nodes.configured(), collecting(output) as collected:
         fleet = asyncio.run(Courier(collected, CAMPAIGN, names, patience_s=60).run(address, shown))
-    told.write_text(json.dumps({one.name: one.why.code if one.why else "" for one in fleet}))
+    told.write_text(json.dumps({one.name: [one.why.code, one.why.detail] if one.why else [""] for one in fleet}))
 
 
 class Processes:
