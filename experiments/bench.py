@@ -52,17 +52,14 @@ _point = grid.Scope(grid.profile("full"), base_page_bytes=host.base_page_bytes()
 
 
 def main(names: Sequence[str] = ()) -> None:
-    """Print every table, in forty minutes, or those of these functions' names; run it with nothing else running. Raises
-    Unavailable("bad-parameter") for a name that there is not."""
+    """Print every table, in forty minutes, or those of these names; run it with nothing else running. Raises Unavailable: bad-parameter."""
     known = {rows.__name__: rows for rows in TABLES}
-    if unknown := [name for name in names if name not in known]:
+    if unknown := sorted({*names} - {*known}):
         raise Unavailable("bad-parameter", f"there is no table '{unknown[0][:80]}'; there are {', '.join(sorted(known))}")
-    chosen = [rows for name, rows in known.items() if not names or name in names]
-    themselves = (fleets.fleet, repeatability, whole_experiment)  # which take the lock themselves
-    if others := [rows for rows in chosen if rows not in themselves]:
-        with measuring_lock():
-            _print(others)
-    _print(rows for rows in themselves if rows in chosen)
+    chosen, themselves = [known[name] for name in names or known], (fleets.fleet, repeatability, whole_experiment)
+    with measuring_lock():
+        _print(rows for rows in chosen if rows not in themselves)
+    _print(rows for rows in chosen if rows in themselves)  # which take the lock themselves
 
 
 def table(title: str, *columns: str) -> Callable[[Callable[[], Rows]], Callable[[], Rows]]:
@@ -70,16 +67,9 @@ def table(title: str, *columns: str) -> Callable[[Callable[[], Rows]], Callable[
     return lambda rows: TABLES.setdefault(rows, (title, columns)) and rows
 
 
-def first_figures() -> Rows:
-    """How soon a built page has painted its first figure."""
-    return paint.first_figures(publish.build_site(build.ROOT, Path(folder().name)).parent)
-
-
-TABLES[first_figures] = paint.TITLE, paint.COLUMNS
-TABLES[rule.rule] = rule.TITLE, rule.COLUMNS
-TABLES[watching.overhead] = watching.TITLE, watching.COLUMNS
-TABLES[tries.known] = tries.TITLE, tries.COLUMNS
-TABLES[fleets.fleet] = fleets.TITLE, fleets.COLUMNS
+TABLES[lambda: paint.first_figures(publish.build_site(build.ROOT, Path(folder().name)).parent)] = paint.TITLE, paint.COLUMNS
+for rows, module in ((rule.rule, rule), (watching.overhead, watching), (tries.known, tries), (fleets.fleet, fleets)):
+    TABLES[rows] = module.TITLE, module.COLUMNS
 
 
 def _print(tables: Iterable[Callable[[], Rows]]) -> None:
