@@ -270,7 +270,6 @@ REASONS: dict[str, ReasonText] = {
     # --- the data
     "no-data": ReasonText("There are no results of this experiment for this machine yet.",
         "Measure them with `tlb run`, or read another machine's results."),
-    "no-fleet": ReasonText("What a fleet's commands take is not installed.", "Install it with `make fleet`."),
     "no-atlas": ReasonText("This folder is no atlas that can be read.",
         "Build one with `tlb atlas build`; what is of another version is built again from its inputs, into another folder."),
     "atlas-broken": ReasonText("A part of the atlas is gone or damaged.",
