@@ -104,8 +104,9 @@ def measure(
     print(record.model_dump_json())
 
 
-for command in (bundle.bundle, bundle.check_bundle, bundle.add_bundle):
-    app.command()(command)
+app.command()(bundle.bundle)
+app.command("check-bundle")(bundle.check_bundle)
+app.command("add-bundle")(bundle.add_bundle)
 app.command()(computer.inspect)
 app.command()(computer.doctor)
 app.command()(computer.geometry)

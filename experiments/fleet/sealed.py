@@ -206,6 +206,8 @@ class _Rows:
             code = "bundle-broken" if "digest" in str(row) else "bundle-impossible"
             raise Unavailable(code, f"{where}: {plain(str(row).splitlines()[0])}")
         record, undescribed = row.record, self.bundle.undescribed
+        if not line.endswith(b'"record":' + lines.canonical(record.model_dump(mode="json", exclude_unset=True)) + b"}"):
+            raise Unavailable("bundle-foreign", f"{where}: a field is of another type")
         if record.state not in self.bundle.hosts:
             undescribed[record.state] += 1
         host = self.bundle.hosts.get(record.state, self.bundle.host)

@@ -235,8 +235,9 @@ contributed.add(Store(sys.argv[2]), accepted)
 
 @pytest.mark.endurance
 @pytest.mark.parametrize("way", ["exchanged", "renamed"])
-def test_a_kill_leaves_either_what_was_or_what_is_to_be(way: str, tmp_path: Path):
+def test_a_kill_leaves_either_what_was_or_what_is_to_be(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """At every step; where the file system cannot exchange two names, the next `add` puts back what was."""
+    monkeypatch.setattr(profile, "of_chapter", OF_CHAPTER)  # as in the processes that are killed
     (tmp_path / "a.zip").write_bytes(of(LATER))
     finished = Store(tmp_path / "finished")
     for store in (finished, Store(tmp_path / "begun")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tracemalloc
 import zipfile
@@ -17,6 +18,7 @@ from support.zips import CENTRAL, END, LOCAL, archive, attribute, by_hand, patch
 
 from experiments.fleet import archive as layout
 from experiments.fleet import bundle, sealed
+from experiments.lab import lines
 from experiments.lab.record import Record
 from experiments.words.reasons import Unavailable
 
@@ -41,7 +43,6 @@ def manifest(**fields: Any) -> bytes:
 
 
 def digests() -> dict[str, Any]:
-    import hashlib
     return {name: hashlib.sha256(content).hexdigest() for name, content in files().items()}
 
 
@@ -63,7 +64,6 @@ def rows(content: bytes) -> bytes:
 
 
 def added(record: Record) -> bytes:
-    from experiments.lab import lines
     return rows(files()["page_chase.jsonl"] + lines.write(record, bundles.KERNEL)[1])
 
 
@@ -223,6 +223,7 @@ OF_ROWS: dict[str, tuple[str, Callable[[], bytes]]] = {
     "row of another key": (IMPOSSIBLE, lambda: resigned(put(lines=256, working_set_bytes=MIB, arena_bytes=MIB), rekey=False)),
     "row of a later version": (FOREIGN, lambda: fields(schema_version=2)),
     "row with an unknown field": (IMPOSSIBLE, lambda: fields(hostname="secret-host")),
+    "row with an object for a list": (FOREIGN, lambda: fields(options={})),
     "row without a field": (IMPOSSIBLE, lambda: resigned(lambda record: record.pop("checksum") and None)),
     "row of an unknown kernel": (FOREIGN, lambda: sealed.sealed(bundles.MACHINE, files() | {"evil.jsonl": b"{}\n"})),
     "row of another kernel's file": (IMPOSSIBLE, lambda: sealed.sealed(bundles.MACHINE, files() | {
@@ -269,6 +270,7 @@ OF_ROWS: dict[str, tuple[str, Callable[[], bytes]]] = {
 PAYLOADS = OF_ZIP | OF_DOCUMENTS | OF_ROWS
 
 
+@pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.parametrize("name", PAYLOADS)
 def test_a_hostile_bundle_is_refused_with_a_reason(name: str):
     code, make = PAYLOADS[name]
