@@ -28,16 +28,14 @@ def bundle(
     """Pack all that was measured of a machine into one file to contribute it; words that may name somebody stay."""
     from experiments.fleet import bundle as bundles
 
-    data = Store(data_root())
-    name = hosts.machine_id(hosts.inspect()) if machine == "this" else data.own.resolve(machine, machine) if (
-        machine in data.own.machines()) else data.resolve(machine)
-    store = data.own if machine == "this" or machine in data.own.machines() else data
+    data, this = Store(data_root()), hosts.machine_id(hosts.inspect()) if machine == "this" else ""
+    store = data.own if this or machine in data.own.machines() else data
+    name = store.resolve(machine, this)
     path = output or Path(f"{name}{bundles.SUFFIX}")
     packed = bundles.write(store, name, path, allow or ())
-    kernels = sum(member.endswith(".jsonl") for member in packed.files)
-    print(f"{path}: {count(packed.rows)} rows of {count(kernels)} kernels in {count(len(packed.states))} "
-          f"{'state' if len(packed.states) == 1 else 'states'} ({listed(packed.states)}), {format_size(path.stat().st_size)} of "
-          f"{format_size(sum(map(len, packed.files.values())))} unpacked.")
+    kernels = [member.removesuffix(".jsonl") for member in sorted(packed.files) if member.endswith(".jsonl")]
+    print(f"{path}: {count(packed.rows)} rows of {listed(kernels)}, in the state{'s' * (len(packed.states) > 1)} {listed(packed.states)}; "
+          f"{format_size(path.stat().st_size)}, and {format_size(sum(map(len, packed.files.values())))} unpacked.")
     if packed.left_out:
         print(f"Left out: {listed(packed.left_out)}.")
     url = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]["url"]

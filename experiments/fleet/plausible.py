@@ -39,7 +39,7 @@ def breaches(record: Record, host: Host, now: datetime) -> Iterator[str]:
     yield from _sizes(record, host)
     yield from _times(record, now)
     yield from _counted(record)
-    if record.cpu >= max(host.logical_cpus, *host.usable_cpus, 0) and record.cpu not in host.usable_cpus:
+    if record.cpu >= host.logical_cpus and record.cpu not in host.usable_cpus:
         yield "it ran on a CPU that this computer has not"
 
 
@@ -78,18 +78,19 @@ def _sizes(record: Record, host: Host) -> Iterator[str]:
 
 def _times(record: Record, now: datetime) -> Iterator[str]:
     batches = record.batch_ns_per_access
+    if not max(batches) <= record.elapsed_ns <= record.elapsed_ns + record.prepare_ns <= record.wall_ns <= INT64_MAX:
+        yield "its region and its preparation took longer than its process, or an access longer than its region"
+        return
     if abs(statistics.median(batches) / record.ns_per_access - 1) > SLACK:
         yield "its time an access is not the median of its batches"
     mean = record.elapsed_ns / record.accesses
     low = high = statistics.fmean(batches)
     if record.kernel in UNEVEN:
         low, high = min(batches), max(batches)
-    if not low * (1 - SLACK) <= mean <= high * (1 + SLACK) or max(batches) > record.elapsed_ns:
+    if not low * (1 - SLACK) <= mean <= high * (1 + SLACK):
         yield "its accesses and its time are not those of its batches"
     if record.core_ghz > FASTEST_GHZ or record.ns_per_access * (record.core_ghz or FASTEST_GHZ) < kernels.of(record.kernel).least_cycles:
         yield "no core is as fast"
-    if record.wall_ns < record.elapsed_ns + record.prepare_ns or record.wall_ns > INT64_MAX:
-        yield "its region and its preparation took longer than its process"
     if (record.steal_ms or 0) > record.wall_ns / 1e6 + TICK_MS:
         yield "more was stolen than it took"
     try:

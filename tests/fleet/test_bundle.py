@@ -44,9 +44,6 @@ def opened(rows: list[Record], host: Host = bundles.HOST) -> sealed.Bundle:
     return sealed.opened(of(rows, host))
 
 
-OF_CHAPTER = profile.of_chapter
-
-
 @pytest.fixture(autouse=True)
 def no_quantities(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a profile says of rows is others' tests' concern, and takes longer than all else here; the commands' test has a real one."""
@@ -237,7 +234,7 @@ contributed.add(Store(sys.argv[2]), accepted)
 @pytest.mark.parametrize("way", ["exchanged", "renamed"])
 def test_a_kill_leaves_either_what_was_or_what_is_to_be(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """At every step; where the file system cannot exchange two names, the next `add` puts back what was."""
-    monkeypatch.setattr(profile, "of_chapter", OF_CHAPTER)  # as in the processes that are killed
+    monkeypatch.setattr(profile, "of_chapter", bundles.OF_CHAPTER)  # as in the processes that are killed
     (tmp_path / "a.zip").write_bytes(of(LATER))
     finished = Store(tmp_path / "finished")
     for store in (finished, Store(tmp_path / "begun")):
@@ -280,14 +277,14 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *ar
 
 
 def test_three_commands_bring_a_machine_from_one_data_into_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
-    monkeypatch.setattr(profile, "of_chapter", OF_CHAPTER)
+    monkeypatch.setattr(profile, "of_chapter", bundles.OF_CHAPTER)
     monkeypatch.setattr(judged, "refresh", list)
     monkeypatch.setattr(profile, "refresh", list)
     monkeypatch.setenv("TLB_DATA", str(tmp_path / "theirs"))
     bundles.filled(Store(tmp_path / "theirs").own)
     path = tmp_path / "x.tlb.zip"
     code, out, _ = run(monkeypatch, capsys, "bundle", MACHINE, "--output", path)
-    assert code == 0 and "4 rows of 1 kernels in 1 state" in out and "check-bundle" in out
+    assert code == 0 and f"4 rows of page_chase, in the state {bundles.STATE};" in out and "check-bundle" in out
     monkeypatch.setenv("TLB_DATA", str(tmp_path / "ours"))
     code, out, _ = run(monkeypatch, capsys, "check-bundle", path)
     assert code == 0 and "Intel Xeon 9000" in out and "unknown 4" in out and not (tmp_path / "ours").exists()

@@ -231,6 +231,7 @@ OF_ROWS: dict[str, tuple[str, Callable[[], bytes]]] = {
     "row of an engine that its kernel has not": (IMPOSSIBLE, lambda: fields(engine="numpy")),
     "NaN in a row": (IMPOSSIBLE, lambda: rows(files()["page_chase.jsonl"].replace(b'"ns_per_access":6.5', b'"ns_per_access":NaN', 1))),
     "1e308 ns": (IMPOSSIBLE, lambda: fields(ns_per_access=1e308, batch_ns_per_access=[1e308], elapsed_ns=1e308, wall_ns=1.5e308)),
+    "batches that no sum holds": (IMPOSSIBLE, lambda: fields(batch_ns_per_access=[6.4, 1.7e308, 1.7e308])),
     "HTML in a row": (IMPOSSIBLE, lambda: fields(mode="<b>")),
     "faster than a core": (IMPOSSIBLE, lambda: fields(ns_per_access=0.01, batch_ns_per_access=[0.01], elapsed_ns=1e5)),
     "clock that no core has": (IMPOSSIBLE, lambda: fields(core_ghz=99.0)),
