@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import bundles
-from support.common import ROOT
 from support.lab import says, tree
 
 from experiments import cli
@@ -206,58 +206,58 @@ def test_another_computer_of_the_same_kind_is_added_beside(data: Store):
 
 # --- kills
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from experiments.fleet import bundle, contributed
-from experiments.lab.store import Store
-from experiments.system import files
-left = int(sys.argv[3])
-exchanges = sys.argv[4] == "exchanged"
-if not exchanges:
-    files._exchanged = lambda one, other: False
-def dies(frame, event, argument):
-    global left
-    name = frame.f_code.co_name
-    if event == "call" and name in ("add", "_merged", "_made", "staged", "put_folder", "write_bytes", "rename", "rmtree", "sync_folder",
-                                    "_exchanged", "replace") or event == "return" and name in ("put_folder", "_exchanged", "rename"):
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-accepted = bundle.checked(Path(sys.argv[1]))
-sys.setprofile(dies)
-contributed.add(Store(sys.argv[2]), accepted)
-"""
+STEPS = {"add", "_merged", "_made", "staged", "put_folder", "write_bytes", "rename", "rmtree", "sync_folder", "_exchanged", "replace"}
+
+
+def killed(step: int, data: Path, accepted: sealed.Bundle) -> bool:
+    """Adds a bundle in a process of its own, which is killed as it enters or leaves its `step`-th call of STEPS; whether it was."""
+    left = step
+
+    def dies(frame: Any, event: str, argument: object) -> None:
+        nonlocal left
+        if event in ("call", "return") and frame.f_code.co_name in STEPS:
+            left -= 1
+            if not left:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    child = os.fork()
+    if not child:
+        try:
+            sys.setprofile(dies)
+            contributed.add(Store(data), accepted)
+            sys.setprofile(None)
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return os.WIFSIGNALED(status)
 
 
 @pytest.mark.endurance
 @pytest.mark.parametrize("way", ["exchanged", "renamed"])
 def test_a_kill_leaves_either_what_was_or_what_is_to_be(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """At every step; where the file system cannot exchange two names, the next `add` puts back what was."""
-    monkeypatch.setattr(profile, "of_chapter", bundles.OF_CHAPTER)  # as in the processes that are killed
-    (tmp_path / "a.zip").write_bytes(of(LATER))
-    finished = Store(tmp_path / "finished")
-    for store in (finished, Store(tmp_path / "begun")):
+    if way == "renamed":
+        monkeypatch.setattr(files, "_exchanged", lambda one, other: False)
+    accepted, begun, finished = opened(LATER), Store(tmp_path / "begun"), Store(tmp_path / "finished")
+    for store in (begun, finished):
         contributed.add(store, sealed.opened(bundles.good()))
     before = tree(finished.root)
-    contributed.add(finished, bundle.checked(tmp_path / "a.zip"))
-    after, seen, step = tree(finished.root), set(), 0
-    while True:
-        step += 1
+    contributed.add(finished, accepted)
+    after, seen = tree(finished.root), set()
+    for step in count(1):
         root = tmp_path / f"data-{step}"
-        subprocess.run(["cp", "-a", tmp_path / "begun", root], check=True)
-        done = subprocess.run([sys.executable, "-c", KILLED, tmp_path / "a.zip", root, str(step), way], cwd=ROOT)
+        shutil.copytree(begun.root, root)
+        was_killed = killed(step, root, accepted)
         there = {name: content for name, content in tree(root).items() if not name.startswith(".")}
         if way == "exchanged" or there:
             assert there in (before, after), step
         seen.add("after" if there == after else "before" if there else "between")
-        if done.returncode == 0:
+        if not was_killed:
             break
-        assert done.returncode == -signal.SIGKILL
         if there != after:
-            contributed.add(Store(root), bundle.checked(tmp_path / "a.zip"))
+            contributed.add(Store(root), accepted)
             assert tree(root) == after
-    assert seen >= {"before", "after"} and (way == "exchanged") == ("between" not in seen) and step > 10
+    assert there == after and seen >= {"before", "after"} and (way == "exchanged") == ("between" not in seen) and step > 20
 
 
 def test_a_folder_comes_back_that_a_kill_left_aside(tmp_path: Path):

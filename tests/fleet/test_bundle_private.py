@@ -90,9 +90,10 @@ DOCUMENTS = {"machine": FULL} | {path.stem: json.loads(path.read_text()) for pat
 
 
 def trimmed(content: Any) -> Any:
-    """Of a list's entries, which are alike, one."""
+    """Of a list's entries, which are alike, one, and of a profile's functions two."""
     if isinstance(content, dict):
-        return {key: trimmed(value) for key, value in content.items()}
+        kept = 2 if all(isinstance(value, float) for value in content.values()) else len(content)
+        return {key: trimmed(value) for key, value in [*content.items()][:kept]}
     return [trimmed(value) for value in content[:1]] if isinstance(content, list) else content
 
 
