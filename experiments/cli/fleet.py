@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -86,15 +87,15 @@ async def _measure(rooms: SimpleNamespace, courier: Any, address: str, shown_pas
     if not listed:
         await courier.run(address, shown_pass)
         return
-    async with rooms.nodes.scheduler(address, shown_pass):
-        started = [asyncio.create_task(rooms.starting.keep(
-            rooms.starting.command(one, address, ssh, insecure=insecure, patience_s=courier.patience_s), shown_pass)) for one in listed]
-        try:
+    started = [asyncio.create_task(rooms.starting.keep(
+        rooms.starting.command(one, address, ssh, insecure=insecure, patience_s=courier.patience_s), shown_pass)) for one in listed]
+    try:
+        async with rooms.nodes.scheduler(address, shown_pass):  # which sends its workers home as it ends
             await courier.run(address, shown_pass)
-        finally:
-            for task in started:
-                task.cancel()
-            await asyncio.gather(*started, return_exceptions=True)
+    finally:
+        for task in started:
+            task.cancel()
+        await asyncio.gather(*started, return_exceptions=True)
 
 
 @app.command()
@@ -107,6 +108,7 @@ def worker(
     """Measure on this computer what a fleet's client asks for, one process at a time, until its scheduler is gone."""
     rooms = _rooms()
     address = rooms.nodes.checked(address, insecure)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # at once: a ledger bears it, and what measures dies with its worker
     with rooms.nodes.configured():
         asyncio.run(rooms.nodes.work(address, name or socket.gethostname(), _pass(rooms, certificates, insecure), 60 * patience, port))
 
@@ -120,12 +122,8 @@ def scheduler(
     rooms = _rooms()
     address = rooms.nodes.checked(address, insecure)
 
-    async def serve() -> None:
-        async with rooms.nodes.scheduler(address, _pass(rooms, certificates, insecure)) as serving:
-            await serving.finished()
-
     with rooms.nodes.configured():
-        asyncio.run(serve())
+        asyncio.run(rooms.nodes.serve(address, _pass(rooms, certificates, insecure)))
 
 
 class _Bars:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ from experiments.words.reasons import Unavailable
 PORT = 8786  # Dask's own
 QUIET_S = 30.0  # between two heartbeats, and two of anything else that is periodic
 SILENT_S = 300  # without a heartbeat, after which a worker is another one: ten of them
+SENT_HOME = "scheduler-close"  # what Scheduler.close tells its workers
 AGAIN_S = 1.0  # between two tries to find a scheduler
 
 SETTINGS: dict[str, Any] = {
@@ -90,6 +92,8 @@ def checked(address: str, insecure: bool) -> str:
 class QuietWorker(Worker):
     """A worker that does nothing by itself while it measures."""
 
+    sent_home = False  # by a scheduler that ended in order
+
     def __init__(self, *given: Any, **how: Any) -> None:
         super().__init__(*given, **how)
         self._thin()
@@ -109,6 +113,7 @@ class QuietWorker(Worker):
 
     async def close(self, timeout: float = 30, executor_wait: bool = True, nanny: bool = True, reason: str = "worker-close") -> str | None:
         """Without a wait for the thread: what it measures goes into the ledger, and the next worker's task waits for it."""
+        self.sent_home = self.sent_home or reason == SENT_HOME
         if self.status.name not in ("closed", "closing", "failed"):
             enable_gc_diagnosis()  # which Worker.close takes back once
         return await super().close(timeout, False, nanny, reason)
@@ -124,8 +129,8 @@ def keep_off(cpu: int | None) -> bool:
 
 
 async def work(address: str, name: str, shown: Pass | None, patience_s: float, port: int = 0) -> None:
-    """A worker under a name, and another one whenever its scheduler was lost and is found again. It ends where none was found for
-    `patience_s`. Raises Unavailable("fleet-gone"), fleet-twice where a worker of that name is there."""
+    """A worker under a name, and another one whenever its scheduler was lost and is found again. It ends with a scheduler that ends in
+    order, and where none was found for `patience_s`. Raises Unavailable("fleet-gone"), fleet-twice where a worker of that name is there."""
     if not keep_off(measuring_cpu(Path("/"), tuple(sorted(CPUS_AT_START)))):
         print("The worker shares the CPU that measures: this process may use no other.", file=sys.stderr)
     loop = asyncio.get_running_loop()
@@ -138,6 +143,8 @@ async def work(address: str, name: str, shown: Pass | None, patience_s: float, p
                 await asyncio.wait_for(worker, patience_s)
                 await worker.finished()
                 heard = loop.time()
+                if worker.sent_home:
+                    return
             except (OSError, TimeoutError, ValueError, RuntimeError) as error:
                 await worker.close()
                 if "name taken" in f"{error} {error.__cause__}" and loop.time() - heard > patience_s:
@@ -152,3 +159,11 @@ def scheduler(address: str, shown: Pass | None) -> Scheduler:
     scheme, _, place = address.partition("://")
     host, _, port = place.rpartition(":")
     return Scheduler(host=host, port=int(port), protocol=scheme, security=security(shown), dashboard=False, dashboard_address="127.0.0.1:0")
+
+
+async def serve(address: str, shown: Pass | None) -> None:
+    """A scheduler until it is asked to end (SIGTERM, Ctrl-C), which sends its workers home."""
+    async with scheduler(address, shown) as serving:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, lambda: asyncio.ensure_future(serving.close()))
+        await serving.finished()

@@ -14,6 +14,7 @@ from experiments.words.reasons import Unavailable
 
 FOLDER = "every-load-is-two-loads"  # of the checkout there, below the home folder
 SSH = "ssh -o BatchMode=yes -o ServerAliveInterval=60"
+ENDS_S = 5.0  # for ssh to end; what does not is left to itself
 AGAIN_S = 30.0  # between two tries to start a worker that ended; the first few come sooner
 
 
@@ -61,6 +62,7 @@ async def keep(words: Sequence[str], shown: Pass | None) -> None:
             if process.returncode is None:
                 with suppress(ProcessLookupError):
                     process.terminate()
-                await process.wait()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(process.wait(), ENDS_S)
         tries += 1
         await asyncio.sleep(min(tries, AGAIN_S))

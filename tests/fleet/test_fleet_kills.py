@@ -82,6 +82,8 @@ def test_a_small_fleet_whose_worker_and_client_are_killed_gives_what_campaigns_b
     for name in ("a", "b"):
         assert lines_of(output / machine(name)) == expected[name] == lines_of(tmp_path / name / "own" / machine(name))
     assert lines_of(output / machine("liar")) == {}
+    processes.running["scheduler"].terminate()  # in order: it sends its workers home
+    assert ended(processes, "b", deadline)
 
 
 # --- eight in namespaces of their own

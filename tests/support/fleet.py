@@ -209,13 +209,9 @@ def work(name: str, address: str, shown: Pass | None, data: Path, *, alike: str 
 def schedule(address: str, shown: Pass | None) -> None:
     from experiments.fleet import nodes
 
-    async def serve() -> None:
-        async with nodes.scheduler(address, shown) as serving:
-            await serving.finished()
-
     quick()
     with nodes.configured(distributed__scheduler__worker_ttl="5s"):
-        asyncio.run(serve())
+        asyncio.run(nodes.serve(address, shown))
 
 
 def ask(address: str, shown: Pass | None, output: Path, names: list[str], told: Path) -> None:
