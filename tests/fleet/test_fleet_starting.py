@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shlex
 import subprocess
@@ -12,7 +13,8 @@ from pathlib import Path
 import pytest
 import typer
 import yaml
-from support.fleet import GRIDS, Small, free_port, host_of
+from support.common import in_turn
+from support.fleet import GRIDS, Small, free_port, host_of, lines_of
 from support.synthetic import Stated
 
 from experiments import cli
@@ -21,6 +23,7 @@ from experiments.fleet.campaigns import Campaign
 from experiments.fleet.starting import Listed, read_hosts
 from experiments.front import campaign
 from experiments.lab import order
+from experiments.lab.store import Store
 from experiments.system.files import ROOT
 from experiments.words.reasons import REASONS, Unavailable
 
@@ -222,3 +225,28 @@ def test_the_manifest_s_parts_fit_together():
 
 def test_the_guide_names_files_that_are(tmp_path: Path):
     assert all(name in GUIDE for name in (certificates.AUTHORITY, certificates.AUTHORITY_KEY, certificates.MEMBER, certificates.MEMBER_KEY))
+
+
+# --- the whole of it
+
+
+@pytest.mark.measures
+@pytest.mark.measuring
+@pytest.mark.endurance
+@pytest.mark.needs("a C compiler")
+def test_hosts_are_measured_by_workers_that_a_shell_starts_and_their_rows_are_collected_to_the_byte(tmp_path):
+    """A script stands for ssh; the processes are real."""
+    pytest.importorskip("distributed", reason="`make fleet` adds it")
+    ssh = tmp_path / "ssh"
+    ssh.write_text(f'#!/bin/sh\nexport TLB_DATA={shlex.quote(str(tmp_path))}/there\nexec sh -c "$2"\n')
+    ssh.chmod(0o755)
+    (tmp_path / "hosts").write_text(f"one {shlex.quote(str(ROOT))}\n")
+    done = in_turn([sys.executable, "-c", "from experiments.cli import main; main()", "fleet", "--hosts", str(tmp_path / "hosts"), "--ssh",
+                    str(ssh), "--listen", f"127.0.0.1:{free_port()}", "--profile", "smoke", "--chapter", "stlb_cliff", "--minutes", "0.1",
+                    "--patience", "1", "--output", str(tmp_path / "here")], timeout=120,
+                   env=os.environ | {"XDG_STATE_HOME": str(tmp_path / "state")})
+    assert done.returncode == 0, done.stderr
+    (machine,) = Store(tmp_path / "here").machines()
+    rows = lines_of(tmp_path / "here" / machine)
+    assert rows == lines_of(tmp_path / "there" / "own" / machine) and rows["page_chase.jsonl"]
+    assert f"one: {sum(map(len, rows.values()))} rows" in done.stderr and machine in done.stdout
