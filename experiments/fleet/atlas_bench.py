@@ -12,7 +12,6 @@ import json
 import math
 import os
 import random
-import resource
 import shutil
 import time
 from collections.abc import Iterator
@@ -29,11 +28,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from experiments.fleet import atlas_ask, atlas_build
-from experiments.fleet.atlas_build import MANIFEST, Manifest, Part
+from experiments.fleet.atlas_build import MANIFEST, Manifest, Part, texts
 from experiments.fleet.atlas_inputs import Staged
 from experiments.fleet.atlas_plan import MOST_ROWS, WRITER
 from experiments.fleet.atlas_questions import QUESTIONS
-from experiments.fleet.atlas_schema import MACHINES, PROFILE, ROWS
+from experiments.fleet.atlas_schema import MACHINES, ORDER, PROFILE, ROWS
 from experiments.lab import lines
 from experiments.lab.store import Store, data_root
 from experiments.system.files import disk_errors
@@ -41,7 +40,7 @@ from experiments.words.prose import count
 from experiments.words.reasons import Unavailable
 
 EMPTIED = ("batch_ns_per_access", "histogram", "counters", "also")
-ROW_BYTES = 90  # of a row without these, at most, by what data/ has: what the disk is looked at for beforehand
+ROW_BYTES = 60  # of a row without these, at most, by what data/ has: what the disk is looked at for beforehand
 FLEET = 100_000  # machines of the plan
 NOISE = 0.05  # of a perturbed time, as a part of it
 EVERY = 10  # of so many copies one is of the machines before it, under another Linux
@@ -82,8 +81,9 @@ def _bench(folder: Path, rows: int, bundles: int) -> Iterator[str | pd.DataFrame
         "MB beside rows": f"{beside / 1e6:.1f}", "manifest, MB": f"{(folder / 'atlas' / MANIFEST).stat().st_size / 1e6:.2f}",
         "one more, s": f"{time.perf_counter() - made:.1f}", "of it parts": added.new_parts}])
     yield f"By these, {count(FLEET)} machines take"
-    yield planned(manifest.rows / seconds / (os.cpu_count() or 1), of_rows / manifest.rows, beside / bundles,
-                  (folder / "atlas" / MANIFEST).stat().st_size / bundles, manifest.rows / bundles)
+    inputs = len(json.dumps(manifest.model_dump()["inputs"], separators=(",", ":")))
+    yield planned(manifest.rows / seconds / (os.cpu_count() or 1), of_rows / manifest.rows, beside / bundles, inputs / bundles,
+                  manifest.rows / bundles)
     shutil.rmtree(folder / "data")
     yield from _large(folder, rows)
 
@@ -121,13 +121,17 @@ def _asked(atlas: Path, sql: str) -> dict[str, Any]:
         opened = time.perf_counter()
         rows = len(list(atlas_ask.ask(connection, sql)))
         asked = time.perf_counter()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = int(_field("status", "VmHWM:")) / 1024  # not getrusage's, which begins at the parent's
     return {"rows": count(rows), "open, s": f"{opened - start:.2f}", "ask, s": f"{asked - opened:.2f}", "peak, MiB": count(peak),
             "read, MB": f"{(_bytes_read() - before) / 1e6:.1f}"}
 
 
 def _bytes_read() -> int:
-    return int(Path("/proc/self/io").read_text("ascii").split()[1])  # rchar
+    return int(_field("io", "rchar:"))
+
+
+def _field(file: str, name: str) -> str:
+    return next(line.split()[1] for line in Path("/proc/self", file).read_text("ascii").splitlines() if line.startswith(name))
 
 
 def planned(rate: float, row_bytes: float, beside_bytes: float, machine_bytes: float, machine_rows: float) -> pd.DataFrame:
@@ -167,35 +171,46 @@ def _perturbed(content: dict[str, Any], factor: float) -> dict[str, Any]:
 
 
 def _renamed(machine: str, copy: int) -> str:
-    return f"{machine}-{copy - (copy % EVERY == EVERY - 1):04}"
+    return f"{machine}-{copy - _is_later(copy):05}"
 
 
 def _copied(source: Path, target: Path, copies: int, part: Part) -> list[Part]:
-    """The parts that a part makes."""
+    """The parts that the copies of a part make, each as full as `atlas_plan` has them."""
     table = pq.read_table(source / part.path, partitioning=None)
     for name in set(EMPTIED) & set(table.column_names):
         table = _put(table, name, pa.array([[]] * len(table), table.schema.field(name).type))
     (target / part.path).parent.mkdir(parents=True, exist_ok=True)
-    stem, made = part.path.removesuffix(".parquet")[:-8], []
-    names = table["machine"].to_numpy(zero_copy_only=False)
-    for copy in range(copies):
-        rng = np.random.default_rng([copy, int(part.sha256[:8], 16)])
-        changed = _put(table, "machine", pa.array([_renamed(name, copy) for name in names]))
-        for name in ("ns_per_access",) if part.table == ROWS else ("value", "low", "high") if part.table == PROFILE else ():
-            changed = _put(changed, name, pc.multiply(table[name], pa.array(np.exp(rng.normal(0, NOISE, len(table))))))
-        if part.table == ROWS:
-            changed = _put(changed, "key", _keys(rng, len(table)))
-        if copy % EVERY == EVERY - 1 and part.table in (ROWS, MACHINES):
-            changed = _put(changed, "state", pc.utf8_reverse(table["state"]))
-            if part.table == MACHINES:
-                changed = _put(changed, "kernel_release", pc.binary_join_element_wise(table["kernel_release"], "next", "-"))
-        elif copy % EVERY == EVERY - 1:
-            continue  # a machine has one profile
-        path = f"{stem}{copy:08x}.parquet"
-        pq.write_table(changed, target / path, use_dictionary=[f.name for f in table.schema if f.type == pa.string() and f.name != "key"],
-                       **WRITER)
-        made.append(Part(path=path, rows=len(table), size_bytes=(target / path).stat().st_size, sha256=""))
-    return made
+    together = max(1, int(0.7 * MOST_ROWS) // len(table))
+    which = [copy for copy in range(copies) if part.table in (ROWS, MACHINES) or not _is_later(copy)]
+    return [_together(target, table, which[first : first + together], part) for first in range(0, len(which), together)]
+
+
+def _together(target: Path, table: pa.Table, copies: list[int], part: Part) -> Part:
+    made = pa.concat_tables(_copy(table, copy, part) for copy in copies).sort_by([(name, "ascending") for name in ORDER[part.table]])
+    path = f"{part.path.removesuffix('.parquet')[:-8]}{copies[0]:08x}.parquet"
+    pq.write_table(made, target / path, use_dictionary=texts(table.schema), **WRITER)
+    return Part(path=path, rows=len(made), size_bytes=(target / path).stat().st_size, sha256="")
+
+
+def _is_later(copy: int) -> bool:
+    """Whether a copy is of the machines of the one before it; a machine has one profile."""
+    return copy % EVERY == EVERY - 1
+
+
+def _copy(table: pa.Table, copy: int, part: Part) -> pa.Table:
+    rng = np.random.default_rng([copy, int(part.sha256[:8], 16)])
+    changed = _put(table, "machine", pa.array([_renamed(name, copy) for name in table["machine"].to_pylist()]))
+    for name in ("ns_per_access",) if part.table == ROWS else ("value", "low", "high") if part.table == PROFILE else ():
+        changed = _put(changed, name, pc.multiply(table[name], pa.array(np.exp(rng.normal(0, NOISE, len(table))))))
+    if part.table == ROWS:
+        changed = _put(changed, "key", _keys(rng, len(table)))
+    if _is_later(copy) and part.table in (ROWS, MACHINES):
+        changed = _put(changed, "state", pc.utf8_reverse(table["state"]))
+        for name in {"started_at", "measured_from", "measured_until"} & set(table.column_names):
+            changed = _put(changed, name, pc.add(table[name], pa.scalar(86_400, pa.duration("s"))))
+        if part.table == MACHINES:
+            changed = _put(changed, "kernel_release", pc.binary_join_element_wise(table["kernel_release"], "next", "-"))
+    return changed
 
 
 def _put(table: pa.Table, name: str, values: Any) -> pa.Table:

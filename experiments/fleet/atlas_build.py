@@ -180,7 +180,7 @@ def _write(atlas: Path, job: _Job) -> Part:
         target.parent.mkdir(parents=True, exist_ok=True)
         draft = target.with_suffix(".tmp")
         try:
-            pq.write_table(table, draft, use_dictionary=[path for path in _texts(table.schema) if path != "key"], **WRITER)
+            pq.write_table(table, draft, use_dictionary=texts(table.schema), **WRITER)
             with draft.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
                 os.fsync(file.fileno())
@@ -192,8 +192,9 @@ def _write(atlas: Path, job: _Job) -> Part:
         return Part(path=job.path, rows=table.num_rows, size_bytes=target.stat().st_size, sha256=digest)
 
 
-def _texts(schema: pa.Schema) -> list[str]:
-    return [field.name for field in schema if field.type == pa.string()]
+def texts(schema: pa.Schema) -> list[str]:
+    """The columns that repeat: text, but for a row's key."""
+    return [field.name for field in schema if field.type == pa.string() and field.name != "key"]
 
 
 def _old(atlas: Path, job: _Job) -> Iterator[pa.Table]:

@@ -27,7 +27,7 @@ _KIND = """kind AS (SELECT machine, any_value(microarchitecture) AS microarchite
 _FAR = f"""far AS (SELECT machine, state, kernel_digest, engine, pages, median(ns_per_access) AS ns, count(*) AS processes,
     count(*) FILTER (noisy <> '') AS noisy, max(started_at) AS until
     FROM rows WHERE kernel = 'page_chase' AND mode = '' AND layout = 'spread' AND "order" = 'cycle' AND stride_pages = 1
-    AND lines * stride_bytes = {FAR_BYTES} AND pages IN ('4k', '2m', 'thp') GROUP BY ALL)"""
+    AND working_set_bytes = {FAR_BYTES} AND pages IN ('4k', '2m', 'thp') GROUP BY ALL)"""
 
 QUESTIONS = {
     "reach": Question("How far the TLB reaches, in bytes of base pages, by microarchitecture and level: entries that surveys found.", """
