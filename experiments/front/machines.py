@@ -14,7 +14,7 @@ import pandas as pd
 
 from experiments.article import analysis
 from experiments.article.chapter import Chapter
-from experiments.front.profile import Profile, Quantity, is_current, read
+from experiments.front.profile import Profile, Quantity, is_current, of_chapter, read
 from experiments.inference import splinter
 from experiments.lab import states
 from experiments.lab.store import Store
@@ -89,21 +89,17 @@ class Analysis(analysis.Analysis):
 
     def _machine(self, store: Store, name: str) -> Machine:
         why: list[str] = []
-        host, known = _told(lambda: states.latest(store, name), why), _told(lambda: _profile(store, name), why)
+        is_own = store.root.name == "own"
+        about = replace(self._chapter, parameters=self._chapter.parameters | {"machine": "this" if is_own else name}, notes=[])
+        host = _told(lambda: states.latest(store, name), why)
+        # The first page keeps this computer's own, and may not have been made yet, or before the last row.
+        known = _told(lambda: if_available(_profile, store, name) or of_chapter(about) if is_own else _profile(store, name), why)
         label = host.microarchitecture if host and host.microarchitecture != "unknown" else name
         files = [path.read_bytes() for path in sorted((store.root / name).glob("*.jsonl")) if ".quarantine" not in path.name]
         days = sorted({day.decode() for file in files for day in _STARTED.findall(file)})
         has_nodes, has_card = ((store.root / name / file).is_file() for file in ("numa_chase.jsonl", "README.md"))
-        return Machine(name, procfs.label(label)[:_LABEL_CHARS] or name, host, known, self._pages(store, name, host),
+        return Machine(name, procfs.label(label)[:_LABEL_CHARS] or name, host, known, _pages(about, name, host),
                        (days[0], days[-1]) if days else ("", ""), sum(file.count(b"\n") for file in files), has_nodes, has_card, tuple(why))
-
-    def _pages(self, store: Store, name: str, host: Host | None) -> Backing:
-        if host is None or "hugepages" not in (if_available(store.experiments, name) or ()):
-            return "unknown"
-        asked = self._chapter.parameters | {"machine": "this" if store.root.name == "own" else name}
-        about = replace(self._chapter, parameters=asked, notes=[])
-        found = if_available(lambda: splinter.judge(about.kept("hugepages"), host.hypervisor))
-        return _PAGES.get(found.verdict, "unknown") if found else "unknown"
 
     @property
     def profiled(self) -> list[Machine]:
@@ -113,6 +109,14 @@ class Analysis(analysis.Analysis):
     def with_value(self, *names: str) -> list[Machine]:
         """Those that have one of these quantities, the smallest value first."""
         return sorted((each for each in self.machines if isfinite(each.value(*names))), key=lambda each: each.value(*names))
+
+
+def _pages(about: Chapter, name: str, host: Host | None) -> Backing:
+    """As the chapter about page sizes infers it from its rows."""
+    if host is None or "hugepages" not in (if_available(about.store.experiments, name) or ()):
+        return "unknown"
+    found = if_available(lambda: splinter.judge(about.kept("hugepages"), host.hypervisor))
+    return _PAGES.get(found.verdict, "unknown") if found else "unknown"
 
 
 def _told(make: Callable[[], Any], why: list[str]) -> Any:
