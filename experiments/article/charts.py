@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import inf
 from typing import TypeVar
 
 import altair as alt
@@ -93,6 +94,16 @@ def published(chart: _Drawn, others: str | None = None) -> _Drawn:
 # Ticks of a price that starts at zero, and of a time per access on a logarithmic axis.
 PRICES = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
 TIMES = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000)
+
+
+def intervals_on_log(data: pd.DataFrame, *also: float) -> tuple[pd.DataFrame, tuple[float, float]]:
+    """Values above zero with the columns `begin` and `end`, which are low and high or, where these are open or a logarithmic axis has no
+    place for them, its ends; and the ends, a tenth beyond all that it has to hold. also: what it has to hold besides."""
+    data = data.astype(dict.fromkeys(("value", "low", "high"), float))
+    ends = pd.concat([data["value"], data["low"], data["high"], pd.Series(also, dtype=float)])
+    ends = ends[(ends > 0) & (ends < inf)]
+    low, high = float(ends.min()) * 0.9, float(ends.max()) * 1.1
+    return data.assign(begin=data["low"].where(data["low"] > 0, low), end=data["high"].where(data["high"] < inf, high)), (low, high)
 
 
 def _interval_tooltip(series: str) -> list[alt.Tooltip]:

@@ -195,12 +195,18 @@ def _computers(sides: tuple[Side, Side], described: tuple[Host, Host]) -> list[t
     told = []
     for side, host in zip(sides, described, strict=True):
         lines: dict[str, str] = {}
-        for label, words in [*doctor.describe(host), ("clock beside the points", _clock(side.rows))]:
+        for label, words in map(_printable, [*doctor.describe(host), ("clock beside the points", _clock(side.rows))]):
             lines[label] = f"{lines[label]}; {words}" if label in lines else words
         told.append(lines)
     labels = [label for label in {**told[0], **told[1]} if label not in _BESIDE]
     both = [(label, *(lines.get(label, "not stated") for lines in told)) for label in labels]
     return [line for line in both if line[1] != line[2]]
+
+
+def _printable(words: tuple[str, str]) -> tuple[str, str]:
+    """Of a machine's own words what shows, on one line: none turns the direction of others or speaks to a terminal."""
+    label, text = ("".join(letter if letter.isprintable() else " " for letter in part) for part in words)
+    return label, text
 
 
 def _clock(rows: pd.DataFrame) -> str:

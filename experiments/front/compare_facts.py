@@ -98,12 +98,13 @@ def _always(touches: Touches) -> Callable[[Hosts, str], Touches]:
 
 
 def _cache(hosts: Hosts, label: str) -> Touches:
-    sizes = [data_caches(host).get(int(label[1]), 0) for host in hosts if host]
+    level = int(re.search(r"-?\d+", label)[0])  # type: ignore[index]
+    sizes = [data_caches(host).get(level, 0) for host in hosts if host]
     return _past(min(sizes, default=0) / (kernels.LINE_BYTES + _TABLE_ENTRY_BYTES))
 
 
 def _tlb(hosts: Hosts, label: str) -> Touches:
-    level = int(re.search(r"\d", label)[0])  # type: ignore[index]
+    level = int(re.search(r"-?\d+", label)[0])  # type: ignore[index]
     past = _past(min((tlb.entries for host in hosts if host for tlb in data_tlbs(host) if tlb.level == level), default=0))
     return lambda compared: past(compared) and _walks(compared)
 
@@ -118,8 +119,8 @@ KINDS = (
     # A second dimension of walks, its own way of backing memory, exits of the guest (Bhargava et al., ASPLOS 2008).
     Kind("hypervisor", "walks, which it may give a second dimension, first touches and flushes", _always(_walks_or_faults)),
     Kind("KVM, .*", "guests of this machine", _always(_guests)),
-    Kind(r"(L\d|TLB level \d,) instruction", "jumps through much code", _always(_of({"code_chase"}))),
-    Kind(r"L\d .*", "what leaves the smaller of the two", _cache),
+    Kind(r"(L\S+|TLB level \S+) instruction", "jumps through much code", _always(_of({"code_chase"}))),
+    Kind(r"L\S+ .*", "what leaves the smaller of the two", _cache),
     Kind(r"TLB level .*", "loads of more pages than the smaller of the two holds", _tlb),
     Kind("TLB", "nothing: it is what is stated, and no time", _always(_none)),
     # A level more is a step more wherever the walk caches do not hold it, and a table more to fill (Dawson's comparison of both).

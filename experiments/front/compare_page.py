@@ -17,6 +17,7 @@ from experiments.front.compare_words import counts_table, facts_table, row
 from experiments.front.profile import PARTS
 from experiments.front.profiles import Beside
 from experiments.words.prose import count
+from experiments.words.reasons import if_available, required
 
 _STEP_PX = 26  # a row: two marks, one below the other
 _MOST_ROWS = 200  # of what differs in a chapter: more than a page is read for; `--json` has all
@@ -45,7 +46,7 @@ def _profiles(comparison: Comparison) -> Markup:
         return Markup("<p>The profiles of whole machines are compared where a machine is named without a state, both have one of their "
                       "rows, and no single chapter is asked for.</p>")
     table = pd.DataFrame(profiles.rows(comparison.profiles), columns=["profile", "A", "B", "B/A", "verdict"])
-    return standalone.figure(profiles_beside(comparison.profiles), (
+    return standalone.figure(if_available(profiles_beside, comparison.profiles), (
         "Both translation profiles, a row a quantity that both have, with intervals. Times on the axis above, in ns; on the axis below, "
         "how many times as fast a chase is on larger pages, or as long in a guest.")) + standalone.table(table)
 
@@ -64,8 +65,10 @@ def _differences(comparison: Comparison) -> Markup:
 
 
 def profiles_beside(found: list[Beside]) -> Figure:
-    """A row a quantity, of A above that of B. Entries are in the table below."""
-    shown = [pair for pair in found if pair.a.unit in _AXES]
+    """A row a quantity, of A above that of B; of what is above zero on both, for the axes are logarithmic. The table below has all, and
+    entries. Raises Unavailable("too-few-points") where there is none."""
+    shown = [pair for pair in found if pair.a.unit in _AXES and pair.ratio]
+    required(shown, "no price above zero is in both profiles")
     data = pd.DataFrame([{"what": pair.a.words, "side": side, "part": PARTS[pair.a.part], "verdict": pair.verdict, **quantity.model_dump(
         include={"name", "unit", "value", "low", "high"})} for pair in shown for side, quantity in zip(_SIDES, pair[:2], strict=True)])
     headed = [line for part, rows in data.groupby("part", sort=False) for line in (f"{part}:", *dict.fromkeys(rows["what"]))]
@@ -77,12 +80,12 @@ def profiles_beside(found: list[Beside]) -> Figure:
 
 
 def _side(data: pd.DataFrame, unit: str, along: dict) -> alt.LayerChart:
-    ends = [*data["value"], *data["low"].dropna(), *data["high"].dropna()]
+    data, ends = charts.intervals_on_log(data)
     title, orient = _AXES[unit]
-    x = alt.X("value:Q", scale=charts.log_scale(10, (min(ends) * 0.9, max(ends) * 1.1)), axis=alt.Axis(
+    x = alt.X("value:Q", scale=charts.log_scale(10, ends), axis=alt.Axis(
         title=title, orient=orient, format="~g", tickCount=6))
     base = alt.Chart(data).encode(y=alt.Y("what:N", **along), yOffset=alt.YOffset("side:N", scale=alt.Scale(domain=[*_SIDES])))
-    return alt.layer(base.mark_rule(strokeWidth=2, color=MUTED).encode(x=alt.X("low:Q"), x2="high:Q"),
+    return alt.layer(base.mark_rule(strokeWidth=2, color=MUTED).encode(x=alt.X("begin:Q"), x2="end:Q"),
                      base.mark_point(size=52).encode(x=x, color=alt.Color("side:N", scale=charts.colours(_SIDES)),
                                                      shape=alt.Shape("side:N", scale=alt.Scale(domain=[*_SIDES]))))
 

@@ -47,8 +47,8 @@ class Machine(NamedTuple):
 
     def quantity(self, name: str) -> Quantity | None:
         """One with a value; None where it has none."""
-        return next((found for found in self.profile.quantities if found.name == name and found.value is not None), None
-                    ) if self.profile else None
+        every = self.profile.quantities if self.profile else ()
+        return next((found for found in every if found.name == name and found.value is not None and isfinite(found.value)), None)
 
     def value(self, *names: str) -> float:
         """Of the first of these quantities that has one; NaN where none has."""

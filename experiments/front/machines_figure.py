@@ -28,7 +28,8 @@ _NO_AXIS = alt.Axis(labels=False, ticks=False, domain=False, title=None)  # each
 
 def machines_profiles(a: Analysis) -> Figure:
     """Raises Unavailable("too-few-points") where no machine has a value of what is shown."""
-    panels = [(each, [q for name in _SHOWN if (q := each.quantity(name))]) for each in a.machines]
+    # What was found to cost nothing, or less, has no place on a logarithmic axis; the table has it.
+    panels = [(each, [q for name in _SHOWN if (q := each.quantity(name)) and each.value(name) > 0]) for each in a.machines]
     panels = [(each, known) for each, known in panels if known]
     required(panels, "no machine has a profile with a value")
     data = pd.DataFrame([{"machine": each.name, "row": _row(k, q.name), "part": PARTS[q.part], **q.model_dump(include=_DATA)}
@@ -57,15 +58,14 @@ def _axis(labels: dict[str, str]) -> alt.Axis:
 
 def _side(data: pd.DataFrame, unit: str, along: dict[str, Any], color: alt.Color) -> alt.LayerChart:
     """The marks of one unit, on a scale of all panels, with its ticks in each: those of times on the heading's row, of ratios below."""
-    ends = [*data["value"], *data["low"].dropna(), *data["high"].dropna()] + [1.0] * (unit == "ratio")
-    low, high = min(ends) * 0.9, max(ends) * 1.1
+    data, (low, high) = charts.intervals_on_log(data, *([1.0] if unit == "ratio" else []))
     x = alt.X("value:Q", scale=charts.log_scale(10, (low, high)), axis=_NO_AXIS)
     y = alt.Y("row:N", **along)
     base, ticks = alt.Chart(data), alt.Chart(_ticks(data, unit, low, high))
     return alt.layer(
         ticks.mark_rule(strokeWidth=1, color=RULE).encode(x=x, y=alt.Y("from:N", **along), y2="to:N"),
         ticks.mark_text(color=MUTED, fontSize=11).encode(x=x, y=alt.Y("at:N", **along), text="tick:N"),
-        base.mark_rule(strokeWidth=2, color=MUTED).encode(x=alt.X("low:Q", axis=_NO_AXIS), x2="high:Q", y=y),
+        base.mark_rule(strokeWidth=2, color=MUTED).encode(x=alt.X("begin:Q", axis=_NO_AXIS), x2="end:Q", y=y),
         base.mark_point(size=52).encode(x=x, y=y, color=color, tooltip=[
             "machine:N", "name:N", *(alt.Tooltip(f"{end}:Q", format=".3~r") for end in ("value", "low", "high"))]))
 

@@ -90,7 +90,8 @@ def spread_said(a: Analysis) -> Prose:
 def _what(of: Machine, name: str) -> str:
     found = next(found for found in of.profile.quantities if found.name == name) if of.profile else None
     assert found is not None  # it has a value
-    return {"pages": f"gain by {found.words}", "faults": f"first touch of a {found.words}"}.get(found.part, found.words)
+    words = escape_markdown(found.words)
+    return {"pages": f"gain by {words}", "faults": f"first touch of a {words}"}.get(found.part, words)
 
 
 def _price(of: Machine, name: str) -> str:

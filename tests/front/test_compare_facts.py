@@ -25,7 +25,7 @@ from experiments.machine.host import Host
 from experiments.words.reasons import Unavailable
 
 A, B = "zen-3-aaaaaaaa", "zen-5-bbbbbbbb"
-HOSTILE = "</style></script><img src=x onerror=alert(1)><a href='https://example.com'>\"&"
+HOSTILE = "</style></script><img src=x onerror=alert(1)><a href='https://example.com'>\"&\u202e\x1b[2J\n"
 EMPTY = pd.DataFrame({"chapter": []})
 SAYS = {"cpu_model": "B", "microcode": "0x9", "logical_cpus": 4, "page_table_levels": 5, "base_page_bytes": 65536,
         "mthp": {"64k": "always"}, "numa_balancing": 1, "mitigations": {"meltdown": "Mitigation: PTI", "l1tf": "Vulnerable"},
@@ -166,7 +166,9 @@ def a_profile(machine: str, **values: float | None) -> Profile:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """B is slower by a factor of two, describes itself in HTML, and its profile lacks a quantity."""
     store = Store(tmp_path_factory.mktemp("data"))
-    bad = {"cpu_model": HOSTILE, "kernel_release": HOSTILE, "mitigations": {HOSTILE: HOSTILE}}
+    odd = {"size_bytes": 1, "line_bytes": 64, "ways": None, "sets": 1, "kind": "data"}
+    bad = {"cpu_model": HOSTILE, "kernel_release": HOSTILE, "mitigations": {HOSTILE: HOSTILE},
+           "caches": [{**odd, "level": level} for level in (-1, 12)], "tlb": [tlb.model_copy(update={"level": -7}) for tlb in tlbs()]}
     for machine, ns, described in ((A, 5.0, host()), (B, 10.0, host(**bad))):
         states.describe(store, machine, described)
         put(store, machine, "stlb_cliff", "a" * 16, *(make_record(
@@ -209,6 +211,7 @@ def test_profiles_that_are_stale_or_not_there_are_said_to_be(tmp_path: Path):
 def test_the_page_has_the_figure_the_facts_and_the_differences_and_nothing_runs_or_is_loaded(comparison: Comparison):
     text = compare_page.page(comparison)
     page = BeautifulSoup(text, "html.parser")
+    assert not {*"\u202e\x1b"} & {*text} and {"L-1", "L12"} <= {fact.what[:3].strip() for fact in comparison.facts}
     assert not page.select("img, link, iframe, [onerror]") and [tag["type"] for tag in page.select("script")] == ["application/json"]
     assert all(link["href"].startswith("data:") for link in page.select("a")) and "url(" not in page.select_one("style").text
     assert len(page.select("style")) == 1 and HOSTILE[:12] in page.select_one("main").text

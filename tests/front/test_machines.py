@@ -26,6 +26,7 @@ from experiments.words.reasons import Unavailable
 
 DEFAULTS = {"machine": "reference", "profile": "quick", "max_working_set": "profile", "repeats": 0, "minutes": 0.0, "engine": "auto"}
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202e'.\"|{{#if}}"
+A, B = "zen-3-aaaaaaaa", "zen-5-bbbbbbbb"
 NAMES = [*machines_words._BECAUSE]
 PARTS = {"load": "levels", "hit": "levels", "walk": "levels", "gain": "pages", "fault": "faults"}
 
@@ -35,7 +36,7 @@ def quantity(name: str, value: float | None) -> Quantity:
     place = "walk by place" if "table" in name else PARTS[name.partition("_")[0]]
     unit = "ratio" if place == "pages" else "ns"
     known = {"value": value, "low": value / 1.02, "high": value * 1.02, "coverage": 0.96} if value else {"reason": "pool-empty"}
-    return Quantity(name=name, part=place, words=f"words of {name}", unit=unit, **known)
+    return Quantity(name=name, part=place, words=f"words of {name.replace('_', ' ')}", unit=unit, **known)
 
 
 def entries(found: float, stated: float = 2048.0) -> list[Quantity]:
@@ -107,6 +108,21 @@ def test_a_panel_is_as_high_as_what_its_machine_has(store: Store):
     add(store, "zen-6-dddddddd", kept=False)
     profile.keep(store, short)
     assert machines_figure.machines_profiles(page(store)).chart.to_dict()["height"] == high + 3 * machines_figure._STEP_PX
+
+
+def test_a_bound_that_is_open_is_drawn_to_the_edge_and_what_costs_nothing_has_no_mark(store: Store):
+    add(store, A, kept=False)
+    ends = {"part": "levels", "words": "<img src=x>", "unit": "ns", "coverage": 0.9}
+    profile.keep(store, Profile(machine=A, quantities=(
+        Quantity(name="load_first_level", value=2.0, low=None, high=None, **ends),
+        Quantity(name="hit_last_level", value=-0.1, low=-0.2, high=0.1, **ends),
+        Quantity(name="walk_past_last_level", value=30.0, low=-1.0, high=None, **ends))))
+    a = page(store)
+    figure = machines_figure.machines_profiles(a)
+    assert figure.data["name"].tolist() == ["load_first_level", "walk_past_last_level"]
+    (rows,) = [rows for rows in figure.spec()["datasets"].values() if "begin" in rows[0]]
+    assert [(row["begin"], row["end"]) for row in rows] == [(1.8, 33), (1.8, 33)]
+    assert "-0.10 ns" in shown(a, holes=True)[0].text and "NaN" not in figure.html()
 
 
 def test_without_a_machine_there_is_a_reason(store: Store):
@@ -230,8 +246,8 @@ def test_the_price_that_differs_most_is_named_with_both_ends_and_why(store: Stor
         quantity(name, factor * (NAMES.index(name) + 1)) for name, factor in values.items())))
     told = machines_words.spread_said(page(store))
     place = NAMES.index("walk_over_2_gib") + 1
-    assert "words of hit_last_level differs least, by a factor of 1.00" in told and "leave open" not in told
-    assert f"words of walk_over_2_gib differs most, by 4.0, from {place} ns on Zen 3 to {4 * place} ns on Zen 5" in told
+    assert "words of hit last level differs least, by a factor of 1.00" in told and "leave open" not in told
+    assert f"words of walk over 2 gib differs most, by 4.0, from {place} ns on Zen 3 to {4 * place} ns on Zen 5" in told
     assert machines_words._BECAUSE["walk_over_2_gib"] in told
 
 
@@ -246,8 +262,6 @@ def test_one_machine_is_not_compared_with_itself(store: Store):
         machines_words.spread_said(page(many(store, 1)))
     assert why.value.code == "too-few-points"
 
-
-A, B = "zen-3-aaaaaaaa", "zen-5-bbbbbbbb"
 
 
 @pytest.mark.parametrize(("backing", "has", "has_not"), [
