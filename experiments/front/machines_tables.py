@@ -47,7 +47,7 @@ ORDERS = (
     Order("hit", "last-level hit, dearest first", _most("hit_last_level")),
     Order("walk", "walk, dearest first", _most("walk_past_last_level")),
     Order("far", "walk over 2 GiB, dearest first", _most("walk_over_2_gib")),
-    Order("gain", "gain of 2 MiB pages, most first", _most("gain_2m", "gain_thp")),
+    Order("gain", "gain of 2 MiB pages, most first", _most("gain_thp", "gain_2m")),
     Order("fault", "first touch, dearest first", _most("fault_fresh")),
     Order("date", "measured, last first", lambda each: tuple(-ord(letter) for letter in each.days[1])),
     Order("rows", "rows, most first", lambda each: -each.rows),
@@ -97,7 +97,7 @@ def _cells(each: Machine) -> list[Markup]:
     return [_who(each), _where(each),
             _pair(format_size(reach), f"{entries:,.0f} entries") if reach else _pair("", _why(each, ENTRIES[2][0])),
             *(_value(each, name) for name in ("hit_last_level", "walk_past_last_level", "walk_over_2_gib")),
-            _value(each, "gain_2m" if each.quantity("gain_2m") else "gain_thp"), _value(each, "fault_fresh"),
+            _value(each, "gain_thp" if each.quantity("gain_thp") else "gain_2m"), _value(each, "fault_fresh"),
             _pair(each.days[1] or "never", f"{each.rows:,} rows")]
 
 

@@ -102,7 +102,7 @@ def _price(of: Machine, name: str) -> str:
 
 def splinters_said(a: Analysis) -> Prose:
     """What the host decides: whether a large page is one."""
-    cut, whole = ([each for each in a.with_value("gain_2m", "gain_thp") if each.pages == kind] for kind in ("splintered", "whole"))
+    cut, whole = ([each for each in a.with_value("gain_thp", "gain_2m") if each.pages == kind] for kind in ("splintered", "whole"))
     if not cut and not whole:
         return Prose("**What a host makes of large pages** is known of no machine here.")
     if cut and whole:
@@ -113,8 +113,8 @@ def splinters_said(a: Analysis) -> Prose:
         return Prose(f"**Large pages are whole on each machine** of which it is known: they make a chase over 2 GiB {_gains(whole)} as "
                      "fast, because an entry holds all of one.")
     each = "each host of which it is known" if len(cut) > 1 else "the one host of which it is known"
-    told = sum(bool(found.interval and found.interval.low > 1) for each in cut for found in [each.quantity("gain_2m") or each.quantity(
-        "gain_thp")] if found)
+    told = sum(bool(found.interval and found.interval.low > 1) for each in cut for found in [each.quantity("gain_thp") or each.quantity(
+        "gain_2m")] if found)
     sure = "" if told == len(cut) else f", and on {many(told)} of {in_words(len(cut))} by more than chance"
     return Prose(f"**Whether large pages help is the host's,** and {each} cuts them up: they make a chase over 2 GiB {_gains(cut)} as fast"
                  f"{sure}. That comes of a shorter walk alone, because an entry holds a piece. What whole ones would give, none of these "
@@ -122,7 +122,7 @@ def splinters_said(a: Analysis) -> Prose:
 
 
 def _gains(machines: Sequence[Machine]) -> str:
-    low, high = (f"{each.value('gain_2m', 'gain_thp'):.2f}" for each in (machines[0], machines[-1]))
+    low, high = (f"{each.value('gain_thp', 'gain_2m'):.2f}" for each in (machines[0], machines[-1]))
     return f"{low} times" if low == high else f"{low} to {high} times"
 
 
