@@ -123,13 +123,20 @@ def run(
     chapter: str,
     parameter: ParameterPairs = [],  # noqa: B006
     output: Annotated[Path | None, typer.Option(help="The executed notebook.")] = None,
+    as_json: shown.Json = False,
 ) -> None:
-    """Execute one chapter about this computer, measuring what is missing: tlb run stlb_cliff -p max_working_set 256MiB."""
+    """Execute one chapter about this computer, measuring what is missing: tlb run stlb_cliff -p max_working_set 256MiB. Prints where its
+    page is; with --json, the translation profile of all that is known of the machine by then."""
     from experiments.article import parameters, publish
 
-    target = output or ROOT / "_build" / "runs" / f"{chapter}.ipynb"
-    publish.execute(chapter, target, {"machine": "this"} | parameters.values(chapter, _texts(parameter)))
-    print(target)
+    target, given = output or ROOT / "_build" / "runs" / f"{chapter}.ipynb", parameters.values(chapter, _texts(parameter))
+    publish.execute(chapter, target, {"machine": "this"} | given)
+    if as_json:
+        from experiments.front import profile
+
+        print(profile.of_run({"machine": "this"} | given).model_dump_json())
+    else:
+        print(target)
 
 
 @app.command()

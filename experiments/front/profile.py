@@ -7,7 +7,7 @@ version grows where a field or the meaning of a name changes. A quantity has a v
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from itertools import product
 from math import isfinite
@@ -238,6 +238,12 @@ def refresh() -> list[str]:
 def schema() -> str:
     """What a profile holds, as JSON Schema."""
     return json.dumps(Profile.model_json_schema(), indent=1, sort_keys=True) + "\n"
+
+
+def of_run(given: Mapping[str, Any]) -> Profile:
+    """Of the machine that a chapter was run about, by the rows that are there; nothing is measured. given: the run's parameters."""
+    common = {name: given[name] for name in parameters.declared(PAGE) if name in given}
+    return of_chapter(Chapter(PAGE, parameters.check(PAGE, common | {"minutes": 0.0}), Store(data_root())))
 
 
 def of_chapter(chapter: Chapter) -> Profile:
