@@ -79,6 +79,7 @@ def test_a_link_to_a_page_shows_its_title_and_how_it_begins(site):
         said = {name: unescape(value) for name, value in re.findall(r'<meta property="og:(\w+)" content="([^"]*)">', text)}
         assert re.search(r"<title>\s*(?:\d+\. )?" + re.escape(escape(said["title"], quote=False)), text), page
         assert f'<meta name="description" content="{escape(said.get("description", ""))}">' in text, page
+        assert "og:image" not in text  # which has a whole address, and this site has none
         assert said["type"] == ("website" if page.stem == "index" else "article") and said["site_name"], page
         described[page.stem] = len(said.get("description", ""))
     assert len(described) > 10 and max(described.values()) <= 200
@@ -509,7 +510,7 @@ def test_two_builds_are_the_same_bytes(tmp_path):
 
 @pytest.mark.endurance
 def test_a_site_that_knows_its_address_lists_its_pages_under_it(tmp_path):
-    source = stage(tmp_path / "source", said("# A page\n\nIt has words."))
+    source = stage(tmp_path / "source", said("# A page\n\nIt has words."), shown(figure()))
     config = (source / "_config.yml").read_text()
     (source / "_config.yml").write_text(config.replace('baseurl: ""', "baseurl: https://example.org/a/book"))
     site = build_site(source, tmp_path / "out").parent
@@ -519,6 +520,9 @@ def test_a_site_that_knows_its_address_lists_its_pages_under_it(tmp_path):
     html = soup(site / "book/index.html")
     assert html.select_one("meta[property='og:url']")["content"] == page
     assert html.select_one("link[rel=canonical]")["href"] == page
+    image, alt = (html.select_one(f"meta[property='og:image{part}']")["content"] for part in ("", ":alt"))
+    picture = site / image.removeprefix("https://example.org/a/book/")
+    assert alt == figure().alt and picture.read_bytes().startswith(b"\x89PNG") and picture.stat().st_size > 5000
     assert "https://example.org/a/book" not in (site / "404.html").read_text()
 
 
