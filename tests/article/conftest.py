@@ -6,15 +6,23 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
-from support.common import ROOT, lacking
+from support.chapter import CHAPTER
+from support.common import ROOT, lacking, make_record
+from support.lab import put
 from support.site import resize, served
+from support.synthetic import Stated, Truth, frame, grid
 
+from experiments.article import chapter as chapters
 from experiments.article.publish import build_site
+from experiments.lab.perf import NO_COUNTERS
+from experiments.lab.store import Store
 
 
 @pytest.fixture(scope="session")
@@ -62,3 +70,34 @@ def axe() -> str:
         if fetched.returncode:
             lacking(f"axe-core, of which npm said {fetched.stderr!r},")
     return (ROOT / "node_modules/axe-core/axe.min.js").read_text(encoding="utf-8")
+
+
+# --- a chapter's computer and its rows
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty data/ of the test's own."""
+    monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def world(data: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """This computer is what `host` says, and has no counters."""
+    stated: dict[str, Any] = {"host": Stated().host()}
+    monkeypatch.setattr(chapters.hosts, "inspect", lambda: stated["host"])
+    monkeypatch.setattr("experiments.lab.rig.perf.plan", lambda *_, **__: replace(NO_COUNTERS, lacking={"core_cycles": "no-pmu"}))
+    return stated
+
+
+@pytest.fixture
+def committed(data: Path) -> Store:
+    """A store whose reference machine has the rows of a made-up one."""
+    store = Store(data)
+    store.write_machine("made-up", Stated().host().model_dump(mode="json"))
+    rows = frame(Truth(), grid(1 << 20), repeats=1).to_dict("records")
+    put(store, "made-up", CHAPTER, "a" * 16, *(
+        make_record(**{name: value for name, value in row.items() if name != "kernel_digest"}) for row in rows))
+    (data / "reference").write_text("made-up\n")
+    return store

@@ -13,16 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 from support.common import ROOT, descendants_with, in_turn, living, make_record, needs_c
-from support.lab import put
-from support.synthetic import Stated
 
 from experiments import cli
-from experiments.article import parameters, publish
-from experiments.article.card import card
-from experiments.front import campaign, judged, profile
 from experiments.lab.record import Point, Record, read_options
 from experiments.lab.rig import Rig
-from experiments.lab.store import Store
 from experiments.machine import doctor, host
 from experiments.machine.host import Host
 from experiments.system import files
@@ -217,86 +211,3 @@ def test_a_number_too_long_to_read_is_one_line_too(monkeypatch, capsys):
         cli.main()
     said = capsys.readouterr()
     assert (ended.value.code, said.out, len(said.err.splitlines())) == (2, "", 1)
-
-
-# --- parameters as Papermill takes them
-
-
-def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["tlb", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    return ended.value.code
-
-
-@pytest.mark.parametrize(("given", "read"), [
-    ([], {}),
-    (["-p", "repeats", "3"], {"repeats": 3}),
-    (["-p", "repeats=3", "-p", "engine", "c"], {"repeats": 3, "engine": "c"}),
-    (["-p", "max_working_set", "256MiB"], {"max_working_set": "256MiB"}),
-    (["-p", "max_working_set", "12 bananas"], {"max_working_set": "12 bananas"}),
-    (["-p", "machine", "a=b"], {"machine": "a=b"}),
-    (["--parameter", "x=True"], {"x": "True"}),
-    (["-p", "repeats", "many"], {"repeats": "many"}),
-    (["-p", "x"], {"x": ""}),
-    (["-p"], {"": ""}),
-])
-def test_a_pair_is_read_in_either_form_and_has_the_type_that_the_chapter_declares(given: list[str], read: dict, monkeypatch, capsys):
-    executed: list[tuple[str, Path, dict]] = []
-    monkeypatch.setattr(publish, "execute", lambda *what: executed.append(what))
-    monkeypatch.setattr(campaign, "book", executed.append)
-    assert call(monkeypatch, "run", "stlb_cliff", *given) == 0
-    assert executed == [("stlb_cliff", ROOT / "_build/runs/stlb_cliff.ipynb", {"machine": "this"} | read)]
-    assert call(monkeypatch, "book", "--profile", "smoke", *given) == 0
-    assert executed[1] == {"machine": "this", "profile": "smoke", "minutes": 10.0} | read
-
-
-# --- committed chapters
-
-
-@pytest.mark.parametrize("arguments", [[], ["stlb_cliff"], ["index", "hugepages"], ["scorecard"]])
-def test_refresh_executes_the_chapters_named_or_all_in_their_order(arguments: list[str], monkeypatch, capsys):
-    refreshed: list[str] = []
-    monkeypatch.setattr(publish, "refresh", lambda name: refreshed.append(name) or parameters.BOOK / f"{name}.ipynb")
-    monkeypatch.setattr(judged, "refresh", lambda: refreshed.append("verdicts") or [])
-    monkeypatch.setattr(profile, "refresh", lambda: refreshed.append("profiles") or [])
-    assert call(monkeypatch, "refresh", *arguments) == 0
-    pages = [name for name in refreshed if name not in ("verdicts", "profiles")]
-    derived = ["verdicts"] * (judged.PAGE in pages) + ["profiles"] * (profile.PAGE in pages)
-    assert refreshed == derived + pages  # they stand before the pages that show them
-    refreshed = pages
-    assert refreshed == (arguments or parameters.table_of_contents())
-    assert capsys.readouterr().out.splitlines() == [str(parameters.BOOK / f"{name}.ipynb") for name in refreshed]
-
-
-def test_publish_puts_own_rows_in_the_place_of_published_ones_with_a_card_of_their_own(tmp_path, monkeypatch, capsys, own_lock: Path):
-    monkeypatch.setenv("TLB_DATA", str(tmp_path))
-    monkeypatch.setattr(publish, "measuring_lock", lambda: files.measuring_lock(path=own_lock))
-    monkeypatch.setattr(host, "inspect", Stated().host)
-    store, name = Store(tmp_path), host.machine_id(Stated().host())
-    put(store, name, "walks", "a" * 16, make_record(lines=16))
-    put(store.own, name, "walks", "a" * 16, make_record(lines=32))
-    store.own.write_machine(name, Stated().host().model_dump(mode="json"))
-    for given in ([], [name]):
-        assert call(monkeypatch, "publish", *given) == 0
-        assert capsys.readouterr().out == f"{tmp_path / name}\n"
-        assert store.load(name, "walks")["lines"].tolist() == [32]
-        assert judged.refresh() == profile.refresh() == []  # what is made from rows is made from these
-        assert (tmp_path / name / "README.md").read_text() == card(store, name, Stated().host())
-    with files.measuring_lock(path=own_lock):
-        assert call(monkeypatch, "publish") == 1  # a campaign appends
-
-
-@pytest.mark.parametrize(("name", "status"), [("zen-9-00000000", 1), ("reference", 2), ("own", 2), ("../x", 2), ("", 2)])
-def test_publish_of_what_is_no_measured_machine_is_one_sentence(tmp_path, monkeypatch, capsys, own_lock: Path, name: str, status: int):
-    monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(publish, "measuring_lock", lambda: files.measuring_lock(path=own_lock))
-    assert call(monkeypatch, "publish", name) == status
-    told = capsys.readouterr()
-    assert (told.out, len(told.err.splitlines()), (tmp_path / "data").exists()) == ("", 1, False)
-
-
-def test_refresh_of_a_chapter_that_is_none_changes_no_other(monkeypatch, capsys):
-    monkeypatch.setattr(publish, "refresh", lambda name: pytest.fail(f"{name} was executed"))
-    assert call(monkeypatch, "refresh", "stlb_cliff", "nope") == 2
-    assert "there is no chapter 'nope'" in capsys.readouterr().err

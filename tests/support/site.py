@@ -11,6 +11,10 @@ from pathlib import Path
 
 from bs4 import BeautifulSoup
 from selenium import webdriver
+from selenium.common.exceptions import JavascriptException, MoveTargetOutOfBoundsException
+from selenium.webdriver import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
 from experiments.article import paint
@@ -103,3 +107,17 @@ return [document.documentElement, document.body, ...document.querySelectorAll(".
     box.scrollWidth > box.clientWidth && getComputedStyle(box).overflowX !== "visible")
   .map(box => `${box.tagName}.${box.className}: ${box.scrollWidth} > ${box.clientWidth}`)
 """
+
+
+def tooltip(driver: webdriver.Chrome, found: WebElement) -> str:
+    """The HTML of the tooltip at the first mark that has one, or nothing."""
+    driver.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", found)
+    for mark in found.find_elements(By.CSS_SELECTOR, ".role-mark:is(.mark-symbol, .mark-rect) path")[:12]:
+        try:
+            ActionChains(driver, duration=0).move_to_element(mark).perform()
+        except (MoveTargetOutOfBoundsException, JavascriptException):
+            continue
+        shown = driver.find_elements(By.CSS_SELECTOR, "#vg-tooltip-element.visible")
+        if shown and shown[0].is_displayed():
+            return shown[0].get_attribute("innerHTML")
+    return ""

@@ -1,0 +1,24 @@
+"""What tests of a chapter share: one about this computer, and the reason with which a call ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from experiments.article.chapter import Chapter, begin
+from experiments.words.reasons import Unavailable
+
+CHAPTER = "stlb_cliff"
+DEFAULTS = {"machine": "reference", "profile": "quick", "max_working_set": "profile", "repeats": 0, "minutes": 10.0, "engine": "auto"}
+
+
+def this(**changes: object) -> Chapter:
+    return begin(CHAPTER, DEFAULTS | {"machine": "this"} | changes)
+
+
+def code(call: Callable[[], object]) -> str:
+    """Of the reason with which a call ends."""
+    with pytest.raises(Unavailable) as why:
+        call()
+    return why.value.code
