@@ -116,6 +116,9 @@ def test_a_browser_sees_no_difference_on_any_page_of_any_width(driver: webdriver
         for width_px in (360, 1280):
             resize(driver, width_px)
             for path in sorted((site / "book").glob("*.html")):
-                assert differences(driver, site, address, f"book/{path.name}") == [], (path.name, width_px)
+                found = differences(driver, site, address, f"book/{path.name}")
+                if found:  # once more: a chart may have been laid out anew between the two looks
+                    found = differences(driver, site, address, f"book/{path.name}")
+                assert found == [], (path.name, width_px)
     finally:
         resize(driver, 1280)
