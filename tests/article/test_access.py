@@ -127,7 +127,7 @@ const marked = style.opacity > 0.5 && (style.outlineStyle !== "none" || style.bo
 return [[...document.querySelectorAll(arguments[0])].indexOf(element), marked,
         element.outerHTML.slice(0, 150)];
 """
-PRESSED = 'main article :is(a[href], button, select, summary, [tabindex="0"])'
+PRESSED = 'main article :is(a[href], button, input, select, summary, [tabindex="0"])'
 
 
 def press(driver: webdriver.Chrome, key: str, code: int, text: str = "") -> None:

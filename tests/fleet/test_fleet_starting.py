@@ -6,9 +6,13 @@ import asyncio
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import typer
@@ -184,9 +188,19 @@ def test_the_job_is_a_script_that_a_shell_reads_with_directives_that_stand_first
     assert not any(line.startswith("#SBATCH") for line in lines[5:])  # which Slurm reads no more after the first command
 
 
-def test_what_dask_jobqueue_would_submit_is_our_worker_on_a_node_of_its_own(tmp_path, monkeypatch):
+@pytest.fixture
+def jobqueue() -> Iterator[ModuleType]:
+    """dask_jobqueue, which takes SIGINT and SIGTERM for itself as it is imported: given back, for Ctrl-C is tested elsewhere."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield import_module("dask_jobqueue")
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def test_what_dask_jobqueue_would_submit_is_our_worker_on_a_node_of_its_own(jobqueue, tmp_path, monkeypatch):
     """The guide's own code, with its scheduler on a port of this computer, and nothing submitted."""
-    jobqueue = pytest.importorskip("dask_jobqueue", reason="`make fleet` adds it")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     scaled: list[int] = []
