@@ -144,7 +144,7 @@ def test_more_mappings_than_a_process_may_have_are_a_reason():
 
 @on_x86
 @needs_emulator
-@pytest.mark.slow
+@pytest.mark.endurance  # an emulator takes 20 s to map what is far apart, however few pages it is
 def test_the_arm64_build_visits_the_same_pages_under_emulation(tmp_path):
     report = emulated(for_arm64("table_chase", tmp_path), *given(256, 64, 8, 1))
     assert report.checksum == checksum(placed(256, 64, 8, 1, page=4096, is_even=False))
