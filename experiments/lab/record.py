@@ -157,7 +157,7 @@ class Quantity(_Strict):
     """One canonical counter quantity over the timed region: a value, or the reason there is none."""
 
     value: FiniteFloat | None = None  # counts, already scaled by perf; not per access
-    reason: str | None = None  # a code from experiments.words.reasons
+    reason: Slug | None = None  # a code from experiments.words.reasons
     event: str | None = None  # the event that was asked for
     running_percent: FiniteFloat | None = None  # under 100: perf multiplexed and scaled
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import yaml
 from selenium import webdriver
 from support.site import open_page, resize
 
@@ -15,7 +16,8 @@ from experiments.system.files import ROOT
 
 NAMES = {"shown", "open", "is-open"}
 SHEETS = ("basic.css", "styles/pydata-sphinx-theme.css", "pygments.css", "styles/sphinx-book-theme.css", "mystnb.*.css", "copybutton.css",
-          "sphinx-design.min.css", "figures.css", "scorecard.css")  # as the theme and the extensions would have them loaded
+          "sphinx-design.min.css",  # as the theme and the extensions would have them loaded, and the book's own behind them
+          *yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["sphinx"]["config"]["html_css_files"])
 # The computed style of every kind of element of a page and of what stands before and after it: by the sheet that is there, and by the
 # original ones.
 DIFFERENT = """

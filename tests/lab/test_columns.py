@@ -20,6 +20,18 @@ def test_a_counter_that_a_row_never_asked_for_has_a_reason_too(store: Store) -> 
     assert frame["walk_reason"].tolist() == ["", "no-data"]
 
 
+def test_texts_are_kept_alike_whatever_else_is_installed(store: Store) -> None:
+    put(store, MACHINE, NAME, KERNEL, make_record(counters={"walk": Quantity(reason="no-pmu")}))
+    texts = store.load(MACHINE, NAME)[["kernel", "pages", "walk_reason", "kernel_digest"]]
+    assert {dtype.storage for dtype in texts.dtypes} == {"python"}
+
+
+@pytest.mark.parametrize("reason", ["\ud800", "<b>", "No PMU.", ""])
+def test_a_reason_is_a_code(reason: str) -> None:
+    with pytest.raises(ValueError, match="reason"):
+        Quantity(reason=reason)
+
+
 def test_a_kernels_own_numbers_are_columns_and_nan_where_another_kernel_has_none(store: Store) -> None:
     touch = make_record(kernel="random_touch", options={"bytes": 1000}, also={"generator_ns_per_access": 1.5})
     fault = make_record(kernel="prefault", mode="populate", options={"threads": 2}, also={"free_ns_per_access": 50.0})
@@ -48,7 +60,6 @@ def test_an_own_number_that_would_hide_a_column_is_refused(store: Store, changes
         {"counters": {"batch_ns": Quantity(value=1.0)}},
         {"counters": {"<script>": Quantity(value=1.0)}},
         {"counters": {"": Quantity(value=1.0)}},
-        {"counters": {"walk": Quantity(reason="")}},
         {"accesses": 2**63},
         {"lines": 2**40 + 1},
         {"region_ms": 60_001},

@@ -26,7 +26,7 @@ finite = st.floats(allow_nan=False, allow_infinity=False)
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
 quantities = st.one_of(
     st.builds(Quantity, value=finite, event=st.none() | texts, running_percent=st.none() | finite),
-    st.builds(Quantity, reason=texts.filter(bool), event=st.none() | texts),
+    st.builds(Quantity, reason=st.from_regex(r"[a-z0-9_-]{1,64}", fullmatch=True), event=st.none() | texts),
 )
 
 
