@@ -7,19 +7,17 @@ import json
 import sys
 from collections.abc import Iterator
 from datetime import date
-from importlib import import_module
 from itertools import islice
 from math import isfinite
 from pathlib import Path
-from types import ModuleType
 from typing import Annotated, Any
 
 import typer
 
+from experiments import fleet
 from experiments.cli import shown
 from experiments.system.files import ROOT
 from experiments.words.prose import count
-from experiments.words.reasons import Unavailable
 
 DEFAULT = ROOT / "_build" / "atlas"
 MOST_SHOWN = 200  # rows, to a person
@@ -34,7 +32,7 @@ def build(
     anew: Annotated[bool, typer.Option("--anew", help="Of these inputs alone: what the atlas had of others goes.")] = False,
 ) -> None:
     """Add machines to the atlas, which is made where there is none; what it has already is not read again."""
-    built = _fleet("atlas_build").build(output, inputs, anew, tell=lambda line: print(line, file=sys.stderr))
+    built = fleet.module("atlas_build").build(output, inputs, anew, tell=lambda line: print(line, file=sys.stderr))
     manifest = built.manifest
     machines, broken = {staged.machine for staged in manifest.inputs.values()}, sum(staged.broken for staged in manifest.inputs.values())
     print(f"{output}: {count(manifest.rows)} rows of {count(len(machines))} machines in {count(len(manifest.parts))} parts, of which "
@@ -49,12 +47,12 @@ def ask(
     as_csv: Annotated[bool, typer.Option("--csv", help="As CSV.")] = False,
 ) -> None:
     """Ask the atlas: a question by its name, or SQL over rows, machines, profile and verdicts."""
-    asking, questions = _fleet("atlas_ask"), _fleet("atlas_questions").QUESTIONS
+    asking, questions = fleet.module("atlas_ask"), fleet.module("atlas_questions").QUESTIONS
     if not question:
         for name, known in questions.items():
             print(f"{name:10}  {known.says}")
         print("\nOr SQL, one SELECT:\n")
-        for table, schema in _fleet("atlas_schema").SCHEMAS.items():
+        for table, schema in fleet.module("atlas_schema").SCHEMAS.items():
             own = ["kernel"] if table == "rows" else ["is_latest"] if table == "machines" else []
             print(f"{table}: {', '.join(['microarchitecture', *own, *schema.names])}\n")
         return
@@ -78,17 +76,7 @@ def bench(
     folder: Annotated[Path, typer.Option(help="Where both are made, and removed.")] = ROOT / "_build" / "atlas_bench",
 ) -> None:
     """Print how fast an atlas is built, and how long each question takes over many rows."""
-    shown.parts(_fleet("atlas_bench").bench(folder, rows, bundles))
-
-
-def _fleet(module: str) -> ModuleType:
-    """A module of experiments.fleet. Raises Unavailable("no-fleet") where what it stands on is not installed."""
-    try:
-        return import_module(f"experiments.fleet.{module}")
-    except ModuleNotFoundError as lacking:
-        if (lacking.name or "").startswith("experiments"):
-            raise
-        raise Unavailable("no-fleet", lacking.name or "") from None
+    shown.parts(fleet.module("atlas_bench").bench(folder, rows, bundles))
 
 
 def _print_json(answer: Any) -> None:

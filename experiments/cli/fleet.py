@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from experiments import fleet as fleets
 from experiments.cli import shown
 from experiments.words.reasons import Unavailable
 
@@ -25,16 +26,9 @@ MOST_BARS = 24  # on a screen; of a larger fleet the one bar of all
 
 
 def _rooms() -> SimpleNamespace:
-    """What takes Dask. Raises Unavailable("no-fleet")."""
-    try:
-        import cryptography  # noqa: F401
-        import distributed  # noqa: F401
-    except ImportError as error:
-        raise Unavailable("no-fleet", str(error)) from None
-    from experiments.fleet import campaigns, certificates, collected, courier, nodes, starting, unlike
-
-    return SimpleNamespace(campaigns=campaigns, certificates=certificates, collected=collected, courier=courier, nodes=nodes,
-                           starting=starting, unlike=unlike)
+    """What takes Dask, and what goes with it. Raises Unavailable("no-fleet")."""
+    names = ("nodes", "courier", "campaigns", "certificates", "collected", "starting", "unlike")
+    return SimpleNamespace(**{name: fleets.module(name) for name in names})
 
 
 def _pass(rooms: SimpleNamespace, certificates: str, insecure: bool) -> Any:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from experiments.system.files import OPEN_FLAGS, disk_errors, lock, sync_folder
+from experiments.system.files import OPEN_FLAGS, disk_errors, lock, replace
 from experiments.words.reasons import Unavailable
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 AUTHORITY_DAYS, MEMBER_DAYS = 3650, 365
 RENEWED_DAYS = 30  # before a member's certificate ends a new one is made, so that no campaign outlives it
+_MODE = 0o600  # of all four
 AUTHORITY, AUTHORITY_KEY, MEMBER, MEMBER_KEY = "authority.pem", "authority-key.pem", "member.pem", "member-key.pem"
 
 
@@ -92,8 +93,8 @@ def _make_authority(at: Path) -> None:
     from cryptography.hazmat.primitives.asymmetric import ec
 
     key = ec.generate_private_key(ec.SECP256R1())
-    _write(at / AUTHORITY_KEY, _pem(key))  # first: a folder with the certificate has its key
-    _write(at / AUTHORITY, _signed(key, key, "every-load fleet authority", AUTHORITY_DAYS, is_authority=True))
+    replace(at / AUTHORITY_KEY, _pem(key), mode=_MODE)  # first: a folder with the certificate has its key
+    replace(at / AUTHORITY, _signed(key, key, "every-load fleet authority", AUTHORITY_DAYS, is_authority=True), mode=_MODE)
 
 
 def _make_member(at: Path) -> None:
@@ -102,8 +103,8 @@ def _make_member(at: Path) -> None:
 
     authority = serialization.load_pem_private_key((at / AUTHORITY_KEY).read_bytes(), None)
     key = ec.generate_private_key(ec.SECP256R1())
-    _write(at / MEMBER_KEY, _pem(key))
-    _write(at / MEMBER, _signed(key, authority, "every-load fleet member", MEMBER_DAYS, is_authority=False))
+    replace(at / MEMBER_KEY, _pem(key), mode=_MODE)
+    replace(at / MEMBER, _signed(key, authority, "every-load fleet member", MEMBER_DAYS, is_authority=False), mode=_MODE)
 
 
 def _signed(key: EllipticCurvePrivateKey, by: EllipticCurvePrivateKey, name: str, days: int, *, is_authority: bool) -> bytes:
@@ -131,16 +132,3 @@ def _pem(key: EllipticCurvePrivateKey) -> bytes:
     from cryptography.hazmat.primitives import serialization
 
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-
-
-def _write(path: Path, content: bytes) -> None:
-    """0600 from its first moment, and whole or not there."""
-    new = path.with_name(f".{path.name}.tmp")
-    new.unlink(missing_ok=True)
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(descriptor)
-    new.replace(path)
-    sync_folder(path.parent)

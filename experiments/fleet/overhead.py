@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from experiments.fleet import certificates, parcel, slot
+from experiments.fleet import certificates, module, parcel, slot
 from experiments.inference.pairs import paired_ratio
 from experiments.lab import campaign, grid
 from experiments.lab.record import Point
@@ -26,7 +26,6 @@ from experiments.lab.rig import Rig
 from experiments.lab.store import Store
 from experiments.machine import host as hosts
 from experiments.system.files import ROOT
-from experiments.words.reasons import Unavailable
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -41,10 +40,7 @@ WAIT_S = 60.0  # for a worker to come, which imports for some seconds
 
 def fleet() -> Iterator[tuple[str, ...]]:
     """A row a point. Raises Unavailable: no-fleet, and what measuring raises."""
-    try:
-        import distributed  # noqa: F401
-    except ImportError as error:
-        raise Unavailable("no-fleet", str(error)) from None
+    module("nodes")  # before a process is started
     scope = grid.Scope(grid.profile("full"), base_page_bytes=hosts.base_page_bytes())
     points = {words: scope.point("page_chase", layout="packed" if lines == 64 else "spread", lines=lines) for words, lines in LINES.items()}
     with tempfile.TemporaryDirectory(prefix="tlb-bench-") as folder:

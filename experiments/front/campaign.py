@@ -50,7 +50,7 @@ def book(given: Mapping[str, Any]) -> Path:
         site_begin = time.monotonic()
         page = publish.book(given)
         print(f"{page}\nThis first site rests on one process a point at most; measuring goes on.")
-        site_s = 1.2 * (time.monotonic() - site_begin)  # the last one has twice the rows, and its pages take as long
+        site_s = 1.2 * (time.monotonic() - site_begin)  # the last one has twice the rows
     for name in grids:
         _documents(Chapter(name, asked[name], whole.data))
     seconds = max(seconds_left() - site_s, 0.0)

@@ -78,11 +78,12 @@ def append_whole(fd: int, data: bytes) -> None:
         raise
 
 
-def replace(path: Path, data: bytes, like: os.stat_result | None = None) -> None:
-    """Puts `data` in the place of `path` in one step, with owner and mode of `like`. Under a lock only."""
+def replace(path: Path, data: bytes, like: os.stat_result | None = None, mode: int = 0o644) -> None:
+    """Puts `data` in the place of `path` in one step, of this mode from its first moment, or with owner and mode of `like`. Under a lock
+    only."""
     new = path.with_name(f".{path.name}.tmp")  # one name, so that the next writer finds what a kill -9 left
     new.unlink(missing_ok=True)
-    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o644)
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, mode)
     try:
         if like:
             with suppress(PermissionError):  # only root gives files away; others keep their own

@@ -15,7 +15,7 @@ import pytest
 pa = pytest.importorskip("pyarrow")  # `make fleet` has it
 import pyarrow.parquet as pq  # noqa: E402
 from support import atlas as made  # noqa: E402
-from support.atlas import KERNEL, chase, fleet, host, of, put  # noqa: E402
+from support.atlas import KERNEL, chase, host, of, put  # noqa: E402
 from support.common import ROOT, make_record  # noqa: E402
 from support.lab import says  # noqa: E402
 from support.synthetic import Paged  # noqa: E402
@@ -29,18 +29,6 @@ from experiments.lab import lines  # noqa: E402
 from experiments.lab.record import Quantity, Record  # noqa: E402
 from experiments.lab.store import Store  # noqa: E402
 from experiments.words.reasons import Unavailable  # noqa: E402
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fleet(tmp_path_factory.mktemp("data"))
-
-
-@pytest.fixture(scope="module")
-def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    atlas = tmp_path_factory.mktemp("atlas")
-    build(atlas, [data], processes=1)
-    return atlas
 
 
 def named(atlas: Path) -> dict[str, bytes]:

@@ -136,6 +136,7 @@ def test_a_fleet_takes_hosts_or_a_scheduler(monkeypatch, capsys, tmp_path):
 
 def test_without_the_extra_it_is_a_reason_with_its_remedy(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "distributed", None)
+    monkeypatch.delitem(sys.modules, "experiments.fleet.nodes", raising=False)  # what was imported before is there
     for words in (["--scheduler", "tls://a:1"], ["worker", "tls://a:1"], ["scheduler", "tls://a:1"]):
         status, told = tlb(monkeypatch, capsys, *words)
         assert status == 1 and told.endswith(REASONS["no-fleet"].remedy + "\n")

@@ -1,0 +1,157 @@
+"""What nobody may ask of an atlas, an atlas that is none, and the command."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("duckdb")  # `make fleet` has it
+from support.lab import says  # noqa: E402
+
+from experiments import cli  # noqa: E402
+from experiments.fleet import atlas_build  # noqa: E402
+from experiments.fleet.atlas_ask import ask, opened  # noqa: E402
+from experiments.fleet.atlas_questions import QUESTIONS  # noqa: E402
+from experiments.words.reasons import Unavailable  # noqa: E402
+
+REFUSED = """
+;
+SELECT
+SELEKT 1
+SELECT nothing FROM rows
+FROM nowhere
+SELECT 1; SELECT 2
+SELECT 1; DROP VIEW rows
+FROM read_text('/etc/passwd')
+FROM '/etc/passwd'
+FROM read_csv('/etc/passwd')
+FROM glob('/etc/*')
+FROM parquet_metadata('/etc/passwd')
+FROM read_blob('ATLAS/manifest.json')
+FROM read_parquet('http://127.0.0.1:1/x.parquet')
+FROM read_csv('s3://bucket/x')
+COPY (SELECT 1) TO 'ATLAS/x.csv'
+COPY rows TO 'ATLAS/x' (FORMAT parquet)
+EXPORT DATABASE 'ATLAS/x'
+ATTACH 'ATLAS/x.db'
+ATTACH ':memory:' AS other
+INSTALL httpfs
+LOAD httpfs
+FORCE INSTALL httpfs FROM 'http://127.0.0.1:1'
+SET memory_limit = '100GB'
+PRAGMA memory_limit = '100GB'
+PRAGMA enable_external_access
+SET enable_external_access = true
+RESET lock_configuration
+SET allowed_directories = ['/']
+SET threads = 64
+CREATE TABLE x AS SELECT 1
+CREATE SECRET (TYPE s3)
+EXPLAIN ANALYZE COPY rows TO 'ATLAS/x'
+CALL pragma_version()
+SELECT * FROM query('COPY rows TO ''ATLAS/x''')
+FROM duckdb_secrets()
+FROM data
+SELECT getenv('HOME')
+INSERT INTO ranks VALUES (1, 1, 1)
+VACUUM
+CHECKPOINT
+BEGIN
+PREPARE x AS SELECT 1
+SELECT error('no')
+SELECT 'x'::INT FROM rows
+SELECT list(range) FROM range(1000000000)
+SELECT '\ud800'
+"""
+
+
+def test_what_may_not_be_asked_is_one_sentence(whole: Path, tmp_path: Path):
+    shutil.copytree(whole, tmp_path / "atlas")
+    before = sorted(path for path in tmp_path.rglob("*"))
+    with opened(tmp_path / "atlas", memory="64MiB", threads=2) as connection:
+        for sql in ["", *REFUSED.strip().splitlines()]:
+            with pytest.raises(Unavailable) as why:
+                pytest.fail(f"{sql} gave {list(ask(connection, sql.replace('ATLAS', str(tmp_path / 'atlas'))))[:3]}")
+            says(why.value, "bad-query")
+        assert [*ask(connection, "SELECT count(*) > 500 FROM rows")] == [(True,)]  # it stays usable
+        assert [*ask(connection, "SELECT value FROM duckdb_settings() WHERE name = 'memory_limit'")] == [("64.0 MiB",)]
+    assert sorted(path for path in tmp_path.rglob("*")) == before
+
+
+def test_a_part_that_is_no_parquet_is_a_reason(whole: Path, tmp_path: Path):
+    for name, spoil in {"cut": lambda content: content[:-9], "zeros": lambda content: bytes(len(content)), "gone": lambda content: None,
+                        "torn": lambda content: content[:4] + bytes(len(content) // 2) + content[4 + len(content) // 2:]}.items():
+        shutil.copytree(whole, tmp_path / name)
+        for part in atlas_build.read(whole).parts:
+            path = tmp_path / name / part.path
+            content = spoil(path.read_bytes())
+            path.unlink()
+            if content is not None:
+                path.write_bytes(content)
+        with pytest.raises(Unavailable) as why, opened(tmp_path / name) as connection:
+            list(ask(connection, "SELECT * FROM rows"))
+        says(why.value, "atlas-broken")
+
+
+@pytest.mark.parametrize("path", ["../../etc/passwd", "/etc/passwd", "rows/../x.parquet", "rows/kernel=a'b/microarchitecture=c/0.parquet"])
+def test_an_atlas_names_no_file_outside(path: str, whole: Path, tmp_path: Path):
+    manifest = json.loads((whole / atlas_build.MANIFEST).read_bytes())
+    manifest["parts"][0]["path"] = path
+    (tmp_path / atlas_build.MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(Unavailable) as why, opened(tmp_path):
+        pass
+    says(why.value, "no-atlas")
+
+
+def test_a_link_is_no_part(whole: Path, tmp_path: Path):
+    shutil.copytree(whole, tmp_path / "atlas")
+    part = tmp_path / "atlas" / atlas_build.read(whole).parts[0].path
+    part.rename(tmp_path / "elsewhere")
+    part.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Unavailable) as why, opened(tmp_path / "atlas"):
+        pass
+    says(why.value, "atlas-broken")
+
+
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "argv", ["tlb", "atlas", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    out, err = capsys.readouterr()
+    return ended.value.code or 0, out, err
+
+
+def test_the_command_answers_as_a_table_as_json_and_as_csv(whole: Path, data: Path, tmp_path: Path, capsys, monkeypatch):
+    status, out, _ = run(capsys, monkeypatch, "ask")
+    assert status == 0 and all(name in out for name in [*QUESTIONS, "ns_per_access", "host_pages"])
+    told = {how: run(capsys, monkeypatch, "ask", "gain", "--atlas", str(whole), *how)[1] for how in ((), ("--json",), ("--csv",))}
+    expected = json.loads(told["--json",])
+    assert [{name: row[name] for name in ("cpu_model", "pages")} for row in csv.DictReader(io.StringIO(told["--csv",]))] == [
+        {name: row[name] for name in ("cpu_model", "pages")} for row in expected]
+    assert len(told[()].splitlines()) >= 1 + len(expected) > 2
+    assert run(capsys, monkeypatch, "ask", "SELECT 1 WHERE false", "--json", "--atlas", str(whole))[:2] == (0, "[]\n")
+    odd = "SELECT chr(27) || '[31m' AS a, 'nan'::DOUBLE AS b, started_at, also, '[red]' AS c FROM rows WHERE kernel = 'graph_walk' LIMIT 1"
+    assert json.loads(run(capsys, monkeypatch, "ask", odd, "--json", "--atlas", str(whole))[1])[0]["b"] is None
+    _, out, _ = run(capsys, monkeypatch, "ask", odd, "--atlas", str(whole))
+    assert "\x1b" not in out and "[red]" in out
+
+
+def test_the_command_builds_and_says_in_a_line_what_cannot_be(data: Path, tmp_path: Path, capsys, monkeypatch):
+    folder = tmp_path / "data"
+    shutil.copytree(data / "cpu-00000000", folder / "cpu-00000000")
+    status, out, _ = run(capsys, monkeypatch, "build", str(folder), "--output", str(tmp_path / "atlas"))
+    assert status == 0 and out.startswith(f"{tmp_path / 'atlas'}: 4 rows of 1 machines")
+    for arguments in (["ask", "nothing", "--atlas", str(tmp_path / "atlas")], ["ask", "gain", "--atlas", str(tmp_path)],
+                      ["build", str(tmp_path / "none")]):
+        status, out, err = run(capsys, monkeypatch, *arguments)
+        assert (status, out, len(err.splitlines())) == (1, "", 1)
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    monkeypatch.delitem(sys.modules, "experiments.fleet.atlas_ask")
+    status, _, err = run(capsys, monkeypatch, "ask", "gain")
+    assert status == 1 and "make fleet" in err
