@@ -137,7 +137,7 @@ def public(name: str, content: dict[str, Any], allow: Collection[str], packed: P
         found = unknown(value, allow)
         if found and where in CUT:
             packed.left_out.append(f"the end of {where} in {name}")
-            return value[:found[0][0]].rstrip(" (-_.,:;=/+") or UNNAMED
+            return value[:value.rfind(" ", 0, found[0][0]) + 1].rstrip(" (-_.,:;=/+") or UNNAMED  # with all that the word is joined to
         asked.update({word: f"{where} of {name}" for _, word in found})
         if not found and not value.isascii():
             asked[value] = f"{where} of {name}"

@@ -163,6 +163,15 @@ def test_what_is_made_of_a_description_says_no_more_than_it_does(tmp_path: Path)
     assert {"README.md", "translation.json", "ro-crate-metadata.json", "bundle.json"} <= set(content.splitlines())
 
 
+@pytest.mark.parametrize("told, left", [
+    ("Redis server v=7.0.15 sha=beefcafe:0 malloc=jemalloc-5.3.0", "Redis server v=7.0.15"),
+    ("rustc 1.95.0 (59807616e 2026-04-14)", "rustc 1.95.0"),
+    ("gcc-janes 12.2.0", packing.UNNAMED), ("gcc 12.2.0", "gcc 12.2.0")])
+def test_what_stands_before_a_word_that_stays_goes(told: str, left: str):
+    """To the end of the word before it: half of a word says something else."""
+    assert packing.public("runtimes.json", {"toolchain": told}, (), packing.Packed("", {})) == {"toolchain": left}
+
+
 def test_a_word_goes_once_its_owner_lets_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(packing, "_derive", lambda packed: None)
     store, path = Store(tmp_path), tmp_path / "bundle.zip"
