@@ -29,7 +29,7 @@ _JUPYTER_BOOK = [sys.executable, "-c", "from jupyter_book.cli.main import main; 
 # Warnings are errors, a missing reference is a warning, and all of them are shown at once.
 _STRICT = ["-W", "-n", "--keep-going"]
 # What a site is built from, beside book/: its settings, and the sources that its listings show.
-_STAGED = ("_config.yml", "_toc.yml", "kernels", "experiments")
+_STAGED = ("_config.yml", "_toc.yml", "kernels", "experiments", "data/atlas.csv")
 
 
 class SiteError(RuntimeError):
@@ -103,6 +103,7 @@ def book(given: Mapping[str, Any]) -> Path:
         shutil.copytree(BOOK, source / "book", ignore=ignored)
         for name in _STAGED:
             path = ROOT / name
+            (source / name).parent.mkdir(exist_ok=True)
             shutil.copytree(path, source / name, ignore=ignored) if path.is_dir() else shutil.copy(path, source / name)
 
     def chapter(name: str) -> None:

@@ -74,9 +74,10 @@ def bench(
     rows: Annotated[int, typer.Option(help="Of the large atlas; 10^8 take 10 GB of disk, which are freed.")] = 100_000_000,
     bundles: Annotated[int, typer.Option(help="Of which an atlas is built.")] = 200,
     folder: Annotated[Path, typer.Option(help="Where both are made, and removed.")] = ROOT / "_build" / "atlas_bench",
+    keep: Annotated[bool, typer.Option("--keep", help="As data/atlas.csv, which the book's page about atlases shows.")] = False,
 ) -> None:
-    """Print how fast an atlas is built, and how long each question takes over many rows."""
-    shown.parts(fleet.module("atlas_bench").bench(folder, rows, bundles))
+    """Print how fast an atlas is built, how long each question takes over many rows, and what a fleet would take by that."""
+    shown.parts(fleet.module("atlas_bench").bench(folder, rows, bundles, keep))
 
 
 def _print_json(answer: Any) -> None:

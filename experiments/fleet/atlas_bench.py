@@ -1,9 +1,8 @@
-"""`tlb atlas bench`: how fast an atlas is built from machines in the ledger's format, and how long each question takes over many rows.
+"""`tlb atlas bench`: how fast an atlas is built from bundles, how long each question takes over many rows, what a fleet would take by that.
 
-The machines are those of data/ under other names, their times perturbed and each line signed anew, so that nothing is read twice. The large
-atlas is what was built of them, part by part, again and again: other machines, other keys, other times; every tenth copy is of the machines
-before it under another Linux. What no question reads is left empty in it (batches, histograms, counters, own results), for the sake of disk
-and time: the first table says what a whole row takes. Nothing is asserted: times vary.
+The bundles and the rows are of machines that never were (fleet.atlas_made), some of whose columns are empty in the large atlas: the rate
+and the bytes of a row are those of whole rows. Nothing is asserted: times vary. What was measured can be kept as the table that the page
+about atlases shows (data/atlas.csv).
 """
 
 from __future__ import annotations
@@ -11,43 +10,87 @@ from __future__ import annotations
 import json
 import math
 import os
-import random
 import shutil
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from experiments.fleet import atlas_ask, atlas_build
-from experiments.fleet.atlas_build import MANIFEST, Manifest, Part, texts
+from experiments.fleet import atlas_ask, atlas_build, atlas_made
+from experiments.fleet.atlas_build import MANIFEST, Manifest
 from experiments.fleet.atlas_inputs import Staged
-from experiments.fleet.atlas_plan import MOST_ROWS, WRITER
+from experiments.fleet.atlas_plan import MOST_ROWS
 from experiments.fleet.atlas_questions import QUESTIONS
-from experiments.fleet.atlas_schema import MACHINES, ORDER, PROFILE, ROWS
-from experiments.lab import lines
+from experiments.fleet.atlas_schema import ROWS, VERDICTS
 from experiments.lab.store import Store, data_root
-from experiments.system.files import disk_errors
+from experiments.machine import host as hosts
+from experiments.system.files import ROOT, disk_errors, replace
 from experiments.words.prose import count
 from experiments.words.reasons import Unavailable
 
-EMPTIED = ("batch_ns_per_access", "histogram", "counters", "also")
-ROW_BYTES = 60  # of a row without these, at most, by what data/ has: what the disk is looked at for beforehand
+ROW_BYTES = 60  # of a row of the large atlas, at most, by what data/ has: what the disk is looked at for beforehand
 FLEET = 100_000  # machines of the plan
-NOISE = 0.05  # of a perturbed time, as a part of it
-EVERY = 10  # of so many copies one is of the machines before it, under another Linux
+DAY = 1_000  # machines that a day brings to it
+FULL = math.log(2)  # of what a part may hold, on average: halving spreads the logarithms of their sizes evenly
+TABLE = ROOT / "data" / "atlas.csv"
 
 
-def bench(folder: Path, rows: int, bundles: int) -> Iterator[str | pd.DataFrame]:
-    """Raises Unavailable: bad-parameter, disk-full, no-atlas for a folder that is there."""
+class Asked(NamedTuple):
+    """A question to the large atlas, in a process of its own. peak_bytes: of the whole process; read_bytes: of the disk or its cache."""
+
+    rows: int
+    opening_s: float
+    asking_s: float
+    peak_bytes: int
+    read_bytes: int
+
+    @property
+    def seconds(self) -> float:
+        return self.opening_s + self.asking_s
+
+
+class Built(NamedTuple):
+    """What a build took. bytes: of the bundles, packed and unpacked; of the parts with rows, and of those beside them; of the manifest's
+    inputs. more_s: of a build that adds one machine, and how many parts it wrote."""
+
+    bundles: int
+    packed_bytes: int
+    unpacked_bytes: int
+    rows: int
+    seconds: float
+    processes: int
+    parts: int
+    row_part_bytes: int
+    beside_bytes: int
+    input_bytes: int
+    more_s: float
+    more_parts: int
+
+    @property
+    def core_s(self) -> float:
+        """Of a core, for a machine."""
+        return self.seconds * self.processes / self.bundles
+
+
+class Large(NamedTuple):
+    """The atlas that was asked."""
+
+    rows: int
+    machines: int
+    parts: int
+    bytes: int
+    seconds: float
+    asked: dict[str, Asked]
+
+
+def bench(folder: Path, rows: int, bundles: int, is_kept: bool = False) -> Iterator[str | pd.DataFrame]:
+    """is_kept: the page's table is written. Raises Unavailable: bad-parameter, disk-full, no-atlas for a folder that is there."""
     if rows < 1 or bundles < 1:
         raise Unavailable("bad-parameter", "a bench takes a row and a bundle at least")
     if folder.exists():
@@ -55,75 +98,91 @@ def bench(folder: Path, rows: int, bundles: int) -> Iterator[str | pd.DataFrame]
     with disk_errors(folder):
         folder.mkdir(parents=True)
     try:
-        yield from _bench(folder, rows, bundles)
+        built = _built(folder, bundles)
+        yield (f"{count(bundles)} bundles of {built.packed_bytes / bundles / 1e6:.1f} MB ({built.unpacked_bytes / bundles / 1e6:.1f} MB "
+               f"unpacked), checked and built by {built.processes} processes")
+        yield pd.DataFrame([{
+            "rows": count(built.rows), "s": f"{built.seconds:.0f}", "rows/s": count(built.rows / built.seconds), "parts": built.parts,
+            "B/row": f"{built.row_part_bytes / built.rows:.0f}", "one more, s": f"{built.more_s:.1f}", "of it parts": built.more_parts}])
+        large = _large(folder, rows)
+        yield (f"{count(large.rows)} rows of {count(large.machines)} machines in {count(large.parts)} parts, {large.bytes / 1e9:.1f} GB, "
+               f"written at {count(large.rows / large.seconds)} rows/s; each question in a process of its own, with {atlas_ask.MEMORY} and "
+               f"{atlas_ask.THREADS} threads for DuckDB")
+        yield pd.DataFrame([{
+            "question": name, "rows": count(asked.rows), "open, s": f"{asked.opening_s:.2f}", "ask, s": f"{asked.asking_s:.2f}",
+            "peak, MiB": count(asked.peak_bytes / 2**20), "read, MB": f"{asked.read_bytes / 1e6:.1f}"}
+            for name, asked in large.asked.items()])
+        yield f"By these, {count(FLEET)} machines take"
+        told = planned(built, large, hosts.machine_id(hosts.inspect()))
+        if is_kept:
+            with disk_errors(TABLE):
+                replace(TABLE, told.to_csv(index=False, lineterminator="\n").encode("ascii"))
+        yield told
     finally:
         shutil.rmtree(folder)
 
 
-def _bench(folder: Path, rows: int, bundles: int) -> Iterator[str | pd.DataFrame]:
+def _built(folder: Path, bundles: int) -> Built:
+    """Builds folder/atlas from bundles, and from one more."""
+    (given := folder / "bundles").mkdir()
     with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
-        known = Store(data_root()).machines()
-        each = [(known[n % len(known)], f"{known[n % len(known)].rpartition('-')[0]}-{n:08x}") for n in range(bundles)]
-        list(pool.map(partial(_machine, folder / "data"), each))
-    bytes_read = sum(path.stat().st_size for path in (folder / "data").glob("*/*"))
-    start = time.perf_counter()
-    manifest = atlas_build.build(folder / "atlas", [folder / "data"]).manifest
-    seconds = time.perf_counter() - start
-    start = time.perf_counter()
-    _machine(folder / "more", (known[0], f"{known[0].rpartition('-')[0]}-ffffffff"))
-    made = time.perf_counter()
-    added = atlas_build.build(folder / "atlas", [folder / "more"])
-    yield f"{count(bundles)} machines of {bytes_read / bundles / 1e6:.1f} MB, built by {os.cpu_count()} processes"
-    of_rows, beside = (sum(part.size_bytes for part in manifest.parts if (part.table == ROWS) is whether) for whether in (True, False))
-    yield pd.DataFrame([{
-        "rows": count(manifest.rows), "s": f"{seconds:.0f}", "rows/s": count(manifest.rows / seconds),
-        "parts": len(manifest.parts), "B/row": f"{of_rows / manifest.rows:.0f}",
-        "MB beside rows": f"{beside / 1e6:.1f}", "manifest, MB": f"{(folder / 'atlas' / MANIFEST).stat().st_size / 1e6:.2f}",
-        "one more, s": f"{time.perf_counter() - made:.1f}", "of it parts": added.new_parts}])
-    yield f"By these, {count(FLEET)} machines take"
-    inputs = len(json.dumps(manifest.model_dump()["inputs"], separators=(",", ":")))
-    yield planned(manifest.rows / seconds / (os.cpu_count() or 1), of_rows / manifest.rows, beside / bundles, inputs / bundles,
-                  manifest.rows / bundles)
-    shutil.rmtree(folder / "data")
-    yield from _large(folder, rows)
+        models = list(pool.map(partial(atlas_made.packed, folder / "models"), Store(data_root()).machines()))
+        unpacked = sum(pool.map(partial(atlas_made.made, given), *zip(*((models[n % len(models)].folder, n) for n in range(bundles)),
+                                                                      strict=True)))
+    packed = sum(path.stat().st_size for path in given.iterdir())
+    manifest, seconds = _timed(folder, given)
+    (more := folder / "more").mkdir()
+    atlas_made.made(more, models[0].folder, bundles)
+    added, more_s = _timed(folder, more)
+    of_rows, beside = (sum(part.size_bytes for part in manifest.manifest.parts if (part.table == ROWS) is whether)
+                       for whether in (True, False))
+    inputs = len(json.dumps(manifest.manifest.model_dump()["inputs"], separators=(",", ":")))
+    return Built(bundles, packed, unpacked, manifest.manifest.rows, seconds, os.cpu_count() or 1, len(manifest.manifest.parts), of_rows,
+                 beside, inputs, more_s, added.new_parts)
 
 
-def _large(folder: Path, rows: int) -> Iterator[str | pd.DataFrame]:
-    before = atlas_build.read(folder / "atlas")
+def _timed(folder: Path, given: Path) -> tuple[atlas_build.Built, float]:
+    start = time.perf_counter()
+    built = atlas_build.build(folder / "atlas", [given])
+    shutil.rmtree(given)
+    return built, time.perf_counter() - start
+
+
+def _large(folder: Path, rows: int) -> Large:
+    """Copies folder/atlas, with the machines of data/ for their verdicts, until there are so many rows, and asks each question."""
+    before = atlas_build.build(folder / "atlas", [data_root()]).manifest
     copies = math.ceil(rows / before.rows)
     if shutil.disk_usage(folder).free < 1.2 * ROW_BYTES * rows:
         raise Unavailable("disk-full", f"{folder}: {count(rows)} rows take {ROW_BYTES * rows / 1e9:.0f} GB")
     start = time.perf_counter()
     with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
-        parts = [part for made in pool.map(partial(_copied, folder / "atlas", folder / "large", copies), before.parts) for part in made]
-    inputs = {f"{n:016x}": Staged(machine=_renamed(staged.machine, copy), microarchitecture=staged.microarchitecture,
+        # Verdicts are worked out as a bundle comes into data/, so that of an atlas of bundles alone nobody would be asked.
+        more = len(before.inputs) // len(Store(data_root()).machines())
+        times = [copies * (more if part.table == VERDICTS else 1) for part in before.parts]
+        copied = partial(atlas_made.copied, folder / "atlas", folder / "large")
+        parts = [part for made in pool.map(copied, times, before.parts) for part in made]
+    inputs = {f"{n:016x}": Staged(machine=atlas_made.renamed(staged.machine, copy), microarchitecture=staged.microarchitecture,
                                   measured_until=staged.measured_until, rows={})
               for n, (staged, copy) in enumerate((staged, copy) for staged in before.inputs.values() for copy in range(copies))}
     large = Manifest(inputs=inputs, parts=tuple(sorted(parts, key=lambda part: part.path)))
     (folder / "large" / MANIFEST).write_text(json.dumps(large.model_dump()))
     seconds = time.perf_counter() - start
-    size = sum(part.size_bytes for part in parts)
-    machines = len({staged.machine for staged in inputs.values()})
-    yield (f"{count(large.rows)} rows of {count(machines)} machines in {count(len(parts))} parts, "
-           f"{size / 1e9:.1f} GB, written at {count(large.rows / seconds)} rows/s; each question in a process of its own, with "
-           f"{atlas_ask.MEMORY} and {atlas_ask.THREADS} threads for DuckDB")
-    told = []
+    asked = {}
     for name in QUESTIONS:
         with ProcessPoolExecutor(1, get_context("spawn")) as alone:
-            told.append({"question": name} | alone.submit(_asked, folder / "large", QUESTIONS[name].sql).result())
-    yield pd.DataFrame(told)
+            asked[name] = alone.submit(_asked, folder / "large", QUESTIONS[name].sql).result()
+    return Large(large.rows, len({staged.machine for staged in inputs.values()}), len(parts), sum(part.size_bytes for part in parts),
+                 seconds, asked)
 
 
-def _asked(atlas: Path, sql: str) -> dict[str, Any]:
-    """Seconds to open and to ask, the most memory that the whole process took, what it read of the disk or its cache."""
+def _asked(atlas: Path, sql: str) -> Asked:
     before, start = _bytes_read(), time.perf_counter()
     with atlas_ask.opened(atlas) as connection:
         opened = time.perf_counter()
         rows = len(list(atlas_ask.ask(connection, sql)))
         asked = time.perf_counter()
-    peak = int(_field("status", "VmHWM:")) / 1024  # not getrusage's, which begins at the parent's
-    return {"rows": count(rows), "open, s": f"{opened - start:.2f}", "ask, s": f"{asked - opened:.2f}", "peak, MiB": count(peak),
-            "read, MB": f"{(_bytes_read() - before) / 1e6:.1f}"}
+    peak = int(_field("status", "VmHWM:")) * 1024  # not getrusage's, which begins at the parent's
+    return Asked(rows, opened - start, asked - opened, peak, _bytes_read() - before)
 
 
 def _bytes_read() -> int:
@@ -134,91 +193,39 @@ def _field(file: str, name: str) -> str:
     return next(line.split()[1] for line in Path("/proc/self", file).read_text("ascii").splitlines() if line.startswith(name))
 
 
-def planned(rate: float, row_bytes: float, beside_bytes: float, machine_bytes: float, machine_rows: float) -> pd.DataFrame:
-    """What FLEET machines take, by what was measured of fewer. rate: rows/s of one core; row_bytes: of Parquet a row; beside_bytes: of the
-    other tables, and machine_bytes: of the manifest, a machine."""
-    rows = FLEET * machine_rows
-    return pd.DataFrame([{
-        "machines": count(FLEET), "rows": f"{rows:.1e}", "core hours, once": count(rows / rate / 3600),
-        "core s, a machine": f"{machine_rows / rate:.1f}", "rows, GB": count(rows * row_bytes / 1e9),
-        "beside rows, GB": f"{FLEET * beside_bytes / 1e9:.1f}", "manifest, MB": count(FLEET * machine_bytes / 1e6),
-        "parts": count(1.4 * rows / MOST_ROWS)}])  # halving leaves them 70 % full
+# --- the plan
 
 
-# --- machines that never were
-
-
-def _machine(folder: Path, names: tuple[str, str]) -> None:
-    """A machine of data/ under another name, all times by one factor and noise faster or slower."""
-    known, name = names
-    rng = random.Random(name)
-    factor = math.exp(rng.gauss(0, 0.1))
-    (folder / name).mkdir(parents=True)
-    for path in (data_root() / known).iterdir():
-        if path.suffix == ".jsonl":
-            with (folder / name / path.name).open("wb") as file:
-                for line in path.read_bytes().splitlines():
-                    file.write(lines.signed(_perturbed(json.loads(line), factor * math.exp(rng.gauss(0, NOISE)))))
-        elif path.stem in ("machine", "translation", "verdicts"):
-            shutil.copy(path, folder / name)
-
-
-def _perturbed(content: dict[str, Any], factor: float) -> dict[str, Any]:
-    record = content["record"]
-    record["ns_per_access"] *= factor
-    record["batch_ns_per_access"] = [float(f"{ns * factor:.6g}") for ns in record["batch_ns_per_access"]]  # as kernels print them
-    return {name: value for name, value in content.items() if name != "digest"}
-
-
-def _renamed(machine: str, copy: int) -> str:
-    return f"{machine}-{copy - _is_later(copy):05}"
-
-
-def _copied(source: Path, target: Path, copies: int, part: Part) -> list[Part]:
-    """The parts that the copies of a part make, each as full as `atlas_plan` has them."""
-    table = pq.read_table(source / part.path, partitioning=None)
-    for name in set(EMPTIED) & set(table.column_names):
-        table = _put(table, name, pa.array([[]] * len(table), table.schema.field(name).type))
-    (target / part.path).parent.mkdir(parents=True, exist_ok=True)
-    together = max(1, int(0.7 * MOST_ROWS) // len(table))
-    which = [copy for copy in range(copies) if part.table in (ROWS, MACHINES) or not _is_later(copy)]
-    return [_together(target, table, which[first : first + together], part) for first in range(0, len(which), together)]
-
-
-def _together(target: Path, table: pa.Table, copies: list[int], part: Part) -> Part:
-    made = pa.concat_tables(_copy(table, copy, part) for copy in copies).sort_by([(name, "ascending") for name in ORDER[part.table]])
-    path = f"{part.path.removesuffix('.parquet')[:-8]}{copies[0]:08x}.parquet"
-    pq.write_table(made, target / path, use_dictionary=texts(table.schema), **WRITER)
-    return Part(path=path, rows=len(made), size_bytes=(target / path).stat().st_size, sha256="")
-
-
-def _is_later(copy: int) -> bool:
-    """Whether a copy is of the machines of the one before it; a machine has one profile."""
-    return copy % EVERY == EVERY - 1
-
-
-def _copy(table: pa.Table, copy: int, part: Part) -> pa.Table:
-    rng = np.random.default_rng([copy, int(part.sha256[:8], 16)])
-    changed = _put(table, "machine", pa.array([_renamed(name, copy) for name in table["machine"].to_pylist()]))
-    for name in ("ns_per_access",) if part.table == ROWS else ("value", "low", "high") if part.table == PROFILE else ():
-        changed = _put(changed, name, pc.multiply(table[name], pa.array(np.exp(rng.normal(0, NOISE, len(table))))))
-    if part.table == ROWS:
-        changed = _put(changed, "key", _keys(rng, len(table)))
-    if _is_later(copy) and part.table in (ROWS, MACHINES):
-        changed = _put(changed, "state", pc.utf8_reverse(table["state"]))
-        for name in {"started_at", "measured_from", "measured_until"} & set(table.column_names):
-            changed = _put(changed, name, pc.add(table[name], pa.scalar(86_400, pa.duration("s"))))
-        if part.table == MACHINES:
-            changed = _put(changed, "kernel_release", pc.binary_join_element_wise(table["kernel_release"], "next", "-"))
-    return changed
-
-
-def _put(table: pa.Table, name: str, values: Any) -> pa.Table:
-    return table.set_column(table.schema.get_field_index(name), table.schema.field(name), values)
-
-
-def _keys(rng: np.random.Generator, number: int) -> pa.Array:
-    """As many keys of 16 hex digits."""
-    digits = np.frombuffer(b"0123456789abcdef", np.uint8)[rng.integers(0, 16, 16 * number, np.uint8)]
-    offsets = np.arange(0, 16 * (number + 1), 16, dtype=np.int32)
-    return pa.StringArray.from_buffers(number, pa.py_buffer(offsets), pa.py_buffer(digits))
+def planned(built: Built, large: Large, machine: str) -> pd.DataFrame:
+    """What FLEET machines take, by what was measured of fewer: in proportion to rows what is of rows, and to machines what is of machines.
+    machine: which measured."""
+    rows = FLEET * built.rows / built.bundles
+    more_rows, more_machines = rows / large.rows, FLEET / large.machines
+    about_rows = {name: asked for name, asked in large.asked.items() if "FROM rows" in QUESTIONS[name].sql}
+    beside = {name: asked for name, asked in large.asked.items() if name not in about_rows}
+    slowest = max(about_rows, key=lambda name: about_rows[name].seconds)
+    widest, heaviest = (max(some, key=lambda name: some[name].read_bytes) for some in (about_rows, beside))
+    part_rows = FULL * MOST_ROWS
+    row_bytes = built.row_part_bytes / built.rows
+    beside_bytes, input_bytes, packed_bytes = (size / built.bundles for size in (built.beside_bytes, built.input_bytes, built.packed_bytes))
+    return pd.DataFrame([
+        ("measured", f"{datetime.now(UTC):%Y-%m-%d}, {machine}, {built.processes} cores", ""),
+        ("bundles", f"{packed_bytes / 1e6:.1f} MB each, {built.unpacked_bytes / built.bundles / 1e6:.0f} MB unpacked",
+         f"{FLEET * packed_bytes / 1e9:.0f} GB"),
+        ("rows", f"{count(built.rows / built.bundles)} a machine, {count(built.bundles)} machines", f"{rows / 1e9:.1f} billion"),
+        ("checking, reading and writing them, once", f"{count(built.rows / built.seconds / built.processes)} rows/s of a core",
+         f"{count(FLEET * built.core_s / 3600)} core hours"),
+        (f"the same of {count(DAY)} new machines", f"{built.core_s:.1f} core seconds a machine",
+         f"{DAY * built.core_s / 3600:.1f} core hours"),
+        ("Parquet of rows", f"{row_bytes:.0f} B a row", f"{rows * row_bytes / 1e9:.0f} GB"),
+        ("its parts", f"{count(part_rows)} rows, {part_rows * row_bytes / 1e6:.0f} MB", count(rows / part_rows)),
+        ("`machines` and `profile`", f"{beside_bytes / 1e3:.0f} kB a machine", f"{FLEET * beside_bytes / 1e9:.1f} GB"),
+        ("inputs in the manifest", f"{input_bytes:.0f} B a machine", f"{FLEET * input_bytes / 1e6:.0f} MB"),
+        (f"the slowest question, `{slowest}`", f"{about_rows[slowest].seconds:.1f} s over {large.rows / 1e6:.0f} million rows",
+         f"{about_rows[slowest].seconds * more_rows:.0f} s"),
+        ("the most memory of a question", f"{count(max(asked.peak_bytes for asked in large.asked.values()) / 2**20)} MiB", ""),
+        (f"read by a question about rows, at most (`{widest}`)", f"{about_rows[widest].read_bytes / 1e6:.0f} MB",
+         f"{about_rows[widest].read_bytes * more_rows / 1e9:.1f} GB"),
+        (f"read by one about the other tables, at most (`{heaviest}`)",
+         f"{beside[heaviest].read_bytes / 1e6:.1f} MB of {count(large.machines)} machines",
+         f"{beside[heaviest].read_bytes * more_machines / 1e6:.0f} MB")], columns=["what", "measured", f"{count(FLEET)} machines"])
