@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property
 
 from pydantic import ValidationError
 
@@ -35,7 +35,6 @@ MANIFEST, CARD = "bundle.json", "README.md"
 MOST_ROWS = 100_000
 MOST_LINE_BYTES = 32 << 10
 BASES = (4 << 10, 16 << 10, 64 << 10)  # the base pages that Linux has on x86-64 and arm64
-_parse = lru_cache(256)(lines.parse)  # of a small bundle, looked at twice
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class Bundle:
     def rows(self, kernel: str) -> Iterator[tuple[Stored, bytes]]:
         """Each row with its line."""
         for line in self.files[f"{kernel}.jsonl"].split(b"\n")[:-1]:
-            row = _parse(line)
+            row = lines.known(line)
             assert isinstance(row, Stored)  # `opened` has seen to it
             yield row, line
 
@@ -199,7 +198,7 @@ class _Rows:
     def _row(self, kernel: str, where: str, line: bytes) -> None:
         if len(line) > MOST_LINE_BYTES or line.endswith(b"\r"):
             raise Unavailable("bundle-unsafe", f"{where}: a row has more than {MOST_LINE_BYTES >> 10} KiB, or ends as no row does")
-        row = _parse(line)
+        row = lines.known(line)
         if row is None:
             raise Unavailable("bundle-foreign", f"{where}: a row of another version")
         if isinstance(row, ValueError):

@@ -64,7 +64,7 @@ def read(path: Path) -> tuple[list[tuple[Stored | ValueError | None, bytes]], by
         *lines, torn = path.read_bytes().split(b"\n")
     except FileNotFoundError:
         return [], b""
-    return [(_known(line), line) for line in lines], torn
+    return [(known(line), line) for line in lines], torn
 
 
 def mend(fd: int, path: Path) -> bool:
@@ -111,7 +111,8 @@ def parse(line: bytes) -> Stored | ValueError | None:
         return ValueError(f"{type(e).__name__}: {e}")
 
 
-_known = lru_cache(1 << 14)(parse)  # a line takes 0.3 ms, and a page or a survey reads a kernel's file for each of its experiments
+# A line takes 0.3 ms; a page or a survey reads a file for each of its experiments, and a bundle is checked before it is read.
+known = lru_cache(1 << 14)(parse)
 
 
 def canonical(content: Any) -> bytes:
