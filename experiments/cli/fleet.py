@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
 import sys
+import threading
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any
@@ -35,7 +39,7 @@ def _pass(rooms: SimpleNamespace, certificates: str, insecure: bool) -> Any:
     if insecure:
         return None
     if certificates == "-":
-        return rooms.certificates.read_pass(sys.stdin.read())
+        return rooms.certificates.from_pipe(sys.stdin)
     return rooms.certificates.member(Path(certificates) if certificates else None)
 
 
@@ -68,7 +72,9 @@ def fleet(
     with rooms.nodes.configured(), rooms.collected.collecting(output or Store(data_root()).own.root) as collected, _Bars() as bars:
         courier = rooms.courier.Courier(collected, campaign, [one.host for one in listed], workers, 60 * patience, bars.notice)
         try:
-            asyncio.run(_measure(rooms, courier, address, shown_pass, listed, ssh or rooms.starting.SSH, insecure))
+            asyncio.run(_measure(rooms, courier, address, shown_pass, listed, ssh or rooms.starting.SSH, insecure, bars))
+        except asyncio.CancelledError:  # of a SIGTERM, which then is as Ctrl-C
+            raise KeyboardInterrupt from None
         finally:
             bars.stop()
             shown.parts(rooms.unlike.told(collected, courier.fleet.values()))
@@ -77,12 +83,16 @@ def fleet(
 
 
 async def _measure(rooms: SimpleNamespace, courier: Any, address: str, shown_pass: Any, listed: list[Any], ssh: str,
-                   insecure: bool) -> None:
+                   insecure: bool, bars: _Bars) -> None:
+    this = asyncio.current_task()
+    assert this
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
     if not listed:
         await courier.run(address, shown_pass)
         return
     started = [asyncio.create_task(rooms.starting.keep(
-        rooms.starting.command(one, address, ssh, insecure=insecure, patience_s=courier.patience_s), shown_pass)) for one in listed]
+        rooms.starting.command(one, address, ssh, insecure=insecure, patience_s=courier.patience_s), shown_pass,
+        partial(bars.complain, courier.fleet[one.host]))) for one in listed]
     try:
         async with rooms.nodes.scheduler(address, shown_pass):  # which sends its workers home as it ends
             await courier.run(address, shown_pass)
@@ -97,14 +107,36 @@ def worker(
     address: Annotated[str, typer.Argument(help="tls://HOST:PORT of the scheduler.")],
     name: Annotated[str, typer.Option(help="As this computer is called in the fleet. Default: its host name.")] = "",
     port: Annotated[int, typer.Option(help="To listen on; by default any.", min=0, max=65535)] = 0,
+    tied: Annotated[bool, typer.Option("--tied", help="End where stdin ends, as with the ssh that holds its other end.")] = False,
     certificates: Certificates = "", insecure: Insecure = False, patience: Patience = 10.0,
 ) -> None:
     """Measure on this computer what a fleet's client asks for, one process at a time, until its scheduler is gone."""
     rooms = _rooms()
     address = rooms.nodes.checked(address, insecure)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # at once: a ledger bears it, and what measures dies with its worker
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # until there is a loop, whose own it is then
+    shown_pass = _pass(rooms, certificates, insecure)
+    if tied:
+        threading.Thread(target=_end_with_stdin, daemon=True).start()
     with rooms.nodes.configured():
-        asyncio.run(rooms.nodes.work(address, name or socket.gethostname(), _pass(rooms, certificates, insecure), 60 * patience, port))
+        asyncio.run(_work(rooms.nodes, address, name or socket.gethostname(), shown_pass, 60 * patience, port))
+
+
+async def _work(nodes: Any, *given: Any) -> None:
+    """It ends the process itself: asyncio would wait for tasks of Dask, and Python for the thread that measures."""
+    status = 0
+    try:
+        await nodes.work(*given)
+    except Unavailable as why:
+        print(why, file=sys.stderr, flush=True)
+        status = 1
+    os._exit(status)
+
+
+def _end_with_stdin() -> None:
+    with suppress(OSError):
+        while os.read(0, 1 << 16):
+            pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 @app.command()
@@ -140,6 +172,12 @@ class _Bars:
 
     def stop(self) -> None:
         self._progress.stop()
+
+    def complain(self, visited: Any, words: str) -> None:
+        """Why a worker did not start or ended, each reason once in a row."""
+        if words != visited.complaint:
+            visited.complaint = words
+            self._progress.console.print(f"{visited.name}: {words}", markup=False, highlight=False, soft_wrap=True)
 
     def notice(self, visited: Any) -> None:
         now = self._counts[visited.name] = visited.done, visited.tasks, visited.rows

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -72,6 +73,16 @@ def read_pass(text: str) -> Pass:
     if len(blocks) != 3 or not all(block.startswith("-----BEGIN ") for block in blocks):
         raise Unavailable("fleet-certificates", "what came down the pipe is no three of PEM")
     return Pass(*blocks)
+
+
+def from_pipe(lines: Iterable[str]) -> Pass:
+    """The pass with which a pipe begins, that need not end with it. Raises Unavailable("fleet-certificates")."""
+    text, blocks = "", 0
+    for line in lines:
+        text, blocks = text + line, blocks + line.startswith("-----END ")
+        if blocks == len(Pass._fields):
+            break
+    return read_pass(text)
 
 
 def _read(path: Path) -> str:

@@ -51,6 +51,7 @@ class Visited:
     heard: float = field(default_factory=time.monotonic)
     address: str = ""
     failures: int = 0
+    complaint: str = ""  # of what was to start its worker
 
 
 @dataclass
@@ -116,11 +117,11 @@ class Courier:
             visited.heard = time.monotonic()
             if not visited.over and name not in self._visits:
                 visited.failures = visited.failures if visited.address == there[name] else 0
-                visited.address = there[name]
+                visited.address, visited.complaint = there[name], ""
                 self._visits[name] = there[name], asyncio.create_task(self._visit(client, visited))
         for visited in self.fleet.values():
             if not visited.over and visited.name not in there and time.monotonic() - visited.heard > self.patience_s:
-                self._end(visited, Unavailable("fleet-gone", visited.name))
+                self._end(visited, Unavailable("fleet-gone", ": ".join(filter(None, (visited.name, visited.complaint)))))
 
     async def _visit(self, client: Client, visited: Visited) -> None:
         """Ask one computer for all there is. What fails with no reason is tried again, as a worker that comes back is."""

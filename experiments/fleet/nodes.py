@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -128,14 +129,23 @@ def keep_off(cpu: int | None) -> bool:
     return True
 
 
+def _end(scratch: str) -> None:
+    """At once, whatever its threads and tasks are at: a ledger bears it, and what measures dies with its worker."""
+    shutil.rmtree(scratch, ignore_errors=True)
+    os._exit(0)
+
+
 async def work(address: str, name: str, shown: Pass | None, patience_s: float, port: int = 0) -> None:
     """A worker under a name, and another one whenever its scheduler was lost and is found again. It ends with a scheduler that ends in
-    order, and where none was found for `patience_s`. Raises Unavailable("fleet-gone"), fleet-twice where a worker of that name is there."""
+    order, where none was found for `patience_s`, and at a SIGTERM or Ctrl-C. Raises
+    Unavailable("fleet-gone"), fleet-twice where a worker of that name is there."""
     if not keep_off(measuring_cpu(Path("/"), tuple(sorted(CPUS_AT_START)))):
         print("The worker shares the CPU that measures: this process may use no other.", file=sys.stderr)
     loop = asyncio.get_running_loop()
     heard = loop.time()
     with tempfile.TemporaryDirectory(prefix="tlb-fleet-") as scratch:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, _end, scratch)
         while True:
             worker = QuietWorker(address, nthreads=1, name=name, security=security(shown), port=port, memory_limit=0, data=dict,
                                  local_directory=scratch, dashboard=False, dashboard_address="127.0.0.1:0")

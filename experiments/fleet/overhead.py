@@ -124,7 +124,7 @@ async def _worker(folder: Path, rig: Rig) -> AsyncIterator[tuple[Client, subproc
                     await client.wait_for_workers(1, WAIT_S)
                     yield client, process
             finally:
-                process.kill()
+                process.terminate()
                 process.wait()
 
 

@@ -16,7 +16,7 @@ import pytest
 x509 = pytest.importorskip("cryptography.x509", reason="`make fleet` adds it")
 
 from experiments.fleet import certificates  # noqa: E402
-from experiments.fleet.certificates import AUTHORITY_KEY, MEMBER, Pass, member, read_pass  # noqa: E402
+from experiments.fleet.certificates import AUTHORITY_KEY, MEMBER, Pass, from_pipe, member, read_pass  # noqa: E402
 from experiments.words.reasons import Unavailable  # noqa: E402
 
 
@@ -113,6 +113,14 @@ def test_a_folder_that_will_not_do_is_a_reason(tmp_path, spoil: Callable[[Path],
     with pytest.raises(Unavailable) as why:
         member(tmp_path / "fleet")
     assert why.value.code == "fleet-certificates"
+
+
+def test_a_pass_is_read_from_a_pipe_that_stays_open(tmp_path):
+    shown = member(tmp_path / "fleet")
+    lines = iter([*shown.text.splitlines(keepends=True), "more\n"])
+    assert from_pipe(lines) == shown and [*lines] == ["more\n"]
+    with pytest.raises(Unavailable):
+        from_pipe(shown.text.splitlines(keepends=True)[:4])
 
 
 @pytest.mark.parametrize("text", ["", "x", "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n", "-----\n" * 6])
