@@ -48,14 +48,15 @@ def folder() -> Path:
 
 def member(at: Path | None = None) -> Pass:
     """The pass of this computer, made on first use, and anew before it ends. Raises Unavailable: fleet-certificates for a folder that
-    others may look into, or that holds a part; disk-full, disk-read-only."""
+    others may look into, or that holds a part; disk-full, disk-read-only. A read-only mount may be open where its key is not: the folder
+    of a Kubernetes secret has mode 1777 whatever is asked for."""
     at = at or folder()
     with disk_errors(at):
         at.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(at, os.O_RDONLY | OPEN_FLAGS)
         try:
             lock(descriptor)  # two first uses at once make one authority
-            if stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o077 or os.fstat(descriptor).st_uid != os.geteuid():
+            if not (_own(descriptor) or (os.fstatvfs(descriptor).f_flag & os.ST_RDONLY and _own(at / MEMBER_KEY))):
                 raise Unavailable("fleet-certificates", f"{at} is not this user's alone")
             if not (at / AUTHORITY).exists():
                 _make_authority(at)
@@ -83,6 +84,14 @@ def from_pipe(lines: Iterable[str]) -> Pass:
         if blocks == len(Pass._fields):
             break
     return read_pass(text)
+
+
+def _own(file: int | Path) -> bool:
+    """Whether it is there, this user's, and closed to others."""
+    with suppress(FileNotFoundError):
+        status = os.stat(file)
+        return not stat.S_IMODE(status.st_mode) & 0o077 and status.st_uid == os.geteuid()
+    return False
 
 
 def _read(path: Path) -> str:

@@ -16,7 +16,7 @@ import pytest
 x509 = pytest.importorskip("cryptography.x509", reason="`make fleet` adds it")
 
 from experiments.fleet import certificates  # noqa: E402
-from experiments.fleet.certificates import AUTHORITY_KEY, MEMBER, Pass, from_pipe, member, read_pass  # noqa: E402
+from experiments.fleet.certificates import AUTHORITY, AUTHORITY_KEY, MEMBER, MEMBER_KEY, Pass, from_pipe, member, read_pass  # noqa: E402
 from experiments.words.reasons import Unavailable  # noqa: E402
 
 
@@ -112,6 +112,27 @@ def test_a_folder_that_will_not_do_is_a_reason(tmp_path, spoil: Callable[[Path],
     spoil(tmp_path / "fleet")
     with pytest.raises(Unavailable) as why:
         member(tmp_path / "fleet")
+    assert why.value.code == "fleet-certificates"
+
+
+@pytest.mark.parametrize(("read_only", "key_mode", "will_do"), [(True, 0o400, True), (True, 0o444, False), (False, 0o400, False)])
+def test_a_secret_is_mounted_open_and_read_only_with_a_key_that_is_closed(tmp_path, monkeypatch, read_only: bool, key_mode: int,
+                                                                          will_do: bool):
+    made = member(tmp_path / "made")
+    mounted = tmp_path / "mounted"
+    (mounted / "..data").mkdir(parents=True)
+    for name, text in zip((AUTHORITY, MEMBER, MEMBER_KEY), made, strict=True):
+        (mounted / "..data" / name).write_text(text)
+        (mounted / "..data" / name).chmod(key_mode)
+        (mounted / name).symlink_to(f"..data/{name}")
+    mounted.chmod(0o1777)
+    flags = type("", (), {"f_flag": os.ST_RDONLY if read_only else 0})
+    monkeypatch.setattr(os, "fstatvfs", lambda descriptor: flags)
+    if will_do:
+        assert member(mounted) == made
+        (mounted / MEMBER_KEY).unlink()  # a part
+    with pytest.raises(Unavailable) as why:
+        member(mounted)
     assert why.value.code == "fleet-certificates"
 
 

@@ -214,6 +214,7 @@ def test_the_manifest_s_parts_fit_together():
         spec = part["spec"]["template"]["spec"]
         assert part["spec"]["selector"]["matchLabels"] == part["spec"]["template"]["metadata"]["labels"]
         assert {mount["name"] for mount in spec["containers"][0]["volumeMounts"]} == {volume["name"] for volume in spec["volumes"]}
+        assert next(volume["secret"] for volume in spec["volumes"] if "secret" in volume)["defaultMode"] == 0o400  # or it is refused
     (container,) = workers["spec"]["template"]["spec"]["containers"]
     assert f"tls://{service['metadata']['name']}:{service['spec']['ports'][0]['port']}" in container["command"]
     command = next(line for line in "".join(blocks("sh")).splitlines() if "create secret" in line)
