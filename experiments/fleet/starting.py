@@ -20,7 +20,7 @@ FOLDER = "every-load-is-two-loads"  # of the checkout there, below the home fold
 SSH = "ssh -T -o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=60"  # no terminal, no question, no endless wait
 ENDS_S = 5.0  # for ssh to end; what does not is left to itself
 AGAIN_S = 30.0  # between two tries to start a worker that ended; the first few come sooner
-MOST_BYTES = 4096  # of what ssh and the worker print: why it ended stands at the end
+MOST_BYTES = 2000  # of what ssh and the worker print: why it ended stands at the end
 MOST_CHARACTERS = 200  # of that
 
 
