@@ -17,6 +17,7 @@ import experiments
 from experiments import cli
 from experiments.article import parameters, readme
 from experiments.lab import grid
+from experiments.lab.store import Store
 from experiments.system.files import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -61,6 +62,13 @@ def test_every_tlb_command_of_the_readme_is_understood_by_the_command_line():
         shown.add(name)
         group.commands[name].make_context(name, arguments)  # raises what does not parse; runs nothing
     assert shown == set(group.commands), "the README leaves a command out"
+
+
+def test_two_machines_that_the_readme_compares_are_there_and_two():
+    """`reference` is one of them by another name, and no machine is compared with itself."""
+    data = Store(ROOT / "data")
+    for _, a, b, *_ in filter(lambda words: words[0] == "compare" and "this" not in words, commands_of("tlb")):
+        assert data.resolve(a) != data.resolve(b)
 
 
 def test_every_papermill_command_of_the_readme_names_a_chapter_and_its_parameters():
