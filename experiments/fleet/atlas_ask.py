@@ -9,7 +9,8 @@ A question is one SELECT. Who asks may be anybody, and so may be who built the a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -48,7 +49,7 @@ class Answer:
         self.columns = [column[0] for column in found.description]
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        while rows := _answered(lambda: self._found.fetchmany(BATCH)):
+        while rows := _answered(lambda: _interruptible(self._found, lambda: self._found.fetchmany(BATCH))):
             yield from rows
 
     def frame(self) -> pd.DataFrame:
@@ -79,7 +80,18 @@ def ask(connection: duckdb.DuckDBPyConnection, sql: str) -> Answer:
     statements = _answered(lambda: duckdb.extract_statements(sql))
     if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
         raise Unavailable("bad-query", "it is no single SELECT")
-    return _answered(lambda: Answer(connection.execute(statements[0])))
+    return _answered(lambda: Answer(_interruptible(connection, lambda: connection.execute(statements[0]))))
+
+
+def _interruptible(connection: duckdb.DuckDBPyConnection, do: Callable[[], Any]) -> Any:
+    """What `do` gives, with Ctrl-C heard at once: DuckDB looks for it between its tasks, and one task of a join may take hours."""
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(do)
+        try:
+            return answer.result()
+        except KeyboardInterrupt:
+            connection.interrupt()
+            raise
 
 
 def _answered(do: Any) -> Any:

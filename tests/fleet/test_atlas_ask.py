@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Timer, main_thread
 from typing import Any
 
 import numpy as np
@@ -192,3 +194,19 @@ def test_gains_of_published_machines_are_those_of_their_profiles(tmp_path: Path)
     assert found == pytest.approx(known, rel=1e-5) and known
 
 
+
+
+def test_a_question_that_would_take_days_ends_with_ctrl_c(whole: Path):
+    late: list[bool] = []
+    with opened(whole) as connection:
+        interrupt = Timer(0.3, signal.pthread_kill, [main_thread().ident, signal.SIGINT])
+        rescue = Timer(30, lambda: (late.append(True), connection.interrupt()))
+        for timer in (interrupt, rescue):
+            timer.start()
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                ask(connection, "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range + b.range < 0")
+        finally:
+            for timer in (interrupt, rescue):
+                timer.cancel()
+    assert not late
