@@ -25,7 +25,7 @@ def bundle(
     output: Annotated[Path | None, typer.Option(help="Where to; default MACHINE.tlb.zip.")] = None,
     allow: Annotated[list[str] | None, typer.Option(metavar="WORD", help="A word of the description that may leave.")] = None,
 ) -> None:
-    """Pack all that was measured of a machine into one file to contribute it; words that may name somebody stay."""
+    """Pack all that was measured of a machine into one file to contribute it; words that may name somebody stay here."""
     from experiments.fleet import bundle as bundles
 
     data, this = Store(data_root()), hosts.machine_id(hosts.inspect()) if machine == "this" else ""

@@ -44,11 +44,11 @@ def packed(members: Mapping[str, bytes]) -> bytes:
 
 
 def read(path: Path) -> bytes:
-    """A file's bytes. Raises Unavailable: no-data for none, bundle-unsafe for what is no regular file, or too large."""
+    """A file's bytes. Raises Unavailable: no-bundle for none, bundle-unsafe for what is no regular file, or too large."""
     try:
         fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS)  # a FIFO is not waited for, a link not followed
     except OSError as error:
-        raise Unavailable("no-data", f"{path}: {error.strerror}") from None
+        raise Unavailable("no-bundle", f"{path}: {error.strerror}") from None
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise Unavailable("bundle-unsafe", "it is no regular file")

@@ -91,7 +91,7 @@ def build(atlas: Path, paths: Sequence[Path], anew: bool = False, processes: int
           tell: Callable[[str], None] = lambda line: None) -> Built:
     """Adds inputs to an atlas, which is made where there is none; `anew`: it is of these inputs alone.
 
-    Raises Unavailable: no-data for a path without inputs, no-atlas for a folder that holds something else, disk-full, disk-read-only, and
+    Raises Unavailable: no-bundle for a path without inputs, no-atlas for a folder that holds something else, disk-full, disk-read-only, and
     what a bundle is refused for: then the atlas is as it was.
     """
     given = [path for named in paths for path in atlas_inputs.named(named)]

@@ -74,12 +74,12 @@ class Staged(BaseModel):
 
 def named(path: Path) -> list[Path]:
     """The inputs that a path names, each a bundle or a machine's folder: itself, or those that lie in it, sorted by name. Raises
-    Unavailable("no-data") for a path that names none."""
+    Unavailable("no-bundle") for a path that names none."""
     if path.is_file() or _is_machine(path):
         return [path]
     found = [*path.glob(BUNDLES), *(folder for folder in path.iterdir() if _is_machine(folder))] if path.is_dir() else []
     if not found:
-        raise Unavailable("no-data", f"{path} is no bundle, no machine's folder, and holds none")
+        raise Unavailable("no-bundle", f"{path} is no bundle, no machine's folder, and holds none")
     return sorted(found)
 
 
@@ -103,7 +103,15 @@ def inputs(path: Path) -> Iterator[Input]:
 
 
 def stage(path: Path, known: Iterable[str], folder: Path) -> str:
-    """Reads an input into `folder` and gives its digest; one that is `known`, or staged already, is not read again."""
+    """Reads an input into `folder` and gives its digest; one that is `known`, or staged already, is not read again. Raises Unavailable,
+    what `inputs` raises, with the input's name: of hundreds one has to be found."""
+    try:
+        return _staged(path, known, folder)
+    except Unavailable as why:
+        raise why if str(path) in why.detail else Unavailable(why.code, f"{path}: {why.detail}") from None
+
+
+def _staged(path: Path, known: Iterable[str], folder: Path) -> str:
     with inputs(path) as given:
         digest = given.digest
         if digest not in known and not (folder / f"{digest}{SUMMARY}").is_file():

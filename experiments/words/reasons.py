@@ -290,6 +290,9 @@ REASONS: dict[str, ReasonText] = {
     "bad-parameter": ReasonText("A parameter has a value that cannot be measured.",
         "Correct it; `papermill --help-notebook` and `tlb --help` list what each one takes."),
     # --- bundles
+    "no-bundle": ReasonText("There is no bundle that can be opened.",
+        "Name a file that `tlb bundle` wrote, itself and not a link to it; `tlb atlas build` takes machines' folders too, and folders of "
+        "either."),
     "bundle-private": ReasonText("The description of this computer has words that may name somebody or something of yours.",
         "Read them, and let those go that name nobody: `tlb bundle --allow WORD`, once for each."),
     "bundle-unsafe": ReasonText("This file is not built as `tlb bundle` builds a bundle.",

@@ -176,8 +176,19 @@ def test_what_is_no_input_is_a_reason(tmp_path: Path):
     for path in (tmp_path / "empty", tmp_path / "nothing"):
         with pytest.raises(Unavailable) as why:
             build(tmp_path / "atlas", [path], processes=1)
-        says(why.value, "no-data")
+        says(why.value, "no-bundle")
     assert not (tmp_path / "atlas").exists()
+
+
+def test_of_many_inputs_the_one_that_is_refused_is_named_and_the_rest_goes_on_without_it(data: Path, tmp_path: Path):
+    some = copied(data, tmp_path / "some", *Store(data).machines()[3:5])
+    (odd := some / "odd.tlb.zip").write_bytes(b"nothing")
+    with pytest.raises(Unavailable) as why:
+        build(tmp_path / "atlas", [some], processes=1)
+    says(why.value, "bundle-unsafe")
+    assert str(odd) in str(why.value)
+    odd.unlink()
+    assert build(tmp_path / "atlas", [some], processes=1).new_inputs == 2
 
 
 def test_a_folder_that_holds_something_else_is_left_alone(data: Path, tmp_path: Path):

@@ -296,3 +296,5 @@ def test_three_commands_bring_a_machine_from_one_data_into_another(tmp_path: Pat
         assert code == 1 and len(err.splitlines()) == 1 and "already" in err
     path.write_bytes(b"nothing")
     assert run(monkeypatch, capsys, "check-bundle", path)[0] == 1
+    code, _, err = run(monkeypatch, capsys, "bundle", MACHINE, "--output", tmp_path / "ours")  # a folder, which stays as it is
+    assert code == 2 and len(err.splitlines()) == 1 and [*tmp_path.glob(".*")] == []

@@ -310,4 +310,4 @@ def test_what_is_no_regular_file_is_neither_followed_nor_waited_for(tmp_path: Pa
     for name in (*unsafe, "link", "nothing"):
         with pytest.raises(Unavailable) as refused:
             bundle.checked(tmp_path / name)
-        assert refused.value.code == (UNSAFE if name in unsafe else "no-data"), name
+        assert refused.value.code == (UNSAFE if name in unsafe else "no-bundle"), name
