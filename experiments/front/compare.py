@@ -223,7 +223,7 @@ def _notes(sides: tuple[Side, Side], quantities: list[Compared], other: set[str]
         days = sorted({*side.rows["started_at"].str[:10]})
         several = sum(quantity.pair.runs[place] > 1 for quantity in quantities)
         told.append(f"{'AB'[place]} is {side.name}, measured {' to '.join(dict.fromkeys((days[0], days[-1])))}. " + (
-            f"{count(several)} of its quantities are of several runs, and a difference counts beyond what these differ by."
+            f"Several runs are behind {count(several)} of its quantities, and a difference counts beyond what these differ by."
             if several else "Each of its quantities is of one run, so what differs may be the hour and not the computer."))
         if if_available(states.described, side.store, side.machine, side.state) is None:
             told.append(f"Nothing says what {side.name} was in the state {side.state}; it is described as it was inspected last.")
