@@ -31,12 +31,16 @@ def build(
     output: Annotated[Path, typer.Option(help="The atlas's folder.")] = DEFAULT,
     anew: Annotated[bool, typer.Option("--anew", help="Of these inputs alone: what the atlas had of others goes.")] = False,
 ) -> None:
-    """Add machines to the atlas, which is made where there is none; what it has already is not read again."""
+    """Add machines to the atlas, which is made where there is none; what it has is not read again, and exit 1 if one was refused."""
     built = fleet.module("atlas_build").build(output, inputs, anew, tell=lambda line: print(line, file=sys.stderr))
     manifest = built.manifest
     machines, broken = {staged.machine for staged in manifest.inputs.values()}, sum(staged.broken for staged in manifest.inputs.values())
     print(f"{output}: {count(manifest.rows)} rows of {count(len(machines))} machines in {count(len(manifest.parts))} parts, of which "
           f"{count(built.new_parts)} are new." + (f" {count(broken)} lines that do not prove whole are left out." if broken else ""))
+    for why in built.refused:
+        print(f"Left out: {why}", file=sys.stderr)
+    if built.refused:
+        raise typer.Exit(1)
 
 
 @app.command()

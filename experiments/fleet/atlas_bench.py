@@ -13,10 +13,8 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +29,7 @@ from experiments.fleet.atlas_schema import ROWS, VERDICTS
 from experiments.lab.store import Store, data_root
 from experiments.machine import host as hosts
 from experiments.system.files import ROOT, disk_errors, replace
+from experiments.system.processes import workers
 from experiments.words.prose import count
 from experiments.words.reasons import Unavailable
 
@@ -56,8 +55,8 @@ class Asked(NamedTuple):
 
 
 class Built(NamedTuple):
-    """What a build took. bytes: of the bundles, packed and unpacked; of the parts with rows, and of those beside them; of the manifest's
-    inputs. more_s: of a build that adds one machine, and how many parts it wrote."""
+    """What a build took. bytes: of the bundles, packed and unpacked; of the parts with rows; of the manifest's inputs. more_s: of a build that
+    adds one machine, and how many parts it wrote."""
 
     bundles: int
     packed_bytes: int
@@ -67,7 +66,6 @@ class Built(NamedTuple):
     processes: int
     parts: int
     row_part_bytes: int
-    beside_bytes: int
     input_bytes: int
     more_s: float
     more_parts: int
@@ -125,7 +123,7 @@ def bench(folder: Path, rows: int, bundles: int, is_kept: bool = False) -> Itera
 def _built(folder: Path, bundles: int) -> Built:
     """Builds folder/atlas from bundles, and from one more."""
     (given := folder / "bundles").mkdir()
-    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
+    with workers() as pool:
         models = list(pool.map(partial(atlas_made.packed, folder / "models"), Store(data_root()).machines()))
         unpacked = sum(pool.map(partial(atlas_made.made, given), *zip(*((models[n % len(models)].folder, n) for n in range(bundles)),
                                                                       strict=True)))
@@ -134,18 +132,18 @@ def _built(folder: Path, bundles: int) -> Built:
     (more := folder / "more").mkdir()
     atlas_made.made(more, models[0].folder, bundles)
     added, more_s = _timed(folder, more)
-    of_rows, beside = (sum(part.size_bytes for part in manifest.manifest.parts if (part.table == ROWS) is whether)
-                       for whether in (True, False))
+    of_rows = sum(part.size_bytes for part in manifest.manifest.parts if part.table == ROWS)
     inputs = len(json.dumps(manifest.manifest.model_dump()["inputs"], separators=(",", ":")))
     return Built(bundles, packed, unpacked, manifest.manifest.rows, seconds, os.cpu_count() or 1, len(manifest.manifest.parts), of_rows,
-                 beside, inputs, more_s, added.new_parts)
+                 inputs, more_s, added.new_parts)
 
 
 def _timed(folder: Path, given: Path) -> tuple[atlas_build.Built, float]:
     start = time.perf_counter()
     built = atlas_build.build(folder / "atlas", [given])
+    seconds = time.perf_counter() - start
     shutil.rmtree(given)
-    return built, time.perf_counter() - start
+    return built, seconds
 
 
 def _large(folder: Path, rows: int) -> Large:
@@ -155,7 +153,7 @@ def _large(folder: Path, rows: int) -> Large:
     if shutil.disk_usage(folder).free < 1.2 * ROW_BYTES * rows:
         raise Unavailable("disk-full", f"{folder}: {count(rows)} rows take {ROW_BYTES * rows / 1e9:.0f} GB")
     start = time.perf_counter()
-    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
+    with workers() as pool:
         # Verdicts are worked out as a bundle comes into data/, so that of an atlas of bundles alone nobody would be asked.
         more = len(before.inputs) // len(Store(data_root()).machines())
         times = [copies * (more if part.table == VERDICTS else 1) for part in before.parts]
@@ -169,7 +167,7 @@ def _large(folder: Path, rows: int) -> Large:
     seconds = time.perf_counter() - start
     asked = {}
     for name in QUESTIONS:
-        with ProcessPoolExecutor(1, get_context("spawn")) as alone:
+        with workers(1) as alone:
             asked[name] = alone.submit(_asked, folder / "large", QUESTIONS[name].sql).result()
     return Large(large.rows, len({staged.machine for staged in inputs.values()}), len(parts), sum(part.size_bytes for part in parts),
                  seconds, asked)
@@ -207,7 +205,7 @@ def planned(built: Built, large: Large, machine: str) -> pd.DataFrame:
     widest, heaviest = (max(some, key=lambda name: some[name].read_bytes) for some in (about_rows, beside))
     part_rows = FULL * MOST_ROWS
     row_bytes = built.row_part_bytes / built.rows
-    beside_bytes, input_bytes, packed_bytes = (size / built.bundles for size in (built.beside_bytes, built.input_bytes, built.packed_bytes))
+    input_bytes, packed_bytes = built.input_bytes / built.bundles, built.packed_bytes / built.bundles
     return pd.DataFrame([
         ("measured", f"{datetime.now(UTC):%Y-%m-%d}, {machine}, {built.processes} cores", ""),
         ("bundles", f"{packed_bytes / 1e6:.1f} MB each, {built.unpacked_bytes / built.bundles / 1e6:.0f} MB unpacked",
@@ -219,7 +217,6 @@ def planned(built: Built, large: Large, machine: str) -> pd.DataFrame:
          f"{DAY * built.core_s / 3600:.1f} core hours"),
         ("Parquet of rows", f"{row_bytes:.0f} B a row", f"{rows * row_bytes / 1e9:.0f} GB"),
         ("its parts", f"{count(part_rows)} rows, {part_rows * row_bytes / 1e6:.0f} MB", count(rows / part_rows)),
-        ("`machines` and `profile`", f"{beside_bytes / 1e3:.0f} kB a machine", f"{FLEET * beside_bytes / 1e9:.1f} GB"),
         ("inputs in the manifest", f"{input_bytes:.0f} B a machine", f"{FLEET * input_bytes / 1e6:.0f} MB"),
         (f"the slowest question, `{slowest}`", f"{about_rows[slowest].seconds:.1f} s over {large.rows / 1e6:.0f} million rows",
          f"{about_rows[slowest].seconds * more_rows:.0f} s"),

@@ -16,9 +16,7 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -32,6 +30,7 @@ from experiments.fleet.atlas_inputs import Staged
 from experiments.fleet.atlas_plan import WRITER, Planned, plan
 from experiments.fleet.atlas_schema import KEPT, ORDER, ROWS, SAME, SCHEMAS, VERSION, table_of
 from experiments.system.files import OPEN_FLAGS, disk_errors, lock, replace, sync_folder
+from experiments.system.processes import workers
 from experiments.words.reasons import Unavailable
 
 MANIFEST = "manifest.json"
@@ -70,11 +69,12 @@ class Manifest(BaseModel):
 
 
 class Built(NamedTuple):
-    """What a build did: the atlas as it is, and how many inputs and parts are new in it."""
+    """What a build did: the atlas as it is, how many inputs and parts are new in it, and why each input was refused that was."""
 
     manifest: Manifest
     new_inputs: int
     new_parts: int
+    refused: tuple[Unavailable, ...] = ()
 
 
 def read(atlas: Path) -> Manifest:
@@ -89,10 +89,11 @@ def read(atlas: Path) -> Manifest:
 
 def build(atlas: Path, paths: Sequence[Path], anew: bool = False, processes: int | None = None,
           tell: Callable[[str], None] = lambda line: None) -> Built:
-    """Adds inputs to an atlas, which is made where there is none; `anew`: it is of these inputs alone.
+    """Adds inputs to an atlas, which is made where there is none; `anew`: it is of these inputs alone. Of many, those that are refused are
+    left out, and told.
 
     Raises Unavailable: no-bundle for a path without inputs, no-atlas for a folder that holds something else, disk-full, disk-read-only, and
-    what a bundle is refused for: then the atlas is as it was.
+    what the first was refused for where all were: then the atlas is as it was.
     """
     given = [path for named in paths for path in atlas_inputs.named(named)]
     with disk_errors(atlas):
@@ -115,9 +116,12 @@ def _build(atlas: Path, before: Manifest, given: list[Path], anew: bool, process
     planned_before = plan(before.inputs)
     damaged = {digest for planned in planned_before if planned.path not in there for digest in planned.inputs}
     kept = {} if anew else before.inputs
-    with ProcessPoolExecutor(processes, get_context("spawn")) if processes > 1 and len(given) > 1 else _Here() as pool:
+    with workers(processes) if processes > 1 and len(given) > 1 else _Here() as pool:
         read_in = partial(atlas_inputs.stage, known=frozenset(kept.keys() - damaged), folder=stage)
-        digests = {*pool.map(read_in, given, chunksize=max(1, len(given) // (16 * processes)))}
+        read_of = [*pool.map(read_in, given, chunksize=max(1, len(given) // (16 * processes)))]
+        digests, refused = {one for one in read_of if isinstance(one, str)}, tuple(one for one in read_of if isinstance(one, Unavailable))
+        if not digests:
+            raise refused[0]
         staged = frozenset(digest for digest in digests if digest not in kept or digest in damaged)
         tell(f"{len(given)} inputs, of which {len(staged)} are new")
         inputs = dict(sorted({**kept, **{digest: atlas_inputs.summary(stage, digest)[0] for digest in staged}}.items()))
@@ -131,7 +135,7 @@ def _build(atlas: Path, before: Manifest, given: list[Path], anew: bool, process
         replace(atlas / MANIFEST, json.dumps(manifest.model_dump(), sort_keys=True, separators=(",", ":")).encode() + b"\n")
     for path in stage.iterdir():
         path.unlink()
-    return Built(manifest, len(staged), len(made))
+    return Built(manifest, len(staged), len(made), refused)
 
 
 class _Here:

@@ -31,6 +31,7 @@ from experiments.words.reasons import Unavailable, if_available
 
 BUNDLES = "*.tlb.zip"
 UNKNOWN = "unknown"  # the microarchitecture of a machine that nothing describes
+REFUSALS = ("no-bundle", "bundle-unsafe", "bundle-broken", "bundle-foreign", "bundle-impossible")  # of `bundle.checked`
 SUMMARY, TABLE = ".json", ".arrow"  # of a staged input: written last, and its rows, a batch a kernel
 
 
@@ -102,13 +103,15 @@ def inputs(path: Path) -> Iterator[Input]:
         yield Input(Store(folder), checked.machine)
 
 
-def stage(path: Path, known: Iterable[str], folder: Path) -> str:
-    """Reads an input into `folder` and gives its digest; one that is `known`, or staged already, is not read again. Raises Unavailable,
-    what `inputs` raises, with the input's name: of hundreds one has to be found."""
+def stage(path: Path, known: Iterable[str], folder: Path) -> str | Unavailable:
+    """Reads an input into `folder` and gives its digest; one that is `known`, or staged already, is not read again. Of a bundle that is
+    refused, why, with its name: of hundreds one has to be found. Raises Unavailable: disk-full, disk-read-only."""
     try:
         return _staged(path, known, folder)
     except Unavailable as why:
-        raise why if str(path) in why.detail else Unavailable(why.code, f"{path}: {why.detail}") from None
+        if why.code not in REFUSALS:
+            raise
+        return why if str(path) in why.detail else Unavailable(why.code, f"{path}: {why.detail}")
 
 
 def _staged(path: Path, known: Iterable[str], folder: Path) -> str:

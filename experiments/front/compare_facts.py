@@ -140,7 +140,7 @@ KINDS = (
     Kind("SMT", "everything, while the other thread of the core works", _always(_all)),
     # A kernel's digest holds its compiler's version, and rows of two digests are not compared.
     Kind("C compiler", "nothing that is compared: another compiler's kernel is another kernel", _always(_none)),
-    Kind("system", "the kernel's own work, and which pages it gives", _always(_kernel_work)),
+    Kind("system", "the kernel's own work", _always(_kernel_work)),
     # settings.BOOT_WORDS: levels of the table, its isolation, and whether a switch keeps translations.
     Kind("booted with", "walks, the way into the kernel, and what a switch keeps", _always(
         lambda compared: _walks_or_faults(compared) or _of(_SWITCHES)(compared))),

@@ -44,10 +44,12 @@ def _name(machines: Sequence[Machine]) -> str:
 def lead(a: Analysis) -> Prose:
     """How many machines there are, and of which kind."""
     every = a.machines
-    kinds = {"virtual": sum(each.is_guest is True for each in every), "on bare metal": sum(each.is_guest is False for each in every),
-             "with hardware counters": sum(each.counts for each in every),
-             "on a host that cuts large pages into small ones": sum(each.pages == "splintered" for each in every)}
-    told = listed(f"{in_words(number)} {what}" for what, number in kinds.items() if number)
+    kinds = {("is virtual", "are virtual"): sum(each.is_guest is True for each in every),
+             ("is on bare metal", "are on bare metal"): sum(each.is_guest is False for each in every),
+             ("has hardware counters", "have hardware counters"): sum(each.counts for each in every),
+             ("has a host that cuts large pages into small ones", "have hosts that cut large pages into small ones"):
+                 sum(each.pages == "splintered" for each in every)}
+    told = listed(f"{in_words(number)} {words[number > 1]}" for words, number in kinds.items() if number)
     who = f": {_name(every)}" if len(every) <= _NAMED else ""
     return Prose(f"{in_words(len(every)).capitalize()} {'machine is' if len(every) == 1 else 'machines are'} in `data/`{who}."
                  + (f" Of these, {told}." if told else ""))

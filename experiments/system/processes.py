@@ -1,4 +1,4 @@
-"""A process that is ended with all that it started, and a thread that runs on one CPU."""
+"""Processes that end with what they started or with who started them, and a thread that runs on one CPU."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import ctypes
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +33,17 @@ def run_whole(command: Sequence[str], *, timeout: float | None, **how: Any) -> s
                 os.killpg(child.pid, signal.SIGKILL)
             raise
     return subprocess.CompletedProcess(command, child.returncode, stdout, stderr)
+
+
+def workers(number: int | None = None) -> ProcessPoolExecutor:
+    """A pool of fresh processes of this Python, by default one a CPU, which end with this process however it ends: after a kill -9, those
+    of the library wait for work for ever, and hold what this process wrote to."""
+    return ProcessPoolExecutor(number or os.cpu_count(), get_context("spawn"), initializer=_end_with_parent)
+
+
+def _end_with_parent() -> None:
+    if parent := parent_process():
+        threading.Thread(target=lambda: connection.wait([parent.sentinel]) and os._exit(1), daemon=True).start()
 
 
 @contextlib.contextmanager

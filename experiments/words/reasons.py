@@ -304,7 +304,7 @@ REASONS: dict[str, ReasonText] = {
     "bundle-impossible": ReasonText("This bundle holds what no kernel and no computer could have printed.",
         "Accept nothing of it; whoever measured it may measure again with an unchanged checkout."),
     "bundle-known": ReasonText("What this bundle holds is in data/ already.",
-        "There is nothing to add; under another machine's name it must not be."),
+        "There is nothing to add; rows of another machine are no rows of this one, so measure again on the computer that it is to be of."),
     "disk-full": ReasonText("There is no room on the disk for what is to be written.",
         "Free some space or raise the quota, then run the same command again: nothing measured is lost."),
     "disk-read-only": ReasonText("The folder for what is to be written is read-only.",

@@ -17,7 +17,7 @@ from experiments.fleet import atlas_bench, atlas_made, bundle  # noqa: E402
 from experiments.fleet.atlas_bench import FLEET, Asked, Built, Large, planned  # noqa: E402
 
 BUILT = Built(bundles=FLEET, packed_bytes=5 * 10**12, unpacked_bytes=4 * 10**13, rows=3 * 10**9, seconds=3600 * 70, processes=2,
-              parts=9, row_part_bytes=6 * 10**11, beside_bytes=8 * 10**9, input_bytes=11 * 10**6, more_s=1.0, more_parts=2)
+              parts=9, row_part_bytes=6 * 10**11, input_bytes=11 * 10**6, more_s=1.0, more_parts=2)
 QUESTIONS = {"gain": Asked(1, 1.0, 16.0, 3 << 20, 13 * 10**9), "noise": Asked(2, 2.0, 10.0, 4 << 20, 2 * 10**9),
              "reach": Asked(3, 30.0, 1.0, 5 << 20, 19 * 10**6)}
 LARGE = Large(rows=3 * 10**9, machines=FLEET, parts=9, bytes=6 * 10**11, seconds=1.0, asked=QUESTIONS)
@@ -45,8 +45,8 @@ def test_a_bundle_that_was_made_is_taken(tmp_path: Path):
 
 def test_a_fleet_of_as_many_machines_takes_what_was_measured():
     assert last_column(BUILT, LARGE)[:4] == [5_000, 3.0, 140, 1.4]  # GB of bundles, 10^9 rows, core hours, those of a thousand machines
-    gigabytes, parts, beside, inputs, slowest, read, read_beside = last_column(BUILT, LARGE)[4:]
-    assert (gigabytes, beside, inputs, read, read_beside) == (600, 8, 11, 13, 19)
+    gigabytes, parts, inputs, slowest, read, read_beside = last_column(BUILT, LARGE)[4:]
+    assert (gigabytes, inputs, read, read_beside) == (600, 11, 13, 19)
     assert slowest == 17  # of the questions about rows, which grow with the rows
     assert 3 * 10**9 / 65_536 < parts < 2 * 3 * 10**9 / 65_536
 

@@ -13,6 +13,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+from support.common import ROOT
 from support.fake_perf import alive
 
 from experiments.system import procfs
@@ -33,6 +34,26 @@ def test_a_command_past_its_time_is_ended_with_its_children_and_leaves_no_pipe_o
         gc.collect()
     assert time.monotonic() - begin < 20 and alive("sleep 97.25") == []
     assert [str(warning.message) for warning in seen if warning.category is ResourceWarning] == []
+
+
+def test_workers_end_with_who_started_them_though_it_was_killed():
+    waits = ("import time; from experiments.system.processes import workers; pool = workers(2)\n"
+             "[pool.submit(time.sleep, 97.75) for _ in range(2)]\n"
+             "while len(pool._processes) < 2: time.sleep(0.01)\n"
+             "print(*pool._processes, flush=True); time.sleep(97.75)")
+    with subprocess.Popen([sys.executable, "-c", waits], stdout=subprocess.PIPE, text=True, cwd=ROOT) as parent:
+        pids = parent.stdout.readline().split()
+        parent.kill()
+        assert parent.stdout.read() == ""  # at its end, since nobody holds the pipe any more
+    assert len(pids) == 2 and not [pid for pid in pids if Path("/proc", pid).exists() and procfs_state(pid) not in "ZX"]
+
+
+def procfs_state(pid: str) -> str:
+    """Z or X of one that ended."""
+    try:
+        return Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"
 
 
 def test_what_does_not_start_is_an_os_error():
