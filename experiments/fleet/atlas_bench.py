@@ -55,8 +55,8 @@ class Asked(NamedTuple):
 
 
 class Built(NamedTuple):
-    """What a build took. bytes: of the bundles, packed and unpacked; of the parts with rows; of the manifest's inputs. more_s: of a build that
-    adds one machine, and how many parts it wrote."""
+    """What a build took. bytes: of the bundles, packed and unpacked; of the parts with rows; of the manifest's inputs. more_s: of a build
+    that adds one machine, and how many parts it wrote."""
 
     bundles: int
     packed_bytes: int
