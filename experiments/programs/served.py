@@ -22,6 +22,9 @@ from experiments.system import processes, procfs
 from experiments.words.reasons import Unavailable
 
 _ASK_S = 0.01  # between two looks whether a server is ready
+# Looks in a row that see no process of a server, until it has ended: /proc is read one process after the other, and one that goes into the
+# background meanwhile is in none of what was read.
+_UNSEEN = 3
 _LISTENS, _ACCEPTS = "0A", 0x10000  # TCP_LISTEN in /proc/net/tcp, __SO_ACCEPTCON in /proc/net/unix
 _KEPT = re.compile(r"socket:\[([0-9]+)\]")
 
@@ -107,17 +110,19 @@ def _streams(child: subprocess.Popen[bytes]) -> list[Stream]:
 
 def _wait_until_ready(logs: list[Stream], driver: Driver, serving: Callable[[], dict[int, bool]], limit_s: float) -> None:
     """Reads what a server writes until it is ready. Raises Unavailable: server-ended, server-silent at limit_s of the clock."""
+    unseen = 0  # looks in a row
     while True:
         for stream in logs:
             stream.read()
         running = [pid for pid, runs in serving().items() if runs]
+        unseen = 0 if running else unseen + 1
         if driver.ready is None:
             ready = any(map(listens, running))
         else:
             ready = any(driver.ready.search(kept.decode("utf-8", "replace")) for stream in logs for kept in (stream.head, stream.tail))
-        if not running:
+        if unseen == _UNSEEN:
             raise Unavailable("server-ended", "before it was ready")
-        if ready:
+        if ready and running:
             return
         if time.monotonic() >= limit_s:
             raise Unavailable("server-silent")

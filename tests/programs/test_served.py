@@ -98,6 +98,19 @@ def test_a_server_that_does_not_end_when_asked_is_killed_and_that_is_said(addres
     assert any("SIGTERM" in remark and "2 times" in remark for remark in remarks(trial))
 
 
+@pytest.mark.parametrize("unseen, ends", [(1, False), (2, False), (9, True)])
+def test_a_server_that_a_look_misses_on_its_way_into_the_background_has_not_ended(unseen: int, ends: bool, monkeypatch: pytest.MonkeyPatch):
+    """A list of processes is no snapshot."""
+    monkeypatch.setattr(served, "listens", lambda pid: True)
+    looks = iter([{}] * unseen + [{4321: True}] * 9)
+    if not ends:
+        served._wait_until_ready([], Driver(["true"]), lambda: next(looks), time.monotonic() + 20)
+        return
+    with pytest.raises(Unavailable) as why:
+        served._wait_until_ready([], Driver(["true"]), lambda: next(looks), time.monotonic() + 20)
+    assert why.value.code == "server-ended"
+
+
 def test_a_server_in_the_background_and_its_workers_are_ended_too(address: str):
     done = ran(server(address, "os.fork() and os._exit(0); os.setsid(); os.fork() or time.sleep(91.25)"), driver(address))
     assert done.status == 0 and done.left == 2
