@@ -28,12 +28,21 @@ from experiments.system.files import ROOT, disk_errors, measuring_lock
 _JUPYTER_BOOK = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()"]
 # Warnings are errors, a missing reference is a warning, and all of them are shown at once.
 _STRICT = ["-W", "-n", "--keep-going"]
-# What a site is built from, beside book/: its settings, and the sources that its listings show.
-_STAGED = ("_config.yml", "_toc.yml", "kernels", "experiments", "data/atlas.csv")
+# What a site is built from: its settings, its pages, the sources that its listings show, and a page's table.
+_STAGED = ("_config.yml", "_toc.yml", "book", "kernels", "experiments", "data/atlas.csv")
 
 
 class SiteError(RuntimeError):
     """The site did not build; the message holds what Jupyter Book said."""
+
+
+def stage(source: Path, *ignored: str) -> None:
+    """Copy all that a site is built from into `source`, a folder that is made, but for names as `ignored`."""
+    ignore = shutil.ignore_patterns(".ipynb_checkpoints", "__pycache__", *ignored)
+    for name in _STAGED:
+        path, copy = ROOT / name, source / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(path, copy, ignore=ignore) if path.is_dir() else shutil.copy(path, copy)
 
 
 def build_site(source: Path, output: Path, builder: str = "html") -> Path:
@@ -99,12 +108,7 @@ def book(given: Mapping[str, Any]) -> Path:
     source = place / "source"
     with disk_errors(source):
         shutil.rmtree(source, ignore_errors=True)
-        ignored = shutil.ignore_patterns("*.ipynb", ".ipynb_checkpoints", "__pycache__")
-        shutil.copytree(BOOK, source / "book", ignore=ignored)
-        for name in _STAGED:
-            path = ROOT / name
-            (source / name).parent.mkdir(exist_ok=True)
-            shutil.copytree(path, source / name, ignore=ignored) if path.is_dir() else shutil.copy(path, source / name)
+        stage(source, "*.ipynb")  # which are executed into it
 
     def chapter(name: str) -> None:
         execute(name, source / "book" / f"{name}.ipynb", given)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 from bs4 import BeautifulSoup
 
 from experiments.article import publish
-from experiments.system.files import ROOT
 
 
 def articles(html: Path) -> dict[str, str]:
@@ -26,10 +24,7 @@ def articles(html: Path) -> dict[str, str]:
 @pytest.mark.site
 def test_sphinx_alone_builds_the_same_pages_from_the_configuration_that_jupyter_book_writes(tmp_path):
     source = tmp_path / "source"
-    ignored = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
-    for name in ("book", *publish._STAGED):
-        path = ROOT / name
-        shutil.copytree(path, source / name, ignore=ignored) if path.is_dir() else (source.mkdir(exist_ok=True), shutil.copy(path, source))
+    publish.stage(source)
     written = subprocess.run([*publish._JUPYTER_BOOK, "config", "sphinx", str(source)], capture_output=True, text=True)
     assert (source / "conf.py").is_file(), written.stdout + written.stderr
     command = [sys.executable, "-m", "sphinx", "-b", "html", "-q", *publish._STRICT, str(source), str(tmp_path / "plain")]
