@@ -9,10 +9,8 @@ import sys
 import time
 import timeit
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import cache, partial
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +37,7 @@ from experiments.machine import host
 from experiments.programs import known as tries
 from experiments.programs import overhead as watching
 from experiments.system.files import measuring_lock
-from experiments.system.processes import pinned
+from experiments.system.processes import pinned, workers
 from experiments.words.pages import BASE
 from experiments.words.reasons import Unavailable
 from experiments.words.units import format_size
@@ -294,7 +292,7 @@ def repeated(frame: pd.DataFrame) -> Rows:
 @table("Experiments, profile quick (to reach: runner under 300 MiB)", "experiment", "processes", "seconds", "runner MiB")
 def whole_experiment() -> Rows:
     """Each chapter's campaign, profile quick, from nothing: how long it takes, and what the runner itself holds in memory."""
-    fresh = ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1)  # what the tables above held is no runner's
     for name in sorted(module.name for module in pkgutil.iter_modules(chapters.__path__)):
-        measured, elapsed_s, held_mib = fresh.submit(book.alone, name, "quick", Path(folder().name, name)).result()
+        with workers(1) as fresh:  # what the tables above held is no runner's
+            measured, elapsed_s, held_mib = fresh.submit(book.alone, name, "quick", Path(folder().name, name)).result()
         yield name, str(measured), f"{elapsed_s:.0f}", str(held_mib)

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
+from itertools import cycle, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,11 +24,12 @@ import pandas as pd
 from experiments.fleet import atlas_ask, atlas_build, atlas_made
 from experiments.fleet.atlas_build import MANIFEST, Manifest
 from experiments.fleet.atlas_inputs import Staged
-from experiments.fleet.atlas_plan import MOST_ROWS
+from experiments.fleet.atlas_plan import MEAN_ROWS
 from experiments.fleet.atlas_questions import QUESTIONS
 from experiments.fleet.atlas_schema import ROWS, VERDICTS
 from experiments.lab.store import Store, data_root
 from experiments.machine import host as hosts
+from experiments.system import procfs
 from experiments.system.files import ROOT, disk_errors, replace
 from experiments.system.processes import workers
 from experiments.words.prose import count
@@ -36,7 +38,6 @@ from experiments.words.reasons import Unavailable
 ROW_BYTES = 60  # of a row of the large atlas, at most, by what data/ has: what the disk is looked at for beforehand
 FLEET = 100_000  # machines of the plan
 DAY = 1_000  # machines that a day brings to it
-FULL = math.log(2)  # of what a part may hold, on average: halving spreads the logarithms of their sizes evenly
 TABLE = ROOT / "data" / "atlas.csv"
 
 
@@ -123,19 +124,18 @@ def bench(folder: Path, rows: int, bundles: int, is_kept: bool = False) -> Itera
 def _built(folder: Path, bundles: int) -> Built:
     """Builds folder/atlas from bundles, and from one more."""
     (given := folder / "bundles").mkdir()
+    (more := folder / "more").mkdir()
     with workers() as pool:
         models = list(pool.map(partial(atlas_made.packed, folder / "models"), Store(data_root()).machines()))
-        unpacked = sum(pool.map(partial(atlas_made.made, given), *zip(*((models[n % len(models)].folder, n) for n in range(bundles)),
-                                                                      strict=True)))
+        unpacked = sum(pool.map(partial(atlas_made.made, given), islice(cycle(models), bundles), range(bundles)))
     packed = sum(path.stat().st_size for path in given.iterdir())
-    manifest, seconds = _timed(folder, given)
-    (more := folder / "more").mkdir()
-    atlas_made.made(more, models[0].folder, bundles)
-    added, more_s = _timed(folder, more)
-    of_rows = sum(part.size_bytes for part in manifest.manifest.parts if part.table == ROWS)
-    inputs = len(json.dumps(manifest.manifest.model_dump()["inputs"], separators=(",", ":")))
-    return Built(bundles, packed, unpacked, manifest.manifest.rows, seconds, os.cpu_count() or 1, len(manifest.manifest.parts), of_rows,
-                 inputs, more_s, added.new_parts)
+    atlas_made.made(more, models[0], bundles)
+    (built, seconds), (added, more_s) = _timed(folder, given), _timed(folder, more)
+    manifest = built.manifest
+    of_rows = sum(part.size_bytes for part in manifest.parts if part.table == ROWS)
+    inputs = len(json.dumps(manifest.model_dump()["inputs"], separators=(",", ":")))
+    return Built(bundles, packed, unpacked, manifest.rows, seconds, os.cpu_count() or 1, len(manifest.parts), of_rows, inputs, more_s,
+                 added.new_parts)
 
 
 def _timed(folder: Path, given: Path) -> tuple[atlas_build.Built, float]:
@@ -174,21 +174,18 @@ def _large(folder: Path, rows: int) -> Large:
 
 
 def _asked(atlas: Path, sql: str) -> Asked:
-    before, start = _bytes_read(), time.perf_counter()
+    before, start = int(_of_this("io")["rchar"]), time.perf_counter()
     with atlas_ask.opened(atlas) as connection:
         opened = time.perf_counter()
         rows = len(list(atlas_ask.ask(connection, sql)))
         asked = time.perf_counter()
-    peak = int(_field("status", "VmHWM:")) * 1024  # not getrusage's, which begins at the parent's
-    return Asked(rows, opened - start, asked - opened, peak, _bytes_read() - before)
+    peak = procfs.kib(_of_this("status")["VmHWM"])  # not getrusage's, which begins at the parent's
+    assert peak
+    return Asked(rows, opened - start, asked - opened, peak, int(_of_this("io")["rchar"]) - before)
 
 
-def _bytes_read() -> int:
-    return int(_field("io", "rchar:"))
-
-
-def _field(file: str, name: str) -> str:
-    return next(line.split()[1] for line in Path("/proc/self", file).read_text("ascii").splitlines() if line.startswith(name))
+def _of_this(file: str) -> dict[str, str]:
+    return procfs.fields(procfs.text(Path("/proc/self", file)))
 
 
 # --- the plan
@@ -203,7 +200,6 @@ def planned(built: Built, large: Large, machine: str) -> pd.DataFrame:
     beside = {name: asked for name, asked in large.asked.items() if name not in about_rows}
     slowest = max(about_rows, key=lambda name: about_rows[name].seconds)
     widest, heaviest = (max(some, key=lambda name: some[name].read_bytes) for some in (about_rows, beside))
-    part_rows = FULL * MOST_ROWS
     row_bytes = built.row_part_bytes / built.rows
     input_bytes, packed_bytes = built.input_bytes / built.bundles, built.packed_bytes / built.bundles
     return pd.DataFrame([
@@ -216,7 +212,7 @@ def planned(built: Built, large: Large, machine: str) -> pd.DataFrame:
         (f"the same of {count(DAY)} new machines", f"{built.core_s:.1f} core seconds a machine",
          f"{DAY * built.core_s / 3600:.1f} core hours"),
         ("Parquet of rows", f"{row_bytes:.0f} B a row", f"{rows * row_bytes / 1e9:.0f} GB"),
-        ("its parts", f"{count(part_rows)} rows, {part_rows * row_bytes / 1e6:.0f} MB", count(rows / part_rows)),
+        ("its parts", f"{count(MEAN_ROWS)} rows, {MEAN_ROWS * row_bytes / 1e6:.0f} MB", count(rows / MEAN_ROWS)),
         ("inputs in the manifest", f"{input_bytes:.0f} B a machine", f"{FLEET * input_bytes / 1e6:.0f} MB"),
         (f"the slowest question, `{slowest}`", f"{about_rows[slowest].seconds:.1f} s over {large.rows / 1e6:.0f} million rows",
          f"{about_rows[slowest].seconds * more_rows:.0f} s"),

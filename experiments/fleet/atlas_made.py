@@ -11,9 +11,8 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +21,7 @@ import pyarrow.parquet as pq
 
 from experiments.fleet import bundle, documents, packing, sealed
 from experiments.fleet.atlas_build import Part, texts
-from experiments.fleet.atlas_plan import MOST_ROWS, WRITER
+from experiments.fleet.atlas_plan import MEAN_ROWS, WRITER
 from experiments.fleet.atlas_schema import MACHINES, ORDER, PROFILE, ROWS
 from experiments.lab import lines
 from experiments.lab.store import Store, data_root
@@ -35,20 +34,12 @@ EVERY = 10  # of so many copies one is of the machines before it, under another 
 _TIMES = ("elapsed_ns", "prepare_ns", "wall_ns")
 
 
-class Model(NamedTuple):
-    """A machine of data/ as its bundle has it, in a folder, and how many rows that is."""
-
-    folder: Path
-    rows: int
-
-
-def packed(folder: Path, machine: str) -> Model:
-    """What a bundle of a machine of data/ holds. Raises Unavailable, as `packing.pack` does."""
-    files = packing.pack(Store(data_root()), machine).files
+def packed(folder: Path, machine: str) -> Path:
+    """A folder with what a bundle of a machine of data/ holds. Raises Unavailable, as `packing.pack` does."""
     (own := folder / machine).mkdir(parents=True)
-    for name, content in files.items():
+    for name, content in packing.pack(Store(data_root()), machine).files.items():
         (own / name).write_bytes(content)
-    return Model(own, sum(content.count(b"\n") for name, content in files.items() if name.endswith(".jsonl")))
+    return own
 
 
 def made(folder: Path, model: Path, number: int) -> int:
@@ -96,20 +87,16 @@ def copied(source: Path, target: Path, copies: int, part: Part) -> list[Part]:
     for name in set(EMPTIED) & set(table.column_names):
         table = _put(table, name, pa.array([[]] * len(table), table.schema.field(name).type))
     (target / part.path).parent.mkdir(parents=True, exist_ok=True)
-    together = max(1, int(0.7 * MOST_ROWS) // len(table))
+    together = max(1, int(MEAN_ROWS) // len(table))
     which = [copy for copy in range(copies) if part.table in (ROWS, MACHINES) or not is_later(copy)]
     return [_together(target, table, which[first : first + together], part) for first in range(0, len(which), together)]
 
 
 def _together(target: Path, table: pa.Table, copies: list[int], part: Part) -> Part:
-    whole = pa.concat_tables(_copies(table, copies, part)).sort_by([(name, "ascending") for name in ORDER[part.table]])
+    whole = pa.concat_tables(_copy(table, copy, part) for copy in copies).sort_by([(name, "ascending") for name in ORDER[part.table]])
     path = f"{part.path.removesuffix('.parquet')[:-8]}{copies[0]:08x}.parquet"
     pq.write_table(whole, target / path, use_dictionary=texts(table.schema), **WRITER)
     return Part(path=path, rows=len(whole), size_bytes=(target / path).stat().st_size, sha256="")
-
-
-def _copies(table: pa.Table, copies: list[int], part: Part) -> Iterator[pa.Table]:
-    return (_copy(table, copy, part) for copy in copies)
 
 
 def _copy(table: pa.Table, copy: int, part: Part) -> pa.Table:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -18,8 +19,9 @@ import pyarrow as pa
 from experiments.fleet.atlas_inputs import Staged
 from experiments.fleet.atlas_schema import VERSION
 
-# A row takes about 200 bytes, so parts have 6 to 13 MB: few enough for a fleet, small enough to be written again for one machine more.
+# A row takes about 100 bytes, so parts have 3 to 7 MB: few enough for a fleet, small enough to be written again for one machine more.
 MOST_ROWS = 1 << 16
+MEAN_ROWS = math.log(2) * MOST_ROWS  # of a large group's parts: halving spreads the logarithms of their sizes evenly
 GROUP_ROWS = 1 << 14  # of a row group, the least that a reader skips or fetches
 # Of these, the data and pyarrow's version follows every byte.
 WRITER = {"compression": "zstd", "compression_level": 3, "version": "2.6", "write_statistics": True, "row_group_size": GROUP_ROWS}

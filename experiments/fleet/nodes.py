@@ -137,8 +137,8 @@ def _end(scratch: str) -> None:
 
 async def work(address: str, name: str, shown: Pass | None, patience_s: float, port: int = 0) -> None:
     """A worker under a name, and another one whenever its scheduler was lost and is found again. It ends with a scheduler that ends in
-    order, where none was found for `patience_s`, and at a SIGTERM or Ctrl-C. Raises
-    Unavailable("fleet-gone"), fleet-twice where a worker of that name is there."""
+    order, where none was found for `patience_s`, and at a SIGTERM or Ctrl-C. Raises Unavailable: fleet-gone, fleet-twice where a worker of
+    that name is there."""
     if not keep_off(measuring_cpu(Path("/"), tuple(sorted(CPUS_AT_START)))):
         print("The worker shares the CPU that measures: this process may use no other.", file=sys.stderr)
     loop = asyncio.get_running_loop()

@@ -10,6 +10,7 @@ another computer, run in all of it, kept off the measured CPU.
 from __future__ import annotations
 
 import asyncio
+import mmap
 import os
 import signal
 import subprocess
@@ -21,6 +22,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from experiments.fleet import certificates, module, parcel, slot
 from experiments.inference.pairs import paired_ratio
@@ -42,33 +45,6 @@ LINES = {"in the first-level cache": 64, "past the TLB": 8192, "in memory": 1 <<
 PACKED = 64  # lines that lie side by side; more lie a page apart
 SLICES, SLICE_S = 40, 0.2  # pairs of them, and how long one is: long beside a switch of processes, short beside the drift of a guest
 WAIT_S = 60.0  # for a worker to come, which imports for some seconds
-
-
-# One line a slice, on request: the seconds that so many hops took through one cycle in one mapping of base pages.
-_CHASE = """import mmap, sys, time
-import numpy as np
-from kernels.twins.page_chase import follow, place_cycle
-from kernels.twins.placement import places_in
-lines, apart, packed, slice_s = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "packed", float(sys.argv[4])
-mapping = mmap.mmap(-1, lines * apart)
-if hasattr(mmap, "MADV_NOHUGEPAGE"):
-    mapping.madvise(mmap.MADV_NOHUGEPAGE)
-words = np.frombuffer(mapping, np.uint64)
-at = np.uint64(words.ctypes.data)
-place_cycle(words, at, lines, places_in(packed, apart, mmap.PAGESIZE), True, np.uint64(1))
-def seconds(hops):
-    global at
-    begin = time.perf_counter()
-    at = follow(at, np.uint64(hops))
-    return time.perf_counter() - begin
-hops = 2 * lines
-while (took := seconds(hops)) < slice_s / 2:
-    hops *= 2
-hops = int(hops * slice_s / took)
-print(hops, flush=True)
-for _ in sys.stdin:
-    print(seconds(hops), flush=True)
-"""
 
 
 def fleet() -> Iterator[tuple[str, ...]]:
@@ -132,7 +108,7 @@ async def _slices(worker: subprocess.Popen[bytes], cpu: int, point: Point) -> Si
     """Of one process on the measured CPU; of each pair the other comes first."""
     apart = kernels.LINE_BYTES if point.layout == "packed" else hosts.base_page_bytes()
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", _CHASE, str(point.lines), str(apart), point.layout, str(SLICE_S), cwd=ROOT,
+        sys.executable, "-c", f"from {__name__} import chase; chase({point.lines}, {apart}, {point.layout!r}, {SLICE_S})", cwd=ROOT,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert child.stdin and child.stdout
     sides: Sides = ([], [])
@@ -149,6 +125,34 @@ async def _slices(worker: subprocess.Popen[bytes], cpu: int, point: Point) -> Si
         child.stdin.close()
         await child.wait()
     return sides
+
+
+def chase(lines: int, apart_bytes: int, layout: str, slice_s: float) -> None:
+    """A process of its own: through one cycle in one mapping of base pages. Prints the hops that take `slice_s`, and then, for each line of
+    stdin, the seconds that they took now."""
+    from kernels.twins.page_chase import follow, place_cycle
+    from kernels.twins.placement import places_in
+
+    mapping = mmap.mmap(-1, lines * apart_bytes)
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        mapping.madvise(mmap.MADV_NOHUGEPAGE)
+    words = np.frombuffer(mapping, np.uint64)
+    at = np.uint64(words.ctypes.data)
+    place_cycle(words, at, lines, places_in(layout == "packed", apart_bytes, mmap.PAGESIZE), True, np.uint64(1))
+
+    def seconds(hops: int) -> float:
+        nonlocal at
+        begin = time.perf_counter()
+        at = follow(at, np.uint64(hops))
+        return time.perf_counter() - begin
+
+    hops = 2 * lines
+    while (took_s := seconds(hops)) < slice_s / 2:
+        hops *= 2
+    hops = int(hops * slice_s / took_s)
+    print(hops, flush=True)
+    for _ in sys.stdin:
+        print(seconds(hops), flush=True)
 
 
 def _start(command: list[str], data: Path) -> subprocess.Popen[bytes]:

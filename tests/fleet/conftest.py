@@ -1,10 +1,12 @@
-"""The fleet that never was, and its atlas, for all that ask about them."""
+"""The fleet that never was, its atlas, and processes that end with their test."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.fleet import Processes
 
 
 @pytest.fixture(scope="module")
@@ -23,3 +25,12 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     atlas = tmp_path_factory.mktemp("atlas")
     atlas_build.build(atlas, [data], processes=1)
     return atlas
+
+
+@pytest.fixture
+def processes() -> Iterator[Processes]:
+    started = Processes()
+    try:
+        yield started
+    finally:
+        started.end()

@@ -10,7 +10,6 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,15 +26,6 @@ from experiments.machine import host as hosts  # noqa: E402
 from experiments.system import files  # noqa: E402
 
 LONG_S = 60.0  # for a run of a few seconds, kills included
-
-
-@pytest.fixture
-def processes() -> Iterator[Processes]:
-    started = Processes()
-    try:
-        yield started
-    finally:
-        started.end()
 
 
 @pytest.fixture

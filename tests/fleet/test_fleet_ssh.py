@@ -10,27 +10,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 from support.common import in_turn
-from support.fleet import Processes, free_port, lines_of
+from support.fleet import free_port, lines_of
 
 from experiments.fleet import certificates, starting
 from experiments.fleet.campaigns import Campaign
 from experiments.lab.store import Store
 from experiments.system.files import ROOT
-
-
-@pytest.fixture
-def processes() -> Iterator[Processes]:
-    started = Processes()
-    try:
-        yield started
-    finally:
-        started.end()
 
 
 def await_that(there: Callable[[], object]) -> None:
