@@ -64,7 +64,7 @@ def add_bundle(file: File) -> None:
     from experiments.front import judged, profile
 
     added = contributed.add(Store(data_root()), bundles.checked(file))
+    known = f"; {count(added.known)} were there and stay as they are" if added.known else ""
+    print(f"{added.folder}: {count(added.rows)} new rows{known}. Their claims are judged now, which takes about a minute.", flush=True)
     judged.refresh()
     profile.refresh()
-    known = f"; {count(added.known)} were there and stay as they are" if added.known else ""
-    print(f"{added.folder}: {count(added.rows)} new rows{known}.")

@@ -20,6 +20,7 @@ class Question(NamedTuple):
 FAR_BYTES = 2 << 30  # as far as front.profile's, past every TLB's reach and every cache
 LEAST_KIND = 5  # machines of a kind, for one of them to be far from the others
 _BOUNDS = "i.n AS n, i.median AS median, i.low AS low, i.high AS high, i.coverage AS coverage"
+_BYTES = "i.n AS n, i.median AS median_bytes, i.low AS low_bytes, i.high AS high_bytes, i.coverage AS coverage"
 # What a machine is called together with: nothing states an instance type, so its CPU and its hypervisor do.
 _KIND = """kind AS (SELECT machine, any_value(microarchitecture) AS microarchitecture, arg_max(cpu_model, is_latest::INT) AS cpu_model,
     arg_max(hypervisor, is_latest::INT) AS hypervisor FROM machines GROUP BY machine)"""
@@ -32,7 +33,7 @@ _FAR = f"""far AS (SELECT machine, state, kernel_digest, engine, pages, median(n
 QUESTIONS = {
     "reach": Question("How far the TLB reaches, in bytes of base pages, by microarchitecture and level: entries that surveys found.", """
         WITH base AS (SELECT machine, any_value(base_page_bytes) AS base_page_bytes FROM machines WHERE is_described GROUP BY machine)
-        SELECT microarchitecture, name AS entries_of, """ + _BOUNDS + """ FROM (
+        SELECT microarchitecture, name AS entries_of, """ + _BYTES + """ FROM (
             SELECT microarchitecture, name, median_interval(list(value * base_page_bytes)) AS i FROM profile JOIN base USING (machine)
             WHERE name IN ('entries_level_1', 'entries_level_2') AND value IS NOT NULL GROUP BY ALL)
         ORDER BY ALL"""),

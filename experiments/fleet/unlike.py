@@ -147,8 +147,8 @@ def _of_kind(kind: Kind, names: dict[str, str]) -> Iterator[str | pd.DataFrame]:
         return
     odd = "These differ from the median of their kind:" if kind.unlike else "None differs from the rest."
     yield (f"{kind.words}: {count(n)} computers at {count(kind.points)} points, {count(kind.among)} comparisons of five processes or "
-           f"more; the interval of each ratio is as wide as one of {count(kind.among)} needs (Bonferroni), and by chance at most "
-           f"{WRONG_BY_CHANCE:.0%} of what does not differ is said to. {odd}")
+           f"more; the interval of each ratio is as wide as one of {count(kind.among)} needs (Bonferroni), so of kinds whose "
+           f"computers are all alike at most {WRONG_BY_CHANCE:.0%} have any that is named. {odd}")
     if kind.unlike:
         yield pd.DataFrame([_odd(kind, machine, names) for machine in dict.fromkeys(one.machine for one in kind.unlike)],
                            columns=["computer", "points that differ", "farthest", "over its kind"])

@@ -217,8 +217,8 @@ def _clock(rows: pd.DataFrame) -> str:
 def _notes(sides: tuple[Side, Side], quantities: list[Compared], other: set[str]) -> list[str]:
     among = sum(quantity.can_tell for quantity in quantities)
     told = [f"{count(len(quantities))} quantities of points that both have measured are compared, of which {count(among)} are of five "
-            f"processes or more on both sides: the interval of each ratio is as wide as one of {count(among)} needs (Bonferroni), and by "
-            f"chance at most {WRONG_BY_CHANCE:.0%} of what does not differ is said to."]
+            f"processes or more on both sides: the interval of each ratio is as wide as one of {count(among)} needs (Bonferroni), so "
+            f"of tables like this one about machines that are alike at most {WRONG_BY_CHANCE:.0%} name any difference."]
     for place, side in enumerate(sides):
         days = sorted({*side.rows["started_at"].str[:10]})
         several = sum(quantity.pair.runs[place] > 1 for quantity in quantities)

@@ -59,14 +59,15 @@ def profiles(data: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             yield path.parent.name, quantity
 
 
-def agrees(found: list[dict[str, Any]], expected: dict[tuple[Any, ...], list[float]], *by: str) -> None:
+def agrees(found: list[dict[str, Any]], expected: dict[tuple[Any, ...], list[float]], *by: str, unit: str = "") -> None:
     """Medians with their exact intervals, by group."""
     assert {tuple(row[name] for name in by) for row in found} == set(expected) and len(found) == len(expected) > 0
     for row in found:
         values = expected[tuple(row[name] for name in by)]
         interval = median_interval(values)
         assert row["n"] == len(values)
-        assert [row[name] for name in ("median", "low", "high", "coverage")] == pytest.approx(interval[:4])
+        assert [row[f"{name}{unit}"] for name in ("median", "low", "high")] == pytest.approx(interval[:3])
+        assert row["coverage"] == pytest.approx(interval[3])
 
 
 def test_the_reach_of_a_microarchitecture(data: Path, connection: Any):
@@ -74,7 +75,7 @@ def test_the_reach_of_a_microarchitecture(data: Path, connection: Any):
     for name, quantity in profiles(data):
         if quantity["name"].startswith("entries_level") and quantity["value"] is not None:
             expected[slug(data, name), quantity["name"]].append(quantity["value"] * machine(data, name)["base_page_bytes"])
-    agrees(answered(connection, "reach"), expected, "microarchitecture", "entries_of")
+    agrees(answered(connection, "reach"), expected, "microarchitecture", "entries_of", unit="_bytes")
     assert max(map(len, expected.values())) == 7
 
 
