@@ -118,8 +118,9 @@ def _build(atlas: Path, before: Manifest, given: list[Path], anew: bool, process
     kept = {} if anew else before.inputs
     with workers(processes) if processes > 1 and len(given) > 1 else _Here() as pool:
         read_in = partial(atlas_inputs.stage, known=frozenset(kept.keys() - damaged), folder=stage)
-        read_of = [*pool.map(read_in, given, chunksize=max(1, len(given) // (16 * processes)))]
-        digests, refused = {one for one in read_of if isinstance(one, str)}, tuple(one for one in read_of if isinstance(one, Unavailable))
+        outcomes = [*pool.map(read_in, given, chunksize=max(1, len(given) // (16 * processes)))]
+        digests = {outcome for outcome in outcomes if isinstance(outcome, str)}
+        refused = tuple(outcome for outcome in outcomes if isinstance(outcome, Unavailable))
         if not digests:
             raise refused[0]
         staged = frozenset(digest for digest in digests if digest not in kept or digest in damaged)

@@ -19,8 +19,8 @@ class Question(NamedTuple):
 
 FAR_BYTES = 2 << 30  # as far as front.profile's, past every TLB's reach and every cache
 LEAST_KIND = 5  # machines of a kind, for one of them to be far from the others
-_BOUNDS = "i.n AS n, i.median AS median, i.low AS low, i.high AS high, i.coverage AS coverage"
-_BYTES = "i.n AS n, i.median AS median_bytes, i.low AS low_bytes, i.high AS high_bytes, i.coverage AS coverage"
+_BOUNDS = "i.n AS n, i.median AS median{0}, i.low AS low{0}, i.high AS high{0}, i.coverage AS coverage"
+_RATIO, _BYTES = (_BOUNDS.format(unit) for unit in ("", "_bytes"))
 # What a machine is called together with: nothing states an instance type, so its CPU and its hypervisor do.
 _KIND = """kind AS (SELECT machine, any_value(microarchitecture) AS microarchitecture, arg_max(cpu_model, is_latest::INT) AS cpu_model,
     arg_max(hypervisor, is_latest::INT) AS hypervisor FROM machines GROUP BY machine)"""
@@ -45,7 +45,7 @@ QUESTIONS = {
                 arg_max(base.processes + large.processes, least(base.until, large.until)) AS processes
             FROM far base JOIN far large USING (machine, state, kernel_digest, engine)
             WHERE base.pages = '4k' AND large.pages <> '4k' GROUP BY ALL)
-        SELECT microarchitecture, cpu_model, hypervisor, pages, {_BOUNDS}, processes, noisy FROM (
+        SELECT microarchitecture, cpu_model, hypervisor, pages, {_RATIO}, processes, noisy FROM (
             SELECT microarchitecture, cpu_model, hypervisor, pages, median_interval(list(gain)) AS i, sum(processes) AS processes,
                 sum(noisy) AS noisy FROM each JOIN kind USING (machine) GROUP BY ALL)
         ORDER BY ALL"""),
@@ -72,7 +72,7 @@ QUESTIONS = {
         grouped AS (SELECT microarchitecture, "from", "to", median_interval(list(ratio)) AS i, sum(processes) AS processes,
                 sum(noisy) AS noisy
             FROM each JOIN (SELECT DISTINCT machine, microarchitecture FROM machines) USING (machine) GROUP BY ALL)
-        SELECT microarchitecture, "from", "to", {_BOUNDS}, processes, noisy FROM grouped ORDER BY ALL"""),
+        SELECT microarchitecture, "from", "to", {_RATIO}, processes, noisy FROM grouped ORDER BY ALL"""),
     "differ": Question("Machines that stand out from their kind (microarchitecture and hypervisor, five machines or more): quantities of "
                        "the profile that lie 3.5 robust deviations, and 5 %, from the kind's median; the farthest first.", f"""
         WITH {_KIND}, told AS (SELECT machine, p.microarchitecture, hypervisor, name, unit, value FROM profile p JOIN kind USING (machine)

@@ -195,7 +195,6 @@ def test_gains_of_published_machines_are_those_of_their_profiles(tmp_path: Path)
     assert found == pytest.approx(known, rel=1e-5) and known
 
 
-
 def test_a_question_that_would_take_days_ends_with_ctrl_c(whole: Path):
     late: list[bool] = []
     with opened(whole) as connection:
