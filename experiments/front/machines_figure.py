@@ -64,7 +64,8 @@ def _side(data: pd.DataFrame, unit: str, along: dict[str, Any], color: alt.Color
     base, ticks = alt.Chart(data), alt.Chart(_ticks(data, unit, low, high))
     return alt.layer(
         ticks.mark_rule(strokeWidth=1, color=RULE).encode(x=x, y=alt.Y("from:N", **along), y2="to:N"),
-        ticks.mark_text(color=MUTED, fontSize=11).encode(x=x, y=alt.Y("at:N", **along), text="tick:N"),
+        # To the right of their lines: the first one stands beside the machine's name.
+        ticks.mark_text(color=MUTED, fontSize=11, align="left").encode(x=x, y=alt.Y("at:N", **along), text="tick:N"),
         base.mark_rule(strokeWidth=2, color=MUTED).encode(x=alt.X("begin:Q", axis=_NO_AXIS), x2="end:Q", y=y),
         base.mark_point(size=52).encode(x=x, y=y, color=color, tooltip=[
             "machine:N", "name:N", *(alt.Tooltip(f"{end}:Q", format=".3~r") for end in ("value", "low", "high"))]))
