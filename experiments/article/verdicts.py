@@ -73,6 +73,7 @@ class Statement(NamedTuple):
     loop: str
     pages: str
     working_set: str
+    obstacles: str  # reason codes, space-separated: where one of them applies to the machine, the claim is not testable here
     status: Literal["judged", "arithmetic", "said again", "not testable"]
     where: str  # the chapter; of what is said again, the id that it repeats
     note: str
