@@ -133,5 +133,9 @@ class Analysis:
             raise Unavailable("no-data", f"{name}.json is of another version") from None
 
     def splintering(self) -> splinter.Splinter | None:
-        """What this machine's large pages are made of, where the chapter about page sizes was measured and could tell."""
+        """Return what this machine's large pages are made of, or None if the chapter about page sizes cannot tell."""
+        return self._splintering
+
+    @cached_property
+    def _splintering(self) -> splinter.Splinter | None:
         return if_available(lambda: splinter.judge(self.about.kept("hugepages"), self.host.hypervisor))

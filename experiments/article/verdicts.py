@@ -22,6 +22,7 @@ from markupsafe import Markup, escape
 
 from experiments.article.analysis import Analysis
 from experiments.article.bibliography import sources
+from experiments.article.obstacles import OBSTACLES, obstacle
 from experiments.article.render import Html, highlighted, inline
 from experiments.inference.effects import LEAST_COVERAGE as LEAST_COVERAGE
 from experiments.inference.effects import Effect as Effect
@@ -33,12 +34,6 @@ from experiments.words.reasons import Unavailable, explain
 
 STATEMENTS = ROOT / "data" / "literature" / "claims.csv"
 WRONG_BY_CHANCE = 0.05  # of the decided, at most: held by tests/article/test_rule.py
-# What a computer has or has not; no setting, no more time and no other run changes it.
-OBSTACLES = frozenset({
-    "bare-metal", "splintered", "two-dimensions", "no-pmu", "event-unknown", "no-walk-cycle-event", "no-nested-walk-event", "no-topdown",
-    "not-supported", "single-node", "not-x86", "no-kvm", "no-la57", "code-refused", "page-size-unsupported",
-    "arch-unsupported", "other-arch", "one-cpu", "no-sibling", "no-flush-count",
-    "no-five-levels", "emulated"})
 Band = tuple[float, float]
 Compares = Callable[[Point, Scope], bool]  # whether a claim compares a point, on such a computer
 Word = Literal["holds", "fails", "cannot tell", "not testable here"]
@@ -73,7 +68,7 @@ class Statement(NamedTuple):
     loop: str
     pages: str
     working_set: str
-    obstacles: str  # reason codes, space-separated: where one of them applies to the machine, the claim is not testable here
+    obstacles: str  # codes of obstacles.CHECKS, space-separated
     status: Literal["judged", "arithmetic", "said again", "not testable"]
     where: str  # the chapter; of what is said again, the id that it repeats
     note: str
@@ -143,17 +138,27 @@ def claims_of(module: ModuleType) -> list[Claim]:
 
 
 def judge(claim: Claim, a: Analysis, **bands: Any) -> Verdict:
-    """The verdict on a claim. bands: keywords of its predicate in place of its defaults."""
+    """Return the verdict on a claim. bands: keywords of its predicate in place of its defaults.
+
+    An obstacle that claims.csv names and this machine has makes the claim not testable here before its predicate runs.
+    """
+    statement = statements().get(claim.id)
+    if statement and (found := obstacle(a, statement.obstacles)):
+        return _unavailable(claim, found)
     if "band" in inspect.signature(claim.decide).parameters:
         bands = {"band": statements()[claim.id].band} | bands
     try:
         truth, evidence = claim.decide(a, **bands)
     except Unavailable as why:
-        return Verdict(claim, "not testable here" if why.code in OBSTACLES else "cannot tell", explain(why.code, why.detail))
+        return _unavailable(claim, why)
     effects = (truth,) if isinstance(truth, Effect) else tuple(truth) if isinstance(truth, Sequence) else ()
     if effects and a.host.is_emulated:  # a source's sentence is about processors, and what was timed is a program
         return Verdict(claim, "not testable here", explain("emulated", evidence.rstrip(".")))
     return Verdict(claim, {True: "holds", False: "fails", None: "cannot tell"}[decided(truth)], evidence, effects)
+
+
+def _unavailable(claim: Claim, why: Unavailable) -> Verdict:
+    return Verdict(claim, "not testable here" if why.code in OBSTACLES else "cannot tell", str(why))
 
 
 def verdicts(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> list[Verdict]:

@@ -33,7 +33,7 @@ NAME = "verdicts"
 PAGE = "scorecard"
 DERIVED = frozenset({NAME, "translation"})  # documents of data/ that are made from the others
 # What a verdict follows from, in experiments/; of a chapter, not how it is drawn and told.
-_CODE = ("words", "machine", "inference", "lab", "article/analysis.py", "article/verdicts.py", "chapters")
+_CODE = ("words", "machine", "inference", "lab", "article/analysis.py", "article/obstacles.py", "article/verdicts.py", "chapters")
 _DIGITS = 6  # what is beyond them depends on the CPU that judged
 _SHOWN = {"figures.py", "prose.py", "tables.py"}
 
@@ -154,8 +154,9 @@ def refresh() -> list[str]:
 
 
 def digest(chapter: Chapter) -> str:
-    """Of a machine's rows and documents, of those of the reference machines, which stand in for what it lacks, and of the bands."""
-    bands = [(row.id, row.where, row.low, row.high) for row in statements().values() if row.status == "judged"]
+    """Return a digest of a machine's rows and documents, of those of the reference machines, which stand in for what it lacks, and of
+    the claims' bands and obstacles."""
+    bands = [(row.id, row.where, row.low, row.high, row.obstacles) for row in statements().values() if row.status == "judged"]
     reference = [machine for machine in chapter.data.machines() if machine in _references(chapter.data)]
     sides = [rows_digest(chapter.store, chapter.machine), *(rows_digest(chapter.data, machine) for machine in reference),
              *([hosts.state(chapter.host)] if chapter.is_this else [])]

@@ -6,12 +6,14 @@ import re
 from math import inf
 from types import ModuleType
 
+import numpy as np
 import pandas as pd
 import pytest
 from support.common import ROOT, About
 from support.pages import Elements
-from support.synthetic import Stated
+from support.synthetic import Paged, Stated
 
+import experiments.article.obstacles as obstacles
 import experiments.article.verdicts as room
 from experiments.article.analysis import Analysis
 from experiments.article.bibliography import sources
@@ -31,6 +33,8 @@ from experiments.article.verdicts import (
     verdicts,
 )
 from experiments.inference.intervals import Interval
+from experiments.lab.grid import octaves
+from experiments.lab.record import Point
 from experiments.words.reasons import REASONS, Unavailable
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&`"
@@ -78,8 +82,8 @@ def test_a_predicate_is_a_verdict_and_what_is_lacking_cannot_be_told_or_tested(c
 
 
 def test_what_this_computer_cannot_have_is_a_reason_of_the_book_and_what_time_may_give_is_none():
-    assert set(REASONS) >= room.OBSTACLES
-    assert not room.OBSTACLES & {"too-few-points", "no-step", "unstable", "pool-empty", "no-data", "no-time", "no-toolchain"}
+    assert set(REASONS) >= obstacles.OBSTACLES
+    assert not obstacles.OBSTACLES & {"too-few-points", "no-step", "unstable", "pool-empty", "no-data", "no-time", "no-toolchain"}
 
 
 # --- a sentence of claims.csv
@@ -119,6 +123,34 @@ def test_what_was_timed_on_an_emulator_is_no_processors_and_what_was_not_timed_s
     assert (told.verdict, told.effects) == ("not testable here", ())
     assert REASONS["emulated"].sentence.removesuffix(".") in told.evidence and "Of (60" in told.evidence
     assert verdicts(claims, emulated)[0].verdict == "holds"
+
+
+def splintering_host(splintered: bool, noise: float = 0.0) -> About:
+    guest = Paged(splintered=splintered, noise=noise)
+    points = [Point(kernel="page_chase", pages=pages, layout=layout, lines=lines)
+              for pages in ("4k", "2m") for layout in ("spread", "packed") for lines in octaves(16, 1 << 14, 2)]
+    return About(Stated(hypervisor="kvm").host(), rows={"hugepages": guest.frame(points, repeats=5)})
+
+
+COUNTS = {"walk_per_access": [0.5], "walk_reason": [""], "minor_faults_per_access": [1.0], "minor_faults_reason": [""]}
+NO_COUNTS = COUNTS | {"walk_per_access": [np.nan], "walk_reason": ["no-pmu"]}
+
+
+@pytest.mark.parametrize(("code", "frame", "about", "applies"), [
+    ("splintered", {}, splintering_host(True), True), ("splintered", {}, splintering_host(False), False),
+    ("splintered", {}, splintering_host(True, noise=0.9), False), ("splintered", {}, About(Stated(hypervisor="kvm").host()), False),
+    ("two-dimensions", {}, About(Stated().host()), False), ("two-dimensions", {}, About(Stated(hypervisor="kvm").host()), True),
+    ("two-dimensions", {}, About(Stated(hypervisor="xen", changes={"xen_guest": "PV"}).host()), False),
+    ("bare-metal", {}, About(Stated().host()), False), ("bare-metal", {}, About(Stated(hypervisor="kvm").host()), True),
+    ("no-pmu", COUNTS, About(Stated().host()), False), ("no-pmu", NO_COUNTS, About(Stated().host()), True),
+    ("no-pmu", {}, About(Stated().host()), True)])
+def test_an_obstacle_makes_a_claim_untestable_before_its_predicate_runs(
+        claims: ModuleType, monkeypatch: pytest.MonkeyPatch, code: str, frame: dict, about: About, applies: bool):
+    found, row = of_a_sentence(claims, 100, 200), statements()[QUOTED]
+    monkeypatch.setattr(room, "statements", lambda: {QUOTED: row._replace(obstacles=code)})
+    told = judge(found, Analysis(pd.DataFrame(frame), about))
+    assert told.verdict == ("not testable here" if applies else "holds")
+    assert (REASONS[code].sentence in told.evidence) is applies
 
 
 def test_an_id_of_which_nothing_is_known_is_refused_and_named(claims: ModuleType):

@@ -12,6 +12,7 @@ import pytest
 from support.common import ROOT
 
 from experiments.article.bibliography import sources
+from experiments.article.obstacles import CHECKS
 from experiments.article.parameters import table_of_contents
 from experiments.article.verdicts import REGISTRY, STATEMENTS, Claim, Statement, statements
 
@@ -61,6 +62,8 @@ def _breaches(row: Statement, by_id: dict[str, Statement], claim: Claim | None) 
         found.append(f"what is {row.status} does not stand in {row.where!r}")
     if (band := band_of(row)) is None or not band[0] <= band[1]:
         found.append(f"its band, {row.low!r} to {row.high!r}, is none")
+    if unknown := set(row.obstacles.split()) - CHECKS.keys():
+        found.append(f"nothing checks its obstacles {sorted(unknown)}")
     if row.status != "judged" or row.where not in CHAPTERS:
         return found
     if claim is None or claim.decide.__module__ != f"experiments.chapters.{row.where}.claims":
@@ -104,6 +107,7 @@ BREACHES: dict[str, tuple[Statement, dict[str, str]]] = {
     "no place": (UNTESTED, {"place": " "}), "no quote": (UNTESTED, {"quote": ""}), "a long quote": (UNTESTED, {"quote": "word " * 26}),
     "no band for a predicate": (JUDGED, {"low": "", "high": ""}), "a band that is no number": (UNTESTED, {"low": "about 5"}),
     "a band that is not one": (JUDGED, {"low": "nan"}), "a band upside down": (JUDGED, {"low": "5", "high": "4"}),
+    "an obstacle that nothing checks": (JUDGED, {"obstacles": "splintered rain"}),
     "a status that nobody knows": (UNTESTED, {"status": "probably"}), "a chapter that is not there": (JUDGED, {"where": "strided"}),
     "another chapter's": (JUDGED, {"where": next(name for name in CHAPTERS if name != JUDGED.where)}),
     "again of nothing": (AGAIN, {"where": "no-such-id"}),

@@ -96,6 +96,10 @@ class Analysis(analysis.Analysis):
         """Whether an entry of the TLB spans a large page. Raises Unavailable, as `splinter.judge` does."""
         return splinter.judge(self.frame, self.host.hypervisor)
 
+    def splintering(self) -> splinter.Splinter | None:
+        """Return what these rows show of large pages, or None if they cannot tell."""
+        return if_available(lambda: self.pieces)
+
     @staticmethod
     def missed(entries: float, pieces: float) -> float:
         """The share of independent draws over so many pieces whose translation a level does not hold, whatever the replacement."""
