@@ -32,9 +32,6 @@ def many_pages_cost(a: Analysis, band: Band) -> Answer:
 
 
 def _gain(a: Analysis, mib: int, band: Band) -> Answer:
-    """On a host that splinters large pages, they are no control of what they would be."""
-    if a.is_splintered:
-        raise Unavailable("splintered")
     ratio = a.gain(mib)
     return inside(ratio, *band), f"A drawn jump in {mib} MiB of code takes {ratio:.2f} times as long on base pages as on large ones."
 

@@ -79,7 +79,7 @@ def entries_said(a: Analysis) -> Prose:
         return Prose(said + "CPUID states no two levels to compare with.")
     away = max(abs(found.value / stated - 1) for found, stated in zip((tlb.first, tlb.last), a.stated, strict=False))
     return Prose(said + f"CPUID states {listed(map(count, a.stated))}" + (" and agrees." if away <= SAME else
-                 ": believe it for what was built, and the jumps for what a program gets."))
+                 f"; the fit differs from that by up to {away:.0%}. Entries in excess of CPUID's are an error of the fit."))
 
 
 def counted_said(a: Analysis) -> Prose:

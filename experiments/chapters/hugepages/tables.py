@@ -11,6 +11,7 @@ from experiments.chapters.hugepages.languages import jmh
 from experiments.chapters.hugepages.languages.jvm import HEAP_PAGES
 from experiments.inference.curves import select
 from experiments.words.pages import BASE, PAGES, SWEPT, ordered
+from experiments.words.reasons import if_available
 from experiments.words.units import format_size
 
 
@@ -40,15 +41,18 @@ def offered(a: Analysis) -> Html:
 
 
 def speedups(a: Analysis) -> Html:
-    """The published speedups beside this machine's chase, a row each published size; a dash where it was not measured."""
+    """The published loop, as published and on this machine, a row each published size, with the speedup of each page size over base
+    pages; last, the speedup of the dependent chase on 2 MiB pages. A dash where something was not measured."""
     published = literature("hugepages_speedup").eval(f"lines = working_set_bytes // {a.base_page_bytes}")
     names = {"ns_per_access_4k": "4k, ns", "ns_per_access_2m": "2m, ns", "speedup_ratio": "speedup"}
     table = published[list(names)].rename(columns=names).add_prefix("published ").astype(float)
     table.insert(0, "working set", published["working_set_bytes"].map(format_size))
-    for pages in a.kinds:
-        table[f"{pages} here, ns"] = [a.spread[pages].get(lines).value for lines in published["lines"]]
-    for pages in a.kinds[1:] if BASE in a.kinds else ():
-        table[f"{pages} speedup"] = [a.speedup(pages).get(lines).value for lines in published["lines"]]
+    curves = {pages: curve for pages, curve in a.gathers.items() if len(curve)}
+    ratios = {f"{pages} speedup": curves[BASE] / curve for pages, curve in curves.items() if BASE in curves and pages != BASE}
+    if BASE in a.kinds and (large := if_available(lambda: a.large)):
+        ratios[f"chase, {large} speedup"] = a.speedup(large)
+    for name, curve in ({f"{pages} here, ns": curve for pages, curve in curves.items()} | ratios).items():
+        table[name] = [curve.get(lines).value for lines in published["lines"]]
     return data_table(table, decimals=2)
 
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from itertools import product
 
-from experiments.article.verdicts import LEAST_COVERAGE, Answer, Truth, claim, inside
+from experiments.article.verdicts import Answer, Truth, claim, inside
 from experiments.chapters.virtualization import references
-from experiments.chapters.virtualization.analysis import GUEST, NAMESPACES, PROCESS, Analysis, pair_words
-from experiments.chapters.virtualization.grid import GUEST_PAGES, MOST_QUICK_BYTES, STEPS_OF, coarse
+from experiments.chapters.virtualization.analysis import GUEST, NAMESPACES, PROCESS, Analysis
+from experiments.chapters.virtualization.grid import GUEST_PAGES, MOST_QUICK_BYTES, coarse
 from experiments.inference.intervals import Interval
-from experiments.inference.splinter import HALF
 from experiments.lab.grid import Scope
 from experiments.lab.record import Point
 from experiments.words.pages import BASE
-from experiments.words.prose import listed, side
-from experiments.words.reasons import Unavailable, required
+from experiments.words.reasons import required
 from experiments.words.units import format_size
 
 MOST_REFERENCES = 24
@@ -52,50 +50,10 @@ def a_guest_costs_under_three(a: Analysis, strict: float = STRICT, wide: float =
     guests = a.guests
     known = required(guests.far.dropna(subset="over_alike"), "no page size was measured both in a guest and outside")
     worst, highs = known.loc[known["over_alike"].idxmax()], known["over_alike_high"]
-    if a.host.hypervisor != "none":
-        raise Unavailable("bare-metal", f"over processes of this guest, at {format_size(worst['lines'] * guests.base_page_bytes)}, the "
-                                        f"most is {Interval.of(worst, 'over_alike'):.2f} times, on {worst['cell']}")
     return _on(guests, a, inside(Interval.of(worst, "over_alike"), most=wide, among=len(known)), (
         f"At {format_size(worst['lines'] * guests.base_page_bytes)} a load in the guest takes {known['over_alike'].min():.2f} to "
         f"{Interval.of(worst, 'over_alike'):.2f} times one outside on the same pages, the most on {worst['cell']}; "
         f"{(highs < strict).sum()} of {len(known)} pairs of page sizes stay under {strict:g}."))
-
-
-def _spanned(guests: Analysis, half: float) -> tuple[Truth, str]:
-    """Of what base pages pay between the two levels, a chase in pieces pays all, above half; one in whole large pages nothing, below."""
-    cells = {cell: share for cell, share in guests.shares.items() if cell[0]}
-    outside = [share for cell, share in guests.shares.items() if not cell[0]]
-    mixed = {side(share, half) for cell, share in cells.items() if references.smaller(*cell) == BASE}
-    both = next((side(share, half) for cell, share in cells.items() if references.smaller(*cell) != BASE), "open")
-    alone = {side(share, half) for share in outside}
-    truth, why = (
-        (False, "An entry spans more than the smaller page there.") if "below" in mixed else
-        (None, "That leaves it open.") if mixed != {"above"} or both == "open" else
-        (True, "So it takes large pages on both sides for an entry to span one.") if both == "below" else
-        (None, f"Large pages outside the guest pay {outside[0].value:.2f} as well: this computer's own are in pieces, and no guest on it "
-               "can have larger ones.") if "above" in alone else
-        (None, "Whether this computer's own large pages are whole is open, and a guest's can be no larger.") if "below" not in alone else
-        (False, "Large pages on both sides are in pieces, though outside they are whole."))
-    few = min((share.coverage for share in guests.shares.values()), default=0.0) < LEAST_COVERAGE
-    return None if few else truth, why
-
-
-def spanned(guests: Analysis, interval: bool = False, half: float = HALF) -> str:
-    """What pairs of page sizes pay between the two levels, in words, and what follows. Raises Unavailable."""
-    cells = required({cell: share for cell, share in guests.shares.items() if cell[0]},
-                     "no guest's chase shows the steps of base pages on base pages beside another's")
-    told = listed(f"a guest with {pair_words(*cell)} pays " + (f"{share:.2f}" if interval else f"{share.value:.2f}")
-                  for cell, share in cells.items())
-    return f"Between the two levels' entries, of what base pages on base pages pay for translation, {told}. {_spanned(guests, half)[1]}"
-
-
-@claim("an-entry-spans-the-smaller-page", points=lambda point, scope: (
-    _guest_and_process(point, scope) and point.pages in {host for _, host in STEPS_OF}
-    and (point.lines <= 64 or min(scope.entries, default=0) <= point.lines <= max(scope.entries, default=0))))
-def an_entry_spans_the_smaller_page(a: Analysis, half: float = HALF) -> Answer:
-    guests = a.guests
-    evidence = spanned(guests, interval=True, half=half)
-    return _on(guests, a, _spanned(guests, half)[0], evidence)
 
 
 @claim("containers-add-nothing",

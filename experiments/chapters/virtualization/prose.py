@@ -15,12 +15,14 @@ import pandas as pd
 from experiments.article.chapter import literature
 from experiments.article.machine_words import name_of
 from experiments.article.setting import run_this, set_up, smaller
+from experiments.chapters.virtualization import references
 from experiments.chapters.virtualization.analysis import Analysis, pair_words
-from experiments.chapters.virtualization.claims import SAME, spanned
+from experiments.chapters.virtualization.claims import SAME
 from experiments.chapters.virtualization.grid import GUEST_PAGES, HOST_PAGES
 from experiments.inference.intervals import Interval
+from experiments.inference.splinter import HALF
 from experiments.machine.host import is_x86
-from experiments.words.pages import hardware, words
+from experiments.words.pages import BASE, hardware, words
 from experiments.words.prose import Prose, choose, escape_markdown, listed, side
 from experiments.words.reasons import PAGE_REASONS, Unavailable, explain, if_available, required
 from experiments.words.units import format_size
@@ -135,6 +137,26 @@ def levels_said(a: Analysis) -> Prose:
     return Prose(f"In a guest with five levels a load over {_size(a.guests, lines)} takes {ratio:.2f} times what it takes in one with four."
                  + choose(ratio, {"open": f" That is no difference, and one of {max(ratio.high - 1, 1 - ratio.low):.0%} would have "
                                           "shown."}))
+
+
+def spanned(guests: Analysis) -> str:
+    """What pairs of page sizes pay for translation between the two levels' entries, and what follows: a chase on pages of which an
+    entry spans a piece pays all that base pages pay, one on whole huge pages nothing. Raises Unavailable."""
+    cells = required({cell: share for cell, share in guests.shares.items() if cell[0]},
+                     "no guest's chase shows the steps of base pages on base pages beside another's")
+    outside = [share for cell, share in guests.shares.items() if not cell[0]]
+    mixed = {side(share, HALF) for cell, share in cells.items() if references.smaller(*cell) == BASE}
+    both = next((side(share, HALF) for cell, share in cells.items() if references.smaller(*cell) != BASE), "open")
+    alone = {side(share, HALF) for share in outside}
+    told = listed(f"a guest with {pair_words(*cell)} pays {share.value:.2f}" for cell, share in cells.items())
+    return f"Between the two levels' entries, of what base pages on base pages pay for translation, {told}. " + (
+        "There an entry spans more than the smaller page." if "below" in mixed else
+        "These intervals do not show which page an entry spans." if mixed != {"above"} or both == "open" else
+        "So an entry spans a huge page only if both the guest and its host use one." if both == "below" else
+        f"Huge pages outside the guest pay {outside[0].value:.2f} as well: this computer's own are splintered, so no guest on it can have "
+        "whole ones." if "above" in alone else
+        "The data do not show whether this computer's own huge pages are whole, and a guest's can be no larger." if "below" not in alone
+        else "Huge pages on both sides are splintered, though outside the guest they are whole.")
 
 
 def steps_said(a: Analysis) -> Prose:

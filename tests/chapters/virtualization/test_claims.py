@@ -7,17 +7,15 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 import pytest
-from support.guests import MACHINES, NESTED, Guests, analysis, of, points, rows, stated
+from support.guests import MACHINES, Guests, analysis, of, points, rows, stated
 from support.synthetic import fit_to_be_shown, scope
 
 from experiments.article.verdicts import Verdict, claims_of, judge, verdicts
 from experiments.chapters.virtualization import claims
 from experiments.chapters.virtualization.analysis import Analysis
-from experiments.inference.intervals import Interval
 
 pytestmark = pytest.mark.filterwarnings("error")
-REFERENCES, PRACTICAL, SPANS, CONTAINERS = ("references-of-a-nested-walk", "a-guest-costs-under-three", "an-entry-spans-the-smaller-page",
-                                            "containers-add-nothing")
+REFERENCES, PRACTICAL, CONTAINERS = "references-of-a-nested-walk", "a-guest-costs-under-three", "containers-add-nothing"
 H, F, C, N = "holds", "fails", "cannot tell", "not testable here"
 CLAIMS = {claim.id: claim for claim in claims_of(claims)}
 
@@ -42,13 +40,6 @@ JUDGED: dict[str, tuple[str, Callable[[], pd.DataFrame], str, str]] = {
     "one and a half": (PRACTICAL, lambda: inflated(1.5), H, "12 of 12"), "two and a half": (PRACTICAL, lambda: inflated(2.5), H, "0 of 12"),
     "four": (PRACTICAL, lambda: inflated(4.0), F, "4.0"), "three or not": (PRACTICAL, lambda: inflated(3.0, noise=0.2), C, " of 12"),
     "no native row": (PRACTICAL, MACHINES["no native"], C, "outside"), "no guest": (PRACTICAL, MACHINES["no guest"], C, "no guest"),
-    "the smaller page": (SPANS, rows, H, "transparent 2 MiB pages pays 0.0"),
-    "the smallest of three": (SPANS, MACHINES["a guest's guest"], C, "transparent 2 MiB pages pays 1.0"),
-    "one side is enough": (SPANS, lambda: rows().assign(ns_per_access=lambda f: f["ns_per_access"].where(
-        (f["kernel"] != "guest_chase") | (f["mode"] != "2m"), 1.0)), F, "2 MiB pages on the host's base pages pays 0.0"),
-    "both sides are in pieces": (SPANS, lambda: pd.concat([rows().query("kernel == 'page_chase'"), rows(NESTED).query(
-        "kernel == 'guest_chase'")]), F, "transparent 2 MiB pages pays 1.0"),
-    "one cell alone": (SPANS, MACHINES["one cell"], C, ""),
     "containers add nothing": (CONTAINERS, lambda: rows(Guests(noise=0.0005), per_octave=1), H, "of 6"),
     "containers add a tenth": (CONTAINERS, lambda: rows(Guests(namespaces=1.1), per_octave=1), F, "1.1"),
     "containers in noise": (CONTAINERS, lambda: rows(Guests(noise=0.5), per_octave=1), C, "of 6"),
@@ -66,15 +57,15 @@ def test_each_claim_is_judged_by_its_own_rows(name: str):
 @pytest.mark.parametrize(("hypervisor", "verdict"), [("none", H), ("kvm", N), ("unknown", N)])
 def test_a_guest_is_beside_bare_metal_or_not_testable(hypervisor: str, verdict: str):
     found = judge(CLAIMS[PRACTICAL], analysis(inflated(1.5), stated(hypervisor=hypervisor)))
-    assert (found.verdict, "1.5" in found.evidence, bool(found.effects)) == (verdict, True, verdict == H)
+    assert (found.verdict, bool(found.effects)) == (verdict, verdict == H)
 
 
 def test_bands_are_the_readers():
     a = of()
     plain, other = by_id(a), by_id(a, a_guest_costs_under_three={"wide": 99.0}, references_of_a_nested_walk={"most": 23},
-                                   an_entry_spans_the_smaller_page={"half": 1.5}, containers_add_nothing={"same": 0.0})
-    assert {id: verdict.verdict for id, verdict in plain.items()} == {REFERENCES: H, PRACTICAL: F, SPANS: H, CONTAINERS: H}
-    assert {id: verdict.verdict for id, verdict in other.items()} == {REFERENCES: F, PRACTICAL: H, SPANS: F, CONTAINERS: C}
+                                   containers_add_nothing={"same": 0.0})
+    assert {id: verdict.verdict for id, verdict in plain.items()} == {REFERENCES: H, PRACTICAL: F, CONTAINERS: H}
+    assert {id: verdict.verdict for id, verdict in other.items()} == {REFERENCES: F, PRACTICAL: H, CONTAINERS: C}
 
 
 def test_guests_are_the_reference_machines_where_there_are_none_and_containers_always_this_ones():
@@ -87,19 +78,8 @@ def test_guests_are_the_reference_machines_where_there_are_none_and_containers_a
     assert found[CONTAINERS].evidence == by_id(analysis(mine.frame))[CONTAINERS].evidence
 
 
-@pytest.mark.parametrize(("outside", "both", "truth"), [
-    ((0.9, 0.8, 1.0), (0.9, 0.8, 1.0), None), ((0.1, 0.0, 0.2), (0.9, 0.8, 1.0), False), ((0.6, 0.3, 1.1), (0.9, 0.8, 1.0), None),
-    ((0.9, 0.8, 1.0), (0.1, 0.0, 0.2), True), ((0.1, 0.0, 0.2), (0.6, 0.3, 1.1), None)])
-def test_pieces_on_both_sides_are_held_against_large_pages_that_are_whole_outside_and_no_others(outside: tuple, both: tuple, truth):
-    bounds = {("", "thp"): outside, ("4k", "thp"): (0.9, 0.8, 1.0), ("2m", "4k"): (0.9, 0.8, 1.0), ("2m", "thp"): both}
-    a = analysis(rows())
-    a.shares = {chase: Interval(*share, 0.95) for chase, share in bounds.items()}
-    assert claims.an_entry_spans_the_smaller_page(a)[0] is truth
-
-
 def test_claims_compare_points_of_the_grid():
     compared = {id: [point for point in points() if claim.points(point, scope())] for id, claim in CLAIMS.items() if claim.points}
-    assert compared.keys() == {PRACTICAL, SPANS, CONTAINERS} and all(compared.values())
+    assert compared.keys() == {PRACTICAL, CONTAINERS} and all(compared.values())
     assert not any(point.options or point.kernel == "numa_chase" for some in compared.values() for point in some)
     assert {(p.kernel, p.mode) for p in compared[CONTAINERS]} == {("page_chase", ""), ("page_chase", "namespaces")}
-    assert {p.pages for p in compared[SPANS]} == {"4k", "thp"}

@@ -10,8 +10,9 @@ import pytest
 from support.guests import KVM, MACHINES, NESTED, Guests, analysis, chased, of, rows, stated
 from support.synthetic import HOLE
 
-from experiments.chapters.virtualization import claims, prose
+from experiments.chapters.virtualization import prose
 from experiments.chapters.virtualization.analysis import Analysis, pair_words
+from experiments.inference.intervals import Interval
 from experiments.words.pages import words
 from experiments.words.reasons import REASONS, Note, Unavailable, explain
 
@@ -78,7 +79,17 @@ def test_steps_are_told_with_the_neighbouring_numbers_of_lines():
     _, both, one, spans = text.split("\n\n")
     assert both.startswith("Between 64 and 91, then between 1,448 and 2,048 lines") and both.count("host's") + both.count("outside") == 4
     assert "ot up to 16,384" in one and one.count("host's") + one.count("outside") == 2
-    assert spans == claims.spanned(of()) and both in prose.steps_said(analysis(rows(), stated("shadow")))
+    assert spans == prose.spanned(of()) and both in prose.steps_said(analysis(rows(), stated("shadow")))
+
+
+@pytest.mark.parametrize(("outside", "both"), [
+    ((0.9, 0.8, 1.0), (0.9, 0.8, 1.0)), ((0.1, 0.0, 0.2), (0.9, 0.8, 1.0)), ((0.6, 0.3, 1.1), (0.9, 0.8, 1.0)),
+    ((0.9, 0.8, 1.0), (0.1, 0.0, 0.2)), ((0.1, 0.0, 0.2), (0.6, 0.3, 1.1))])
+def test_what_an_entry_spans_follows_pieces_inside_and_outside_the_guest(outside: tuple, both: tuple):
+    bounds = {("", "thp"): outside, ("4k", "thp"): (0.9, 0.8, 1.0), ("2m", "4k"): (0.9, 0.8, 1.0), ("2m", "thp"): both}
+    a = analysis(rows())
+    a.shares = {chase: Interval(*share, 0.95) for chase, share in bounds.items()}
+    assert ("if both" in prose.spanned(a)) == (both[2] < 0.5)  # whole only where both sides are whole
 
 
 @pytest.mark.parametrize(("five", "is_same"), [(1.25, False), (1.0, True)])
