@@ -35,7 +35,10 @@ ParameterPairs = Annotated[list[str], typer.Option("-p", "--parameter", metavar=
 def main() -> None:
     """The `tlb` command. What cannot be done is one sentence on stderr and exit 1 (2 for a bad argument)."""
     arguments = _pairs(sys.argv[1:]) or ["--help"]
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was started is ended, in order
+    for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
+        number = getattr(signal, name, None)
+        if number and signal.getsignal(number) is not signal.SIG_IGN:  # under nohup, a terminal that closes ends nothing
+            signal.signal(number, signal.default_int_handler)  # as Ctrl-C: what was started is ended, in order
     try:
         status = app(args=arguments, standalone_mode=False)  # otherwise typer itself ends the process, in a box
     except Unavailable as why:

@@ -21,6 +21,7 @@ from typing import Any
 
 from experiments.inference.intervals import Interval, median_interval
 from experiments.programs import levers, looks
+from experiments.programs.guard import guarded
 from experiments.programs.levers import LEVERS, Joined
 from experiments.programs.looks import Look
 from experiments.programs.runs import Run, run
@@ -74,8 +75,8 @@ def change(pid: int, aim: Aim, tell: Callable[[Change], None] = lambda change: N
     check(pid)
     done = Change(pid, aim, apart=apart(pid), switched_off=LEVERS["no-thp"].reached(pid))
     begin, half_s = time.monotonic(), aim.minutes * 30
-    _window(done)  # which does not count: what is run is read from a disk
-    with _same(pid) as still:
+    with guarded(), _same(pid) as still:
+        _window(done)  # which does not count: what is run is read from a disk
         _fill(done, done.before, begin + half_s, still, tell)
         done.seen.append(look(pid, begin))
         done.joined = levers.collapse_all(partial(family, pid), begin, 0.0, Event())

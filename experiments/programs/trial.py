@@ -18,6 +18,7 @@ from experiments.inference.intervals import Interval
 from experiments.inference.pairs import LEAST_PAIRS, is_look, paired_ratio
 from experiments.programs import looks
 from experiments.programs.executable import unreached
+from experiments.programs.guard import guarded
 from experiments.programs.levers import LEVERS, Lever
 from experiments.programs.runs import Run, run
 from experiments.programs.served import Driver, serve
@@ -135,6 +136,11 @@ def attempt(aim: Aim, tell: Callable[[Trial], None] = lambda trial: None) -> Tri
     no-metric, lever-absent, collapse-denied, and what making the lever raises. KeyboardInterrupt with fewer pairs."""
     if sys.platform != "linux":
         raise Unavailable("not-linux")
+    with guarded():
+        return _attempt(aim, tell)
+
+
+def _attempt(aim: Aim, tell: Callable[[Trial], None]) -> Trial:
     begin = time.monotonic()
     # Of one run the whole time, so that a program that never ends is found out.
     one = partial(serve, aim.command, aim.driver) if aim.driver else partial(run, aim.command)

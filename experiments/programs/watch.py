@@ -16,7 +16,8 @@ from pathlib import Path
 
 from experiments.programs import active, folios, looks
 from experiments.programs.active import Sight, Used
-from experiments.programs.runs import GRACE_S
+from experiments.programs.guard import guarded, watched_over
+from experiments.programs.runs import GRACE_S, default_signals
 from experiments.system import processes
 from experiments.system.smaps import Mapping
 from experiments.words.reasons import Unavailable
@@ -111,15 +112,16 @@ def started(command: list[str]) -> Iterator[Target]:
     Raises Unavailable: not-linux, program-missing."""
     if sys.platform != "linux":
         raise Unavailable("not-linux")
-    before = set(processes.descendants(os.getpid()))
+    with guarded(), processes.adopting():
+        before = set(processes.descendants(os.getpid()))
 
-    def mine() -> dict[int, bool]:
-        return looks.own(before)
+        def mine() -> dict[int, bool]:
+            return looks.own(before)
 
-    with processes.adopting():
         try:
-            child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                     start_new_session=True)
+            with default_signals():
+                child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                         start_new_session=True)
         except (OSError, ValueError) as why:
             raise Unavailable("program-missing", f"{command[0]}: {getattr(why, 'strerror', None) or why}") from None
 
@@ -128,11 +130,12 @@ def started(command: list[str]) -> Iterator[Target]:
                 child.wait(wait_s)
             return child.returncode is not None
 
-        try:
-            yield Target(child.pid, lambda: [pid for pid, runs in mine().items() if runs], ended, command, lambda: child.returncode)
-        finally:
-            ended(0)  # else its end is taken notice of below, and its exit code is lost
-            processes.end(mine, GRACE_S)
+        with watched_over(child.pid):
+            try:
+                yield Target(child.pid, lambda: [pid for pid, runs in mine().items() if runs], ended, command, lambda: child.returncode)
+            finally:
+                ended(0)  # else its end is taken notice of below, and its exit code is lost
+                processes.end(mine, GRACE_S)
 
 
 def watch(target: Target, seconds: float, overhead: float, tell: Callable[[Watched], None],

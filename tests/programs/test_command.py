@@ -20,7 +20,7 @@ from experiments.programs import command
 from experiments.programs import trial as trials
 from experiments.programs.page import page
 from experiments.programs.trial import Aim, Trial
-from experiments.system import files
+from experiments.system import files, procfs
 
 # With a lock of the test's own: what is measured here decides nothing, so it need not wait for what does.
 SCRIPT = """import sys
@@ -127,19 +127,67 @@ def test_an_experiment_from_its_command_to_its_document(tmp_path: Path):
     assert not any("writes" in remark for remark in told["remarks"])
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="programs are looked at in /proc")
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.endurance)])
-def test_ctrl_c_ends_the_program_with_all_that_it_started(number: int, tmp_path: Path):
-    command = ["sh", "-c", "setsid sleep 91.5 & sleep 91.5"]
-    process = subprocess.Popen(tlb(tmp_path, "--lever", "none", "--", *command), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                               text=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # a shell's & ignores it
+linux = pytest.mark.skipif(sys.platform != "linux", reason="programs are looked at in /proc")
+STARTS = ["sh", "-c", "setsid sleep 91.5 & sleep 91.5"]
+TRY, WATCH = ["try", "--lever", "none", "--", *STARTS], ["watch", "--seconds", "0", "--", *STARTS]
+SERVED = ["try", "--lever", "none", "--ready", "ready", "--driver", "sleep 91.5", "--", "sh", "-c", "echo ready; sleep 91.5 & sleep 91.5"]
+
+
+def begun(arguments: list[str], tmp_path: Path, count: int, action: signal.Handlers = signal.SIG_DFL,
+          ) -> tuple[subprocess.Popen, list[psutil.Process]]:
+    """A command of tlb, with an action for the signals of a terminal, once its program has started so many processes."""
+    def act() -> None:
+        for number in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, action)
+
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "lock"), *arguments]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=act)
     seen: list[psutil.Process] = []
     deadline = time.monotonic() + 60
-    while process.poll() is None and time.monotonic() < deadline and len(seen) < 3:
+    while process.poll() is None and time.monotonic() < deadline and len(seen) < count:
         seen = descendants_with("91.5", process.pid)
         time.sleep(0.05)
+    assert len(seen) == count
+    return process, seen
+
+
+def gone(processes: list[psutil.Process]) -> bool:
+    """Whether they end by themselves; those that do not are killed."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and any(map(living, processes)):
+        time.sleep(0.05)
+    left = [process for process in processes if living(process)]
+    for process in left:
+        process.kill()
+    return not left
+
+
+@linux
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, pytest.param(signal.SIGTERM, marks=pytest.mark.endurance)])
+def test_a_signal_ends_the_program_with_all_that_it_started(number: int, tmp_path: Path):
+    process, seen = begun(TRY, tmp_path, 3)
     process.send_signal(number)
     out, err = process.communicate(timeout=30)
-    assert len(seen) == 3 and (process.returncode, out) == (130, "")
-    assert err == "Interrupted before six pairs; nothing of the program is left.\n"
-    assert not [child for child in seen if living(child)]
+    assert (process.returncode, out, err) == (130, "", "Interrupted before six pairs; nothing of the program is left.\n")
+    assert not any(map(living, seen))
+
+
+@linux
+@pytest.mark.parametrize(("arguments", "count"), [(TRY, 3), (WATCH, 3), (SERVED, 4)], ids=["try", "watch", "a server and its driver"])
+def test_a_program_ends_with_a_command_that_is_killed(arguments: list[str], count: int, tmp_path: Path):
+    process, seen = begun(arguments, tmp_path, count)
+    process.kill()
+    process.communicate(timeout=30)
+    assert gone(seen)
+
+
+@linux
+def test_under_nohup_the_command_goes_on_and_its_program_has_the_default_signals(tmp_path: Path):
+    process, seen = begun(["try", "--lever", "none", "--", "sleep", "91.5"], tmp_path, 1, signal.SIG_IGN)
+    signals = procfs.fields(Path(f"/proc/{seen[0].pid}/status").read_text())
+    process.send_signal(signal.SIGHUP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.5)
+    process.terminate()
+    process.communicate(timeout=30)
+    assert [int(signals[name], 16) for name in ("SigIgn", "SigBlk")] == [0, 0] and not living(seen[0])
