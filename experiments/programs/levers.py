@@ -26,12 +26,13 @@ SHIM = Path(__file__).parent / "shim" / "advise.c"
 _PROC = Path("/proc")
 _HUGE = Path("/sys/kernel/mm/transparent_hugepage")
 _PROCESS_MADVISE, _MADV_COLLAPSE = 440, 25  # asm-generic/unistd.h, asm-generic/mman-common.h
-_AT_ONCE_BYTES = 64 << 20  # joined by one call: a fifth of a second, after which one may be told to stop
+_AT_ONCE_BYTES = 64 << 20  # collapsed by one call: a fifth of a second, after which one may be told to stop
 _SMAPS_BYTES = 1 << 26  # 65,530 mappings, which is vm.max_map_count, of 800 bytes each, and some
 
 
 class Joined(NamedTuple):
-    """What was done to a program from outside. bytes: how much the kernel was asked to put on large pages, and did; errors: by name."""
+    """What was done to a program from outside. bytes: how much more of its memory lies on huge pages afterwards, by AnonHugePages; errors:
+    by name."""
 
     at_s: float
     took_s: float
@@ -107,41 +108,55 @@ class _Range(ctypes.Structure):
 
 
 def collapse(pid: int, huge_bytes: int, stop: Event) -> tuple[int, set[str]]:
-    """Puts a process' private anonymous memory on large pages, where a whole one fits. Returns how many bytes, and the errors' names."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    joined, errors = 0, set[str]()
+    """Put a process' private anonymous memory on huge pages, where a whole one fits. Return by how many bytes its AnonHugePages grew, and
+    the names of errors."""
+    errors = set[str]()
     try:
         process = os.pidfd_open(pid)
     except ProcessLookupError:
         return 0, errors
+    before = _anonymous_huge_bytes(pid)
     try:
         whole = mappings(procfs.text(_PROC / str(pid) / "smaps", _SMAPS_BYTES))
         for mapping in (m for m in whole if m.private_anonymous and m.resident_bytes > m.huge_bytes):
             end = mapping.end // huge_bytes * huge_bytes
             for start in range(-(-mapping.start // huge_bytes) * huge_bytes, end, _AT_ONCE_BYTES):
-                if stop.is_set():
-                    return joined, errors
-                part = _Range(start, min(_AT_ONCE_BYTES, end - start))
-                done = libc.syscall(_PROCESS_MADVISE, process, ctypes.byref(part), ctypes.c_size_t(1), _MADV_COLLAPSE, 0)
-                joined += max(done, 0)
-                errors |= {errno.errorcode[ctypes.get_errno()]} if done < 0 else set()
+                errors |= _collapse_range(process, start, min(start + _AT_ONCE_BYTES, end), huge_bytes, stop)
     except ValueError:  # it ended meanwhile, and its smaps is empty
         pass
     finally:
         os.close(process)
-    return joined, errors
+    return max(_anonymous_huge_bytes(pid) - before, 0), errors
+
+
+def _collapse_range(process: int, start: int, end: int, huge_bytes: int, stop: Event) -> set[str]:
+    """Collapse a range in one call; where that fails, huge page by huge page, because Linux stops at the first one of which nothing is
+    mapped. Return the names of errors."""
+    if stop.is_set() or not _collapse(process, start, end - start):
+        return set()
+    return {_collapse(process, page, huge_bytes) for page in range(start, end, huge_bytes) if not stop.is_set()} - {""}
+
+
+def _collapse(process: int, start: int, size_bytes: int) -> str:
+    """Advise MADV_COLLAPSE of a range of another process, given by its pidfd. Return the name of the error, "" without one."""
+    libc, part = ctypes.CDLL(None, use_errno=True), _Range(start, size_bytes)
+    done = libc.syscall(_PROCESS_MADVISE, process, ctypes.byref(part), ctypes.c_size_t(1), _MADV_COLLAPSE, 0)
+    return errno.errorcode[ctypes.get_errno()] if done < 0 else ""
+
+
+def _anonymous_huge_bytes(pid: int) -> int:
+    """Return a process' AnonHugePages; 0 for one that has ended."""
+    return procfs.kib(procfs.fields(procfs.text(_PROC / str(pid) / "smaps_rollup")).get("AnonHugePages", "")) or 0
 
 
 def refusal(pid: int) -> str:
     """The name of the error by which this user may not join a process' memory; "" where that is allowed. Nothing is joined."""
-    libc, nothing = ctypes.CDLL(None, use_errno=True), _Range(0, 0)
     try:
         process = os.pidfd_open(pid)
     except OSError as why:
         return errno.errorcode[why.errno]
     try:
-        done = libc.syscall(_PROCESS_MADVISE, process, ctypes.byref(nothing), ctypes.c_size_t(1), _MADV_COLLAPSE, 0)
-        return errno.errorcode[ctypes.get_errno()] if done < 0 else ""
+        return _collapse(process, 0, 0)
     finally:
         os.close(process)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import ceil
 from statistics import median
 from typing import Any, NamedTuple
@@ -96,10 +96,10 @@ def _reach(trial: Trial) -> Iterator[str]:
         yield "It ended before its memory could be looked at, so nothing shows whether the lever reached it."
         return
     (without, before), (with_lever, after) = ((peak.pages.huge_bytes, peak) for peak in peaks)
-    if abs(with_lever - without) <= _MOVED * max(before.pages.resident_bytes, after.pages.resident_bytes):
-        yield (f"The lever did nothing to its pages: at the peak, of {format_size(after.pages.resident_bytes)} with it "
-               f"{format_size(with_lever)} are on large pages, and of {format_size(before.pages.resident_bytes)} without it "
-               f"{format_size(without)}.")
+    if abs(with_lever - without) <= _MOVED * max(before.pages.resident_bytes, after.pages.resident_bytes) and not _joined_bytes(trial):
+        yield (f"The lever made next to no difference to its pages: at the peak, {format_size(with_lever)} of "
+               f"{format_size(after.pages.resident_bytes)} are on huge pages with it, and {format_size(without)} of "
+               f"{format_size(before.pages.resident_bytes)} without it.")
     if lever.seen and after.reached < after.processes:
         yield f"The lever was seen in {after.reached} of its {after.processes} processes."
 
@@ -108,13 +108,24 @@ def _joined(trial: Trial) -> Iterator[str]:
     runs = [run for run in trial.runs(True) if run.joined]
     if not runs:
         return
-    size, took_s, at_s = (median(getattr(run.joined, name) for run in runs) for name in ("bytes", "took_s", "at_s"))
-    yield f"Joining {format_size(int(size))} took {format_ns(took_s * 1e9)}, from {format_ns(at_s * 1e9)} after the start on."
+    took_s, at_s = (median(getattr(run.joined, name) for run in runs) for name in ("took_s", "at_s"))
+    yield (f"Collapsing {format_size(_joined_bytes(trial))} into huge pages took {format_ns(took_s * 1e9)}, from {format_ns(at_s * 1e9)} "
+           "after the start on.")
     if trial.pairs and trial.aim.metric is None and not trial.aim.driver and all(run.elapsed_s > _joining_s(run) for run in runs):
         ratio = trial.ratio(lambda run: run.elapsed_s - _joining_s(run))
         yield f"Without these seconds, in which it runs on slowly, the ratio is {ratio:.3f}: the most that joining can give."
-    if errors := sorted({error for run in runs for error in run.joined.errors}):
-        yield f"Where the kernel did not join, it said {listed(errors)}."
+    yield from refused({error for run in runs for error in run.joined.errors})
+
+
+def refused(errors: Iterable[str]) -> list[str]:
+    """Say with which errors Linux left memory as it was, or nothing without an error."""
+    named = [f"{error} (nothing is mapped there, or it cannot be collapsed)" if error == "EINVAL" else error for error in sorted(errors)]
+    return [f"Some of its memory Linux did not collapse: {listed(named)}."] if named else []
+
+
+def _joined_bytes(trial: Trial) -> int:
+    """Return how much a run with the lever had collapsed, the median; 0 for other levers."""
+    return int(median([run.joined.bytes for run in trial.runs(True) if run.joined] or [0]))
 
 
 def _joining_s(run: Run) -> float:

@@ -24,6 +24,7 @@ from experiments.programs import levers, looks
 from experiments.programs.guard import guarded
 from experiments.programs.levers import LEVERS, Joined
 from experiments.programs.looks import Look
+from experiments.programs.report import refused
 from experiments.programs.runs import Run, run
 from experiments.programs.trial import LOOKS_SHARE, Aim
 from experiments.system import processes, procfs
@@ -190,10 +191,10 @@ def sentences(done: Change) -> list[str]:
             if abs(log(ratio.value)) <= max(abs(log(drift)) for drift in drifts):
                 told.append("So joining changed it by no more than it changes by itself.")
     if done.joined:
-        told.append(f"Joining {format_size(done.joined.bytes)} took {format_ns(done.joined.took_s * 1e9)}, and cannot be undone."
-                    if done.joined.bytes else "The lever did nothing: no memory of it was joined.")
-        if done.joined.errors:
-            told.append(f"Where the kernel did not join, it said {listed(done.joined.errors)}.")
+        size, took = format_size(done.joined.bytes), format_ns(done.joined.took_s * 1e9)
+        told.append(f"Collapsing {size} into huge pages took {took}, and cannot be undone." if done.joined.bytes else
+                    "No more of its memory was on huge pages after collapsing than before.")
+        told += refused(done.joined.errors)
     if done.switched_off:
         told.append("It has transparent huge pages switched off for itself (prctl), and its memory is not joined then.")
     if done.apart:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from ctypes.util import find_library
 from pathlib import Path
 from threading import Event
@@ -73,6 +76,17 @@ def test_a_program_without_large_pages_has_none_by_any_advice(program: Path):
     assert not LEVERS["no-thp"].reached(os.getpid())  # put back
 
 
+@contextmanager
+def waiting(code: str) -> Iterator[int]:
+    """A Python program that has written "ready" and waits."""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as child:
+        try:
+            assert child.stdout.readline() == b"ready\n"
+            yield child.pid
+        finally:
+            child.kill()
+
+
 @needs_root
 def test_memory_is_joined_from_outside(program: Path):
     done, peak = ran(program, "mmap", LEVERS["collapse"], passes=20, after_s=0.2)
@@ -85,14 +99,49 @@ def test_among_a_thousand_mappings_those_are_joined_that_hold_a_whole_large_page
     """Of two neighbours one may not be written, so that the kernel keeps them apart."""
     many = ("import mmap, time\nkept = [mmap.mmap(-1, 1 << 16, flags=34, prot=1 + 2 * (n % 2)) for n in range(1000)]\n"  # private
             "large = mmap.mmap(-1, 16 << 20, flags=34)\nlarge.write(bytes(16 << 20))\nprint('ready', flush=True)\ntime.sleep(20)")
-    with subprocess.Popen([sys.executable, "-c", many], stdout=subprocess.PIPE) as child:
-        try:
-            assert child.stdout.readline() == b"ready\n"
-            assert len(procfs.text(Path(f"/proc/{child.pid}/maps"), 1 << 24).splitlines()) > 1000
-            joined, errors = levers.collapse(child.pid, 2 << 20, Event())
-        finally:
-            child.kill()
+    with waiting(many) as pid:
+        assert len(procfs.text(Path(f"/proc/{pid}/maps"), 1 << 24).splitlines()) > 1000
+        joined, errors = levers.collapse(pid, 2 << 20, Event())
     assert joined >= 14 << 20 and errors <= {"EINVAL"}
+
+
+# Of 256 MiB every second 4 MiB are written.
+HOLES = ("import mmap, time\nheld = mmap.mmap(-1, 256 << 20, flags=34)\nfor start in range(0, 256 << 20, 8 << 20):\n"
+         "    held[start:start + (4 << 20)] = bytes(4 << 20)\nprint('ready', flush=True)\ntime.sleep(20)")
+
+
+@needs_root
+def test_memory_between_holes_is_collapsed_and_counted_as_linux_counts_it():
+    with waiting(HOLES) as pid:
+        joined, errors = levers.collapse(pid, 2 << 20, Event())
+        seen = re.search(r"^AnonHugePages: +([0-9]+) kB$", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
+    assert joined == int(seen[1]) << 10 and errors <= {"EINVAL"}
+    assert joined >= 64 << 20  # of 128 MiB, in 32 pieces that hold one or two whole huge pages
+
+
+def test_memory_between_holes_is_collapsed_by_a_kernel_that_stops_at_a_hole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A process that never was, of 512 MiB whose every third huge page nothing is mapped in."""
+    huge, pages, collapsed = 2 << 20, 256, set[int]()
+
+    def stops(process: int, start: int, size_bytes: int) -> str:
+        for page in range(start // huge, (start + size_bytes) // huge):
+            if page % 3 == 0:
+                return "EINVAL"
+            collapsed.add(page)
+        return ""
+
+    start = 1 << 30
+    resident = sum(page % 3 != 0 for page in range(start // huge, start // huge + pages)) * huge
+    folder = tmp_path / str(os.getpid())
+    folder.mkdir()
+    sizes = {"KernelPageSize": 4, "Rss": resident >> 10} | dict.fromkeys(
+        ("AnonHugePages", "ShmemPmdMapped", "Private_Hugetlb", "Shared_Hugetlb"), 0)
+    (folder / "smaps").write_text("\n".join([f"{start:x}-{start + pages * huge:x} rw-p 00000000 00:00 0",
+                                             *(f"{name}: {kib} kB" for name, kib in sizes.items())]) + "\n")
+    monkeypatch.setattr(levers, "_PROC", tmp_path)
+    monkeypatch.setattr(levers, "_collapse", stops)
+    monkeypatch.setattr(levers, "_anonymous_huge_bytes", lambda pid: len(collapsed) * huge)
+    assert levers.collapse(os.getpid(), huge, Event()) == (resident, {"EINVAL"})
 
 
 @needs_root
