@@ -29,6 +29,7 @@ PRICE = 2.0
 _SETTLED = 0.5  # of the most that was resident: a look at less is of a program that is still starting
 _KEPT = 400  # looks, the last ones: an hour's at the most that there are of a small process would be 14,400
 _LEAST_PAUSE_S = 0.25  # nothing changes so fast that a person would see it
+_ROUNDING = 1e-9  # of a pause that ends exactly when it may
 _STEP_S = 1.0  # a pause's, after which it is asked whether the program still runs
 
 
@@ -71,6 +72,16 @@ class Watched:
     def cost(self) -> float:
         """The share of the time that looks have cost the program."""
         return PRICE * self.look_s / self.elapsed_s if self.elapsed_s else 0.0
+
+    @property
+    def due_s(self) -> float:
+        """How long to watch for the looks so far to cost no more than the share allowed."""
+        return PRICE * self.look_s / self.overhead
+
+    @property
+    def within_overhead(self) -> bool:
+        """Whether looks cost no more than allowed. One look is made however short the watching, so one look alone can cost more."""
+        return self.due_s <= self.elapsed_s * (1 + _ROUNDING)
 
     @property
     def settled(self) -> list[Sight]:
@@ -197,7 +208,7 @@ def _next_s(watched: Watched, left_s: float, seconds: float) -> float | None:
 
 def _pays(watched: Watched, begin: float, seconds: float, pause: Callable[[float], None] | None) -> bool:
     """Waits until looks are as small a share of the time as they may be; False where the program or the time ends before."""
-    due_s = max(begin + PRICE * watched.look_s / watched.overhead, time.monotonic() + _LEAST_PAUSE_S)
+    due_s = max(begin + watched.due_s, time.monotonic() + _LEAST_PAUSE_S)
     while (left_s := min(due_s, begin + seconds) - time.monotonic()) > 0:
         if pause:
             pause(min(left_s, _STEP_S))

@@ -33,7 +33,8 @@ def watch(
     target: Annotated[list[str], typer.Argument(metavar="PID | -- COMMAND...", help="A process, or a program and its arguments, without a "
                                                 "shell; it reads nothing, and what it writes is dropped.")],
     seconds: Annotated[float, typer.Option(min=0, help="How long; 0 until it ends, or Ctrl-C. A command is ended then.")] = 60.0,
-    overhead: Annotated[float, typer.Option(min=0.01, max=50, help="Per cent of the program's time that looks may cost it.")] = 1.0,
+    overhead: Annotated[float, typer.Option(min=0.01, max=50, help="Per cent of the program's time that looks may cost; one is always made."
+                                                           )] = 1.0,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, at the end.")] = False,
 ) -> None:
     """Watch what a running program touches, without changing it: on which tread of the staircase it lives, what translation can cost it at

@@ -207,8 +207,11 @@ def _folios(watched: Watched, reach: Reach) -> Iterator[str]:
 
 
 def _cost(watched: Watched) -> Iterator[str]:
-    yield (f"Looks took {duration(watched.look_s)} in {duration(watched.elapsed_s)}, and cost the program about {watched.cost:.2%} of its "
-           f"time; {watched.overhead:.2%} is the most that they may.")
+    took = (f"Looks took {duration(watched.look_s)} in {duration(watched.elapsed_s)}, and cost the program about {watched.cost:.2%} of its "
+            "time")
+    yield f"{took}, within the {watched.overhead:.2%} allowed." if watched.within_overhead else (
+        f"{took}. That is more than the {watched.overhead:.2%} allowed, because one look is always made: it takes "
+        f"{duration(watched.due_s)} of watching to stay within.")
     if watched.left_out_s:
         yield f"Windows of {listed(map(duration, watched.left_out_s))} are shorter than a look or longer than what was left of the time."
     if watched.has_ended:
@@ -259,7 +262,8 @@ def document(watched: Watched, reach: Reach, counts: Counts | str, sampled: Mapp
     gain = _told(lambda: gained(watched, reach))
     return {
         "pid": target.pid, "command": target.command, "elapsed_s": watched.elapsed_s, "look_s": watched.look_s, "overhead": watched.cost,
-        "overhead_allowed": watched.overhead, "ended": watched.has_ended, "exit_code": target.status(), "mapped": last.mapped,
+        "overhead_allowed": watched.overhead, "within_overhead": watched.within_overhead, "ended": watched.has_ended,
+        "exit_code": target.status(), "mapped": last.mapped,
         "table_bytes": last.table_bytes, "used": watched.used._asdict(),
         "active": [_window(watched, reach, window_s) for window_s in watched.windows_s],
         "folios": {"reason": watched.folios.code} if isinstance(watched.folios, Unavailable) else watched.folios,

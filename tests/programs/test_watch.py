@@ -75,6 +75,7 @@ def test_looks_are_as_rare_as_asked_and_no_window_is_shorter_than_its_look(look_
     watched = clock.watch(seconds, overhead)
     assert all(window_s >= look_s for _, window_s in clock.begun)
     assert len(watched.sights) == 1 or watched.cost <= overhead * (1 + 1e-9)
+    assert any("more than" in told for told in watch_words._cost(watched)) is (watched.cost > overhead * (1 + 1e-9))
     assert watched.elapsed_s <= seconds + look_s + 1e-9
     for n, (begun_s, _) in enumerate(clock.begun):
         assert n == 0 or PRICE * (n + 1 / (2 * PRICE)) * look_s <= overhead * begun_s * (1 + 1e-9)
