@@ -48,6 +48,8 @@ def verdict_sentence(trial: Trial) -> str:
         "What the driver prints" if driven else "What it prints")
     told = f"{what} with {trial.aim.lever.name} is {ratio:.3f} times what it is without, in {len(trial.pairs)} pairs."
     match trial.verdict:
+        case "differs, by less than asked":
+            return f"It differs, by less than the {100 * trial.aim.within:g} % asked for. {told}"
         case "no difference":
             return f"No difference, and one over {ceil(1000 * would_have_shown(ratio) - _ROUNDING) / 10} % would have shown. {told}"
         case "cannot tell" if trial.pairs:
@@ -171,7 +173,7 @@ def document(trial: Trial) -> dict[str, Any]:
         "command": aim.command, "driver": aim.driver and aim.driver.command, "lever": aim.lever.name, "does": aim.lever.does,
         "quantity": "elapsed_s" if aim.metric is None else aim.metric.pattern, "better": "higher" if aim.higher else "lower",
         "within": aim.within, "verdict": trial.verdict, "ratio": ratio and ratio._asdict(), "pairs": len(trial.pairs),
-        "would_have_shown": would_have_shown(ratio) if trial.verdict == "no difference" else None,
+        "would_have_shown": would_have_shown(ratio) if trial.verdict == "no difference" else None, "seed": trial.seed,
         "remarks": remarks(trial), "spent_s": trial.spent_s,
         "without": _of_side(trial, False), "with": _of_side(trial, True),
         "values": [[aim.value(run) for run in pair] for pair in trial.pairs],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import secrets
 import signal
 import sys
 import time
@@ -25,13 +26,13 @@ from experiments.programs.served import Driver, serve
 from experiments.words.reasons import Unavailable
 from experiments.words.units import format_ns
 
-Verdict = Literal["helps", "hurts", "no difference", "cannot tell"]
+Verdict = Literal["helps", "hurts", "differs, by less than asked", "no difference", "cannot tell"]
 # Looks take a hundredth of the time of a run that counts. Of the first two, which do not count, a tenth: those see short programs' peaks.
 LOOKS_SHARE, REHEARSAL_SHARE = 0.01, 0.1
 # What a lever itself adds to a program's start, at most: a library to load, a variable to read. It may be no more than the difference
 # that is looked for.
 STARTING_S = 1e-3
-SEED = 16
+_SEED_BITS = 32
 
 
 @dataclass(frozen=True)
@@ -63,11 +64,12 @@ class Aim:
 
 @dataclass
 class Trial:
-    """What came of it. rehearsal: the first two runs, as it is and with the lever, whose times do not count. pairs: those that do, in the
-    same order. ended: why it ended before its aim, if it did."""
+    """What came of it. rehearsal: the first two runs, as it is and with the lever, whose times do not count. seed: of the order of runs.
+    pairs: those that count, in the same order. ended: why it ended before its aim, if it did."""
 
     aim: Aim
     rehearsal: tuple[Run, Run]
+    seed: int
     pairs: list[tuple[Run, Run]] = field(default_factory=list)
     spent_s: float = 0.0
     ended: str = ""
@@ -94,13 +96,14 @@ class Trial:
 
 
 def verdict(ratio: Interval, pairs: int, within: float, higher: bool = False) -> Verdict:
-    """What a ratio of with to without says: that there is no difference where the interval lies within so much of 1, which is as much as
-    was asked for; that there is one where it lies beside 1. Less is better, or more where `higher`."""
+    """Return what a ratio of with to without says. `within` is the difference that was asked for: an interval that lies within it says
+    "no difference" where it contains 1 and "differs, by less than asked" where it does not. Less is better, or more where `higher`."""
     if pairs < LEAST_PAIRS:
         return "cannot tell"
-    if Effect(ratio, 1 / (1 + within), 1 + within).decided():
-        return "no difference"
-    return "cannot tell" if Effect(ratio, 1, 1).decided() is not False else "helps" if (ratio.value > 1) is higher else "hurts"
+    is_small = Effect(ratio, 1 / (1 + within), 1 + within).decided() is True
+    if Effect(ratio, 1, 1).decided() is not False:  # it contains 1
+        return "no difference" if is_small else "cannot tell"
+    return "differs, by less than asked" if is_small else "helps" if (ratio.value > 1) is higher else "hurts"
 
 
 def is_narrow(ratio: Interval, within: float) -> bool:
@@ -111,14 +114,22 @@ def is_narrow(ratio: Interval, within: float) -> bool:
     return beside or max(high, -low) <= log1p(within)
 
 
-def paired(take: Callable[[bool], object], value: Callable[..., float], within: float, limit_s: float, *,
-           clock: Callable[[], float] = time.monotonic, seed: int = SEED) -> Iterator[tuple]:
-    """Pairs of what `take` gives without and with a lever, in an order drawn for each, until their ratio is narrow enough at a look, or the
-    next pair would end after limit_s; six at least."""
-    order, start, pairs = random.Random(seed), clock(), []
+def orders(seed: int) -> Iterator[bool]:
+    """Yield for each pair whether the lever comes first. Of every two pairs it does in one, which one is drawn: so what being the second
+    costs adds to either side alike. Only of an odd number of pairs it adds to one side once more."""
+    drawn = random.Random(seed)
     while True:
+        first = drawn.random() < 0.5
+        yield from (first, not first)
+
+
+def paired(take: Callable[[bool], object], value: Callable[..., float], within: float, limit_s: float, seed: int, *,
+           clock: Callable[[], float] = time.monotonic) -> Iterator[tuple]:
+    """Yield pairs of what `take` gives without and with a lever until their ratio is narrow enough at a look, or the next pair would end
+    after limit_s; six at least. seed: of `orders`."""
+    start, pairs = clock(), []
+    for first in orders(seed):
         begin = clock()
-        first = order.random() < 0.5
         taken = {lever: take(lever) for lever in (first, not first)}
         pairs.append((taken[False], taken[True]))
         yield pairs[-1]
@@ -130,7 +141,7 @@ def paired(take: Callable[[bool], object], value: Callable[..., float], within: 
 
 
 def attempt(aim: Aim, tell: Callable[[Trial], None] = lambda trial: None) -> Trial:
-    """Makes the experiment; `tell` hears of it after the rehearsal and after each pair. Ctrl-C ends it where there are six pairs.
+    """Make the experiment; `tell` hears of it after the rehearsal and after each pair. Ctrl-C ends it where there are six pairs.
 
     Raises Unavailable: not-linux, program-missing, program-endless, server-ended, server-silent, program-killed, program-short,
     no-metric, lever-absent, collapse-denied, and what making the lever raises. KeyboardInterrupt with fewer pairs."""
@@ -148,13 +159,13 @@ def _attempt(aim: Aim, tell: Callable[[Trial], None]) -> Trial:
     plain = take(LEVERS["none"], share=REHEARSAL_SHARE)
     _check(aim, plain)
     after_s = looks.settled_s(list(plain.looks)) if aim.after_s is None else aim.after_s
-    trial = Trial(aim, (plain, take(aim.lever, share=REHEARSAL_SHARE, after_s=after_s)))
+    trial = Trial(aim, (plain, take(aim.lever, share=REHEARSAL_SHARE, after_s=after_s)), secrets.randbits(_SEED_BITS))
     _check_lever(trial)
     tell(trial)
     lever = {False: LEVERS["none"], True: aim.lever}
     try:
         for pair in paired(lambda on: _sound(aim, take(lever[on], share=LOOKS_SHARE, after_s=after_s)), aim.value, aim.within,
-                           aim.minutes * 60 - (time.monotonic() - begin)):
+                           aim.minutes * 60 - (time.monotonic() - begin), trial.seed):
             trial.pairs.append(pair)
             trial.spent_s = time.monotonic() - begin
             tell(trial)

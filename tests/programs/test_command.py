@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import get_args
 
 import psutil
 import pytest
@@ -19,7 +20,7 @@ from experiments import cli
 from experiments.programs import command
 from experiments.programs import trial as trials
 from experiments.programs.page import page
-from experiments.programs.trial import Aim, Trial
+from experiments.programs.trial import Aim, Trial, Verdict
 from experiments.system import files, procfs
 
 # With a lock of the test's own: what is measured here decides nothing, so it need not wait for what does.
@@ -122,7 +123,7 @@ def test_an_experiment_from_its_command_to_its_document(tmp_path: Path):
     assert (done.returncode, done.stderr) == (0, "")
     told = json.loads(done.stdout)
     assert told["pairs"] == len(told["values"]) >= 6 and told["command"] == program
-    assert told["verdict"] in ("helps", "hurts", "no difference", "cannot tell") and told["without"]["exit_codes"] == [0]
+    assert told["verdict"] in get_args(Verdict) and told["without"]["exit_codes"] == [0]
     assert told["with"]["peak"]["reached"] == 1 and told["without"]["peak"]["reached"] == 0
     assert not any("writes" in remark for remark in told["remarks"])
 

@@ -45,10 +45,16 @@ def test_what_differs_from_run_to_run_is_not_laid_on_the_lever():
 
 
 @pytest.mark.parametrize(("huge_mib", "nothing"), [(0, True), (1, True), (2, False), (90, False)])
-def test_a_lever_that_moved_no_pages_did_nothing(huge_mib: int, nothing: bool):
+def test_a_lever_that_moved_no_pages_made_no_difference_to_them(huge_mib: int, nothing: bool):
     told = remarks(trial(made(2.0), made(1.0, looks=(look(huge_mib=huge_mib, reached=1),))))
-    assert any("did nothing" in remark for remark in told) is nothing
-    assert not any("did nothing" in remark for remark in remarks(trial(made(), made(), lever="none")))
+    assert any("no difference to its pages" in remark for remark in told) is nothing
+    assert not any("no difference to its pages" in remark for remark in remarks(trial(made(), made(), lever="none")))
+
+
+def test_memory_that_was_collapsed_after_the_peak_is_no_lever_that_did_nothing():
+    late = made(1.0, looks=(look(huge_mib=0),), joined=Joined(1.0, 0.1, 4 << 20, ()))
+    told = remarks(trial(made(1.0), late, lever="collapse"))
+    assert any("4 MiB" in remark for remark in told) and not any("no difference to its pages" in remark for remark in told)
 
 
 def test_a_lever_seen_in_some_of_the_processes_and_a_program_never_seen_are_said():
@@ -63,11 +69,12 @@ def test_the_seconds_of_joining_are_told_and_so_is_the_ratio_without_them():
     joined = trial(made(10.0), made(9.0, looks=ON_LARGE, joined=Joined(1.0, 3.0, 1 << 30, ("EINVAL",))), lever="collapse")
     assert joined.ratio().value == pytest.approx(0.9)
     told = " ".join(remarks(joined))
-    assert "1 GiB took 3 s" in told and "0.600" in told and "EINVAL" in told
+    assert "1 GiB into huge pages took 3 s" in told and "0.600" in told and "EINVAL" in told
     assert joined.verdict == "helps"
 
 
-@pytest.mark.parametrize(("elapsed_s", "word"), [(0.8, "Helps"), (1.25, "Hurts"), (1.0, "No difference")])
+@pytest.mark.parametrize(("elapsed_s", "word"), [(0.8, "Helps"), (1.25, "Hurts"), (1.0, "No difference"),
+                                                  (1.01, "It differs, by less than the 2 %")])
 def test_the_verdict_stands_first_and_has_its_ratio(elapsed_s: float, word: str):
     told = verdict_sentence(trial(made(1.0), made(elapsed_s)))
     assert told.startswith(word) and f"{elapsed_s:.3f}" in told and "6 pairs" in told

@@ -94,7 +94,7 @@ def test_a_server_that_does_not_end_when_asked_is_killed_and_that_is_said(addres
     monkeypatch.setattr(runs, "GRACE_S", 0.2)
     stubborn = ran(server(address, "signal.signal(signal.SIGTERM, signal.SIG_IGN)"), driver(address))
     assert (stubborn.status, stubborn.killed) == (0, True)
-    trial = Trial(Aim(["server"], LEVERS["none"], driver=driver(address)), (stubborn, stubborn))
+    trial = Trial(Aim(["server"], LEVERS["none"], driver=driver(address)), (stubborn, stubborn), 16)
     assert any("SIGTERM" in remark and "2 times" in remark for remark in remarks(trial))
 
 
@@ -167,7 +167,7 @@ def test_who_listens_is_seen_by_its_sockets(tmp_path: Path):
 
 
 def test_an_experiment_on_a_server_says_that_its_driver_was_compared(address: str):
-    aim = Aim(server(address, "os.path.exists(path) and os.unlink(path)"), LEVERS["none"], within=0.5, minutes=0.01,
+    aim = Aim(server(address, "os.path.exists(path) and os.unlink(path)"), LEVERS["none"], within=0.5, minutes=0.2,
               driver=driver(address, hold_s=0.1, status=4))
     done = attempt(aim)
     assert len(done.pairs) >= 6 and "driver" in verdict_sentence(done) and "driver's exit code is 4" in remarks(done)[0]

@@ -42,4 +42,4 @@ def made(elapsed_s: float = 1.0, status: int = 0, value: float | None = None, ou
 
 def trial(without: Run, with_lever: Run, pairs: int = 6, lever: str = "advise", **aim: object) -> Trial:
     """An experiment all of whose runs were alike."""
-    return Trial(Aim(["program"], LEVERS[lever], **aim), (without, with_lever), [(without, with_lever)] * pairs, 9.0)  # type: ignore[arg-type]
+    return Trial(Aim(["program"], LEVERS[lever], **aim), (without, with_lever), 16, [(without, with_lever)] * pairs, 9.0)  # type: ignore[arg-type]
