@@ -27,10 +27,12 @@ from experiments.article.render import Html, highlighted, inline
 from experiments.inference.effects import LEAST_COVERAGE as LEAST_COVERAGE
 from experiments.inference.effects import Effect as Effect
 from experiments.inference.effects import inside as inside
+from experiments.inference.effects import too_few as too_few
+from experiments.inference.effects import why_undecided as why_undecided
 from experiments.lab.grid import Scope
 from experiments.lab.record import Point
 from experiments.system.files import ROOT
-from experiments.words.reasons import Unavailable, explain
+from experiments.words.reasons import Unavailable, Undecided, explain, required
 
 STATEMENTS = ROOT / "data" / "literature" / "claims.csv"
 WRONG_BY_CHANCE = 0.05  # of the decided, at most: held by tests/article/test_rule.py
@@ -40,18 +42,31 @@ Word = Literal["holds", "fails", "cannot tell", "not testable here"]
 
 
 # An effect, or several that have to lie in their bands together; a bool where nothing was measured but words or arithmetic compared;
-# None where what was measured leaves it open.
-Truth = Effect | Sequence[Effect] | bool | None
+# Undecided where what was measured leaves the claim open for a reason that no interval shows.
+Truth = Effect | Sequence[Effect] | bool | Undecided
 Answer = tuple[Truth, str]  # and the evidence in a sentence
 
 
 def decided(truth: Truth) -> bool | None:
-    """True, False, or None for what cannot be told."""
-    if truth is None or isinstance(truth, bool):
+    """Return True, False, or None for what cannot be told."""
+    if isinstance(truth, bool):
         return truth
-    effects = [truth] if isinstance(truth, Effect) else list(truth)
+    if isinstance(truth, Undecided):
+        return None
+    effects = effects_of(truth)
     answers = [effect.decided(len(effects)) for effect in effects]
-    return False if False in answers else None if None in answers or not answers else True
+    return False if False in answers else None if None in answers else True
+
+
+def effects_of(truth: Truth) -> tuple[Effect, ...]:
+    """Return what a truth compares. Raises Unavailable("too-few-points") for an empty list, TypeError for anything but a Truth."""
+    if isinstance(truth, bool | Undecided):
+        return ()
+    if isinstance(truth, Effect):
+        return (truth,)
+    if not isinstance(truth, Sequence) or not all(isinstance(effect, Effect) for effect in truth):
+        raise TypeError(f"A predicate gives effects, a bool or Undecided, not {truth!r}.")
+    return tuple(required(truth, "nothing was compared"))
 
 
 class Statement(NamedTuple):
@@ -105,10 +120,14 @@ class Claim:
 
 @dataclass(frozen=True)
 class Verdict:
+    """reason: why it cannot be told, as a code of UNDECIDED or REASONS. why: the same as a sentence; empty where the evidence is it."""
+
     claim: Claim
     verdict: Word
     evidence: str
     effects: tuple[Effect, ...] = ()
+    reason: str = ""
+    why: str = ""
 
 
 REGISTRY: dict[str, Claim] = {}
@@ -149,16 +168,21 @@ def judge(claim: Claim, a: Analysis, **bands: Any) -> Verdict:
         bands = {"band": statements()[claim.id].band} | bands
     try:
         truth, evidence = claim.decide(a, **bands)
+        effects = effects_of(truth)
     except Unavailable as why:
         return _unavailable(claim, why)
-    effects = (truth,) if isinstance(truth, Effect) else tuple(truth) if isinstance(truth, Sequence) else ()
     if effects and a.host.is_emulated:  # a source's sentence is about processors, and what was timed is a program
         return Verdict(claim, "not testable here", explain("emulated", evidence.rstrip(".")))
-    return Verdict(claim, {True: "holds", False: "fails", None: "cannot tell"}[decided(truth)], evidence, effects)
+    if (answer := decided(truth)) is None:
+        open_for = truth if isinstance(truth, Undecided) else why_undecided(effects)
+        return Verdict(claim, "cannot tell", evidence, effects, open_for.code, open_for.text)
+    return Verdict(claim, "holds" if answer else "fails", evidence, effects)
 
 
 def _unavailable(claim: Claim, why: Unavailable) -> Verdict:
-    return Verdict(claim, "not testable here" if why.code in OBSTACLES else "cannot tell", str(why))
+    if why.code in OBSTACLES:
+        return Verdict(claim, "not testable here", str(why))
+    return Verdict(claim, "cannot tell", str(why), reason=why.code)
 
 
 def verdicts(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> list[Verdict]:

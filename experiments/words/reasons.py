@@ -6,6 +6,7 @@ A number is there or a reason is; there is no third way. Codes go into data/, so
 from __future__ import annotations
 
 from collections.abc import Callable, Sized
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 Some = TypeVar("Some", bound=Sized)
@@ -326,6 +327,28 @@ def explain(code: str, detail: str = "") -> str:
 
 # Why a page size may have no rows.
 PAGE_REASONS = frozenset({"pool-empty", "thp-never", "mthp-off", "page-size-unsupported", "backing-partial", "memory-short"})
+
+
+# Why what was measured does not decide a claim. Codes go into data/, as those of REASONS do.
+UNDECIDED: dict[str, str] = {
+    "few": "Too few processes were measured.",
+    "crosses": "The interval crosses an end of the band.",
+    "widened": "The interval as printed decides, but one of several compared needs a wider one, and that crosses an end of the band.",
+    "bistable": "The processes fall into two groups, and the interval over both crosses an end of the band.",
+    "conditions": "The conditions differ from those of the source.",
+    "ambiguous": "The result fits more than one explanation.",
+}
+
+
+@dataclass(frozen=True)
+class Undecided:
+    """Why a claim is left open. text: a sentence; by default that of the code."""
+
+    code: str
+    text: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", self.text or UNDECIDED[self.code])  # an unknown code fails where it is made
 
 
 class Note(NamedTuple):

@@ -9,6 +9,8 @@ from types import ModuleType
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.common import ROOT, About
 from support.pages import Elements
 from support.synthetic import Paged, Stated
@@ -21,6 +23,7 @@ from experiments.article.verdicts import (
     Answer,
     Band,
     Claim,
+    Effect,
     Verdict,
     claim,
     claims_of,
@@ -31,11 +34,12 @@ from experiments.article.verdicts import (
     statements,
     verdict_table,
     verdicts,
+    why_undecided,
 )
-from experiments.inference.intervals import Interval
+from experiments.inference.intervals import Interval, median_interval
 from experiments.lab.grid import octaves
 from experiments.lab.record import Point
-from experiments.words.reasons import REASONS, Unavailable
+from experiments.words.reasons import REASONS, UNDECIDED, Unavailable, Undecided
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&`"
 CSS = (ROOT / "book/assets/figures.css").read_text(encoding="utf-8")
@@ -56,7 +60,7 @@ def claims(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         return bool(a.frame["ns"].max() < most), f"The largest is {a.frame['ns'].max():.0f}, of {most:.0f} `at most`."
 
     def nobody_knows(a: Analysis) -> Answer:
-        return None, "The interval spans the line."
+        return Undecided("ambiguous"), "The interval spans the line."
 
     def beyond(a: Analysis) -> Answer:
         raise Unavailable("no-pmu", "in a test")
@@ -78,6 +82,7 @@ def test_claims_are_those_of_their_module_in_the_order_of_their_definition(claim
 def test_a_predicate_is_a_verdict_and_what_is_lacking_cannot_be_told_or_tested(claims: ModuleType, a: Analysis):
     found = verdicts(claims, a)
     assert [verdict.verdict for verdict in found] == ["holds", "cannot tell", "not testable here", "cannot tell"]
+    assert [verdict.reason for verdict in found] == ["", "ambiguous", "", "too-few-points"] and found[1].why == UNDECIDED["ambiguous"]
     assert found[0].evidence == "The largest is 3, of 5 `at most`." and all("in a test" in one.evidence for one in found[2:])
 
 
@@ -222,6 +227,54 @@ def test_of_several_that_hold_together_only_what_refutes_is_held_to_more():
     """A tenth of a tenth beyond the line: one alone is refuted by it, one of ten is not."""
     well, badly = inside(Interval(1.2, 1.02, 1.4), 1.0), inside(Interval(0.8, 0.6, 0.98), 1.0)
     assert decided([well] * 10) is True and decided([badly]) is False and decided([well] * 9 + [badly]) is None
+
+
+def reason(*effects: Effect) -> str:
+    return why_undecided(effects).code
+
+
+@pytest.mark.parametrize(("values", "code", "number"), [
+    ((9.0,), "few", "5"), ((9.0, 9.1, 9.2), "few", "3"), ((1.5, 1.5, 1.6, 1.6), "few", "4"), ((1.8, 1.9, 2.0, 2.1, 2.2), "crosses", ""),
+    ((1.1, 1.1, 1.2, 2.3, 2.4, 2.5), "bistable", "")])
+def test_an_undecided_effect_says_why_and_how_many_processes_are_lacking(values: tuple, code: str, number: str):
+    why = inside(median_interval(values), 1.0, 2.0).why_undecided()
+    assert why is not None and why.code == code and number in why.text
+    assert inside(median_interval([1.4, 1.5, 1.6, 1.5, 1.5]), 1.0, 2.0).why_undecided() is None
+
+
+def test_the_gravest_reason_of_several_comes_first_and_all_are_told():
+    few, crosses = inside(Interval(9, 8, 10, 0.75), 1, 2), inside(Interval(2, 1.9, 2.1), 1, 2)
+    outside = inside(Interval(2.2, 2.02, 2.35), 1, 2)  # as printed; of two, its interval reaches 2
+    assert [reason(crosses, few), reason(crosses, outside), reason(crosses, crosses)] == ["few", "widened", "crosses"]
+    assert {why_undecided([crosses, few]).text} == {f"{few.why_undecided().text} {UNDECIDED['crosses']}"}  # type: ignore[union-attr]
+    assert why_undecided([outside, outside]).text.count("2 that were compared") == 1
+
+
+@given(effects=st.lists(st.builds(
+    lambda value, below, above, coverage, modes, among: inside(
+        Interval(value, value - below, value + above, coverage, modes), 1.0, 2.0, among),
+    st.floats(0, 3), st.floats(0, 1), st.floats(0, 1), st.sampled_from([0.0, 0.75, 0.9375, 1.0]), st.sampled_from([1, 2]),
+    st.sampled_from([1, 9])), min_size=1, max_size=4))
+def test_what_looks_decided_as_printed_and_is_not_says_so(effects: list[Effect]):
+    """Too few processes, or an interval that had to be wider: no other reason may stand beside such bounds."""
+    answer = decided(effects)
+    seen = [(one.interval.low >= 1 and one.interval.high <= 2, one.interval.high < 1 or one.interval.low > 2) for one in effects]
+    all_inside, any_outside = all(within for within, _ in seen), any(outside for _, outside in seen)
+    if answer is None:
+        assert reason(*effects) in {"few", "widened"} or not (all_inside or any_outside)
+    else:
+        assert all_inside if answer else any_outside
+
+
+def test_a_predicate_that_leaves_a_claim_open_says_why(claims: ModuleType, a: Analysis):
+    for truth, error in ((None, TypeError), ([None], TypeError)):
+        found = Claim("made-up", "boncz1999", "Says.", lambda a, truth=truth: (truth, "Evidence."), None)
+        with pytest.raises(error):
+            judge(found, a)
+    nothing = judge(Claim("made-up", "boncz1999", "Says.", lambda a: ([], "Evidence."), None), a)
+    assert (nothing.verdict, nothing.reason) == ("cannot tell", "too-few-points")
+    with pytest.raises(KeyError):
+        Undecided("somehow")
 
 
 def test_a_verdict_table_escapes_and_has_a_twin_in_words():

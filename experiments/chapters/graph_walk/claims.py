@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from experiments.article.verdicts import LEAST_COVERAGE, Answer, Band, claim, decided, inside
+from experiments.article.verdicts import LEAST_COVERAGE, Answer, Band, Truth, claim, decided, inside, too_few
 from experiments.chapters.graph_walk.analysis import REGIMES, SIZE, Analysis, largest
 from experiments.chapters.graph_walk.grid import VERTEX_BYTES
 from experiments.inference.curves import select
@@ -16,7 +16,7 @@ from experiments.lab.grid import Scope
 from experiments.lab.record import Point
 from experiments.words.pages import BASE, words
 from experiments.words.prose import listed
-from experiments.words.reasons import Unavailable, required
+from experiments.words.reasons import Unavailable, Undecided, required
 from experiments.words.units import format_size
 
 TWICE = (1.6, 2.4)  # the published run's 95th percentile at its largest sizes: 1.88 to 2.06 medians
@@ -58,9 +58,11 @@ def three_regimes(a: Analysis, reads_memory_from: int = WALKS_OF_MEMORY) -> Answ
     seen = [name for name in REGIMES if a.regimes.sizes(name)]
     ranges = ", ".join(f"{name} {' to '.join(dict.fromkeys(format_size(a.regimes.sizes(name)[end]) for end in (0, -1)))}" for name in seen)
     all_three = len(seen) == len(REGIMES)
-    truth = True if all_three and answers.is_monotonic_increasing else None if all_three or answers.index[-1] < reads_memory_from else False
-    if a.p50[BASE].table["coverage"].min() < LEAST_COVERAGE:
-        truth = None
+    truth: Truth = all_three and bool(answers.is_monotonic_increasing)
+    if (coverage := a.p50[BASE].table["coverage"].min()) < LEAST_COVERAGE:
+        truth = too_few(coverage)
+    elif not truth and (all_three or answers.index[-1] < reads_memory_from):
+        truth = Undecided("ambiguous" if all_three else "conditions")
     return truth, f"What answers the median hop on base pages: {ranges}. A load from memory takes {a.regimes.memory_ns:.0f} ns."
 
 
@@ -116,7 +118,7 @@ def huge_pages_lower_both(a: Analysis, same: float = SAME) -> Answer:
             f"{splintered.evidence}")
     if splintered.verdict == "not splintered":
         raise Unavailable("no-pmu", "large pages miss less often, and of the few misses left no time can be told without counters")
-    return None, splintered.evidence
+    return Undecided("ambiguous"), splintered.evidence
 
 
 def _counted(a: Analysis, large: str, same: float) -> Answer:
@@ -140,9 +142,9 @@ def page_walkers_as_stated(a: Analysis, agrees: float = AGREES) -> Answer:
     base, _, busy = a.under_way
     least, most = (a.page_walkers * (1 + give) for give in (-agrees, agrees))
     # Fewer that were seen busy rule nothing out: something else may end the gain.
-    return None if busy.high < least else inside(busy, least, most), (f"{a.host.microarchitecture} is said to have {a.page_walkers:.0f}. "
-                                                                      f"With {base.best_walkers} walks in turn at least {busy:.1f} page "
-                                                                      "walks were under way at once.")
+    return Undecided("ambiguous") if busy.high < least else inside(busy, least, most), (
+        f"{a.host.microarchitecture} is said to have {a.page_walkers:.0f}. With {base.best_walkers} walks in turn at least {busy:.1f} page "
+        "walks were under way at once.")
 
 
 # --- what a hop takes, and what a model of two terms makes of it

@@ -9,7 +9,7 @@ from experiments.inference.curves import select
 from experiments.inference.intervals import Interval
 from experiments.lab.toolchains import TOOLS
 from experiments.words.pages import BASE, words
-from experiments.words.reasons import Unavailable, required
+from experiments.words.reasons import Unavailable, Undecided, required
 from experiments.words.units import format_size
 
 SIX = (4.0, 9.0)  # 838 s over 135 is 6.2
@@ -133,7 +133,8 @@ def the_pool_in_five_languages(a: Analysis, band: Band) -> Answer:
         raise Unavailable(next(iter(lack.values()), "no-data"), "no program got its array from the pool")
     told = ", ".join(f"{TOOLS[language].title} {share:.0%}" for language, share in shares.items())
     whole = all(_within(share, band) for share in shares.values())
-    return None if whole and len(shares) < len(TOOLS) else whole, f"Of what holds the array, from the pool, by smaps: {told}."
+    truth = Undecided("conditions") if whole and len(shares) < len(TOOLS) else whole
+    return truth, f"Of what holds the array, from the pool, by smaps: {told}."
 
 
 def _java_pool(a: Analysis) -> tuple[float, str]:

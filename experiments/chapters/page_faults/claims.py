@@ -93,8 +93,9 @@ def five_levels_by_default(a: Analysis, band: Band) -> Answer:
         raise Unavailable("no-five-levels" if is_x86(a.host) else "other-arch")
     if a.side.no5lvl:
         raise Unavailable("too-few-points", "it was booted with no5lvl, and not by default")
-    levels = a.host.page_table_levels
-    return levels == band[0] if levels else None, f"The CPU has five levels, and the kernel uses {in_words(levels or 0)}."
+    levels = required([a.host.page_table_levels] if a.host.page_table_levels else [], "the kernel does not say how many levels it uses",
+                      "no-data")[0]
+    return levels == band[0], f"The CPU has five levels, and the kernel uses {in_words(levels)}."
 
 
 @claim("lscpu-tells-five-levels", points=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from experiments.article.verdicts import Answer, Band, claim, decided, inside
+from experiments.article.verdicts import Answer, Band, Truth, claim, decided, inside
 from experiments.chapters.tlb_blocking.analysis import AS_PUBLISHED, BLOCKED, LARGE_PAGES, NONE, SAME, Analysis, graph_size
 from experiments.chapters.tlb_blocking.grid import apart, blocks
 from experiments.inference.intervals import Interval
@@ -12,7 +12,7 @@ from experiments.inference.splinter import large_pages
 from experiments.lab.grid import Scope
 from experiments.lab.record import Point
 from experiments.words.pages import BASE, LARGE, words
-from experiments.words.reasons import Unavailable, if_available, required
+from experiments.words.reasons import Unavailable, Undecided, if_available, required
 from experiments.words.units import format_size
 
 # Of the tail's excess over 2 MiB pages the published run left (117 - 71) / (242 - 71) = 27 % in its block of 256 MiB, and its words
@@ -80,9 +80,9 @@ def prefetch_walks(a: Analysis, same: float = SAME) -> Answer:
         return helps, told
     # That base pages gain nothing says something only if prefetches gain anything.
     if (large := if_available(lambda: a.best_ahead(large_pages(a.ahead)))) is None:
-        return None, told
+        return Undecided("ambiguous"), told
     other = Interval.of(large, "gain")
-    return False if decided(helps) is False and decided(inside(other, most, among=a.distances)) else None, (
+    return False if decided(helps) is False and decided(inside(other, most, among=a.distances)) else Undecided("ambiguous"), (
         f"{told} On {words(large['pages'])} the gain is {other:.2f}.")
 
 
@@ -96,7 +96,9 @@ def order_of_remedies(a: Analysis) -> Answer:
         raise Unavailable("too-few-points", "no remedy was measured hop by hop beside the walk on base pages")
     steps = [Interval.of(worse, short) / Interval.of(better, short) for short in ("p50", "p95")
              for better, worse in pairwise(measured.values())]
-    truth = [inside(step, 1) for step in steps] if not missing else False if decided([inside(step, 1) for step in steps]) is False else None
+    truth: Truth = [inside(step, 1) for step in steps]
+    if missing and decided(truth) is not False:
+        truth = Undecided("conditions")
     said = "; ".join(f"{name} {row['p50']:.0f} and {row['p95']:.0f} ns" for name, row in measured.items())
     return truth, f"Median and 95th percentile: {said}." + (f" Not measured: {', '.join(missing)}." if missing else "")
 
@@ -110,13 +112,13 @@ def fan_out_limit(a: Analysis, jump: float = JUMP) -> Answer:
         return jumps, f"{told}; the first level has {entries:,} entries."
     large = if_available(large_pages, a.fan_out)
     if not (risen := large and if_available(a.fan_out_rise, large, entries)):
-        return None, f"{told}. Large pages, which would tell the TLB from the caches, were not measured."
+        return Undecided("ambiguous"), f"{told}. Large pages, which would tell the TLB from the caches, were not measured."
     told += f" and {risen[0]:.2f} times on {words(large)}."
     if not decided(jumps):
-        return None, told
+        return jumps, told
     if decided(inside(base / risen[0], 1)):
         return jumps, told
-    return None, told + " Large pages rise as well: their entries may span pieces, or it is not the TLB."
+    return Undecided("ambiguous"), told + " Large pages rise as well: their entries may span pieces, or it is not the TLB."
 
 
 @claim("join-partitions-first",

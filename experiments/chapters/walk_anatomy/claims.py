@@ -14,7 +14,7 @@ from experiments.lab.grid import Scope
 from experiments.lab.record import Point
 from experiments.words.pages import BASE, LARGE, words
 from experiments.words.prose import in_words
-from experiments.words.reasons import Unavailable, required
+from experiments.words.reasons import Unavailable, Undecided, required
 
 
 def _ends(*levels: int) -> Compares:
@@ -57,7 +57,7 @@ def three_levels_are_kept(a: Analysis) -> Answer:
     _alone(a)
     required(a.prices, "no tables were swept")
     shown = len(a.caches)
-    return shown == len(LEVELS) or None, (
+    return shown == len(LEVELS) or Undecided("ambiguous"), (
         f"{in_words(shown).capitalize()} of the three sweeps show{'s' * (shown == 1)} a cache that ends. One that does not may be larger "
         "than its sweep.")
 
@@ -66,7 +66,7 @@ def three_levels_are_kept(a: Analysis) -> Answer:
 def every_walk_visits_all(a: Analysis) -> Answer:
     _alone(a)
     required(a.prices, "no tables were swept")
-    return (False if a.caches else None), (
+    return (False if a.caches else Undecided("ambiguous")), (
         f"A miss costs {a.first_ns:.1f} ns through few tables and {a.last_ns:.1f} through many, whose entries take as much room: a walk "
         "through few reads less.")
 

@@ -33,7 +33,9 @@ def fully_associative(a: Analysis) -> Answer:
     phrase = {None: "is of unstated associativity", "full": "is fully associative"}
     evidence = listed(f"level {level} {phrase.get(ways, f'has {ways} ways')}" for level, ways in levels.items())
     apart = set(levels.values()) - {None, "full"}
-    return False if apart else None if None in levels.values() else True, f"By CPUID, {evidence}."
+    if not apart and None in levels.values():
+        raise Unavailable("no-geometry", f"by CPUID, {evidence}")
+    return not apart, f"By CPUID, {evidence}."
 
 
 @claim("entries-cover-a-pool")
