@@ -22,6 +22,7 @@ from markupsafe import Markup, escape
 
 from experiments.article.analysis import Analysis
 from experiments.article.bibliography import sources
+from experiments.article.compared import Bounds, compared
 from experiments.article.obstacles import OBSTACLES, obstacle
 from experiments.article.render import Html, highlighted, inline
 from experiments.inference.effects import LEAST_COVERAGE as LEAST_COVERAGE
@@ -129,6 +130,11 @@ class Verdict:
     reason: str = ""
     why: str = ""
 
+    @property
+    def bounds(self) -> list[Bounds]:
+        """What was compared, interval by interval."""
+        return [Bounds(effect.interval.low, effect.interval.high, effect.least, effect.most) for effect in self.effects]
+
 
 REGISTRY: dict[str, Claim] = {}
 
@@ -204,21 +210,34 @@ def anchor(id: str) -> str:
     return f"claim-{id}"
 
 
+def mark(word: str, css: str, reason: str = "") -> Markup:
+    """Return a verdict's word in its colour, with the code of why it is undecided as an attribute."""
+    attribute = Markup(' data-reason="{}"').format(reason) if reason else ""
+    return Markup('<span class="tlb-verdict tlb-verdict-{}"{}>{}</span>').format(css, attribute, word)
+
+
+def beside(bounds: Sequence[Bounds], why: str) -> Markup:
+    """Return what stands below a verdict's evidence: its intervals and bands, and why they leave it open."""
+    said = Markup(" ").join(filter(None, [compared(bounds), escape(f"Not decided: {why}" if why else "")]))
+    return Markup(' <small class="tlb-compared">{}</small>').format(said) if said else Markup("")
+
+
 def verdict_table(found: Sequence[Verdict], beyond: Sequence[Statement] = ()) -> Html:
-    """Two rows a verdict: the claim with its source, the verdict, the evidence; and, to unfold, the predicate with its place. Below, how
-    many of those decided may be wrong by chance; and, to unfold, what is beyond any measurement here, with what would decide it."""
+    """Return two rows a verdict: the claim with its source, the verdict, the evidence with what it compares; and, to unfold, the
+    predicate with its place. Below, how many verdicts may be wrong by chance; and, to unfold, what no measurement here decides."""
     rows = Markup("").join(
         Markup('<tr id="{}"><td>{} <a class="tlb-source" href="references.html">{}</a></td>'
-               '<td><span class="tlb-verdict tlb-verdict-{}">{}</span></td><td>{}</td></tr>'
+               '<td>{}</td><td>{}{}</td></tr>'
                '<tr class="tlb-predicate"><td colspan="3">'
                '<details><summary>Predicate: <code>{}</code></summary>{}</details></td></tr>').format(
             anchor(verdict.claim.id), inline(verdict.claim.says), sources().get(verdict.claim.source, verdict.claim.source),
-            CLASSES[verdict.verdict],
-            verdict.verdict, inline(verdict.evidence), verdict.claim.place, highlighted(inspect.getsource(verdict.claim.decide)))
+            mark(verdict.verdict, CLASSES[verdict.verdict], verdict.reason), inline(verdict.evidence), beside(verdict.bounds, verdict.why),
+            verdict.claim.place, highlighted(inspect.getsource(verdict.claim.decide)))
         for verdict in found)
     head = Markup("").join(Markup('<th scope="col">{}</th>').format(escape(name)) for name in ("Claim", "Verdict", "Evidence"))
     table = Markup('<div class="tlb-table"><table class="tlb-verdicts"><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>')
-    text = "\n".join(f"{verdict.verdict.upper()}: {verdict.claim.says} [{verdict.evidence}]" for verdict in found)
+    text = "\n".join(f"{verdict.verdict.upper()}: {verdict.claim.says} [{verdict.evidence}]"
+                     f"{beside(verdict.bounds, verdict.why).striptags()}" for verdict in found)
     return Html(str(table.format(head, rows)), text) + _chance(found) + _beyond(beyond)
 
 

@@ -9,16 +9,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from functools import cache
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from types import ModuleType
 from typing import Literal
 
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from experiments.article import analysis, parameters
 from experiments.article.chapter import Chapter
+from experiments.article.compared import Bounds
 from experiments.article.verdicts import Effect, Verdict, Word, statements, verdicts
 from experiments.chapters import your_machine, your_program
 from experiments.front import CHAPTERS
@@ -27,7 +28,7 @@ from experiments.lab.store import Store, data_root
 from experiments.machine import host as hosts
 from experiments.system.files import ROOT
 from experiments.words.reasons import Unavailable, if_available
-from experiments.words.units import rounded
+from experiments.words.units import digits_apart, significant
 
 NAME = "verdicts"
 PAGE = "scorecard"
@@ -53,18 +54,45 @@ class Shown(Document):
 
     @classmethod
     def of(cls, effect: Effect) -> Shown:
-        ends = (*effect.interval[:3], effect.least, effect.most)
-        return cls(**dict(zip(cls.model_fields, (rounded(end, _DIGITS) if isfinite(end) else None for end in ends), strict=True)))
+        """Round to the digits that are the same on all CPUs; to more where an end would touch its band."""
+        value, low, high = effect.interval[:3]
+        digits = digits_apart((low, high), (effect.least, effect.most), _DIGITS)
+
+        def cut(end: float) -> float | None:
+            return float(significant(end, digits).replace(",", "")) if isfinite(end) else None
+
+        return cls(value=cut(value), low=cut(low), high=cut(high), least=cut(effect.least), most=cut(effect.most))
+
+    @property
+    def bounds(self) -> Bounds:
+        low, least = (-inf if end is None else end for end in (self.low, self.least))
+        high, most = (inf if end is None else end for end in (self.high, self.most))
+        return Bounds(low, high, least, most)
 
 
 class Judged(Document):
+    """reason, why: as of a Verdict."""
+
     verdict: Word
     evidence: str
     effects: tuple[Shown, ...] = ()
+    reason: str = ""
+    why: str = ""
+
+    @model_validator(mode="after")
+    def _says_why(self) -> Judged:
+        if (self.verdict == "cannot tell") != bool(self.reason):
+            raise ValueError("an undecided verdict has a reason, and no other has one")
+        return self
 
     @classmethod
     def of(cls, verdict: Verdict) -> Judged:
-        return cls(verdict=verdict.verdict, evidence=verdict.evidence, effects=tuple(map(Shown.of, verdict.effects)))
+        return cls(verdict=verdict.verdict, evidence=verdict.evidence, effects=tuple(map(Shown.of, verdict.effects)),
+                   reason=verdict.reason, why=verdict.why)
+
+    @property
+    def bounds(self) -> list[Bounds]:
+        return [effect.bounds for effect in self.effects]
 
     @property
     def is_decided(self) -> bool:

@@ -13,7 +13,7 @@ from experiments.article import analysis
 from experiments.article.chapter import Chapter
 from experiments.article.machine_words import machine
 from experiments.article.parameters import BOOK
-from experiments.article.verdicts import CLASSES, WRONG_BY_CHANCE, claims_of, statements
+from experiments.article.verdicts import CLASSES, WRONG_BY_CHANCE, beside, claims_of, statements
 from experiments.front import CHAPTERS
 from experiments.front.judged import Judged, Verdicts, judged, name_of
 from experiments.words.prose import Prose, count, listed, many
@@ -25,7 +25,6 @@ UNMEASURED = "not measured"
 DECIDED = ("holds", "fails")
 APART = "apart"  # a claim that holds on one machine and fails on another
 MARKS = {**CLASSES, UNMEASURED: "unmeasured"}
-_MOST_EFFECTS = 5  # that a cell has room for
 
 
 class Analysis(analysis.Analysis):
@@ -72,20 +71,21 @@ class Analysis(analysis.Analysis):
 
     @cached_property
     def rows(self) -> pd.DataFrame:
-        """chapter, id, verdict, evidence, shown (a text of the effects' intervals; "" where the evidence has them), is_decided, apart,
-        deciding (how many machines decide it), and a column a machine of `others`, named by its id."""
+        """Return a row a claim: chapter, id, verdict, reason, evidence, compared (markup: intervals, bands, why they leave it open),
+        is_decided, apart, deciding (how many machines decide it), and a column a machine of `others`, named by its id."""
         rows = []
         for module in CHAPTERS:
             chapter = name_of(module)
             for claim in claims_of(module.claims):
                 here = self.verdict(chapter, claim.id)
                 words = {name: _word(self.published[name], chapter, claim.id) for name in self.others}
-                told = (here.verdict, here.evidence, _intervals(here), here.is_decided) if isinstance(here, Judged) else (
-                    UNMEASURED, here, "", False)
+                told = (here.verdict, here.reason, here.evidence, beside(here.bounds, here.why),
+                        here.is_decided) if isinstance(here, Judged) else (UNMEASURED, "", here, "", False)
                 each = [told[0], *(word for name, word in words.items() if self.own or name != self.machine_of(chapter))]
                 deciding = sum(word in DECIDED for word in each)
                 rows.append((chapter, claim.id, *told, {*DECIDED} <= {*each}, deciding, *words.values()))
-        columns = ["chapter", "id", "verdict", "evidence", "shown", "is_decided", APART, "deciding", *self.others]
+        columns = ["chapter", "id", "verdict", "reason", "evidence", "compared", "is_decided", APART, "deciding",
+                   *self.others]
         return pd.DataFrame(rows, columns=columns)
 
 
@@ -107,17 +107,6 @@ def _label(chapter: Chapter) -> str:
 def _word(of: Verdicts, chapter: str, id: str) -> str:
     known = of.chapters.get(chapter, {}).get(id)
     return known.verdict if known else UNMEASURED
-
-
-def _intervals(one: Judged) -> str:
-    """The estimates with their bounds, for evidence that gives none."""
-    if "(" in one.evidence or not 0 < len(one.effects) <= _MOST_EFFECTS:
-        return ""
-    return listed(f"{number_words(effect.value)} ({number_words(effect.low)} to {number_words(effect.high)})" for effect in one.effects)
-
-
-def number_words(value: float | None) -> str:
-    return "no bound" if value is None else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 # --- sentences, glued by name

@@ -9,9 +9,10 @@ import pandas as pd
 from markupsafe import Markup
 
 from experiments.article.bibliography import sources
+from experiments.article.compared import range_words
 from experiments.article.render import Html, data_table, inline
-from experiments.article.verdicts import Statement, anchor, statements
-from experiments.front.scorecard import APART, MARKS, Analysis, number_words
+from experiments.article.verdicts import Statement, anchor, mark, statements
+from experiments.front.scorecard import APART, MARKS, Analysis
 from experiments.words.prose import count
 
 
@@ -46,13 +47,14 @@ def _line(a: Analysis, row: Mapping) -> Markup:
     marks = f"{MARKS[row['verdict']]} {APART}" if row[APART] else MARKS[row["verdict"]]
     claim = Markup('<a href="{}.html#{}">“{}”</a> {}<br><small>Predicts {}.</small>').format(
         row["chapter"], anchor(row["id"]), inline(statement.quote), _source(statement), _predicts(statement))
-    shown = inline(row["evidence"]) + (Markup(" <small>Compared: {}.</small>").format(row["shown"]) if row["shown"] else "")
+    shown = inline(row["evidence"]) + row["compared"]
     others = Markup("").join(Markup('<td data-machine="{}">{}</td>').format(label, _mark(row[name])) for name, label in a.others.items())
-    return Markup('<tr data-is="{}"><td>{}</td><td>{}</td><td>{}</td>{}</tr>').format(marks, claim, shown, _mark(row["verdict"]), others)
+    return Markup('<tr data-is="{}"><td>{}</td><td>{}</td><td>{}</td>{}</tr>').format(
+        marks, claim, shown, _mark(row["verdict"], row["reason"]), others)
 
 
-def _mark(word: str) -> Markup:
-    return Markup('<span class="tlb-verdict tlb-verdict-{}">{}</span>').format(MARKS[word], word)
+def _mark(word: str, reason: str = "") -> Markup:
+    return mark(word, MARKS[word], reason)
 
 
 def _source(statement: Statement) -> Markup:
@@ -62,13 +64,10 @@ def _source(statement: Statement) -> Markup:
 
 def _predicts(statement: Statement) -> str:
     """The quantity and the band that would bear the sentence out."""
-    low, high = statement.band
-    unit = "" if statement.unit in ("ratio", "share") else f" {statement.unit}"
-    if isinf(low) and isinf(high):
+    if all(map(isinf, statement.band)):
         return statement.quantity
-    least, most = number_words(low), number_words(high)
-    band = least if low == high else f"up to {most}" if isinf(low) else f"{least} or more" if isinf(high) else f"{least} to {most}"
-    return f"{statement.quantity}: {band}{unit}"
+    unit = "" if statement.unit in ("ratio", "share") else f" {statement.unit}"
+    return f"{statement.quantity}: {range_words(*statement.band)}{unit}"
 
 
 # --- the filter: two lists and rules of style, so that it works without a script, and without style all rows show

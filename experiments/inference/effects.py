@@ -40,9 +40,9 @@ class Effect(NamedTuple):
             return too_few(self.interval.coverage)
         within = self.least <= self.interval.low and self.interval.high <= self.most
         if within or self.interval.high < self.least or self.interval.low > self.most:
-            return Undecided("widened", f"The interval as printed lies {'inside' if within else 'outside'} the band, but it is one of "
-                             f"{self.among if within else max(self.among, together)} that were compared; widened for that, it crosses an "
-                             "end of the band.")
+            return Undecided("widened", f"An interval lies {'inside' if within else 'outside'} the band as printed, but it is one of "
+                             f"{self.among if within else max(self.among, together)} compared; widened for that, it crosses an end of "
+                             "the band.")
         return Undecided("bistable" if self.interval.modes > 1 else "crosses")
 
 

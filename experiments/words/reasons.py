@@ -333,7 +333,7 @@ PAGE_REASONS = frozenset({"pool-empty", "thp-never", "mthp-off", "page-size-unsu
 UNDECIDED: dict[str, str] = {
     "few": "Too few processes were measured.",
     "crosses": "The interval crosses an end of the band.",
-    "widened": "The interval as printed decides, but one of several compared needs a wider one, and that crosses an end of the band.",
+    "widened": "An interval that is one of several compared has to be wider than printed, and then crosses an end of the band.",
     "bistable": "The processes fall into two groups, and the interval over both crosses an end of the band.",
     "conditions": "The conditions differ from those of the source.",
     "ambiguous": "The result fits more than one explanation.",
@@ -348,7 +348,8 @@ class Undecided:
     text: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "text", self.text or UNDECIDED[self.code])  # an unknown code fails where it is made
+        default = UNDECIDED[self.code]  # an unknown code fails where it is made
+        object.__setattr__(self, "text", self.text or default)
 
 
 class Note(NamedTuple):

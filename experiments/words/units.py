@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from fractions import Fraction
 
 # KiB and a bare K are binary, as page and cache sizes are; KB and MB are decimal, as the SI has them.
@@ -70,6 +71,29 @@ def rounded(value: float, digits: int = 4) -> float:
     multiplications. What is drawn and said of committed rows is to be the same on all.
     """
     return float(f"{value:.{digits}g}")
+
+
+def significant(value: float, digits: int) -> str:
+    """Return a finite number to so many significant digits, all whole digits kept, without an exponent: "1,234", "0.950"."""
+    if not value:
+        return "0"
+    whole = math.floor(math.log10(abs(value))) + 1
+    return f"{value:z,.{max(0, digits - whole)}f}"
+
+
+def digits_apart(values: Iterable[float], marks: Iterable[float], least: int) -> int:
+    """Return the fewest digits, `least` or more, at which `significant` prints each value on its own side of each mark."""
+    marks = [mark for mark in marks if math.isfinite(mark)]
+    pairs = [(value, mark) for value in values if math.isfinite(value) for mark in marks]
+
+    def printed(value: float, digits: int) -> float:
+        return float(significant(value, digits).replace(",", ""))
+
+    def keeps(value: float, mark: float, digits: int) -> bool:
+        one, other = printed(value, digits), printed(mark, digits)
+        return (value < mark, value > mark) == (one < other, one > other)
+
+    return next((digits for digits in range(least, 17) if all(keeps(*pair, digits) for pair in pairs)), 17)
 
 
 def _digits(value: float) -> str:

@@ -174,7 +174,7 @@ def shown(chapter: str) -> dict[str, tuple[str, str]]:
     cells = nbformat.read(ROOT / "book" / f"{chapter}.ipynb", 4).cells
     (text,) = [output["data"]["text/plain"] for cell in cells for output in cell.get("outputs", [])
                if "tlb-verdicts" in output.get("data", {}).get("text/html", "")]
-    return {says: (word.lower(), evidence) for word, says, evidence in re.findall(r"^([A-Z ]+): (“.*?”) \[(.*)\]$", text, re.MULTILINE)}
+    return {says: (word.lower(), evidence) for word, says, evidence in re.findall(r"^([A-Z ]+): (“.*?”) \[(.*)\].*$", text, re.MULTILINE)}
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=judged.name_of)

@@ -30,7 +30,8 @@ def one(word: str, place: int) -> Judged:
     """Verdict number `place`: every third was decided by an interval and says so in its evidence, every third without it there."""
     effect = Shown(value=1.5, low=1.25, high=None, least=1.0, most=None)
     evidence = (f"Row {place} takes 1.5 (1.25 to 1.75) ns.", f"Row {place} takes 1.5 ns.", f"Row {place} says so & <b>more</b>.")[place % 3]
-    return Judged(verdict=word, evidence=evidence, effects=() if place % 3 == 2 else (effect,))
+    reason, why = ("crosses", "It crosses.") if word == "cannot tell" else ("", "")
+    return Judged(verdict=word, evidence=evidence, effects=() if place % 3 == 2 else (effect,), reason=reason, why=why)
 
 
 def known(shift: int, lacking: tuple[str, ...] = ()) -> Verdicts:

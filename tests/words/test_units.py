@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.words.units import format_ns, format_size, page_name, parse_size
+from experiments.words.units import digits_apart, format_ns, format_size, page_name, parse_size, significant
 
 
 @pytest.mark.parametrize(
@@ -128,3 +128,20 @@ def test_a_printed_duration_is_within_half_a_percent_of_its_value(ns):
 def test_no_number_is_never_printed_as_a_duration(value):
     with pytest.raises(ValueError):
         format_ns(value)
+
+
+@pytest.mark.parametrize(("value", "digits", "text"), [
+    (1234.5, 3, "1,234"), (0.95, 3, "0.950"), (9.996, 3, "10.00"), (0, 3, "0"), (-1e-9, 3, "-0.00000000100"), (1.0, 1, "1")])
+def test_significant_digits_keep_whole_numbers_and_have_no_exponent(value: float, digits: int, text: str):
+    assert significant(value, digits) == text
+
+
+FINITE = st.floats(1e-6, 1e6) | st.just(0.0)
+
+
+@given(mark=FINITE, apart=st.floats(1e-9, 1e-2))
+def test_what_lies_beside_a_mark_is_printed_beside_it(mark: float, apart: float):
+    for value in (mark * (1 - apart), mark, mark * (1 + apart)):
+        digits = digits_apart([value], [mark], 3)
+        shown, line = (float(significant(number, digits).replace(",", "")) for number in (value, mark))
+        assert (shown < line, shown > line) == (value < mark, value > mark)

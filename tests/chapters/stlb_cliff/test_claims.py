@@ -12,7 +12,7 @@ from support.synthetic import GIB, MIB, Stated, Truth, fit, fit_to_be_shown, fra
 
 from experiments.article.verdicts import REGISTRY, Claim, Verdict, claims_of, judge, verdicts
 from experiments.chapters.stlb_cliff import Analysis, claims
-from experiments.words.reasons import REASONS, Unavailable
+from experiments.words.reasons import REASONS, Unavailable, Undecided
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -305,7 +305,7 @@ def test_what_decides_says_true_false_or_neither_and_an_error_is_no_verdict():
         raise Unavailable("no-pmu")
 
     a = analysis()
-    assert [judge(claim(lambda a, t=truth: (t, "e")), a).verdict for truth in (True, False, None)] == [H, F, C]
+    assert [judge(claim(lambda a, t=truth: (t, "e")), a).verdict for truth in (True, False, Undecided("crosses"))] == [H, F, C]
     assert (judge(claim(refuses), a).verdict, judge(claim(refuses), a).evidence) == ("not testable here", str(Unavailable("no-pmu")))
     with pytest.raises(ZeroDivisionError):
         judge(claim(lambda a: (1 / 0 > 0, "e")), a)
