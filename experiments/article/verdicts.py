@@ -36,7 +36,7 @@ from experiments.system.files import ROOT
 from experiments.words.reasons import Unavailable, Undecided, explain, required
 
 STATEMENTS = ROOT / "data" / "literature" / "claims.csv"
-WRONG_BY_CHANCE = 0.05  # of the decided, at most: held by tests/article/test_rule.py
+WRONG_BY_CHANCE = 0.05  # of all claims tested with an interval, decided or not, at most: held by tests/article/test_rule.py
 Band = tuple[float, float]
 Compares = Callable[[Point, Scope], bool]  # whether a claim compares a point, on such a computer
 Word = Literal["holds", "fails", "cannot tell", "not testable here"]
@@ -241,12 +241,15 @@ def verdict_table(found: Sequence[Verdict], beyond: Sequence[Statement] = ()) ->
     return Html(str(table.format(head, rows)), text) + _chance(found) + _beyond(beyond)
 
 
+def chance_words(tested: int) -> str:
+    """Return how many of so many claims tested with an interval may be decided wrongly."""
+    return (f"The rule decides wrongly in at most {WRONG_BY_CHANCE:.0%} of tests, so at most {tested * WRONG_BY_CHANCE:.1f} of these "
+            f"{tested} verdicts are expected to be wrong by chance.")
+
+
 def _chance(found: Sequence[Verdict]) -> Html:
-    """How many verdicts rest on intervals, and how many of them may be wrong by chance."""
-    decided = sum(bool(verdict.effects) and verdict.verdict in ("holds", "fails") for verdict in found)
-    wrong = decided * WRONG_BY_CHANCE
-    said = (f"{decided} of these {len(found)} verdicts are decided by an interval; at most {WRONG_BY_CHANCE:.0%} of such are wrong by "
-            f"chance, here {wrong:.1f} of them." if decided else "")
+    tested = sum(bool(verdict.effects) for verdict in found)
+    said = f"{tested} of these {len(found)} claims were tested with an interval. {chance_words(tested)}" if tested else ""
     return Html(f'<p class="tlb-chance">{escape(said)}</p>' if said else "", said)
 
 

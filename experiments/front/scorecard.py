@@ -13,7 +13,7 @@ from experiments.article import analysis
 from experiments.article.chapter import Chapter
 from experiments.article.machine_words import machine
 from experiments.article.parameters import BOOK
-from experiments.article.verdicts import CLASSES, WRONG_BY_CHANCE, beside, claims_of, statements
+from experiments.article.verdicts import CLASSES, beside, chance_words, claims_of, statements
 from experiments.front import CHAPTERS
 from experiments.front.judged import Judged, Verdicts, judged, name_of
 from experiments.words.prose import Prose, count, listed, many
@@ -72,19 +72,19 @@ class Analysis(analysis.Analysis):
     @cached_property
     def rows(self) -> pd.DataFrame:
         """Return a row a claim: chapter, id, verdict, reason, evidence, compared (markup: intervals, bands, why they leave it open),
-        is_decided, apart, deciding (how many machines decide it), and a column a machine of `others`, named by its id."""
+        is_decided, by_interval, apart, deciding (how many machines decide it), and a column a machine of `others`, named by its id."""
         rows = []
         for module in CHAPTERS:
             chapter = name_of(module)
             for claim in claims_of(module.claims):
                 here = self.verdict(chapter, claim.id)
                 words = {name: _word(self.published[name], chapter, claim.id) for name in self.others}
-                told = (here.verdict, here.reason, here.evidence, beside(here.bounds, here.why),
-                        here.is_decided) if isinstance(here, Judged) else (UNMEASURED, "", here, "", False)
+                told = (here.verdict, here.reason, here.evidence, beside(here.bounds, here.why), here.is_decided, bool(
+                    here.effects)) if isinstance(here, Judged) else (UNMEASURED, "", here, "", False, False)
                 each = [told[0], *(word for name, word in words.items() if self.own or name != self.machine_of(chapter))]
                 deciding = sum(word in DECIDED for word in each)
                 rows.append((chapter, claim.id, *told, {*DECIDED} <= {*each}, deciding, *words.values()))
-        columns = ["chapter", "id", "verdict", "reason", "evidence", "compared", "is_decided", APART, "deciding",
+        columns = ["chapter", "id", "verdict", "reason", "evidence", "compared", "is_decided", "by_interval", APART, "deciding",
                    *self.others]
         return pd.DataFrame(rows, columns=columns)
 
@@ -113,23 +113,21 @@ def _word(of: Verdicts, chapter: str, id: str) -> str:
 
 
 def lead(a: Analysis) -> Prose:
-    """What became of the claims here."""
+    """Return how many claims hold, fail, and are left open here, and why."""
     words = Counter(required(a.rows, "no claim is registered")["verdict"])
     told = [f"{count(words[word])} {what}" for word, what in (
-        ("holds", "hold on this machine"), ("fails", "fail"), ("cannot tell", "its data leave open"),
-        ("not testable here", "it cannot test"),
-        (UNMEASURED, "are of chapters that were not measured")) if words[word]]
-    return Prose(f"Of {count(len(a.rows))} claims that a measurement can decide, {listed(told)}.")
+        ("holds", "hold"), ("fails", "fail"), ("cannot tell", "are undecided"), ("not testable here", "cannot be tested on it"),
+        (UNMEASURED, "belong to chapters that were not measured on it")) if words[word]]
+    return Prose(f"This book judges {count(len(a.rows))} published claims. On this machine {listed(told)}.")
 
 
 def chance(a: Analysis) -> Prose:
-    """How many verdicts intervals decide, and how many of them are wrong by chance."""
-    decided = int(a.rows["is_decided"].sum())
+    """Return how many claims were tested with an interval, and how many of those verdicts may be wrong by chance."""
+    tested, decided = (int(a.rows[name].sum()) for name in ("by_interval", "is_decided"))
     if not decided:
         return Prose("No claim is decided by an interval here, so none can be wrong by chance.")
-    return Prose(f"Of {count(decided)} decided by an interval, about {count(decided * WRONG_BY_CHANCE)} are wrong by chance: so many at "
-                 f"the most, for the rule is wrong in {WRONG_BY_CHANCE:.0%} of cases where the truth lies at the very end of a band, and "
-                 "in fewer elsewhere. The other verdicts rest on counts, on words and on arithmetic.")
+    return Prose(f"{count(tested)} claims were tested with an interval, which decides {count(decided)} of them. "
+                 f"{chance_words(tested)} The other verdicts rest on counts, on words and on arithmetic.")
 
 
 def apart_said(a: Analysis) -> Prose:

@@ -20,6 +20,7 @@ import experiments.article.verdicts as room
 from experiments.article.analysis import Analysis
 from experiments.article.bibliography import sources
 from experiments.article.verdicts import (
+    WRONG_BY_CHANCE,
     Answer,
     Band,
     Claim,
@@ -310,14 +311,14 @@ def test_there_is_no_fifth_verdict():
         table_of(("c", "probably", "e"))
 
 
-def test_below_the_table_stands_how_many_of_those_decided_by_an_interval_may_be_wrong(claims: ModuleType, a: Analysis):
-    """Not of those that a bool decided, nor of those left open."""
+def test_below_the_table_stands_how_many_of_those_tested_by_an_interval_may_be_wrong(claims: ModuleType, a: Analysis):
+    """Of those left open too, since each of them could have been decided wrongly; not of those that a bool decided."""
     none = verdict_table(verdicts(claims, a))
-    decided_here = [judge(of_a_sentence(claims, *bounds), a) for bounds in ((100, 200), (300, 400), (200, 300))]
-    some = verdict_table([*verdicts(claims, a)[:4], *decided_here])
+    tested = [judge(of_a_sentence(claims, *bounds), a) for bounds in ((100, 200), (300, 400), (200, 300))]
+    some = verdict_table([*verdicts(claims, a)[:4], *tested])
     (said,) = re.findall(r'<p class="tlb-chance">(.*?)</p>', some.markup)
     assert "tlb-chance" not in none.markup and said in some.text
-    assert re.findall(r"\d+\.\d+|\d+", said) == ["2", "7", "5", "0.1"]
+    assert re.findall(r"\d+\.\d+|\d+", said) == ["3", "7", "5", f"{3 * WRONG_BY_CHANCE:.1f}", "3"]
 
 
 def test_what_is_beyond_any_measurement_here_can_be_unfolded_with_what_would_decide_it():
