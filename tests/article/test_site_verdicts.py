@@ -1,0 +1,107 @@
+"""The built site against its own verdicts: no printed interval, count or sentence contradicts the verdict it stands beside or speaks of."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+from bs4 import BeautifulSoup
+from support.site import soup
+from support.verdict_rows import Row, rows
+
+from experiments.front import CHAPTERS
+from experiments.front.judged import name_of
+
+PAGES = [*map(name_of, CHAPTERS), "scorecard"]
+# A sentence of the site, the claim that it speaks of, and the verdicts, or reasons of an undecided one, with which it cannot stand.
+# Whoever rewrites such a sentence rewrites its row.
+SENTENCES = [
+    (r"no cliff but a ramp", "step-not-slow-degradation", {"holds"}),
+    (r"nine tenths", "step-not-slow-degradation", {"no-step"}),
+    (r"nine tenths", "sharp-so-associative", {"no-step"}),
+    (r"Neither step is about the data", "capacity-alone", {"fails"}),
+    (r"profile by function has no line for it", "walks-hide-from-profilers", {"fails"}),
+    (r"A walk has no bar of its own", "walks-hide-from-profilers", {"fails"}),
+    (r"It is as good as fixed", "penalty-is-fixed", {"fails", "not testable here"}),
+    (r"the difference is no translation", "slowdown-512-to-4k-is-tlb", {"holds"}),
+    (r"they walk: a prefetch hides", "prefetch-walks", {"fails"}),
+    (r"On base pages the limit shows", "fan-out-limit", {"fails"}),
+    (r"blocks save translation", "blocks-hold-when-cache-thrashes", {"fails"}),
+    (r"blocks make a far hop [\d.]+ times as fast", "blocks-inside-the-reach-gain", {"fails"}),
+    (r"A join that partitions first is [\d.]+ times as fast", "join-partitions-first", {"fails"}),
+    (r"splintered by the host", "entry-spans-large-page", {"holds", "fails", "cannot tell"}),
+    (r"Noise leaves it open", "nothing-below-reach", {"holds"}),
+    (r"no difference that could be told", "switch-flushes-walk-caches", {"holds"}),
+    (r"less than what processes differ by", "neighbours-evict-the-table", {"holds", "fails"}),
+    (r"too much to rule out a difference", "containers-add-nothing", {"holds", "fails"}),
+    (r"slowest write in a thousand takes no longer", "redis-latency-after-fork", {"holds"}),
+    (r"The difference is no accident", "fault-difference-is-significant", {"fails"}),
+    (r"neither fullest bucket has half", "mode-holds-most-faults", {"holds"}),
+    (r"and the kernel gives no mapping above 47 bits: the two agree", "lscpu-tells-five-levels", {"fails"}),
+]
+
+
+@cache
+def verdicts(site: Path) -> dict[str, Row]:
+    """By claim, as its chapter's page prints it."""
+    return {row.claim: row for page in PAGES[:-1] for row in rows(soup(site / "book" / f"{page}.html"))}
+
+
+@cache
+def prose(page: Path) -> str:
+    """What a page says, its verdicts left out, with single spaces."""
+    article = copy.copy(soup(page).select_one("article"))
+    for table in article.select(".tlb-verdicts, .tlb-beyond, pre"):
+        table.decompose()
+    return " ".join(article.text.split())
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_printed_interval_contradicts_its_verdict_and_each_undecided_one_says_why(site: Path, page: str):
+    found = rows(soup(site / "book" / f"{page}.html"))
+    assert found and (page != "scorecard" or any(row.effects for row in found))
+    assert [f"{row.claim}: {why}" for row in found for why in row.contradictions()] == []
+
+
+def test_the_scorecard_counts_what_it_shows(site: Path):
+    page = site / "book" / "scorecard.html"
+    words = Counter(row.verdict for row in rows(soup(page)))
+    (lead,) = re.findall(r"This book judges .*?\.", prose(page))
+    whole, *parts = map(int, re.findall(r"\b\d+\b", lead))
+    assert (whole, Counter(parts)) == (words.total(), Counter(words.values()))
+
+
+def test_the_scorecard_says_what_the_chapters_say(site: Path):
+    known = verdicts(site)
+    found = {row.claim: (row.verdict, row.reason) for row in rows(soup(site / "book" / "scorecard.html"))}
+    assert found == {id: (row.verdict, row.reason) for id, row in known.items()}
+
+
+@pytest.mark.parametrize(("sentence", "claim", "impossible"), SENTENCES)
+def test_no_sentence_contradicts_the_verdict_that_it_speaks_of(site: Path, sentence: str, claim: str, impossible: set[str]):
+    """Also that the sentence is there: else its row holds nothing."""
+    saying = [page for page in [*PAGES, "index"] if re.search(sentence, prose(site / "book" / f"{page}.html"))]
+    assert saying, "no page says so; correct this row or remove it"
+    row = verdicts(site)[claim]
+    assert not impossible & {row.verdict, row.reason}, f"{', '.join(saying)}: the claim's verdict is {row.verdict!r} ({row.reason})"
+
+
+def shown(verdict: str, reason: str, interval: str, ends: tuple[str, str, str, str]) -> Row:
+    attributes = " ".join(f'data-{name}="{end}"' for name, end in zip(("low", "high", "least", "most"), ends, strict=True))
+    page = (f'<table class="tlb-verdicts"><tr id="claim-a"><td><span class="tlb-verdict" data-reason="{reason}">{verdict}</span><small>'
+            f'Interval <span class="tlb-effect" {attributes}>{interval}</span>. Not decided: so.</small></td></tr></table>')
+    return rows(BeautifulSoup(page, "html.parser"))[0]
+
+
+@pytest.mark.parametrize(("verdict", "reason", "ends", "is_sound"), [
+    ("holds", "", ("1.5", "1.6", "1", "2"), True), ("holds", "", ("1.5", "2.1", "1", "2"), False),
+    ("fails", "", ("2.1", "2.2", "1", "2"), True), ("fails", "", ("1.9", "2.2", "1", "2"), False),
+    ("cannot tell", "crosses", ("1.9", "2.2", "1", "2"), True), ("cannot tell", "", ("1.9", "2.2", "1", "2"), False),
+    ("cannot tell", "crosses", ("2.1", "2.2", "1", "2"), False), ("cannot tell", "few", ("2.1", "2.2", "1", "2"), True),
+    ("cannot tell", "bistable", ("1.5", "1.6", "1", ""), False), ("cannot tell", "widened", ("1.5", "1.6", "1", ""), True)])
+def test_a_contradiction_is_found(verdict: str, reason: str, ends: tuple, is_sound: bool):
+    assert (shown(verdict, reason, f"{ends[0]} to {ends[1]}", ends).contradictions() == []) is is_sound
