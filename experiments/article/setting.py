@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pandas as pd
 
 from experiments.article.analysis import Analysis
@@ -20,19 +22,20 @@ _POINT = [name for name in Point.model_fields if name != "options"]  # which are
 
 def set_up(a: Analysis) -> Prose:
     """What the page's numbers were measured on and how, item by item; what nothing was measured for has none."""
-    items = {"Machine": f"{escape_markdown(machine(a))}.", "System": _system(a), "Measured": _measured(a.frame)}
+    items = {"Machine": f"{escape_markdown(machine(a))}.", "System": system(a, {*a.frame.get("state", ())}), "Measured": _measured(a.frame)}
     if len(a.frame):
         items |= {"Large pages": _large(a.frame), "Counters": _counted(a)}
     return Prose("\n".join(f"- **{name}.** {said}" for name, said in items.items()))
 
 
-def _system(a: Analysis) -> str:
-    """The kernel and its settings while the rows were measured, which need not be those of the machine's last description."""
-    states = sorted({*a.frame.get("state", ())})
+def system(a: Analysis, states: Collection[str]) -> str:
+    """Return the kernel and its settings in the states in which something was measured, which need not include the one that the machine was
+    described in last."""
     try:
-        hosts = [a.about.described(state) for state in states] or [a.host]
+        hosts = [a.about.described(state) for state in sorted(states)] or [a.host]
     except Unavailable:
-        return f"Written down is another state of the machine than that of these rows, `{states[-1]}`: {_settings(a.host)}"
+        return ("This was measured under other settings of the machine (another Linux, compiler or option), which were not recorded. The "
+                f"machine was last described with {_settings(a.host)}")
     return " Other rows: ".join(map(_settings, hosts))
 
 

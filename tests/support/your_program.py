@@ -13,8 +13,8 @@ from experiments.machine.host import Host
 from support.common import About
 from support.synthetic import Stated
 
-HELPS, HURTS, SAME, OPEN = 1.5, 0.8, 1.0, 1.02
-WORDS = {HELPS: "helps", HURTS: "hurts", SAME: "no difference", OPEN: "cannot tell"}
+HELPS, HURTS, SAME, OPEN, LITTLE = 1.5, 0.8, 1.0, 1.02, 1.015
+WORDS = {HELPS: "helps", HURTS: "hurts", SAME: "no difference", OPEN: "cannot tell", LITTLE: "differs, by less than asked"}
 SPREAD = {OPEN: 0.1}
 MIB = 1 << 20
 

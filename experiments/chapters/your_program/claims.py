@@ -17,10 +17,11 @@ COVERAGE = 0.95
 
 @claim("walks-hide-from-profilers", points=None)
 def walks_hide_from_profilers(a: Analysis, band: Band) -> Answer:
+    """A bar of the walker's own would take its samples from the load, so what is not at the load is the most that it can have."""
     profile = a.profile
-    share = _share(profile.most, profile.ticks)
-    return inside(share, *band), (f"Of {profile.ticks:,} samples of a clock {share.value:.1%} are at one instruction of the chase, the "
-                                  "load or the one behind it.")
+    elsewhere = _share(profile.ticks - profile.most, profile.ticks)
+    return inside(elsewhere, *band), (f"Of {profile.ticks:,} samples of a chase, {elsewhere:.1%} are at anything but one instruction, the "
+                                      "load or the one after it.")
 
 
 def _share(hits: int, of: int) -> Interval:

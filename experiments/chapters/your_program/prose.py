@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
-from experiments.article.setting import run_this, set_up
-from experiments.chapters.your_program.analysis import Analysis
+from experiments.article import setting
+from experiments.article.machine_words import machine
+from experiments.article.setting import run_this
+from experiments.chapters.your_program.analysis import ONE, Analysis
 from experiments.chapters.your_program.cases import CASES, HEAPS
+from experiments.chapters.your_program.programs import WITHIN
 from experiments.chapters.your_program.tables import MORE
-from experiments.words.prose import Prose, choose, count, in_words, listed, many, side
+from experiments.inference.intervals import Interval
+from experiments.programs.trial import would_have_shown
+from experiments.words.prose import Prose, choose, count, escape_markdown, in_words, listed, many, side
 from experiments.words.reasons import Unavailable, if_available, required
 
 __all__ = ["set_up", "change", "run_this", "lead", "gains_said", "costs_said", "hot_said", "rules_said", "pool_said", "starts_said",
            "layout_said", "taken_said", "redis_said", "go_said", "profile_said", "written_said"]
 
 HALF = 0.5  # of the samples
+
+
+def set_up(a: Analysis) -> Prose:
+    """Return what the programs were measured on and how, item by item."""
+    document = if_available(lambda: a.programs)
+    if document is None or not document.told:
+        return setting.set_up(a)
+    pairs = [told.pairs for told in document.told]
+    return Prose(f"- **Machine.** {escape_markdown(machine(a))}.\n- **System.** {setting.system(a, {document.state})}\n"
+                 f"- **Measured.** {count(len(pairs))} programs on {document.measured_at[:10]}, each in {min(pairs)} to {max(pairs)} "
+                 f"pairs of runs, with transparent huge pages set to `{document.thp}`.")
+
+
+def not_found(difference: str, ratio: Interval) -> str:
+    """Say that a difference was not found, and how large it may be all the same."""
+    return f"No difference {difference} was found; one by a factor of {1 + would_have_shown(ratio):.3g} is not excluded."
 
 
 def lead(a: Analysis) -> Prose:
@@ -29,12 +50,18 @@ def lead(a: Analysis) -> Prose:
 
 def brief(a: Analysis) -> Prose:
     """How many of somebody else's programs large pages help, and by how much at most."""
-    rows = a.of_pages(ours=False)
-    sides = [side(gain) for gain in rows["gain"]]
-    best = rows.iloc[max(range(len(rows)), key=lambda n: rows["gain"].iloc[n].value)]
-    said = (f"Of {in_words(len(rows))} programs that others wrote, large pages make {many(sides.count('above'))} faster and "
-            f"{many(sides.count('below'))} slower; of the rest no difference can be told, or there is none. ")
-    return Prose(said + (f"The most goes to {best['title']}, {best['gain'].value:.2f} times as fast." if best["gain"].low > 1 else ""))
+    rows = a.of_pages(ours=False).to_dict("records")
+    sides = [side(row["gain"]) for row in rows]
+    faster = sorted((row for row in rows if row["gain"].low > 1), key=lambda row: -row["gain"].value)
+    working = [f"{row['title']}: {row['gain']:.2f} times as fast" for row in faster if row["case"] not in HEAPS]
+    said = (f"Of {in_words(len(rows))} programs that others wrote, large pages make {many(len(faster))} faster and "
+            f"{many(sides.count('below'))} slower; for the others no difference was found. ")
+    best = f"The largest gain is that of {faster[0]['title']}: {faster[0]['gain']:.2f} times as fast. " if faster else ""
+    if not faster or faster[0]["case"] not in HEAPS:
+        return Prose((said + best).rstrip())
+    return Prose(f"{said}{best}It does nothing but fault its heap in. " + (
+        f"Of those that do other work, the largest gain is that of {working[0]}." if working else
+        "None that does other work was found to be faster."))
 
 
 def gains_said(a: Analysis) -> Prose:
@@ -46,16 +73,17 @@ def gains_said(a: Analysis) -> Prose:
     if not faster:
         return Prose("No program here is faster on large pages." + (f" Slower is {listed(slower)}." if slower else ""))
     faster.sort(key=lambda row: -row["gain"].value)
-    told = listed(f"{row['title']} {row['gain'].value:.2f} times" for row in faster[:2])
-    said = f"The largest gains: {told}. A gain is of a whole run: fewer walks, and fewer page faults, which a table below has too."
-    return Prose(said + (f" No difference worth a setting: {listed(alike)}." if alike else "")
+    told = listed(f"{row['title']}, {row['gain']:.2f} times as fast" for row in faster[:2])
+    said = (f"The largest gains are those of {told}. A gain is of the whole run: it comes from fewer walks and from fewer page faults, "
+            "which a table below counts.")
+    return Prose(said + (f" No difference was found, and none over {WITHIN:.0%} is likely, for {listed(alike)}." if alike else "")
                  + (f" Slower on large pages: {listed(slower)}." if slower else "") + _unreached(a))
 
 
 def _unreached(a: Analysis) -> str:
     """Whose lever did nothing, so that its time says nothing of large pages."""
     told = listed(f"{row['title']} ({row['large']:.0%} on large pages)" for row in a.unreached().to_dict("records"))
-    return f" Left out, since the lever hardly reached it: {told}." if told else ""
+    return f" Left out, because the lever put next to nothing on large pages: {told}." if told else ""
 
 
 def costs_said(a: Analysis) -> Prose:
@@ -72,72 +100,69 @@ def costs_said(a: Analysis) -> Prose:
 def hot_said(a: Analysis) -> Prose:
     """What becomes of the gain where most look-ups go to few keys."""
     every, hot = a.gain("fare-cache"), a.gain("fare-cache-hot")
-    return Prose(f"Where any key is as likely as any other, a look-up is {every.value:.2f} times as fast on large pages. Where nine in ten "
-                 f"ask for one of {count(1024)} keys, it is {hot.value:.2f} times as fast. " + choose(every / hot, {
-                     "above": "The hot keys lie on so few pages that the TLB holds them; the tenth that does not is what is left to gain.",
-                     "open": "So how hot the keys are does not matter here.",
-                     "below": "So what is hot gains more: its lines are near, and only their pages are far."}))
+    return Prose(f"Where every key is equally likely, a look-up is {every:.2f} times as fast on large pages. Where nine in ten "
+                 f"ask for one of {count(1024)} keys, it is {hot:.2f} times as fast. " + choose(every / hot, {
+                     "above": "The hot keys lie on so few pages that the TLB holds them, so only the other tenth of look-ups gains.",
+                     "open": not_found("between the two gains", every / hot),
+                     "below": "Hot keys gain more: their lines are in the caches, and only their translations are missing."}))
 
 
 def rules_said(a: Analysis) -> Prose:
     """The rules in one slice, with and without a neighbour that streams."""
     alone = a.gain("rules")
     beside = if_available(a.gain, "rules-beside")
-    said = (f"The rules engine is {alone.value:.2f} times as fast with its slice in a mapping that is advised. ")
+    said = (f"The rules engine is {alone:.2f} times as fast with its slice in a mapping that is advised. ")
     if beside is None:
         return Prose(said.rstrip())
-    said += f"Beside a goroutine that streams through memory it is {beside.value:.2f} times as fast. "
+    said += f"Beside a goroutine that streams through memory it is {beside:.2f} times as fast. "
     return Prose(said + choose(beside / alone, {
-        "above": "A neighbour takes the page tables out of the cache, so large pages save more under load than in a test.",
-        "open": "So a neighbour does not change what large pages gain, as far as can be told.",
-        "below": "A neighbour slows what large pages do not help: the data themselves."}))
+        "above": "The neighbour takes the page tables out of the cache, so large pages save more under load than in a test.",
+        "open": not_found("that the neighbour makes to the gain", beside / alone),
+        "below": "The neighbour slows the accesses to the data, which large pages do not help, so the gain is smaller."}))
 
 
 def pool_said(a: Analysis) -> Prose:
     """The same slice from the pool, beside the advised one."""
     pool, advised, beside = a.gain("rules-pool"), if_available(a.gain, "rules"), if_available(a.gain, "rules-pool-beside")
-    said = f"From a pool that was reserved before, the slice makes it {pool.value:.2f} times as fast"
-    said += f", and {beside.value:.2f} times beside the stream. " if beside is not None else ". "
+    said = f"With the slice in a pool that was reserved before, it is {pool:.2f} times as fast"
+    said += f", and {beside:.2f} times beside the stream. " if beside is not None else ". "
     return Prose((said + (choose(pool / advised, {
-        "above": "That is more than advice gives, which gets large pages only where the kernel has them.",
-        "open": "Advice gives as much, as far as can be told, and nobody has to reserve memory for it.",
-        "below": "Advice gives more here."}) if advised is not None else "")).rstrip())
+        "above": "That is more than advice gains, which gets large pages only where Linux has them.",
+        "open": not_found("between the pool and advice, which reserves no memory,", pool / advised),
+        "below": "Advice gains more here."}) if advised is not None else "")).rstrip())
 
 
 def starts_said(a: Analysis) -> Prose:
     """How the gain of a JVM that touches its heap and ends goes with the size of the heap."""
     gains = {gib: gain for name, gib in HEAPS.items() if (gain := if_available(a.gain, name)) is not None}
     least, most = min(required(gains, "no JVM was started")), max(gains)
-    said = f"A JVM that touches a heap of {least} GiB and ends is {gains[least].value:.2f} times as fast with large pages"
+    said = f"With large pages, a JVM is {listed(f'{gain:.2f} times as fast with a heap of {gib} GiB' for gib, gain in gains.items())}. "
     if least == most:
-        return Prose(f"{said}.")
-    return Prose(f"{said}, and one of {most} GiB {gains[most].value:.2f} times. " + choose(gains[most] / gains[least], {
-        "above": "The larger the heap, the less of its time is anything but page faults.",
-        "open": "So the size does not matter, as far as can be told.", "below": "The larger heap gains less."}))
+        return Prose(said.rstrip())
+    return Prose(said + choose(gains[most] / gains[least], {
+        "above": "The larger the heap, the larger the part of its time that is page faults.",
+        "open": not_found(f"between {least} GiB and {most} GiB", gains[most] / gains[least]), "below": "The larger heap gains less."}))
 
 
 def redis_said(a: Analysis) -> Prose:
     """What large pages give redis, and what they do to its writes while it saves."""
     gain = a.gain("redis")
-    said = choose(gain, {"above": f"Filled and read by its own benchmark, redis is {gain.value:.2f} times as fast on large pages. ",
-                         "open": "Filled and read by its own benchmark, redis is no faster on large pages, as far as can be told. ",
-                         "below": f"Filled and read by its own benchmark, redis on large pages takes {1 / gain.value:.2f} times as long. "})
+    said = f"Filled and read by its own benchmark, redis is {gain:.2f} times as fast on large pages. "
+    said += choose(gain, {"open": not_found("in its time", gain) + " "})
     saving = if_available(a.gain, "redis-save")
     if saving is None:
         return Prose(said.rstrip())
-    return Prose(said + choose(saving, {
-        "above": f"And while it saves, its slowest write in a thousand takes {1 / saving.value:.2f} of its time on base pages.",
-        "open": "While it saves, its slowest write in a thousand takes no longer on them, as far as can be told.",
-        "below": f"But while it saves, its slowest write in a thousand takes {1 / saving.value:.2f} times as long, as its vendor warns."}))
+    slower = ONE / saving
+    return Prose(f"{said}While it saves, its slowest write in a thousand takes {slower:.2f} times as long on them" + choose(slower, {
+        "above": ", as its vendor warns.", "open": f". {not_found('in its slowest writes', slower)}", "below": "."}))
 
 
 def go_said(a: Analysis) -> Prose:
     """What large pages give a Go program with a heap of a GiB, and what they take."""
     gain = a.gain("go-map")
     memory = a.trials.set_index("case").loc["go-map", "memory"]
-    return Prose(f"In a map of 1 GiB a look-up is {gain.value:.2f} times as fast on large pages, for {memory:.2f} times the memory. "
-                 + choose(gain, {"above": "What its guide promises is up to a tenth, of programs that do not only look up."},
-                          line=1.1))
+    return Prose(f"In a map of 1 GiB a look-up is {gain:.2f} times as fast on large pages, for {memory:.2f} times the memory. "
+                 + choose(gain, {"above": "Go's guide promises up to a tenth, to programs that do more than look-ups."}, line=1.1))
 
 
 def layout_said(a: Analysis) -> Prose:
@@ -146,18 +171,18 @@ def layout_said(a: Analysis) -> Prose:
                                             ("splitting both tables of a join first makes a row", "join-parts"))
             if (gain := if_available(a.gain, case)) is not None]
     required(told, "no other order of data was measured")
-    said = listed(f"{what} {gain.value:.1f} times as fast" for what, gain in told)
+    said = listed(f"{what} {gain:.1f} times as fast" for what, gain in told)
     pages = if_available(a.gain, "join")
-    return Prose(f"{said[:1].upper()}{said[1:]}. It brings the caches near as well as the TLB, which no page size does."
-                 + (f" Large pages alone make the join's row {pages.value:.2f} times as fast." if pages is not None else ""))
+    return Prose(f"{said[:1].upper()}{said[1:]}. That saves cache misses as well as TLB misses, which no page size does."
+                 + (f" Large pages alone make the join's row {pages:.2f} times as fast." if pages is not None else ""))
 
 
 def taken_said(a: Analysis) -> Prose:
     """What is lost where large pages that a library asks for are taken away."""
     gain = a.gain("numpy")
-    return Prose(f"NumPy asks for large pages by itself. With that switched off, drawn indices take {gain.value:.2f} times as long. "
+    return Prose(f"NumPy asks for large pages by itself. With that switched off, reading at random indices takes {gain:.2f} times as long. "
                  + choose(gain, {"above": "So look at what a program has before you ask for more.",
-                                 "open": "Whether that is a loss cannot be told here.", "below": "So here it is a gain to be without."}))
+                                 "open": not_found("in its time", gain), "below": "So here it is faster without."}))
 
 
 def profile_said(a: Analysis) -> Prose:
@@ -165,9 +190,9 @@ def profile_said(a: Analysis) -> Prose:
     profile = a.profile
     share = profile.most / profile.ticks
     said = (f"A clock took {count(profile.ticks)} samples of a chase over 4 GiB of base pages. {share:.0%} of them are at one instruction, "
-            "the load that misses or the one behind it. ")
-    return Prose(said + ("A walk has no bar of its own in a profile, but its wait is in the load's." if share > HALF else
-                         "So a profile does not point at the load here."))
+            "the load that misses or the one after it. ")
+    return Prose(said + ("The walk has no bar of its own in a profile: its time is in the bar of the load, beside that of the data." if
+                         share > HALF else "So this profile does not point at the load."))
 
 
 def written_said(a: Analysis) -> Prose:

@@ -93,12 +93,14 @@ def guide_to_pages(a: Analysis) -> Html:
         ("random look-ups over far more than the TLB reaches", _range(a, "fare-cache", "go-map", "dict"),
          "MADV_HUGEPAGE, or the allocator's setting: tlb try -- PROGRAM"),
         ("most look-ups go to few pages", _range(a, "fare-cache-hot"),
-         "the same, for lines may be near and their pages far" if _helps(a, "fare-cache-hot") else "nothing first: what is hot may fit"),
+         "the same: the lines are in the caches, their translations are not" if _helps(a, "fare-cache-hot") else
+         "nothing first: what is hot may fit"),
         ("a runtime that asks for its own memory", _range(a, "jvm-start", "javac"), "its own flag: tlb try --lever jvm -- java …"),
         ("a server that others ask", _range(a, "redis", "redis-save"), "the same levers: tlb try --driver CLIENT -- SERVER"),
         ("a program that runs, or is linked statically", _range(a, "gofmt", "go-vet"),
          "joining from outside: tlb try --lever collapse -- PROGRAM"),
-        ("large pages are there already", _range(a, "numpy"), "leave them on: tlb try --lever numpy-off -- PROGRAM"),
+        ("large pages are there already", _range(a, "numpy"), ("leave them on" if _helps(a, "numpy") else "see whether they help")
+         + ": tlb try --lever numpy-off -- PROGRAM"),
     ])
 
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import pandas as pd
 import pytest
 from scipy.stats import binomtest
-from support.your_program import HELPS, HURTS, OPEN, SAME, analysis, document
+from support.common import About
+from support.synthetic import Stated
+from support.your_program import HELPS, HURTS, LITTLE, OPEN, SAME, analysis, document
 
 from experiments.article.verdicts import REGISTRY, judge
 from experiments.chapters.your_program import claims, figures, prose, tables
+from experiments.chapters.your_program.analysis import Analysis
 from experiments.chapters.your_program.cases import CASES
 from experiments.chapters.your_program.programs import is_whole
+from experiments.machine.host import Host
 from experiments.words.reasons import REASONS, Unavailable
 
 OF_PAGES = [name for name, case in CASES.items() if case.changes_pages]
@@ -19,6 +25,7 @@ OTHERS = [name for name in OF_PAGES if not CASES[name].ours and not CASES[name].
 ALL = {
     "all help": document(), "all hurt": document(dict.fromkeys(CASES, HURTS), dict.fromkeys(CASES, 1.4)),
     "no difference": document(dict.fromkeys(CASES, SAME)), "open": document(dict.fromkeys(CASES, OPEN)),
+    "less than asked": document(dict.fromkeys(CASES, LITTLE)),
     "half are missing": document(lacking=dict.fromkeys([*CASES][::2], "no-toolchain") | {"profile": "memory-short"}),
     "one is there": document(lacking=dict.fromkeys([*CASES][1:], "no-time")),
     "none is there": document(lacking=dict.fromkeys(CASES, "program-missing") | {"profile": "memory-short"}),
@@ -54,6 +61,30 @@ def test_every_figure_table_and_sentence_is_there_or_a_reason(name: str):
                 assert name in ("half are missing", "one is there", "none is there") and why.code in REASONS
                 continue
             assert "nan" not in (getattr(made, "alt", "") or getattr(made, "text", "") or str(made)).split()
+
+
+@pytest.mark.parametrize(("said", "cases"), [
+    (prose.hot_said, ("fare-cache", "fare-cache-hot")), (prose.rules_said, ("rules-beside", "rules")), (prose.taken_said, ("numpy",)),
+    (prose.pool_said, ("rules-pool", "rules")), (prose.starts_said, ("jvm-start-8", "jvm-start")), (prose.redis_said, ("redis",))])
+def test_where_no_difference_is_found_the_largest_is_said_that_may_be_there(said: Callable[[Analysis], str], cases: tuple[str, ...]):
+    a = analysis(ALL["open"])
+    ratio = a.gain(cases[0]) / a.gain(cases[1]) if len(cases) > 1 else a.gain(cases[0])
+    assert ratio.low < 1 < ratio.high and f"factor of {max(ratio.high, 1 / ratio.low):.3g}" in said(a)
+
+
+def test_the_gain_of_a_program_that_only_starts_is_told_apart_from_those_that_work():
+    told = prose.brief(analysis(document({"jvm-start": 3.0, "perl": 2.0})))
+    assert "3.00" in told and "2.00" in told and told.index(CASES["jvm-start"].title) < told.index(CASES["perl"].title)
+
+
+def test_the_set_up_is_that_of_the_document():
+    class Changed(About):
+        def described(self, state: str) -> Host:
+            raise Unavailable("no-data", state)
+
+    content = document()
+    told = prose.set_up(Analysis(pd.DataFrame(), Changed(Stated().host(), "made-up", documents={"your_program": content})))
+    assert content["measured_at"][:10] in told and "not recorded" in told and content["state"] not in told
 
 
 def test_without_a_document_the_page_says_what_waits():
@@ -140,8 +171,8 @@ def test_a_large_heap_of_go_s_gains_up_to_a_tenth(gain: float, word: str):
     assert verdict("go-big-heaps-gain", document({"go-map": gain})) == word
 
 
-@pytest.mark.parametrize(("most", "word"), [(990, "fails"), (20, "holds"), (100, "cannot tell")])
-def test_walks_hide_where_a_tenth_of_the_samples_at_most_is_at_one_instruction(most: int, word: str):
+@pytest.mark.parametrize(("most", "word"), [(990, "holds"), (20, "fails"), (900, "cannot tell")])
+def test_walks_hide_where_a_tenth_of_the_samples_at_most_is_at_anything_but_the_load(most: int, word: str):
     assert verdict("walks-hide-from-profilers", document(most=most)) == word
 
 
