@@ -37,7 +37,7 @@ def known() -> Iterator[Cells]:
     sums = {name: [attempt(Aim([program, "sum", str(MILLIONS)], LEVERS[name])) for _ in range(TIMES)] for name in ("advise", "none")}
     seen = [trial.verdict == "no difference" and would_have_shown(trial.ratio()) <= trial.aim.within for trial in sums["advise"]]
     yield "arithmetic, advise", f"no difference: {sum(seen)} of {TIMES}", "all", ""
-    differ = sum(trial.verdict in ("helps", "hurts") for trial in sums["none"])
+    differ = sum(trial.verdict not in ("no difference", "cannot tell") for trial in sums["none"])
     yield "arithmetic, none", f"a difference: {differ} of {TIMES}", "none", ""
     yield "beside its own time", f"{beside([chase]):.1%} (chase), {beside(sums['advise']):.1%} (arithmetic)", "", ""
 
