@@ -16,7 +16,7 @@ import pyarrow as pa
 from experiments.lab.lines import Stored
 from experiments.lab.record import Record
 
-VERSION = 1  # grows where a column, its meaning or the layout of the folder changes
+VERSION = 2  # grows where a column, its meaning or the layout of the folder changes
 ROWS, MACHINES, PROFILE, VERDICTS = "rows", "machines", "profile", "verdicts"
 
 _TEXT, _REAL, _WHOLE, _FLAG, _TIME = pa.string(), pa.float64(), pa.int64(), pa.bool_(), pa.timestamp("s")

@@ -41,7 +41,7 @@ DESCRIPTION = re.compile(r"machine(-[0-9a-f]{12})?")
 MEANS = "means"  # which a chapter adds to its document (article.chapter.Chapter.document)
 # Of the form that nobody chooses: when it was measured, digests.
 FORMS = {"measured_at": r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z", "state": r"[0-9a-f]{12}",
-         "installation": r"([0-9a-f]{16})?", "rows": r"([0-9a-f]{16})?"}
+         "installation": r"([0-9a-f]{16})?", "boot_id": r"([0-9a-f]{16})?", "rows": r"([0-9a-f]{16})?"}
 MOST_TEXT = 300  # characters: a mitigation's line has 120, a quantity's detail up to 200
 # What no text here needs and a page, a terminal or a spreadsheet might obey; beyond ASCII there are letters that look like others.
 _PLAIN = re.compile(r"[ -~]*")

@@ -48,7 +48,9 @@ overflow srbds tsa tsx async abort vmscape itlb multihit spectre srso no5lvl nop
 rlimit as cgroup memory high limit in bytes pv hvm pvh kvm intel amd pvm hv xen hyper vmware qemu tcg virtualbox bhyve acrn ept npt
 shadow cpuid subleaf descriptor a mib page takes two entries so half many fit cpu core atom lowpower armv pmuv cortex counters software
 timing data instruction unified linux x86 nr anonymous page advised ext xfs btrfs tmpfs overlay overlayfs f2fs zfs nfs fuse vfat ramfs
-squashfs bcachefs erofs p"""
+squashfs bcachefs erofs p damon kdamond vaddr fvaddr paddr scheme willneed cold pageout hugepage nohugepage prio deprio migrate hot stat
+reclaim sort lru ksm khugepaged numa balancing swappiness zswap device devices pages shared every ms a may hold untouched base but for
+that asks hugetlb cgroup kb mb gb b"""
 _EVENTS = """event umask cmask edge inv any config u k g ug uG h pp cycles instructions minor faults task clock derived cpu armv pmuv
 l1d tlb refill itlb dtlb walk stlb hit miss pending nested"""
 _DOCUMENTS = """free fragments memfd pool collapsed file shared arena dropped tmpfs hugetlbfs huge plain touch draw always go1 thp jvm

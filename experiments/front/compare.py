@@ -1,8 +1,8 @@
 """Two computers, or two states of one, point by point: the times of what both have measured, their ratio, and whether they differ.
 
 A side is a folder of data/ (`zen-5-b15e0e32`), one of data/own/ (`own/zen-5-b15e0e32`), `reference`, or `this` in its present state; with
-`@STATE` its rows of one state (lab.states), else those of each kernel's last campaign, as pages show them. A point is the same where its
-kernel is, to the digest, and all its parameters are.
+`@STATE` its rows of one state, with `@BOOT` those of one boot (lab.states), else those of each kernel's last campaign, as pages show them.
+A point is the same where its kernel is, to the digest, and all its parameters are.
 
 The rule is that of verdicts. Two sides *differ* where the interval of their ratio, as wide as one of so many needs that may not all be
 right (`Interval.widened`), lies on one side of 1, and farther from it than the runs of each side lie apart where there are several. Where
@@ -29,7 +29,7 @@ from experiments.inference.sides import Pair, numbered_runs, of_the_same_kernels
 from experiments.lab import kernels, states, survey
 from experiments.lab.events import CANONICAL
 from experiments.lab.store import Store, data_root
-from experiments.machine import doctor
+from experiments.machine import background, doctor
 from experiments.machine import host as hosts
 from experiments.machine.host import Host
 from experiments.words.prose import count, listed
@@ -39,7 +39,7 @@ UNITS = {"ns_per_access": "ns"} | {f"{quantity}_per_access": quantity.replace("_
 _SIDE = re.compile(r"(own/)?([^@/]+)(?:@([\w.+=,-]+))?")
 _IDENTITY = ["kernel", "started_at", "elapsed_ns", "wall_ns", "checksum"]  # no two processes have all of these the same
 # Of a description: what differs by itself, and what no time here depends on.
-_BESIDE = {"load, one minute", "memory", "memory limit", "family, model, stepping", "counters"}
+_BESIDE = {"load, one minute", "memory", "memory limit", "family, model, stepping", "counters", "boot id"}
 
 
 class Side(NamedTuple):
@@ -152,7 +152,7 @@ def _side(name: str, chapter: str | None) -> Side:
         raise Unavailable("no-data", f"{chapter or 'any chapter'} on {name[:80]}{_broken(broken, '; there, ')}")
     rows = rows.assign(run=numbered_runs(rows["started_at"]))
     if state or present:
-        rows = rows[rows["state"] == states.chosen(store, machine, state or hosts.state(present), set(rows["state"]))]
+        rows = states.rows_of(store, machine, state or hosts.state(present), rows)
     return Side(f"{'own/' * is_own}{machine}{f'@{state}' if state else ''}", machine, store, rows, broken)
 
 
@@ -200,7 +200,8 @@ def _computers(sides: tuple[Side, Side], described: tuple[Host, Host]) -> list[t
         told.append(lines)
     labels = [label for label in {**told[0], **told[1]} if label not in _BESIDE]
     both = [(label, *(lines.get(label, "not stated") for lines in told)) for label in labels]
-    return [line for line in both if line[1] != line[2]]
+    older = {task.name for task in background.TASKS if any(not host.background for host in described)}  # which say nothing of them
+    return [line for line in both if line[1] != line[2] and line[0] not in older - {background.NUMA}]
 
 
 def _printable(words: tuple[str, str]) -> tuple[str, str]:
@@ -225,6 +226,8 @@ def _notes(sides: tuple[Side, Side], quantities: list[Compared], other: set[str]
         told.append(f"{'AB'[place]} is {side.name}, measured {' to '.join(dict.fromkeys((days[0], days[-1])))}. " + (
             f"Several runs are behind {count(several)} of its quantities, and a difference counts beyond what these differ by."
             if several else "Each of its quantities is of one run, so what differs may be the hour and not the computer."))
+        if len(boots := states.boots_of(side.rows)) > 1:
+            told.append(f"{'AB'[place]} has rows of {len(boots)} boots, {listed(boots)}; compare one alone as NAME@BOOT.")
         if if_available(states.described, side.store, side.machine, side.state) is None:
             told.append(f"Nothing says what {side.name} was in the state {side.state}; it is described as it was inspected last.")
         if side.broken:

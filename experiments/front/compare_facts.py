@@ -133,6 +133,10 @@ KINDS = (
     Kind("pool .*", "which points on its pages could be measured", lambda hosts, label: _on([label.removeprefix("pool ")])),
     # Unmaps pages now and then to see who touches them (Linux, admin-guide/sysctl/kernel.rst).
     Kind("NUMA balancing", "whatever runs long enough to be looked at", _always(_all)),
+    # machine/background.py: what each does to a program meanwhile.
+    Kind("DAMON|khugepaged|swap", "whatever runs long enough for it to come by", _always(_all)),
+    Kind("KSM|memory cgroup|hugetlb cgroup", "nothing: kernels offer it no pages, and a limit ends a process or leaves it alone",
+         _always(_none)),
     # L1TF flushes the first-level cache on the way into a guest; Meltdown's remedy changes the page table at each entry of the kernel.
     Kind("against (l1tf|mmio_stale_data|vmscape)", "the way into the kernel and into guests", _always(_calls_and_guests)),
     Kind("against .*", "the way into the kernel and back", _always(_kernel_work)),

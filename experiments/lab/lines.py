@@ -49,7 +49,8 @@ def write(record: Record, kernel_digest: str) -> tuple[str, bytes]:
     """(its key, its line). ValueError for a record that fits no column."""
     columns.check(record, kernel_digest)
     key = record_key(record.point, record.repeat, kernel_digest, record.state)
-    content = {"key": key, "kernel_digest": kernel_digest, "record": record.model_dump(exclude_none=True)}
+    unknown = set() if record.boot_id else {"boot_id"}  # a row from before it was kept is written as it was
+    content = {"key": key, "kernel_digest": kernel_digest, "record": record.model_dump(exclude_none=True, exclude=unknown)}
     return key, signed(content)
 
 

@@ -182,6 +182,7 @@ class Record(KernelReport):
     steal_ms: Annotated[FiniteFloat, Field(ge=0)] | None = None  # taken from `cpu` while the process lived; None: not stated
     tries: Annotated[int, Field(ge=1, le=100)] = 1  # this is the first quiet one, or the last
     noisy: Disturbance = ""
+    boot_id: Annotated[str, Field(pattern=r"^([0-9a-f]{16})?$")] = ""  # of Linux: identity.boot_id(); "" in rows from before it was kept
 
     @property
     def uncountable(self) -> frozenset[str]:

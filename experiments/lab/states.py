@@ -2,14 +2,19 @@
 
 Rows of all states lie in one folder, for each row knows its own (`Record.state`), which is a part of its key. So nobody names a state
 before measuring: whoever boots with no5lvl and runs the same command again gets rows beside those that are there. machine.json is the
-computer as it was inspected last; what it was in a state before that is machine-<state>.json beside it. A state is called by the first
-digits of its id, by its Linux, or by a word of its kernel's command line (`settings.BOOT_WORDS`), as in zen-5-b15e0e32@no5lvl.
+computer as it was inspected last or, where published, in the state of most rows; what it was in another state is machine-<state>.json
+beside it. A state is called by the first digits of its id, by its Linux, or by a word of its kernel's command line
+(`settings.BOOT_WORDS`), as in zen-5-b15e0e32@no5lvl.
+
+A row also knows its boot, which is no part of its key or its state. Virtual machines made from one image are one machine here, and two of
+them in one state are told apart by nothing else: zen-5-b15e0e32@1a2b3c are the rows of one boot, by its first digits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
+import pandas as pd
 from pydantic import ValidationError
 
 from experiments.lab.store import Store
@@ -34,10 +39,38 @@ def latest(store: Store, machine: str) -> Host:
     return _read(store, machine, "machine")
 
 
+def are_several(store: Store, machine: str) -> bool:
+    """Whether a machine is described in more than one state."""
+    return any(store.folder(machine).glob("machine-*.json"))
+
+
 def described(store: Store, machine: str, state: str) -> Host:
     """A machine as it was in a state. Raises Unavailable("no-data") where nothing says."""
     now = if_available(latest, store, machine)
     return now if now is not None and hosts.state(now) == state else _read(store, machine, _document(state))
+
+
+def rows_of(store: Store, machine: str, name: str, rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the state that a name means, or of the boot that it is the first digits of. Raises Unavailable: no-data where it means
+    nothing, bad-parameter where it means several."""
+    boots = boots_of(rows)
+    meant = [boot for boot in boots if len(name) >= LEAST_DIGITS and boot.startswith(name)]
+    states = {*rows["state"]}
+    if meant and not any(state.startswith(name) for state in states):
+        if len(meant) > 1:
+            raise Unavailable("bad-parameter", f"{machine}@{name[:80]} may be one of the boots {listed(meant)}: give more digits")
+        return rows[rows["boot_id"] == meant[0]]
+    try:
+        return rows[rows["state"] == chosen(store, machine, name, states)]
+    except Unavailable as why:
+        if why.code != "no-data" or not boots:
+            raise
+        raise Unavailable("no-data", f"{why.detail}; their boots are {listed(boots)}") from None
+
+
+def boots_of(rows: pd.DataFrame) -> list[str]:
+    """The boots that rows are of, sorted; rows from before boots were kept are of none of them."""
+    return sorted({*rows["boot_id"]} - {""})
 
 
 def chosen(store: Store, machine: str, name: str, there: Collection[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from experiments.machine import kvm
+from experiments.machine import background, kvm
 from experiments.machine.cpus import Core
 from experiments.machine.host import Host
 from experiments.machine.tlb import Tlb
@@ -29,7 +29,7 @@ def advice(host: Host) -> list[Advice]:
     """What to mend before measuring, the most important first; empty on a computer that measures well."""
     if host.os != "Linux":
         return [Advice("system", *REASONS["not-linux"])]
-    return [*_counters(host), *_tools(host), *_memory(host), *_page_sizes(host), *_noise(host)]
+    return [*_counters(host), *_tools(host), *_memory(host), *_page_sizes(host), *_noise(host), *_background(host)]
 
 
 def _counters(host: Host) -> Iterator[Advice]:
@@ -100,6 +100,11 @@ def _noise(host: Host) -> Iterator[Advice]:
                      "Stop it, or wait until it ends; points it disturbs are marked unstable.")
 
 
+def _background(host: Host) -> Iterator[Advice]:
+    for task, words in background.active(host.background):
+        yield Advice(task.name, f"{task.name} is active ({words}): {task.disturbs}", task.remedy)
+
+
 def describe(host: Host) -> list[tuple[str, str]]:
     """(label, value) of all a reader may want to know, in the order to show it; one line each, no markup."""
     noise, memory, levels = host.noise, host.memory, host.page_table_levels
@@ -124,7 +129,8 @@ def describe(host: Host) -> list[tuple[str, str]]:
         ("counters", host.pmu.tier + (f": {explain(host.pmu.reason)}" if host.pmu.reason else "")),
         ("memory", f"{format_size(memory.total_bytes)}, of which {format_size(memory.usable_bytes)} usable"),
         ("memory limit", memory.limit_source),
-        *([] if host.numa_balancing is None else [("NUMA balancing", "on" if host.numa_balancing else "off")]),
+        *([] if host.numa_balancing is None else [(background.NUMA, "on" if host.numa_balancing else "off")]),
+        *((name, words) for name, words in host.background.items() if name != background.NUMA),
         *((f"against {name}", word) for name, word in host.mitigations.items() if word != "Not affected"),
         ("governor", noise.governor or "not shown"),
         ("turbo", "not shown" if noise.turbo is None else "on" if noise.turbo else "off"),
@@ -133,6 +139,7 @@ def describe(host: Host) -> list[tuple[str, str]]:
         ("C compiler", host.c_compiler or explain("no-compiler")),
         ("system", f"{host.os} {host.kernel_release}, {host.arch}"),
         *([("booted with", " ".join(host.boot))] if host.boot else []),
+        *([("boot id", host.boot_id)] if host.boot_id else []),
     ]
 
 

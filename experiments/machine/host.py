@@ -8,7 +8,6 @@ A field that is absent or unreadable is None, "absent" or "unknown": never an er
 from __future__ import annotations
 
 import hashlib
-import hmac
 import json
 import mmap
 import os
@@ -20,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from experiments.machine import cpuid, cpus, identity, kvm, pmu, settings
+from experiments.machine import background, cpuid, cpus, identity, kvm, pmu, settings
 from experiments.machine.compiler import compiler
 from experiments.machine.cpuid import Cache, Reader
 from experiments.machine.cpus import Core, measuring_cpu
@@ -80,6 +79,9 @@ class Host(Facts):
     xen_guest: str = ""  # PV, HVM or PVH under Xen, "" elsewhere
     pcid: bool | None = None  # whether Linux has the TLB tell processes apart; a boot with nopcid takes the CPU's flag away
     boot: tuple[str, ...] = ()  # words of the kernel's command line (settings.BOOT_WORDS)
+    # Provenance, in no key: what else runs (background.TASKS) in words, and which boot it is.
+    background: dict[str, str] = {}
+    boot_id: str = ""  # keyed hash of the kernel's random id of this boot; "" where nothing says
 
     @property
     def is_emulated(self) -> bool:
@@ -164,9 +166,11 @@ def inspect(root: Path = Path("/"), computer: Platform | None = None, cpu: int |
         os=computer.os,
         arch=computer.arch,
         c_compiler=computer.find_compiler(),
-        installation=_installation(root),
+        installation=identity.installation(root),
         xen_guest=procfs.word(root / "sys/hypervisor/guest_type"),
         boot=settings.boot(root),
+        background=background.look(root),
+        boot_id=identity.boot_id(root),
     )
 
 
@@ -197,15 +201,6 @@ def _of_cpu(root: Path, computer: Platform, cpu: int) -> dict[str, Any]:
     }
 
 
-# machine-id(5) asks programs to show a keyed hash of the id, never the id itself.
-_KEY = b"every load is two loads: machine"
-
-
-def _installation(root: Path) -> str:
-    written = procfs.word(root / "etc/machine-id")
-    return hmac.new(_KEY, written.encode(), hashlib.sha256).hexdigest()[:16] if written else ""
-
-
 def machine_id(host: Host) -> str:
     """An id such as "zen-4-1a2b3c4d" ([a-z0-9-]{1,64}): the microarchitecture, and a hash of what stays.
 
@@ -216,7 +211,7 @@ def machine_id(host: Host) -> str:
     if name == UNKNOWN:
         name = (VENDORS | {maker: maker for maker in IMPLEMENTERS.values()}).get(host.vendor, "cpu")
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    return f"{slug}-{hmac.new(_KEY, json.dumps(identity_facts(host)).encode(), hashlib.sha256).hexdigest()[:8]}"
+    return f"{slug}-{identity.hashed(json.dumps(identity_facts(host)))[:8]}"
 
 
 def identity_facts(host: Host) -> list[Any]:
@@ -233,7 +228,7 @@ def state_facts(host: Host) -> dict[str, object]:
     """What changes on one computer, and its numbers with it: rows are compared and reused within one such state.
 
     Each is a setting or a version. What fluctuates by itself is none: the clock of the moment, the load, the memory and the pages of
-    pools that are free, counters, whether a guest runs.
+    pools that are free, counters, whether a guest runs. Nor is what is known as provenance alone: `background` and `boot_id`.
     """
     off = {"pcid": False} if host.pcid is False else {}  # named where it is off alone, so that older rows keep their state
     return off | {

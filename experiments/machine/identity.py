@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -100,3 +102,23 @@ def nested_walks(hypervisor: str, offers: bool, xen_guest: str, arm: bool) -> bo
     if hypervisor == "xen" and xen_guest == "PV":  # its tables hold the machine's own addresses
         return False
     return True if offers or hypervisor in _NESTED_ALWAYS or (arm and hypervisor in _STAGE_2) else None
+
+
+# machine-id(5) asks programs to show a keyed hash of the id, never the id itself. A boot's id names nobody, and is hashed alike.
+_KEY = b"every load is two loads: machine"
+
+
+def hashed(written: str) -> str:
+    """16 hex digits that only this project's hash makes of a text; "" of an empty one."""
+    return hmac.new(_KEY, written.encode(), hashlib.sha256).hexdigest()[:16] if written else ""
+
+
+def installation(root: Path) -> str:
+    """Which installation of the system this is; "" without a machine-id."""
+    return hashed(procfs.word(root / "etc/machine-id"))
+
+
+def boot_id(root: Path = Path("/")) -> str:
+    """Which boot of Linux this is; "" where nothing says. Virtual machines made from one image have one machine-id, and so one id in
+    data/; their boots differ, unless both go on from one snapshot."""
+    return hashed(procfs.word(root / "proc/sys/kernel/random/boot_id"))

@@ -69,6 +69,7 @@ def usable_memory(root: Path = Path("/"), rlimits: Rlimits | None = None) -> Mem
 
 
 _DEEPEST = 64  # levels of nesting; real trees have fewer than ten
+_UNLIMITED_BYTES = 1 << 62  # version 1 has no word for "no limit" and states nearly 2^63 (PAGE_COUNTER_MAX, linux/page_counter.h)
 
 
 class _Version(NamedTuple):
@@ -86,16 +87,41 @@ _V2 = _Version("cgroup v2", ("memory.max", "memory.high"), "memory.current", ("a
 _V1 = _Version("cgroup v1", ("memory.limit_in_bytes",), "memory.usage_in_bytes", ("total_active_file", "total_inactive_file"))
 
 
+def cgroup_limits(root: Path, controller: str) -> dict[str, int]:
+    """File -> the smallest limit in bytes that it states, from this process's cgroup up to the root. Unlimited files are left out.
+
+    controller: "memory", or "hugetlb", whose files name a page size: {"hugetlb.2MB.max": 1073741824}.
+    """
+    limits: dict[str, int] = {}
+    for version, folder in _cgroup_folders(root, controller):
+        pattern = r"hugetlb\.[0-9]+[KMG]B\.(max|limit_in_bytes)" if controller == "hugetlb" else "|".join(map(re.escape, version.limits))
+        try:
+            names = sorted(path.name for path in folder.iterdir() if re.fullmatch(pattern, path.name))
+        except OSError:
+            continue
+        for name in names:
+            limit = procfs.number(folder / name)
+            if limit is not None and limit < _UNLIMITED_BYTES:
+                limits[name] = min(limit, limits.get(name, limit))
+    return limits
+
+
 def _cgroup_rooms(root: Path) -> Iterator[tuple[int, str]]:
     """(bytes left, "cgroup v2 memory.max") for each limit from this process's cgroup up to the root."""
-    mounts = _cgroup_mounts(root)
+    for version, folder in _cgroup_folders(root, "memory"):
+        yield from _rooms(folder, version)
+
+
+def _cgroup_folders(root: Path, controller: str) -> Iterator[tuple[_Version, Path]]:
+    """The folder of this process's cgroup and those of its ancestors, in each version's tree that has the controller."""
+    mounts = _cgroup_mounts(root, controller)
     for line in procfs.text(root / "proc/self/cgroup").split("\n"):
         hierarchy, _, rest = line.partition(":")
         controllers, colon, path = rest.partition(":")
-        version = _V2 if hierarchy == "0" else _V1 if "memory" in controllers.split(",") else None
+        version = _V2 if hierarchy == "0" else _V1 if controller in controllers.split(",") else None
         if version and colon and version in mounts:
             for folder in _upwards(*mounts[version], PurePosixPath(path)):
-                yield from _rooms(folder, version)
+                yield version, folder
 
 
 def _rooms(folder: Path, version: _Version) -> Iterator[tuple[int, str]]:
@@ -120,7 +146,7 @@ def _upwards(mount: Path, mount_root: PurePosixPath, path: PurePosixPath) -> Ite
         yield mount.joinpath(*parts[:depth])
 
 
-def _cgroup_mounts(root: Path) -> dict[_Version, tuple[Path, PurePosixPath]]:
+def _cgroup_mounts(root: Path, controller: str) -> dict[_Version, tuple[Path, PurePosixPath]]:
     """Where each version is mounted, and which cgroup the mount shows as its top (mountinfo in proc(5))."""
     mounts: dict[_Version, tuple[Path, PurePosixPath]] = {}
     for line in procfs.text(root / "proc/self/mountinfo").split("\n"):
@@ -128,7 +154,7 @@ def _cgroup_mounts(root: Path) -> dict[_Version, tuple[Path, PurePosixPath]]:
         left, right = before.split(" "), after.split(" ")
         if len(left) < 5 or len(right) < 3:
             continue
-        version = _V2 if right[0] == "cgroup2" else _V1 if right[0] == "cgroup" and "memory" in right[2].split(",") else None
+        version = _V2 if right[0] == "cgroup2" else _V1 if right[0] == "cgroup" and controller in right[2].split(",") else None
         top, mount = _unescape(left[3]), _unescape(left[4])
         if version and ".." not in PurePosixPath(mount).parts:
             mounts.setdefault(version, (root / mount.lstrip("/"), PurePosixPath(top)))

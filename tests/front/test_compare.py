@@ -226,6 +226,23 @@ def test_two_states_of_one_machine_are_compared_by_name(data: Store):
     assert compare(A, f"{A}@{hosts.state(plain)}").a.state == hosts.state(flat)  # without a name, the last campaign
 
 
+def test_two_boots_in_one_state_are_compared_by_their_digits(data: Store):
+    states.describe(data, A, host())
+    for boot, ns, day in (("1a2b3c0000000000", 5.0, "2025-02-04"), ("ffee000000000000", 4.0, "2025-02-05")):
+        rows = [record.model_copy(update={"repeat": record.repeat + 5 * (ns == 4.0)})
+                for record in records(ns, state=hosts.state(host()), day=day, boot_id=boot)]
+        put(data, A, "stlb_cliff", KERNEL, *rows)
+    assert [q.pair.ratio.value for q in compare(f"{A}@1a2b3c", f"{A}@ffee").quantities] == pytest.approx([0.8, 0.8])
+
+
+def test_what_only_one_description_says_of_what_else_runs_is_no_difference(two: Store):
+    states.describe(two, A, host(background={"DAMON": "on: kdamond 0, paddr", "swap": "none"}))
+    labels = {label for label, *_ in compare(A, B).computers}
+    assert not {"DAMON", "swap"} & labels
+    states.describe(two, B, host(cpu_model="Imagined", microcode="0x2", hypervisor="kvm", background={"DAMON": "off", "swap": "none"}))
+    assert {fact.what for fact in compare(A, B).facts} >= {"DAMON"}
+
+
 def test_this_is_the_computer_in_its_present_state(data: Store, monkeypatch):
     now, before = host(), host(microcode="0x0")
     monkeypatch.setattr(hosts, "inspect", lambda: now)

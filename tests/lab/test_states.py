@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from support.lab import MACHINE, says
+from support.common import make_record
+from support.lab import KERNEL, MACHINE, says
 from support.synthetic import Stated
 
-from experiments.lab import states
+from experiments.lab import columns, lines, states
 from experiments.lab.store import Store
 from experiments.machine import host as hosts
 from experiments.machine.host import Host
@@ -101,3 +102,28 @@ def test_a_name_that_means_two_states_is_a_reason_that_names_both(store: Store):
 
 def test_a_state_that_nobody_described_has_its_digits(store: Store):
     assert states.chosen(store, MACHINE, "00112233aabb", ["00112233aabb", "ffeeddccbbaa"]) == "00112233aabb"
+
+
+# --- boots of one machine in one state, which are virtual machines of one image
+
+FIRST, SECOND, NONE = "1a2b3c0000000000", "1a2bff0000000000", ""
+TWO_BOOTS = columns.frame([make_record(repeat=k, boot_id=boot) for k, boot in enumerate((FIRST, SECOND, NONE, SECOND))], ["0" * 16] * 4)
+
+
+@pytest.mark.parametrize(("name", "repeats"), [("1a2b3", [0]), (SECOND, [1, 3]), (make_record().state[:6], [0, 1, 2, 3])])
+def test_the_rows_of_a_boot_or_a_state_are_picked_by_its_first_digits(store: Store, name: str, repeats: list[int]):
+    assert states.rows_of(store, MACHINE, name, TWO_BOOTS)["repeat"].tolist() == repeats
+
+
+@pytest.mark.parametrize(("name", "code"), [("1a2b", "bad-parameter"), ("1a2", "no-data"), ("ffffff", "no-data")])
+def test_digits_that_mean_no_one_boot_are_a_reason_that_lists_the_boots(store: Store, name: str, code: str):
+    with pytest.raises(Unavailable) as refused:
+        states.rows_of(store, MACHINE, name, TWO_BOOTS)
+    says(refused.value, code)
+    assert FIRST in refused.value.detail and SECOND in refused.value.detail
+
+
+def test_a_boot_is_kept_with_a_row_and_is_no_part_of_its_key_and_rows_from_before_stay_the_same_bytes():
+    with_boot, without = (lines.write(make_record(boot_id=boot), KERNEL) for boot in (FIRST, NONE))
+    assert with_boot[0] == without[0] and b"boot_id" not in without[1]
+    assert [lines.parse(line.rstrip(b"\n")).record.boot_id for _, line in (with_boot, without)] == [FIRST, NONE]

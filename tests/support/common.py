@@ -90,6 +90,7 @@ def make_record(**changes: object) -> Record:
         "prepare_ns": 2e7, "minor_faults": 0, "major_faults": 0, "voluntary_switches": 0,
         "involuntary_switches": 1, "migrations": 0, "checksum": "0123456789abcdef", "repeat": 0,
         "region_ms": 60, "wall_ns": 1.2e8, "started_at": "2025-01-31T12:00:00Z", "state": "00112233aabb",
+        "boot_id": "00c0ffee00c0ffee",
     } | changes
     size = fields["lines"] * (fields["stride_bytes"] if fields["layout"] == "spread" else 64)
     return Record(**({"backing": fields["pages"], "working_set_bytes": size, "arena_bytes": size} | fields))
@@ -105,6 +106,7 @@ class About:
     rows: dict[str, pd.DataFrame] = field(default_factory=dict)
     documents: dict[str, dict[str, Any]] = field(default_factory=dict)
     other: About | None = None  # the reference machine
+    is_this: bool = False
     stands_in: bool = False
 
     def described(self, state: str) -> Host:
