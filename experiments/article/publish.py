@@ -20,6 +20,7 @@ from traitlets.config import Config
 
 from experiments.article import card, parameters, readme
 from experiments.article.parameters import BOOK
+from experiments.lab import publishing
 from experiments.lab.store import Store, data_root
 from experiments.machine import host
 from experiments.system.files import ROOT, disk_errors, measuring_lock
@@ -122,15 +123,19 @@ def book(given: Mapping[str, Any]) -> Path:
 
 
 def rows(machine: str = "this") -> Path:
-    """Put what was measured here of `machine` in the place of what data/ has published of it; its folder.
+    """Add what was measured here of `machine` to what data/ has published of it; its folder. Documents of another state of the machine
+    than all its rows are named on stderr.
 
-    Raises Unavailable: no-data where nothing was measured, measuring-already while something is.
+    Raises Unavailable: no-data as `publishing.publish` does, measuring-already while something is measured.
     """
     store = Store(data_root())
     name = host.machine_id(host.inspect()) if machine == "this" else machine
     with measuring_lock():
-        folder = store.publish(name)
+        folder = publishing.publish(store, name)
         card.write(store, name, host.Host.model_validate(store.read_machine(name)))
+    for document, state in publishing.of_another_state(store, name).items():
+        print(f"{document} was measured in the state {state} of {name}, which no row is of; its page says so. Measure it again.",
+              file=sys.stderr)
     return folder
 
 

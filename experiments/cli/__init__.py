@@ -160,7 +160,7 @@ def book(
 
 @app.command()
 def publish(machine: Annotated[str, typer.Argument(help="A machine in data/own/, or this.")] = "this") -> None:
-    """Put what was measured here of a machine in the place of what data/ has published of it: git then shows what changed."""
+    """Add what was measured here of a machine to what data/ has published of it: git then shows what changed."""
     from experiments.article import publish
     from experiments.front import judged, profile
 
@@ -172,8 +172,8 @@ def publish(machine: Annotated[str, typer.Argument(help="A machine in data/own/,
 
 @app.command()
 def compare(
-    a: Annotated[str, typer.Argument(help="A machine: NAME or own/NAME in data/, reference, this; NAME@STATE for one of its states.")],
-    b: Annotated[str, typer.Argument(help="Another one, or another state.")],
+    a: Annotated[str, typer.Argument(help="A machine: NAME or own/NAME in data/, reference, this; NAME@STATE or NAME@BOOT for a part.")],
+    b: Annotated[str, typer.Argument(help="Another one, or another state or boot.")],
     chapter: Annotated[str | None, typer.Argument(help="Of one chapter; by default of all.")] = None,
     as_json: shown.Json = False,
     html: Annotated[Path | None, typer.Option(help="And as a page, into this file.")] = None,

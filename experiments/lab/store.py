@@ -1,7 +1,7 @@
 """data/: appends each record so that nothing finished is lost, and reads back only what proves whole.
 
 `<root>/<machine>/` is published: what git keeps. `<root>/own/<machine>/` is what this computer has measured, which git ignores;
-`publish` alone puts the one in the place of the other.
+lab.publishing alone adds the one to the other.
 
 `<kernel>.jsonl` holds the rows of a kernel, each once (lab.lines); `grids.json` the points that each experiment asked for, by kernel,
 and so which rows are whose. Readers never write. A writer of rows holds the file's lock; it cuts off a torn last line and moves lines
@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +25,7 @@ from experiments.lab import columns, lines
 from experiments.lab.lines import Stored
 from experiments.lab.record import NAME, Point, Record, Slug
 from experiments.system.files import OPEN_FLAGS, ROOT, append_whole, disk_errors, is_at, lock, replace, sync_folder
-from experiments.words.reasons import Unavailable, if_available
+from experiments.words.reasons import Unavailable
 
 MACHINE = re.compile(r"[a-z0-9-]{1,64}")
 # Names in data/ and words in a notebook that are no machine's id.
@@ -60,13 +59,12 @@ class Store:
         return Store(self.root / "own", self.root)
 
     def ask(self, machine: str, experiment: str, points: Iterable[Point]) -> None:
-        """Adds to the points that an experiment asked for, on disk when this returns; it takes none away.
-
-        A grids.json that cannot be read begins anew, for each campaign asks for its grids again."""
+        """Adds to the points that an experiment asked for, on disk when this returns; it takes none away. Raises Unavailable("no-data") for
+        a grids.json that is none: to begin it anew would make the rows of all other experiments nobody's."""
         _checked(experiment)
 
         def asked() -> dict[str, dict[str, list[str]]]:
-            grids = if_available(lambda: self._grids(machine)) or {}
+            grids = self.grids(machine)
             for point in points:
                 grids.setdefault(experiment, {}).setdefault(point.kernel, set()).add(lines.point_id(point))
             return {name: {kernel: sorted(ids) for kernel, ids in grid.items()} for name, grid in grids.items()}
@@ -106,7 +104,7 @@ class Store:
     def broken(self, machine: str) -> dict[str, int]:
         """How many lines do not prove whole, by kernel, of those whose rows an experiment asked for: readers leave them out, the next
         writer moves them aside."""
-        kernels = sorted({kernel for grid in self._grids(machine).values() for kernel in grid})
+        kernels = sorted({kernel for grid in self.grids(machine).values() for kernel in grid})
         counts = {kernel: lines.read(self._path(machine, kernel, ".jsonl")) for kernel in kernels}
         return {kernel: count for kernel, (entries, torn) in counts.items()
                 if (count := sum(isinstance(row, ValueError) for row, _ in entries) + bool(torn))}
@@ -114,13 +112,13 @@ class Store:
     def whole(self, machine: str) -> dict[str, list[tuple[Stored, bytes]]]:
         """The rows that prove whole, each with its line, in the order of appending, by those kernels that an experiment asked for and that
         have any. Raises Unavailable("no-data") for a grids.json that is none."""
-        kernels = sorted({kernel for grid in self._grids(machine).values() for kernel in grid})
+        kernels = sorted({kernel for grid in self.grids(machine).values() for kernel in grid})
         rows = {kernel: [(row, line) for row, line in lines.read(self._path(machine, kernel, ".jsonl"))[0] if isinstance(row, Stored)]
                 for kernel in kernels}
         return {kernel: whole for kernel, whole in rows.items() if whole}
 
     def _asked(self, machine: str, experiment: str) -> dict[str, Stored]:
-        grid = self._grids(machine).get(_checked(experiment), {})
+        grid = self.grids(machine).get(_checked(experiment), {})
         return {key: row for kernel in sorted(grid) for key, row in self._rows(machine, kernel).items() if row.point in grid[kernel]}
 
     def _rows(self, machine: str, kernel: str) -> dict[str, Stored]:
@@ -131,14 +129,16 @@ class Store:
                 rows[row.key] = row
         return rows
 
-    def _grids(self, machine: str) -> Grids:
+    def grids(self, machine: str) -> Grids:
+        """The points that each experiment asked for. Raises Unavailable("no-data") for a grids.json that is none."""
         path = self._path(machine, GRIDS, ".json")
         try:
             return GRIDS_SCHEMA.validate_json(path.read_bytes())
         except FileNotFoundError:
             return {}
         except (OSError, ValueError):
-            raise Unavailable("no-data", f"{machine} has no readable {GRIDS}.json") from None
+            raise Unavailable("no-data", f"{machine} has no readable {GRIDS}.json, which says whose rows are whose; put it back from a "
+                              "copy or from git, or delete it and run each chapter once more, which measures no row again") from None
 
     def machines(self) -> list[str]:
         """The ids that have a folder with a machine.json or records, sorted."""
@@ -150,11 +150,11 @@ class Store:
 
     def experiments(self, machine: str) -> list[str]:
         """The names of those that asked for points of a machine, sorted. Raises Unavailable("no-data") for a grids.json that is none."""
-        return sorted(self._grids(machine))
+        return sorted(self.grids(machine))
 
     def kernels(self, machine: str, experiment: str) -> list[str]:
         """Those that an experiment asked for points of, on a machine, sorted. Raises Unavailable("no-data") for a broken grids.json."""
-        return sorted(self._grids(machine).get(experiment, {}))
+        return sorted(self.grids(machine).get(experiment, {}))
 
     def reference(self, experiment: str = "") -> str:
         """The first id in data/reference: the machine whose results are published for all to compare with. Of an experiment that was not
@@ -177,7 +177,7 @@ class Store:
             return this
         if machine == "reference":
             return self.reference(experiment)
-        self._folder(machine)
+        self.folder(machine)
         if machine not in self.machines():
             raise Unavailable("no-data", f"no machine {machine!r} in data/")
         return machine
@@ -218,36 +218,8 @@ class Store:
             raise Unavailable("no-data", f"{machine} has no readable {name}.json")
         return content
 
-    def publish(self, machine: str) -> Path:
-        """Puts what was measured here of a machine in the place of what is published of it: the whole rows of all kernels that its
-        experiments asked for, and documents, without that of what it could not do.
-
-        Nothing is merged. The new folder is on disk before the old one is moved aside, and that one goes last: after a kill -9 the same
-        call begins again. Raises Unavailable("no-data") where nothing was measured, or nothing says for whom.
-        """
-        target, own = self._folder(machine), self.own
-        source = own._folder(machine)
-        new, old = (self._inside(self.root / f".{machine}.{age}") for age in ("new", "old"))
-        rows = {kernel: [line for _, line in whole] for kernel, whole in own.whole(machine).items()}
-        if not rows:
-            raise Unavailable("no-data", f"nothing was measured of {machine} here")
-        files = {f"{kernel}.jsonl": b"".join(line + b"\n" for line in whole) for kernel, whole in rows.items()}
-        files |= {path.name: path.read_bytes() for path in source.iterdir()
-                  if path.suffix == ".json" and path.stem != LACKS and not path.is_symlink()}
-        with disk_errors(target):
-            shutil.rmtree(new, ignore_errors=True)
-            new.mkdir(exist_ok=True)
-            for name, content in files.items():
-                replace(new / name, content)
-            if target.exists():
-                shutil.rmtree(old, ignore_errors=True)
-                target.rename(old)
-            new.rename(target)
-            sync_folder(self.root)
-            shutil.rmtree(old, ignore_errors=True)
-        return target
-
-    def _folder(self, machine: str) -> Path:
+    def folder(self, machine: str) -> Path:
+        """Where its files are. Raises Unavailable("bad-parameter") for a name that is none, and for a symbolic link."""
         if not (isinstance(machine, str) and MACHINE.fullmatch(machine)):
             raise Unavailable("bad-parameter", f"machine {str(machine)[:80]!r} is not 1 to 64 of a-z 0-9 -")
         if machine in RESERVED:
@@ -255,7 +227,7 @@ class Store:
         return self._inside(self.root / machine)
 
     def _path(self, machine: str, name: str, suffix: str) -> Path:
-        return self._inside(self._folder(machine) / (_checked(name) + suffix))
+        return self._inside(self.folder(machine) / (_checked(name) + suffix))
 
     def _inside(self, path: Path) -> Path:
         if os.path.realpath(path) != os.path.join(os.path.realpath(self._top), path.relative_to(self._top)):

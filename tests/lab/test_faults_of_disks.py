@@ -20,7 +20,7 @@ from support.stand_ins import in_a_child
 from experiments.article import parameters, publish
 from experiments.article.chapter import Chapter
 from experiments.chapters.stlb_cliff import grid
-from experiments.lab import build
+from experiments.lab import build, publishing
 from experiments.lab.record import Point
 from experiments.machine import host
 from experiments.machine.compiler import Compiler
@@ -77,7 +77,7 @@ def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what: 
         "the build folder": (tmp_path / "build", lambda: build.kernel("page_chase")),
         "the card": (store.own.root / host.machine_id(host.inspect()) / "README.md", measure_a_chapter),
         "the notebook": (tmp_path / "runs", lambda: publish.execute("stlb_cliff", tmp_path / "runs/x.ipynb", {})),
-        "a published machine": (store.root / f".{MACHINE}.new", lambda: store.publish(MACHINE)),
+        "a published machine": (store.root, lambda: publishing.publish(store, MACHINE)),
         "the site's sources": (tmp_path / "_build", lambda: publish.book({"machine": "reference", "profile": "smoke"})),
     }[what]
     if what == "the build folder":

@@ -12,7 +12,7 @@ import pytest
 from support.common import make_record
 from support.lab import KERNEL, MACHINE, NAME, ROWS, put, repeats, tree
 
-from experiments.lab.store import LACKS, Store
+from experiments.lab.store import Store
 from experiments.words.reasons import Unavailable
 
 HOSTILE = [
@@ -123,46 +123,6 @@ def test_own_rows_lie_apart_and_never_behind_a_link(store: Store, path: Path, tm
                 call()
         (store.root / "own").unlink()
     assert tree(store.root) == before
-
-
-def test_publishing_puts_own_rows_in_the_place_of_those_published_and_merges_nothing(store: Store, path: Path) -> None:
-    store.write_document(MACHINE, "jmh", {"scores": []})
-    own = store.own
-    put(own, MACHINE, NAME, KERNEL, *(make_record(repeat=repeat) for repeat in (7, 8)))
-    own.write_machine(MACHINE, {"cpu_model": "x"})
-    own.write_document(MACHINE, LACKS, {"points": []})
-    (own.root / MACHINE / f"{NAME}.jsonl").write_bytes(path.read_bytes())  # of no kernel: what was measured before rows were kernels'
-    rows = own.root / MACHINE / f"{ROWS}.jsonl"
-    whole = rows.read_bytes()
-    rows.write_bytes(whole + b"broken\n" + whole[:50])
-    mine = tree(own.root)
-    for _ in range(2):
-        (store.root / f".{MACHINE}.new").mkdir()  # what a kill -9 left
-        (store.root / f".{MACHINE}.new" / "half.jsonl").touch()
-        assert store.publish(MACHINE) == path.parent
-        assert tree(path.parent) == {path.name: whole} | {name: mine[f"{MACHINE}/{name}"] for name in ("machine.json", "grids.json")}
-        assert sorted(folder.name for folder in store.root.iterdir()) == ["own", MACHINE]
-    assert tree(own.root) == mine
-
-
-@pytest.mark.parametrize("measured", ["nothing", "a folder", "a description", "a broken line", "unasked", "nobody knows for whom"])
-def test_what_was_not_measured_is_not_published_and_what_was_published_stays(store: Store, path: Path, measured: str) -> None:
-    folder = store.own.root / MACHINE
-    if measured != "nothing":
-        folder.mkdir(parents=True)
-    if measured == "a description":
-        store.own.write_machine(MACHINE, {"cpu_model": "x"})
-    if measured == "a broken line":
-        store.own.ask(MACHINE, NAME, [make_record().point])
-        (folder / f"{ROWS}.jsonl").write_bytes(b"broken\n")
-    if measured in ("unasked", "nobody knows for whom"):
-        store.own.append(MACHINE, make_record(), KERNEL)
-    if measured == "nobody knows for whom":
-        (folder / "grids.json").write_text("{")
-    before = tree(store.root)
-    with pytest.raises(Unavailable, match=MACHINE) as refused:
-        store.publish(MACHINE)
-    assert refused.value.code == "no-data" and tree(store.root) == before
 
 
 def test_machines_are_the_folders_that_hold_results(store: Store, path: Path, tmp_path: Path) -> None:

@@ -1,0 +1,102 @@
+"""Publishing: what was measured here is added to what is published, and nothing of either is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.common import make_record
+from support.lab import KERNEL, MACHINE, NAME, ROWS, put, repeats, tree
+from support.synthetic import Stated
+
+from experiments.lab.publishing import of_another_state, publish
+from experiments.lab.store import LACKS, Store
+from experiments.machine import host as hosts
+from experiments.words.reasons import Unavailable
+
+OTHER = "hugepages"
+
+
+def gather(repeat: int = 0, **fields: object):
+    return make_record(kernel="page_gather", repeat=repeat, **fields)
+
+
+def test_after_one_chapters_run_publishing_keeps_the_rows_and_documents_of_all_others(store: Store, path: Path) -> None:
+    put(store, MACHINE, OTHER, KERNEL, gather())
+    store.write_document(MACHINE, "jmh", {"scores": []})
+    before = tree(path.parent)
+    put(store.own, MACHINE, "walk_anatomy", KERNEL, *(make_record(kernel="table_chase", repeat=repeat) for repeat in range(2)))
+    store.own.write_document(MACHINE, LACKS, {"points": []})
+    (store.root / f".{MACHINE}.new-x").mkdir()  # what a kill -9 left
+    mine = tree(store.own.root)
+    for _ in range(2):  # again, it is the same
+        assert publish(store, MACHINE) == path.parent
+        after = tree(path.parent)
+        assert after.keys() == before.keys() | {"table_chase.jsonl"}
+        assert {name: after[name] for name in before if name != "grids.json"} == {
+            name: content for name, content in before.items() if name != "grids.json"}
+        assert store.experiments(MACHINE) == sorted([NAME, OTHER, "walk_anatomy"]) and len(store.load(MACHINE, "walk_anatomy")) == 2
+        assert repeats(store) == [0, 1, 2] and len(store.load(MACHINE, OTHER)) == 1
+    assert tree(store.own.root) == mine and sorted(p.name for p in store.root.iterdir()) == ["own", MACHINE]
+
+
+def test_of_a_kernel_new_rows_follow_those_published_and_lines_that_are_none_stay_behind(store: Store, path: Path) -> None:
+    published = path.read_bytes()
+    put(store.own, MACHINE, NAME, KERNEL, *(make_record(repeat=repeat) for repeat in (1, 2, 7)))
+    rows = store.own.root / MACHINE / f"{ROWS}.jsonl"
+    whole = rows.read_bytes()
+    rows.write_bytes(whole + b"broken\n" + whole[:50])
+    publish(store, MACHINE)
+    assert path.read_bytes() == published + whole.splitlines(keepends=True)[-1]
+    assert repeats(store) == [0, 1, 2, 7]
+
+
+@pytest.mark.parametrize("own_rows", [1, 4])
+def test_the_machine_is_described_as_in_the_state_of_most_rows_and_beside_it_as_in_the_other(store: Store, own_rows: int) -> None:
+    old, new = Stated().host(), Stated(changes={"kernel_release": "6.12.1"}).host()
+    for place, host, number in ((store, old, 3), (store.own, new, own_rows)):
+        put(place, MACHINE, NAME, KERNEL, *(gather(repeat, state=hosts.state(host)) for repeat in range(number)))
+        place.write_machine(MACHINE, host.model_dump(mode="json"))
+    publish(store, MACHINE)
+    main, other = (old, new) if own_rows < 3 else (new, old)
+    assert store.read_machine(MACHINE) == main.model_dump(mode="json")
+    assert store.read_document(MACHINE, f"machine-{hosts.state(other)}") == other.model_dump(mode="json")
+
+
+def test_a_document_of_a_state_that_no_row_has_is_named(store: Store, path: Path) -> None:
+    store.write_document(MACHINE, "jmh", {"state": make_record().state})
+    store.write_document(MACHINE, "housekeeping", {"state": "ffeeddccbbaa"})
+    assert of_another_state(store, MACHINE) == {"housekeeping.json": "ffeeddccbbaa"}
+
+
+@pytest.mark.parametrize("where", ["own", "published"])
+def test_a_damaged_grids_file_is_refused_and_nothing_is_lost(store: Store, path: Path, where: str) -> None:
+    put(store.own, MACHINE, OTHER, KERNEL, gather())
+    ((store.own if where == "own" else store).root / MACHINE / "grids.json").write_text('{"hugepages": {"page_ga')
+    before = tree(store.root)
+    for call in (lambda: publish(store, MACHINE), lambda: (store.own if where == "own" else store).ask(MACHINE, NAME, [])):
+        with pytest.raises(Unavailable, match=r"no readable grids\.json.*put it back") as refused:
+            call()
+        assert refused.value.code == "no-data" and tree(store.root) == before
+
+
+def test_rows_that_nobody_asked_for_are_refused_and_not_left_behind(store: Store, path: Path) -> None:
+    put(store.own, MACHINE, NAME, KERNEL, make_record(repeat=7))
+    store.own.append(MACHINE, gather(), KERNEL)
+    before = tree(store.root)
+    with pytest.raises(Unavailable, match="page_gather") as refused:
+        publish(store, MACHINE)
+    assert refused.value.code == "no-data" and tree(store.root) == before
+
+
+@pytest.mark.parametrize("measured", ["nothing", "a description", "a broken line"])
+def test_what_was_not_measured_is_not_published(store: Store, path: Path, measured: str) -> None:
+    if measured == "a description":
+        store.own.write_machine(MACHINE, {"cpu_model": "x"})
+    if measured == "a broken line":
+        store.own.ask(MACHINE, NAME, [make_record().point])
+        (store.own.root / MACHINE / f"{ROWS}.jsonl").write_bytes(b"broken\n")
+    before = tree(store.root)
+    with pytest.raises(Unavailable, match=MACHINE) as refused:
+        publish(store, MACHINE)
+    assert refused.value.code == "no-data" and tree(store.root) == before
