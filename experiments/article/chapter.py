@@ -31,7 +31,7 @@ from experiments.machine.host import Host, tlb_entries
 from experiments.system.files import ROOT
 from experiments.words.pages import PAGES
 from experiments.words.prose import Prose
-from experiments.words.reasons import Note, Unavailable, explain
+from experiments.words.reasons import Note, Unavailable, explain, if_available
 from experiments.words.units import format_size, parse_size
 
 _AGAIN = "Nothing can be said of this here, for the reason above."
@@ -69,10 +69,13 @@ class Chapter:
 
     @cached_property
     def host(self) -> Host:
-        """The machine's description: inspected now, or as it was written beside its data."""
+        """The machine's description: inspected now, or as it was written beside its data, in the state of this chapter's rows."""
         if self.is_this:
             return hosts.inspect()
-        return Host.model_validate(self.store.read_machine(self.machine))
+        host = Host.model_validate(self.store.read_machine(self.machine))
+        if states.are_several(self.store, self.machine) and len(frame := newest(self.store.load(self.machine, self.name))):
+            return if_available(states.described, self.store, self.machine, str(frame["state"].mode()[0])) or host
+        return host
 
     def described(self, state: str) -> Host:
         """The machine as it was in the state that a row names. Raises Unavailable("no-data") where nothing says."""

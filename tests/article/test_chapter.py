@@ -13,8 +13,9 @@ from support.synthetic import Stated, grid
 
 from experiments.article import chapter as chapters
 from experiments.article.chapter import begin
-from experiments.lab import campaign
+from experiments.lab import campaign, states
 from experiments.lab.store import Store
+from experiments.machine import host as hosts
 from experiments.words.reasons import Note, Unavailable
 
 # --- which machine, and how much of it
@@ -70,9 +71,20 @@ def test_rows_of_an_older_kernel_are_not_shown_beside_newer_ones(committed: Stor
     put(committed, "made-up", CHAPTER, "b" * 16, make_record(lines=16, repeat=100))
     broken_off = begin(CHAPTER, DEFAULTS).measure([])
     assert "b" * 16 not in set(broken_off["kernel_digest"])  # a lone row hides no whole campaign
-    put(committed, "made-up", CHAPTER, "b" * 16, *(make_record(lines=16, repeat=repeat) for repeat in range(len(broken_off))))
+    put(committed, "made-up", CHAPTER, "b" * 16, *committed.records("made-up", ["page_chase"]).values())
     rows = begin(CHAPTER, DEFAULTS).measure([])
     assert set(rows.loc[rows["kernel"] == "page_chase", "kernel_digest"]) == {"b" * 16}
+
+
+def test_a_chapter_is_about_the_machine_as_it_was_in_the_state_of_its_rows(committed: Store):
+    """Another chapter was measured in a later state, by which most rows are; the description of each is kept."""
+    now = Stated(changes={"kernel_release": "6.99.0"}).host()
+    before = Stated(changes={"kernel_release": "6.5.0"}).host()
+    put(committed, "made-up", "churn", "c" * 16, *(make_record(kernel="cold_chase", repeat=k, state=hosts.state(before)) for k in range(3)))
+    for host in (before, now):
+        states.describe(committed, "made-up", host)
+    assert begin("churn", DEFAULTS | {"machine": "made-up"}).host == before
+    assert begin("code", DEFAULTS | {"machine": "made-up"}).host == now  # it has no rows
 
 
 @pytest.mark.parametrize("machine", ["reference", "nobody"])

@@ -382,6 +382,18 @@ def test_only_rows_of_the_newest_kernel_and_state_are_kept_for_each_kernel_and_e
     assert newest(frame[:0]).empty
 
 
+@pytest.mark.parametrize(("lines", "processes", "is_kept"), [
+    (range(10), 5, True), (range(9), 5, True),
+    (range(8), 9, False),  # of another experiment, which asked for eight of these ten points
+    (range(10), 2, False),  # broken off
+])
+def test_only_a_campaign_of_the_experiment_itself_hides_an_older_one(lines: range, processes: int, is_kept: bool) -> None:
+    measured = [("page_chase", "c", "k", "old", line) for line in range(10) for _ in range(5)]
+    measured += [("page_chase", "c", "k", "new", line) for line in lines for _ in range(processes)]
+    kept = newest(pd.DataFrame(measured, columns=["kernel", "engine", "kernel_digest", "state", "lines"]))
+    assert {*kept["state"]} == {"new" if is_kept else "old"} and len(kept) == (len(lines) * processes if is_kept else 50)
+
+
 # --- points with two modes
 
 
