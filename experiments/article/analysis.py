@@ -24,6 +24,7 @@ class About(Protocol):
     host: Host
     machine: str  # its name in data/
     notes: list[Note]  # what this run could not measure
+    is_this: bool  # whether it is this computer
     stands_in: bool  # whether it is published in the place of the reference machine, where this chapter was not measured
 
     def described(self, state: str) -> Host:
@@ -49,10 +50,12 @@ class Analysis:
     """
 
     documents: tuple[str, ...] = ()  # the properties that are documents of data/, made once in each state of a machine
+    on_request: tuple[str, ...] = ()  # those that are documents which a command of their own makes
 
     def __init__(self, frame: pd.DataFrame, about: About):
         self.frame = frame
         self.about = about
+        self.states: dict[str, str] = {}  # of the machine, by the documents that were read, without those that name none
 
     @property
     def chapter(self) -> str:
@@ -128,9 +131,12 @@ class Analysis:
         """A document of data/. whole: whether one that is there has all that one made now would have. Raises Unavailable: no-data also for
         one that an older version wrote, and what `make` raises."""
         try:
-            return kind.model_validate(self.about.document(name, make, whole))
+            made = kind.model_validate(self.about.document(name, make, whole))
         except ValidationError:
             raise Unavailable("no-data", f"{name}.json is of another version") from None
+        if state := getattr(made, "state", ""):
+            self.states[name] = state
+        return made
 
     def splintering(self) -> splinter.Splinter | None:
         """Return what this machine's large pages are made of, or None if the chapter about page sizes cannot tell."""

@@ -11,10 +11,11 @@ from experiments.article.machine_words import counters, machine
 from experiments.inference.counts import counted, why_not_counted
 from experiments.lab import kernels
 from experiments.lab.record import Point
+from experiments.machine import host as hosts
 from experiments.machine.host import Host
 from experiments.words.pages import PAGES, ordered, words
 from experiments.words.prose import Prose, count, escape_markdown, listed
-from experiments.words.reasons import Unavailable, required
+from experiments.words.reasons import Unavailable, if_available, required
 from experiments.words.units import format_size
 
 _POINT = [name for name in Point.model_fields if name != "options"]  # which are columns of their own
@@ -25,7 +26,20 @@ def set_up(a: Analysis) -> Prose:
     items = {"Machine": f"{escape_markdown(machine(a))}.", "System": system(a, {*a.frame.get("state", ())}), "Measured": _measured(a.frame)}
     if len(a.frame):
         items |= {"Large pages": _large(a.frame), "Counters": _counted(a)}
+    if documents := _other_documents(a):
+        items["Documents"] = documents
     return Prose("\n".join(f"- **{name}.** {said}" for name, said in items.items()))
+
+
+def _other_documents(a: Analysis) -> str:
+    """Which of a published page's documents were made in another state of the machine than its rows, or than it is described in."""
+    for name in () if a.about.is_this else (*a.documents, *a.on_request):  # this computer's own are of its present state
+        if_available(lambda name=name: getattr(a, name))
+    states = {*a.frame.get("state", ())} or {hosts.state(a.host)}
+    other = [(name, state) for name, state in sorted(a.states.items()) if state not in states]
+    of = "the rows of this page" if len(a.frame) else "the description above"
+    return " ".join(f"`{name}.json` was measured in another state of this machine (`{state}`) than {of} (`{'`, `'.join(sorted(states))}`)."
+                    for name, state in other)
 
 
 def system(a: Analysis, states: Collection[str]) -> str:

@@ -7,12 +7,14 @@ import re
 import nbformat
 import pandas as pd
 import pytest
+from pydantic import BaseModel
 from support.common import About, make_record
 from support.synthetic import HOLE, Stated
 
 from experiments.article import parameters, publish, setting
 from experiments.article.analysis import Analysis
 from experiments.lab import columns
+from experiments.machine import host as hosts
 from experiments.machine.host import Host
 from experiments.system.files import ROOT
 from experiments.words.reasons import Unavailable
@@ -57,6 +59,30 @@ def test_settings_that_nobody_wrote_down_are_not_made_up():
 
     told = setting.set_up(analysis(FOUR, Changed(STATED.host())))
     assert "not recorded" in told and FOUR["state"].iloc[0] not in told
+
+
+class Side(BaseModel):
+    state: str
+
+
+class Documented(Analysis):
+    documents, on_request = ("flags",), ("housekeeping",)
+
+    @property
+    def flags(self) -> Side:
+        return self.document("flags", None, Side)
+
+    @property
+    def housekeeping(self) -> Side:
+        return self.document("housekeeping", None, Side)
+
+
+@pytest.mark.parametrize(("frame", "state"), [(FOUR, FOUR["state"].iloc[0]), (FOUR.iloc[:0], hosts.state(STATED.host()))])
+def test_a_document_of_another_state_of_the_machine_is_named_with_both(frame: pd.DataFrame, state: str):
+    kept = {"flags": {"state": state}, "housekeeping": {"state": "ffeeddccbbaa"}}
+    (told,) = [line for line in setting.set_up(Documented(frame, About(STATED.host(), documents=kept))).splitlines() if "Documents" in line]
+    assert "housekeeping.json" in told and {"ffeeddccbbaa", state} == {*re.findall(r"\b[0-9a-f]{12}\b", told)}
+    assert "flags" not in told
 
 
 def test_without_rows_nothing_is_said_to_be_measured():

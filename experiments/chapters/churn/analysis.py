@@ -38,6 +38,7 @@ class Analysis(Kept):
     Unavailable, one-cpu where a second CPU is lacking."""
 
     documents = ("flushes",)
+    on_request = ("housekeeping",)
 
     def _rows(self, kernel: str, *values: str, **where: object) -> pd.DataFrame:
         """A kernel's rows; none where one of these columns is lacking."""
