@@ -14,22 +14,22 @@ Counts only: no time, no access that the hardware speculates or prefetches, one 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 
 from experiments.inference import walker
-from experiments.inference.walker import INDEX_BITS, OFFSET_BITS, Plan, Shape
+from experiments.inference.walker import EMPTY, INDEX_BITS, Caches, Plan
 from experiments.words.pages import HARDWARE
 
 LEAF_LEVELS = {page: level for level, page in enumerate(HARDWARE, 1)}  # of the table whose entry maps such a page; 1 is the lowest
 REPLACEMENTS = {"lru": walker.LRU, "tree-plru": walker.TREE_PLRU, "nru": walker.NRU, "srrip": walker.SRRIP, "random": walker.RANDOM,
                 "fifo": walker.FIFO}
 PLACEMENTS = {"modulo": walker.MODULO, "xor": walker.XOR, "hashed": walker.HASHED}
+OFFSET_BITS = 12  # of a 4 KiB page
 _LEVELS = (4, 5)  # Intel SDM, volume 3, 4.5: the fifth is LA57's
 
 
@@ -37,9 +37,9 @@ _LEVELS = (4, 5)  # Intel SDM, volume 3, 4.5: the fifth is LA57's
 class SimulatedCache:
     """`entries` translations in sets of `ways` (0: one set, fully associative).
 
-    replacement: "lru"; "tree-plru", a binary tree of ways whose nodes point away from the last use (ways a power of two, 64
-    at most); "nru", a mark a way, all but the last taken off when all have one (64 ways at most); "srrip", two bits a way that foresee how
-    long it will not be used (32 ways at most); "random", splitmix64; or "fifo". Empty entries are filled first.
+    replacement: "lru"; "tree-plru", a binary tree of ways whose nodes point away from the last use (ways a power of two); "nru", a
+    mark a way, all but the last taken off when all have one; "srrip", two bits a way that foresee how long it will not be used;
+    "random", splitmix64; or "fifo". Empty entries are filled first.
 
     placement: what chooses the set of a page number n. "modulo": n mod sets; "xor": the same of n xor n / sets, sets a power
     of two, as in Intel's STLBs (Tatar et al., TLB;DR, USENIX Security 2022); "hashed": any set, as if drawn at random.
@@ -58,10 +58,7 @@ class SimulatedCache:
         for what, name, known in (("replacement", self.replacement, REPLACEMENTS), ("placement", self.placement, PLACEMENTS)):
             _require(name in known, f"{what} is one of {', '.join(known)}, not {name!r}.")
         ways = self.entries // self.sets
-        _require(self.replacement != "tree-plru" or _is_power_of_two(ways) and ways <= walker.MOST_TREE_WAYS,
-                 f"tree-plru takes a power of two of ways, at most {walker.MOST_TREE_WAYS}, not {ways}.")
-        most = {"nru": walker.MOST_TREE_WAYS, "srrip": walker.MOST_INTERVAL_WAYS}.get(self.replacement, ways)
-        _require(ways <= most, f"{self.replacement} takes at most {most} ways, not {ways}.")
+        _require(self.replacement != "tree-plru" or _is_power_of_two(ways), f"tree-plru takes a power of two of ways, not {ways}.")
         _require(self.placement != "xor" or _is_power_of_two(self.sets), f"placement by xor takes a power of two of sets, not {self.sets}.")
 
     @property
@@ -161,27 +158,17 @@ def references_per_walk(page: str, host_page: str | None = None, levels: int = 4
     return g if host_page is None else (g + 1) * (host_levels - _leaf(host_page) + 2) - 1
 
 
-def _checked(machine: SimulatedMachine, addresses: ArrayLike, unit_bytes: int, warm: int) -> tuple[np.ndarray, int, int]:
-    """(the stream as 64-bit numbers, its least, its most). Raises ValueError, as `simulate` says."""
-    stream = np.ascontiguousarray(addresses).ravel()
+def _pages(machine: SimulatedMachine, addresses: ArrayLike, unit_bytes: int, page_bits: int) -> np.ndarray:
+    """The number of each address's page of 2^page_bits bytes. Raises ValueError for an address that the levels cannot translate."""
+    stream = np.asarray(addresses).ravel()
     _require(not stream.size or stream.dtype.kind in "iu", f"addresses are whole numbers, not {stream.dtype}: convert them first.")
     _require(_is_power_of_two(unit_bytes), f"unit_bytes is a power of two, such as 1 or 4096, not {unit_bytes}.")
-    _require(0 <= warm <= stream.size, f"warm is from 0 to the {stream.size} accesses, not {warm}.")
     low, high = (int(stream.min()), int(stream.max())) if stream.size else (0, 0)
     bits = OFFSET_BITS + INDEX_BITS * machine.levels
     _require(low >= 0 and not high * unit_bytes >> bits,
              f"{machine.levels} levels of tables translate addresses from 0 to 2^{bits} - 1, not {low} to {high} in units of "
              f"{unit_bytes}: take addresses of user space, or five levels.")
-    return stream.view(np.uint64) if stream.dtype == np.int64 else stream.astype(np.uint64, copy=False), low, high
-
-
-def _numbered(stream: np.ndarray, shift: int, first: int, last: int) -> tuple[np.ndarray, int, int, np.ndarray]:
-    """(keys, their shift, the first key, the pages' numbers). Each page has a row, and so has each page of the sizes above: a key from
-    0 says which. Where the accesses outnumber the pages between the first and the last, each of these has one."""
-    if last - first < stream.size:
-        return stream, shift, first, np.arange(first, last + 1)
-    codes, numbers = pd.factorize((stream >> np.uint64(shift)).view(np.int64))
-    return codes.astype(np.uint64), 0, 0, numbers
+    return stream.astype(np.int64) * unit_bytes >> page_bits
 
 
 def simulate(machine: SimulatedMachine, addresses: ArrayLike, page: str = "4k", *, unit_bytes: int = 1, warm: int = 0, seed: int = 1
@@ -193,51 +180,37 @@ def simulate(machine: SimulatedMachine, addresses: ArrayLike, page: str = "4k", 
     seed: of random replacement; the same seed gives the same counts. Raises ValueError for an address that the levels cannot
     translate and for a page size that is none.
     """
-    stream, low, high = _checked(machine, addresses, unit_bytes, warm)
     leaf, host_leaf = _leaf(page), _leaf(machine.host.page) if machine.host else 0
     span = min(leaf, host_leaf or leaf)
-    shift = OFFSET_BITS + INDEX_BITS * (span - 1) - unit_bytes.bit_length() + 1
-    if shift < 0:
-        stream, low, high, shift = stream << np.uint64(-shift), low << -shift, high << -shift, 0
-    keys, key_shift, first_key, numbers = _numbered(stream, shift, low >> shift, high >> shift)
-    columns, shapes = dict.fromkeys(range(span, machine.levels + host_leaf + 1), 1), []  # of a row at each level: the first leads up
+    pages = _pages(machine, addresses, unit_bytes, OFFSET_BITS + INDEX_BITS * (span - 1))
+    _require(0 <= warm <= pages.size, f"warm is from 0 to the {pages.size} accesses, not {warm}.")
+    shapes = [(1, 1, walker.LRU, walker.MODULO)]  # a row for no cache
 
-    def caches(by_level: dict[int, tuple[SimulatedCache, int]]) -> np.ndarray:
-        """The number of the cache of each level, from 1, or 0; `by_level` has the caches, each with the level of its pages."""
-        at = np.zeros(machine.levels + 1, dtype=np.uint64)
-        for level, (cache, page_level) in by_level.items():
-            shapes.append(Shape(columns[page_level], cache.sets, cache.entries // cache.sets, REPLACEMENTS[cache.replacement],
-                                PLACEMENTS[cache.placement]))
-            columns[page_level] += 1
-            at[level] = len(shapes)
-        return at
+    def numbered(caches: Iterable[SimulatedTlb | WalkCache | NestedTlb]) -> np.ndarray:
+        """The number of the cache of each level, from 1; 0 where there is none."""
+        numbers = np.zeros(machine.levels + 1, dtype=np.int64)
+        for cache in caches:
+            numbers[cache.level] = len(shapes)
+            shapes.append((cache.sets, cache.entries // cache.sets, REPLACEMENTS[cache.replacement], PLACEMENTS[cache.placement]))
+        return numbers
 
-    tlbs = caches({tlb.level: (tlb, span) for tlb in machine.tlbs if any(_leaf(name) == span for name in tlb.pages)})
-    walk_caches = caches({cache.level: (cache, cache.level) for cache in machine.walk_caches if cache.level > leaf})
-    nested = caches({cache.level: (cache, cache.level + host_leaf) for cache in (machine.host.nested if machine.host else ())
-                     if cache.level == 0 or cache.level >= leaf})
-    plan = Plan(shift, key_shift, first_key, columns[span], span, leaf, host_leaf, machine.levels, tlbs, walk_caches, nested)
-    state = walker.empty(shapes, _rows(numbers, list(columns.values())), seed)
-    walker.run(stream[:warm], keys[:warm], plan, state)
-    l1_misses, walks, host_walks, starts = walker.run(stream[warm:], keys[warm:], plan, state)
+    tlbs = numbered(tlb for tlb in machine.tlbs if span in map(_leaf, tlb.pages))
+    walk_caches = numbered(cache for cache in machine.walk_caches if cache.level > leaf)
+    nested = numbered(cache for cache in (machine.host.nested if machine.host else ()) if cache.level == 0 or cache.level >= leaf)
+    starts = np.zeros(machine.levels + 1, dtype=np.int64)
+    l1_misses, walks, host_walks = walker.run(
+        pages, warm, Plan(span, leaf, host_leaf, machine.levels, tlbs, walk_caches, nested), _empty(shapes, seed), starts)
     by_level = np.cumsum(starts[::-1])[::-1][1:] * (np.arange(1, machine.levels + 1) >= leaf)
     host_levels = range(1, machine.host.levels + 1) if machine.host else ()
-    return Counts(stream.size - warm, l1_misses, walks, tuple(map(int, by_level)),
+    return Counts(pages.size - warm, l1_misses, walks, tuple(map(int, by_level)),
                   tuple(host_walks * (level >= host_leaf) for level in host_levels))
 
 
-def _rows(numbers: np.ndarray, columns: list[int]) -> np.ndarray:
-    """The rows of the pages of these numbers, from place 1, and of the pages above them: State.places, with no page held."""
-    tables, first = [np.zeros(1, dtype=np.uint32)], 1
-    for width, width_above in zip(columns, [*columns[1:], 0], strict=True):
-        table = np.zeros((numbers.size, width), dtype=np.uint32)
-        first += table.size
-        above, numbers = pd.factorize(numbers >> INDEX_BITS)
-        _require(first + numbers.size * width_above <= walker.MOST_PLACES,
-                 f"the stream visits too many pages for one simulation ({len(table)}): take fewer.")
-        table[:, 0] = first + above * width_above
-        tables.append(table.ravel())
-    return np.concatenate(tables)
+def _empty(shapes: Sequence[tuple[int, int, int, int]], seed: int) -> Caches:
+    """Caches that hold nothing. shapes: of each its sets, ways, replacement and placement. Each draws numbers of its own from `seed`."""
+    size = len(shapes), max(sets * ways for sets, ways, *_ in shapes)
+    draws = np.array([(seed + (i << 32)) % 2**64 for i in range(len(shapes))], dtype=np.uint64)
+    return Caches(np.array(shapes), np.full(size, EMPTY), np.zeros(size, dtype=np.int64), draws)
 
 
 def _require(is_true: bool, otherwise: str) -> None:

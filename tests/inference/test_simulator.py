@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from experiments.inference.misses import hashed_lru, miss_probability_cycle_random_replacement, miss_probability_random
@@ -196,6 +196,8 @@ def streams(draw: st.DrawFn) -> list[int]:
     return [page << 12 | draw(st.integers(0, 4095)) for page in draw(st.lists(st.sampled_from(pages), max_size=120))]
 
 
+# Of a set of one way whose only entry is marked, that entry is the victim.
+@example(SimulatedMachine((SimulatedTlb(level=1, entries=2, ways=1, replacement="nru"),)), [0, 2 << 12, 0], "4k", 0)
 @given(machines(), streams(), st.sampled_from(ALL_PAGES), st.integers(0, 120))
 @settings(deadline=None, max_examples=400)
 def test_every_count_is_that_of_the_plain_simulator(machine: SimulatedMachine, addresses: list[int], page: str, warm: int):
@@ -248,7 +250,6 @@ def test_random_draws_miss_with_one_less_the_share_of_pages_held(pages: int, ent
     # One page's residence makes hits depend on each other a little: six sigma of independent draws.
     error = 6 * math.sqrt(expected * (1 - expected) / 360_000)
     # Sets of unlike sizes, all past their ways, have this rate in the mean; 100 pages over 16 sets are such.
-    ways = ways or 16 * (replacement == "srrip")  # of which one set cannot have 64
     assert missed(one_level(entries, ways, replacement), draws, warm=40_000) == pytest.approx(expected, abs=error)
 
 
@@ -393,10 +394,8 @@ def test_no_accesses_cost_nothing():
     (lambda: SimulatedTlb(level=3, entries=8), "level is 1 or 2"),
     (lambda: SimulatedTlb(level=1, entries=8, pages=("64k",)), "one of 4k, 2m, 1g, not '64k'"),
     (lambda: SimulatedTlb(level=1, entries=8, replacement="clock"), "one of lru, tree-plru, nru, srrip, random, fifo"),
-    (lambda: SimulatedTlb(level=1, entries=64, replacement="srrip"), "at most 32 ways"),
     (lambda: SimulatedTlb(level=1, entries=8, placement="skewed"), "one of modulo, xor, hashed"),
     (lambda: SimulatedTlb(level=1, entries=12, replacement="tree-plru"), "a power of two of ways"),
-    (lambda: SimulatedTlb(level=1, entries=128, replacement="tree-plru"), "at most 64"),
     (lambda: SimulatedTlb(level=1, entries=12, ways=4, placement="xor"), "a power of two of sets"),
     (lambda: SimulatedMachine((SimulatedTlb(level=1, entries=8), SimulatedTlb(level=1, entries=4, pages=ALL_PAGES))), "two TLBs"),
     (lambda: SimulatedMachine(walk_caches=(WalkCache(level=5, entries=4),)), "levels 2 to 4, not 5"),
@@ -419,13 +418,6 @@ def test_no_accesses_cost_nothing():
 def test_what_cannot_be_built_or_translated_is_refused_in_a_sentence(make, says: str):
     with pytest.raises(ValueError, match=says):
         make()
-
-
-def test_more_pages_than_rows_can_be_numbered_are_refused(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("experiments.inference.walker.MOST_PLACES", 4000)
-    simulate(SimulatedMachine(), np.arange(500), unit_bytes=4096)
-    with pytest.raises(ValueError, match="too many pages"):
-        simulate(SimulatedMachine(), np.arange(1 << 20), unit_bytes=4096)
 
 
 def test_five_levels_translate_what_four_do_not():
