@@ -130,7 +130,7 @@ def test_what_cannot_be_started_is_one_reason(command: list[str], tmp_path: Path
     ("sleep 94.5", "", "program-endless")])
 def test_a_program_that_says_nothing_is_refused_after_one_run(script: str, metric: str, code: str):
     with pytest.raises(Unavailable) as why:
-        attempt(Aim(["sh", "-c", script], LEVERS["none"], metric=re.compile(metric) if metric else None, minutes=0.01))
+        attempt(Aim(["sh", "-c", script], LEVERS["none"], within=1e-6, metric=re.compile(metric) if metric else None, minutes=0.01))
     assert (why.value.code, alive("sleep 94.5")) == (code, [])
 
 
