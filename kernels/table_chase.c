@@ -9,8 +9,10 @@
  *
  * A page's entry has a cache line to itself and an upper entry shares one with seven others, on lines drawn at random. So a level takes
  * as many lines of entries however many tables they are in, as long as each holds eight or more: what changes along a sweep is the tables
- * and not the room they take in the caches. Random, because pages a power of two apart meet in few sets of the TLB. --mode even fills each
- * table from its first entry on, which puts pages and tables exactly a power of two apart, to show just that. */
+ * and not the room they take in the caches. Random, because pages a power of two apart meet in few sets of the TLB. A page's place within
+ * its line is drawn too: it is the lowest bits of the page's number, which choose its set, and places in order would leave tables of fewer
+ * than eight pages with half, a quarter or an eighth of the sets, and more misses. --mode even fills each table from its first entry on,
+ * which puts pages and tables exactly a power of two apart, to show just that. */
 #include "placement.h"
 #include "region.h"
 
@@ -60,10 +62,12 @@ static uint64_t always_standing(const void *state, uint64_t rounds)
     return STANDING;
 }
 
-/* Below the table at `from`, its `n` entries: their addresses, on lines drawn without one twice; pages' one to a line, upper ones eight. */
+/* The addresses of the `n` entries of the table at `from`. Lines are drawn without replacement. A page's entry has a line to itself, at a
+ * place drawn anew for each; upper entries fill a line, in order. */
 static void place_entries(const struct tables *t, int level, uint64_t from, uint64_t n, uint64_t *to, uint64_t *seed)
 {
-    uint64_t slots = t->fanout / EIGHT, slot[MOST_LINES], a_line = level == 1 && !t->even ? 1 : EIGHT;
+    int alone = level == 1 && !t->even;
+    uint64_t slots = t->fanout / EIGHT, slot[MOST_LINES], a_line = alone ? 1 : EIGHT;
     for (uint64_t i = 0; i < slots; i++)
         slot[i] = i;
     for (uint64_t k = 0; k < n; k++) {
@@ -73,7 +77,7 @@ static void place_entries(const struct tables *t, int level, uint64_t from, uint
             slot[line] = slot[other];
             slot[other] = swap;
         }
-        to[k] = from + (slot[line] * EIGHT + k % EIGHT) * t->span[level - 1];
+        to[k] = from + (slot[line] * EIGHT + (alone ? next_random(seed, EIGHT) : k % EIGHT)) * t->span[level - 1];
     }
 }
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
+from scipy.stats import chi2
 from support.kernels import (
     checksum,
     emulated,
@@ -49,7 +51,8 @@ def placed(pages: int, *tables: int, page: int, is_even: bool, hot: int = 0) -> 
 
     parents = list(rooms())
     for level, children in zip((3, 2, 1), (tables[1], tables[0], pages), strict=True):
-        entries, a_line = [], 1 if level == 1 and not is_even else 8
+        is_alone = level == 1 and not is_even
+        entries, a_line = [], 1 if is_alone else 8
         for parent in parents:
             lines = list(range(fanout // 8))
             for child in range(children // len(parents)):
@@ -57,7 +60,7 @@ def placed(pages: int, *tables: int, page: int, is_even: bool, hot: int = 0) -> 
                 if child % a_line == 0 and not is_even:
                     other = line + below(len(lines) - line)
                     lines[line], lines[other] = lines[other], lines[line]
-                entries.append(parent * fanout + lines[line] * 8 + child % 8)
+                entries.append(parent * fanout + lines[line] * 8 + (below(8) if is_alone else child % 8))
         parents = entries
     if hot:
         return [parents[below(hot if below(2) else pages)] for _ in range(max(4 * pages, 1 << 16))]
@@ -102,6 +105,15 @@ def test_each_page_has_a_line_of_entries_of_its_own_and_a_level_as_many_however_
     for directories in (1, 4, 8):
         upper = {number // 512 for number in placed(64, 64, directories, 1, page=4096, is_even=False)}
         assert len({entry // 8 for entry in upper}) == 8
+
+
+@pytest.mark.parametrize("each", [1, 2, 4, 8, 16])
+def test_pages_use_all_sets_alike_however_few_there_are_in_a_table(each: int):
+    """4,096 pages in 256 sets of their lowest bits, which a TLB may be indexed by: chi square of 255, 1 in 10^9 by chance."""
+    tables = 4096 // each
+    numbers = placed(4096, tables, -(-tables // 512), 1, page=4096, is_even=False)
+    held = np.bincount(np.array(numbers) % 256, minlength=256)
+    assert chi2.sf(((held - 16) ** 2 / 16).sum(), 255) > 1e-9
 
 
 @needs_c
