@@ -28,6 +28,7 @@ SPREAD_HUGE = 512  # pages of 2 MiB, 1 GiB of them: to clear more takes longer t
 REPEATS = 3  # processes a point: a median that one disturbed process does not move
 DRAWN_REPEATS = 5  # the fit of a smeared level hangs on a dozen points; with three, one run in ten was 4 % off in a loud hour
 WALK_REPEATS = 5  # claims compare the price of a walk, and five processes cover 93.75 %
+FEWEST_WALKING = 8192  # pages whose table of 8 bytes each fills a first-level cache of 32 KiB twice: they may walk with it in L2
 REGION_MS = 8  # half a million chases of 16 ns; half a minute is what people wait for
 # alias pays the way predictor's price from 16 pages on. Three points have to stand before a step, so a level of fewer than 25 entries
 # is not seen. Where fewer than two levels show up to TO_LINES, the sweep goes on past the largest that is published, of 32,768 entries.
@@ -35,7 +36,7 @@ FROM_LINES, TO_LINES, FARTHEST_LINES = geometry.ALIAS_FROM, 16384, 131072
 
 
 def repeats_of(point: Point) -> int:
-    if point.layout == "alias" and (point.stride_pages > 1 or point.lines > FARTHEST_LINES):
+    if point.layout == "alias" and (point.stride_pages > 1 or point.lines >= FEWEST_WALKING):
         return WALK_REPEATS
     return DRAWN_REPEATS if point.order == "random" else REPEATS
 

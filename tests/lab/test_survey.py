@@ -112,10 +112,15 @@ def test_a_survey_is_half_a_minute_of_processes():
     assert max(arena_bytes(p) for p in points) < 256 << 20
 
 
-def test_what_walks_has_an_interval_that_decides_and_other_points_are_measured_often_enough_for_a_median():
-    small, large = (Point(kernel="page_chase", layout="alias", lines=n) for n in (1024, 1 << 20))
-    assert survey.repeats_of(small) == 3
-    assert median_interval(range(survey.repeats_of(large))).coverage >= LEAST_COVERAGE
+@pytest.mark.parametrize("entries", [1024, 1536, 2048, 3072, 4096])
+def test_walks_have_an_interval_that_decides_wherever_their_table_is(entries: int):
+    caches = {1: 32 << 10, 2: 2 << 20, 3: 32 << 20}
+    walks = {where: Point(kernel="page_chase", layout="alias", lines=lines, stride_pages=apart)
+             for where, lines, apart in geometry.walk_points(entries, 1, caches)}
+    assert set(walks) == {"L2", "L3", "memory"}
+    for point in walks.values():
+        assert median_interval(range(survey.repeats_of(point))).coverage >= LEAST_COVERAGE, point
+    assert survey.repeats_of(Point(kernel="page_chase", layout="alias", lines=1024)) == survey.REPEATS
 
 
 @pytest.mark.parametrize(("measured", "pages"), [(survey.measured, "4k"), (survey.pieces, "2m")])
