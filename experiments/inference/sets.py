@@ -1,9 +1,9 @@
 """How a TLB chooses the set of a page, from what pages a power of two apart cost.
 
-Pages i s, i = 0 ... P - 1, s a power of two, differ in a window of log2 P bits of their numbers. Where the lowest bits choose the set, E
-entries keep E/s of pages s apart: so P of them fit up to s = E/P, and from there on each doubling leaves half of the sets. Where bits above
-are taken in by an exclusive-or, the window reaches sets for longer. So P times the widest stride that still fits is the room that the
-chosen bits span: the entries themselves, if they are the lowest ones alone.
+Pages i s, i = 0 ... P - 1, s a power of two, differ in a window of log2 P bits of their numbers. Where the lowest bits choose one of S
+sets of W ways, such pages use S/s of the sets, and P of them fit while W S/s >= P: up to a stride of s = W S/P. So P times the widest
+stride that fits is W S, the entries; it says nothing of S and W apart. Where bits above are combined with the lowest by an exclusive-or,
+the window reaches more sets, and the product is more than the entries.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Fit(NamedTuple):
     widest: int
 
     @property
-    def span(self) -> int:
-        """The pages over which the bits reach that choose a set, times the ways."""
+    def entries(self) -> int:
+        """Sets times ways, if the lowest bits of a page's number choose its set; more where bits above take part."""
         return self.pages * self.widest
 
 

@@ -39,10 +39,10 @@ def test_pages_miss_from_where_a_set_has_more_than_its_ways(placement: str, entr
 def test_the_placement_that_made_a_curve_is_the_one_that_fits_it(placement: str, entries: int, ways: int):
     fit = sets.find(curve(placement, entries, ways), PAGES, 10.0)
     assert sets.fitting(fit, entries, ways, STRIDES) == [placement]
-    if placement == "modulo":  # the lowest bits alone span the entries, rounded down to a power of two
-        assert fit.span == 1 << entries.bit_length() - 1
+    if placement == "modulo":  # rounded down to a power of two
+        assert fit.entries == 1 << entries.bit_length() - 1
     else:
-        assert fit.span > 2 * entries
+        assert fit.entries > 2 * entries
 
 
 def test_what_does_not_fill_or_was_not_measured_is_a_reason():
