@@ -66,12 +66,14 @@ def addresses(pages: int, tables: tuple[int, ...], is_even: bool, seed: int = 1)
     """Page numbers spread evenly over the tables of each level, in the order of their visits: a line of eight entries after another."""
     draw, parents = np.random.default_rng(seed), np.arange(tables[-1])
     for level, children in zip((3, 2, 1), (tables[1], tables[0], pages), strict=True):
-        each, a_line = children // len(parents), 1 if level == 1 and not is_even else 8
+        is_alone = level == 1 and not is_even
+        each, a_line = children // len(parents), 1 if is_alone else 8
         lines = -(-each // a_line)
         slots = [np.arange(lines) if is_even else draw.permutation(FANOUT // 8)[:lines] for _ in parents]
         within = np.arange(each)
-        parents = np.concatenate([parent * FANOUT + slot[within // a_line] * 8 + within % 8
-                                  for parent, slot in zip(parents, slots, strict=True)])
+        places = [draw.integers(0, 8, each) if is_alone else within % 8 for _ in parents]
+        parents = np.concatenate([parent * FANOUT + slot[within // a_line] * 8 + place
+                                  for parent, slot, place in zip(parents, slots, places, strict=True)])
     return draw.permutation(parents)
 
 
@@ -83,7 +85,7 @@ def _misses(pages: int, tables: tuple[int, ...], walker: Walker, is_even: bool, 
     if hot:
         draw = np.random.default_rng(2)
         order = order[(draw.random(8 * pages) * np.where(draw.integers(0, 2, 8 * pages) == 1, hot, pages)).astype(int)]
-    counts = _counts(order, walker, 0 if walker.replacement == "lru" else 16, "hashed")
+    counts = _counts(order, walker, 0 if walker.replacement == "lru" else 16, "modulo")
     return counts.l1_misses / len(order), counts.walks / len(order), *(n / len(order) for n in counts.references_by_level[1:4])
 
 

@@ -72,15 +72,34 @@ class Analysis(analysis.Analysis):
     @cached_property
     def times(self) -> dict[int, Curve]:
         """ns a visit over the tables of a level, by level; only those that were measured."""
-        sweeps = {level: self._through([tuple(tables) for tables in sweep(level, self.pages, self.fanout)]) for level in LEVELS}
-        return {level: Curve.of(rows, TABLES[level - 1]) for level, rows in sweeps.items() if len(rows)}
+        return {level: Curve.of(rows, TABLES[level - 1]) for level in LEVELS if len(rows := self._swept(level))}
+
+    def _swept(self, level: int) -> pd.DataFrame:
+        """The rows of the sweep over the tables of a level."""
+        return self._through([tuple(tables) for tables in sweep(level, self.pages, self.fanout)])
 
     @cached_property
     def prices(self) -> dict[int, Curve]:
         """What a miss of the TLB costs along each sweep: what a visit takes longer than one that the TLB serves, over the share of visits
-        that miss, which is taken for exact: it scales all sweeps alike. Empty where either is not known."""
-        held, missed = if_available(lambda: self.held_ns), if_available(lambda: self.missed)
-        return {level: _per_miss(curve, held, missed.value) for level, curve in self.times.items()} if held and missed else {}
+        that miss at that point, taken for exact. Empty where either is not known."""
+        return if_available(self._prices) or {}
+
+    def _prices(self) -> dict[int, Curve]:
+        held = self.held_ns
+        return {level: _per_miss(curve, held, [self._missed_by(rows).value for _, rows in self._swept(level).groupby(TABLES[level - 1])])
+                for level, curve in self.times.items()}
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether walks were counted while the chases ran."""
+        return "walk_per_access" in self.walked and bool(self.walked["walk_per_access"].notna().any())
+
+    def _missed_by(self, rows: pd.DataFrame) -> Interval:
+        """The share of these visits that walk, as counted; without counts `missed`. Raises Unavailable("too-few-points").
+
+        The kernel places pages so that all tables use the sets of the TLB alike, and the share stays as long as pages alone fill it."""
+        counted = rows["walk_per_access"].dropna() if "walk_per_access" in rows else rows.iloc[:0]
+        return median_interval(counted) if len(counted) else self.missed
 
     @cached_property
     def caches(self) -> list[WalkCache]:
@@ -98,12 +117,17 @@ class Analysis(analysis.Analysis):
     def first_ns(self) -> Interval:
         """What a miss costs that reads as little as there is to read. Raises Unavailable("too-few-points")."""
         times = required(self.times.get(1, ()), "no tables of the lowest level were swept")
-        return (times.intervals[0] - self.held_ns) / self.missed
+        return self._miss_ns(times.intervals[0], 1, times.xs[0])
 
     @property
     def last_ns(self) -> Interval:
         """What a miss costs with as many tables of each level as were measured. Raises Unavailable("too-few-points")."""
-        return (required(self.times, "no tables were swept")[max(self.times)].last - self.held_ns) / self.missed
+        level, times = max(required(self.times, "no tables were swept").items())
+        return self._miss_ns(times.last, level, times.xs[-1])
+
+    def _miss_ns(self, visit: Interval, level: int, tables: float) -> Interval:
+        """A miss, from a visit at a point of a level's sweep."""
+        return (visit - self.held_ns) / self._missed_by(select(self._swept(level), **{TABLES[level - 1]: tables}))
 
     @cached_property
     def judged(self) -> pd.DataFrame:
@@ -113,7 +137,8 @@ class Analysis(analysis.Analysis):
         if not len(rows) or not self.caches:
             return pd.DataFrame(columns=[*TABLES, "median", "low", "high", "predicted", "ratio"])
         table = summarise(rows, [*TABLES])
-        table[["median", "low", "high"]] = (table[["median", "low", "high"]] - self.held_ns.value) / self.missed.value
+        shares = np.array([[self._missed_by(part).value] for _, part in rows.groupby([*TABLES])])
+        table[["median", "low", "high"]] = (table[["median", "low", "high"]] - self.held_ns.value) / shares
         counts = table[[*TABLES]].astype(float).to_numpy()
         first = self.first_ns.value
         table["predicted"] = [walk_caches.predicted_ns(first, self.caches, dict(zip(LEVELS, row, strict=True))) for row in counts]
@@ -169,8 +194,8 @@ class Analysis(analysis.Analysis):
 
     @property
     def missed(self) -> Interval:
-        """The share of a cycle's visits that miss, whatever the last level replaces. Raises Unavailable("too-few-points") where it is not
-        known, since then nothing is a miss's price."""
+        """The share of a cycle's visits through few tables that miss, by time. Raises Unavailable("too-few-points") where it is not known,
+        since then nothing is a miss's price."""
         return required([*filter(None, [self.misses.get(Visits(self.pages, 0))])], "how many visits miss was not measured")[0]
 
     @cached_property
@@ -211,7 +236,8 @@ class Analysis(analysis.Analysis):
         """Up to which of `strides` the pages fit the last level. Raises Unavailable: one-level where the first may hold them all."""
         if not self.entries or self.entries[0] * 2 > COLLIDING or self.entries[-1] < 2 * COLLIDING:
             raise Unavailable("one-level", f"of two that hold fewer and more than {COLLIDING} pages")
-        return sets.find(self.strides, COLLIDING, self.first_ns.value * self.missed.value)
+        walked = required(self.times.get(1, ()), "no tables of the lowest level were swept").intervals[0]
+        return sets.find(self.strides, COLLIDING, walked.value - self.held_ns.value)
 
     @property
     def placements(self) -> list[str]:
@@ -236,9 +262,9 @@ class Analysis(analysis.Analysis):
         return float(required(clock, "in none of the rows", "no-clock").median())
 
 
-def _per_miss(curve: Curve, held: Interval, missed: float) -> Curve:
-    """A curve less one interval at each x, over a share of misses."""
+def _per_miss(curve: Curve, held: Interval, missed: list[float]) -> Curve:
+    """A curve less one interval, over the share of misses at each x."""
     table = curve.table.copy()
-    for place, interval in enumerate(curve.intervals):
-        table.loc[place, ["median", "low", "high"]] = list(((interval - held) * (1 / missed))[:3])
+    for place, (interval, share) in enumerate(zip(curve.intervals, missed, strict=True)):
+        table.loc[place, ["median", "low", "high"]] = list(((interval - held) * (1 / share))[:3])
     return Curve(table, curve.x, curve.processes)

@@ -14,7 +14,7 @@ from experiments.lab.grid import Scope
 from experiments.lab.record import Point
 from experiments.words.pages import BASE, LARGE, words
 from experiments.words.prose import in_words
-from experiments.words.reasons import Unavailable, Undecided, required
+from experiments.words.reasons import Undecided, required
 
 
 def _ends(*levels: int) -> Compares:
@@ -32,15 +32,8 @@ def _cycles(a: Analysis, ns: Interval) -> Interval:
     return ns * a.ghz
 
 
-def _alone(a: Analysis) -> None:
-    """Raises Unavailable("two-dimensions") in a guest, where a step may be a nested TLB's and no cache of upper entries."""
-    if a.host.hypervisor != "none":
-        raise Unavailable("two-dimensions")
-
-
 def _rise(a: Analysis, level: int) -> Interval:
     """How many times as much a miss costs at the end of a level's sweep as at its beginning. Raises Unavailable."""
-    _alone(a)
     curve = required(a.prices.get(level, ()), "no tables of this level were swept")
     return curve.last / curve.intervals[0]
 
@@ -54,7 +47,6 @@ def upper_entries_are_kept(a: Analysis, band: Band) -> Answer:
 
 @claim("walk-caches-hold-three-levels", points=_ends(*LEVELS))
 def three_levels_are_kept(a: Analysis) -> Answer:
-    _alone(a)
     required(a.prices, "no tables were swept")
     shown = len(a.caches)
     return shown == len(LEVELS) or Undecided("ambiguous"), (
@@ -64,7 +56,6 @@ def three_levels_are_kept(a: Analysis) -> Answer:
 
 @claim("every-walk-visits-all-levels", points=_ends(*LEVELS))
 def every_walk_visits_all(a: Analysis) -> Answer:
-    _alone(a)
     required(a.prices, "no tables were swept")
     return (False if a.caches else Undecided("ambiguous")), (
         f"A miss costs {a.first_ns:.1f} ns through few tables and {a.last_ns:.1f} through many, whose entries take as much room: a walk "
@@ -94,7 +85,6 @@ def full_walks_hurt(a: Analysis, band: Band) -> Answer:
 
 def _in_memory(a: Analysis) -> tuple[Walk, Interval]:
     """The walk whose lowest table is in memory, and a load that memory answers, in ns. Raises Unavailable."""
-    _alone(a)
     found = [walk for walk in a.walks if walk.table_in == "memory"]
     loads = curves.packed(a.about.kept("stlb_cliff"), pages=BASE)
     largest = a.cache_bytes(3) or a.cache_bytes(2) or 0

@@ -18,6 +18,7 @@ __all__ = ["set_up", "lead", "lowest_said", "upper_said", "guest_said", "judged_
            "collisions_said", "sets_said", "siblings_said", "places_said", "change", "run_this"]
 
 LEVEL_WORDS = {1: "lowest", 2: "second", 3: "third"}
+A_STRUCTURE = 0.15  # of the TLB's last level: published paging-structure caches are smaller than that, with 64 entries and fewer
 SAME = 0.1  # of a prediction: nearer than the spread between two mappings
 
 
@@ -36,8 +37,8 @@ def brief(a: Analysis) -> Prose:
                             "such entry.")
     steps = listed(f"{count(cache.entries.value)} tables of the {LEVEL_WORDS[cache.level]} level" for cache in a.caches)
     if a.host.hypervisor != "none":
-        return Prose(f"{said}It begins to cost more past {steps}. Up to there a table more costs nothing.")
-    return Prose(f"{said}The walker keeps upper entries: it begins to read more past {steps}. Up to there four loads are one.")
+        return Prose(f"{said}Most of the rise comes past {steps}.")
+    return Prose(f"{said}The walker keeps upper entries: it begins to read more past {steps}.")
 
 
 def lowest_said(a: Analysis) -> Prose:
@@ -49,16 +50,31 @@ def lowest_said(a: Analysis) -> Prose:
     if cache is None:
         return Prose(said + "That is no step: what leads to them is kept in a larger place than this sweep fills, or nowhere.")
     said += f"The rise fits a cache that holds {count(cache.entries.value)} of them. "
-    if not a.stated_entries:
-        return Prose(said.rstrip())
-    last = a.stated_entries[-1]
-    share = cache.entries * (1 / last)
+    if a.stated_entries:
+        said += _whose(cache.entries * (1 / a.stated_entries[-1]), a.host.vendor == "AuthenticAMD", count(a.stated_entries[-1]))
+    return Prose(f"{said} {_share_said(a)}".rstrip())
+
+
+def _whose(share: Interval, is_amd: bool, last: str) -> str:
+    """Which structure may hold so many entries. share: of the TLB's last level, which has `last`."""
     if share.low > 1:
-        return Prose(f"{said}That is more than the TLB's last level has, {count(last)}: a structure of its own.")
-    return Prose(said + {
-        True: f"No maker states a paging-structure cache of that size; the TLB's last level has {count(last)}, and where it keeps upper "
-              "entries beside those of pages, they share it.",
-        False: "That is the size of a structure of its own, far smaller than the TLB's last level."}[share.high > 0.15])
+        return f"That is more than the TLB's last level has, {last}: a structure of its own."
+    if share.high <= A_STRUCTURE:
+        return "That is the size of a structure of its own, far smaller than the TLB's last level."
+    if is_amd:
+        return ("On AMD's Zen, as documented for Zen 2, the last level of the data TLB holds page-directory entries beside those of pages "
+                f"{{cite:p}}`wikichip_zen2`: the two share its {last} entries here, so neither has all of them and the rise is gradual.")
+    return f"The TLB's last level has {last}; where it keeps upper entries beside those of pages, they share it."
+
+
+def _share_said(a: Analysis) -> str:
+    """How far the share of visits that miss is known along the sweep."""
+    if a.is_counted:
+        return "The walks were counted at each point."
+    missed = a.missed.value
+    said = f"Of the visits {min(missed, 1):.0%} miss with the fewest tables; at the other points that was not counted. "
+    return said + (f"If all of them miss where the tables are most, a miss costs {1 - missed:.0%} less there than is shown."
+                   if missed < 1 else "No more than all can.")
 
 
 def upper_said(a: Analysis) -> Prose:
@@ -135,11 +151,12 @@ def _replaced(policies: list[Policy], misses: dict[Visits, Interval], level: str
 def sets_said(a: Analysis) -> Prose:
     """How the last level's sets are chosen, by where pages a power of two apart cease to fit."""
     fit, entries = a.fit, a.entries[-1]
-    said = (f"{fit.pages} pages fit while they are up to {count(fit.widest)} apart, and at twice that they miss: the bits "
-            f"that choose a set span {count(fit.span)} pages, and the level has {count(entries)} entries. ")
-    said += ("So nothing above the lowest bits of a page's number takes part." if fit.span <= entries < 2 * fit.span else
-             "So bits above the lowest take part: an aligned arena has to be larger to do harm." if fit.span > entries else
-             "So it fills sooner than its entries say: other pages or tables take a part of it.")
+    wide, needed = count(fit.widest), f"{count(fit.entries)} entries there and {count(2 * fit.entries)} at twice the distance"
+    said = (f"{fit.pages} pages fit while they are up to {wide} apart, and miss at twice that. Where the lowest bits of a page's number "
+            f"choose its set, pages {wide} apart use one set in {wide}, so as many pages take {needed}. The level has {count(entries)}")
+    said += (": no hash of higher bits spreads them over more sets." if fit.entries <= entries < 2 * fit.entries else
+             ", so higher bits take part, and an aligned arena has to be larger to do harm." if fit.entries > entries else
+             ", so something else takes a part of it.")
     if len(a.placements) == 1:
         said += f" Of the simulated choices, {SET_WORDS[a.placements[0]]} fit{'s' * (a.placements[0] == 'xor')}."
     beside = [(wide, a.padded.at(wide + 1), a.strides.at(wide)) for wide in PADDED if wide > fit.widest and wide + 1 in a.padded.xs]

@@ -53,6 +53,17 @@ def test_a_machine_without_upper_caches_has_no_step_and_so_has_one_whose_caches_
     assert without - held == pytest.approx(18.0, rel=0.1)  # three reads more of every walk
 
 
+def test_a_miss_is_priced_by_the_walks_that_were_counted_at_its_own_point():
+    """Where upper entries take room in the TLB, more visits walk as tables grow, and that is no price of a walk."""
+    frame = rows(QUIET)
+    share = np.clip(0.5 + frame["tables_1"] / 8192, None, 1.0)
+    priced, plain = (analysis(one) for one in (frame.assign(walk_per_access=share), frame))
+    for (tables, price), (_, visit) in zip(priced.prices[1], priced.times[1], strict=True):
+        assert price.value == pytest.approx((visit.value - priced.held_ns.value) / min(0.5 + tables / 8192, 1.0))
+    assert priced.is_counted and not plain.is_counted
+    assert plain.last_ns.value / priced.last_ns.value == pytest.approx(1.0 / plain.missed.value)
+
+
 def test_pages_a_power_of_two_apart_stand_beside_those_at_random_places():
     table = analysis(rows(QUIET)).collisions.set_index(["level", "places"])["median"]
     assert len(table) == 6
