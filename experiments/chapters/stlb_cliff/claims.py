@@ -221,6 +221,12 @@ def a_walk_takes_60_to_250_cycles(a: Analysis, band: Band) -> Answer:
         f"{format_size(a.largest_bytes)}.")
 
 
+@claim("walk-of-several-hundred-ns", points=_far)
+def a_walk_takes_several_hundred_ns(a: Analysis, band: Band) -> Answer:
+    price = required(a.price.between(2**30 // a.base_page_bytes, inf), "nothing was measured over 1 GiB and more").last
+    return inside(price, *band), f"Over {format_size(a.largest_bytes)} translation costs {price:.0f} ns."
+
+
 @claim("climbs-at-a-gibibyte", points=lambda point, scope: _chase("spread", "packed")(point, scope)
        and point.lines in (scope.lines(1 << 29), scope.lines(1 << 30)))
 def climbs_at_a_gibibyte(a: Analysis, band: Band) -> Answer:

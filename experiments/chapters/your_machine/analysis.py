@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from math import inf
 
 import pandas as pd
 
@@ -13,10 +14,12 @@ from experiments.article.chapter import literature
 from experiments.chapters.your_machine.address import ENTRY_BYTES, split
 from experiments.inference import geometry
 from experiments.inference.curves import Curve, select
+from experiments.inference.curves import packed as packed_curve
 from experiments.inference.geometry_curves import costs
+from experiments.inference.geometry_walks import LINE_BYTES
 from experiments.machine.host import data_caches, data_tlbs
-from experiments.words.pages import HARDWARE, page_bytes
-from experiments.words.reasons import Unavailable
+from experiments.words.pages import BASE, HARDWARE, page_bytes
+from experiments.words.reasons import Unavailable, if_available
 
 _UNMEASURED = pd.DataFrame(columns=["layout", "order", "lines", "stride_pages", "ns_per_access", "core_ghz"])
 _WHAT = {"l1_dtlb entries": "first level, entries", "l2_tlb entries": "second level, entries", "l2_tlb ways": "second level, ways",
@@ -54,6 +57,20 @@ class Analysis(analysis.Analysis):
         rows = [(cache.level, cache.size_bytes) for cache in self.host.caches if cache.kind != "instruction"]
         found = pd.DataFrame(rows, columns=["level", "size_bytes"])
         return found.assign(filled_at_bytes=found["size_bytes"] * (self.base_page_bytes // ENTRY_BYTES))
+
+    @property
+    def last_cache_share(self) -> tuple[int, int, int] | None:
+        """The level of the last cache and between which two sizes lines side by side leave it: the last that take less than half of what
+        memory takes, and the next. None where that is no less than its stated size, or was not measured."""
+        packed = if_available(lambda: packed_curve(self.about.kept("stlb_cliff"), pages=BASE))
+        if packed is None or self.caches.empty:
+            return None
+        level, stated = self.caches[["level", "size_bytes"]].iloc[self.caches["level"].argmax()]
+        memory = packed.between(2 * stated / LINE_BYTES, inf)
+        within = [lines for lines, took in packed if len(memory) and took.value < memory.last.value / 2]
+        past = [lines for lines in packed.xs if within and lines > within[-1]]
+        found = (int(level), within[-1] * LINE_BYTES, past[0] * LINE_BYTES) if past else None
+        return found if found and found[2] < stated else None
 
     # --- what others published
 

@@ -14,28 +14,21 @@ from experiments.words.prose import listed
 from experiments.words.reasons import Unavailable
 from experiments.words.units import format_size
 
-ONE_CYCLE = 1
 ENTRIES, POOL_PAGES = 32, 2200
-
-
-@claim("hit-costs-one-cycle")
-def hit_costs_one_cycle(a: Analysis, most: float = ONE_CYCLE) -> Answer:
-    more = a.hit_costs["difference"]
-    return bool((more <= most).all()), (f"A second-level hit adds {more.min()} to {more.max()} cycles on {len(more)} published cores; a "
-                                        "first-level hit is part of the cache's own latency.")
 
 
 @claim("fully-associative")
 def fully_associative(a: Analysis) -> Answer:
+    """Of the first level; what the others have is told beside it."""
     levels = {tlb.level: ways_text(tlb) for tlb in data_tlbs(a.host)}
     if not levels:
         raise Unavailable(a.host.tlb_reason or "no-geometry")
     phrase = {None: "is of unstated associativity", "full": "is fully associative"}
     evidence = listed(f"level {level} {phrase.get(ways, f'has {ways} ways')}" for level, ways in levels.items())
-    apart = set(levels.values()) - {None, "full"}
-    if not apart and None in levels.values():
+    first = levels[min(levels)]
+    if first is None:
         raise Unavailable("no-geometry", f"by CPUID, {evidence}")
-    return not apart, f"By CPUID, {evidence}."
+    return first == "full", f"By CPUID, {evidence}."
 
 
 @claim("entries-cover-a-pool")
@@ -148,11 +141,6 @@ def cycles_from_memory(a: Analysis, band: Band) -> Answer:
 @claim("upper-entries-cost-20-to-30-ns")
 def a_walk_near_the_last_cache(a: Analysis, band: Band) -> Answer:
     return _walks(a, band, "ns", "L3")
-
-
-@claim("walk-of-several-hundred-ns")
-def a_walk_of_several_hundred_ns(a: Analysis, band: Band) -> Answer:
-    return _walks(a, band, "ns", "memory")
 
 
 @claim("walk-4-to-5-times-from-memory")

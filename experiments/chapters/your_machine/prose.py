@@ -158,12 +158,20 @@ def reach(a: Analysis) -> Prose:
 
 def outgrow(a: Analysis) -> Prose:
     filled = a.caches.drop_duplicates("level").set_index("level")["filled_at_bytes"]
-    fills = [f"a working set of {format_size(int(filled[level]))} to fill the {word}-level cache"
-             for level, word in _ORDINALS.items() if level in filled]
+    fills = [f"{format_size(int(filled[level]))} to fill the {word}-level cache" for level, word in _ORDINALS.items() if level in filled]
     if not fills:
         return Prose("How large this machine's caches are is not stated, so where that begins has to be measured.")
-    return Prose(f"On this machine it would take {listed(fills)}. But the table is not alone there: the data want their part, so walks get "
-                 "dearer before that.")
+    said = f"On this machine it would take a working set of {listed(fills)}. "
+    if share := a.last_cache_share:
+        level, fits, left = share
+        said += (f"But it does not get the whole {_ORDINALS[level]}-level cache: lines side by side, which need hardly any table, leave it "
+                 f"between {format_size(fits)} and {format_size(left)} ({{doc}}`stlb_cliff`), of {format_size(_size(a, level))} stated. "
+                 f"The table fills {format_size(fits)} at a working set of {format_size(fits * a.base_page_bytes // ENTRY_BYTES)}. ")
+    return Prose(said + "The data want their part, too, so walks get dearer before that.")
+
+
+def _size(a: Analysis, level: int) -> int:
+    return int(a.caches.drop_duplicates("level").set_index("level")["size_bytes"][level])
 
 
 def guest(a: Analysis) -> Prose:

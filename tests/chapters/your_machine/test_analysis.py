@@ -137,3 +137,16 @@ def test_every_survey_has_its_curves():
     for name, (frame, _) in SURVEYS.items():
         a = Analysis(frame, About(host()))
         assert len(a.price) == (0 if name == "alias alone" else len(LINES)) and len(a.alias) == (0 if name == "price alone" else len(LINES))
+
+
+@pytest.mark.parametrize(("leaves", "share"), [(1 << 17, (3, 1 << 22, 1 << 23)), (1 << 20, None)])
+def test_a_share_of_the_last_cache_shows_where_lines_side_by_side_leave_it(leaves: int, share: tuple | None):
+    """Of 16 MiB of L3 that CPUID states."""
+    caches = [{"level": n, "kind": "unified", "size_bytes": size} for n, size in ((2, 1 << 20), (3, 1 << 24))]
+    lines = [1 << n for n in range(12, 21)]
+    packed = pd.DataFrame([{"kernel": "page_chase", "engine": "c", "layout": "packed", "order": "cycle", "mode": "", "pages": "4k",
+                            "lines": n, "ns_per_access": 150.0 if n >= leaves else 20.0} for n in lines for _ in range(3)])
+    a = stating(host(caches=caches))
+    assert a.last_cache_share is None
+    a.about.rows["stlb_cliff"] = packed
+    assert a.last_cache_share == share

@@ -23,23 +23,18 @@ def test_each_kind_of_machine_has_every_verdict(name: str):
         assert found.claim.points is None
 
 
-@pytest.mark.parametrize(("ways", "truth"), [((0, 12), "fails"), ((0, 0), "holds"), ((0, None), "cannot tell"), ((None, 4), "fails")])
-def test_full_associativity_is_judged_by_what_each_level_states(ways, truth: str):
+@pytest.mark.parametrize(("ways", "truth"), [((0, 12), "holds"), ((0, None), "holds"), ((4, 0), "fails"), ((None, 4), "cannot tell")])
+def test_full_associativity_is_judged_by_what_the_first_level_states(ways, truth: str):
     assert verdict(stating(host(tlb=tlbs(ways=ways))), "fully-associative") == truth
 
 
 def test_a_range_of_ways_is_not_full_associativity_and_silence_is_nothing():
     first, second = tlbs(ways=(0, None))
-    of = host(tlb=(first, second.model_copy(update={"ways_between": (8, 15)})))
+    some = {"ways": None, "ways_between": (8, 15)}
+    of = host(tlb=(first.model_copy(update=some), second))
     found = judge(REGISTRY["fully-associative"], stating(of))
     assert found.verdict == "fails" and "8 to 15 ways" in found.evidence
     assert verdict(stating(host(**ARM)), "fully-associative") == "cannot tell"
-
-
-def test_a_hit_costs_what_was_published_and_the_band_is_the_readers():
-    assert [verdict(kind("guest"), "hit-costs-one-cycle", most=most) for most in (1, 7, 8)] == ["fails", "fails", "holds"]
-    found = judge(REGISTRY["hit-costs-one-cycle"], kind("guest"))
-    assert "5 to 8 cycles on 5" in found.evidence
 
 
 def test_entries_cover_what_they_are_multiplied_by():
@@ -76,7 +71,7 @@ ENTRIES: dict[str, tuple[int, tuple, tuple, tuple]] = {
     "first-level-64-entries": (1, (64, 63, 65), (96, 92, 100), (65, 60, 70)),
     "below-100-entries": (1, (64, 63, 65), (128, 126, 130), (98, 94, 104)),
     "first-level-64-to-128": (1, (96, 92, 100), (32, 31, 33), (64, 60, 66)),
-    "second-level-1500-or-2-to-3k": (2, (1536, 1500, 1600), (512, 500, 520), (3000, 2900, 3200)),
+    "second-level-1500-or-2-to-3k": (2, (1536, 1500, 1600), (512, 500, 520), (3200, 3000, 3400)),
     "second-level-1024-to-2048": (2, (1536, 1500, 1600), (3072, 3000, 3200), (2048, 2000, 2200)),
 }
 COSTS = {"L2": (30, 29, 31), "L3": (100, 95, 105), "memory": (250, 240, 260)}
@@ -88,17 +83,18 @@ WALKS: dict[str, tuple[str, tuple, tuple, tuple]] = {
     "hot-walks-30-to-50-cycles": ("L2", (40, 38, 42), (20, 19, 21), (30, 28, 32)),
     "cold-walks-200-to-300-cycles": ("memory", (250, 240, 260), (500, 480, 520), (300, 250, 410)),
     "upper-entries-cost-20-to-30-ns": ("L3", (50, 46, 54), (100, 95, 105), (60, 55, 65)),  # at 2 GHz
-    "walk-of-several-hundred-ns": ("memory", (600, 550, 650), (200, 190, 210), (400, 380, 420)),
     "walk-4-to-5-times-from-memory": ("memory", (135, 132, 138), (300, 290, 310), (150, 140, 160)),
     "tables-go-through-the-caches": ("L3", (100, 95, 105), (20, 19, 21), (30, 28, 32)),
 }
 
 
-def walking(coverage: float = 0.9375, clock: dict | None = None, **costs: tuple) -> Analysis:
+def walking(coverage: float = 0.9375, clock: dict | None = None, hypervisor: str = "none", **costs: tuple) -> Analysis:
     """A survey that finds these costs, in cycles, of walks with their table in L2, L3 and memory."""
     walks = [Walk(table_in=place, pages=2**17, stride_pages=1, table_bytes=2**20,
                   cost=estimate(*bounds).model_copy(update={"coverage": coverage})) for place, bounds in (COSTS | costs).items()]
-    return surveyed(measured(), geometry(walks=walks, **clock or {}))
+    a = surveyed(measured(), geometry(walks=walks, **clock or {}))
+    a.about.host = host(hypervisor=hypervisor)
+    return a
 
 
 def having(number: int, bounds: tuple, coverage: float = 1.0) -> Analysis:
@@ -121,14 +117,17 @@ def test_a_walk_costs_what_the_survey_finds_by_where_its_table_lies(id: str):
     assert verdict(walking(coverage=0.875, **{place: bounds[0]}), id) == C
     without_clock = fit(judge(REGISTRY[id], walking(clock=IN_NS, **{place: bounds[0]})))
     assert without_clock.verdict == C and not without_clock.effects
+    in_a_guest = verdict(walking(hypervisor="kvm", **{place: bounds[0]}), id)
+    assert in_a_guest == (H if id == "tables-go-through-the-caches" else "not testable here")
 
 
 def test_a_survey_without_a_second_level_or_a_walk_cannot_tell_of_them():
     one, none = surveyed(*SURVEYS["one level"]), surveyed(*SURVEYS["next to nothing"])
+    none.about.host = host(hypervisor="none")
     assert {verdict(one, id) for id, (number, *_) in ENTRIES.items() if number == 2} == {C}
     assert {verdict(none, id) for id in WALKS} == {C}
 
 
 def test_each_claim_is_judged_here_once_where_it_holds_and_once_where_it_does_not():
-    others = {"hit-costs-one-cycle", "fully-associative", "entries-cover-a-pool"}  # each has a test above
+    others = {"fully-associative", "entries-cover-a-pool"}  # each has a test above
     assert {claim.id for claim in claims_of(claims)} == {*STATED, *ENTRIES, *WALKS, *others}
