@@ -37,7 +37,8 @@ class Churn:
     walks_kept: float = 1.0  # of what the walker holds
     copies_whole: bool = False  # a write after a fork copies a large page
     stream_ns: float = 0.2  # that a MiB beside adds to a hop's translation
-    taken: float = 1.3  # beside a thread that gives pages back
+    taken: float = 1.3  # of entries lost beside a thread that gives pages back
+    interrupted: float = 1.1  # of its interrupts
     shared: float = 1.5  # beside a chase on the same core
     walk_ns: float = 40.0  # a page beyond the TLB's reach
     gain_ns: float = 10.0  # what large pages take off that
@@ -60,7 +61,8 @@ class Churn:
         if point.kernel == "collapse_chase":
             return self.walk_ns
         loaded = 0 if packed else 20.0 + self.stream_ns * own.get("stream_kib", 0) / 1024
-        factor = self.taken if own.get("discard_pages") else self.shared if own.get("walk_lines") else 1.0
+        taken = self.interrupted * (1 if packed else self.taken)
+        factor = taken if own.get("discard_pages") else self.shared if own.get("walk_lines") else 1.0
         return (100.0 + loaded if point.lines > grid.HELD else self.near_ns + (0 if packed else self.held_ns)) * factor
 
     def also(self, point: Point, ns: float, accesses: int) -> dict[str, float]:

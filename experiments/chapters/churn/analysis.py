@@ -34,8 +34,7 @@ NEW = "new"  # a process's first round, beside SWITCHES
 
 
 class Analysis(Kept):
-    """The rows of five kernels: ns a call, ns a hop, ns a page written. What nothing was measured for is empty here; methods raise
-    Unavailable, one-cpu where a second CPU is lacking."""
+    """The rows of five kernels. What was not measured is empty here; methods raise Unavailable, one-cpu without a second CPU."""
 
     documents = ("flushes",)
     on_request = ("housekeeping",)
@@ -97,31 +96,31 @@ class Analysis(Kept):
 
     @cached_property
     def seen(self) -> pd.DataFrame:
-        """A row a process beside other threads: call, pages, share (flushes seen over asked)."""
+        """Return a row a process beside other threads: call, pages taken, flushes asked of the other CPUs and seen by them."""
         rows = self._rows("shootdown", "flushes_asked", "flushes_seen", apart=0, pages=BASE, mode=list(CALLS))
         rows = rows[rows["flushes_asked"] > 0].dropna(subset=["flushes_seen"]) if len(rows) else rows
-        shares = rows.assign(call=rows["mode"], taken=rows["lines"], share=rows["flushes_seen"] / rows["flushes_asked"])
-        return shares[["call", "taken", "flushes_asked", "flushes_seen", "share"]]
+        return rows.assign(call=rows["mode"], taken=rows["lines"])[["call", "taken", "flushes_asked", "flushes_seen"]]
 
-    def seen_share(self) -> Interval:
-        """Flushes that other CPUs saw over those asked of them. Raises Unavailable: one-cpu, no-flush-count."""
+    def seen_share(self) -> float:
+        """Return all flushes seen over all asked: a few processes miss many, which a median of shares hides. Raises Unavailable: one-cpu,
+        no-flush-count."""
         if len(self.calls_beside):
             required(self.seen, "", "no-flush-count")
         self.need_others(self.seen, "no calls beside other threads were measured")
-        return median_interval(self.seen["share"])
+        return float(self.seen["flushes_seen"].sum() / self.seen["flushes_asked"].sum())
 
     def moved(self, others: bool) -> Interval:
         """ns a large page that the kernel makes of base pages on request. Raises Unavailable."""
         rows = self._rows("shootdown", "threads", mode="collapse", threads=self.most_others if others else 0)
         return median_interval(required(rows, "no pages were joined")["ns_per_access"])
 
-    def moved_flushes(self) -> Interval:
-        """Flushes that each other CPU sees a large page that is made so. Raises Unavailable: one-cpu, no-flush-count."""
+    def moved_flushes(self) -> float:
+        """Return flushes that each other CPU sees for a large page made so. Raises Unavailable: one-cpu, no-flush-count."""
         rows = self._rows("shootdown", "threads", "flushes_seen", mode="collapse")
         rows = rows[rows["threads"] > 0]
         self.need_others(rows, "no pages were joined beside other threads")
         counted = required(rows.dropna(subset=["flushes_seen"]), "", "no-flush-count")
-        return median_interval(counted["flushes_seen"] / counted["accesses"] / counted["threads"])
+        return float(counted["flushes_seen"].sum() / (counted["accesses"] * counted["threads"]).sum())
 
     @cached_property
     def parts(self) -> pd.DataFrame:
@@ -166,7 +165,7 @@ class Analysis(Kept):
         return {kind: price for kind, price in prices.items() if len(price)}
 
     def price_after(self, kind: str, pages: int = HELD) -> Interval:
-        """`after`, of so many pages. Raises Unavailable."""
+        """Return `after`, of so many pages. Raises Unavailable."""
         return required(self.after.get(kind, ()), "no rounds of this kind were measured").at(pages)
 
     def brought_back(self) -> Interval:
@@ -247,7 +246,6 @@ class Analysis(Kept):
         return large / base
 
     # --- beside others
-
     def _chases(self, layout: str, value: str, mode: str = "other", **where: object) -> pd.DataFrame:
         rows = self._rows("neighbour_chase", "stream_kib", "walk_lines", "discard_pages", value, mode=mode, layout=layout)
         return select(rows, **({"walk_lines": 0, "discard_pages": 0} | where))
@@ -282,9 +280,13 @@ class Analysis(Kept):
         return required(slices, "no chase beside a stream was measured").last
 
     def beside_discards(self) -> Interval:
-        """A hop over pages that the TLB holds, beside a thread that gives other pages back over beside one that only runs. Raises
-        Unavailable."""
-        rows = [self._chases("spread", "ns_per_access", lines=HELD, discard_pages=n, stream_kib=0) for n in (DISCARDED, 0)]
+        """Return `slowed_by_discards` of the spread layout over that of its packed control: the interrupts take as much from both.
+        Raises Unavailable."""
+        return self.slowed_by_discards("spread") / self.slowed_by_discards("packed")
+
+    def slowed_by_discards(self, layout: str) -> Interval:
+        """Return a hop's time over HELD lines beside a thread that gives pages back over beside one that only runs. Raises Unavailable."""
+        rows = [self._chases(layout, "ns_per_access", lines=HELD, discard_pages=n, stream_kib=0) for n in (DISCARDED, 0)]
         self.need_others(rows[0], "no chase beside a thread that gives pages back was measured")
         taken, left = (median_interval(required(of, "no chase was measured")["ns_per_access"]) for of in rows)
         return taken / left

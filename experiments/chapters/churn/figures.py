@@ -57,23 +57,23 @@ def calls(a: Analysis) -> Figure:
 
 
 def shares(a: Analysis) -> Figure:
-    """What a call on one page takes, in µs, as bars: alone, beside as many processes, beside as many threads of its own."""
+    """Draw what other CPUs add to a call on one page, in µs, as bars: busy with other processes, and with threads of the program."""
     a.need_others(a.shootdowns, "no calls beside other threads were measured")
-    rows = [(CALL_WORDS[call], name, interval.value, interval.low, interval.high) for call in a.shootdowns for name, interval in (
-        ("nobody", a.calls_alone[call].get(FEW)), ("processes that share nothing", a.apart(call)),
-        ("threads of the program", a.calls_beside[call].get(FEW)))]
+    rows = [(CALL_WORDS[call], name, interval.value, interval.low, interval.high) for call, told in a.shootdowns.items()
+            for name, interval in (("other processes", a.apart(call) - a.calls_alone[call].get(FEW)),
+                                   ("threads of the program", told.get(FEW)))]
     data = _in_us(pd.DataFrame(rows, columns=["call", "beside", "median", "low", "high"]).dropna())
     order = list(dict.fromkeys(data["beside"]))
     base = alt.Chart(data).encode(x=alt.X("call:N", sort=list(CALL_WORDS.values()), axis=alt.Axis(title=None, labelAngle=0)),
                                   xOffset=alt.XOffset("beside:N", sort=order))
     bars = base.mark_bar(size=22).encode(
-        y=alt.Y("median:Q", axis=charts.ns_axis("µs a call on one page")),
-        color=alt.Color("beside:N", sort=order, scale=charts.colours(order), legend=alt.Legend(title="beside", columns=1)),
+        y=alt.Y("median:Q", axis=charts.ns_axis("µs added to a call on one page")),
+        color=alt.Color("beside:N", sort=order, scale=charts.colours(order), legend=alt.Legend(title="on the other CPUs", columns=1)),
         tooltip=["call:N", "beside:N", alt.Tooltip("median:Q", format=".3~r", title="µs")])
     chart = bars + base.mark_rule(strokeWidth=2).encode(y="low:Q", y2="high:Q", color=alt.value(MUTED))
     worst = data.loc[data["median"].idxmax()]
-    return Figure(chart, f"Time per call on one page by who runs on the other CPUs. The longest is {worst['call']} beside "
-                         f"{worst['beside']}, which takes {worst['median']:.1f} µs.", data)
+    return Figure(chart, f"Time that other CPUs add to a call on one page, by what runs on them. {worst['call']} gains the most, "
+                         f"{worst['median']:.1f} µs beside {worst['beside']}.", data)
 
 
 def joining(a: Analysis) -> Figure:

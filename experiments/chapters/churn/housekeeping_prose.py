@@ -41,9 +41,8 @@ def lives_said(a: Analysis) -> Prose:
     mib = a.longest_lives_mib()
     base = median(a.lives(FREE)[mib].ns[BASE])
     free, pieces = a.life_ratio(FREE, mib), a.life_ratio(FRAGMENTS, mib)
-    said = (f"A program that is started, writes {mib} MiB once and ends takes {format_ns(base)} on {words(BASE)} and {free.value:.2f} "
-            f"times that on {words(LARGE)}. Where memory is in pieces, with `{ALWAYS}`, it takes {pieces.value:.2f} times as long as on "
-            f"{words(BASE)} there. ")
+    said = (f"A program that starts, writes {mib} MiB once and ends takes {format_ns(base)} on {words(BASE)} and {free:.2f} times that on "
+            f"{words(LARGE)}.\n\nOn fragmented memory, with `{ALWAYS}`, it takes {pieces:.2f} times as long as on {words(BASE)} there. ")
     return Prose(said + choose(pieces, {
         "above": "So it is such programs on a machine that has run for long that regress.",
         "open": "So in pieces nothing of that gain is certain.",

@@ -19,6 +19,7 @@ from experiments.chapters.churn.housekeeping_prose import (
 from experiments.chapters.churn.tables import CALL_WORDS
 from experiments.inference.curves import select
 from experiments.inference.intervals import Interval
+from experiments.machine.host import is_x86
 from experiments.words.pages import BASE, words
 from experiments.words.prose import Prose, choose, in_words, listed
 from experiments.words.reasons import if_available, required
@@ -62,14 +63,17 @@ def brief(a: Analysis) -> Prose:
 
 
 def calls_said(a: Analysis) -> Prose:
-    """What other CPUs add to a call, of one page and of many."""
+    """Say what other CPUs add to a call, of one page and of many."""
     alone, beside = _one(a, CALLS[0])
-    said = (f"A munmap of one page takes {format_ns(alone.value)} on one CPU, and {format_ns(beside.value)} while threads of the program "
-            f"run on {in_words(a.most_others)} more. ")
+    told = a.shootdowns[CALLS[0]].get(FEW)
     many = a.calls_alone[CALLS[0]].get(MANY)
-    said += choose(beside / alone, {
-        "above": "The call waits until each of them has answered. ",
-        "open": "The difference is within what processes differ by. ", "below": "So nothing is waited for here. "}, slack=SAME)
+    said = f"A munmap of one page takes {format_ns(alone.value)} on one CPU. " + choose(beside / alone, {
+        "above": f"Threads of the program on {in_words(a.most_others)} more add {format_ns(told.value)}: the call waits until each of them "
+                 "has answered. ",
+        "open": f"What threads of the program on {in_words(a.most_others)} more add to it is less than processes differ by. ",
+        "below": f"Threads of the program on {in_words(a.most_others)} more add nothing. "}, slack=SAME)
+    if a.host.hypervisor != "none":
+        said += "This machine is a guest, whose hypervisor may have to deliver the interrupt: on bare metal, expect less. "
     if a.most_others > 1:
         first = a.by_cpus.get(1)
         said += f"The first of them makes it {format_ns(first.value)} already. " if first.value == first.value else ""
@@ -92,30 +96,31 @@ def control_said(a: Analysis) -> Prose:
 def seen_said(a: Analysis) -> Prose:
     """How many flushes were seen of those asked, and why fewer."""
     share = a.seen_share()
-    said = f"Of the flushes that the calls ask for, the other CPUs see {share.value:.1%}. "
+    said = f"Of the flushes that the calls ask for, the other CPUs see {share:.1%}. "
     stated = if_available(lambda: a.flushes)
-    if abs(share.value - 1) <= EQUAL:
+    if abs(share - 1) <= EQUAL:
         return Prose(said + "So each call interrupts each CPU once.")
     if stated and stated.broadcasts:
         return Prose(said + "This CPU can empty the TLBs of all others by an instruction, which interrupts nobody and is not counted.")
-    if share.value > 1:
+    if share > 1:
         return Prose(said + "What is more was asked by other programs, or by a kernel that flushes more often than it has to.")
     if a.host.hypervisor == "none":
         return Prose(said + "Without a hypervisor every one should arrive; other work on those CPUs may have taken the program off them.")
     offered = ("KVM says that it offers this (CPUID's leaf of paravirtual features)." if stated and stated.defers else
                "This hypervisor does not say that it offers this." if stated else "Whether it is offered here was not asked.")
-    return Prose(f"{said}The others are deferred: a CPU that runs something else just then or, in a guest, does not run at all, is flushed "
-                 f"when the program comes back to it. {offered}")
+    return Prose(f"{said}The others were probably deferred: a CPU that runs something else just then or, in a guest, does not run at all, "
+                 f"is flushed when the program comes back to it. {offered}")
 
 
 def victim_said(a: Analysis) -> Prose:
-    """What the program loses that is told to flush."""
-    ratio = a.beside_discards()
-    said = f"A chase over {HELD} pages takes {ratio.value:.2f} times as long beside a thread whose own pages are taken back all the time. "
-    return Prose(said + choose(ratio, {
-        "above": "It lost no page, but all that its CPU knew of them.",
-        "open": "A loss would be no larger than that here: the flushes come too seldom, or its entries are soon back.",
-        "below": "So flushes are no burden here."}))
+    """Say how much of a flushed program's slowdown is lost entries, and how much the interrupts themselves."""
+    spread, packed = a.slowed_by_discards("spread"), a.slowed_by_discards("packed")
+    said = (f"A chase over {HELD} pages takes {spread.value:.2f} times as long beside a thread that gives its own pages back all the time. "
+            f"Its packed control, which needs few entries, takes {packed.value:.2f} times as long: that is the interrupts' own time. ")
+    return Prose(said + choose(a.beside_discards(), {
+        "above": "The rest is the walks that refill the TLB: the chase's pages are still there, its TLB entries are not.",
+        "open": "Lost entries cannot be told apart from that here.",
+        "below": "So lost entries cost nothing here."}))
 
 
 def moved_said(a: Analysis) -> Prose:
@@ -123,8 +128,8 @@ def moved_said(a: Analysis) -> Prose:
     took = a.moved(False)
     said = f"To make one large page of base pages takes {format_ns(took.value)}. "
     seen = if_available(a.moved_flushes)
-    return Prose(said + (f"Each other CPU of the program sees {seen.value:.1f} flushes for it, though the program gave nothing "
-                         "away: a page that moves has to be forgotten first." if seen else
+    return Prose(said + (f"Each other CPU of the program sees {seen:.1f} flushes for it, though the program gave nothing "
+                         "away: a page that moves has to be forgotten first." if seen is not None else
                          "Whether other CPUs are told to flush was not counted."))
 
 
@@ -188,9 +193,10 @@ def walks_said(a: Analysis) -> Prose:
 def kept_said(a: Analysis) -> Prose:
     """By what the TLB tells processes apart, as the computer states it."""
     stated = if_available(lambda: a.flushes)
-    pcid = {True: "This kernel numbers its address spaces (PCID, or ASID), so entries of several stay side by side.",
-            False: "This kernel does not number its address spaces, so a switch has to empty the TLB of all that is not global.",
-            None: "Whether entries of several processes may stay side by side is not stated here."}[a.host.pcid]
+    several = "the six address spaces that a CPU ran last (PCID, `TLB_NR_DYN_ASIDS`)" if is_x86(a.host) else "several address spaces (ASID)"
+    pcid = {True: f"Linux keeps the TLB's entries of {several} apart, so a switch among them need not flush; one to any other does.",
+            False: "Linux does not tag entries with their address space here (no PCID), so a switch flushes all that are not global.",
+            None: "Whether the TLB may hold entries of several address spaces at once is not stated here."}[a.host.pcid]
     pti = ("" if not stated or stated.pti is None else
            " It keeps page tables of its own (PTI), so that every system call changes tables too." if stated.pti else
            " It keeps no page tables of its own (no PTI), so a system call changes no table.")

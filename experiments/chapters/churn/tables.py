@@ -8,7 +8,6 @@ from experiments.article.render import Html, data_table
 from experiments.chapters.churn.analysis import Analysis
 from experiments.chapters.churn.grid import CALLS
 from experiments.chapters.churn.housekeeping import FRAGMENTS, FREE
-from experiments.inference.intervals import median_interval
 from experiments.words.pages import words
 from experiments.words.reasons import required
 from experiments.words.units import format_ns, format_size
@@ -17,13 +16,14 @@ CALL_WORDS = {"unmap": "munmap", "protect": "mprotect", "discard": "madvise(MADV
 
 
 def flushes(a: Analysis) -> Html:
-    """A row a call: how many flushes were asked of other CPUs, and how many those CPUs saw."""
+    """Return a row a call: how many flushes were asked of other CPUs, and how many those CPUs saw."""
     a.seen_share()
-    rows = [(CALL_WORDS[call], of["flushes_asked"].sum(), of["flushes_seen"].sum(), median_interval(of["share"]))
-            for call in CALLS if len(of := a.seen[a.seen["call"] == call])]
+    sums = a.seen.groupby("call")[["flushes_asked", "flushes_seen"]].sum()
+    sums = sums.loc[[call for call in CALLS if call in sums.index]]
     return data_table(pd.DataFrame({
-        "call": [name for name, *_ in rows], "asked": [f"{asked:,.0f}" for _, asked, *_ in rows],
-        "seen": [f"{seen:,.0f}" for *_, seen, _ in rows], "seen of asked": [f"{share:.3f}" for *_, share in rows]}))
+        "call": sums.index.map(CALL_WORDS), "asked": sums["flushes_asked"].map("{:,.0f}".format),
+        "seen": sums["flushes_seen"].map("{:,.0f}".format),
+        "seen of asked": (sums["flushes_seen"] / sums["flushes_asked"]).map("{:.3f}".format)}))
 
 
 def parts(a: Analysis) -> Html:

@@ -195,12 +195,12 @@ def stores_said(a: Analysis) -> Prose:
                        "open": "a store is translated as a load is."}, 0.0))
     if first.low <= max(load.high, 0):
         return Prose(f"{said} That the bits are to be set adds nothing that can be told from noise.")
-    said += (f" Where the kernel has cleared the accessed bit, the same load costs {first.value:.0f}: its walk has to write to the page "
-             "table.")
+    said += (f" Where the kernel has cleared the accessed bit, the same load costs {first.value:.0f}. Its walk has to set the bit in the "
+             "page table again; the `madvise` that cleared it also flushed the TLB.")
     alone = a.price.get(n)
     if first.low > alone.value / 2 > load.high:
-        said += (f" That is {first.value / alone.value:.1f} times what a walk costs in the chase, where nothing overlaps it: walks that "
-                 "write wait for each other.")
+        said += (f" That is {first.value / alone.value:.1f} times what a walk costs in the chase, where nothing overlaps it. One reading "
+                 "is that walks that write do not overlap; in a guest, setting the bit may need the host as well.")
     return Prose(said)
 
 

