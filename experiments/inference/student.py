@@ -6,7 +6,7 @@ test, which takes values for normal and, pooled, of one variance. To repeat what
 
 from __future__ import annotations
 
-from math import inf, nan, sqrt
+from math import inf, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -87,8 +87,3 @@ def harmonic_mean(rates: ArrayLike) -> Interval:
         return UNKNOWN
     times = sample(1 / x).interval()
     return Interval(1 / times.value, 1 / times.high, 1 / times.low if times.low > 0 else inf, times.coverage)
-
-
-def share_of_a_second(ns: float, share: float) -> float:
-    """How many times a second something has to happen, of which each takes so many ns, to take up a share of a second."""
-    return share * 1e9 / ns if ns > 0 else nan

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from experiments.inference.student import compare, harmonic_mean, printed, sample, share_of_a_second
+from experiments.inference.student import compare, harmonic_mean, printed, sample
 from experiments.words.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -72,8 +72,3 @@ def test_what_has_no_spread_is_no_sample():
         compare(sample([2.0, 2.0]), sample([3.0, 3.0]))
     assert why.value.code == "unstable"
     assert np.isnan(harmonic_mean([5.0]).value) and np.isnan(harmonic_mean([5.0, 0.0]).value)
-
-
-def test_a_quarter_of_a_nanosecond_is_a_percent_of_a_second_at_forty_million_a_second():
-    assert share_of_a_second(0.2433, 0.01) * 0.2433e-9 == pytest.approx(0.01)
-    assert np.isnan(share_of_a_second(0.0, 0.01))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 import pytest
 from support import told
@@ -48,6 +50,7 @@ def test_what_is_said_follows_the_machine():
     usual = analysis()
     assert differs("brief", usual, analysis(rows(Kernel(around=1)))) and differs("file_said", usual, analysis(rows(Kernel(around=1))))
     assert differs("written_said", usual, analysis(rows(Kernel(piece=16))))
+    assert differs("fresh_said", usual, analysis(hypervisor="none")) and differs("brief", usual, analysis(hypervisor="none"))
     assert differs("ready_said", usual, analysis(rows(Kernel(trap_ns=0.0))))
     assert differs("group_said", analysis(rows(Kernel(charge=1.2))), analysis(rows(Kernel(charge=1.0, noise=0.02))),
                    analysis(rows(Kernel(charge=0.8))), analysis(rows(repeats=1)))
@@ -62,6 +65,11 @@ def test_what_is_said_follows_the_machine():
                    analysis(host={"arch": "aarch64", "vendor": "ARM", "la57": None}))
     assert differs("traced_said", usual, analysis(traced=None, lacking={"traced": "no-tracefs"}))
     assert differs("profile_said", usual, analysis(profiles={}, lacking={"profiles": "perf-denied"}))
+
+
+def test_the_most_that_the_published_difference_can_cost_is_its_share_of_a_fault():
+    shares = [float(share) / 100 for share in re.findall(r"([0-9.]+)%", prose.matter_said(analysis()).split("\n")[0])]
+    assert max(shares[1:]) == pytest.approx(0.2433 / 105.637, rel=0.01)  # a program cannot fault for longer than it runs
 
 
 def test_the_statistics_are_published_and_own():
