@@ -12,8 +12,9 @@ from experiments.chapters.keeping_pages import ways
 from experiments.chapters.keeping_pages.languages import runtimes
 from experiments.inference import curves
 from experiments.inference.curves import Curve, select
-from experiments.inference.intervals import Interval, summarise_beside
-from experiments.words.pages import PAGES, rank
+from experiments.inference.intervals import Interval, median_interval, summarise_beside
+from experiments.words.pages import PAGES, rank, words
+from experiments.words.reasons import required
 
 
 class Analysis(analysis.Analysis):
@@ -64,6 +65,11 @@ class Analysis(analysis.Analysis):
                                   {"free_ns_per_access": "free_ns", "one_byte_resident_bytes": "one_byte_bytes"})
         faults = faults.astype({"threads": "int64"}).sort_values(["pages", "mode", "threads"], key=rank, ignore_index=True)
         return faults.assign(gb_per_s=self.base_page_bytes / faults["median"])
+
+    def freed_ns(self, pages: str) -> Interval:
+        """Return ns per base page that munmap takes after one thread touched the memory. Raises Unavailable."""
+        rows = select(self.frame, kernel="prefault", mode="touch", threads=1, pages=pages)
+        return median_interval(required(rows, f"no memory on {words(pages)} was given back")["free_ns_per_access"])
 
     # --- what programs got
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from experiments.article.chapter import literature
 from experiments.article.machine_words import about_pages
 from experiments.article.setting import change, run_this, set_up
 from experiments.article.verdicts import LEAST_COVERAGE
@@ -16,8 +17,8 @@ from experiments.words.prose import Prose, count, listed, side
 from experiments.words.reasons import if_available, required
 from experiments.words.units import format_size
 
-__all__ = ["set_up", "lead", "ways_said", "files_said", "freed_said", "runtimes_said", "ladder_said", "prefault_said", "waste_said",
-           "change", "run_this"]
+__all__ = ["set_up", "lead", "ways_said", "files_said", "freed_said", "runtimes_said", "ladder_said", "prefault_said",
+           "published_said", "waste_said", "change", "run_this"]
 
 WHOLE, NONE = 0.99, 0.01  # shares that count as all and as nothing: a heap's edges are no whole pages
 _FEWER = 0.8  # of the walks on base pages: fewer than that, and entries have been joined
@@ -84,14 +85,15 @@ def files_said(a: Analysis) -> Prose:
 
 
 def freed_said(a: Analysis) -> Prose:
-    """What is freed by giving one base page back."""
+    """Say what giving one base page of a large one back frees."""
     got, whole = a.ways.of("dropped"), a.ways.of("advised")
     freed, split = got.mapped_bytes - got.resident_bytes, (whole.huge_bytes - got.huge_bytes) // (2 << 20)
+    said = f"When a program gives one base page back with `madvise(MADV_DONTNEED)`, smaps shows {format_size(freed)} less resident. "
     if not split:
-        return Prose(f"A program that gives one base page of them back has {format_size(freed)} less, and every large page still.")
-    return Prose(f"A program that gives one base page of them back has {format_size(freed)} less, and one large page less: the kernel maps "
-                 "the rest of it piece by piece from then on. That is how a heap on large pages ends up on base pages, by its own "
-                 "allocator's tidiness.")
+        return Prose(f"{said}All of its large pages are still mapped whole.")
+    return Prose(f"{said}No memory is free for it yet. From then on the kernel maps the rest of that large page with base pages, but it "
+                 "keeps all of its 2 MiB until memory runs short; then the *deferred split* gives the unused part back. "
+                 "That is how an allocator that trims its heap loses large pages before it frees anything.")
 
 
 def runtimes_said(a: Analysis) -> Prose:
@@ -115,8 +117,11 @@ def ladder_said(a: Analysis) -> Prose:
     said = (f"Over {count(a.ladder_lines)} base pages translation costs {base.value:.1f} ns a load on base pages and "
             f"{between[best].value:z.1f} on {words(best)}. ")
     if not cheaper:
-        return Prose(said + "No rung of the ladder is cheaper: here an entry of the TLB holds a base page whatever the kernel calls the "
-                            "page it is part of.")
+        pieces = a.splintering()
+        return Prose(said + "No size between them is cheaper. " + (
+            "The host backs this guest with base pages, and a TLB can join neighbouring pages only where the host's lie side by side too."
+            if pieces and pieces.is_splintered else
+            "So no entry of this TLB holds more than a base page of them, as far as these prices show."))
     return Prose(f"{said}The first rung that is cheaper is {words(cheaper[0])}. {_why_cheaper(a, best)}".rstrip())
 
 
@@ -149,6 +154,14 @@ def prefault_said(a: Analysis) -> Prose:
     many = a.faults[a.faults["threads"] > 1]
     best = many.groupby("pages", sort=False)["gb_per_s"].max()
     return Prose(said + (f"\n\nWith {many['threads'].max()} threads the best is {_rates(best, 'GB/s', 2)}." if BASE in best else ""))
+
+
+def published_said(a: Analysis) -> Prose:
+    """Say what the published pre-touch of a large heap took."""
+    rows = literature("pretouch_4tb").set_index("pages")
+    base, thp = (f"{seconds // 60} min {seconds % 60} s" for seconds in (round(rows.loc[pages, "real_s"]) for pages in (BASE, "thp")))
+    return Prose(f"The published case is a Java heap of {format_size(int(rows['heap_bytes'].iloc[0]))} that is touched at the start. From "
+                 f"there to the exit the JVM takes {base} on base pages and {thp} on transparent ones.")
 
 
 def waste_said(a: Analysis) -> Prose:
