@@ -9,7 +9,8 @@ from typing import Any, Protocol, TypeVar
 import pandas as pd
 from pydantic import BaseModel, ValidationError
 
-from experiments.inference import geometry, splinter
+from experiments.inference import curves, geometry, splinter
+from experiments.inference.curves import Curve
 from experiments.lab import survey
 from experiments.machine.host import Host, data_caches, tlb_entries
 from experiments.words.reasons import Note, Unavailable, if_available
@@ -119,6 +120,10 @@ class Analysis:
         """`two_levels` by CPUID alone, for a sentence about what is stated: what a step itself told proves nothing of the step. Raises
         Unavailable: no-geometry, one-level."""
         return self._first_and_last(self.stated_entries, "CPUID names no TLB level here")
+
+    def price_of(self, spread: Curve, packed: Curve) -> Curve:
+        """Return the price of translation of a chase on this machine (`curves.price_of`)."""
+        return curves.price_of(spread, packed, max(self.entries, default=curves.LEAST_ENTRIES))
 
     @staticmethod
     def _first_and_last(entries: Sequence[int], lacking: str) -> tuple[int, int]:

@@ -139,7 +139,7 @@ class Chapter:
         name = name or self.name
         if self.is_this:
             self.campaign({name: points}, seconds=self._seconds)
-        frame = self._rows(name, {(point.kernel, point.engine) for point in points})
+        frame = self._rows(name, points)
         return frame[kernels.is_within(frame, self.profile.max_working_set)].reset_index(drop=True)
 
     def campaign(self, grids: Mapping[str, Collection[Point]], *, repeats: int = MOST_REPEATS, seconds: float,
@@ -182,15 +182,17 @@ class Chapter:
     def kept(self, name: str) -> pd.DataFrame:
         """The rows of an experiment that are there already: of the computer as it is now, or of a published machine's last campaign; of
         a kernel's two engines one. Raises Unavailable("no-data")."""
-        return self._rows(name, set())
+        return self._rows(name, ())
 
-    def _rows(self, name: str, asked: set[tuple[str, str]]) -> pd.DataFrame:
-        """asked: (kernel, engine); what is published of a kernel may be of the other engine."""
+    def _rows(self, name: str, points: Sequence[Point]) -> pd.DataFrame:
+        """points: those asked for. What is published of a kernel may be of the other engine and of another profile."""
+        asked = {(point.kernel, point.engine) for point in points}
         frame = self.store.load(self.machine, name)
         frame = rows.current(frame, hosts.state(self.host)) if self.is_this else newest(frame)
         if not self.is_this:
             asked &= {*zip(frame["kernel"], frame["engine"], strict=True)}
-        frame = rows.of_one_engine(frame, asked, self.engine)
+        regions = {(point.kernel, point.region_ms) for point in points}
+        frame = rows.of_one_region(rows.of_one_engine(frame, asked, self.engine), regions, is_strict=self.is_this)
         if frame.empty:
             raise Unavailable("no-data", f"{name} on {self.machine}")
         return kernels.with_defaults(frame)

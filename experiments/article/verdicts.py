@@ -25,11 +25,11 @@ from experiments.article.bibliography import sources
 from experiments.article.compared import Bounds, compared
 from experiments.article.obstacles import OBSTACLES, obstacle
 from experiments.article.render import Html, highlighted, inline
-from experiments.inference.effects import LEAST_COVERAGE as LEAST_COVERAGE
 from experiments.inference.effects import Effect as Effect
 from experiments.inference.effects import inside as inside
 from experiments.inference.effects import too_few as too_few
 from experiments.inference.effects import why_undecided as why_undecided
+from experiments.inference.intervals import LEAST_COVERAGE as LEAST_COVERAGE
 from experiments.lab.grid import Scope
 from experiments.lab.record import Point
 from experiments.system.files import ROOT

@@ -227,7 +227,7 @@ def _kind(points: pd.DataFrame, known: Known) -> Tlbs:
         fits = [(step, ways) for ways in ([known.ways] if known.ways else WAYS) for step in fit_step(price.index, price, c, ways)]
     except Unavailable:
         return Tlbs(known.entries)
-    step, ways = min(fits, key=lambda pair: pair[0].residual_ns)
+    step, ways = min(fits, key=lambda pair: pair[0].residual)
     return Tlbs(known.entries, step.kind, ways if step.kind.startswith("hashed") else None)
 
 

@@ -9,11 +9,15 @@ from math import inf
 import numpy as np
 import pandas as pd
 
-from experiments.inference.intervals import UNKNOWN, Interval, summarise
+from experiments.inference.intervals import JUMP, UNKNOWN, UNSTABLE_SPREAD, Interval, summarise
 from experiments.words.reasons import Unavailable
 
 SAME_GRID_POINT = 0.01  # a grid in quarter octaves rounds to whole lines; its next point is 19 % away
 HALF_AN_OCTAVE = 2**0.5 - 1  # as far as a coarse grid's nearest point may lie
+# Beside N lines on N pages the caches hold the entries that lead to them: N/8 lines of the page table and, in a guest whose host's
+# entries lie apart, as many as N more.
+CACHED_LINES = 2 + 1 / 8
+LEAST_ENTRIES = 512  # of a second-level TLB of any CPU of the last ten years
 
 
 def select(frame: pd.DataFrame, **where: object) -> pd.DataFrame:
@@ -31,20 +35,23 @@ class Curve:
     """Medians of a quantity along `x`, each with its interval.
 
     table: a row for each x, ascending, its columns those of `summarise`: x, median, low, high, coverage, modes, n, unstable ...
-    processes: a row each, x and the quantity as `median`, of the points with two modes, to be shown beside a median of neither.
+    processes: a row each, x and the quantity as `median`, of the points whose processes lie more than JUMP apart, to be shown beside a
+    median that says little. gaps: what was measured and gives no estimate, as `price_of` says.
     """
 
     table: pd.DataFrame
     x: str = "lines"
     processes: pd.DataFrame = field(default_factory=pd.DataFrame)
+    gaps: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, frame: pd.DataFrame, x: str = "lines", value: str = "ns_per_access", **where: object) -> Curve:
         """The curve of the rows that `select(frame, **where)` leaves; rows without a value do not count."""
         rows = select(frame, **where)
         summary = summarise(rows, [x], value)
-        split = rows[rows[x].isin(summary[x][summary["modes"] > 1])]
-        return cls(summary[summary["n"] > 0].reset_index(drop=True), x, split[[x, value]].set_axis([x, "median"], axis=1))
+        ends = rows.groupby(x)[value].agg(["min", "max"])
+        wide = rows[rows[x].isin(ends.index[(ends["max"] > JUMP * ends["min"]) & (ends["min"] > 0)])]
+        return cls(summary[summary["n"] > 0].reset_index(drop=True), x, wide[[x, value]].set_axis([x, "median"], axis=1))
 
     @classmethod
     def by(cls, frame: pd.DataFrame, kinds: Iterable[str], column: str = "pages", **where: object) -> dict[str, Curve]:
@@ -84,6 +91,8 @@ class Curve:
         """The row of the table that `at` reads."""
         away = np.log(self.table[self.x].astype(float) / x).abs()
         if not (away <= np.log1p(within) + 1e-12).any():
+            if any(abs(np.log(gap / x)) <= np.log1p(within) + 1e-12 for gap in self.gaps):
+                raise Unavailable("control-elsewhere", f"at {x:,.0f} {self.x}")
             raise Unavailable("too-few-points", f"nothing was measured near {x:,.0f} {self.x}")
         return self.table.loc[away.idxmin()]
 
@@ -101,7 +110,8 @@ class Curve:
 
     def between(self, low: float, high: float) -> Curve:
         """The part with low <= x <= high."""
-        return Curve(self.table[self.table[self.x].between(low, high)].reset_index(drop=True), self.x, self.processes)
+        part = self.table[self.table[self.x].between(low, high)].reset_index(drop=True)
+        return Curve(part, self.x, self.processes, tuple(gap for gap in self.gaps if low <= gap <= high))
 
     def __sub__(self, other: Curve) -> Curve:
         """Differences at each x that both have."""
@@ -144,13 +154,18 @@ class Curve:
         return float(2 ** np.interp(height, [y[i], y[i + 1]], [x[i], x[i + 1]]))
 
     def passes(self, height: float, low: float = 0, high: float = inf) -> Interval:
-        """Where the curve passes a height for good: `crossing` of its medians; at the least the x before that of its upper bounds, at
-        the most the x after that of its lower ones, since where between two x it does so was not measured."""
+        """Return where the curve passes a height for good: `crossing` of its medians.
+
+        Between two x it may do so anywhere, so the bounds are the x before the crossing of its upper bounds and the x after that of its
+        lower ones: -inf where all upper bounds are above the height, inf where the last lower bound is below it. Raises as `crossing`.
+        """
         part = self.between(low, high)
-        at, first, last = (Curve(part.table.assign(median=part.table[bound]), self.x).crossing(height, low, high)
-                           for bound in ("median", "high", "low"))
-        xs = part.table[self.x]
-        return Interval(at, float(xs[xs <= first].max()), float(xs[xs >= last].min()), part.table["coverage"].min(), part.modes)
+        at, xs, table = self.crossing(height, low, high), part.table[self.x], part.table
+        before, after = xs[table["high"] < height], xs[table["low"] < height]
+        least = float(before.iloc[-1]) if len(before) else -inf
+        most = next((float(x) for x in xs if x > after.iloc[-1]), inf)
+        beside = table[xs.between(least, most)]
+        return Interval(at, least, most, float(beside["coverage"].min()), int(beside["modes"].max()))
 
     def typical(self) -> Interval:
         """The estimate over a range where one number should hold for all x: the medians of the medians and of their bounds. Raises
@@ -194,6 +209,31 @@ def packed(frame: pd.DataFrame, kernel: str = "page_chase", order: str = "cycle"
     return Curve.of(frame, kernel=kernel, layout="packed", order=order, **where)
 
 
-def price(frame: pd.DataFrame, **where: object) -> Curve:
-    """The price of translation, ns per access: spread minus packed. The one definition of it; a chapter's page shows it."""
-    return spread(frame, **where) - packed(frame, **where)
+def price(frame: pd.DataFrame, entries: float = LEAST_ENTRIES, **where: object) -> Curve:
+    """Return the price of translation of a chase, ns per access: `price_of` its two layouts."""
+    return price_of(spread(frame, **where), packed(frame, **where), entries)
+
+
+def price_of(spread: Curve, packed: Curve, entries: float = LEAST_ENTRIES) -> Curve:
+    """Return the price of translation by lines: spread minus packed. The one definition of it.
+
+    entries: how many lines the TLB reaches. For more, page-table entries are read and cached beside the data, up to CACHED_LINES lines for
+    each line of data, so the spread chase may have left a cache in which its control still lies; the difference is then the data's too. The
+    data of N spread lines take at least what N packed lines take, and at most what packed lines take at any point up to the first past
+    CACHED_LINES N that is no slower than the whole spread load. The intervals span both. An x for which that is more than half of the
+    difference has no price and is one of `gaps`. What the control does beyond the sweep's end is not seen.
+
+    Past 64 times the entries the packed lines have too many pages as well: there the price is a lower bound.
+    """
+    price, rows, gaps = spread - packed, [], []
+    control = packed.table.set_index(packed.x)
+    for row in price.table.to_dict("records"):
+        n = row[price.x]
+        nearby = control.loc[n:next((x for x in control.index if x >= CACHED_LINES * n), inf)]
+        slowest, own = nearby["median"][nearby["low"] <= spread.get(n).high].max(), control["median"][n]
+        ahead = slowest - own if n > entries and slowest > (1 + UNSTABLE_SPREAD) * own else 0.0
+        if ahead > max(row["median"], 0.0) / 2:
+            gaps.append(n)
+        else:
+            rows.append(row | {"low": row["low"] - ahead})
+    return Curve(pd.DataFrame(rows, columns=price.table.columns), price.x, gaps=tuple(gaps))

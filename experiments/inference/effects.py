@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from math import inf
 from typing import NamedTuple
 
-from experiments.inference.intervals import Interval, median_interval
+from experiments.inference.intervals import LEAST_COVERAGE, Interval, median_interval
 from experiments.words.reasons import Undecided
 
-LEAST_COVERAGE = 0.90  # five processes cover 93.75 %, four 87.5 %
 NEEDED = 5  # processes: the fewest whose interval covers as much
 
 

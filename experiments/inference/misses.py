@@ -24,6 +24,7 @@ from experiments.words.units import rounded
 # the grid.
 _START_KNEES = 12
 _SPARE_POINTS = 2  # beyond as many points as parameters: fewer leave the intervals without meaning
+STEP_POINTS = 6  # two heights and the shape between them
 _NO_MISSES = 1e-9  # a smaller share is a rounding error of a distribution's tail
 TEXTBOOK = "fully associative, LRU"
 
@@ -78,16 +79,16 @@ def hashed_random_replacement(lines: ArrayLike, sets: int, ways: int) -> np.ndar
 
 
 class StepFit(NamedTuple):
-    """One kind of TLB beside a measured step: the price before and after, and what it leaves unexplained."""
+    """One kind of TLB beside a measured step: the heights before and after, and what it leaves unexplained, in the unit of the step."""
 
     kind: str
-    before_ns: float
-    after_ns: float
-    residual_ns: float  # root of the mean squared residual of `predict`
+    before: float
+    after: float
+    residual: float  # root of the mean squared residual of `predict`
 
     def predict(self, lines: ArrayLike, entries: int, ways: int | None) -> np.ndarray:
-        """The fitted price in ns."""
-        return self.before_ns + (self.after_ns - self.before_ns) * share_missed(self.kind, lines, entries, ways)
+        """Return the fitted heights."""
+        return self.before + (self.after - self.before) * share_missed(self.kind, lines, entries, ways)
 
 
 _KINDS: dict[str, Callable[..., np.ndarray]] = {
@@ -104,24 +105,25 @@ def share_missed(kind: str, lines: ArrayLike, entries: int, ways: int | None) ->
     return np.where(share < _NO_MISSES, 0.0, share)
 
 
-def fit_step(lines: ArrayLike, price_ns: ArrayLike, entries: int, ways: int | None = None) -> list[StepFit]:
-    """Each kind of TLB of `entries` fitted to a cyclic chase's price across its step, the best first.
+def fit_step(lines: ArrayLike, heights: ArrayLike, entries: int, ways: int | None = None, *, is_share: bool = False) -> list[StepFit]:
+    """Return each kind of TLB of `entries` beside a cyclic chase's step, the best first.
 
-    Two heights are fitted and nothing else: capacity and ways are given. Kinds with sets are left out where the ways are not
-    known (None or 0) or do not divide the entries. Raises Unavailable("too-few-points") below six points.
+    heights: the price, whose heights before and after the step are fitted; or, with `is_share`, walks per access as counted, which go from
+    0 to 1 and leave nothing to fit. Capacity and ways are given. Kinds with sets are left out where the ways are not known (None or 0) or
+    do not divide the entries. Raises Unavailable("too-few-points") below STEP_POINTS points.
     """
-    x, y = _usable(lines, price_ns)
-    if x.size < 6:
-        raise Unavailable("too-few-points", f"a step takes 6 points, not {x.size}")
+    x, y = _usable(lines, heights)
+    if x.size < STEP_POINTS:
+        raise Unavailable("too-few-points", f"a step takes {STEP_POINTS} points, not {x.size}")
     fits = []
     for kind in _KINDS:
         if kind.startswith("hashed") and (not ways or entries % ways):
             continue
         share = share_missed(kind, x, entries, ways)
-        before, after = map(rounded, nnls(np.stack([1 - share, share], axis=1), y)[0])
+        before, after = (0.0, 1.0) if is_share else map(rounded, nnls(np.stack([1 - share, share], axis=1), y)[0])
         residual = y - before - (after - before) * share
         fits.append(StepFit(kind, before, after, rounded(np.sqrt(np.mean(residual**2)))))
-    return sorted(fits, key=lambda fit: fit.residual_ns)
+    return sorted(fits, key=lambda fit: fit.residual)
 
 
 def hashed_lru(lines: ArrayLike, sets: int, ways: int, order: str) -> np.ndarray:

@@ -1,4 +1,5 @@
-"""Which of the stored rows speak for a computer: those of its present state, of its kernels as they are, and of one engine."""
+"""Which of the stored rows speak for a computer: those of its present state, of its kernels as they are, of one engine and of
+one profile."""
 
 from __future__ import annotations
 
@@ -41,6 +42,21 @@ def of_one_engine(frame: pd.DataFrame, asked: Collection[tuple[str, str]], engin
     there = {*_programs(frame)}
     kept |= {pair for pair in there if pair[0] not in kernels and (pair[1] == engine or (pair[0], engine) not in there)}
     return frame.loc[[program in kept for program in _programs(frame)]].reset_index(drop=True)
+
+
+def of_one_region(frame: pd.DataFrame, asked: Collection[tuple[str, int]] = (), *, is_strict: bool = False) -> pd.DataFrame:
+    """Return the rows of each kernel that were timed as long as asked, so that no median mixes the profiles that share a store.
+
+    asked: (kernel, region_ms) pairs. Of a kernel that is in none, or has no rows that long unless `is_strict`, those of the longest time
+    that has at least half as many rows as the most frequent one: a profile that was broken off hides none.
+    """
+    if frame.empty:
+        return frame
+    kept, known = set(asked), {kernel for kernel, _ in asked}
+    for kernel, many in frame.groupby(["kernel", "region_ms"]).size().groupby("kernel"):
+        if kept.isdisjoint(many.index) and not (is_strict and kernel in known):
+            kept.add((kernel, max(region for (_, region), rows in many.items() if 2 * rows >= many.max())))
+    return frame.loc[[region in kept for region in zip(frame["kernel"], frame["region_ms"], strict=True)]].reset_index(drop=True)
 
 
 def _programs(frame: pd.DataFrame) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ from experiments.inference import curves, geometry, splinter
 from experiments.inference.curves import select
 from experiments.inference.intervals import Interval, newest
 from experiments.inference.treads import Gain, Tread, bracket, expected_gain, smoothed, tread
-from experiments.lab import kernels, survey
+from experiments.lab import kernels, rows, survey
 from experiments.lab.store import Store
 from experiments.machine import host as hosts
 from experiments.machine.host import Host, data_caches, data_tlbs
@@ -81,7 +81,7 @@ def _kept(host: Host, store: Store, experiment: str) -> pd.DataFrame | Unavailab
     for load in sources:
         frame = if_available(load)
         if frame is not None and not frame.empty:
-            return kernels.with_defaults(newest(frame))
+            return kernels.with_defaults(rows.of_one_region(newest(frame)))
     return Unavailable("no-data", f"`tlb run {experiment}` on {machine}")
 
 

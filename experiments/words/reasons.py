@@ -284,6 +284,8 @@ REASONS: dict[str, ReasonText] = {
     "too-few-points": ReasonText("There are too few results for this statement.", "Measure with a larger profile or more repeats."),
     "no-step": ReasonText("The data show no step where this statement looks for one.",
         "Compare with `tlb inspect`: this TLB may be larger than CPUID states, or the sweep may end before it."),
+    "control-elsewhere": ReasonText("The packed control lies in a nearer cache than the spread lines, so their difference is not the price "
+        "of translation.", "Read the price at a larger or a smaller size."),
     "out-of-reach": ReasonText("The chase would span more address space than its visits can name.",
         "Measure it with smaller pages (--pages 4k): a page table is left by as many of them."),
     "unstable": ReasonText("The repeats differ by more than 5 percent.",

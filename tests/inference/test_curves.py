@@ -241,6 +241,46 @@ def test_the_price_is_spread_minus_packed_at_the_same_point():
     assert points.medians.equals((spread(FRAME) - packed(FRAME)).medians)
 
 
+# A machine with three caches. A spread chase keeps page-table entries in them too: an eighth of a line each of the guest's, a line each
+# of its host's. Its walks cost what their entries' cache does.
+CACHES = ((512, 1.0), (8192, 4.0), (1 << 17, 15.0), (1 << 60, 140.0))  # lines, ns
+
+
+def cached_ns(lines: float) -> float:
+    return next(ns for most, ns in CACHES if lines <= most)
+
+
+def walk_ns(lines: int, entries: int = 1536) -> float:
+    return 2.0 * (lines > 64) + (2 * cached_ns(lines * 17 / 8) if lines > entries else 0.0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_price_is_the_machines_or_it_is_a_gap(seed: int):
+    noise, frame = np.random.default_rng(seed), []
+    grid = [round(2 ** (k / 2)) for k in range(8, 41)]
+    for n in grid:
+        data = cached_ns(n * 17 / 8) if n > 1536 else cached_ns(n)
+        for layout, ns in (("spread", data + walk_ns(n)), ("packed", cached_ns(n))):
+            frame += rows(n, layout, (ns * np.exp(0.01 * noise.normal(size=9))).tolist())
+    apart, near = spread(frame := pd.DataFrame(frame)), packed(frame)
+    found = price(frame, 1536)
+    assert sorted([*found.xs, *found.gaps]) == grid
+    slack = 0.05  # ns, for what is 0
+    assert all(interval.low - slack <= walk_ns(n) <= interval.high + slack for n, interval in found), found.table
+    assert max(interval.value / walk_ns(n) for n, interval in apart - near if n > 64) > 2  # what it would be without gaps
+    assert max(interval.value / walk_ns(n) for n, interval in found if n > 64) < 2
+
+
+def test_at_a_gap_there_is_no_price_and_the_control_is_why():
+    times = {1 << 14: (15, 60), 1 << 16: (15, 200), 1 << 18: (140, 240)}
+    found = price(pd.DataFrame([row for n, layouts in times.items() for layout, ns in zip(("packed", "spread"), layouts, strict=True)
+                                for row in rows(n, layout, [ns] * 5)]))
+    assert (found.gaps, found.xs) == ((1 << 16,), [1 << 14, 1 << 18])
+    with pytest.raises(Unavailable) as refused:
+        found.at(1 << 16)
+    assert refused.value.code == "control-elsewhere" and found.between(1 << 17, 1 << 18).gaps == ()
+
+
 @pytest.mark.parametrize(("column", "where"), [
     ("kernel", {}), ("order", {}), ("lines", {}), ("pages", {"pages": "4k"}), ("engine", {"engine": "c"}), ("mode", {"mode": ""})])
 def test_a_control_of_another_point_is_no_control(column: str, where: dict):
@@ -399,5 +439,12 @@ def test_where_a_curve_passes_a_height_is_known_to_the_points_beside_it():
     loud = table([1, 1, 2, 9], [1, 2, 9, 9], [1, 6, 9, 9]).passes(5.0)
     assert (loud.low, loud.high) == (100, 800)
     assert sharp.value == pytest.approx(table([1, 1, 9, 9], [1, 1, 9, 9], [1, 1, 9, 9]).crossing(5.0))
-    with pytest.raises(Unavailable):
-        table([1, 1, 4, 4], [1, 1, 9, 9], [1, 1, 9, 9]).passes(5.0)  # its lower bounds never do
+    never, always = table([1, 1, 4, 4], [1, 1, 9, 9], [1, 1, 9, 9]).passes(5.0), table([1, 1, 9, 9], [1, 1, 9, 9], [6, 6, 9, 9]).passes(5.0)
+    assert (never.low, never.high, always.low, always.high) == (200, math.inf, -math.inf, 400)
+    assert (f"{never:.0f}", f"{always:.0f}") == ("at least 200", "at most 400")
+
+
+def test_a_place_is_known_as_well_as_the_points_beside_it():
+    far = Curve(pd.DataFrame({"lines": [100, 200, 400, 800], "coverage": [0.5, 0.9375, 0.96875, 0.5], "modes": [2, 1, 1, 2],
+                              **{name: [1, 1, 9, 9] for name in ("median", "low", "high")}}))
+    assert far.passes(5.0)[3:] == (0.9375, 1)

@@ -192,8 +192,8 @@ def test_a_step_of_each_kind_is_recognised_under_noise(kind: str) -> None:
     y = 2 + 8 * p + 0.1 * np.random.default_rng(3).normal(size=x.size)
     best = fit_step(x, y, 2048, 16)[0]
     assert best.kind == kind
-    assert (best.before_ns, best.after_ns) == pytest.approx((2, 10), abs=0.2)
-    assert best.residual_ns == pytest.approx(0.1, abs=0.05)
+    assert (best.before, best.after) == pytest.approx((2, 10), abs=0.2)
+    assert best.residual == pytest.approx(0.1, abs=0.05)
     assert best.predict(x, 2048, 16) == pytest.approx(2 + 8 * p, abs=0.2)
 
 
@@ -206,7 +206,7 @@ def test_what_a_fit_gives_has_so_few_digits_that_the_last_bits_of_a_cpu_do_not_s
     for fit in fit_step(x, y, 2048, 16):
         assert fit[1:] == tuple(float(f"{value:.4g}") for value in fit[1:])
         left = rms(y - fit.predict(x, 2048, 16))
-        assert abs(fit.residual_ns - left) <= half_a_digit(left), "what is left by the heights that are given, not by others"
+        assert abs(fit.residual - left) <= half_a_digit(left), "what is left by the heights that are given, not by others"
 
 
 def test_a_share_of_misses_that_is_but_a_rounding_error_is_none() -> None:
@@ -223,7 +223,7 @@ def test_a_step_without_ways_is_fitted_without_sets_and_needs_six_points() -> No
     y = np.array([2.0, 2.0, 2.0, 10.0, 10.0, 10.0])
     for ways in (None, 0, 3):
         assert {fit.kind.split(",")[0] for fit in fit_step(x, y, 2048, ways)} == {"fully associative"}
-    assert fit_step(x, y, 2048)[0].residual_ns == pytest.approx(0, abs=1e-9)
+    assert fit_step(x, y, 2048)[0].residual == pytest.approx(0, abs=1e-9)
     with pytest.raises(Unavailable) as refused:
         fit_step(x, [*y[:5], math.nan], 2048)
     assert refused.value.code == "too-few-points"

@@ -125,9 +125,9 @@ def test_a_step_is_known_by_its_kind_at_2_percent_of_noise(kind: str, sets: int,
         exact = 2.0 + 18.0 * KINDS[kind](lines, sets, ways)
         noisy = exact * (1 + 0.02 * np.random.default_rng(seed).normal(size=lines.size))
         fits = fit_step(lines, noisy, entries, ways)
-        assert [fit.residual_ns for fit in fits] == sorted(fit.residual_ns for fit in fits)
+        assert [fit.residual for fit in fits] == sorted(fit.residual for fit in fits)
         assert (len(fits), fits[0].kind) == (4, kind)
-        assert (fits[0].before_ns, fits[0].after_ns) == pytest.approx((2, 20), abs=0.7)
+        assert (fits[0].before, fits[0].after) == pytest.approx((2, 20), abs=0.7)
         assert fits[0].predict(lines, entries, ways) == pytest.approx(exact, abs=1.0)
 
 
@@ -136,4 +136,4 @@ def test_a_gap_in_the_points_is_left_out_of_the_fit():
     price = np.where(lines > 1536, 10.0, 2.0)
     whole, gapped = (fit_step(lines, y, 1536)[0] for y in (price, np.where(lines == 1400, np.nan, price)))
     assert (whole.kind, gapped.kind) == ("fully associative, LRU",) * 2
-    assert (gapped.before_ns, gapped.after_ns, gapped.residual_ns) == pytest.approx((2, 10, 0), abs=1e-9)
+    assert (gapped.before, gapped.after, gapped.residual) == pytest.approx((2, 10, 0), abs=1e-9)

@@ -59,6 +59,17 @@ COUNTED = Truth(noise=0.002)
 COUNTING = Stated(changes={"pmu": {"tier": "counters", "reason": None}})
 
 
+# Misses of the textbook's TLB, whose walks get dearer with every octave past it: in time a slope, in walks a step.
+DEARER = Truth(climb=1.8, climb_from=1536, noise=0.002)
+
+
+def counted(truth: Truth = DEARER) -> Analysis:
+    """Rows in which the walks of both orders are counted."""
+    rows = frame(truth)
+    past = [float(lru(order, np.array([lines]), truth.entries[1])[0]) for order, lines in zip(rows["order"], rows["lines"], strict=True)]
+    return analysis(rows.assign(walk_per_access=np.where(rows["layout"] == "spread", past, 0.0)), COUNTING)
+
+
 def plan_of(cpu: str) -> Plan:
     rows = events.SOFTWARE + events.quantities(cpu)
     return Plan("perf", tuple(row for row in rows if row.event), {row.quantity: row.reason for row in rows if row.reason},

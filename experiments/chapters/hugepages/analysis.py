@@ -40,8 +40,12 @@ class Analysis(analysis.Analysis):
 
     @cached_property
     def price(self) -> dict[str, Curve]:
-        """By page size: the price of translation. A size without its control has none."""
-        return {pages: spread - self.packed[pages] for pages, spread in self.spread.items()}
+        """By page size: the price of translation. A size without its control has none. The table of whole large pages is too small to
+        matter beside the data, so theirs is the plain difference."""
+        pieces = if_available(lambda: self.pieces)
+        whole = (*LARGE, "1g") if pieces and not pieces.is_splintered else ()
+        return {pages: spread - self.packed[pages] if pages in whole else self.price_of(spread, self.packed[pages])
+                for pages, spread in self.spread.items()}
 
     @cached_property
     def gathers(self) -> dict[str, Curve]:

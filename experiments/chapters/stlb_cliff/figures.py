@@ -15,6 +15,7 @@ from experiments.article.render import PALETTE, Figure, Html, data_table
 from experiments.chapters.stlb_cliff.analysis import Analysis
 from experiments.inference.counts import why_not_counted
 from experiments.inference.curves import Curve
+from experiments.inference.intervals import JUMP, Interval
 from experiments.words.prose import climb, extremes, listed
 from experiments.words.reasons import Unavailable, if_available, required
 from experiments.words.units import format_ns, format_size
@@ -66,30 +67,32 @@ def price(a: Analysis) -> Figure:
 
 def first_knee(a: Analysis) -> Figure:
     """The price within an octave of the first level's entries."""
-    return _knee(a, a.known_entries[0], {})
+    return _knee(a, a.known_entries[0], _sides(a.price), {}, "ns per access for translation")
 
 
 def second_knee(a: Analysis) -> Figure:
-    """The price within an octave of the last level's entries, with what models of that TLB predict."""
-    return _knee(a, a.two_levels()[1], a.models)
+    """What rises within an octave of the last level's entries, counted walks or the price, with what models of that TLB predict."""
+    table, title = (a.rise.table[[*_POINT, "coverage", "n"]], "walks per access") if a.is_counted else (
+        _sides(a.price), "ns per access for translation")
+    return _knee(a, a.two_levels()[1], table, a.models, title)
 
 
-def _knee(a: Analysis, entries: int, models: Mapping[str, pd.DataFrame]) -> Figure:
-    near = _sides(a.near(entries)).drop(columns="n").assign(series="measured")
+def _knee(a: Analysis, entries: int, table: pd.DataFrame, models: Mapping[str, pd.DataFrame], title: str) -> Figure:
+    near = a.near(entries, Curve(table)).table.assign(series="measured")
     data = pd.concat([near, *(table.assign(series=kind) for kind, table in models.items())], ignore_index=True)
     low, high = a.window
     ticks = [round(entries * 2**k) for k in (-0.75, -0.5, -0.25, 0, 0.25, 0.5, 0.75, 1)]
     x = alt.X("lines:Q", axis=alt.Axis(title="Pages touched", values=ticks, format=","),
               scale=charts.log_scale(domain=(entries * low, entries * high)))
-    y = alt.Y("median:Q", axis=charts.ns_axis("ns per access for translation"))
+    y = alt.Y("median:Q", axis=charts.ns_axis(title))
     colour, dash = _lines(["measured", *models], columns=2)
     lines = alt.Chart(data).mark_line(clip=True).encode(x=x, y=y, color=colour, strokeDash=dash)
     points = alt.Chart(near).mark_point(clip=True).encode(
-        x=x, y=y, color=colour, tooltip=[alt.Tooltip("lines:Q", format=","), alt.Tooltip("median:Q", format=".3~r", title="ns")])
+        x=x, y=y, color=colour, tooltip=[alt.Tooltip("lines:Q", format=","), alt.Tooltip("median:Q", format=".3~r", title=title)])
     bars = alt.Chart(near).mark_rule(clip=True).encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour)
     first, last = near.iloc[[0, -1]].itertuples()
-    told = (f"Around {entries:,} pages the price of translation goes from {first.median:z.1f} ns at {first.lines:,} pages to "
-            f"{last.median:z.1f} at {last.lines:,}{climb(near.set_index('lines')['median'])}"
+    told = (f"Around {entries:,} pages, {title}: from {first.median:z.2g} at {first.lines:,} pages to "
+            f"{last.median:z.2g} at {last.lines:,}{climb(near.set_index('lines')['median'])}"
             + (f", beside {listed(models)}." if models else "."))
     return Figure(lines + bars + points + charts.marks([(entries, f"{entries:,} entries by {a.entries_source}")], "lines"), told, data)
 
@@ -217,23 +220,29 @@ def side_by_side(a: Analysis) -> Html:
 def walk_costs(a: Analysis) -> Html:
     """The price of translation and, where walks are counted, how many there are and what one costs."""
     costs = a.walk_costs
-    table = pd.DataFrame({"working set": (costs["lines"] * a.base_page_bytes).map(format_size), "pages": costs["lines"],
-                          "price, ns": costs["price_ns"], "price, cycles": costs["price_cycles"]})
+    prices = [a.price.get(lines) for lines in costs["lines"]]
+    ghz = costs["price_cycles"] / costs["price_ns"]
+    table = pd.DataFrame({
+        "working set": (costs["lines"] * a.base_page_bytes).map(format_size), "pages": costs["lines"],
+        "price, ns": [_told(price, ".1f") for price in prices],
+        "price, cycles": [_told(price * each, ".0f") for price, each in zip(prices, ghz, strict=True)]})
     if costs["walks"].notna().any():
-        table = table.assign(**{"walks per access": costs["walks"], "cycles per walk": costs["per_walk"]})
+        table = table.assign(**{"walks per access": costs["walks"], "cycles per walk": costs["per_walk"].where(
+            bool(len(a.counted("walk_cycles"))) | np.array([price.low > price.high / JUMP for price in prices])).round()})
     table["cycles per walk from"] = "counters" if len(a.counted("walk_cycles")) else "inferred from time"
     return data_table(table, decimals=2)
 
 
+def _told(interval: Interval, spec: str) -> str:
+    return f"{interval:{spec}}" if interval.value == interval.value else "–"
+
+
 def published_walks(a: Analysis) -> Html:
-    """What is published of a walk's cost beside the least and the most that translation costs here past the last level, in its unit."""
-    past = a.walk_costs[a.walk_costs["lines"] > max(a.entries, default=0)]
-    here = {unit: _span(past[name].min(), past[name].max()) for unit, name in (("cycles", "price_cycles"), ("ns", "price_ns"))}
+    """What is published of a walk's cost."""
     stated = literature("walk_costs").query("unit in ['cycles', 'ns']")
     return data_table(pd.DataFrame({
         "published": stated["what"], "by": stated["source"].map(sources()),
-        "value": [*map(_span, stated["value_low"], stated["value_high"])],
-        "unit": stated["unit"], "translation here, past the reach": stated["unit"].map(here)}))
+        "value": [*map(_span, stated["value_low"], stated["value_high"])], "unit": stated["unit"]}))
 
 
 def _span(low: float, high: float) -> str:

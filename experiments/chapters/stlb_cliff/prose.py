@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from math import expm1
+
 from experiments.article.machine_words import guest_note, tlb
 from experiments.article.setting import run_this, set_up, smaller
 from experiments.article.verdicts import decided
 from experiments.chapters.stlb_cliff import claims
 from experiments.chapters.stlb_cliff.analysis import ENTRY_BYTES, Analysis
 from experiments.inference.counts import why_not_counted
+from experiments.inference.curves import HALF_AN_OCTAVE, select
+from experiments.inference.intervals import Interval, trend
 from experiments.inference.misses import TEXTBOOK
-from experiments.words.prose import Prose, choose, count
+from experiments.words.prose import Prose, choose, count, listed
 from experiments.words.reasons import explain, if_available, required
 from experiments.words.units import format_size
 
-__all__ = ["clock", "control", "counters", "counts_are", "coverage", "guest_note", "largest", "lead", "set_up", "overlap", "price_last",
-           "random", "repeats", "sequential", "stable", "step_shape", "steps", "stores_said", "table_last", "tlb", "change", "run_this"]
+__all__ = ["clock", "control", "counters", "counts_are", "coverage", "guest_note", "largest", "lead", "set_up", "no_price", "numpy_said",
+           "overlap", "price_last", "random", "repeats", "sequential", "stable", "step_shape", "steps", "stores_said", "table_last", "tlb",
+           "walk_range", "change", "run_this"]
+
+OCTAVES = (-0.5, 0.0, 0.5)  # from the last level's entries: sizes at which counted walks are quoted
+CLOSE_WALKS = 0.1  # a load: a model that misses the counts by more is not close
 
 
 def lead(a: Analysis) -> Prose:
@@ -54,9 +62,19 @@ def coverage(a: Analysis) -> float:
 
 def stable(a: Analysis) -> Prose:
     unstable = [is_unstable for curve in (a.spread, a.packed) for is_unstable in curve.table["unstable"]]
-    return Prose(f"{sum(unstable)} of the {len(unstable)} points of the two curves spread by more than 5 % over their fresh mappings; they "
-                 "are marked unstable in the data and drawn with their interval, not left out." if any(unstable) else
-                 "Every point's spread over its fresh mappings is under 5 %.")
+    told = (f"{sum(unstable)} of the {len(unstable)} points of the two curves spread by more than 5 % over their fresh mappings; they "
+            "are marked unstable in the data and drawn with their interval, not left out." if any(unstable) else
+            "Every point's spread over its fresh mappings is under 5 %.")
+    spans = a.spread.processes.groupby("lines")["median"].agg(["min", "max"]).assign(ratio=lambda table: table["max"] / table["min"])
+    if len(spans):
+        lines, worst = spans["ratio"].idxmax(), spans.loc[spans["ratio"].idxmax()]
+        told += (f" At {len(spans)} sizes the processes of the spread chase differ by more than 1.5 times, most at "
+                 f"{format_size(lines * a.base_page_bytes)}: from {worst['min']:.3g} to {worst['max']:.3g} ns. There a median says little, "
+                 "so the text gives the range and the figure shows each process.")
+    if rise := trend(select(a.frame, kernel="page_chase"), ["layout", "order", "lines"], "ns_per_access"):
+        told += (f" Each process of a point was {abs(expm1(rise)):.1%} {'slower' if rise > 0 else 'faster'} than the one before, in the "
+                 "median. The intervals are widened by half of what that makes from the first to the last, on either side.")
+    return Prose(told)
 
 
 def clock(a: Analysis) -> Prose:
@@ -68,23 +86,53 @@ def clock(a: Analysis) -> Prose:
 # --- the staircase
 
 
+def no_price(a: Analysis) -> Prose:
+    """Where the control cannot be subtracted."""
+    if not a.price.gaps:
+        return Prose("On this machine that is the case at every size.")
+    sizes = listed(map(count, a.price.gaps))
+    return Prose(f"It is not at {sizes} pages: there the spread lines and their page tables may have left a cache "
+                 "in which the packed lines still lie, so more than half of the difference may be the data's. These sizes have no price, "
+                 "and the curve has a gap.")
+
+
+def walk_range(a: Analysis) -> Prose:
+    """What translation costs on this machine past the last level: the least and the most."""
+    return Prose(f"On this machine translation costs {a.walked * a.ghz:.0f} cycles from twice to four times the STLB's entries, and "
+                 f"{a.price.last * a.ghz:.0f} at {largest(a)}.")
+
+
 def steps(a: Analysis) -> Prose:
     found, (first, second) = a.steps, a.two_levels()
     says = f"{a.entries_source} says"
     return Prose(
-        f"The first step stands at {count(found.first_step)} pages; {says} {count(first)}. Past it every access misses the "
-        f"first-level TLB, finds its translation in the second, and pays {found.hit_ns:.2f} ns{_cycles(a, found.hit_ns, 1)}.\n\nThe second "
-        f"step has done half of its rise at {count(found.second_step)} pages; {says} {count(second)}. From twice to four times that "
-        f"number translation costs {found.walk_ns:.1f} ns{_cycles(a, found.walk_ns)}.")
+        f"The first step is at {count(found.first_step)} pages; {says} {count(first)}. Past it every access misses the "
+        f"first-level TLB, finds its translation in the second, and pays {found.hit_ns:.2f} ns{_cycles(a, found.hit_ns, 1)}.\n\n"
+        f"{_second_rise(a)} From twice to four times {count(second)} pages translation costs {a.walked:.0f} ns{_cycles(a, a.walked)}.")
 
 
-def _cycles(a: Analysis, ns: float, decimals: int = 0) -> str:
+def _second_rise(a: Analysis) -> str:
+    """Where the last level is full, by counted walks where there are any, and how steep that is."""
+    _, entries = a.two_levels()
+    width = a.second_step(0.9) / a.second_step(0.1)
+    says = f"{a.entries_source} says {count(entries)}"
+    if not a.is_counted:
+        return (f"The second step is halfway up at {count(a.second_step(0.5).value)} pages; {says}. The price goes from a tenth of its "
+                f"rise to nine tenths while the pages grow by a factor of {width:.1f}. How much of that is misses and how much a walk that "
+                "gets dearer, time alone does not tell.")
+    beside = {row["lines"]: Interval.of(row) for row in (a.counted("walk").row(entries * 2**octave, HALF_AN_OCTAVE) for octave in OCTAVES)}
+    walks = listed(f"{walks:.0%} at {count(lines)} pages" for lines, walks in beside.items())
+    return (f"The second step is one of misses. The counters see this share of the loads walk: {walks}; {says}. From a tenth of the loads "
+            f"to nine tenths the pages grow by a factor of {width:.1f}. The time goes on rising after that, because walks get dearer.")
+
+
+def _cycles(a: Analysis, ns: float | Interval, decimals: int = 0) -> str:
     """", 7.1 cycles" of a time; nothing where the clock was not measured."""
     ghz = if_available(lambda: a.ghz)
     return f", {ns * ghz:.{decimals}f} cycles" if ghz else ""
 
 
-def price_of(a: Analysis, ns: float) -> str:
+def price_of(a: Analysis, ns: float | Interval) -> str:
     """A time in cycles of the core, in ns where the clock was not measured."""
     return _cycles(a, ns).removeprefix(", ") or f"{ns:.1f} ns"
 
@@ -97,18 +145,18 @@ def hit(a: Analysis) -> Prose:
 
 def walk(a: Analysis) -> Prose:
     """What a walk costs: just past the second level, and at the largest size."""
-    return Prose(f"Just past the second level, {a.steps.walk_ns:.1f} ns on top of the load; at {largest(a)}, {a.price.last.value:.0f} ns. "
+    hit, _ = a.treads
+    return Prose(f"{a.walked:.0f} ns on top of the load just past the second level, where a hit in it costs {hit:.1f}; at {largest(a)}, "
+                 f"{a.price.last:.0f} ns. "
                  "The tree is the same. What differs is where the entries lie that a walk reads.")
 
 
 def sharpness(a: Analysis) -> Prose:
-    """How sharp the cliff is: the rise within a doubling, where the sweep has both sizes, and the place of the second step."""
-    (_, entries), place = a.two_levels(), a.steps.second_step
+    """How sharp the cliff is: in misses where they were counted, and in time."""
+    _, entries = a.two_levels()
     ratio = if_available(a.spread.doubling, entries)
-    rise = f"From {count(entries)} pages to twice as many, a load slows by a factor of {ratio.value:.1f}. " if ratio else ""
-    kind = "a cliff" if a.steps.second_width < CLIFF else "no cliff but a ramp"
-    return Prose(f"{rise}Half of the second step's rise is done at {count(place)} pages; {a.entries_source} says {count(entries)}. "
-                 f"From a tenth of the rise to nine tenths the pages grow {a.steps.second_width:.1f}-fold: {kind}.")
+    rise = f" From {count(entries)} pages to twice as many, a load slows by a factor of {ratio:.1f}." if ratio else ""
+    return Prose(_second_rise(a) + rise)
 
 
 def control(a: Analysis) -> Prose:
@@ -117,9 +165,6 @@ def control(a: Analysis) -> Prose:
     truth = decided(effect)
     return Prose({True: "Neither step is about the data. ", False: "The data have a share in the second step. ",
                   None: "Whether the second step is translation alone cannot be told here. "}[truth] + evidence)
-
-
-CLIFF = 1.5  # a step that is done within so many times the pages; what a fully associative LRU TLB would do has no width
 
 
 _SHAPES = {
@@ -139,16 +184,15 @@ _SHAPES = {
 
 
 def step_shape(a: Analysis) -> Prose:
-    """How wide the second step is, and which kind of TLB explains it best."""
-    found, (best, next_best, *others) = a.steps, a.fits
+    """Which kind of TLB explains the second step best, and how well."""
+    best, next_best, *others = a.fits
     textbook = next(fit for fit in (best, next_best, *others) if fit.kind == TEXTBOOK)
-    told = (f"A tenth of the rise is done at {count(found.second_begins)} pages and nine tenths at {count(found.second_ends)}, a factor "
-            f"of {found.second_width:.2f}. {_SHAPES[best.kind]}")
-    if best is not textbook:
-        width = "sets and replacement" if best.kind.startswith("hashed") else "replacement"
-        told += (f" It leaves {best.residual_ns:.2f} ns unexplained where a fully associative LRU table leaves {textbook.residual_ns:.2f}. "
-                 f"So the place of this step comes from capacity, and its width from {width}.")
-    return Prose(f"{told} Of the kinds tried, the next best is {next_best.kind}, with {next_best.residual_ns:.2f} ns unexplained.")
+    unit = "walks a load" if a.is_counted else "ns"
+    told = (f"A tenth of its rise is done at {count(a.steps.second_begins)} pages and nine tenths at {count(a.steps.second_ends)}. "
+            f"{_SHAPES[best.kind]} It misses the points by {best.residual:.2g} {unit} in the root mean square")
+    told += f", a fully associative LRU table by {textbook.residual:.2g}" if best is not textbook else ""
+    loose = " None of the kinds is close." if a.is_counted and best.residual > CLOSE_WALKS else ""
+    return Prose(f"{told}. The next best kind is {next_best.kind}, with {next_best.residual:.2g}.{loose}")
 
 
 # --- orders and loops
@@ -179,6 +223,16 @@ def overlap(a: Analysis) -> Prose:
     return Prose(f"At {count(n)} pages the chase takes {a.spread.get(n).value:.0f} ns an access and the gather "
                  f"{a.gather.get(n).value:.1f}: as much as if {ratios[n]:.0f} accesses were in flight at once. The ratio is largest at "
                  f"{count(most)} pages, {ratios[most]:.0f}.")
+
+
+def numpy_said(a: Analysis) -> Prose:
+    """Why the published loop shows another rise than the same loads in C, where both were measured."""
+    (_, entries), numpy, bare = a.two_levels(), a.as_published, a.gather
+    small = required([n for n in numpy.xs if n in bare.xs], "the published loop and the same loads in C share no size")[0]
+    slow, fast = (claims.rise(curve, entries) for curve in (numpy, bare))
+    return Prose(f"The same loop in numpy has work of its own beside each load, and at {count(small)} pages one call's overhead is shared "
+                 f"by {count(small)} loads only: {numpy.get(small):.1f} ns an access there, {bare.get(small):.2f} in C. Across the second "
+                 f"level's entries numpy therefore slows by a factor of {slow:.2f} and C by one of {fast:.1f}.")
 
 
 def stores_said(a: Analysis) -> Prose:

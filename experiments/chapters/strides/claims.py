@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from math import inf
 
 from experiments.article.verdicts import Answer, Band, Compares, claim, inside
 from experiments.chapters.strides.analysis import Analysis
@@ -143,8 +144,8 @@ def translation_slows_it_then(a: Analysis, band: Band) -> Answer:
 def hits_up_to_the_large_reach(a: Analysis, band: Band) -> Answer:
     required(a.whole_price, "nothing was compared")
     entries, chases = a.known_entries[-1], a.about.kept("hugepages")
-    walk = curves.price(chases, pages=BASE).between(2 * entries, 4 * entries).typical()
-    place = curves.price(chases, pages=a.large).passes(walk.value / 2) * (a.base_page_bytes / (entries * (2 << 20)))
+    walk = curves.price(chases, entries, pages=BASE).between(2 * entries, 4 * entries).typical()
+    place = curves.price(chases, inf, pages=a.large).passes(walk.value / 2) * (a.base_page_bytes / (entries * (2 << 20)))
     return inside(place, *band), (
         f"A chase that visits a line to each base page pays half of what a walk costs there at {place:.2f} times the {entries:,} entries' "
         "reach in pages of 2 MiB.")

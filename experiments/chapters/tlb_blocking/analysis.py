@@ -96,7 +96,7 @@ class Analysis(analysis.Analysis):
         rows = walks[walks["lines"] == select(walks, layout="spread")["lines"].max()]
         rows = rows.assign(block_vertices=rows["block_vertices"].where(rows["mode"] == "blocked", rows["lines"]).astype(int))
         spread, packed = (Curve.of(rows, "block_vertices", layout=layout) for layout in ("spread", "packed"))
-        return {"spread": spread, "packed": packed, "price": spread - packed}
+        return {"spread": spread, "packed": packed, "price": self.price_of(spread, packed)}
 
     @property
     def block_price(self) -> Curve:

@@ -87,7 +87,7 @@ class Analysis(analysis.Analysis):
     @cached_property
     def price(self) -> dict[Chase, Curve]:
         """What translation costs: spread minus packed."""
-        return {chase: self.spread[chase] - self.packed[chase] for chase in self.spread if chase in self.packed}
+        return {chase: self.price_of(self.spread[chase], self.packed[chase]) for chase in self.spread if chase in self.packed}
 
     @property
     def cells(self) -> list[Chase]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from support.stlb_cliff import CYCLES_PER_WALK, GHZ, MACHINES, analysis, hashed, kind, of
+from support.stlb_cliff import CYCLES_PER_WALK, DEARER, GHZ, MACHINES, analysis, counted, hashed, kind, of
 from support.synthetic import GIB, MIB, Stated, Truth, frame, grid, tlbs
 
 from experiments.inference import misses
@@ -21,8 +21,9 @@ PLAIN = Truth()
 def test_a_price_is_the_difference_at_each_size_that_has_its_control(name: str, repeats: int):
     a = kind(name, repeats)
     spread, packed = a.spread.medians, a.packed.medians
-    assert a.price.xs == sorted(set(spread.index) & set(packed.index)) and a.largest == a.price.xs[-1]
-    assert a.price.medians.to_numpy() == pytest.approx((spread - packed).to_numpy())
+    assert sorted([*a.price.xs, *a.price.gaps]) == sorted(set(spread.index) & set(packed.index)) and a.largest == a.price.xs[-1]
+    assert a.price.medians.to_numpy() == pytest.approx((spread - packed)[a.price.xs].to_numpy())
+    assert name == "noise" or not a.price.gaps
 
 
 # --- the staircase
@@ -60,7 +61,7 @@ def test_whoever_defines_the_price_anew_has_it_in_all_that_comes_of_it():
     assert a.price.last.value == pytest.approx(before + 1, rel=0.02) and a.steps.walk_ns == pytest.approx(steps.walk_ns + 1, rel=0.02)
     assert a.by_order["cycle"] is a.price and len(a.cycles["price of translation, inferred from time"]) == len(a.spread)
     a.window = (0.5, 1.0)
-    assert set(a.near(1536).xs) == {n for n in a.price.xs if 768 <= n <= 1536}
+    assert set(a.near(1536, a.price).xs) == {n for n in a.price.xs if 768 <= n <= 1536}
 
 
 def test_the_largest_size_told_is_one_that_has_its_control():
@@ -82,6 +83,15 @@ def test_spread_points_without_any_control_are_too_few():
 def test_the_kind_of_tlb_is_told_from_its_step():
     assert of(PLAIN).fits[0].kind == misses.TEXTBOOK
     assert of(Truth(missed=hashed)).fits[0].kind == "hashed sets, random replacement"
+
+
+def test_where_walks_are_counted_the_step_is_theirs_and_not_that_of_their_price():
+    by_time, by_walks = of(DEARER), counted()
+    assert (by_time.is_counted, by_walks.is_counted) == (False, True)
+    assert by_time.steps.second_width > 1.5 and by_time.fits[0].kind != misses.TEXTBOOK
+    assert by_walks.steps.second_width < 1.1 and by_walks.fits[0].kind == misses.TEXTBOOK and by_walks.fits[0].residual == 0
+    assert by_walks.second_step(0.5).low <= 1536 <= by_walks.second_step(0.5).high
+    assert by_walks.models[misses.TEXTBOOK]["median"].isin([0.0, 1.0]).all()
 
 
 def test_the_textbooks_kind_is_always_beside_the_best():

@@ -117,16 +117,6 @@ def test_cycles_per_walk_come_from_the_counters_of_the_repeats_that_have_them(co
     assert "\t1.00\t28.00\tcounters" in shown and "inferred from time" not in shown
 
 
-def test_published_walks_stand_beside_what_translation_costs_past_the_reach():
-    a = of(Truth(noise=0.001, climb=1.5))
-    head, *rows = (line.split("\t") for line in figures.published_walks(a).text.splitlines())
-    stated = literature("walk_costs").query("unit in ['cycles', 'ns']")
-    assert [row[0] for row in rows] == stated["what"].to_list() and len(head) == 5
-    past = a.price.medians[lambda price: price.index > 1536]
-    low, high = (float(end) for end in next(row for row in rows if row[3] == "ns")[4].split(" to "))
-    assert (low, high) == pytest.approx((past.min(), past.max()), rel=0.2)
-
-
 def test_the_figure_of_counts_has_a_line_for_each_kind_and_points_for_what_is_not_predicted(counted: Analysis):
     figure = figures.counted_walks(counted)
     assert set(figure.data["series"]) == set(counted.walks)
