@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from experiments.article.analysis import Analysis
 from experiments.inference.counts import why_not_counted
+from experiments.inference.effects import Effect
 from experiments.lab.events import SOFTWARE
 from experiments.words.reasons import Unavailable
 
@@ -18,7 +19,7 @@ OBSTACLES = frozenset({
     "bare-metal", "splintered", "two-dimensions", "no-pmu", "event-unknown", "no-walk-cycle-event", "no-nested-walk-event", "no-topdown",
     "not-supported", "single-node", "not-x86", "no-kvm", "no-la57", "code-refused", "page-size-unsupported",
     "arch-unsupported", "other-arch", "one-cpu", "no-sibling", "no-flush-count",
-    "no-five-levels", "emulated"})
+    "no-five-levels", "emulated", "reach-in-cache"})
 
 
 def _splintered(a: Analysis) -> Unavailable | None:
@@ -52,6 +53,17 @@ def _no_pmu(a: Analysis) -> Unavailable | None:
 # What the column `obstacles` may name.
 CHECKS: dict[str, Callable[[Analysis], Unavailable | None]] = {
     "splintered": _splintered, "two-dimensions": _two_dimensions, "bare-metal": _bare_metal, "no-pmu": _no_pmu}
+
+
+def unless_splintered(a: Analysis, effect: Effect, answer: bool) -> Effect:
+    """Return the effect of a claim that splintered large pages decide one way only.
+
+    answer: what they cannot show. Where they miss as base pages do, what base pages cost more is a lower bound: it can bear a
+    sentence out and cannot refute it. Raises Unavailable("splintered") if the effect gives that answer on such a host.
+    """
+    if effect.decided() is answer and (found := _splintered(a)):
+        raise found
+    return effect
 
 
 def obstacle(a: Analysis, codes: str) -> Unavailable | None:

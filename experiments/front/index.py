@@ -24,8 +24,9 @@ from experiments.lab import survey
 from experiments.words.pages import BASE, words
 from experiments.words.prose import Prose, count, listed
 from experiments.words.reasons import REASONS, Unavailable, if_available
+from experiments.words.units import format_size
 
-__all__ = ["machine", "scope", "opening", "bullets", "unprofiled", "results", "reading", "stable", "hours"]
+__all__ = ["machine", "scope", "opening", "far_size", "bullets", "unprofiled", "results", "reading", "stable", "hours"]
 
 # What a machine may lack without the first page failing; a bad parameter is an error there too.
 _LACKING = ("no-data", "not-linux", "arch-unsupported")
@@ -114,8 +115,15 @@ def opening(a: Analysis) -> Prose:
     far, packed = cliff.spread.get(cliff.largest).value, cliff.packed.get(cliff.largest).value
     near = f"to one of the last {cliff.entries[0]:,} pages used" if cliff.entries else "to a page used just now"
     return Prose(f"Follow one pointer. On this machine that takes {cliff.packed.intervals[0].value:.1f} ns if it leads {near}, and "
-                 f"{far:.0f} ns if it leads to one of {_millions(cliff.largest)}. Not because the byte is far: the same lines packed "
-                 f"together take {packed:.0f}. The rest goes on finding out where the byte is.")
+                 f"{far:.0f} ns if it leads to one of {_millions(cliff.largest)}. The distance to the data is only a part of that: as many "
+                 f"lines packed together take {packed:.0f} ns. The rest goes on finding out where the data are.")
+
+
+def far_size(a: Analysis) -> str:
+    """Return the memory over which the first figure's loads go, for its caption."""
+    figure = if_available(index_far_load, a)
+    return (format_size(int(figure.data["lines"].iloc[0]) * a.host.base_page_bytes) if figure else
+            "the largest memory that all page sizes were measured over")
 
 
 def _millions(pages: int) -> str:
@@ -141,11 +149,12 @@ def _far(a: Analysis) -> str:
     count, stay = len(base.peaks_ns), len(other.peaks_ns)
     if count < 2:
         return ""
-    trips = "two" if count == 2 else "two, or three"
-    said = (f"**A far load is one trip to memory, or {trips}**, {{doc}}`as its times show <graph_walk>`: one for the byte.")
+    trips = "two" if count == 2 else "two or three"
+    said = f"**A far load seems to make one, {trips} trips to memory**, {{doc}}`by its times <graph_walk>`: one for the data."
     if 0 < stay < count:
         said += f" {words(large)[:1].upper() + words(large)[1:]} save one." + (
-            " The last is your provider's choice." if stay > 1 and a.host.hypervisor != "none" else "")
+            " The last would be for your provider's table, and so your provider's choice." if stay > 1 and a.host.hypervisor != "none"
+            else "")
     return said
 
 
@@ -154,11 +163,12 @@ def _helps(a: Analysis) -> str:
     blocking = a.of(tlb_blocking)
     base, cut = (if_available(blocking.remedy, name, BASE) for name in (tlb_blocking.analysis.NONE, tlb_blocking.analysis.BLOCKED))
     ahead, join = if_available(blocking.best_ahead, BASE), if_available(blocking.best_join, BASE)
-    gains = [f"blocks make a far hop {base['p50'] / cut['p50']:.1f} times as fast" if base is not None and cut is not None else "",
-             f"asking ahead {ahead['gain']:.0f} times" if ahead is not None else "",
-             f"partitioning first a join {join['gain']:.1f} times" if join is not None else ""]
+    gains = [f"blocks, which help the caches too, make a far hop {base['p50'] / cut['p50']:.1f} times as fast"
+             if base is not None and cut is not None else "",
+             f"prefetching makes a hop {ahead['gain']:.0f} times as fast" if ahead is not None else "",
+             f"partitioning first makes a join {join['gain']:.1f} times as fast" if join is not None else ""]
     told = listed(filter(None, gains))
-    return f"**Without asking anybody for pages**, {told}, {{doc}}`each by itself <tlb_blocking>`." if told else ""
+    return f"**Without larger pages**, {told}, {{doc}}`each by itself <tlb_blocking>`." if told else ""
 
 
 def unprofiled(a: Analysis) -> Prose:

@@ -282,6 +282,10 @@ REASONS: dict[str, ReasonText] = {
     "other-kernels": ReasonText("What both have measured is of other versions of the kernels, or of another compiler.",
         "Measure one of the two again with the checkout and the compiler of the other."),
     "too-few-points": ReasonText("There are too few results for this statement.", "Measure with a larger profile or more repeats."),
+    "sweep-short": ReasonText("The sweep ends below the sizes that this statement is about.",
+        "Measure further, as with `-p max_working_set=16GiB`; it takes twice as much free memory."),
+    "reach-in-cache": ReasonText("The last-level cache holds more than the TLB reaches.",
+        "Measure on a CPU whose TLB reaches past its caches, such as one with base pages of 64 KiB."),
     "no-step": ReasonText("The data show no step where this statement looks for one.",
         "Compare with `tlb inspect`: this TLB may be larger than CPUID states, or the sweep may end before it."),
     "control-elsewhere": ReasonText("The packed control lies in a nearer cache than the spread lines, so their difference is not the price "

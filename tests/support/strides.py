@@ -56,7 +56,9 @@ class Machine:
                 record = make_record(**point.model_dump(), repeat=repeat, ns_per_access=ns, batch_ns_per_access=[ns])
                 rows.append(record.model_dump(exclude={"counters", "options", "also"}) | dict(record.options) | {"kernel_digest": "a" * 16})
         frame = kernels.with_defaults(pd.DataFrame(rows, columns=None if rows else [*make_record().model_dump(), "bytes", "step_bytes"]))
-        return frame.assign(walk_per_access=self.walks * np.minimum(frame["step_bytes"] / PAGE, 1)) if self.walks and rows else frame
+        if not (self.walks and rows):
+            return frame
+        return frame.assign(walk_per_access=self.walks * np.minimum(frame["step_bytes"] / PAGE, 1), walk_reason="")
 
 
 def points(most: int = GIB) -> list[Point]:

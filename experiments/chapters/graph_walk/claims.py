@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
+from math import inf
 
-import numpy as np
-
-from experiments.article.verdicts import LEAST_COVERAGE, Answer, Band, Truth, claim, decided, inside, too_few
-from experiments.chapters.graph_walk.analysis import REGIMES, SIZE, Analysis, largest
+from experiments.article.verdicts import Answer, Band, claim, decided, inside
+from experiments.chapters.graph_walk.analysis import SIZE, Analysis, largest
 from experiments.chapters.graph_walk.grid import VERTEX_BYTES
-from experiments.inference.curves import select
+from experiments.chapters.graph_walk.two_terms import two_terms
+from experiments.inference.curves import Curve
 from experiments.inference.intervals import Interval, median_interval
-from experiments.inference.splinter import HALF
 from experiments.lab.grid import Scope
 from experiments.lab.record import Point
 from experiments.words.pages import BASE, words
@@ -22,12 +22,11 @@ from experiments.words.units import format_size
 TWICE = (1.6, 2.4)  # the published run's 95th percentile at its largest sizes: 1.88 to 2.06 medians
 SHORT_TAIL = 1.35  # and 1.03 to 1.13 of them on large pages: what is nearer to one than to twice
 LARGEST = 8 << 30  # bytes: from there on it is twice in the published run; at 4 GiB it is 1.4 times
-WALKS_OF_MEMORY = 4 << 30  # and from there on its median hop walks in memory
-# Of what base pages cost more at four times the TLB's reach, where three draws in four miss; at half the reach none should.
-BEFORE = 0.25
-AGREES = 0.25  # a whole number of walkers, from times with a few percent of noise and a walk's time that is a lower bound
+MIDDLE, LARGE = (128 << 20, 512 << 20), 2 << 30  # bytes: "hundreds of megabytes", and from where on it is "multiple gigabytes"
+AGREES = 0.25  # a whole number of walkers, from times with a few percent of noise
 PLATEAU = 256 << 20, 1 << 30  # bytes, "hundreds of megabytes"
-SAME = 0.05  # THP that gains less than what the book calls unstable is useless
+SAME = 0.05  # a smaller difference is what the book calls unstable
+SOME_WALKS = 0.01  # a hop: fewer are no misses of the walk's own
 
 
 def _hop_by_hop(point: Point, scope: Scope) -> bool:
@@ -51,25 +50,26 @@ def _around_the_reach(point: Point, scope: Scope) -> bool:
     return _in_batches(point, scope) and reach / 8 <= point.lines * VERTEX_BYTES <= 5.7 * reach
 
 
-@claim("three-regimes",
-       points=_hop_by_hop)
-def three_regimes(a: Analysis, reads_memory_from: int = WALKS_OF_MEMORY) -> Answer:
-    answers = a.regimes.answers
-    seen = [name for name in REGIMES if a.regimes.sizes(name)]
-    ranges = ", ".join(f"{name} {' to '.join(dict.fromkeys(format_size(a.regimes.sizes(name)[end]) for end in (0, -1)))}" for name in seen)
-    all_three = len(seen) == len(REGIMES)
-    truth: Truth = all_three and bool(answers.is_monotonic_increasing)
-    if (coverage := a.p50[BASE].table["coverage"].min()) < LEAST_COVERAGE:
-        truth = too_few(coverage)
-    elif not truth and (all_three or answers.index[-1] < reads_memory_from):
-        truth = Undecided("ambiguous" if all_three else "conditions")
-    return truth, f"What answers the median hop on base pages: {ranges}. A load from memory takes {a.regimes.memory_ns:.0f} ns."
+def _base(curves: Mapping[str, Curve]) -> Curve:
+    return required(curves.get(BASE, ()), "no walk on base pages was timed hop by hop")
+
+
+@claim("three-regimes", points=_hop_by_hop)
+def three_regimes(a: Analysis, band: Band) -> Answer:
+    """The regimes lie where the source puts them, so that no line is drawn from the times that it divides."""
+    curve = _base(a.p50)
+    middle = required(curve.between(*MIDDLE), f"no graph from {format_size(MIDDLE[0])} to {format_size(MIDDLE[1])} was walked")
+    large = required(curve.between(LARGE, inf), f"no graph of {format_size(LARGE)} or more was walked")
+    small, typical = curve.intervals[0], middle.typical()
+    return [inside(typical / small, *band), inside(large.last / typical, *band)], (
+        f"Half of all hops on base pages take {small.value:.0f} ns or less at {format_size(curve.xs[0])}, {typical.value:.0f} at hundreds "
+        f"of megabytes and {large.last.value:.0f} at {format_size(large.xs[-1])}.")
 
 
 def _tail(a: Analysis, pages: str, from_bytes: int) -> tuple[Interval, str]:
     size, ratio = a.tail(pages)
     if size < from_bytes:
-        raise Unavailable("too-few-points", f"the sweep on {words(pages)} ends at {format_size(size)}, where the 95th percentile is "
+        raise Unavailable("sweep-short", f"on {words(pages)} it ends at {format_size(size)}, where the 95th percentile is "
                           f"{ratio.value:.2f} times the median")
     return ratio, f"At {format_size(size)} on {words(pages)} the 95th percentile is {ratio:.2f} times the median."
 
@@ -86,65 +86,86 @@ def tail_is_gone(a: Analysis, most: float = SHORT_TAIL, from_bytes: int = LARGES
     return inside(ratio, most=most), evidence
 
 
+# --- by counted walks
+
+
+def _walks(a: Analysis, pages: str) -> Curve:
+    """Return the walks per hop of one walker, by size. Raises Unavailable("no-pmu")."""
+    return required(a.counted.get(pages, ()), f"no walks were counted on {words(pages)}", "no-pmu")
+
+
+def _cycles(a: Analysis, pages: str, quantity: str) -> Curve:
+    """Return a count of cycles per hop of one walker, by size. Raises Unavailable("no-walk-cycle-event")."""
+    rows, column = a.walks(0, walkers=1, pages=pages), f"{quantity}_per_access"
+    return required(Curve.of(rows, SIZE, column) if column in rows else (), f"{quantity} on {words(pages)}", "no-walk-cycle-event")
+
+
+def _at_largest(base: Curve, large: Curve) -> tuple[Interval, Interval]:
+    """Return both at the largest size that both have. Raises Unavailable("too-few-points")."""
+    size = max(required(set(base.xs) & set(large.xs), "no size was counted on both"))
+    return base.get(size), large.get(size)
+
+
 @claim("misses-rise-past-the-reach", points=_around_the_reach)
-def misses_rise_past_the_reach(a: Analysis, share: float = BEFORE) -> Answer:
-    reach, (large, saved) = a.known_entries[-1] * a.base_page_bytes, a.saved
-    near, past = saved.between(reach / 8, reach / 2), saved.between(2.9 * reach, 5.7 * reach)  # half an octave around four times
+def misses_rise_past_the_reach(a: Analysis, band: Band) -> Answer:
+    reach, walks = a.known_entries[-1] * a.base_page_bytes, _walks(a, BASE)
+    near, past = walks.between(reach / 8, reach / 2), walks.between(2.9 * reach, 5.7 * reach)  # half an octave around four times
     if not len(near) or not len(past):
-        raise Unavailable("too-few-points", f"nothing was measured on both up to {format_size(reach // 2)} and at "
+        raise Unavailable("too-few-points", f"nothing was counted on both up to {format_size(reach // 2)} and at "
                           f"{format_size(4 * reach)}")
     low, high = near.typical(), past.typical()
-    evidence = (f"A hop on base pages takes {low:.1f} ns longer than on {words(large)} up to half of the reach of {format_size(reach)}, "
-                f"and {high:.1f} ns longer around four times the reach.")
-    if high.value <= 0:
-        return inside(high, 0), evidence
-    return (inside(high, 0), inside(low - high * share, most=0)), evidence
+    return [inside(high, SOME_WALKS), inside(low - high * band[1], most=0)], (
+        f"A hop walks {low.value:.3f} times up to half of the reach of {format_size(reach)}, and {high.value:.2f} times around four times "
+        "the reach.")
 
 
-@claim("huge-pages-lower-both",
-       points=_in_batches)
+@claim("misses-per-hop-by-page-size", points=_largest_in_batches)
+def base_pages_miss_more(a: Analysis, band: Band) -> Answer:
+    large = largest(a.means)
+    base, other = _at_largest(_walks(a, BASE), _walks(a, large))
+    if other.value <= 0:
+        return base.low > SOME_WALKS, f"At the largest size a hop walks {base:.2f} times on base pages and never on {words(large)}."
+    ratio = base / other
+    return inside(ratio, *band), f"At the largest size a hop walks {ratio:.2f} times as often on base pages as on {words(large)}."
+
+
+@claim("huge-pages-lower-both", points=_in_batches)
 def huge_pages_lower_both(a: Analysis, same: float = SAME) -> Answer:
     large = largest(a.means)
-    if {BASE, large} <= a.counted.keys() and "walk_cycles_per_access" in a.frame and a.frame["walk_cycles_per_access"].notna().any():
-        return _counted(a, large, same)
-    splintered = a.splintering()
-    if splintered is None:
-        raise Unavailable("no-pmu", "and the chapter about page sizes, whose chases could tell the two apart, says nothing")
-    if splintered.walk is None:
-        raise Unavailable("too-few-points", "no chase past the last level was measured on both")
-    if splintered.is_splintered:
-        return inside(splintered.first.share, most=HALF), (
-            f"The host splinters large pages, so they miss as often; a miss costs {splintered.walk.share:.2f} of one on base pages. "
-            f"{splintered.evidence}")
-    if splintered.verdict == "not splintered":
-        raise Unavailable("no-pmu", "large pages miss less often, and of the few misses left no time can be told without counters")
-    return Undecided("ambiguous"), splintered.evidence
+    walks = _at_largest(_walks(a, BASE), _walks(a, large))
+    cycles = _at_largest(*(_cycles(a, pages, "walk_cycles") for pages in (BASE, large)))
+    if min(side.value for side in (*walks, *cycles)) <= 0:
+        raise Unavailable("too-few-points", "one of the two never walked")
+    price = [cycle / walk for cycle, walk in zip(cycles, walks, strict=True)]
+    return [inside(walks[0] / walks[1], 1 + same), inside(price[0] / price[1], 1 + same)], (
+        f"At the largest size: {walks[0].value:.3g} walks a hop of {price[0].value:.0f} cycles each on base pages, {walks[1].value:.3g} of "
+        f"{price[1].value:.0f} on {words(large)}.")
 
 
-def _counted(a: Analysis, large: str, same: float) -> Answer:
-    """By counters at the largest size that both have: walks a hop, and cycles a walk."""
-    size, both = max(required(set(a.counted[BASE].xs) & set(a.counted[large].xs), "no size was counted on both")), (BASE, large)
-    rates = np.array([a.counted[pages].at(size).value for pages in both])
-    cycles = np.array([select(a.walks(0, walkers=1, pages=pages), **{SIZE: size})["walk_cycles_per_access"].median() for pages in both])
-    if not ((rates > 0) & (cycles >= 0)).all():
-        raise Unavailable("too-few-points", "one of the two never walked, or its cycles were not counted")
-    costs = cycles / rates
-    return bool(rates[1] < (1 - same) * rates[0] and costs[1] < (1 - same) * costs[0]), (
-        f"At {format_size(size)}: {rates[0]:.3g} walks a hop of {costs[0]:.0f} cycles each on base pages, {rates[1]:.3g} of {costs[1]:.0f} "
-        f"on {words(large)}.")
+@claim("effects-are-multiplicative", points=_largest_in_batches)
+def misses_times_walks_are_saved(a: Analysis, band: Band) -> Answer:
+    """Counted walk cycles are misses times the cycles of each: what large pages save of them is what a hop should take less."""
+    large = largest(a.means)
+    walking, whole = (_at_largest(*(_cycles(a, pages, quantity) for pages in (BASE, large))) for quantity in ("walk_cycles", "core_cycles"))
+    saved = walking[0] - walking[1]
+    if saved.low <= 0:
+        raise Unavailable("no-step", f"{words(large)} save {saved:.1f} cycles of walking a hop")
+    share = (whole[0] - whole[1]).share_of(saved)
+    return inside(share, *band), (f"{words(large)[:1].upper()}{words(large)[1:]} save {saved.value:.0f} cycles of walking a hop, and a hop "
+                                  f"takes {share:.2f} times as many cycles less.")
 
 
 @claim("page-walkers-as-stated",
        points=lambda point, scope: point.kernel == "graph_walk" and "walkers" in dict(point.options))
 def page_walkers_as_stated(a: Analysis, agrees: float = AGREES) -> Answer:
     if a.page_walkers is None:
-        raise Unavailable("no-data", "nobody says how many page walkers this core has")
+        return Undecided("conditions"), "No source that we read states how many page walkers this core has."
     base, _, busy = a.under_way
     least, most = (a.page_walkers * (1 + give) for give in (-agrees, agrees))
-    # Fewer that were seen busy rule nothing out: something else may end the gain.
+    # Fewer overlapping walks rule nothing out: something else may end the gain.
     return Undecided("ambiguous") if busy.high < least else inside(busy, least, most), (
-        f"{a.host.microarchitecture} is said to have {a.page_walkers:.0f}. With {base.best_walkers} walks in turn at least {busy:.1f} page "
-        "walks were under way at once.")
+        f"{a.host.microarchitecture} is said to have {a.page_walkers:.0f}. With {base.best_walkers} walks of the graph in turn {busy:.1f} "
+        "page walks overlap, if each takes as long as alone.")
 
 
 # --- what a hop takes, and what a model of two terms makes of it
@@ -159,34 +180,36 @@ def a_load_takes_70_to_80_ns(a: Analysis, band: Band) -> Answer:
 
 @claim("triple-digits-at-10gb", points=_largest_hop_by_hop)
 def triple_digits(a: Analysis, band: Band) -> Answer:
-    curve = required(a.p50.get(BASE, ()), "no walk on base pages was timed hop by hop")
+    curve = _base(a.p50)
     size, effect = format_size(curve.xs[-1]), inside(curve.last, *band)
     if curve.xs[-1] < LARGEST and not decided(effect):
-        raise Unavailable("too-few-points", f"half of all hops over {size}, the largest graph walked, take {curve.last:.0f} ns or less")
+        raise Unavailable("sweep-short", f"half of all hops over {size}, the largest graph walked, take {curve.last:.0f} ns or less")
     return effect, f"Half of all hops over {size} take {curve.last:.0f} ns or less on base pages."
 
 
 @claim("second-regime-plateaus", points=lambda point, scope: _hop_by_hop(point, scope)
        and PLATEAU[0] <= point.lines * VERTEX_BYTES <= PLATEAU[1])
 def the_second_regime_plateaus(a: Analysis, band: Band) -> Answer:
-    curve = required(a.p50.get(BASE, ()), "no walk on base pages was timed hop by hop")
+    curve = _base(a.p50)
     over = curve.flatness(*PLATEAU)
     return inside(over, *band), (f"From {format_size(PLATEAU[0])} to {format_size(PLATEAU[1])} the median hop on base pages varies by a "
                                  f"factor of {over:.2f}.")
 
 
 @claim("cost-is-hit-plus-misses-times-walk", points=None)
-def the_model_fits(a: Analysis, band: Band) -> Answer:
-    held = select(a.modelled, seen="held out")
-    errors = median_interval((held["predicted_ns"] / held["measured_ns"] - 1).abs())
-    return inside(errors, *band), (f"Of {len(held)} points that the model did not see, half are predicted within {errors.value:.0%} "
-                                   f"({errors.low:.0%} to {errors.high:.0%}).")
+def two_terms_fit(a: Analysis, band: Band) -> Answer:
+    """Neither term is fitted to what it predicts: two orders visit the same pages and miss differently often (see `two_terms`)."""
+    points = two_terms(a)
+    errors = median_interval((points["predicted_ns"] / points["measured_ns"] - 1).abs())
+    return inside(errors, *band), (
+        f"At {len(points)} sizes a chase in random order misses less often than one in a cycle over the same pages. With the cycle's time "
+        f"of a walk, half of them are predicted within {errors.value:.0%} ({errors.low:.0%} to {errors.high:.0%}).")
 
 
 @claim("fewer-large-entries-more-misses", points=_largest_in_batches)
 def large_pages_may_miss_more(a: Analysis, band: Band) -> Answer:
     large = largest(a.means)
-    base, other = (required(a.counted.get(pages, ()), f"no walks were counted on {words(pages)}", "no-pmu") for pages in (BASE, large))
+    base, other = (_walks(a, pages) for pages in (BASE, large))
     shared = [size for size in other.xs if size in set(base.xs)]
     worst = max(required(shared, "no size was counted on both"), key=lambda size: other.at(size).value - base.at(size).value)
     more = other.at(worst) - base.at(worst)
@@ -196,13 +219,13 @@ def large_pages_may_miss_more(a: Analysis, band: Band) -> Answer:
 
 @claim("millions-of-walks", points=_largest_in_batches)
 def millions_of_walks(a: Analysis, band: Band) -> Answer:
-    walks = required(a.counted.get(BASE, ()), "no walks were counted", "no-pmu").last
+    walks = _walks(a, BASE).last
     return inside(walks * 1_000_000, *band), f"A million hops over the largest graph walk {walks.value * 1e6:,.0f} times."
 
 
 @claim("in-cache-graph-flies", points=_hop_by_hop)
 def a_graph_in_the_caches_flies(a: Analysis, band: Band) -> Answer:
-    curve = required(a.p50.get(BASE, ()), "no walk on base pages was timed hop by hop")
+    curve = _base(a.p50)
     last = max((cache.size_bytes for cache in a.host.caches), default=0)
     if curve.xs[0] > last:
         raise Unavailable("too-few-points", f"the smallest graph walked, {format_size(curve.xs[0])}, is not known to fit in a cache")
@@ -213,8 +236,7 @@ def a_graph_in_the_caches_flies(a: Analysis, band: Band) -> Answer:
 
 @claim("quantiles-grow-with-size", points=_hop_by_hop)
 def quantiles_grow_with_size(a: Analysis, band: Band) -> Answer:
-    curves = {name: required(of.get(BASE, ()), "no walk on base pages was timed hop by hop") for name, of in
-              (("median", a.p50), ("95th percentile", a.p95))}
+    curves = {"median": _base(a.p50), "95th percentile": _base(a.p95)}
     worst = {name: min(required([later / earlier for (_, earlier), (_, later) in pairwise(curve)], "one size was walked"),
                        key=lambda step: step.value) for name, curve in curves.items()}
     told = listed(f"the {name} by {step:.2f}" for name, step in worst.items())

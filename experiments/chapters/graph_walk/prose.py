@@ -9,17 +9,19 @@ from experiments.chapters.graph_walk import whose as whose_trips
 from experiments.chapters.graph_walk.analysis import REGIMES, SIZE, WALK, Analysis
 from experiments.chapters.graph_walk.claims import page_walkers_as_stated
 from experiments.chapters.graph_walk.grid import LARGE_PAGES, VERTEX_BYTES
+from experiments.chapters.graph_walk.two_terms import two_terms
 from experiments.inference.cost import WRONG
 from experiments.inference.counts import why_not_counted
 from experiments.inference.curves import select
 from experiments.words.pages import BASE, ordered, words
 from experiments.words.prose import Prose, choose, in_words, listed
-from experiments.words.reasons import Unavailable, explain, required
+from experiments.words.reasons import Unavailable, explain, if_available, required
 from experiments.words.units import format_size
 
 __all__ = ["set_up", "lead", "clock", "regimes", "heaps", "whose", "explained", "first_touch", "misses_are", "walkers_said", "model_said",
            "change", "run_this"]
 
+LOOSE = 10  # a factor between the ends of a parameter's interval: one this wide is not determined
 MET = 0.1  # of all hops: shares nearer to each other than that are as near as two campaigns of a shared computer
 _ORDERS = {"cycle": "cyclic order", "random": "random order"}
 
@@ -73,11 +75,11 @@ def regimes(a: Analysis) -> Prose:
     """Where on base pages the median hop leaves the caches, and where it pays for a walk that reads memory."""
     cache, memory, walk = (a.regimes.sizes(name) for name in REGIMES)
     places = [*(f"a cache up to {format_size(size)}" for size in cache[-1:]),
-              *(f"memory from {format_size(size)} on" for size in memory[:1]),
-              *(f"memory, and a walk that reads memory too, from {format_size(size)} on" for size in walk[:1])]
-    sentences = [f"On base pages half of the hops are answered by {listed(places)}. Where one ends: a load from memory takes "
-                 f"{a.regimes.memory_ns:.0f} ns ({words(a.regimes.large)}, two octaves past the caches), a hop that takes half as long "
-                 "again did something beside it."]
+              *(f"memory from {format_size(size)} to {format_size(memory[-1])}" for size in memory[:1]),
+              *(f"memory and a walk that reads memory too at {format_size(size)} and more" for size in walk[:1])]
+    sentences = [f"On base pages the median hop is answered by {listed(places)}. The lines between these are drawn from the times: a load "
+                 f"from memory is taken to need {a.regimes.memory_ns:.0f} ns, the median on {words(a.regimes.large)} two octaves past the "
+                 "caches, and a hop that takes half as long again to wait for something else too."]
     if not walk:
         sentences.append("The sweep ends before the median hop pays for such a walk.")
     tails = a.p95[BASE].medians
@@ -100,11 +102,14 @@ def heaps(a: Analysis) -> Prose:
     third = f", and to the third {choose(base.evenness, _EVEN).format(base.evenness.value)}" if count > 2 else ""
     said = (f"Hops over {size} of base pages do not spread around one time: they stand in {in_words(count)} heaps, at "
             f"{listed(f'{peak.value:.0f}' for peak in peaks)} ns. From the first to the second it is {base.step_ns.value:.0f} ns{third}. "
-            f"Nothing in a hop takes so long but memory. So a hop is {_COUNTED[min(count, 3)]} **trips** to it, one after the other: one "
-            "for the byte, and one for each entry of a page table that has left the caches too.")
+            f"The likeliest reading is that a hop makes {_COUNTED[min(count, 3)]} **trips** to memory, one after the other: one for the "
+            "line, and one for each entry of a page table that has left the caches too. Interrupts, refreshes of the memory and conflicts "
+            "in its banks take as long, but would not keep such steps.")
+    if base.step_ns.high < peaks[0].low:
+        said += " Why a further trip takes less time than the first, these data do not show."
     if other.peaks_ns and count > (stay := len(other.peaks_ns)):
         said += (f"\n\nOn {words(large)} the heaps are {in_words(stay)}, at {listed(f'{peak.value:.0f}' for peak in other.peaks_ns)} ns: "
-                 f"larger pages take {in_words(count - stay)} trip{'s' * (count - stay > 1)} away.")
+                 f"larger pages take {in_words(count - stay)} trip{'s' * (count - stay > 1)} away, as no such disturbance would.")
     return Prose(said)
 
 
@@ -135,10 +140,11 @@ def explained(a: Analysis) -> Prose:
     found = whose_trips.explained(a)
     stated = a.cache_bytes(3)
     held = format_size(int(found.cache_bytes) >> 17 << 17) + (f" ({format_size(stated)} are stated)" if stated else "")
-    said = ("The sizes say so too. Let a hop draw a line of the vertices and one of each table, and one cache keep the latest used: of "
-            f"{held}, it meets the shares in the figure to within {100 * found.worst:.0f} points. ")
-    return Prose(said + ("Nothing else was chosen, so that is whose the trips are." if found.worst <= MET else
-                         "That is near enough to name them, and too far to say that nothing else has a part."))
+    said = ("Do the sizes of what a hop reads agree? Let each hop read one line of the vertices and one of each table, through one cache "
+            f"that keeps the lines used last. With {held} that cache comes within {100 * found.worst:.0f} percentage points of the "
+            "shares in the figure. ")
+    return Prose(said + ("Nothing else was fitted, so the sizes agree." if found.worst <= MET else
+                         "The direction is right and the fit is not good, so this does not confirm whose the trips are."))
 
 
 def _begins(a: Analysis, number: int) -> int:
@@ -164,7 +170,7 @@ def first_touch(a: Analysis) -> Prose:
         return Prose(f"{said} The virtual addresses, the links and the loads are the same. {why}. So a benchmark that fills its array in "
                      "the order in which it reads it measures another machine than its program will have; and a program that can fill its "
                      "structures in the order of their use has a lever that no page size gives.")
-    return Prose(f"{said} That is no difference, and one of {max(gain.high - 1, 0):.0%} would have shown.")
+    return Prose(f"{said} No difference was found; a gain of more than {max(gain.high - 1, 0):.0%} would have shown.")
 
 
 _COUNTED = {2: "one or two", 3: "one, two or three"}
@@ -193,18 +199,23 @@ def walkers_said(a: Analysis) -> Prose:
         base, large, busy = a.under_way
     except Unavailable as why:
         return Prose(f"{sentence}How many page walks were under way cannot be told. {why}")
-    sentence += (f"Base pages cost a hop {base.one_ns.value - large.one_ns.value:.0f} ns of walking more. Over the time of a hop at its "
-                 f"best that is at least {busy:.1f} page walks under way at once.")
+    sentence += (f"One walker's hop takes {base.one_ns.value - large.one_ns.value:.0f} ns longer on base pages. If a page walk takes that "
+                 f"long among many too, {busy:.1f} of them overlap when a hop is fastest.")
     if a.page_walkers is None:
-        return Prose(f"{sentence} How many page walkers this core has, nobody says.")
+        return Prose(f"{sentence} No source that we read states how many page walkers this core has.")
     return Prose(f"{sentence} {a.host.microarchitecture} is said to have {a.page_walkers:.0f} page walkers: " + {
-        True: "the measurement agrees.", False: "more were under way than that.",
-        None: "the measurement neither needs as many nor rules them out."}[decided(page_walkers_as_stated(a)[0])])
+        True: "the estimate agrees.", False: "the estimate is higher.",
+        None: "the estimate neither needs as many nor rules them out."}[decided(page_walkers_as_stated(a)[0])])
 
 
 def model_said(a: Analysis) -> Prose:
-    """How far the model is off on what it saw and what it did not, and where it is wrong."""
-    sentences, held = [], select(a.modelled, seen="held out")
+    """Return what two terms alone predict; how far the fitted model is off on what it saw and what it did not, and where it is wrong."""
+    fitted = a.fitted.parameters.values()
+    loose = sum(not fit.high <= LOOSE * fit.low for fit in fitted)
+    sentences, held = [if_available(_two_terms, a) or "", (
+        f"The figure's model has {len(fitted)} fitted numbers, since both terms depend on the caches"
+        + (f"; {loose} of them the points leave open by more than a factor of {LOOSE}, so read it as a curve through the points." if loose
+           else "."))], select(a.modelled, seen="held out")
     for name, part in (("of the chase", held[held["series"] != WALK]), ("of the walk of the graph", held[held["series"] == WALK])):
         if len(part):
             off = (part["predicted_ns"] / part["measured_ns"] - 1).abs()
@@ -212,7 +223,15 @@ def model_said(a: Analysis) -> Prose:
                              f"largest {off.max():.0%}, at {format_size(int(part.loc[off.idxmax(), 'lines']) * VERTEX_BYTES)} of lines.")
     if not (held["series"] == WALK).any():
         sentences.append("No walk on base pages was timed per batch, so the model is tested on the chase alone.")
-    return Prose("\n\n".join([*sentences, _explained(a)]))
+    return Prose("\n\n".join(filter(None, [*sentences, _explained(a)])))
+
+
+def _two_terms(a: Analysis) -> str:
+    """How well the formula itself predicts one order of a chase from another, with no fitted number."""
+    points = two_terms(a)
+    off = (points["predicted_ns"] / points["measured_ns"] - 1).abs()
+    return (f"The two terms alone, with counted misses, no fitted number and a walk's price from a chase in a cycle, predict the chase in "
+            f"random order at {len(points)} sizes with a median error of {off.median():.0%} and a largest of {off.max():.0%}.")
 
 
 def _explained(a: Analysis) -> str:

@@ -14,7 +14,7 @@ from experiments.chapters.hugepages.analysis import Analysis
 from experiments.chapters.hugepages.tables import published_reads
 from experiments.inference.curves import Curve
 from experiments.words.pages import BASE, PAGES, hardware, ordered, words
-from experiments.words.prose import extremes
+from experiments.words.prose import extremes, listed
 from experiments.words.reasons import required
 from experiments.words.units import format_size
 
@@ -74,12 +74,9 @@ def far_load(a: Analysis) -> Figure:
     colour = alt.Color("part:N", scale=charts.colours(_PARTS), sort=list(_PARTS))
     bars = alt.Chart(data).mark_bar().encode(x=x, y=y, color=colour, order=alt.Order("part:N", sort="descending"),
                                              tooltip=["pages:N", "part:N", alt.Tooltip("ns:Q", format=".0f")])
-    price = {pages: a.price[pages].at(lines).value for pages in kinds}
-    dear, cheap = max(price, key=price.get), min(price, key=price.get)
-    return Figure(bars.properties(height=26 * len(kinds)), f"Bars of what a load over {format_size(lines * a.base_page_bytes)} waits for. "
-                                                           f"Finding out where the line is takes longest on {words(dear)}, "
-                                                           f"{price[dear]:z.0f} of {whole[dear]:.0f} ns, and least on {words(cheap)}, "
-                                                           f"{price[cheap]:z.0f} of {whole[cheap]:.0f}.", data)
+    told = listed(f"{a.price[pages].at(lines).value:z.0f} of {whole[pages]:.0f} ns on {words(pages)}" for pages in kinds)
+    return Figure(bars.properties(height=26 * len(kinds)), f"Bars of what a load over {format_size(lines * a.base_page_bytes)} waits for: "
+                                                           f"translation takes {told}.", data)
 
 
 _PARTS = ("the line itself", "its translation")

@@ -12,7 +12,7 @@ from experiments.chapters.strides.grid import LINE_BYTES, NEAR_BYTES, PAGES, TAK
 from experiments.inference.curves import Curve, select
 from experiments.inference.intervals import Interval, median_interval
 from experiments.words.pages import BASE, LARGE
-from experiments.words.reasons import Unavailable, required
+from experiments.words.reasons import required
 
 STRIDE = "step_bytes"
 # The parts of a strided loop's time, in the order in which they are laid on one another. Where large pages are no control, what it costs
@@ -76,13 +76,6 @@ class Analysis(analysis.Analysis):
         pages they miss too, and this is no more than a part of what translation costs."""
         large = next((self.times[pages] for pages in LARGE if pages in self.times), Curve(pd.DataFrame(columns=_COLUMNS), STRIDE))
         return self.times[BASE] - large if BASE in self.times else large - large
-
-    @property
-    def whole_price(self) -> Curve:
-        """`price`, of a machine whose large pages miss no more. Raises Unavailable: splintered, too-few-points."""
-        if self.is_splintered:
-            raise Unavailable("splintered", "as the chapter about page sizes finds")
-        return required(self.price, "no stride was measured on base pages and on large ones")
 
     @cached_property
     def is_splintered(self) -> bool:

@@ -154,7 +154,16 @@ def apart_said(a: Analysis) -> Prose:
         said += f" Blocks of {past[0]:,} pages, past the reach, leave {price.get(past[0]).value:z.0f}."
     return Prose(said + choose(left.share_of(full), {
         "below": " So blocks save translation, whatever they do for the caches.",
-        "above": " So blocks save no translation here.", "open": " Whether that is less, noise leaves open."}))
+        "above": " So blocks save no translation here.", "open": " Whether that is less, noise leaves open."})
+        + _inside_cache(a, inside))
+
+
+def _inside_cache(a: Analysis, pages: int) -> str:
+    """That a line to each page of a block fits in a cache, so that this is no test of blocks whose lines do not."""
+    lines = pages * VERTEX_BYTES
+    level = next((level for level in (1, 2, 3) if lines <= (a.cache_bytes(level) or 0)), 0)
+    return (f" The lines of such a block, {format_size(lines)}, fit in the level {level} cache, so this does not test blocks that exceed "
+            "the caches.") if level else ""
 
 
 # --- prefetches and remedies
@@ -219,9 +228,11 @@ def fan_out_said(a: Analysis) -> Prose:
             + f"; the first level has {entries:,} entries.")
     if BASE in rises:
         rise, _, _ = rises[BASE]
-        said += (" On base pages the limit shows." if rise.low > 1 + SAME else
-                 " On base pages nothing gives way there: while a translation comes from the second level, stores can wait in a buffer."
+        said += (" Past them a row takes longer on base pages." if rise.low > 1 + SAME else
+                 " On base pages no limit shows there: while a translation comes from the second level, stores can wait in a buffer."
                  if rise.high < 1 + 2 * SAME else " Noise leaves open whether base pages have their limit there.")
+        said += " Large pages cannot tell whether that is the TLB, since the host splinters them." * (
+            rise.low > 1 + SAME and bool((found := a.splintering()) and found.is_splintered))
     return Prose("\n\n".join(filter(None, (said, (_steepest(a) + _in_two_passes(a)).strip()))))
 
 

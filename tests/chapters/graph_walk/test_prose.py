@@ -12,7 +12,7 @@ from support.synthetic import frame as chases
 from support.walk import ENTRIES, FRAMES, Walk, analysis, only, rows
 
 from experiments.chapters.graph_walk import prose
-from experiments.chapters.graph_walk.analysis import WALK
+from experiments.chapters.graph_walk.analysis import REGIMES, WALK
 from experiments.inference.intervals import median_interval
 from experiments.inference.trips import Trips
 from experiments.words.prose import Prose
@@ -61,8 +61,9 @@ def test_the_clock_is_told_beside_a_hop_of_the_smallest_and_of_the_largest_graph
 
 def test_regimes_name_the_sizes_where_one_gives_way_to_the_next():
     a, sentence = analysis(), prose.regimes(analysis())
-    from_to = [a.regimes.sizes("cache")[-1], a.regimes.sizes("memory")[0], a.regimes.sizes("memory and walk")[0]]
-    assert [int(n) * {"MiB": MIB, "GiB": GIB}[unit] for n, unit in re.findall(r"(\d+) ([MG]iB)", sentence)][:3] == from_to
+    cache, memory, walk = (a.regimes.sizes(name) for name in REGIMES)
+    assert [int(n) * {"MiB": MIB, "GiB": GIB}[unit] for n, unit in re.findall(r"(\d+) ([MG]iB)", sentence)][:4] == [
+        cache[-1], memory[0], memory[-1], walk[0]]
     before = prose.regimes(analysis(rows(most=256 * MIB)))
     assert "ends before" in before and "ends before" not in sentence
 
@@ -87,10 +88,10 @@ def test_three_heaps_and_two_on_large_pages_are_told_with_their_places_and_whose
     assert prose.whose(a).count("1 GiB") == 2
     read = a.trip_shares.assign(pages="4k", working_set_bytes=1 << 32).iloc[:2].assign(trips=[2, 3], share=[0.75, 0.0])
     a.trip_shares = read  # two trips of two, where a machine of its own reads no third
-    assert "whose the trips are" in prose.explained(a)
+    assert "the sizes agree" in prose.explained(a)
 
 
-@pytest.mark.parametrize(("core", "walkers", "says"), [("Zen 4", 6, "agrees"), ("Skylake client", 6, "more"), ("Imaginary", 6, "nobody"),
+@pytest.mark.parametrize(("core", "walkers", "says"), [("Zen 4", 6, "agrees"), ("Skylake client", 6, "higher"), ("Imaginary", 6, "source"),
                                                        ("Zen 4", 2, "neither")])
 def test_walks_under_way_stand_beside_the_walkers_that_the_core_is_said_to_have(core: str, walkers: int, says: str):
     a = analysis(rows(Walk(walkers=walkers, in_flight=64, noise=0.002, far_ns=300.0)), core=core)

@@ -40,12 +40,9 @@ def test_a_shuffled_list_shows_translation_without_large_pages():
 def test_pages_that_the_host_splinters_are_no_control():
     a = analysis(rows(Machine(splintered=True)), splintered=True)
     assert a.price.at(4096).value == pytest.approx(3.0, rel=0.05)  # half of a walk: the other half is paid on both
-    with pytest.raises(Unavailable) as why:
-        a.whole_price  # noqa: B018
-    assert why.value.code == "splintered"
     parts = a.parts.query("step_bytes == 4096").set_index("part")["ns"]
     assert parts[chapter.APART] == pytest.approx(Machine.apart_ns + Machine.walk_ns, rel=0.05) and chapter.TRANSLATION not in parts
-    assert analysis().whole_price.at(4096).value == pytest.approx(6.0, rel=0.05)
+    assert analysis().price.at(4096).value == pytest.approx(6.0, rel=0.05)
 
 
 @pytest.mark.parametrize("most", [64 << 10, 1 << 20, 256 << 20])
@@ -64,7 +61,7 @@ def test_the_published_table_stands_beside_the_same_strides():
 def test_what_was_not_measured_is_empty_or_a_reason():
     a = analysis(NOTHING)
     assert a.times == a.staggered == a.listed == {} and a.parts.empty and not len(a.packed) and not len(a.price)
-    for what in ("large", "near_ns", "whole_price"):
+    for what in ("large", "near_ns"):
         with pytest.raises(Unavailable):
             getattr(a, what)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -16,11 +17,11 @@ from experiments.words.reasons import REASONS
 
 pytestmark = pytest.mark.filterwarnings("error")
 
-H, F, C = "holds", "fails", "cannot tell"
+H, F, C, N = "holds", "fails", "cannot tell", "not testable here"
 STAY = "per_hop == 1 and block_vertices == 4194304"  # the published block
 VANISHES, INSIDE, PREFETCH = "blocking-removes-misses", "blocks-inside-the-reach-gain", "prefetch-walks"
-HOLD = "blocks-hold-when-cache-thrashes"
 ORDER, LIMIT, PAYS = "order-of-remedies", "fan-out-limit", "join-partitions-first"
+EACH, HELP = "remedies-at-every-size", "code-and-settings-both-help"
 
 
 def judged(frame: pd.DataFrame, entries: list[int] = ENTRIES, **bands: dict) -> dict[str, Verdict]:
@@ -31,30 +32,29 @@ def judged(frame: pd.DataFrame, entries: list[int] = ENTRIES, **bands: dict) -> 
 WIDE = [64, 8192]  # a reach of 32 MiB
 # The rows, the verdict, and a number of the evidence or the code of the reason.
 JUDGED: dict[str, tuple[str, Callable[[], pd.DataFrame], str, str]] = {
-    "the tail is gone": (VANISHES, lambda: times(rows(), 0.41, STAY), H, ""),
+    "the tail is gone": (VANISHES, lambda: times(rows(), 0.45, STAY), H, ""),
     "a tenth of the tail is there": (VANISHES, lambda: times(rows(), 0.61, STAY), H, r"\b1\d%"),
     "the tail is half there": (VANISHES, lambda: times(rows(), 0.78, STAY), F, r"[4-9]\d%"),
     "a block past the reach": (VANISHES, lambda: rows(), F, r"\b9\d%"),
     "too loud a tail": (VANISHES, lambda: rows(LOUD), C, ""),
     "no large pages to compare with": (VANISHES, lambda: only("4k"), C, "pool-empty"),
     "large pages that walk as often": (VANISHES, lambda: rows(Machine(splintered=True)), C, "no-step"),
-    "nearer in the caches too": (VANISHES, lambda: times(rows(), 0.3, STAY), H, ""),
-    "blocks save translation": (HOLD, lambda: rows(), H, r"\b5[67]\.\d ns"),
-    "nearer in the caches is in both": (HOLD, lambda: rows(Machine(near_ns=20.0)), H, r"\b5[67]\.\d ns"),
-    "blocks save half of it": (HOLD, lambda: times(rows(), 1.6, "mode == 'blocked' and layout == 'spread'"), F, r"\b0\.[3-9]"),
-    "too loud a price": (HOLD, lambda: rows(LOUD), C, ""),
-    "nothing to save": (HOLD, lambda: rows(Machine(walk_ns=0.0)), C, "no-step"),
-    "no vertices apart": (HOLD, lambda: rows().query("layout != 'spread'"), C, "too-few-points"),
+    "nearer in the caches too": (VANISHES, lambda: times(rows(), 0.3, STAY), C, "caches"),
     "prefetches walk": (PREFETCH, lambda: rows(), H, r"\b2\.0"),
     "prefetches are dropped": (PREFETCH, lambda: rows(Machine(walking_prefetch=False)), F, r"\b2\.0\d \("),
     "prefetches do nothing anywhere": (PREFETCH, lambda: rows(Machine(prefetch_gain=0.0)), C, r"\b(0\.9|1\.0)"),
     "nothing gained and no large pages": (PREFETCH, lambda: rows(Machine(pages=("4k",), walking_prefetch=False)), C, ""),
     "no prefetches": (PREFETCH, lambda: rows().query("mode != 'prefetch'"), C, "too-few-points"),
     "all in reach": (PREFETCH, lambda: rows(most=4 * MIB), C, "too-few-points"),
-    "the published order": (ORDER, lambda: times(times(rows(), 0.8, "pages == '1g'"), 1.4, "mode == 'blocked'"), H, ""),
+    "the published order": (ORDER, lambda: times(times(rows(), 0.8, "pages == '1g'"), 0.6, STAY), H, ""),
     "another order": (ORDER, lambda: times(rows(), 1.5, "pages == '1g'"), F, ""),
     "no order": (ORDER, lambda: rows(LOUD), C, ""),
-    "the published order less one": (ORDER, lambda: times(only("4k", "2m"), 1.4, "mode == 'blocked'"), C, ""),
+    "the published order less one": (ORDER, lambda: times(only("4k", "2m"), 0.6, STAY), C, ""),
+    "each remedy helps": (EACH, lambda: times(rows(), 0.6, STAY), H, ""),
+    "one remedy does not help": (EACH, lambda: times(rows(), 1.2, STAY), F, ""),
+    "too loud a remedy": (EACH, lambda: rows(LOUD), C, ""),
+    "blocks and large pages help": (HELP, lambda: rows(), H, ""),
+    "large pages do not help": (HELP, lambda: times(rows(), 3.0, "pages == '2m' or pages == 'thp'"), F, ""),
     "nothing to order": (ORDER, lambda: only("4k").query("mode != 'blocked'"), C, "too-few-points"),
     "the limit is there": (LIMIT, lambda: rows(), H, r"\b1\.7"),
     "no limit there": (LIMIT, lambda: rows(Machine(jump_ns=0.0)), F, r"\b64\b"),
@@ -82,7 +82,7 @@ def test_each_claim_is_judged_by_the_rows(case: str):
 
 @pytest.mark.parametrize(("make", "entries", "verdict"), [
     (lambda: times(rows(), 0.7, "mode == 'blocked'"), WIDE, H), (lambda: times(rows(), 3.0, "mode == 'blocked'"), WIDE, F),
-    (lambda: rows(LOUD), WIDE, C), (lambda: times(rows(), 0.7, "mode == 'blocked'"), ENTRIES, C)])
+    (lambda: rows(repeats=4), WIDE, C), (lambda: times(rows(), 0.7, "mode == 'blocked'"), [64, 256], N)])
 def test_blocks_past_the_caches_and_inside_the_reach_gain_where_there_are_any(make: Callable, entries: list[int], verdict: str):
     found = fit(judge(REGISTRY[INSIDE], analysis(make(), entries)))
     assert found.verdict == verdict, found
@@ -95,12 +95,17 @@ def test_the_best_of_several_blocks_is_held_to_more_than_one_alone():
     assert (several.among > one.among >= 1) and several.interval.coverage >= 0.9
 
 
-def test_a_block_that_is_nearer_in_the_caches_too_is_said_to_be_that():
-    sentences = [judged(times(rows(), factor, STAY))[VANISHES].evidence.count(". ") for factor in (0.61, 0.3)]
-    assert sentences == [0, 1]
+def test_what_needs_whole_large_pages_is_not_testable_where_the_host_splinters_them():
+    a = analysis(times(rows(Machine(splintered=True)), 1.2, "pages != '4k' and kernel == 'graph_walk'"))
+    a.splintering = lambda: SimpleNamespace(is_splintered=True)
+    found = {one.claim.id: one.verdict for one in verdicts(claims, a)}
+    assert {found[claim] for claim in (VANISHES, ORDER, LIMIT, EACH, HELP)} == {N}
+    flat = analysis(rows(Machine(splintered=True, jump_ns=0.0)))
+    flat.splintering = a.splintering
+    assert judge(REGISTRY[LIMIT], flat).verdict == F  # that base pages do not rise needs no large ones
 
 
-@pytest.mark.parametrize("claim", [HOLD, PREFETCH, LIMIT])
+@pytest.mark.parametrize("claim", [PREFETCH, LIMIT])
 def test_without_the_entries_what_hangs_on_them_cannot_be_told(claim: str):
     assert judged(rows(), [])[claim].verdict == C
 
@@ -108,7 +113,10 @@ def test_without_the_entries_what_hangs_on_them_cannot_be_told(claim: str):
 @pytest.mark.parametrize("entries", [ENTRIES, [72, 3072], [64], []])
 @pytest.mark.parametrize("machine", MACHINES)
 def test_every_machine_has_every_verdict_fit_to_be_shown(machine: str, entries: list[int]):
-    assert set(judged(MACHINES[machine](), entries)) == {VANISHES, INSIDE, HOLD, PREFETCH, ORDER, LIMIT, PAYS}
+    found = judged(MACHINES[machine](), entries)
+    assert set(found) == {VANISHES, INSIDE, PREFETCH, ORDER, EACH, HELP, LIMIT, PAYS}
+    intervals = [effect.interval for one in found.values() for effect in one.effects if effect.interval.coverage > 0]
+    assert not [interval for interval in intervals if interval.value < interval.low or interval.value > interval.high]
 
 
 @pytest.mark.parametrize(("claim", "bands", "before", "after"), [
