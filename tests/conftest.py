@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from support.common import ROOT, lacking, make_record, software_plan
+from support.dead_worker import pytest_testnodedown as pytest_testnodedown  # a hook
 
 from experiments.lab import build
 from experiments.lab.build import Kernel
