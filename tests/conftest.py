@@ -19,7 +19,7 @@ from experiments.lab import build
 from experiments.lab.build import Kernel
 from experiments.lab.record import Record
 from experiments.machine.compiler import compiler
-from experiments.system import files
+from experiments.system import files, processes
 
 # What `@pytest.mark.needs(...)` may name beside a program.
 ABILITIES: dict[str, Callable[[], bool]] = {
@@ -33,6 +33,7 @@ settings.load_profile("no test asserts a time")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    processes.restore_signals_for_children()  # or nothing that a test starts under nohup, or in the background, ends by a signal
     config.addinivalue_line("markers", "needs(*names): programs, or ABILITIES; lacking is a failure in CI, else a skip")
     config.addinivalue_line("markers", "measures: runs a kernel, which takes Linux and pages of 4 KiB")
     config.addinivalue_line("markers", "measuring: takes the measuring lock or times a kernel; all such tests run one after the other")

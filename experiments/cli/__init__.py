@@ -20,6 +20,7 @@ from experiments.machine import host as hosts
 from experiments.programs import command as programs
 from experiments.programs import watch_command
 from experiments.system.files import ROOT, disk_errors, measuring_lock
+from experiments.system.processes import restore_signals_for_children
 from experiments.words.pages import PAGES
 from experiments.words.reasons import Unavailable
 
@@ -39,6 +40,7 @@ def main() -> None:
         number = getattr(signal, name, None)
         if number and signal.getsignal(number) is not signal.SIG_IGN:  # under nohup, a terminal that closes ends nothing
             signal.signal(number, signal.default_int_handler)  # as Ctrl-C: what was started is ended, in order
+    restore_signals_for_children()  # those that are ignored here
     try:
         status = app(args=arguments, standalone_mode=False)  # otherwise typer itself ends the process, in a box
     except Unavailable as why:

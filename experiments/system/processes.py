@@ -17,6 +17,20 @@ from typing import Any
 
 from experiments.system import procfs
 
+_PASSED_ON = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM")  # signals that a child ignores if its parent does; not all systems have all
+
+
+def restore_signals_for_children() -> None:
+    """Give every program that this process starts from now on the default action for signals that this process was told to ignore.
+
+    `nohup` ignores SIGHUP, and a shell that is not interactive ignores SIGINT and SIGQUIT for what it starts with `&`. An ignored signal
+    stays ignored in a child, a caught one does not (execve(2)); so they are caught here, to no effect. Call it in the main thread.
+    """
+    for name in _PASSED_ON:
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
+
 
 def run_whole(command: Sequence[str], *, timeout: float | None, **how: Any) -> subprocess.CompletedProcess[str]:
     """`subprocess.run` with its output captured, in a session of its own: on a time limit (subprocess.TimeoutExpired), Ctrl-C or

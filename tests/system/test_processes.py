@@ -17,7 +17,7 @@ from support.common import ROOT
 from support.fake_perf import alive
 
 from experiments.system import procfs
-from experiments.system.processes import adopting, descendants, end, run_whole, without_thp
+from experiments.system.processes import adopting, descendants, end, restore_signals_for_children, run_whole, without_thp
 
 
 def test_a_command_gives_its_output_its_words_and_its_status():
@@ -100,6 +100,22 @@ def test_who_adopts_and_who_has_large_pages_is_put_back():
         inherited = subprocess.run(["cat", "/proc/self/status"], capture_output=True, text=True, check=True).stdout
         assert (adopts(), procfs.fields(inherited).get("THP_enabled")) == (1, "0")
     assert (adopts(), has_thp()) == before
+
+
+@linux
+def test_what_is_started_under_nohup_or_in_the_background_ignores_no_signal():
+    inside = ("import os, signal, subprocess; from experiments.system import processes; processes.restore_signals_for_children(); "
+              "os.kill(os.getpid(), signal.SIGHUP); subprocess.run(['cat', '/proc/self/status'])")
+    done = subprocess.run(["sh", "-c", "trap '' HUP INT QUIT TERM; exec \"$@\"", "sh", sys.executable, "-c", inside], cwd=ROOT,
+                          capture_output=True, text=True)
+    assert done.returncode == 0  # this process itself goes on ignoring
+    assert int(procfs.fields(done.stdout)["SigIgn"], 16) == 0
+
+
+def test_a_signal_that_is_caught_keeps_its_handler():
+    before = signal.getsignal(signal.SIGTERM)
+    restore_signals_for_children()
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 @linux
