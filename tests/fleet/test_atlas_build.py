@@ -25,6 +25,7 @@ from experiments.fleet import atlas_build, atlas_inputs, atlas_plan, atlas_schem
 from experiments.fleet.atlas_build import MANIFEST, build, read  # noqa: E402
 from experiments.fleet.atlas_inputs import Staged  # noqa: E402
 from experiments.fleet.atlas_plan import plan  # noqa: E402
+from experiments.fleet.atlas_schema import VERSION  # noqa: E402
 from experiments.lab import lines  # noqa: E402
 from experiments.lab.record import Quantity, Record  # noqa: E402
 from experiments.lab.store import Store  # noqa: E402
@@ -205,7 +206,7 @@ def test_a_folder_that_holds_something_else_is_left_alone(data: Path, tmp_path: 
 def test_an_atlas_of_another_version_is_left_alone(data: Path, whole: Path, tmp_path: Path):
     shutil.copytree(whole, tmp_path / "atlas")
     manifest = tmp_path / "atlas" / MANIFEST
-    manifest.write_bytes(manifest.read_bytes().replace(b'"version":1', b'"version":2'))
+    manifest.write_bytes(manifest.read_bytes().replace(b'"version":%d' % VERSION, b'"version":%d' % (VERSION + 1)))
     before = manifest.read_bytes()
     for act in (lambda: build(tmp_path / "atlas", [data], processes=1), lambda: read(tmp_path / "atlas")):
         with pytest.raises(Unavailable) as why:
