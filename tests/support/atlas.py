@@ -77,7 +77,8 @@ def put(folder: Path, described: Host | None, ledger: list[bytes], quantities: d
         (folder / "translation.json").write_text(Profile(machine=folder.name, quantities=tuple(each)).model_dump_json())
     if verdicts is not None:
         effect = Shown(value=1.0, low=0.9, high=None, least=None, most=2.0)
-        told = {claim: Judged(verdict=word, evidence="It is so.", effects=(effect,)) for claim, word in verdicts.items()}
+        told = {claim: Judged(verdict=word, evidence="It is so.", effects=(effect,), reason="crosses" if word == "cannot tell" else "")
+                for claim, word in verdicts.items()}
         (folder / "verdicts.json").write_text(Verdicts(data="", code="", chapters={"strides": told}, lacking={}).model_dump_json())
     return folder
 
