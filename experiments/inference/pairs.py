@@ -37,7 +37,9 @@ def paired_ratio(numerators: ArrayLike, denominators: ArrayLike, confidence: flo
 
     The estimate is the median of the means of all pairs of logarithms (Hodges & Lehmann, Ann. Math. Stat. 34, 1963), the bounds are those
     of Wilcoxon's signed ranks (Hollander & Wolfe, Nonparametric Statistical Methods, 1999, section 3.4). The coverage is as asked, or the
-    largest that so few pairs allow, 1 - 2^(1-n). ValueError for a number that is not above zero, or pairs that lack one.
+    largest that so few pairs allow, 1 - 2^(1-n), for pairs that are independent of each other and whose two sides differ by a factor alone:
+    where one side has a second mode that the other lacks, the median of the ratios is outside more often. ValueError for a number that
+    is not above zero, or pairs that lack one.
     """
     above, below = np.asarray(numerators, dtype=float), np.asarray(denominators, dtype=float)
     if above.shape != below.shape or not ((above > 0) & (below > 0) & np.isfinite(above) & np.isfinite(below)).all():

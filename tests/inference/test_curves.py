@@ -242,33 +242,34 @@ def test_the_price_is_spread_minus_packed_at_the_same_point():
 
 
 # A machine with three caches. A spread chase keeps page-table entries in them too: an eighth of a line each of the guest's, a line each
-# of its host's. Its walks cost what their entries' cache does.
+# of its host's. A walk reads one of the guest's.
 CACHES = ((512, 1.0), (8192, 4.0), (1 << 17, 15.0), (1 << 60, 140.0))  # lines, ns
+ENTRIES = 1536
 
 
 def cached_ns(lines: float) -> float:
     return next(ns for most, ns in CACHES if lines <= most)
 
 
-def walk_ns(lines: int, entries: int = 1536) -> float:
-    return 2.0 * (lines > 64) + (2 * cached_ns(lines * 17 / 8) if lines > entries else 0.0)
+def walk_ns(lines: int) -> float:
+    return 2.0 * (lines > 64) + (cached_ns(lines / 8) if lines > ENTRIES else 0.0)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_price_is_the_machines_or_it_is_a_gap(seed: int):
-    noise, frame = np.random.default_rng(seed), []
-    grid = [round(2 ** (k / 2)) for k in range(8, 41)]
-    for n in grid:
-        data = cached_ns(n * 17 / 8) if n > 1536 else cached_ns(n)
-        for layout, ns in (("spread", data + walk_ns(n)), ("packed", cached_ns(n))):
-            frame += rows(n, layout, (ns * np.exp(0.01 * noise.normal(size=9))).tolist())
-    apart, near = spread(frame := pd.DataFrame(frame)), packed(frame)
-    found = price(frame, 1536)
-    assert sorted([*found.xs, *found.gaps]) == grid
-    slack = 0.05  # ns, for what is 0
-    assert all(interval.low - slack <= walk_ns(n) <= interval.high + slack for n, interval in found), found.table
-    assert max(interval.value / walk_ns(n) for n, interval in apart - near if n > 64) > 2  # what it would be without gaps
-    assert max(interval.value / walk_ns(n) for n, interval in found if n > 64) < 2
+def test_a_price_is_the_machines_or_it_is_a_gap():
+    noise, grid = np.random.default_rng(1), [round(2 ** (k / 2)) for k in range(8, 41)]
+    prices, differences = [], []
+    for _ in range(8):
+        frame = pd.DataFrame([row for n in grid for layout, ns in (
+            ("packed", cached_ns(n)), ("spread", walk_ns(n) + cached_ns(n * 17 / 8 if n > ENTRIES else n)))
+            for row in rows(n, layout, (ns * np.exp(0.01 * noise.normal(size=9))).tolist())])
+        found, difference = price(frame, ENTRIES), spread(frame) - packed(frame)
+        assert sorted([*found.xs, *found.gaps]) == grid
+        prices += list(found)
+        differences += list(difference)
+    hits = sum(interval.low <= walk_ns(n) <= interval.high for n, interval in prices)
+    assert hits >= least_expected(len(prices), 0.96)
+    assert max(interval.value / walk_ns(n) for n, interval in prices if n > 64) < 2
+    assert max(interval.value / walk_ns(n) for n, interval in differences if n > 64) > 10  # what it would be without gaps
 
 
 def test_at_a_gap_there_is_no_price_and_the_control_is_why():

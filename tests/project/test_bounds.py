@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.common import ROOT
 
-pytestmark = [pytest.mark.endurance, pytest.mark.measures, pytest.mark.measuring, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.endurance, pytest.mark.measures, pytest.mark.measuring, pytest.mark.timeout(1800)]
 
 COMPILED = re.compile(r"@njit\(cache=True.*\)\ndef (\w+)")
 

@@ -280,8 +280,7 @@ class Analysis(Kept):
         return required(slices, "no chase beside a stream was measured").last
 
     def beside_discards(self) -> Interval:
-        """Return `slowed_by_discards` of the spread layout over that of its packed control: the interrupts take as much from both.
-        Raises Unavailable."""
+        """Return `slowed_by_discards` of spread over packed: interrupts take as much from both. Raises Unavailable."""
         return self.slowed_by_discards("spread") / self.slowed_by_discards("packed")
 
     def slowed_by_discards(self, layout: str) -> Interval:

@@ -77,18 +77,17 @@ def regimes(a: Analysis) -> Prose:
     places = [*(f"a cache up to {format_size(size)}" for size in cache[-1:]),
               *(f"memory from {format_size(size)} to {format_size(memory[-1])}" for size in memory[:1]),
               *(f"memory and a walk that reads memory too at {format_size(size)} and more" for size in walk[:1])]
-    sentences = [f"On base pages the median hop is answered by {listed(places)}. The lines between these are drawn from the times: a load "
-                 f"from memory is taken to need {a.regimes.memory_ns:.0f} ns, the median on {words(a.regimes.large)} two octaves past the "
-                 "caches, and a hop that takes half as long again to wait for something else too."]
-    if not walk:
-        sentences.append("The sweep ends before the median hop pays for such a walk.")
+    said = (f"On base pages the median hop is answered by {listed(places)}. The lines between these are drawn from the times: a load from "
+            f"memory is taken to need {a.regimes.memory_ns:.0f} ns, the median on {words(a.regimes.large)} two octaves past the caches, "
+            "and a hop that takes half as long again to wait for something else too.")
+    more = [] if walk else ["The sweep ends before the median hop pays for such a walk."]
     tails = a.p95[BASE].medians
     if slow := tails.index[tails > a.regimes.cut_ns[1]].tolist():
-        sentences.append(f"One hop in twenty pays that much from {format_size(slow[0])} on.")
+        more.append(f"One hop in twenty waits for something else too from {format_size(slow[0])} on.")
     if a.entries:
         reach = format_size(a.entries[-1] * a.base_page_bytes)
-        sentences.append(f"The last TLB level reaches {reach} of base pages by {a.entries_source}.")
-    return Prose(" ".join(sentences))
+        more.append(f"The last TLB level reaches {reach} of base pages by {a.entries_source}.")
+    return Prose("\n\n".join(filter(None, (said, " ".join(more)))))
 
 
 def heaps(a: Analysis) -> Prose:

@@ -123,7 +123,7 @@ def _plain_go(a: Analysis, band: Band) -> Answer:
     huge, size = max(report.huge_bytes for report in plain), plain[0].array_bytes
     told = f"Of {format_size(size)} that a Go program allocates plainly, {format_size(huge)} lie on large pages"
     if a.programs.thp == "always" and huge:
-        return None, f"{told}: with THP at `always` the kernel gives them to programs that do not ask."
+        return Undecided("conditions"), f"{told}: with THP at `always` the kernel gives them to programs that do not ask."
     return _within(huge / size, band), f"{told}, with THP at `{a.programs.thp}`."
 
 

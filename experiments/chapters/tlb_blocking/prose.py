@@ -162,8 +162,8 @@ def _inside_cache(a: Analysis, pages: int) -> str:
     """That a line to each page of a block fits in a cache, so that this is no test of blocks whose lines do not."""
     lines = pages * VERTEX_BYTES
     level = next((level for level in (1, 2, 3) if lines <= (a.cache_bytes(level) or 0)), 0)
-    return (f" The lines of such a block, {format_size(lines)}, fit in the level {level} cache, so this does not test blocks that exceed "
-            "the caches.") if level else ""
+    return (f"\n\nThe lines of such a block, {format_size(lines)}, fit in the level {level} cache, so this does not test blocks that "
+            "exceed the caches.") if level else ""
 
 
 # --- prefetches and remedies

@@ -151,9 +151,9 @@ def _replaced(policies: list[Policy], misses: dict[Visits, Interval], level: str
 def sets_said(a: Analysis) -> Prose:
     """How the last level's sets are chosen, by where pages a power of two apart cease to fit."""
     fit, entries = a.fit, a.entries[-1]
-    wide, needed = count(fit.widest), f"{count(fit.entries)} entries there and {count(2 * fit.entries)} at twice the distance"
-    said = (f"{fit.pages} pages fit while they are up to {wide} apart, and miss at twice that. Where the lowest bits of a page's number "
-            f"choose its set, pages {wide} apart use one set in {wide}, so as many pages take {needed}. The level has {count(entries)}")
+    said = (f"{fit.pages} pages fit while they are up to {count(fit.widest)} apart, and miss at twice that. Where the lowest bits of a "
+            f"page's number choose its set, such pages use few of the sets, and that many of them fill a level of {count(fit.entries)} "
+            f"entries. This one has {count(entries)}")
     said += (": no hash of higher bits spreads them over more sets." if fit.entries <= entries < 2 * fit.entries else
              ", so higher bits take part, and an aligned arena has to be larger to do harm." if fit.entries > entries else
              ", so something else takes a part of it.")

@@ -23,8 +23,6 @@ REACHED = 0.1  # of what is resident: with less of it on large pages a lever did
 class Analysis(analysis.Analysis):
     """The document of the programs, for this chapter has no rows. It is none of `documents`: `make book` has no time for it."""
 
-    on_request = ("programs",)
-
     def __init__(self, frame: pd.DataFrame, about: About, minutes: float = 0.0):
         """frame: without rows. minutes: to measure in, where machine is "this" and has no document of its present state; 0 measures
         nothing."""

@@ -290,7 +290,7 @@ def test_each_claim_names_the_points_that_it_compares():
     orders = {"knee-at-capacity": {"random"}, "sequential-order-warms-the-walker": {"cycle", "sequential"}}
     for claim in claims_of(claims):
         if claim.points is None:
-            assert claim.id in ARITHMETIC + ("prefaulted-loop-takes-no-faults")
+            assert claim.id in (*ARITHMETIC, "prefaulted-loop-takes-no-faults")
             continue
         compared = [point for point in points if claim.points(point, scope())]
         gathers = "gather" in claim.id

@@ -32,7 +32,7 @@ def judged(frame: pd.DataFrame, entries: list[int] = ENTRIES, **bands: dict) -> 
 WIDE = [64, 8192]  # a reach of 32 MiB
 # The rows, the verdict, and a number of the evidence or the code of the reason.
 JUDGED: dict[str, tuple[str, Callable[[], pd.DataFrame], str, str]] = {
-    "the tail is gone": (VANISHES, lambda: times(rows(), 0.45, STAY), H, ""),
+    "the tail is gone": (VANISHES, lambda: times(rows(), 0.57, STAY), H, ""),
     "a tenth of the tail is there": (VANISHES, lambda: times(rows(), 0.61, STAY), H, r"\b1\d%"),
     "the tail is half there": (VANISHES, lambda: times(rows(), 0.78, STAY), F, r"[4-9]\d%"),
     "a block past the reach": (VANISHES, lambda: rows(), F, r"\b9\d%"),
