@@ -163,7 +163,7 @@ def control(a: Analysis) -> Prose:
     """What the packed control says of the second step: translation alone, or not."""
     effect, evidence = claims.capacity_alone(a)
     truth = decided(effect)
-    return Prose({True: "Neither step is about the data. ", False: "The data have a share in the second step. ",
+    return Prose({True: "The second step is not about the data. ", False: "The data have a share in the second step. ",
                   None: "Whether the second step is translation alone cannot be told here. "}[truth] + evidence)
 
 
