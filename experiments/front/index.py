@@ -139,7 +139,7 @@ def _begins(a: Analysis) -> str:
     cliff = a.of(stlb_cliff)
     (first, second), steps = cliff.two_levels(), cliff.steps
     return (f"**Past {first:,} pages** a load pays {stlb_cliff.prose.price_of(cliff, steps.hit_ns)} more, {{doc}}`past {second:,} "
-            f"<stlb_cliff>` it pays {stlb_cliff.prose.price_of(cliff, steps.walk_ns)}, and the walk gets dearer as its table leaves the "
+            f"<stlb_cliff>` it pays {stlb_cliff.prose.price_of(cliff, cliff.walked)}, and the walk gets dearer as its table leaves the "
             "caches.")
 
 

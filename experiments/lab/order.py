@@ -1,9 +1,9 @@
 """Which process is next: one of each point, then those of the compared points, two of each other, then the widest intervals.
 
 That last choice sees how wide an interval is and never where it lies: of values ten times as large it makes the same, and it knows no
-claim, so it takes no side. What it can cost is coverage, for a point is closed where its values happen to lie close together, and of such
-intervals more miss the median. Of all together no more do than of five processes each, as many above it as below
-(tests/lab/test_order.py).
+claim, so it takes no side. What it costs is coverage: a point is closed where its values happen to lie close together, and of such
+intervals more miss the median, three in ten of those closed at five where processes differ by 1.5 %. Of all intervals together no more do
+than of five processes each, as many above it as below (tests/lab/test_order.py).
 """
 
 from __future__ import annotations

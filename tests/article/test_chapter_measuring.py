@@ -54,6 +54,17 @@ def test_points_are_measured_once_and_come_back_as_rows_with_a_card_beside_them(
     assert "| stlb_cliff | page_chase.jsonl | c | 4 |" in (chapter.store.root / chapter.machine / "README.md").read_text()
 
 
+def test_rows_of_a_shorter_profile_enter_no_median_of_a_longer_one(measuring: Callable):
+    """smoke, then quick: the grids grow, and share points but for how long they are timed."""
+    quick = [*POINTS, Point(kernel="page_chase", lines=32)]
+    smoke = [point.model_copy(update={"region_ms": 2}) for point in POINTS]
+    assert [set(measuring(repeats=2)[0].measure(points)["region_ms"]) for points in (smoke, quick, smoke)] == [{2}, {60}, {2}]
+    chapter, _ = measuring(repeats=2)
+    assert len(chapter.measure(quick)) == len(chapter.kept(CHAPTER)) == 6
+    longer = [point.model_copy(update={"region_ms": 900}) for point in POINTS]
+    assert code(lambda: measuring(repeats=2, minutes=0.0)[0].measure(longer)) == "no-data"
+
+
 def test_rows_of_this_computer_and_published_ones_of_its_own_id_stay_apart(measuring: Callable):
     chapter, asked = measuring(repeats=1)
     chapter.data.write_machine(chapter.machine, Stated().host().model_dump(mode="json"))
