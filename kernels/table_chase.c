@@ -1,18 +1,15 @@
 /* table_chase: what a miss of the TLB costs by how many page tables of each level its walks go through.
- *
  *   table_chase --lines 8192 --tables_1 1024 --tables_2 16 --tables_3 1
  *
- * So many pages, --lines, are spread evenly over --tables_1 tables of the lowest level, these over --tables_2 of the level above, and
- * these over --tables_3; above those are the root's own. All pages are the same eight pages of memory, so that data stay in eight lines
- * and time is translation's alone. With more pages than the TLB holds each visit walks, and a walk starts at the lowest level whose entry
- * a cache of upper entries holds: with more tables of a level than such a cache has entries, a miss costs a load more.
+ * --lines pages are spread evenly over --tables_1 tables of the lowest level, these over --tables_2 of the level above, and these over
+ * --tables_3, above which are the root's own. All pages are the same eight pages of memory, so that data stay in eight lines and time is
+ * translation's alone. With more pages than the TLB holds each visit walks, from the lowest level whose entry a cache of upper entries
+ * holds: with more tables of a level than such a cache has entries, a miss costs a load more.
  *
- * A page's entry has a cache line to itself and an upper entry shares one with seven others, on lines drawn at random. So a level takes
- * as many lines of entries however many tables they are in, as long as each holds eight or more: what changes along a sweep is the tables
- * and not the room they take in the caches. Random, because pages a power of two apart meet in few sets of the TLB. A page's place within
- * its line is drawn too: it is the lowest bits of the page's number, which choose its set, and places in order would leave tables of fewer
- * than eight pages with half, a quarter or an eighth of the sets, and more misses. --mode even fills each table from its first entry on,
- * which puts pages and tables exactly a power of two apart, to show just that. */
+ * A page's entry has a cache line to itself, an upper entry shares one with seven others, and lines are drawn at random: so a level takes
+ * as many lines of entries however many tables of eight pages or more they are in. A page's place within its line is drawn too. It is the
+ * lowest bits of the page's number, which choose a set of the TLB: in order, it would leave tables of fewer than eight pages only part of
+ * the sets, and more misses. --mode even fills each table from its first entry on: pages and tables exactly a power of two apart. */
 #include "placement.h"
 #include "region.h"
 

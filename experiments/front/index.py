@@ -195,7 +195,7 @@ def results(a: Analysis) -> Prose:
     for module in a.chapters:
         for heading, sentence in LEADS.get(module, {_question(module): getattr(module.prose, "brief", lambda _: "")}).items():
             with suppress(Unavailable):
-                items += [f"- **{heading}.** {said}" for said in [sentence(a.of(module))] if said]
+                items += ["- **{}.** {}".format(heading, said.replace("\n\n", "\n\n  ")) for said in [sentence(a.of(module))] if said]
     return Prose("\n".join(items))
 
 

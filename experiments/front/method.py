@@ -96,9 +96,9 @@ def order_said(a: Analysis) -> Prose:
     quick = grid.profile("quick")
     return Prose(f"First each point gets one process; then those that a claim compares get {in_words(quick.repeats)}, and others two; then "
                  f"time goes to the widest intervals, up to {order.MOST} processes a point, until half an interval's width is "
-                 f"{100 * order.NARROW:.0f} % of its median. The choice sees how wide an interval is, and not where it lies. But it stops at "
-                 "points whose processes agree by luck. Where processes differ by 1.5 %, three in ten of the intervals of points closed at "
-                 "five miss the median, in place of one in sixteen; of all intervals together, one in sixteen does.")
+                 f"{100 * order.NARROW:.0f} % of its median. The choice sees how wide an interval is, and not where it lies. But it stops "
+                 "at points whose processes agree by luck. Where processes differ by 1.5 %, three in ten of the intervals of points closed "
+                 "at five miss the median, in place of one in sixteen; of all intervals together, one in sixteen does.")
 
 
 def rule_said(a: Analysis) -> Prose:

@@ -34,6 +34,8 @@ def publish(store: Store, machine: str) -> Path:
     cannot be read.
     """
     target, aside = store.folder(machine), store.root / f".{machine}.old"
+    if not store.own.whole(machine):
+        raise Unavailable("no-data", f"nothing was measured of {machine} here")
     with disk_errors(target):
         store.root.mkdir(parents=True, exist_ok=True)
         root = os.open(store.root, os.O_RDONLY | OPEN_FLAGS)
@@ -58,8 +60,6 @@ def _union(store: Store, machine: str) -> dict[str, bytes]:
     """The files of the new folder."""
     own = store.own
     measured = own.whole(machine)
-    if not measured:
-        raise Unavailable("no-data", f"nothing was measured of {machine} here")
     _all_asked_for(own, machine)
     files = {path.name: path.read_bytes() for path in _files(store.folder(machine), "*")}
     described = files.get("machine.json", b"")

@@ -125,29 +125,13 @@ def printed(streams: list[Stream], metric: re.Pattern[str] | None) -> float | No
 
 
 @contextlib.contextmanager
-def default_signals() -> Iterator[None]:
-    """Start programs meanwhile with the default action of every signal and with none blocked, also under nohup: exec keeps what is ignored
-    and what is blocked, and resets what has a handler. For the main thread."""
-    ignored = [number for number in signal.valid_signals() if signal.getsignal(number) is signal.SIG_IGN]
-    blocked = signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    try:
-        for number in ignored:
-            signal.signal(number, lambda number, frame: None)  # as good as ignored by this process
-        yield
-    finally:
-        for number in ignored:
-            signal.signal(number, signal.SIG_IGN)
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-
-
-@contextlib.contextmanager
 def started(command: list[str], environment: Mapping[str, str],
             starting: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext,
             ) -> Iterator[subprocess.Popen[bytes]]:
-    """Start the command in a session of its own, so that the terminal's Ctrl-C reaches us alone, who end it in order, and with default
-    signals. The pipes are closed after; the process is not waited for."""
+    """Start the command in a session of its own, so that the terminal's Ctrl-C reaches us alone, who end it in order. The pipes are closed
+    after; the process is not waited for."""
     try:
-        with starting(), default_signals():
+        with starting():
             child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
                                      start_new_session=True, env=os.environ | environment)
     except (OSError, ValueError) as why:  # ValueError: a word with a NUL in it

@@ -17,7 +17,7 @@ from pathlib import Path
 from experiments.programs import active, folios, looks
 from experiments.programs.active import Sight, Used
 from experiments.programs.guard import guarded, watched_over
-from experiments.programs.runs import GRACE_S, default_signals
+from experiments.programs.runs import GRACE_S
 from experiments.system import processes
 from experiments.system.smaps import Mapping
 from experiments.words.reasons import Unavailable
@@ -130,9 +130,8 @@ def started(command: list[str]) -> Iterator[Target]:
             return looks.own(before)
 
         try:
-            with default_signals():
-                child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                         start_new_session=True)
+            child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                     start_new_session=True)
         except (OSError, ValueError) as why:
             raise Unavailable("program-missing", f"{command[0]}: {getattr(why, 'strerror', None) or why}") from None
 

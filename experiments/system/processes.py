@@ -21,7 +21,8 @@ _PASSED_ON = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM")  # signals that a child 
 
 
 def restore_signals_for_children() -> None:
-    """Give every program that this process starts from now on the default action for signals that this process was told to ignore.
+    """Give every program that this process starts from now on the default action for signals that this process was told to ignore, and
+    none that is blocked.
 
     `nohup` ignores SIGHUP, and a shell that is not interactive ignores SIGINT and SIGQUIT for what it starts with `&`. An ignored signal
     stays ignored in a child, a caught one does not (execve(2)); so they are caught here, to no effect. Call it in the main thread.
@@ -30,6 +31,8 @@ def restore_signals_for_children() -> None:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
+    if hasattr(signal, "pthread_sigmask"):  # Windows has none
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def run_whole(command: Sequence[str], *, timeout: float | None, **how: Any) -> subprocess.CompletedProcess[str]:

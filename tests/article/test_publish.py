@@ -113,8 +113,9 @@ def test_an_alternative_text_that_only_gives_end_points_is_told_with_its_line(to
 
 # Who is linked to: publishers of papers, makers of processors and programs, authors that the book answers. A host that is not here is
 # added by who knows whose it is.
-HOSTS = {"dl.acm.org", "docs.amd.com", "docs.oracle.com", "doi.org", "en.wikichip.org", "github.com", "go.dev", "jia.je", "learn.padho.ai",
-         "notes.elimelt.com", "redis.io", "shipilev.net", "wiki.openjdk.org", "www.akkadia.org", "www.amd.com", "www.computer.org",
+HOSTS = {"dl.acm.org", "docs.amd.com", "docs.oracle.com", "doi.org", "en.wikichip.org", "git.kernel.org", "github.com", "go.dev", "jia.je",
+         "learn.padho.ai", "notes.elimelt.com", "redis.io", "shipilev.net", "wiki.openjdk.org", "www.akkadia.org", "www.amd.com",
+         "www.anandtech.com", "www.computer.org",
          "www.intel.com", "www.jabperf.com", "www.kernel.org", "www.mongodb.com", "www.postgresql.org", "www.usenix.org", "www.vldb.org"}
 
 

@@ -127,7 +127,7 @@ def test_what_was_timed_on_an_emulator_is_no_processors_and_what_was_not_timed_s
     emulated = Analysis(pd.DataFrame({"ns": [1.0, 2.0, 3.0]}), About(Stated(hypervisor="qemu-tcg").host()))
     told = judge(of_a_sentence(claims, 100, 200), emulated)
     assert (told.verdict, told.effects) == ("not testable here", ())
-    assert REASONS["emulated"].sentence.removesuffix(".") in told.evidence and "Of (60" in told.evidence
+    assert REASONS["emulated"].sentence.removesuffix(".") in told.evidence
     assert verdicts(claims, emulated)[0].verdict == "holds"
 
 

@@ -131,7 +131,7 @@ def host(**changes: object) -> hosts.Host:
 def records(ns: float, state: str = "00112233aabb", day: str = "2025-01-31", lines: tuple[int, ...] = (64, 4096), processes: int = 5,
             **fields: object) -> list[Record]:
     """Processes a thousandth apart."""
-    return [make_record(lines=n, repeat=k, ns_per_access=ns * (1 + k / 1000), state=state, started_at=f"{day}T12:{k:02}:00Z",
+    return [make_record(lines=n, repeat=k, ns_per_access=ns * (1 + k * 2 % 5 / 1000), state=state, started_at=f"{day}T12:{k:02}:00Z",
                         elapsed_ns=1e7 + next(PROCESS), **fields)
             for n in lines for k in range(processes)]
 

@@ -140,6 +140,7 @@ def begun(arguments: list[str], tmp_path: Path, count: int, action: signal.Handl
     def act() -> None:
         for number in (signal.SIGINT, signal.SIGHUP):
             signal.signal(number, action)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
 
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "lock"), *arguments]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=act)

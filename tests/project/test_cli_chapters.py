@@ -68,7 +68,7 @@ def test_refresh_executes_the_chapters_named_or_all_in_their_order(arguments: li
     assert capsys.readouterr().out.splitlines() == [str(parameters.BOOK / f"{name}.ipynb") for name in refreshed]
 
 
-def test_publish_puts_own_rows_in_the_place_of_published_ones_with_a_card_of_their_own(tmp_path, monkeypatch, capsys, own_lock: Path):
+def test_publish_adds_own_rows_to_published_ones_and_writes_the_card_anew(tmp_path, monkeypatch, capsys, own_lock: Path):
     monkeypatch.setenv("TLB_DATA", str(tmp_path))
     monkeypatch.setattr(publish, "measuring_lock", lambda: files.measuring_lock(path=own_lock))
     monkeypatch.setattr(host, "inspect", Stated().host)
@@ -79,7 +79,7 @@ def test_publish_puts_own_rows_in_the_place_of_published_ones_with_a_card_of_the
     for given in ([], [name]):
         assert call(monkeypatch, "publish", *given) == 0
         assert capsys.readouterr().out == f"{tmp_path / name}\n"
-        assert store.load(name, "walks")["lines"].tolist() == [32]
+        assert store.load(name, "walks")["lines"].tolist() == [16, 32]
         assert judged.refresh() == profile.refresh() == []  # what is made from rows is made from these
         assert (tmp_path / name / "README.md").read_text() == card(store, name, Stated().host())
     with files.measuring_lock(path=own_lock):

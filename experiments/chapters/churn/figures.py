@@ -72,8 +72,8 @@ def shares(a: Analysis) -> Figure:
         tooltip=["call:N", "beside:N", alt.Tooltip("median:Q", format=".3~r", title="µs")])
     chart = bars + base.mark_rule(strokeWidth=2).encode(y="low:Q", y2="high:Q", color=alt.value(MUTED))
     worst = data.loc[data["median"].idxmax()]
-    return Figure(chart, f"Time that other CPUs add to a call on one page, by what runs on them. {worst['call']} gains the most, "
-                         f"{worst['median']:.1f} µs beside {worst['beside']}.", data)
+    return Figure(chart, f"Time that other CPUs add to a call on one page, by what runs on them. {worst['call']} takes "
+                         f"{worst['median']:.1f} µs longer beside {worst['beside']}, the most of all.", data)
 
 
 def joining(a: Analysis) -> Figure:

@@ -78,7 +78,7 @@ def entries_said(a: Analysis) -> Prose:
     if len(a.stated) < 2:
         return Prose(said + "CPUID states no two levels to compare with.")
     away = max(abs(found.value / stated - 1) for found, stated in zip((tlb.first, tlb.last), a.stated, strict=False))
-    return Prose(said + f"CPUID states {listed(map(count, a.stated))}" + (" and agrees." if away <= SAME else
+    return Prose(said.rstrip() + f"\n\nCPUID states {listed(map(count, a.stated))}" + (" and agrees." if away <= SAME else
                  f"; the fit differs from that by up to {away:.0%}. Entries in excess of CPUID's are an error of the fit."))
 
 

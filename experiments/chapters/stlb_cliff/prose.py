@@ -21,7 +21,7 @@ __all__ = ["clock", "control", "counters", "counts_are", "coverage", "guest_note
            "overlap", "price_last", "random", "repeats", "sequential", "stable", "step_shape", "steps", "stores_said", "table_last", "tlb",
            "walk_range", "change", "run_this"]
 
-OCTAVES = (-0.5, 0.0, 0.5)  # from the last level's entries: sizes at which counted walks are quoted
+OCTAVES = (-0.5, 0.5)  # from the last level's entries: sizes at which counted walks are quoted
 CLOSE_WALKS = 0.1  # a load: a model that misses the counts by more is not close
 
 
@@ -68,7 +68,7 @@ def stable(a: Analysis) -> Prose:
     spans = a.spread.processes.groupby("lines")["median"].agg(["min", "max"]).assign(ratio=lambda table: table["max"] / table["min"])
     if len(spans):
         lines, worst = spans["ratio"].idxmax(), spans.loc[spans["ratio"].idxmax()]
-        told += (f" At {len(spans)} sizes the processes of the spread chase differ by more than 1.5 times, most at "
+        told += (f"\n\nAt {len(spans)} sizes the processes of the spread chase differ by more than 1.5 times, most at "
                  f"{format_size(lines * a.base_page_bytes)}: from {worst['min']:.3g} to {worst['max']:.3g} ns. There a median says little, "
                  "so the text gives the range and the figure shows each process.")
     if rise := trend(select(a.frame, kernel="page_chase"), ["layout", "order", "lines"], "ns_per_access"):
@@ -108,7 +108,7 @@ def steps(a: Analysis) -> Prose:
     return Prose(
         f"The first step is at {count(found.first_step)} pages; {says} {count(first)}. Past it every access misses the "
         f"first-level TLB, finds its translation in the second, and pays {found.hit_ns:.2f} ns{_cycles(a, found.hit_ns, 1)}.\n\n"
-        f"{_second_rise(a)} From twice to four times {count(second)} pages translation costs {a.walked:.0f} ns{_cycles(a, a.walked)}.")
+        f"{_second_rise(a)}\n\nFrom twice to four times {count(second)} pages translation costs {a.walked:.0f} ns{_cycles(a, a.walked)}.")
 
 
 def _second_rise(a: Analysis) -> str:
@@ -120,10 +120,10 @@ def _second_rise(a: Analysis) -> str:
         return (f"The second step is halfway up at {count(a.second_step(0.5).value)} pages; {says}. The price goes from a tenth of its "
                 f"rise to nine tenths while the pages grow by a factor of {width:.1f}. How much of that is misses and how much a walk that "
                 "gets dearer, time alone does not tell.")
-    beside = {row["lines"]: Interval.of(row) for row in (a.counted("walk").row(entries * 2**octave, HALF_AN_OCTAVE) for octave in OCTAVES)}
-    walks = listed(f"{walks:.0%} at {count(lines)} pages" for lines, walks in beside.items())
-    return (f"The second step is one of misses. The counters see this share of the loads walk: {walks}; {says}. From a tenth of the loads "
-            f"to nine tenths the pages grow by a factor of {width:.1f}. The time goes on rising after that, because walks get dearer.")
+    before, after = (a.counted("walk").row(entries * 2**octave, HALF_AN_OCTAVE) for octave in OCTAVES)
+    return (f"The second step is one of misses. The counters see {Interval.of(before):.0%} of the loads walk at {count(before['lines'])} "
+            f"pages, and {Interval.of(after):.0%} at {count(after['lines'])}.\n\n{says[0].upper()}{says[1:]}. From a tenth of the loads to "
+            f"nine tenths the pages grow by a factor of {width:.1f}. The time goes on rising after that, because walks get dearer.")
 
 
 def _cycles(a: Analysis, ns: float | Interval, decimals: int = 0) -> str:
@@ -145,10 +145,8 @@ def hit(a: Analysis) -> Prose:
 
 def walk(a: Analysis) -> Prose:
     """What a walk costs: just past the second level, and at the largest size."""
-    hit, _ = a.treads
-    return Prose(f"{a.walked:.0f} ns on top of the load just past the second level, where a hit in it costs {hit:.1f}; at {largest(a)}, "
-                 f"{a.price.last:.0f} ns. "
-                 "The tree is the same. What differs is where the entries lie that a walk reads.")
+    return Prose(f"{a.walked:.0f} ns on top of the load just past the second level; at {largest(a)}, {a.price.last:.0f} ns. The tree is "
+                 "the same. What differs is where the entries lie that a walk reads.")
 
 
 def sharpness(a: Analysis) -> Prose:
@@ -231,8 +229,8 @@ def numpy_said(a: Analysis) -> Prose:
     small = required([n for n in numpy.xs if n in bare.xs], "the published loop and the same loads in C share no size")[0]
     slow, fast = (claims.rise(curve, entries) for curve in (numpy, bare))
     return Prose(f"The same loop in numpy has work of its own beside each load, and at {count(small)} pages one call's overhead is shared "
-                 f"by {count(small)} loads only: {numpy.get(small):.1f} ns an access there, {bare.get(small):.2f} in C. Across the second "
-                 f"level's entries numpy therefore slows by a factor of {slow:.2f} and C by one of {fast:.1f}.")
+                 f"by {count(small)} loads only: {numpy.get(small).value:.1f} ns an access there, {bare.get(small).value:.2f} in C. "
+                 f"Across the second level's entries numpy therefore slows by a factor of {slow.value:.2f}, and C by {fast.value:.1f}.")
 
 
 def stores_said(a: Analysis) -> Prose:

@@ -52,7 +52,7 @@ def lowest_said(a: Analysis) -> Prose:
     said += f"The rise fits a cache that holds {count(cache.entries.value)} of them. "
     if a.stated_entries:
         said += _whose(cache.entries * (1 / a.stated_entries[-1]), a.host.vendor == "AuthenticAMD", count(a.stated_entries[-1]))
-    return Prose(f"{said} {_share_said(a)}".rstrip())
+    return Prose(f"{said}\n\n{_share_said(a)}")
 
 
 def _whose(share: Interval, is_amd: bool, last: str) -> str:

@@ -166,7 +166,7 @@ def outgrow(a: Analysis) -> Prose:
         level, fits, left = share
         said += (f"But it does not get the whole {_ORDINALS[level]}-level cache: lines side by side, which need hardly any table, leave it "
                  f"between {format_size(fits)} and {format_size(left)} ({{doc}}`stlb_cliff`), of {format_size(_size(a, level))} stated. "
-                 f"The table fills {format_size(fits)} at a working set of {format_size(fits * a.base_page_bytes // ENTRY_BYTES)}. ")
+                 f"\n\nThe table fills {format_size(fits)} at a working set of {format_size(fits * a.base_page_bytes // ENTRY_BYTES)}. ")
     return Prose(said + "The data want their part, too, so walks get dearer before that.")
 
 

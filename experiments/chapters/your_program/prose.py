@@ -59,7 +59,7 @@ def brief(a: Analysis) -> Prose:
     best = f"The largest gain is that of {faster[0]['title']}: {faster[0]['gain']:.2f} times as fast. " if faster else ""
     if not faster or faster[0]["case"] not in HEAPS:
         return Prose((said + best).rstrip())
-    return Prose(f"{said}{best}It does nothing but fault its heap in. " + (
+    return Prose(f"{said}{best}It does nothing but fault its heap in.\n\n" + (
         f"Of those that do other work, the largest gain is that of {working[0]}." if working else
         "None that does other work was found to be faster."))
 
@@ -74,7 +74,7 @@ def gains_said(a: Analysis) -> Prose:
         return Prose("No program here is faster on large pages." + (f" Slower is {listed(slower)}." if slower else ""))
     faster.sort(key=lambda row: -row["gain"].value)
     told = listed(f"{row['title']}, {row['gain']:.2f} times as fast" for row in faster[:2])
-    said = (f"The largest gains are those of {told}. A gain is of the whole run: it comes from fewer walks and from fewer page faults, "
+    said = (f"The largest gains are those of {told}.\n\nA gain is of the whole run: it comes from fewer walks and from fewer page faults, "
             "which a table below counts.")
     return Prose(said + (f" No difference was found, and none over {WITHIN:.0%} is likely, for {listed(alike)}." if alike else "")
                  + (f" Slower on large pages: {listed(slower)}." if slower else "") + _unreached(a))
@@ -101,7 +101,7 @@ def hot_said(a: Analysis) -> Prose:
     """What becomes of the gain where most look-ups go to few keys."""
     every, hot = a.gain("fare-cache"), a.gain("fare-cache-hot")
     return Prose(f"Where every key is equally likely, a look-up is {every:.2f} times as fast on large pages. Where nine in ten "
-                 f"ask for one of {count(1024)} keys, it is {hot:.2f} times as fast. " + choose(every / hot, {
+                 f"ask for one of {count(1024)} keys, it is {hot:.2f} times as fast.\n\n" + choose(every / hot, {
                      "above": "The hot keys lie on so few pages that the TLB holds them, so only the other tenth of look-ups gains.",
                      "open": not_found("between the two gains", every / hot),
                      "below": "Hot keys gain more: their lines are in the caches, and only their translations are missing."}))
@@ -125,7 +125,7 @@ def pool_said(a: Analysis) -> Prose:
     """The same slice from the pool, beside the advised one."""
     pool, advised, beside = a.gain("rules-pool"), if_available(a.gain, "rules"), if_available(a.gain, "rules-pool-beside")
     said = f"With the slice in a pool that was reserved before, it is {pool:.2f} times as fast"
-    said += f", and {beside:.2f} times beside the stream. " if beside is not None else ". "
+    said += f", and {beside:.2f} times beside the stream.\n\n" if beside is not None else ".\n\n"
     return Prose((said + (choose(pool / advised, {
         "above": "That is more than advice gains, which gets large pages only where Linux has them.",
         "open": not_found("between the pool and advice, which reserves no memory,", pool / advised),
@@ -136,7 +136,8 @@ def starts_said(a: Analysis) -> Prose:
     """How the gain of a JVM that touches its heap and ends goes with the size of the heap."""
     gains = {gib: gain for name, gib in HEAPS.items() if (gain := if_available(a.gain, name)) is not None}
     least, most = min(required(gains, "no JVM was started")), max(gains)
-    said = f"With large pages, a JVM is {listed(f'{gain:.2f} times as fast with a heap of {gib} GiB' for gib, gain in gains.items())}. "
+    said = "With large pages, a JVM that touches its heap and ends is faster:\n\n" + "\n".join(
+        f"- {gain:.2f} times as fast with a heap of {gib} GiB" for gib, gain in gains.items()) + "\n\n"
     if least == most:
         return Prose(said.rstrip())
     return Prose(said + choose(gains[most] / gains[least], {
@@ -148,12 +149,13 @@ def redis_said(a: Analysis) -> Prose:
     """What large pages give redis, and what they do to its writes while it saves."""
     gain = a.gain("redis")
     said = f"Filled and read by its own benchmark, redis is {gain:.2f} times as fast on large pages. "
-    said += choose(gain, {"open": not_found("in its time", gain) + " "})
+    said += choose(gain, {"open": not_found("in its time", gain)})
     saving = if_available(a.gain, "redis-save")
     if saving is None:
         return Prose(said.rstrip())
     slower = ONE / saving
-    return Prose(f"{said}While it saves, its slowest write in a thousand takes {slower:.2f} times as long on them" + choose(slower, {
+    said = f"{said.rstrip()}\n\nWhile it saves, its slowest write in a thousand takes {slower:.2f} times as long on them"
+    return Prose(said + choose(slower, {
         "above": ", as its vendor warns.", "open": f". {not_found('in its slowest writes', slower)}", "below": "."}))
 
 
@@ -171,9 +173,9 @@ def layout_said(a: Analysis) -> Prose:
                                             ("splitting both tables of a join first makes a row", "join-parts"))
             if (gain := if_available(a.gain, case)) is not None]
     required(told, "no other order of data was measured")
-    said = listed(f"{what} {gain:.1f} times as fast" for what, gain in told)
+    said = "\n\n".join(f"{what[:1].upper()}{what[1:]} {gain:.1f} times as fast." for what, gain in told)
     pages = if_available(a.gain, "join")
-    return Prose(f"{said[:1].upper()}{said[1:]}. That saves cache misses as well as TLB misses, which no page size does."
+    return Prose(f"{said}\n\nThat saves cache misses as well as TLB misses, which no page size does."
                  + (f" Large pages alone make the join's row {pages:.2f} times as fast." if pages is not None else ""))
 
 

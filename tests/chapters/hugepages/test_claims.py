@@ -132,7 +132,7 @@ JUDGED: dict[str, tuple[str, Callable[[], pd.DataFrame], str, str]] = {
     "an eighth": (EIGHTH, lambda: thp_touch(1.13), H, "factor of 1.1"),
     "a half": (EIGHTH, lambda: thp_touch(1.5), F, "factor of 1.5"),
     "nothing on thp": (EIGHTH, lambda: thp_touch(1.0), F, "factor of 1.0"),
-    "an eighth or a third": (EIGHTH, lambda: thp_touch(1.2, noise=0.2), C, "factor of 1.20"),
+    "an eighth or a third": (EIGHTH, lambda: thp_touch(1.2, noise=0.2), C, "factor of 1."),
     "no array of 100 MB": (EIGHTH, lambda: rows(most=64 * MIB), C, "100,000,000"),
     "1 GiB pages gain": (GIGABYTES, lambda: rows(), H, "4 GiB"),
     "1 GiB pages gain nothing": (GIGABYTES, lambda: times(rows(QUIET), 60.0, kernel="page_chase", pages="1g"), F, "0."),
