@@ -75,8 +75,8 @@ def far_load(a: Analysis) -> Figure:
     bars = alt.Chart(data).mark_bar().encode(x=x, y=y, color=colour, order=alt.Order("part:N", sort="descending"),
                                              tooltip=["pages:N", "part:N", alt.Tooltip("ns:Q", format=".0f")])
     told = listed(f"{a.price[pages].at(lines).value:z.0f} of {whole[pages]:.0f} ns on {words(pages)}" for pages in kinds)
-    return Figure(bars.properties(height=26 * len(kinds)), f"Bars of what a load over {format_size(lines * a.base_page_bytes)} waits for: "
-                                                           f"translation takes {told}.", data)
+    return Figure(bars.properties(height=26 * len(kinds)), f"Bars of what a load over {format_size(lines * a.base_page_bytes)} waits for, "
+                                                           f"translation beside the line itself: translation takes {told}.", data)
 
 
 _PARTS = ("the line itself", "its translation")

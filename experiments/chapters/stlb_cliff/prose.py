@@ -99,7 +99,7 @@ def no_price(a: Analysis) -> Prose:
 def walk_range(a: Analysis) -> Prose:
     """What translation costs on this machine past the last level: the least and the most."""
     return Prose(f"On this machine translation costs {a.walked * a.ghz:.0f} cycles from twice to four times the STLB's entries, and "
-                 f"{a.price.last * a.ghz:.0f} at {largest(a)}.")
+                 f"{a.price.last.value * a.ghz:.0f} at {largest(a)}.")
 
 
 def steps(a: Analysis) -> Prose:
@@ -108,7 +108,7 @@ def steps(a: Analysis) -> Prose:
     return Prose(
         f"The first step is at {count(found.first_step)} pages; {says} {count(first)}. Past it every access misses the "
         f"first-level TLB, finds its translation in the second, and pays {found.hit_ns:.2f} ns{_cycles(a, found.hit_ns, 1)}.\n\n"
-        f"{_second_rise(a)}\n\nFrom twice to four times {count(second)} pages translation costs {a.walked:.0f} ns{_cycles(a, a.walked)}.")
+        f"{_second_rise(a)}\n\nFrom twice to four times {count(second)} pages translation costs {a.walked:.0f} ns.")
 
 
 def _second_rise(a: Analysis) -> str:
@@ -145,8 +145,9 @@ def hit(a: Analysis) -> Prose:
 
 def walk(a: Analysis) -> Prose:
     """What a walk costs: just past the second level, and at the largest size."""
-    return Prose(f"{a.walked:.0f} ns on top of the load just past the second level; at {largest(a)}, {a.price.last:.0f} ns. The tree is "
-                 "the same. What differs is where the entries lie that a walk reads.")
+    hit, _ = a.treads
+    return Prose(f"{a.walked:.0f} ns on top of the load just past the second level, where a hit in it costs {hit:.1f}.\n\nAt {largest(a)} "
+                 f"it costs {a.price.last:.0f} ns. The tree is the same. What differs is where the entries lie that a walk reads.")
 
 
 def sharpness(a: Analysis) -> Prose:

@@ -100,7 +100,7 @@ def costs_said(a: Analysis) -> Prose:
 def hot_said(a: Analysis) -> Prose:
     """What becomes of the gain where most look-ups go to few keys."""
     every, hot = a.gain("fare-cache"), a.gain("fare-cache-hot")
-    return Prose(f"Where every key is equally likely, a look-up is {every:.2f} times as fast on large pages. Where nine in ten "
+    return Prose(f"Where every key is equally likely, a look-up is {every:.2f} times as fast on large pages.\n\nWhere nine in ten "
                  f"ask for one of {count(1024)} keys, it is {hot:.2f} times as fast.\n\n" + choose(every / hot, {
                      "above": "The hot keys lie on so few pages that the TLB holds them, so only the other tenth of look-ups gains.",
                      "open": not_found("between the two gains", every / hot),
@@ -114,7 +114,7 @@ def rules_said(a: Analysis) -> Prose:
     said = (f"The rules engine is {alone:.2f} times as fast with its slice in a mapping that is advised. ")
     if beside is None:
         return Prose(said.rstrip())
-    said += f"Beside a goroutine that streams through memory it is {beside:.2f} times as fast. "
+    said += f"Beside a goroutine that streams through memory it is {beside:.2f} times as fast.\n\n"
     return Prose(said + choose(beside / alone, {
         "above": "The neighbour takes the page tables out of the cache, so large pages save more under load than in a test.",
         "open": not_found("that the neighbour makes to the gain", beside / alone),
