@@ -91,7 +91,7 @@ def _knee(a: Analysis, entries: int, table: pd.DataFrame, models: Mapping[str, p
         x=x, y=y, color=colour, tooltip=[alt.Tooltip("lines:Q", format=","), alt.Tooltip("median:Q", format=".3~r", title=title)])
     bars = alt.Chart(near).mark_rule(clip=True).encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour)
     first, last = near.iloc[[0, -1]].itertuples()
-    told = (f"Around {entries:,} pages, {title}: from {first.median:z.2g} at {first.lines:,} pages to "
+    told = (f"Around {entries:,} pages the curve of {title} goes from {first.median:z.2g} at {first.lines:,} pages to "
             f"{last.median:z.2g} at {last.lines:,}{climb(near.set_index('lines')['median'])}"
             + (f", beside {listed(models)}." if models else "."))
     return Figure(lines + bars + points + charts.marks([(entries, f"{entries:,} entries by {a.entries_source}")], "lines"), told, data)
