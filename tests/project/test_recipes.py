@@ -101,7 +101,7 @@ def test_a_claim(copy):
     assert_is_all(copy, "A claim", {"data/literature/claims.csv", "experiments/chapters/tlb_blocking/claims.py"})
 
 
-STATEMENT = "join-takes-time,boncz1999,A section,A join takes time.,time of a row,0,,ns,join,4k,,judged,tlb_blocking,\n"
+STATEMENT = "join-takes-time,boncz1999,A section,A join takes time.,time of a row,0,,ns,join,4k,,,judged,tlb_blocking,\n"
 CLAIM = '''
 
 @claim("join-takes-time", points=lambda point, scope: point.kernel == "radix_partition")
