@@ -61,7 +61,7 @@ TOUCH = ("[chapter.scope.point('page_fault', mode='anonymous', lines=49)]", "pag
                                                     " ;\n"))
 EDITS: dict[str, Edits] = {
     "your_machine": Edits(("a.price = a.spread - a.packed", "a.price = a.spread / a.packed"), "staircase",
-                          ('{"most": claims.ONE_CYCLE}', '{"most": 99}'), "hit-costs-one-cycle", *CHASE, LOOP),
+                          ('"pool_pages": claims.POOL_PAGES', '"pool_pages": 1'), "entries-cover-a-pool", *CHASE, LOOP),
     "stlb_cliff": Edits(("a.price = a.spread - a.packed", "a.price = a.spread / a.packed"), "price",
                         ('{"most": claims.FLAT}', '{"most": 1.0}'), "price-flat-below-reach", *CHASE, LOOP),
     "strides": Edits(("curve.between(least, most)", "curve.between(64, most)"), "strides",
