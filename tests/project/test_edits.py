@@ -62,7 +62,7 @@ TOUCH = ("[chapter.scope.point('page_fault', mode='anonymous', lines=49)]", "pag
 EDITS: dict[str, Edits] = {
     "your_machine": Edits(("a.price = a.spread - a.packed", "a.price = a.spread / a.packed"), "staircase",
                           ('"pool_pages": claims.POOL_PAGES', '"pool_pages": 1'), "entries-cover-a-pool", *CHASE, LOOP),
-    "stlb_cliff": Edits(("a.price = a.spread - a.packed", "a.price = a.spread / a.packed"), "price",
+    "stlb_cliff": Edits(("a.price = a.price_of(a.spread, a.packed)", "a.price = a.spread / a.packed"), "price",
                         ('{"most": claims.FLAT}', '{"most": 1.0}'), "price-flat-below-reach", *CHASE, LOOP),
     "strides": Edits(("curve.between(least, most)", "curve.between(64, most)"), "strides",
                      ('{"band": (0.75, 1.25)}', '{"band": (0.1, 9.0)}'), "strides-4k-and-8k-alike", *SUM),
