@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import get_args
 
@@ -147,7 +148,8 @@ def begun(arguments: list[str], tmp_path: Path, count: int, action: signal.Handl
     seen: list[psutil.Process] = []
     deadline = time.monotonic() + 60
     while process.poll() is None and time.monotonic() < deadline and len(seen) < count:
-        seen = descendants_with("91.5", process.pid)
+        with suppress(psutil.Error):  # before its exec a program has the words of the command that starts it, but Python's name
+            seen = [child for child in descendants_with("91.5", process.pid) if child.name() in ("sh", "sleep")]
         time.sleep(0.05)
     assert len(seen) == count
     return process, seen
