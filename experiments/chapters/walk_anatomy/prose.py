@@ -71,10 +71,10 @@ def _share_said(a: Analysis) -> str:
     """How far the share of visits that miss is known along the sweep."""
     if a.is_counted:
         return "The walks were counted at each point."
-    missed = a.missed.value
-    said = f"Of the visits {min(missed, 1):.0%} miss with the fewest tables; at the other points that was not counted. "
-    return said + (f"If all of them miss where the tables are most, a miss costs {1 - missed:.0%} less there than is shown."
-                   if missed < 1 else "No more than all can.")
+    if (missed := a.missed.value) >= 1:
+        return "All visits miss with the fewest tables, and no more can with many."
+    return (f"Of the visits {missed:.0%} miss with the fewest tables; at the other points that was not counted. If all of them miss where "
+            f"the tables are most, a miss costs {1 - missed:.0%} less there than is shown.")
 
 
 def upper_said(a: Analysis) -> Prose:
