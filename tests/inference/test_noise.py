@@ -1,0 +1,136 @@
+"""How often the intervals of a median and of a paired ratio hold the truth, under noise like that of computers.
+
+What the docstrings promise is asserted: the median's interval asks for independence alone, and what a pair has in common leaves its ratio.
+Where repeats depend on each other, an interval is right less often than it says; that is asserted too, so that no text forgets it.
+Each test prints what it found: pytest -rP -m endurance tests/inference/test_noise.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.signal import lfilter
+
+from experiments.inference.intervals import Interval, interval_of_ratio, median_interval
+from experiments.inference.pairs import paired_ratio
+
+pytestmark = pytest.mark.endurance
+
+TRIALS = 2000
+SIZES = 5, 9, 15  # processes, or pairs
+Noise = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]  # logarithms of times: campaigns by repeats
+
+
+def normal(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
+    return 0.05 * rng.standard_normal(size)
+
+
+def heavy_tailed(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
+    """Student's t with so few degrees of freedom that it has no variance."""
+    return 0.02 * rng.standard_t(1.5, size)
+
+
+def bistable(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
+    """Three processes in ten take 1.6 times as long."""
+    return np.log(1.6) * (rng.random(size) < 0.3) + 0.02 * rng.standard_normal(size)
+
+
+def autocorrelated(rng: np.random.Generator, size: tuple[int, int], rho: float = 0.6) -> np.ndarray:
+    """Autoregressive: each repeat keeps `rho` of the deviation of the one before."""
+    steps = rng.standard_normal(size)
+    steps[:, 1:] *= (1 - rho**2) ** 0.5
+    return 0.05 * lfilter([1], [1, -rho], steps, axis=1)
+
+
+def drifting(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
+    """From 15 % below to 15 % above the middle of the campaign."""
+    return 0.15 * np.linspace(-1, 1, size[1]) + normal(rng, size)
+
+
+INDEPENDENT = normal, heavy_tailed, bistable
+COMMON = bistable, autocorrelated, drifting
+
+
+def middle_of(noise: Noise) -> float:
+    """The median of one process."""
+    return float(np.median(noise(np.random.default_rng(0), (1_000_000, 1)))) if noise is bistable else 0.0
+
+
+def held(intervals: list[Interval], truth: float) -> int:
+    return sum(one.low <= truth <= one.high for one in intervals)
+
+
+def bounds(coverage: float) -> tuple[float, float]:
+    """So few and so many campaigns of TRIALS hold the truth with all but one in a million of chance, were the coverage as stated."""
+    return stats.binom.ppf([1e-6, 1 - 1e-6], TRIALS, coverage)
+
+
+def campaigns(noise: Noise, n: int) -> np.ndarray:
+    return np.exp(noise(np.random.default_rng(n), (TRIALS, n)))
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("noise", INDEPENDENT)
+def test_the_median_of_independent_processes_is_held_as_often_as_stated(noise: Noise, n: int):
+    intervals = [median_interval(times) for times in campaigns(noise, n)]
+    hits, (least, most) = held(intervals, np.exp(middle_of(noise))), bounds(intervals[0].coverage)
+    print(f"median, {noise.__name__}, n = {n}: {hits / TRIALS:.1%}, stated {intervals[0].coverage:.1%}")
+    assert least <= hits <= most
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_the_median_of_repeats_that_resemble_each_other_is_held_less_often(n: int):
+    intervals = [median_interval(times) for times in campaigns(autocorrelated, n)]
+    hits, (least, _) = held(intervals, 1.0), bounds(intervals[0].coverage)
+    print(f"median, autocorrelated, n = {n}: {hits / TRIALS:.1%}, stated {intervals[0].coverage:.1%}")
+    assert hits < least
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_where_repeats_drift_the_median_of_the_campaign_s_middle_is_held_and_that_of_its_end_is_not(n: int):
+    intervals = [median_interval(times) for times in campaigns(drifting, n)]
+    middle, end = held(intervals, 1.0), held(intervals, np.exp(0.15))
+    print(f"median, drifting, n = {n}: {middle / TRIALS:.1%} of the middle, {end / TRIALS:.1%} of the end, "
+          f"stated {intervals[0].coverage:.1%}")
+    least, _ = bounds(intervals[0].coverage)
+    assert end < least <= middle
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("own", INDEPENDENT)
+@pytest.mark.parametrize("common", COMMON)
+def test_a_ratio_of_pairs_is_held_as_often_as_stated_whatever_a_pair_has_in_common(common: Noise, own: Noise, n: int):
+    rng = np.random.default_rng(n)
+    shared = common(rng, (TRIALS, n))
+    above, below = (np.exp(shared + own(rng, (TRIALS, n))) for _ in range(2))
+    paired = [paired_ratio(1.3 * a, b, 0.95) for a, b in zip(above, below, strict=True)]
+    apart = [interval_of_ratio(median_interval(1.3 * a), median_interval(b)) for a, b in zip(above, below, strict=True)]
+    hits, (least, most) = held(paired, 1.3), bounds(paired[0].coverage)
+    widths = [np.median([np.log(one.high / one.low) for one in intervals]) for intervals in (paired, apart)]
+    print(f"ratio, {common.__name__} in common, {own.__name__} of each, n = {n}: {hits / TRIALS:.1%}, stated {paired[0].coverage:.1%}; "
+          f"as if not paired {held(apart, 1.3) / TRIALS:.1%}, stated {apart[0].coverage:.1%}, {widths[1] / widths[0]:.2f} times as wide")
+    assert least <= hits <= most
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_a_ratio_of_pairs_that_resemble_the_pairs_before_them_is_held_less_often(n: int):
+    rng = np.random.default_rng(n)
+    above, below = (np.exp(autocorrelated(rng, (TRIALS, n))) for _ in range(2))
+    paired = [paired_ratio(a, b, 0.95) for a, b in zip(above, below, strict=True)]
+    hits, (least, _) = held(paired, 1.0), bounds(paired[0].coverage)
+    print(f"ratio, autocorrelated each for itself, n = {n}: {hits / TRIALS:.1%}, stated {paired[0].coverage:.1%}")
+    assert hits < least
+
+
+@pytest.mark.parametrize("n", SIZES[1:])
+def test_where_one_side_alone_has_two_modes_the_median_of_the_ratios_is_held_less_often(n: int):
+    """The logarithms then lie unevenly about it."""
+    rng = np.random.default_rng(n)
+    above, below = np.exp(bistable(rng, (TRIALS, n))), np.exp(0.02 * rng.standard_normal((TRIALS, n)))
+    paired = [paired_ratio(a, b, 0.95) for a, b in zip(above, below, strict=True)]
+    hits, (least, _) = held(paired, np.exp(middle_of(bistable))), bounds(paired[0].coverage)
+    print(f"ratio, bistable above alone, n = {n}: {hits / TRIALS:.1%}, stated {paired[0].coverage:.1%}")
+    assert hits < least
