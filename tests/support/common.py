@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -127,3 +128,9 @@ class About:
         if self.other is None:
             raise Unavailable("no-data", "reference")
         return self.other
+
+
+def settable_signals() -> int:
+    """The signals that a program can set, as a mask like those of /proc/PID/status: the C library keeps 32 and 33 for its threads, and a
+    container may start everything with one of them ignored."""
+    return sum(1 << (number - 1) for number in signal.valid_signals())
