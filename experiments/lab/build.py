@@ -1,8 +1,8 @@
-"""Compile a kernel, or name its numba module: the command line that runs it, and the digest of what that runs.
+"""Compile a kernel, or name its numba module: the command line that runs it, and the identity of what that measures.
 
 A binary is named after the digest of its source, the headers that it includes, the flags and the compiler, so a change of any of
-them is another binary and, through the store's key, another measurement. A digest of a twin, or of a published
-program in numpy, is of its module and those that it imports.
+them is another binary. It is another measurement only if the code of the timed function changed, or the version that
+the kernel's file declares (MEASURES): see `identity`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from pathlib import Path
 
-from experiments.lab.record import Engine
+from experiments.lab import kernels, machine_code, python_code
+from experiments.lab.record import Engine, Identity, Point
 from experiments.machine.compiler import Compiler, compiler
 from experiments.system import files
 from experiments.system.files import disk_errors
@@ -30,8 +32,9 @@ from experiments.words.reasons import Unavailable
 ROOT = files.ROOT
 KERNELS = ROOT / "kernels"
 # -O2 and no -march: what a distribution ships, and the same instructions on every machine of an architecture.
-FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror")
-_PACKAGES = {"numba": ("numba", "llvmlite"), "numpy": ("numpy",)}  # whose versions decide what a Python kernel does
+# -ffunction-sections: calls within a file stay relocations, so that no function's bytes depend on where another one lies.
+FLAGS = ("-std=gnu11", "-O2", "-ffunction-sections", "-Wall", "-Wextra", "-Werror")
+_PACKAGES = {"numba": ("numba", "llvmlite", "numpy"), "numpy": ("numpy",)}  # whose versions decide what a Python kernel does
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,9 @@ class Kernel:
     engine: Engine
     command: tuple[str, ...]
     digest: str
+    source_digest: str = ""  # of its source and what that includes or imports
+    compiler: str = ""  # or the interpreter and its packages, with their versions
+    measures: int = 1  # the version that its file declares: raised by whoever changes what it measures
 
 
 # Kernels that a reader has changed in this process, by name: the folder that holds their sources instead of kernels/.
@@ -101,14 +107,53 @@ def kernel(name: str, engine: Engine = "c") -> Kernel:
     if not (module := source(name, engine)).exists():
         raise Unavailable("engine-lacks", f"there is no {module.relative_to(ROOT)}")
     if engine != "c":
-        versions = [f"{package} {importlib.metadata.version(package)}" for package in _PACKAGES[engine]]
-        digest = _digest(*_closure(module, _imported), words=[platform.python_version(), *versions])
-        return Kernel(name, engine, (sys.executable, "-m", f"kernels.{module.parent.name}.{name}"), digest)
+        files = _closure(module, _imported)
+        words = [f"python {platform.python_version()}", *(f"{name} {importlib.metadata.version(name)}" for name in _PACKAGES[engine])]
+        command, digest = (sys.executable, "-m", f"kernels.{module.parent.name}.{name}"), _digest(*files, words=words)
+        return Kernel(name, engine, command, digest, _digest(*files), ", ".join(words), _measures(module))
     cc = compiler()
     if cc is None:
         raise Unavailable("no-compiler")
-    binary, digest = _built(cc, _PATCHED.get(name, KERNELS) / f"{name}.c", FLAGS)
-    return Kernel(name, engine, (str(binary),), digest)
+    main = _PATCHED.get(name, KERNELS) / module.name
+    binary, digest = _built(cc, main, FLAGS)
+    return Kernel(name, engine, (str(binary),), digest, _digest(*_closure(main, _included)), cc.label, _measures(main))
+
+
+def _measures(source: Path) -> int:
+    """The version of what a kernel measures, as its file declares it."""
+    declared = re.search(r"^(?:#define MEASURES|MEASURES =) (\d+)", source.read_text(), re.MULTILINE)
+    return int(declared[1]) if declared else 1
+
+
+def identity(point: Point, built: Kernel | None = None) -> Identity:
+    """Return what tells the rows of a point from those of another measurement, and where it came from.
+
+    The code is that of the timed function that the point runs. A kernel whose timed accesses are no function of their own has the
+    digest of its source, flags and compiler. Raises Unavailable as `kernel` does.
+    """
+    built = built or kernel(point.kernel, point.engine)
+    return Identity(built.measures, _code_digest(built, kernels.of(point.kernel).timed(point)), built.source_digest, built.compiler)
+
+
+def identities() -> Callable[[Point], Identity]:
+    """Return `identity` for many points of kernels that do not change meanwhile: each is built once."""
+    built = cache(kernel)
+    return lambda point: identity(point, built(point.kernel, point.engine))
+
+
+@lru_cache(maxsize=256)
+def _code_digest(built: Kernel, functions: tuple[str, ...]) -> str:
+    """The digest of functions of a kernel; the kernel's own where there are none, or where the compiler left none apart."""
+    try:
+        if functions and built.engine != "c":
+            words = built.compiler.split(", ")
+            return python_code.digest(source(built.name, built.engine), functions, lambda name: source(name, "numba"), words)
+        if functions:
+            binary = Path(built.command[-1])
+            return machine_code.digest(_object_of(binary), binary, functions)
+    except (LookupError, ValueError, OSError):
+        pass
+    return built.digest
 
 
 def program(main: Path, *more: str) -> Path:
@@ -129,12 +174,17 @@ def digest(name: str, cc: Compiler) -> str:
 
 
 def _built(cc: Compiler, main: Path, flags: Sequence[str]) -> tuple[Path, str]:
-    """What is made of a C file, and the digest that it is named after."""
+    """What is made of a C file, and the digest that it is named after. Its object file is kept, to read the code of functions from."""
     digest = _digest(*_closure(main, _included), words=[*flags, *cc.command, cc.version])
     binary = build_folder() / f"{main.stem}-{digest}"
-    if not binary.exists():
-        _compile(cc, main, binary, flags)
+    if not (binary.exists() and _object_of(binary).exists()):
+        _compile(cc, main, _object_of(binary), [*flags, "-c"])
+        _compile(cc, _object_of(binary), binary, flags)
     return binary, digest
+
+
+def _object_of(binary: Path) -> Path:
+    return binary.with_name(f"{binary.name}.o")
 
 
 def build_folder() -> Path:
@@ -166,8 +216,8 @@ def _closure(main: Path, named: Callable[[Path], Iterable[Path]]) -> tuple[Path,
     return tuple(dict.fromkeys(paths))
 
 
-def _digest(*files: Path, words: list[str]) -> str:
-    parts = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files] + words
+def _digest(*files: Path, words: Sequence[str] = ()) -> str:
+    parts = [*(hashlib.sha256(path.read_bytes()).hexdigest() for path in files), *words]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 

@@ -19,7 +19,7 @@ from experiments.lab import build, kernels, perf
 from experiments.lab.lines import record_key
 from experiments.lab.order import Order, Process
 from experiments.lab.progress import Progress
-from experiments.lab.record import Point, Record
+from experiments.lab.record import Identity, Point, Record
 from experiments.lab.rig import Rig
 from experiments.lab.store import LACKS
 from experiments.system.files import measuring_lock
@@ -100,20 +100,20 @@ def _first_quiet(rig: Rig, point: Point, repeat: int, spare: _Spare) -> Record:
 
 
 Values = dict[Point, list[float]]  # ns per access, of each process that there is
-Digests = dict[tuple[str, str], str]  # of a kernel in an engine
+Identities = dict[Point, Identity]
 
 
-def _buildable(points: Collection[Point], outcome: Outcome) -> tuple[list[Point], Digests]:
-    """The points that their engine has a kernel for, and each kernel's digest; the others are lacking. Raises Unavailable."""
-    digests: Digests = {}
-    for kernel, engine in {(p.kernel, p.engine) for p in points}:
+def _buildable(points: Collection[Point], outcome: Outcome) -> Identities:
+    """The points that their engine has a kernel for, each with its identity; the others are lacking. Raises Unavailable."""
+    identity, buildable = build.identities(), {}
+    for point in points:
         try:
-            digests[kernel, engine] = build.kernel(kernel, engine).digest
+            buildable[point] = identity(point)
         except Unavailable as why:
             if why.code != "engine-lacks":
                 raise
-            outcome.lacking |= {p: why for p in points if (p.kernel, p.engine) == (kernel, engine)}
-    return [p for p in points if p not in outcome.lacking], digests
+            outcome.lacking[point] = why
+    return buildable
 
 
 def run(rig: Rig, grids: Mapping[str, Collection[Point]], repeats: int | Callable[[Point], int], *, most: int = 0,
@@ -132,15 +132,15 @@ def run(rig: Rig, grids: Mapping[str, Collection[Point]], repeats: int | Callabl
     outcome, begin = Outcome(), time.monotonic()
     for name, points in grids.items():
         rig.store.ask(rig.machine, name, points)
-    buildable, digests = _buildable(dict.fromkeys(chain.from_iterable(grids.values())), outcome)
-    wanted = {p: repeats(p) if callable(repeats) else repeats for p in buildable}
-    values: Values = {p: [] for p in buildable}
-    missing = _missing(rig, {p: max(times, most) for p, times in wanted.items()}, digests, outcome, values)
+    identities = _buildable(dict.fromkeys(chain.from_iterable(grids.values())), outcome)
+    wanted = {p: repeats(p) if callable(repeats) else repeats for p in identities}
+    values: Values = {p: [] for p in identities}
+    missing = _missing(rig, {p: max(times, most) for p, times in wanted.items()}, identities, outcome, values)
     order, tried = Order(missing, values, wanted, compared, random.Random(seed)), set[Process]()
     if order.open and seconds > 0:
         with measuring_lock(), Progress(" ".join(grids), sum(kernels.expected_s(p) for p, _ in order.due), seconds, quiet) as progress:
             for record in _records(rig, order, outcome, tried, progress, retry_share):
-                rig.store.append(rig.machine, record, digests[record.kernel, record.engine])
+                rig.store.append(rig.machine, record, identities[record.point].code_digest)
                 values[record.point].append(record.ns_per_access)
     _remember_lacks(rig, {p for p, _ in order.due}, {p for p, _ in tried}, outcome)
     outcome.left = Counter(point for point, repeat in order.due if (point, repeat) not in tried and point not in outcome.lacking)
@@ -183,13 +183,13 @@ def _counted(plan: perf.Plan, repeat: int) -> set[str]:
     return {event.quantity for event in groups[repeat % len(groups)]}
 
 
-def _missing(rig: Rig, wanted: Mapping[Point, int], digests: Digests, outcome: Outcome, values: Values) -> Iterator[Process]:
+def _missing(rig: Rig, wanted: Mapping[Point, int], identities: Identities, outcome: Outcome, values: Values) -> Iterator[Process]:
     """What is not stored, whoever asked for it, `values` being of what is. A row that lacks what can be counted by now is measured again;
     of the two the store gives the one that counted."""
     have = rig.store.records(rig.machine, {point.kernel for point in wanted})
     for point, times in wanted.items():
         for repeat in range(times):
-            row = have.get(record_key(point, repeat, digests[point.kernel, point.engine], rig.state))
+            row = have.get(record_key(point, repeat, identities[point], rig.state))
             if row is None or not row.uncountable.isdisjoint(_counted(rig.plan, repeat)):
                 yield point, repeat
             else:

@@ -56,7 +56,8 @@ def measure(point: Point, repeat: int = 0, *, state: str, usable_bytes: int, pla
     wall_ns = float(time.monotonic_ns() - begin)
     report = _report(run, point, cpu)
     record = Record(**report.model_dump(), repeat=repeat, region_ms=point.region_ms, counters=run.counters, wall_ns=wall_ns,
-                    started_at=started_at, state=state, boot_id=boot_id(), steal_ms=noise.between(stolen, noise.stolen_ms(), report.cpu))
+                    started_at=started_at, state=state, boot_id=boot_id(), steal_ms=noise.between(stolen, noise.stolen_ms(), report.cpu),
+                    **build.identity(point, kernel).fields)
     return record.model_copy(update={"noisy": noise.disturbance(record)})
 
 

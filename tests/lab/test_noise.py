@@ -12,7 +12,7 @@ from support.common import ROOT, make_record
 from support.lab import put
 
 from experiments.lab import columns, noise
-from experiments.lab.lines import record_key
+from experiments.lab.lines import key_of
 from experiments.lab.record import Quantity, Record
 from experiments.lab.store import Store
 
@@ -97,7 +97,7 @@ def test_rows_from_before_there_were_marks_load_with_the_key_they_have(path: Pat
     for line in lines:
         content = json.loads(line)
         record = Record.model_validate(content["record"])
-        assert record_key(record.point, record.repeat, content["kernel_digest"], record.state) == content["key"]
+        assert key_of(record, content["kernel_digest"]) == content["key"]
         if "tries" not in content["record"]:
             older += 1
             assert (record.tries, record.noisy, record.steal_ms) == (1, "", None)
