@@ -54,8 +54,10 @@ class _Elf:
             yield _Symbol(name, kind, index, value, size)
 
     def functions(self, name: str) -> list[_Symbol]:
-        """The symbols of a function and of its clones, such as `name.constprop.0`. Raises LookupError where there is none."""
-        found = [s for s in self.symbols if s.size and s.name.split(".")[0] == name and s.kind not in (_SECTION, _FILE)]
+        """The symbols of a function and of its clones, such as `name.constprop.0`, without the parts of them that hardly ever run,
+        such as `name.cold`, to which they jump. Raises LookupError where there is none."""
+        found = [s for s in self.symbols if s.size and s.name.split(".")[0] == name and ".cold" not in s.name
+                 and s.kind not in (_SECTION, _FILE)]
         if not found:
             raise LookupError(f"no function {name}")
         return sorted(found, key=lambda symbol: symbol.name)
