@@ -75,6 +75,7 @@ def parse_arguments(kernel: str, orders: list[str], layouts: Sequence[str] = ("s
     parser.add_argument("--cpu", default=max(os.sched_getaffinity(0)), type=natural(0, 1 << 20))
     parser.add_argument("--fifo", action="store_true")
     parser.add_argument("--perf-fds", default="-1,-1")
+    parser.add_argument("--fresh", default=0, type=natural(0, 1))  # in a session: in an arena of its own
     parser.add_argument("--layout", default=layouts[0], choices=layouts)
     parser.add_argument("--order", default=orders[0], choices=orders)
     parser.add_argument("--lines", default=4096, type=natural(1, 1 << 32))
@@ -96,5 +97,6 @@ def parse_arguments(kernel: str, orders: list[str], layouts: Sequence[str] = ("s
     if config.cpu not in os.sched_getaffinity(0):
         parser.error(f"CPU {config.cpu} is not one this process may use.")
     config.control_fd, config.ack_fd = (int(fd) for fd in config.perf_fds.split(","))
+    config.started_ns = now_ns()
     config.kernel, config.engine, config.packed = kernel, engine, config.layout == "packed"
     return config

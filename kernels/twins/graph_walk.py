@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 
 import numpy as np
 
-from kernels.twins import arguments, region
+from kernels.twins import arguments, region, session
 from kernels.twins.arena import CHUNK, Arena, base_page, on_all_cpus
 from kernels.twins.arguments import LINE
 from kernels.twins.hops import BINS, clock_ticks, least_of, of_hops, read_nothing, read_stamp
@@ -165,7 +166,10 @@ def measure_point(config: Namespace, arena: Arena) -> region.Record:
 
 
 def main() -> None:
-    region.measure_one(asked, measure_point)
+    if "--plan" in sys.argv:
+        session.serve()
+    else:
+        region.measure_one(asked, measure_point)
 
 
 if __name__ == "__main__":

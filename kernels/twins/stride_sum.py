@@ -11,7 +11,7 @@ from kernels.twins import arguments, region
 from kernels.twins.arena import Arena
 from kernels.twins.arguments import LINE
 from kernels.twins.hops import ready
-from kernels.twins.placement import FNV_BASIS, UINT64, checksum_from, mix, shuffle, touch_lines
+from kernels.twins.placement import FNV_BASIS, UINT64, checksum_from, mix, shuffle
 
 MEASURES = 2  # 1 read smaps between warm-up and region, so its times above 256 MiB are up to 1.5x too high
 ELEMENT = 8
@@ -50,7 +50,7 @@ def in_order(visits):
 
 @njit(cache=True)
 def number(array):
-    """Each element is to hold its own number."""
+    """Into each element its own number, in ascending order, right before they are read."""
     for i in range(len(array)):
         array[i] = i
 
@@ -71,13 +71,12 @@ def asked(words: list[str] | None = None) -> Namespace:
 def measure_point(config: Namespace, arena: Arena) -> region.Record:
     array, visits = arena.words()[: config.bytes // ELEMENT], -(-config.bytes // config.step_bytes)
     step, is_listed = config.step_bytes // ELEMENT, config.mode == "listed"
-    number(array)
     if is_listed:
         numbers = np.arange(visits, dtype=np.uint32)
         if config.order == "cycle":
             shuffle(numbers, 1, np.uint64(config.seed))
     checksum = checksum_from(numbers, 0, visits) if is_listed else in_order(visits)
-    touch_lines(np.uint64(arena.base), visits, np.uint64(config.step_bytes), np.uint64(0))
+    number(array)
 
     def run(passes: int) -> int:
         return int(sum_listed(array, numbers, np.uint64(step), passes) if is_listed else sum_every(array, step, passes))
