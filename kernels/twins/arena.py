@@ -7,8 +7,8 @@ import errno
 import mmap
 import os
 import re
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -160,18 +160,13 @@ def on_all_cpus(work: Callable[[int, int], int], size: int, chunk: int, cpus: li
     """work(from, to) on each CPU's part of `size` bytes, in whole chunks; what it returned, in order."""
     chunks = -(-size // chunk)
     threads = min(len(cpus), chunks, MOST_THREADS)
-    found = [0] * threads
 
-    def part(i: int) -> None:
+    def part(i: int) -> int:
         os.sched_setaffinity(0, {cpus[i]})
-        found[i] = work(chunks * i // threads * chunk, min(chunks * (i + 1) // threads * chunk, size))
+        return work(chunks * i // threads * chunk, min(chunks * (i + 1) // threads * chunk, size))
 
-    running = [threading.Thread(target=part, args=(i,)) for i in range(threads)]
-    for thread in running:
-        thread.start()
-    for thread in running:
-        thread.join()
-    return found
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(part, range(threads)))
 
 
 def stay_on_this_node() -> None:

@@ -89,9 +89,7 @@ def parse_arguments(kernel: str, orders: list[str], layouts: Sequence[str] = ("s
     config = parser.parse_args(words)
     config.mode = config.mode if modes else ""
     config.options = [[name, getattr(config, name)] for name in own if getattr(config, name) is not None]
-    for name, (default, _, _) in own.items():
-        if getattr(config, name) is None:
-            setattr(config, name, default)
+    vars(config).update({name: default for name, (default, _, _) in own.items() if getattr(config, name) is None})
     if not re.fullmatch(r"-?\d+,-?\d+", config.perf_fds):
         parser.error("--perf-fds takes two file descriptors, CONTROL,ACK.")
     if config.cpu not in os.sched_getaffinity(0):
