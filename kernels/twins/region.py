@@ -26,7 +26,6 @@ FEW = {"lines": 1 << 11, "packed": True, "bytes": 1 << 17, "step_bytes": 1 << 12
        "tuples": 1 << 10, "region_ms": 1, "control_fd": -1, "fifo": False}
 Record = dict[str, Any]
 Measure = Callable[[argparse.Namespace, Arena], Record]
-OF_A_SESSION = ("mapping_bytes", "cpu_ns", "fifo")  # the record of one process has these no more than the position
 
 
 # ---- the timed region
@@ -162,7 +161,8 @@ def record(config: argparse.Namespace, arena: Arena, measured: Record, checksum:
     asked = {name: getattr(config, name) for name in (
         "kernel", "engine", "pages", "layout", "order", "lines", "mode", "options", "seed", "cpu")}
     return {**asked, "backing": config.pages, "also": dict(also), "stride_bytes": arena.stride, "working_set_bytes": arena.working_set,
-            "arena_bytes": arena.bytes, "mapping_bytes": arena.mapping_bytes, **measured, "checksum": f"{checksum:016x}", **more}
+            "arena_bytes": arena.bytes, "mapping_bytes": arena.mapping_bytes, **measured, "position": 0,
+            "checksum": f"{checksum:016x}", **more}
 
 
 # ---- a point
@@ -212,5 +212,4 @@ def measure_one(asked: Callable[[], argparse.Namespace], measure_point: Measure)
         start(config)
         compiled(config, measure_point)
         config.started_ns = now_ns()
-        found = in_its_own_arena(config, measure_point)
-    print(json.dumps({name: value for name, value in found.items() if name not in OF_A_SESSION}))
+        print(json.dumps(in_its_own_arena(config, measure_point)))

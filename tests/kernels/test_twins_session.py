@@ -79,6 +79,8 @@ def test_a_session_in_numba_answers_each_line_in_its_order_and_says_how_much_is_
     mapped, *answers, end = planned()
     count = 2 * len(POINTS)
     assert mapped["mapped"] == SHARED and mapped["proved"] == 0 and mapped["populate_ns"] > 0
+    assert mapped["page_table_bytes"] >= SHARED // 512 and "page_table_bytes" not in answers[0]
+    assert answers[1]["page_table_bytes"] >= SHARED // 512  # eight bytes a page, in an arena of its own
     assert [(one["id"], one["position"]) for one in answers] == [(f"{i}{way}", 2 * i + bool(way)) for i in range(len(POINTS))
                                                                 for way in ("", "own")]
     assert {one["proved"] for one in answers} == {0} and end == {"end": count, "proved": count}  # smaps was read at the end alone
