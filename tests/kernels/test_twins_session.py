@@ -176,3 +176,28 @@ def test_a_twin_under_sched_fifo_never_takes_so_much_of_a_second_that_linux_stop
     for at in range(0, spans[-1][1], 10_000_000):
         held = sum(max(0, min(end, at + 10**9) - max(begin, at)) for begin, end in spans)
         assert held <= 0.95e9, at
+
+
+ORDER = """
+import contextlib, io, importlib, json, sys
+from kernels.twins import region
+name, seen = sys.argv.pop(1), []
+kernel = importlib.import_module(f"kernels.twins.{name}")
+def logged(what, real):
+    return lambda *given: seen.append(what) or real(*given)
+region.verify_backing = logged("smaps", region.verify_backing)
+kernel.touch_lines = logged("touch", kernel.touch_lines)
+region.Work.checked = logged("run", region.Work.checked)
+compiled = region.compiled
+region.compiled = lambda *given: compiled(*given) or seen.clear()
+with contextlib.redirect_stdout(io.StringIO()):
+    kernel.main()
+print(json.dumps(seen))
+"""
+
+
+@pytest.mark.parametrize("kernel", ["page_chase", "page_gather", "graph_walk"])
+def test_between_touching_the_lines_and_the_region_numba_reads_no_smaps(kernel: str):
+    seen = json.loads(subprocess.run([sys.executable, "-c", ORDER, kernel, "--lines", "1024", "--region-ms", "1"], capture_output=True,
+                                     check=True, cwd=ROOT).stdout)
+    assert [what for what, before in zip(seen, [None, *seen], strict=False) if what != before] == ["smaps", "touch", "run", "smaps"]
