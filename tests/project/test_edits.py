@@ -70,13 +70,13 @@ EDITS: dict[str, Edits] = {
                           ('"full_walks_hurt": {"band": (1.0, float("inf"))}', '"full_walks_hurt": {"band": (0.0, 1.0)}'),
                           "full-walks-would-hurt", *TABLE),
     "hugepages": Edits(("spread[pages] - packed[pages]", "spread[pages] / packed[pages]"), "page_prices",
-                       ('{"band": claims.EIGHTH}', '{"band": (0.5, 5.0)}'), "thp-an-eighth-faster", *CHASE, LOOP),
+                       ("bands = {", 'bands = {"thp_is_like_the_pool": {"same": 0.5}, '), "thp-like-pool", *CHASE, LOOP),
     "keeping_pages": Edits(("far[pages] - near[pages]", "far[pages] / near[pages]"), "ladder",
                            ('{"band": claims.SIX}', '{"band": (0.1, 1.0)}'), "thp-faults-six-times", *CHASE, LOOP),
     "graph_walk": Edits(("(1 - reach / sizes)", "(1 - reach / sizes / 2)"), "walk_misses",
-                        ('{"most": claims.SHORT_TAIL}', '{"most": 2.0, "from_bytes": 1}'), "no-tail-on-large-pages", *WALK, TURN),
+                        ('{"band": claims.TWICE}', '{"band": (1.0, 2.0), "from_bytes": 1}'), "tail-twice-the-median", *WALK, TURN),
     "tlb_blocking": Edits(('2 ** fan_out["bits"]', '4 ** fan_out["bits"]'), "fan_out",
-                          ('{"jump": claims.JUMP}', '{"jump": 9.9}'), "fan-out-limit", *WALK, TURN),
+                          ("bands = {", 'bands = {"join_partitions_first": {"same": 9.9}, '), "join-partitions-first", *WALK, TURN),
     "churn": Edits(("price.between(1, 1 << 20)", "price.between(512, 1 << 20)"), "switches",
                    ('{"a_cold_start_pays": {"band": (1.0, float("inf"))}', '{"a_cold_start_pays": {"band": (0.0, 1.0)}'),
                    "cold-starts-pay-a-tax", *CALL),
@@ -121,7 +121,7 @@ def verdicts(notebook: nbformat.NotebookNode) -> dict[str, str]:
     """The verdict on each claim, by its sentence."""
     texts = ["".join(output["data"]["text/plain"]) for cell in notebook.cells for output in cell.get("outputs", [])
              if "tlb-verdicts" in "".join(output.get("data", {}).get("text/html", ""))]
-    return {says: verdict for text in texts for verdict, says in re.findall(r"^([A-Z ]+): (.*?) \[", text, re.MULTILINE)}
+    return {says: verdict for text in texts for verdict, says in re.findall(r"^([A-Z ]+): (.*?) \[(?!…])", text, re.MULTILINE)}
 
 
 @cache
