@@ -37,6 +37,7 @@ pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
 CPUS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 CHUNKS, CHUNK = 7, 2 * mmap.PAGESIZE
+TRIES = 5  # beside processes that wake up all the time one in ten was unstable
 
 
 def given(lines: int, *more: object) -> list[str]:
@@ -48,10 +49,18 @@ def order(lines: int, kind: str) -> list[int]:
 
 
 def measured(kernel: str, arguments: list[str], **how: object) -> KernelReport:
-    done = run_c(kernel, arguments, **how)
+    """The report; skips where Linux lacks what the mode needs.
+
+    Mapping 16 pages of a file takes about as long as touching them, which is one fault. On a CPU that others interrupt often, most of
+    the batches that only map may take longer than one that touches: the kernel then says that it is unstable, and is run again.
+    """
+    for _ in range(TRIES):
+        done = run_c(kernel, arguments, **how)
+        if done.returncode != 3 or reason_of(done)[0] != "unstable":
+            break
     if done.returncode == 3 and reason_of(done)[0] in ("no-populate", "no-memory-group"):
         pytest.skip(reason_of(done)[1])
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
     return KernelReport.model_validate_json(done.stdout)
 
 
