@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments.fleet.parcel import Sender, Task, pack, version
-from experiments.lab import build, campaign, measure, states
+from experiments.lab import build, campaign, session, states
 from experiments.lab.rig import Rig
 from experiments.lab.store import Store, data_root
 from experiments.machine import host as hosts
@@ -73,4 +73,4 @@ def measured(rig: Rig, task: Task) -> dict[str, Any]:
 def unpinned() -> None:
     """This thread may run where the process could before its event loop was kept off the measured CPU: what it starts inherits that."""
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, measure.CPUS_AT_START)
+        os.sched_setaffinity(0, session.CPUS_AT_START)

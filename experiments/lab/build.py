@@ -156,6 +156,17 @@ def _code_digest(built: Kernel, functions: tuple[str, ...]) -> str:
     return built.digest
 
 
+def has_session(name: str, engine: Engine, kernel: str) -> bool:
+    """Whether there is a program of this name that measures many points of a kernel in one mapping, by its own functions."""
+    return bool(name) and source(name, engine).exists() and kernel not in _PATCHED
+
+
+def session(name: str, engine: Engine) -> tuple[str, ...]:
+    """The command of such a program, compiled if it has to be. Raises Unavailable as `kernel` does."""
+    module = source(name, engine)
+    return (str(program(module)),) if engine == "c" else (sys.executable, "-m", f"kernels.{module.parent.name}.{name}")
+
+
 def program(main: Path, *more: str) -> Path:
     """A C file that is no kernel, as a program, compiled if it has to be, with more flags. Raises Unavailable as `kernel` does."""
     if (cc := compiler()) is None:

@@ -15,7 +15,7 @@ import pandas as pd
 from experiments.lab import namespaces
 from experiments.lab.record import Point
 from experiments.machine.host import base_page_bytes
-from experiments.words.pages import BASE, page_bytes
+from experiments.words.pages import BASE, PAGES, page_bytes
 from experiments.words.reasons import Unavailable
 
 LINE_BYTES = 64
@@ -96,11 +96,12 @@ class Declaration:
     timed: Callable[[Point], tuple[str, ...]] = lambda point: ()
     in_guest: bool = False  # its accesses are made by a guest, so are the events that count them, and its modes are the guest's pages
     order_of: str = ""  # the kernel whose order its chase walks, and so its seed
+    session: str = ""  # the program that measures many of its points in one mapping, by the same functions
     is_chase: bool = True  # whether a packed point belongs to the spread point with as many lines
 
 
 CATALOGUE: dict[str, Declaration] = {
-    "page_chase": Declaration(modes=("", namespaces.MODE), played={namespaces.MODE: namespaces.prefix}, least_cycles=1.0,
+    "page_chase": Declaration(session="session", modes=("", namespaces.MODE), played={namespaces.MODE: namespaces.prefix}, least_cycles=1.0,
                               timed=lambda point: ("follow_draws" if point.order == "random" or point.layout == "alias" else "follow",)),
     # Eight pages of memory, each address of eight bytes in a list that holds 4096 at the least; and the page tables.
     "table_chase": Declaration(
@@ -114,17 +115,18 @@ CATALOGUE: dict[str, Declaration] = {
     # One fault a page, where populating a range takes them in one go.
     "first_touch": Declaration(modes=("address", "visit", "shuffled"), least_cycles=1.0, order_of="page_chase", start_s=0.4,
                                timed=_only("follow")),
-    "page_gather": Declaration(least_cycles=0.1, timed=_only("gather")),
+    "page_gather": Declaration(session="session", least_cycles=0.1, timed=_only("gather")),
     # Between two passes, which wait for nothing, smaps is read or bits are cleared, page by page.
-    "page_store": Declaration(modes=("load", "store", "load-clean", "store-clean"), least_cycles=0.1, start_s=0.3,
+    "page_store": Declaration(session="session", modes=("load", "store", "load-clean", "store-clean"), least_cycles=0.1, start_s=0.3,
                               timed=lambda point: ("store_each" if point.mode.startswith("store") else "load_each",)),
     # A random touch multiplies twice to draw its address, and no core starts four multiplications in a cycle.
-    "random_touch": Declaration(options={"bytes": None, "spare_draws": 0}, layout="packed", order="random", size="bytes",
+    "random_touch": Declaration(session="session", options={"bytes": None, "spare_draws": 0}, layout="packed", order="random", size="bytes",
                                 lines=lambda n: -(-n // LINE_BYTES), least_cycles=0.5, is_chase=False, start_s=0.12, timed=lambda point: (
                                     "touch_after" if dict(point.options).get("spare_draws") else "touch", "generate")),
     # The sums wait for each other, an addition a cycle. A list has four bytes a visit, and numba has it twice. Where nothing is said the
     # step is the published page's, whatever a page has here.
     "stride_sum": Declaration(
+        session="session",
         modes=("plain", "listed"), options={"bytes": None, "step_bytes": 4 << 10}, layout="packed", order="sequential", size="bytes",
         lines=lambda n: -(-n // LINE_BYTES), least_cycles=0.5, is_chase=False, start_s=0.06,
         timed=lambda point: ("sum_listed" if point.mode == "listed" else "sum_every",), side_bytes=lambda point:
@@ -199,8 +201,20 @@ def first_mode(name: str) -> str:
     return next(iter(of(name).modes), "")
 
 
-def arena_bytes(point: Point, base: int | None = None) -> int:
-    """What a point's process maps at most, in bytes: its arena rounded up to its page size, and the side arrays.
+def session_of(point: Point) -> str:
+    """The program that measures this point with others in one mapping; "" where each point takes a process of its own."""
+    kernel = of(point.kernel)
+    return "" if point.mode in kernel.played else kernel.session
+
+
+def has_own_arena(point: Point, base: int | None = None) -> bool:
+    """Whether a session maps memory for this point alone, because a prefix of the shared arena does not do."""
+    base = base or base_page_bytes()
+    return point.layout == "alias" or (point.layout == "spread" and base * point.stride_pages > page_bytes(point.pages, base))
+
+
+def mapped_bytes(point: Point, base: int | None = None) -> int:
+    """The bytes of the arena that holds a point's lines, rounded up to its page size.
 
     base: the bytes of a base page, by default of this machine.
     """
@@ -208,18 +222,45 @@ def arena_bytes(point: Point, base: int | None = None) -> int:
     kernel, page, stride = of(point.kernel), page_bytes(point.pages, base), base * point.stride_pages
     if point.layout == "alias":  # eight pages or what makes 8192 mappings of them, the page table, 8 bytes a page, the visits
         span = point.lines * stride
-        return 8 * page + 2 * span // 8192 + 8 * span // page + kernel.side_bytes(point)
-    if point.layout == "spread" and stride > page:
-        return point.lines * (page + SIDE_BYTES_PER_LINE)
+        return 8 * page + 2 * span // 8192 + 8 * span // page
+    if has_own_arena(point, base):
+        return point.lines * page
     working_set = kernel.inside_bytes(point.lines * (LINE_BYTES if point.layout == "packed" else stride), point)
-    return -(-working_set // page) * page + kernel.side_bytes(point)
+    return -(-working_set // page) * page
+
+
+def arena_bytes(point: Point, base: int | None = None) -> int:
+    """What a process for one point maps at most, in bytes: its arena and the side arrays."""
+    base = base or base_page_bytes()
+    sparse = has_own_arena(point, base) and point.layout == "spread"
+    return mapped_bytes(point, base) + (point.lines * SIDE_BYTES_PER_LINE if sparse else of(point.kernel).side_bytes(point))
+
+
+def memory_bytes(point: Point) -> int:
+    """What a process for one point takes of the memory that is free. A pool's pages are no part of that: Linux holds them against the pool
+    as it maps them."""
+    return arena_bytes(point) - (mapped_bytes(point) if PAGES[point.pages].source == "pool" else 0)
+
+
+# Seconds, as measured on a Zen 3 guest; what another computer takes is learned as it measures (lab.progress).
+_POPULATE_S_PER_GIB = 0.45
+_ENGINE_START_S = {"numba": 1.2, "numpy": 0.3}
+
+
+def mapping_s(engine: str, mapped: int) -> float:
+    """A guess at the seconds until a session has mapped so many bytes."""
+    return _ENGINE_START_S.get(engine, 0.05) + _POPULATE_S_PER_GIB * mapped / 2**30
+
+
+def point_s(point: Point) -> float:
+    """A guess at the seconds of one point in a session, which has the memory already."""
+    return 0.02 + 1.2 * point.region_ms / 1e3 + 0.1 * arena_bytes(point) / 2**30
 
 
 def expected_s(point: Point) -> float:
-    """A guess at one process's seconds: start, region, faulting in. As measured on a Zen 3 guest; what another computer takes for what
-    was guessed is learned as it measures (lab.progress)."""
-    start_s = {"numba": 1.2, "numpy": 0.3}.get(point.engine, of(point.kernel).start_s)
-    return start_s + of(point.kernel).idle_s(point) + 1.2 * point.region_ms / 1e3 + 0.45 * arena_bytes(point) / 2**30
+    """A guess at the seconds of one point in a process of its own: start, region, faulting in."""
+    start_s = _ENGINE_START_S.get(point.engine, of(point.kernel).start_s)
+    return start_s + of(point.kernel).idle_s(point) + 1.2 * point.region_ms / 1e3 + _POPULATE_S_PER_GIB * arena_bytes(point) / 2**30
 
 
 def with_defaults(frame: pd.DataFrame) -> pd.DataFrame:

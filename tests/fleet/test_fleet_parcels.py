@@ -20,7 +20,7 @@ from support.lab import failing
 from experiments.fleet import parcel, slot
 from experiments.fleet.collected import Collected, collecting
 from experiments.fleet.parcel import Sender, Task, check_sender, open_parcel
-from experiments.lab import lines, measure
+from experiments.lab import lines, measure, session
 from experiments.lab.record import Quantity
 from experiments.lab.store import Store
 from experiments.machine import host as hosts
@@ -225,4 +225,4 @@ def test_a_thread_that_measures_may_run_wherever_the_process_could(monkeypatch):
     seen: list[object] = []
     monkeypatch.setattr(os, "sched_setaffinity", lambda *given: seen.append(given), raising=False)
     slot.unpinned()
-    assert seen == [(0, measure.CPUS_AT_START)]
+    assert seen == [(0, session.CPUS_AT_START)]
