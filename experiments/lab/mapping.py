@@ -124,7 +124,8 @@ class _Measuring:
         while self.left:
             for point in [p for p in self.left if kernels.mapped_bytes(p) > self.most_bytes]:
                 yield self._left_out(point, self.too_large)
-            yield from self._one_process()
+            if self.left:
+                yield from self._one_process()
 
     def _one_process(self) -> Iterator[Result]:
         answered: list[Result] = []
