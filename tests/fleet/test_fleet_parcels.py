@@ -89,10 +89,9 @@ def test_a_full_disk_stops_a_task_and_what_was_finished_is_sent(rig, monkeypatch
 def test_a_point_that_cannot_be_had_comes_with_its_reason_and_the_others_come(rig):
     fake, victim = rig.measure, fleet.POINTS[1]
 
-    def lacks_one(point, repeat, **how):
-        if point == victim:
-            raise Unavailable("pool-empty", "0 of 4")
-        return fake(point, repeat, **how)
+    def lacks_one(points, repeat, *setting, **how):
+        for point, result in fake(points, repeat, *setting, **how):
+            yield point, Unavailable("pool-empty", "0 of 4") if point == victim else result
 
     object.__setattr__(rig, "measure", lacks_one)
     opened = open_parcel(slot.measured(rig, TASK), TASK, SENDER)
