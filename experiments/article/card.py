@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
+from experiments.inference.campaigns import newest
 from experiments.inference.counts import counted, why_not_counted
-from experiments.inference.intervals import newest, summarise
+from experiments.inference.intervals import summarise
 from experiments.lab import kernels
 from experiments.lab.record import Point
 from experiments.lab.store import Store

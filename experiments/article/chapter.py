@@ -19,7 +19,7 @@ from experiments.article.analysis import Analysis
 from experiments.article.overlay import with_reference
 from experiments.article.render import Figure, Html, glue_sentences, lacking_note
 from experiments.article.verdicts import elsewhere, verdict_table, verdicts
-from experiments.inference.intervals import newest
+from experiments.inference.campaigns import newest
 from experiments.lab import build, campaign, grid, kernels, rows, states, survey
 from experiments.lab.campaign import Outcome
 from experiments.lab.grid import Profile, Scope

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict
 
 from experiments.fleet.atlas_schema import MACHINES, PROFILE, ROWS, SCHEMAS, VERDICTS, moment, row, table_of
 from experiments.inference import splinter
-from experiments.inference.intervals import newest
+from experiments.inference.campaigns import newest
 from experiments.lab import columns, kernels, lines, states
 from experiments.lab.lines import Stored
 from experiments.lab.rows import of_one_engine

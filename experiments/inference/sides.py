@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from experiments.inference.intervals import Interval, newest, summarise
+from experiments.inference.campaigns import newest
+from experiments.inference.intervals import Interval, summarise
 
 # Without a process for so long, what is measured next is another run. A campaign of an hour pauses for seconds, a resumed one for long.
 PAUSE_S = 3600.0

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.lab import namespaces
-from experiments.lab.record import Point
+from experiments.lab.record import KernelReport, Point
 from experiments.machine.host import base_page_bytes
 from experiments.words.pages import BASE, PAGES, page_bytes
 from experiments.words.reasons import Unavailable
@@ -57,11 +57,11 @@ def _beside_bytes(point: Point) -> int:
     return (own.get("stream_kib", 0) << 10) + (own.get("walk_lines", 0) + own.get("discard_pages", 0)) * base_page_bytes()
 
 
-def _only(*functions: str) -> Callable[[Point], tuple[str, ...]]:
+def _only(*functions: str) -> Callable[[Point | KernelReport], tuple[str, ...]]:
     return lambda point: functions
 
 
-def _walk_of(point: Point) -> tuple[str, ...]:
+def _walk_of(point: Point | KernelReport) -> tuple[str, ...]:
     """graph_walk's loops: one for each way of walking, and in numba one for a single walker."""
     options = dict(point.options)
     if options.get("per_hop"):
@@ -93,7 +93,7 @@ class Declaration:
     faults_in: bool = False  # its timed region is where pages are faulted in, which elsewhere is a disturbance
     # The functions that make the timed accesses of a point, by their names in the kernel's file; none where they stand in no function
     # of their own, as the calls of a kernel that times the system's work.
-    timed: Callable[[Point], tuple[str, ...]] = lambda point: ()
+    timed: Callable[[Point | KernelReport], tuple[str, ...]] = lambda point: ()
     in_guest: bool = False  # its accesses are made by a guest, so are the events that count them, and its modes are the guest's pages
     order_of: str = ""  # the kernel whose order its chase walks, and so its seed
     session: str = ""  # the program that measures many of its points in one mapping, by the same functions
