@@ -239,8 +239,8 @@ def _verdicts(given: Input) -> Iterator[dict[str, Any]]:
     known = if_available(_document, given, "verdicts", Verdicts)
     for chapter, claims in known.chapters.items() if known else ():
         for claim, judged in claims.items():
-            yield {"machine": given.machine, "chapter": chapter, "claim": claim, **judged.model_dump(
-                mode="json", exclude={"reason", "why"})}
+            yield {"machine": given.machine, "chapter": chapter, "claim": claim, "measures": known.newest_measures(chapter),
+                   **judged.model_dump(mode="json", exclude={"reason", "why"})}
 
 
 def _document(given: Input, name: str, kind: type[BaseModel]) -> Any:

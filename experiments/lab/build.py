@@ -110,19 +110,33 @@ def kernel(name: str, engine: Engine = "c") -> Kernel:
         files = _closure(module, _imported)
         words = [f"python {platform.python_version()}", *(f"{name} {importlib.metadata.version(name)}" for name in _PACKAGES[engine])]
         command, digest = (sys.executable, "-m", f"kernels.{module.parent.name}.{name}"), _digest(*files, words=words)
-        return Kernel(name, engine, command, digest, _digest(*files), ", ".join(words), _measures(module))
+        return Kernel(name, engine, command, digest, source_digest(name, engine), ", ".join(words), declared_measures(name, engine))
     cc = compiler()
     if cc is None:
         raise Unavailable("no-compiler")
-    main = _PATCHED.get(name, KERNELS) / module.name
-    binary, digest = _built(cc, main, FLAGS)
-    return Kernel(name, engine, (str(binary),), digest, _digest(*_closure(main, _included)), cc.label, _measures(main))
+    binary, digest = _built(cc, _source(name, engine), FLAGS)
+    return Kernel(name, engine, (str(binary),), digest, source_digest(name, engine), cc.label, declared_measures(name, engine))
 
 
-def _measures(source: Path) -> int:
-    """The version of what a kernel measures, as its file declares it."""
-    declared = re.search(r"^(?:#define MEASURES|MEASURES =) (\d+)", source.read_text(), re.MULTILINE)
+def declared_measures(name: str, engine: Engine) -> int:
+    """The version of what a kernel measures, as its file declares it; 1 where it does not, or is gone."""
+    try:
+        text = _source(name, engine).read_text()
+    except FileNotFoundError:
+        return 1
+    declared = re.search(r"^(?:#define MEASURES|MEASURES =) (\d+)", text, re.MULTILINE)
     return int(declared[1]) if declared else 1
+
+
+def source_digest(name: str, engine: Engine) -> str:
+    """16 hex digits of a kernel's source and of what that includes or imports."""
+    return _digest(*_closure(_source(name, engine), _included if engine == "c" else _imported))
+
+
+def _source(name: str, engine: Engine) -> Path:
+    """Where a kernel's source is, with what a reader has changed in it."""
+    main = source(name, engine)
+    return _PATCHED[name] / main.name if engine == "c" and name in _PATCHED else main
 
 
 def identity(point: Point, built: Kernel | None = None) -> Identity:
@@ -177,11 +191,6 @@ def program(main: Path, *more: str) -> Path:
 def library(main: Path) -> Path:
     """A C file as a library that a program can be made to load before its own (LD_PRELOAD). Raises Unavailable as `kernel` does."""
     return program(main, "-shared", "-fPIC")
-
-
-def digest(name: str, cc: Compiler) -> str:
-    """What a C kernel's digest is where this compiler builds it, whether it is here or not."""
-    return _digest(*_closure(source(name, "c"), _included), words=[*FLAGS, *cc.command, cc.version])
 
 
 def _built(cc: Compiler, main: Path, flags: Sequence[str]) -> tuple[Path, str]:
