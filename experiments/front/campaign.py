@@ -43,8 +43,7 @@ def book(given: Mapping[str, Any]) -> Path:
             return bool(whole.campaign(grids, seconds=max(seconds, 0.0), compared=compared(whole.scope), first_round=first_round,
                                        progress=bar).measured)
 
-        bar.later_s = 2 * SITE_S
-        page, is_new = Path(), measured(first_round=True)
+        page, is_new = Path(), measured(first_round=True)  # in all the time there is: without it, chapters have nothing to show
         if_available(Chapter("your_machine", asked["your_machine"], whole.data).survey)  # where it lacks, its page says why
         bar.later_s = SITE_S
         if is_new:
