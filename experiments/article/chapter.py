@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 from myst_nb import glue
 
-from experiments.article import card, parameters
+from experiments.article import card, parameters, sources
 from experiments.article.analysis import Analysis
 from experiments.article.overlay import with_reference
 from experiments.article.render import Figure, Html, glue_sentences, lacking_note
@@ -259,7 +259,7 @@ class Chapter:
 
     def say(self, module: ModuleType, a: Analysis) -> None:
         """Glue what each function in a module's __all__ says of the Analysis, under its name: sentences, a phrase, or a number; where
-        one raises Unavailable, the reason, in full once."""
+        one raises Unavailable, the reason, in full once. And leave what source measured the rows, for the page's listings."""
         told: set[str] = set()
         for name in module.__all__:
             try:
@@ -271,6 +271,7 @@ class Chapter:
                 glue_sentences(name, said)
             else:
                 glue(name, said if isinstance(said, str) else float(said), display=False)  # numpy's render empty under a format
+        sources.keep(a.frame)
 
     def verdicts(self, module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> Html:
         """The chapter's claims as a table. bands: for a predicate by its name, keywords in place of its defaults, as in

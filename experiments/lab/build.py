@@ -128,9 +128,15 @@ def declared_measures(name: str, engine: Engine) -> int:
     return int(declared[1]) if declared else 1
 
 
+def sources(name: str, engine: Engine) -> tuple[Path, ...]:
+    """A kernel's source and the files that it includes or imports; nothing where it is gone."""
+    main = _source(name, engine)
+    return _closure(main, _included if engine == "c" else _imported) if main.exists() else ()
+
+
 def source_digest(name: str, engine: Engine) -> str:
-    """16 hex digits of a kernel's source and of what that includes or imports."""
-    return _digest(*_closure(_source(name, engine), _included if engine == "c" else _imported))
+    """16 hex digits of `sources`."""
+    return _digest(*sources(name, engine))
 
 
 def _source(name: str, engine: Engine) -> Path:
