@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from experiments.inference.intervals import NORMAL_MAD, OUTLIER_SCORE, UNSTABLE_SPREAD
+from experiments.inference.scatter import NORMAL_MAD, OUTLIER_SCORE, UNSTABLE_SPREAD
 
 
 class Question(NamedTuple):

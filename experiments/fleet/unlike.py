@@ -23,7 +23,8 @@ from experiments.article.setting import point_columns
 from experiments.article.verdicts import LEAST_COVERAGE, WRONG_BY_CHANCE, decided, inside
 from experiments.front.compare import Compared
 from experiments.front.compare_words import point_words
-from experiments.inference.intervals import NORMAL_MAD, Interval, summarise
+from experiments.inference.intervals import Interval, summarise
+from experiments.inference.scatter import NORMAL_MAD
 from experiments.lab import kernels, states
 from experiments.lab.store import Store
 from experiments.machine import host as hosts

@@ -9,7 +9,8 @@ from math import inf
 import numpy as np
 import pandas as pd
 
-from experiments.inference.intervals import JUMP, UNKNOWN, UNSTABLE_SPREAD, Interval, summarise
+from experiments.inference.intervals import JUMP, UNKNOWN, Interval, summarise
+from experiments.inference.scatter import UNSTABLE_SPREAD
 from experiments.words.reasons import Unavailable
 
 SAME_GRID_POINT = 0.01  # a grid in quarter octaves rounds to whole lines; its next point is 19 % away

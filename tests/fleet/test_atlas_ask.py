@@ -22,7 +22,8 @@ from experiments.fleet import atlas_build  # noqa: E402
 from experiments.fleet.atlas_ask import ask, opened  # noqa: E402
 from experiments.fleet.atlas_questions import FAR_BYTES, LEAST_KIND, QUESTIONS  # noqa: E402
 from experiments.front import profile  # noqa: E402
-from experiments.inference.intervals import median_interval, outliers  # noqa: E402
+from experiments.inference.intervals import median_interval  # noqa: E402
+from experiments.inference.scatter import outliers  # noqa: E402
 from experiments.machine import host as hosts  # noqa: E402
 from experiments.machine.host import Host  # noqa: E402
 

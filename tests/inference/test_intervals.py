@@ -21,11 +21,9 @@ from experiments.inference.intervals import (
     interval_of_ratio,
     median_interval,
     modes,
-    outliers,
-    relative_spread,
     summarise,
-    trend,
 )
+from experiments.inference.scatter import outliers, relative_spread, trend
 from experiments.words.reasons import Unavailable
 
 values = st.floats(0.1, 1e6)
