@@ -76,9 +76,10 @@ def source(name: str, engine: Engine) -> Path:
 
 
 def kernel_names() -> list[str]:
-    """The kernels there are, by their files; most are in C and in numba, some in one alone. A twin can be run: it has a main()."""
+    """The kernels there are, by their files; most are in C and in numba, some in one alone. A twin can be run: it has a main(). A session
+    runs others."""
     twins = {path.stem for path in (KERNELS / "twins").glob("*.py") if "\ndef main(" in path.read_text()}
-    return sorted({path.stem for path in KERNELS.glob("*.c")} | twins)
+    return sorted(({path.stem for path in KERNELS.glob("*.c")} | twins) - {"session"})
 
 
 def engine_for(asked: str, name: str = "") -> Engine:

@@ -15,7 +15,7 @@ import pytest
 from support import fleet
 from support.common import make_record
 from support.fuzzing import ENDURANCE, SEED, mutated
-from support.lab import failing
+from support.lab import failing, one_by_one
 
 from experiments.fleet import parcel, slot
 from experiments.fleet.collected import Collected, collecting
@@ -136,8 +136,9 @@ def test_rows_of_another_version_of_the_kernel_are_not_sent_and_do_not_count_as_
     before = slot.measured(rig, TASK)
     now = fleet.Kernel("page_chase", "c", ("true",), changes.get("digest", fleet.KERNEL), measures=changes.get("measures", 1))
     monkeypatch.setattr(fleet.build, "kernel", lambda name, engine="c": now)
-    object.__setattr__(rig, "measure", lambda *given, made=rig.measure, **how: made(*given, **how).model_copy(
-        update={"measures": now.measures, "elapsed_ns": 1.5e7}))
+    made = fleet.made_up("a")
+    object.__setattr__(rig, "measure", one_by_one(lambda *given, **how: made(*given, **how).model_copy(
+        update={"measures": now.measures, "elapsed_ns": 1.5e7})))
     first = TASK.model_copy(update={"repeats": 1, "most": 1})
     sent = slot.measured(rig, first)
     assert len(sent["lines"]) == 3 and not {*sent["lines"]} & {*before["lines"]}
