@@ -23,12 +23,16 @@ def measured_by(frame: pd.DataFrame) -> dict[str, str]:
     if frame.empty:
         return {}
     in_c = frame[frame["engine"] == "c"]
-    digests = in_c["source"].where(in_c["source"] != "", in_c["kernel_digest"])  # rows of version 1 know their source by that
     files: dict[str, dict[str, str]] = {}
-    for kernel, found in sorted(digests.groupby(in_c["kernel"]).unique().items()):
+    for kernel, found in sorted(digests(in_c).groupby(in_c["kernel"]).unique().items()):
         for path in build.sources(str(kernel), "c"):
             files.setdefault(f"kernels/{path.name}", {})[str(kernel)] = _words(str(kernel), found)
     return {file: f"Measured by {_of_kernels(words)}." for file, words in files.items()}
+
+
+def digests(frame: pd.DataFrame) -> pd.Series:
+    """Return of each row the digest of its kernel's source; of version 1 that of source, flags and compiler."""
+    return frame["source"].where(frame["source"] != "", frame["kernel_digest"])
 
 
 def _words(kernel: str, digests: Collection[str]) -> str:
