@@ -79,7 +79,8 @@ def kernel_names() -> list[str]:
     """The kernels there are, by their files; most are in C and in numba, some in one alone. A twin can be run: it has a main(). A session
     runs others."""
     twins = {path.stem for path in (KERNELS / "twins").glob("*.py") if "\ndef main(" in path.read_text()}
-    return sorted(({path.stem for path in KERNELS.glob("*.c")} | twins) - {"session"})
+    sessions = {kernel.session for kernel in kernels.CATALOGUE.values()} - kernels.CATALOGUE.keys()
+    return sorted(({path.stem for path in KERNELS.glob("*.c")} | twins) - sessions)
 
 
 def engine_for(asked: str, name: str = "") -> Engine:
@@ -170,16 +171,37 @@ def _code_digest(built: Kernel, functions: tuple[str, ...]) -> str:
             words = built.compiler.split(", ")
             return python_code.digest(source(built.name, built.engine), functions, lambda name: source(name, "numba"), words)
         if functions:
-            binary = Path(built.command[-1])
-            return machine_code.digest(_object_of(binary), binary, functions)
+            return _machine_code(Path(built.command[-1]), functions)
     except (LookupError, ValueError, OSError):
         pass
     return built.digest
 
 
-def has_session(name: str, engine: Engine, kernel: str) -> bool:
-    """Whether there is a program of this name that measures many points of a kernel in one mapping, by its own functions."""
-    return bool(name) and source(name, engine).exists() and kernel not in _PATCHED
+def _machine_code(binary: Path, functions: tuple[str, ...]) -> str:
+    return machine_code.digest(_object_of(binary), binary, functions)
+
+
+def sessions() -> Callable[[Point], bool]:
+    """Return whether there is a program that measures a point with others in one mapping, by the function that the kernel's own program
+    times: the same machine code at the same address modulo 64. For many points of kernels that do not change meanwhile.
+
+    The function raises Unavailable as `kernel` does.
+    """
+    built, made = cache(kernel), cache(session)
+
+    @cache
+    def is_same(name: str, engine: Engine, kernel: str, functions: tuple[str, ...]) -> bool:
+        if not name or kernel in _PATCHED or not source(name, engine).exists():
+            return False
+        if engine != "c":
+            return True  # it calls the kernel's module
+        try:
+            alone = _machine_code(Path(built(kernel, engine).command[-1]), functions)
+            return alone == _machine_code(Path(made(name, engine)[0]), functions)
+        except (LookupError, ValueError, OSError):
+            return False
+
+    return lambda point: is_same(kernels.session_of(point), point.engine, point.kernel, kernels.of(point.kernel).timed(point))
 
 
 def session(name: str, engine: Engine) -> tuple[str, ...]:
@@ -223,7 +245,7 @@ def build_folder() -> Path:
 
 
 def _included(main: Path) -> Iterable[Path]:
-    return (main.parent / name for name in re.findall(r'^#include "(\w+\.h)"', main.read_text(), re.MULTILINE))
+    return (main.parent / name for name in re.findall(r'^#include "(\w+\.[ch])"', main.read_text(), re.MULTILINE))
 
 
 def _imported(module: Path) -> Iterable[Path]:

@@ -21,7 +21,6 @@ from experiments.words.reasons import Unavailable
 
 # Of the points of a mapping, how many may be measured a second time because they were disturbed. A median of five bears a disturbed one.
 RETRY_SHARE = 0.1
-_LARGE_BYTES = 64 << 20  # a point's own arena that has no place beside the shared one
 _OF_SIZE = {"oom-killed", "memory-short", "pool-empty", "backing-partial"}  # what a smaller mapping may be spared
 _PASSING = {"backing-partial", "cpu-gone"}  # what may be over when it is tried again
 
@@ -47,8 +46,9 @@ def groups(points: Sequence[Point], shuffle: random.Random) -> list[Group]:
     """A round's points by the process that may measure them, in a random order. Those on transparent huge pages follow each other: what a
     process gives back a hypervisor takes back soon, and 4 GiB then take 10 s to map and not 0.2 s."""
     alike: dict[tuple, list[Point]] = {}
+    has_session = build.sessions()
     for point in points:
-        alike.setdefault(_program(point), []).append(point)
+        alike.setdefault(_program(point, has_session), []).append(point)
     made = [Group(group, program != _ALONE) for program, group in alike.items()]
     for group in made:
         shuffle.shuffle(group.points)
@@ -56,12 +56,12 @@ def groups(points: Sequence[Point], shuffle: random.Random) -> list[Group]:
     return sorted(made, key=lambda group: group.shares and PAGES[group.points[0].pages].source == "thp")
 
 
-def _program(point: Point) -> tuple:
-    """What points have in common that one process may measure."""
-    name = kernels.session_of(point)
-    if not build.has_session(name, point.engine, point.kernel):
+def _program(point: Point, has_session: Callable[[Point], bool]) -> tuple:
+    """What points have in common that one process may measure. Those with an arena of their own have no shared one beside it, which would
+    be read from smaps as well, before and after each."""
+    if not has_session(point):
         return _ALONE
-    return name, point.engine, point.pages, kernels.has_own_arena(point) and kernels.mapped_bytes(point) > _LARGE_BYTES
+    return kernels.session_of(point), point.engine, point.pages, is_prefix(point)
 
 
 def shared_bytes(points: Iterable[Point]) -> int:
@@ -101,7 +101,7 @@ def measured(points: Sequence[Point], repeat: int, setting: Setting, *, begin: C
     left = [point for point in points if point not in short]
     if left:
         yield from _Measuring(left, repeat, setting, begin, ceil(retry_share * len(left)),
-                              _program(left[0]) != _ALONE).results()
+                              build.sessions()(left[0])).results()
 
 
 @dataclass

@@ -18,7 +18,7 @@ from experiments.machine.identity import boot_id
 from experiments.words.reasons import Unavailable
 
 MOST_GHZ = 10.0  # for an engine that does not know its clock: no core comes near it
-# Prefixes of a large mapping that differ from fresh mappings of their size: each is mapped anew, which takes 25 ms.
+# Prefixes of a large mapping that differ from fresh mappings of their size: each has an arena of its own, which takes 25 ms.
 FRESH_BYTES = range(4 << 20, (16 << 20) + 1)
 
 
@@ -86,7 +86,6 @@ class Shared:
         """A point's result, and how many of all answers so far are proved. Raises Unavailable where the process gives no more."""
         words = [self._answers, point.kernel, point.mode or "-", point.layout, point.order, point.lines, point.stride_pages,
                  seed_of(point, self._repeat), point.region_ms, *(word for name, value in point.options for word in (f"--{name}", value))]
-        words += () if is_prefix(point) or kernels.has_own_arena(point) else ("--fresh", 1)
         stolen, begin = noise.stolen_ms(), time.monotonic_ns()
         answer, counters = self._session.ask(" ".join(map(str, words)), kernels.point_s(point))
         wall_ns = float(time.monotonic_ns() - begin)
@@ -143,7 +142,7 @@ class Alone:
 
 def _alone(point: Point, repeat: int, setting: Setting) -> Record:
     kernel, declared = build.kernel(point.kernel, point.engine), kernels.of(point.kernel)
-    command, timeout_s = _command(kernel, point, repeat, setting.cpu), limit_s(kernels.expected_s(point))
+    command, timeout_s = _command(kernel, point, repeat, setting), limit_s(kernels.expected_s(point))
     plan, started_at = setting.plan.in_guest() if declared.in_guest else setting.plan, _now()
     stolen, begin = noise.stolen_ms(), time.monotonic_ns()
     try:
@@ -158,8 +157,8 @@ def _alone(point: Point, repeat: int, setting: Setting) -> Record:
                    started_at=started_at, steal_ms=noise.between(stolen, noise.stolen_ms(), report.cpu))
 
 
-def _command(kernel: build.Kernel, point: Point, repeat: int, cpu: int | None) -> list[str]:
-    """The words that measure a point."""
+def _command(kernel: build.Kernel, point: Point, repeat: int, setting: Setting) -> list[str]:
+    """The words that measure a point. In a fresh user namespace nobody may use SCHED_FIFO."""
     asked: list[tuple[str, object]] = [
         ("pages", point.pages), ("layout", point.layout), ("order", point.order), ("lines", point.lines),
         ("seed", seed_of(point, repeat)), ("region-ms", point.region_ms)]
@@ -169,9 +168,9 @@ def _command(kernel: build.Kernel, point: Point, repeat: int, cpu: int | None) -
     if point.mode and not play:
         asked.append(("mode", point.mode))
     asked += point.options
-    if cpu is not None:
-        asked.append(("cpu", cpu))
-    words = [word for name, value in asked for word in (f"--{name}", str(value))]
+    if setting.cpu is not None:
+        asked.append(("cpu", setting.cpu))
+    words = [word for name, value in asked for word in (f"--{name}", str(value))] + ["--fifo"] * (setting.fifo and not play)
     return [*(play(kernel.command[0]) if play else ()), *kernel.command, *words]
 
 

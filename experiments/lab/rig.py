@@ -65,7 +65,7 @@ class Rig:
 
     @property
     def setting(self) -> Setting:
-        return Setting(self.state, self.usable_bytes, self.plan, self.cpu, getattr(self.host, "fifo", False))
+        return Setting(self.state, self.usable_bytes, self.plan, self.cpu, self.host.fifo)
 
     def _check_state(self) -> None:
         if self.switches() != self.inspected:

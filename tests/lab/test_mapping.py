@@ -15,7 +15,7 @@ from support.stand_in_session import starts
 
 from experiments.lab import build, kernels, mapping, session
 from experiments.lab.mapping import Result, measured
-from experiments.lab.measure import FRESH_BYTES, Setting, seed_of
+from experiments.lab.measure import Setting, seed_of
 from experiments.lab.record import KernelReport, Point, Record
 from experiments.words.reasons import Unavailable
 
@@ -34,7 +34,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pa
         folder = tmp_path / "session"
         command = (stand_in_session.install(folder, REPORT, **faults),)
         monkeypatch.setattr(build, "session", lambda name, engine: command)
-        monkeypatch.setattr(build, "has_session", lambda name, engine, kernel: bool(name))
+        monkeypatch.setattr(build, "sessions", lambda: lambda point: bool(kernels.session_of(point)))
         return folder
 
     return use
@@ -81,13 +81,19 @@ def test_a_line_says_all_that_a_point_is(program):
     assert second == f"1 page_chase - alias cycle 64 512 {seed_of(walk, 1)} 1"
 
 
-def test_prefixes_of_4_to_16_mib_are_mapped_anew_and_count_for_nothing_of_the_shared_arena(program):
+def test_points_on_arenas_of_their_own_are_measured_in_a_process_without_a_shared_one(program):
+    """Prefixes of 4 to 16 MiB, and what no prefix can be: smaps of gibibytes beside them would be read before and after each."""
     folder = program()
-    points = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in (1023, 1024, 4096, 4097)]
-    results(points)
-    assert [line.endswith("--fresh 1") for line in starts(folder)[0]["lines"]] == [False, True, True, False]
-    results(points[:3])
-    assert starts(folder)[1]["words"][3] == str(1023 * 4096) and 1023 * 4096 not in FRESH_BYTES
+    prefixes = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in (1023, 4097, 1 << 15)]
+    own = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in (1024, 4096)] + [
+        Point(kernel="page_chase", lines=1 << 15, stride_pages=4, region_ms=1), Point(kernel="page_chase", layout="alias", lines=64)]
+    alone = Point(kernel="page_fault", order="sequential", lines=64, mode="file")
+    made = mapping.groups([*prefixes, *own, alone], random.Random(1))
+    assert [{*group.points} for group in made if not group.shares] == [{alone}]
+    for group in made:
+        if group.shares:
+            results(group.points)
+    assert {int(start["words"][3]): len(start["lines"]) for start in starts(folder)} == {128 * MIB: 3, 0: 4}
 
 
 def test_points_of_one_mapping_come_out_as_they_are_proved(program):
@@ -196,16 +202,6 @@ def test_a_mapping_that_is_not_wholly_of_its_page_size_is_tried_again_and_then_h
     program(partial=3, partial_after=after)  # one of which it was already
     assert codes(results(points)) == {1 << 13: "", 1 << 14: "", 1 << 15: "backing-partial"}
     assert [int(start["words"][3]) // MIB for start in starts(folder)] == [128, 128, 128, 128, 64]
-
-
-def test_a_sparse_point_of_its_own_arena_has_no_shared_one_beside_it(program):
-    program()
-    sparse = Point(kernel="page_chase", lines=1 << 15, stride_pages=4, region_ms=1)
-    near = sparse.model_copy(update={"lines": 64})
-    alone = Point(kernel="page_fault", order="sequential", lines=64, mode="file")
-    made = mapping.groups([*SMALL, sparse, near, alone], random.Random(1))
-    assert sorted(map(len, (group.points for group in made))) == [1, 1, len(SMALL) + 1]
-    assert {group.shares for group in made if alone in group.points} == {False}
 
 
 # --- noise
