@@ -146,7 +146,8 @@ CATALOGUE: dict[str, Declaration] = {
             point.options).get("chunks", 7)),
     # A hop waits for the last hop of its own walker alone, and no core starts more than four loads in a cycle.
     "graph_walk": Declaration(
-        session="graph_walk", modes=("plain", "blocked", "prefetch"), layout="packed", order="random", size="vertices", least_cycles=0.25, is_chase=False,
+        session="graph_walk", modes=("plain", "blocked", "prefetch"),
+        layout="packed", order="random", size="vertices", least_cycles=0.25, is_chase=False,
         start_s=0.2, timed=_walk_of, side_bytes=lambda point: PATH_BYTES * (point.mode == "prefetch"),
         options={"vertices": None, "walkers": 1, "block_vertices": None, "block_steps": 1024, "distance": 8, "per_hop": 0}),
     # A row is stored, and counted or probed for: two stores at the least, and no core completes more than two in a cycle. Its lines

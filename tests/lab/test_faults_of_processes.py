@@ -234,7 +234,7 @@ CHANCE = {"accesses", "elapsed_ns", "ns_per_access", "batch_ns_per_access", "cor
 @needs_c
 @pytest.mark.parametrize(("kernel", "layout", "order"), [("page_chase", "spread", "cycle"), ("page_chase", "packed", "random"),
                                                          ("page_gather", "spread", "cycle")])
-def test_root_and_an_ordinary_user_get_the_same_record_but_for_times_and_the_right_to_fifo(monkeypatch, kernel: str, layout: str, order: str):
+def test_root_and_an_ordinary_user_differ_in_times_and_in_the_right_to_fifo(monkeypatch, kernel: str, layout: str, order: str):
     point = Point(kernel=kernel, lines=1000, layout=layout, order=order, region_ms=1)
 
     def work(user: int) -> dict[str, Any]:

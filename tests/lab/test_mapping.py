@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support import stand_in_session
 from support.common import make_record
-from support.lab import GIB, STATE
+from support.lab import GIB, MACHINE, STATE, run
 from support.stand_in_session import starts
 
 from experiments.lab import build, kernels, mapping, session
@@ -243,3 +243,28 @@ def test_a_disturbed_number_is_better_than_none(program, end: str, tmp_path: Pat
     record = results(points, begin=begin)[points[0]]
     assert isinstance(record, Record) and (record.noisy, record.tries) == ("migrated", 1 if not end else record.tries)
     assert kernels.of("page_chase").session
+
+
+# --- the real programs
+
+PROGRAMS = [("c", "page_chase page_gather page_store random_touch stride_sum"), ("c", "graph_walk"),
+            ("numba", "page_chase page_gather random_touch stride_sum"), ("numba", "graph_walk"), ("numpy", "page_gather")]
+
+
+@pytest.mark.measures
+@pytest.mark.measuring
+@pytest.mark.slow
+@pytest.mark.needs("a C compiler")
+@pytest.mark.parametrize(("engine", "names"), PROGRAMS)
+def test_a_campaign_measures_points_of_each_engine_in_one_mapping(store, own_lock, engine: str, names: str):
+    def of_lines(name: str, lines: int) -> Point:
+        size = {"": {}, "bytes": {"bytes": 64 * lines}, "vertices": {"vertices": lines}}[kernels.of(name).size]
+        return Point(kernel=name, engine=engine, mode=kernels.first_mode(name), options=size, region_ms=1,
+                     **kernels.shape(name, size) | {"lines": lines})
+
+    points = [of_lines(name, lines) for name in names.split() for lines in (256, 512)]
+    outcome = run(store, points)
+    rows = [*store.records(MACHINE, names.split()).values()]
+    assert (outcome.measured, outcome.lacking, {row.point for row in rows}) == (len(points), {}, set(points))
+    assert sorted(row.position for row in rows) == [*range(len(points))]
+    assert {row.mapping_bytes for row in rows} == {max(map(kernels.mapped_bytes, points))}

@@ -68,6 +68,7 @@ def clocked(ran_ns: float | None, **changes: object) -> Record:
     (make_record(steal_ms=None), ""),
     (clocked(0.99e8), ""),
     (clocked(0.97e8), "switched"),
+    (make_record(cpu_ns=97_000_000, elapsed_ns=1e8), "switched"),
     (clocked(0.97e8, involuntary_switches=0), ""),  # perf lost time, the kernel did not
     (clocked(None), ""),
     (make_record(batch_ns_per_access=[6.0, 6.0, 6.0, 6.0, 60.0]), ""),  # one batch of five: the median does not feel it
