@@ -71,6 +71,14 @@ def test_all_points_are_measured_in_one_mapping_as_large_as_its_largest_prefix(p
     assert len({record.started_at for record in got.values()}) == 1
 
 
+def test_a_session_gets_the_cpu_and_fifo_only_where_they_are_given(program):
+    folder = program()
+    results(SMALL)
+    results(SMALL, setting=Setting(STATE, GIB, cpu=5, fifo=True))
+    without, words = (start["words"] for start in starts(folder))
+    assert words == [*without, "--cpu", "5", "--fifo"]
+
+
 def test_a_line_says_all_that_a_point_is(program):
     folder = program()
     point = Point(kernel="random_touch", layout="packed", order="random", lines=16, options={"bytes": 1000, "spare_draws": 2}, region_ms=7)

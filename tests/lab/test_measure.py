@@ -50,7 +50,7 @@ def test_a_report_becomes_a_record_with_what_the_runner_knows(kernel):
     assert record.wall_ns > 0 and record.counters == {}
 
 
-def test_a_kernel_gets_the_points_parameters_and_the_cpu_only_if_one_is_given(kernel):
+def test_a_kernel_gets_the_points_parameters_and_the_cpu_and_fifo_only_where_they_are_given(kernel):
     log = kernel(say(json.dumps(REPORT)))
     expected = ["--pages", "4k", "--layout", "spread", "--order", "cycle", "--lines", "4096",
                 "--seed", str(measure.seed_of(POINT, 2)), "--region-ms", "60"]
@@ -58,6 +58,8 @@ def test_a_kernel_gets_the_points_parameters_and_the_cpu_only_if_one_is_given(ke
     assert log.read_text().split() == expected
     measured(repeat=2, cpu=5)
     assert log.read_text().split() == [*expected, "--cpu", "5"]
+    measured(repeat=2, fifo=True)
+    assert log.read_text().split() == [*expected, "--fifo"]
 
 
 # --- a kernel that dies
