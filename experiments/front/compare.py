@@ -25,7 +25,7 @@ from experiments.front import compare_lacking
 from experiments.front.compare_facts import Fact, facts
 from experiments.front.profiles import DIFFERS, MOST_HIDDEN, SAME, UNKNOWN, Beside, of_machines
 from experiments.inference.intervals import Interval
-from experiments.inference.sides import Pair, numbered_runs, of_the_same_kernels, pairs
+from experiments.inference.sides import Pair, measured_alike, numbered_runs, of_the_same_kernels, pairs
 from experiments.lab import kernels, states, survey
 from experiments.lab.events import CANONICAL
 from experiments.lab.store import Store, data_root
@@ -120,7 +120,8 @@ def compare(a: str, b: str, chapter: str | None = None) -> Comparison:
     if not quantities:
         raise Unavailable("nothing-common")
     # A profile is of a machine's rows together.
-    whole = chapter is None and not any("@" in name or name == "this" for name in (a, b)) and _measure_alike(*sides)
+    whole = chapter is None and not any("@" in name or name == "this" for name in (a, b)) and measured_alike(*(
+        side.rows for side in sides))
     profiles = of_machines((one.store, one.machine), (two.store, two.machine)) if whole else []
     described = _host(one), _host(two)
     computers = _computers((one, two), described)
@@ -181,12 +182,6 @@ def _alike(a: Side, b: Side, chapters: list[str]) -> tuple[Side, Side, dict[str,
     if len(one.rows[_IDENTITY].merge(two.rows[_IDENTITY], on=_IDENTITY)):
         raise Unavailable("bad-parameter", f"{a.name} and {b.name} have rows in common, which would be compared with themselves")
     return one, two, left_out
-
-
-def _measure_alike(a: Side, b: Side) -> bool:
-    """Whether what pages show of both was measured with the same versions of the kernels that both have."""
-    one, two = (side.rows.groupby(["kernel", "engine"])["measures"].max() for side in (a, b))
-    return bool((one - two).dropna().eq(0).all())
 
 
 def _of_chapter(chapter: str, a: pd.DataFrame, b: pd.DataFrame) -> list[Compared]:

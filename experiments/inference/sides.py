@@ -98,6 +98,14 @@ def of_the_same_kernels(a: pd.DataFrame, b: pd.DataFrame) -> tuple[pd.DataFrame,
         code: {kernel for kernel, _ in kernels} for code, kernels in left_out.items()})
 
 
+def measured_alike(a: pd.DataFrame, b: pd.DataFrame) -> bool:
+    """Whether what pages show of both was measured with the same versions of the kernels that both have."""
+    if a.empty or b.empty:
+        return True
+    one, two = (side.groupby(_KERNEL)["measures"].max() for side in (a, b))
+    return bool((one - two).dropna().eq(0).all())
+
+
 def _in(frame: pd.DataFrame, columns: list[str]) -> set[tuple]:
     return {*frame[columns].itertuples(index=False, name=None)}
 
