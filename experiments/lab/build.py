@@ -70,6 +70,11 @@ def patch(name: str, old: str, new: str) -> None:
     _PATCHED[name] = folder
 
 
+def unpatch() -> None:
+    """Take all kernels from kernels/ again."""
+    _PATCHED.clear()
+
+
 def source(name: str, engine: Engine) -> Path:
     """Where a kernel's source in an engine is, if it has one."""
     return KERNELS / {"c": f"{name}.c", "numba": f"twins/{name}.py", "numpy": f"published/{name}.py"}[engine]
