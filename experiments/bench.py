@@ -26,8 +26,7 @@ from experiments.fleet import overhead as fleets
 from experiments.front import campaign as book
 from experiments.front import rule
 from experiments.inference.curves import select
-from experiments.inference.intervals import summarise
-from experiments.inference.scatter import relative_spread
+from experiments.inference.intervals import relative_spread, summarise
 from experiments.inference.simulator import OFFSET_BITS, SimulatedMachine, SimulatedTlb, WalkCache, simulate
 from experiments.lab import build, campaign, grid, perf
 from experiments.lab.independent import INDEPENDENT, Cells, c_program, compared, folder, medians, share

@@ -59,7 +59,7 @@ class Manifest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    version: Literal[3] = VERSION
+    version: Literal[2] = VERSION
     inputs: dict[str, Staged] = {}
     parts: tuple[Part, ...] = ()
 

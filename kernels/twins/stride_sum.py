@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
-
 import numpy as np
 from numba import njit, uint64
 
 from kernels.twins import arguments, region
-from kernels.twins.arena import Arena
+from kernels.twins.arena import map_arena
 from kernels.twins.arguments import LINE
-from kernels.twins.hops import ready
-from kernels.twins.placement import FNV_BASIS, UINT64, checksum_from, mix, shuffle
+from kernels.twins.placement import FNV_BASIS, UINT64, checksum_from, mix, one_at_a_time, shuffle
 
-MEASURES = 2  # 1 read smaps between warm-up and region, so its times above 256 MiB are up to 1.5x too high
 ELEMENT = 8
 
 
@@ -23,7 +19,7 @@ def sum_every(array, step, passes):
     total = uint64(0)
     for _ in range(passes):
         for i in range(0, len(array), step):
-            total = ready(total + array[uint64(i)])
+            total = one_at_a_time(total + array[uint64(i)])
     return total
 # [end]
 
@@ -34,7 +30,7 @@ def sum_listed(array, numbers, step, passes):
     total = uint64(0)
     for _ in range(passes):
         for i in range(len(numbers)):
-            total = ready(total + array[uint64(numbers[i]) * step])
+            total = one_at_a_time(total + array[uint64(numbers[i]) * step])
     return total
 # [end]
 
@@ -48,45 +44,37 @@ def in_order(visits):
     return checksum
 
 
-@njit(cache=True)
-def number(array):
-    """Into each element its own number, in ascending order, right before they are read."""
-    for i in range(len(array)):
-        array[i] = i
-
-
-def asked(words: list[str] | None = None) -> Namespace:
-    config = arguments.parse_arguments("stride_sum", ["sequential", "cycle"], ["packed"], ["plain", "listed"], words=words,
+def main() -> None:
+    config = arguments.parse_arguments("stride_sum", ["sequential", "cycle"], ["packed"], ["plain", "listed"],
                                        own={"bytes": (0, ELEMENT, 1 << 40), "step_bytes": (4096, ELEMENT, 1 << 40)})
-    config.bytes = size = config.bytes or config.lines * LINE
+    size, is_listed = config.bytes or config.lines * LINE, config.mode == "listed"
     if (lines := -(-size // LINE)) != config.lines or size % ELEMENT:
         arguments.bad_argument(f"--bytes {size} takes --lines {lines}, its lines of 64 bytes, and is a multiple of 8.")
     if config.step_bytes % ELEMENT or config.step_bytes > size:
         arguments.bad_argument(f"--step_bytes takes a multiple of 8 within the array of {size} bytes, not {config.step_bytes}.")
-    if config.order == "cycle" and config.mode != "listed":
+    if config.order == "cycle" and not is_listed:
         arguments.bad_argument("--order cycle takes --mode listed.")
-    return config
-
-
-def measure_point(config: Namespace, arena: Arena) -> region.Record:
-    array, visits = arena.words()[: config.bytes // ELEMENT], -(-config.bytes // config.step_bytes)
-    step, is_listed = config.step_bytes // ELEMENT, config.mode == "listed"
+    region.start(config)
+    tiny, two = np.ones(64, dtype=np.uint64), np.arange(2, dtype=np.uint32)
+    shuffle(two, 1, np.uint64(1))
+    sum_every(tiny, 1, 1), sum_listed(tiny, two, np.uint64(1), 1), in_order(1), checksum_from(two, 0, 2)
+    started_ns = arguments.now_ns()
+    arena = map_arena(config)
+    array, step, visits = arena.words()[: size // ELEMENT], config.step_bytes // ELEMENT, -(-size // config.step_bytes)
+    array[:] = np.arange(len(array), dtype=np.uint64)
     if is_listed:
         numbers = np.arange(visits, dtype=np.uint32)
         if config.order == "cycle":
             shuffle(numbers, 1, np.uint64(config.seed))
-    checksum = checksum_from(numbers, 0, visits) if is_listed else in_order(visits)
-    number(array)
+        checksum = checksum_from(numbers, 0, visits)
+    else:
+        checksum = in_order(visits)
 
     def run(passes: int) -> int:
         return int(sum_listed(array, numbers, np.uint64(step), passes) if is_listed else sum_every(array, step, passes))
 
     work = region.Work(run, lambda passes: passes * step * (visits * (visits - 1) // 2) & UINT64, visits)
-    return region.record(config, arena, region.measure(config, work), int(checksum))
-
-
-def main() -> None:
-    region.measure_one(asked, measure_point)
+    region.report(config, arena, region.measure(config, arena, started_ns, work), int(checksum))
 
 
 if __name__ == "__main__":

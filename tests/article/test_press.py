@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -91,8 +92,8 @@ def reader(printed: tuple[Path, list[str], str]) -> PdfReader:
 
 
 def squeezed(text: str) -> str:
-    """Without white space, which a PDF does not keep."""
-    return re.sub(r"\s+", "", text)
+    """Without white space, which a PDF does not keep, and ligatures, which some fonts have."""
+    return re.sub(r"\s+", "", unicodedata.normalize("NFKC", text))
 
 
 @pytest.mark.endurance

@@ -62,7 +62,7 @@ class Jumps:
 
 
 def points(most: int = GIB) -> list[Point]:
-    return grid.points(scope(most, per_octave=4))
+    return grid.points(scope(most))
 
 
 @cache

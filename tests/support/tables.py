@@ -106,7 +106,7 @@ def _counts(order: np.ndarray, walker: Walker, ways: int, placement: str) -> Cou
 
 
 def points(most: int = GIB, entries: tuple[int, int] = (64, 1536)) -> list[Point]:
-    return grid.points(scope(most, entries, per_octave=4))
+    return grid.points(scope(most, entries))
 
 
 @cache

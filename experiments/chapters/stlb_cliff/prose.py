@@ -11,9 +11,8 @@ from experiments.chapters.stlb_cliff import claims
 from experiments.chapters.stlb_cliff.analysis import ENTRY_BYTES, Analysis
 from experiments.inference.counts import why_not_counted
 from experiments.inference.curves import HALF_AN_OCTAVE, select
-from experiments.inference.intervals import Interval
+from experiments.inference.intervals import Interval, trend
 from experiments.inference.misses import TEXTBOOK
-from experiments.inference.scatter import trend
 from experiments.words.prose import Prose, choose, count, listed
 from experiments.words.reasons import explain, if_available, required
 from experiments.words.units import format_size
