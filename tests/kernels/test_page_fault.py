@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
 CPUS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 CHUNKS, CHUNK = 7, 2 * mmap.PAGESIZE
-TRIES = 5  # beside processes that wake up all the time one in ten was unstable
+TRIES = 5  # beside processes that wake up all the time, one run in ten was unstable
 
 
 def given(lines: int, *more: object) -> list[str]:
@@ -51,8 +51,8 @@ def order(lines: int, kind: str) -> list[int]:
 def measured(kernel: str, arguments: list[str], **how: object) -> KernelReport:
     """The report; skips where Linux lacks what the mode needs.
 
-    Mapping 16 pages of a file takes about as long as touching them, which is one fault. On a CPU that others interrupt often, most of
-    the batches that only map may take longer than one that touches: the kernel then says that it is unstable, and is run again.
+    Mapping 16 pages of a file takes two thirds as long as touching them, which is one fault. On a CPU that others interrupt often, most
+    batches that only map may take longer than one that also touches: the kernel then says "unstable", and is run again.
     """
     for _ in range(TRIES):
         done = run_c(kernel, arguments, **how)
@@ -60,7 +60,7 @@ def measured(kernel: str, arguments: list[str], **how: object) -> KernelReport:
             break
     if done.returncode == 3 and reason_of(done)[0] in ("no-populate", "no-memory-group"):
         pytest.skip(reason_of(done)[1])
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
     return KernelReport.model_validate_json(done.stdout)
 
 
