@@ -24,9 +24,10 @@ from experiments.chapters.page_faults import grid as faults
 from experiments.chapters.strides import grid as grids
 from experiments.fleet import overhead as fleets
 from experiments.front import campaign as book
-from experiments.front import rule
+from experiments.front import prefixes, rule
 from experiments.inference.curves import select
-from experiments.inference.intervals import relative_spread, summarise
+from experiments.inference.intervals import summarise
+from experiments.inference.scatter import relative_spread
 from experiments.inference.simulator import OFFSET_BITS, SimulatedMachine, SimulatedTlb, WalkCache, simulate
 from experiments.lab import build, campaign, grid, perf
 from experiments.lab.independent import INDEPENDENT, Cells, c_program, compared, folder, medians, share
@@ -42,7 +43,7 @@ from experiments.words.pages import BASE
 from experiments.words.reasons import Unavailable
 from experiments.words.units import format_size
 
-SIZES = [64, 256, 1024, 2048, 8192, 32768, 131072, 262144]  # inside the first TLB, between the two, past both, past the caches
+SIZES = [64, 1024, 8192, 32768, 262144, 1048576]  # inside the first TLB, between the two, past both, past the caches
 PAIRS = 7  # interleaved fresh processes of each program, at each size
 Rows = Iterator[Cells]
 TABLES: dict[Callable[[], Rows], tuple[str, Cells]] = {}  # title and columns of each
@@ -66,8 +67,8 @@ def table(title: str, *columns: str) -> Callable[[Callable[[], Rows]], Callable[
 
 
 TABLES[lambda: paint.first_figures(publish.build_site(build.ROOT, Path(folder().name)).parent)] = paint.TITLE, paint.COLUMNS
-for rows, module in ((rule.rule, rule), (watching.overhead, watching), (tries.known, tries), (fleets.fleet, fleets)):
-    TABLES[rows] = module.TITLE, module.COLUMNS
+TABLES |= {rows: (module.TITLE, module.COLUMNS) for rows, module in (
+    (rule.rule, rule), (prefixes.prefixes, prefixes), (watching.overhead, watching), (tries.known, tries), (fleets.fleet, fleets))}
 
 
 def _print(tables: Iterable[Callable[[], Rows]]) -> None:
@@ -121,12 +122,13 @@ def by_size(points: Mapping[int, Point], other: Callable[[Point, int], float]) -
     yield "median of |difference|", "", "", f"{statistics.median(differences):.1%}"
 
 
-@table("Against an independent chase (to reach: median 3 %, each 8 %)", "working set", "page_chase ns", "independent ns", "difference")
+@table("Against an independent chase, spread, then packed (to reach: median 1 %, each 5 %)", "size", "ours ns", "other ns", "difference")
 def against_independent() -> Rows:
     """ns per access of page_chase against kernels/reference/independent_chase.c."""
     chase = program("independent_chase")
-    points = {lines * host.base_page_bytes(): _point("page_chase", lines=lines, region_ms=150) for lines in SIZES}
-    return by_size(points, lambda point, i: chase(point.lines, i + 1)[0])
+    for layout, apart in (("spread", host.base_page_bytes()), ("packed", 64)):
+        points = {lines * apart: _point("page_chase", layout=layout, lines=lines, region_ms=150) for lines in SIZES}
+        yield from by_size(points, lambda point, i: chase(point.lines, i + 1, "-", point.layout)[0])
 
 
 @table("Sums at strides over 256 MiB (to reach: 3 % each)", "stride", "stride_sum ns", "independent ns", "difference")

@@ -3,18 +3,13 @@
  * A request for a page size is a wish. MADV_HUGEPAGE may be answered with base pages where memory is fragmented, and without
  * MADV_NOHUGEPAGE a base page may turn out to be a huge one where the administrator chose "always". So each size is asked for
  * both ways, before the first touch, on addresses aligned to the largest page; each page is written, for a page that was only
- * read is the one page of zeros; and then /proc/self/smaps has the last word: every byte on the page size asked for, before the
- * timed region and after it, or there is no number.
- *
- * What the pages cost in page tables is in the record, "page_table_bytes": VmPTE of /proc/self/status, eight bytes a base page,
- * in tables of a base page each. Pages of a pool take as much less as they are larger. Transparent ones of 2 MiB do not: Linux
- * sets a table aside for each, to be able to split it, and counts it, though no walk reads it. */
+ * read is the one page of zeros; and then /proc/self/smaps has the last word (backing.h): every byte on the page size asked for,
+ * or there is no number. */
 #ifndef ARENA_H
 #define ARENA_H
-#include "arguments.h"
+#include "cpus.h"
+#include "rooms.h"
 #include <fcntl.h>
-#include <signal.h>
-#include <sys/prctl.h>
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23     /* Linux 5.14 */
@@ -51,6 +46,7 @@ static inline char *reserve_addresses(uint64_t bytes)
                  : mmap(NULL, bytes + GIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (room == MAP_FAILED)
         unavailable("memory-short", "no address space for %" PRIu64 " bytes: %s", bytes, strerror(ENOMEM));
+    keep(room, bytes + GIB, -1);
     return (char *)round_up((uint64_t)room, GIB);
 }
 
@@ -139,27 +135,60 @@ static inline void lay_arena(const struct config *c, struct arena *a)
         madvise(a->base, a->bytes, MADV_NOHUGEPAGE); /* fails only where no THP exists; verify_backing() has the last word */
 }
 
+/* ---- faulting in ------------------------------------------------------------------------------------------ */
+
+#define MUCH (64ull << 20) /* bytes that two threads fault in sooner than one */
+struct stretch { char *from; uint64_t bytes; int error; }; /* errno of what failed */
+
+static void *populate_stretch(void *given)
+{
+    struct stretch *s = given;
+    s->error = madvise(s->from, s->bytes, MADV_POPULATE_WRITE) ? errno : 0;
+    return NULL;
+}
+
+/* By this CPU and another one, if there is any. */
+static inline int populate_by_two(const struct arena *a)
+{
+    uint64_t half = round_up(a->bytes / 2, a->page > 2 << 20 ? a->page : 2 << 20);
+    struct stretch low = {a->base, a->bytes, 0}, high = {a->base + half, a->bytes - half, 0};
+    int own = sched_getcpu(), other = cpus_given.count - 1;
+    pthread_t thread;
+    while (other >= 0 && cpus_given.number[other] == own)
+        other--;
+    if (a->bytes < MUCH || half >= a->bytes || other < 0) {
+        populate_stretch(&low);
+    } else {
+        stay_on_this_node();
+        low.bytes = half;
+        start_on(cpus_given.number[other], &thread, populate_stretch, &high);
+        populate_stretch(&low);
+        pthread_join(thread, NULL);
+    }
+    errno = low.error ? low.error : high.error;
+    return errno ? -1 : 0;
+}
+
 /* Pages that stand further apart than one page are faulted in one by one: the room between them stays empty. */
 static inline int populate(const struct arena *a)
 {
     if (a->resident == a->bytes)
-        return madvise(a->base, a->bytes, MADV_POPULATE_WRITE);
+        return populate_by_two(a);
     for (uint64_t at = 0; at < a->working_set; at += a->stride)
         if (madvise(a->base + at, a->page, MADV_POPULATE_WRITE))
             return -1;
     return 0;
 }
 
+/* Whatever populating did (older kernels cannot, emulators may only say that they did), each page is written: never zero, which KSM merges. */
 static inline void fault_in(const struct arena *a)
 {
-    if (!populate(a))
-        return;
-    if (errno != EINVAL)
+    if (populate(a) && errno != EINVAL)
         unavailable(pool_page ? "pool-empty" : "memory-short", "%" PRIu64 " bytes could not be faulted in: %s%s", a->resident,
                     strerror(errno), pool_page ? GONE : "");
     int apart = a->resident < a->bytes;
     for (uint64_t at = 0; at < (apart ? a->working_set : a->bytes); at += apart ? a->stride : base_page())
-        *(volatile char *)(a->base + at) = 1; /* older kernel: one write a page, never zero (KSM merges zeros) */
+        *(volatile char *)(a->base + at) = 1;
 }
 
 static inline struct arena map_arena(const struct config *c)
@@ -168,81 +197,5 @@ static inline struct arena map_arena(const struct config *c)
     lay_arena(c, &a);
     fault_in(&a);
     return a;
-}
-
-/* ---- proving --------------------------------------------------------------------------------------------- */
-
-/* What smaps states of the mappings of an arena, in kB; odd: mappings of another page size, or that do not state both. */
-struct stated { unsigned long long mapped, thp, odd; };
-
-static inline struct stated read_smaps(const struct arena *a, unsigned long long expected_kb)
-{
-    char line[512], field[32], digits[16];
-    unsigned long long from = 0, to = 0, kb;
-    struct stated s = {0, 0, 0};
-    enum { SIZE = 1, ON_THP = 2, ALL = 3 };
-    int inside = 0, end, stated = ALL; /* a mapping that does not state both proves nothing */
-    FILE *f = fopen("/proc/self/smaps", "r");
-    if (!f)
-        unavailable("backing-partial", "/proc/self/smaps cannot be read: %s", strerror(errno));
-    while (fgets(line, sizeof line, f)) {
-        if (sscanf(line, "%llx-%llx ", &from, &to) == 2 && !strstr(line, " kB")) {
-            s.odd += stated != ALL;
-            inside = from < (uint64_t)a->base + a->bytes && to > (uint64_t)a->base;
-            stated = inside ? 0 : ALL;
-            continue;
-        }
-        end = 0; /* digits and not %llu, which takes "-8" for a very large number */
-        if (!inside || sscanf(line, "%31[^:]: %15[0-9] kB%n", field, digits, &end) != 2 || !end)
-            continue;
-        kb = strtoull(digits, NULL, 10);
-        if (!strcmp(field, "Rss") || !strcmp(field, "Private_Hugetlb") || !strcmp(field, "Shared_Hugetlb")) {
-            s.mapped += kb;
-        } else if (!strcmp(field, "KernelPageSize")) {
-            s.odd += kb != expected_kb;
-            stated |= SIZE;
-        } else if (!strcmp(field, "AnonHugePages") || !strcmp(field, "ShmemPmdMapped")) {
-            s.thp += kb;
-            stated |= field[0] == 'A' ? ON_THP : 0;
-        }
-    }
-    s.odd += stated != ALL;
-    fclose(f);
-    return s;
-}
-
-/* Every byte of the arena is on the page size asked for, or there is no measurement. Linux reports a pool's pages in
- * KernelPageSize and THP in AnonHugePages; an mTHP shows in neither, so for it every one of our faults must be in the kernel's
- * allocation counter and none, of any process, in its fallback counter. Returns the bytes that are resident. */
-static inline uint64_t verify_backing(const struct config *c, const struct arena *a)
-{
-    enum source source = c->pages->source;
-    struct stated s = read_smaps(a, (source == FROM_POOL ? page_bytes(c->pages) : base_page()) >> 10);
-    unsigned long long whole = a->resident >> 10, want_thp = source == FROM_THP ? whole : 0;
-    if (s.odd || s.mapped < whole || s.thp != want_thp)
-        unavailable("backing-partial",
-                    "asked for %llu kB on %s; smaps shows %llu kB resident, %llu kB on THP, %llu mappings of another size or none",
-                    whole, c->pages->name, s.mapped, s.thp, s.odd);
-    if (source == FROM_MTHP) {
-        uint64_t page = page_bytes(c->pages), needed = a->bytes / page;
-        uint64_t got = mthp_faults(page, 0) - a->mthp_taken, fell_back = mthp_faults(page, 1) - a->mthp_fallen;
-        if (got < needed || fell_back)
-            unavailable("backing-partial", "%" PRIu64 " of %" PRIu64 " pages of %s allocated, %" PRIu64 " fell back", got, needed,
-                        c->pages->name, fell_back);
-    }
-    return s.mapped << 10;
-}
-
-/* This process's page tables, in bytes; 0 where /proc does not state them. */
-static inline uint64_t page_table_bytes(void)
-{
-    char line[256];
-    unsigned long long kb = 0;
-    FILE *f = fopen("/proc/self/status", "r");
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "VmPTE: %llu kB", &kb) == 1)
-            break;
-    if (f) fclose(f);
-    return kb << 10;
 }
 #endif

@@ -19,7 +19,7 @@ struct chase {
 };
 
 /* [timed: cycle, sequential] */
-__attribute__((noinline, unused)) static void **follow(void **p, uint64_t hops)
+__attribute__((unused)) TIMED void **follow(void **p, uint64_t hops)
 {
     for (uint64_t i = hops / 16; i; i--) {
         p = *p; p = *p; p = *p; p = *p; p = *p; p = *p; p = *p; p = *p;
@@ -36,7 +36,8 @@ static inline void **line_at(const struct chase *c, uint64_t line) { return (voi
 /* Where the chase will stand after so many hops more. */
 static inline void **after(const struct chase *c, uint64_t hops) { return line_at(c, c->visit[(c->hops + hops) % c->lines]); }
 
-/* Links the lines into one cycle, which is proved from the order, and the links by reading each. */
+/* Links the lines into one cycle, which is proved from the order, and the links by reading each, in ascending order of address: that is
+ * the touch with which placing ends. */
 static inline struct chase place_chase(char *base, uint64_t lines, struct places places, int shuffled, uint64_t seed)
 {
     struct chase c = {.base = base, .places = places, .lines = lines, .round = lines};
@@ -46,7 +47,7 @@ static inline struct chase place_chase(char *base, uint64_t lines, struct places
     c.visit = visits_of(next, lines);
     for (uint64_t i = 0; i < lines; i++)
         must_be((uint64_t)*(void *volatile *)line_at(&c, i), (uint64_t)line_at(&c, next[i]));
-    free(next);
+    free_room(next);
     c.at = line_at(&c, 0);
     return c;
 }
@@ -80,5 +81,15 @@ static inline struct work work_of(struct chase *c, const struct config *config)
 static inline uint64_t checksum_of(const struct chase *c, const struct work *w)
 {
     return w->warm ? checksum_from(c->visit, c->lines, rounds_before(w) * STEP, PART) : checksum_from(c->visit, c->lines, 0, c->lines);
+}
+
+/* A cycle of all lines, placed and measured. */
+static inline struct region measure_cycle(const struct config *c, const struct arena *a, int shuffled)
+{
+    struct chase chase = place_chase(a->base, c->lines, places_in(c->packed, a->stride, a->page), shuffled, c->seed);
+    struct work work = work_of(&chase, c);
+    struct region r = measure(c, &work);
+    r.checksum = checksum_of(&chase, &work);
+    return r;
 }
 #endif

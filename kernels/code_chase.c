@@ -10,9 +10,11 @@
  *          before follows it without waiting; what it forgets first, the jump or the page's translation, is the question
  * listed   each line loads where to go from a list and jumps there. In a cycle a predictor may learn the way; at random draws it
  *          cannot, so each jump waits for its address, and then for its translation: a latency */
-#include "nodes.h"
-#include "placement.h"
+#include "point.h"
 #include "jumps.h"
+
+/* 2: smaps is read before the lines are placed, and no longer between warm-up and timed region. */
+#define MEASURES 2
 
 struct code {
     char *base;
@@ -49,9 +51,8 @@ static struct arena map_alias(const struct config *c)
     a.physical = 8 * a.page;
     while (a.bytes / a.physical > 8192) /* mappings; a process may have 65530 */
         a.physical *= 2;
-    int fd = memfd_create("code", MFD_CLOEXEC);
-    char *memory = fd < 0 || ftruncate(fd, (off_t)a.physical) ? MAP_FAILED
-                   : mmap(NULL, a.physical, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    int fd = file_in_memory("code", a.physical, 0);
+    char *memory = fd < 0 ? MAP_FAILED : mmap(NULL, a.physical, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (memory == MAP_FAILED)
         unavailable("memory-short", "memfd of %" PRIu64 " bytes: %s", a.physical, strerror(errno));
     madvise(memory, a.physical, MADV_NOHUGEPAGE);
@@ -101,10 +102,10 @@ static uint64_t write_list(const struct config *c, const struct arena *a, struct
     uint64_t n = randomly ? draws : lines, times = 4096 / n + 1, seed = c->seed;
     uint64_t round = c->lines <= PART ? n * times : A_CALL, rounds = n * times / round;
     uint32_t *visit = room_for_visits(n);
-    uint64_t *list = malloc(rounds * (round + 1) * sizeof *list);
+    uint64_t *list = room_for(rounds * (round + 1), sizeof *list, "addresses");
     char *out = mmap(NULL, base_page(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (!list || out == MAP_FAILED)
-        unavailable("memory-short", "no room for a list of %" PRIu64 " addresses", n);
+    if (out == MAP_FAILED)
+        unavailable("memory-short", "no room for a page of code: %s", strerror(errno));
     memcpy(out, way_out, sizeof way_out);
     make_executable(out, base_page());
     for (uint64_t i = 0; i < n; i++)
@@ -124,7 +125,7 @@ static uint64_t write_list(const struct config *c, const struct arena *a, struct
 
 typedef uint64_t (*entered)(uint64_t first, uint64_t second);
 /* [timed: jumps] A round of the list is entered at its first address, and goes on from its second. */
-static uint64_t run_rounds(void *state, uint64_t rounds)
+TIMED uint64_t run_rounds(void *state, uint64_t rounds)
 {
     struct code *code = state;
     uint64_t end = 0;
@@ -146,30 +147,39 @@ static uint64_t due_after(const void *state, uint64_t rounds)
     return code->list ? (uint64_t)(code->list + (last + 1) * (code->visits + 1)) : (uint64_t)code->base;
 }
 
-int main(int argc, char **argv)
+static void check_code(struct config *c)
 {
-    static const char *const orders[] = {"cycle", "random", NULL}, *const layouts[] = {"spread", "packed", "alias", NULL};
-    static const char *const modes[] = {"listed", "direct", NULL};
-    struct own own[] = {{.name = "every", .value = 1, .least = 1, .most = 64}, {.name = NULL}};
-    struct config c = parse_more(argc, argv, "code_chase", orders, layouts, modes, own);
-    int direct = !strcmp(c.mode, "direct");
-    if (direct && (c.alias || strcmp(c.order, "cycle")))
+    int direct = !strcmp(c->mode, "direct");
+    if (direct && (c->alias || strcmp(c->order, "cycle")))
         bad_argument("--mode direct takes --order cycle and --layout spread or packed: its jumps stand in its lines.");
-    if (c.alias && c.pages->source != FROM_BASE)
+    if (c->alias && c->pages->source != FROM_BASE)
         bad_argument("--layout alias takes --pages 4k.");
-    if (every(&c) > 1 && (direct || !c.packed || every(&c) > c.lines))
+    if (every(c) > 1 && (direct || !c->packed || every(c) > c->lines))
         bad_argument("--every takes --mode listed, --layout packed and as many --lines at the least.");
-    c.cpu = pin(c.cpu);
-    struct arena a = c.alias ? map_alias(&c) : map_arena(&c);
-    if (!c.alias)
-        also_off_node(&a, c.cpu);
+}
+
+static struct arena map_code(const struct config *c) { return c->alias ? map_alias(c) : map_arena(c); }
+
+static struct region measure_code(const struct config *c, const struct arena *a)
+{
     struct code code;
-    uint64_t checksum = direct ? write_cycle(&c, &a, &code) : write_list(&c, &a, &code);
-    if (!c.alias)
-        make_executable(a.base, a.bytes);
+    if (!c->alias)
+        also_off_node(a, c->cpu);
+    uint64_t checksum = !strcmp(c->mode, "direct") ? write_cycle(c, a, &code) : write_list(c, a, &code);
+    if (!c->alias)
+        make_executable(a->base, a->bytes);
+    for (uint64_t i = 0; i < c->lines; i++)
+        (void)*(volatile char *)(a->base + offset_of(c, a, i));
     struct work work = {.state = &code, .run = run_rounds, .due = due_after, .accesses = code.visits};
     if (code.list && code.visits == A_CALL)
-        work.warm = round_up(lines_to_warm(&c), A_CALL) / A_CALL, work.least = PART / A_CALL;
-    struct region r = measure(&c, &a, &work);
-    return report(&c, &a, &r, checksum, NULL, NULL);
+        work.warm = round_up(lines_to_warm(c), A_CALL) / A_CALL, work.least = PART / A_CALL;
+    struct region r = measure(c, &work);
+    r.checksum = checksum;
+    return r;
 }
+
+static const struct kernel code_chase = {.name = "code_chase", .orders = {"cycle", "random"}, .layouts = {"spread", "packed", "alias"},
+    .modes = {"listed", "direct"}, .own = {{.name = "every", .value = 1, .least = 1, .most = 64}},
+    .check = check_code, .map = map_code, .measure = measure_code};
+
+int main(int argc, char **argv) { return measure_alone(&code_chase, argc, argv); }

@@ -10,7 +10,10 @@
  * "spawn_ns" is from the fork to the new process's first instruction; "exec_ns" a fork, an exec of this program, and its end. perf counts
  * nothing: it would count all that a new process does. */
 #include "chase.h"
+#include "record.h"
 #include <sys/wait.h>
+
+#define MEASURES 1
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22 /* Linux 5.14 */
@@ -126,8 +129,8 @@ int main(int argc, char **argv)
 {
     if (argc == 1 && !**argv)
         return 0; /* exec_ns() */
-    static const char *const orders[] = {"cycle", NULL}, *const layouts[] = {"spread", "packed", NULL};
-    struct config c = parse_arguments(argc, argv, "cold_chase", orders, layouts);
+    static const struct kernel kernel = {.name = "cold_chase", .orders = {"cycle"}, .layouts = {"spread", "packed"}};
+    struct config c = parse(&kernel, argc, argv);
     if (c.pages->source != FROM_BASE || c.stride_pages != 1)
         bad_argument("cold_chase takes --pages 4k and no --stride-pages.");
     c.cpu = pin(c.cpu);
@@ -164,5 +167,6 @@ int main(int argc, char **argv)
         snprintf(name, sizeof name, "pass_%d_ns", 1 << i);
         also(name, (double)sums.pass_ns[i] / (double)sums.lives / (double)c.lines);
     }
-    return report(&c, &a, &r, checksum_from(chase.visit, c.lines, 0, c.lines), NULL, NULL);
+    r.checksum = checksum_from(chase.visit, c.lines, 0, c.lines);
+    return report(&c, &a, &r);
 }

@@ -12,6 +12,9 @@
  * say before, and ends on what the mode leaves: "huge_bytes_after" of its own memory. */
 #include "beside.h"
 #include "chase.h"
+#include "record.h"
+
+#define MEASURES 1
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25 /* Linux 6.1 */
@@ -52,17 +55,11 @@ static void work(void *of)
 
 static uint64_t *order_of(uint64_t pages, int shuffled, uint64_t seed)
 {
-    uint32_t *number = room_for_visits(pages);
-    uint64_t *order = malloc(pages * sizeof *order);
-    if (!order)
-        unavailable("memory-short", "no room for the order of %" PRIu64 " pages", pages);
-    for (uint64_t i = 0; i < pages; i++)
-        number[i] = (uint32_t)i;
-    if (shuffled)
-        shuffle(number, pages, 1, &seed);
+    uint32_t *number = numbers_below(pages, shuffled, &seed);
+    uint64_t *order = room_for(pages, sizeof *order, "pages' numbers");
     for (uint64_t i = 0; i < pages; i++)
         order[i] = number[i];
-    free(number);
+    free_room(number);
     return order;
 }
 
@@ -90,27 +87,25 @@ static void also_phase(const char *phase, double *slice, uint64_t n)
 
 int main(int argc, char **argv)
 {
-    static const char *const orders[] = {"cycle", NULL}, *const layouts[] = {"spread", NULL};
-    static const char *const modes[] = {"none", "other", "address", "random", NULL};
-    struct config c = parse_more(argc, argv, "collapse_chase", orders, layouts, modes, NULL);
-    static struct cpus allowed;
+    static const struct kernel kernel = {.name = "collapse_chase", .orders = {"cycle"}, .layouts = {"spread"},
+        .modes = {"none", "other", "address", "random"}};
+    struct config c = parse(&kernel, argc, argv);
     static double slice[3][SLICES];
     uint64_t n[3], turns = 0, large = sysfs_number(THP "hpage_pmd_size", 0), bytes = c.lines * base_page();
-    int none = c.mode == modes[0], elsewhere = c.mode == modes[1];
+    int none = c.mode == kernel.modes[0], elsewhere = c.mode == kernel.modes[1];
     if (c.pages->source != FROM_BASE || c.stride_pages != 1)
         bad_argument("collapse_chase takes --pages 4k and no --stride-pages.");
     must_make_large_pages(&c, bytes);
-    allowed = allowed_cpus(); /* before pin() narrows them to one */
     c.cpu = pin(c.cpu);
     count_nothing(&c);
     struct other beside = {.turn = work, .cpu = -1};
-    for (int i = 0; i < allowed.count; i++)
-        beside.cpu = allowed.number[i] != c.cpu ? allowed.number[i] : beside.cpu;
+    for (int i = 0; i < cpus_given.count; i++)
+        beside.cpu = cpus_given.number[i] != c.cpu ? cpus_given.number[i] : beside.cpu;
     if (beside.cpu < 0)
         unavailable("one-cpu", "a chase and a thread beside it asked for");
     struct arena a = map_arena(&c), more = elsewhere ? map_arena(&c) : a;
     struct job job = {.memory = more.base, .bytes = bytes, .large = large, .lasts_ns = c.region_ns,
-                      .order = none ? NULL : order_of(bytes / large, c.mode == modes[3], c.seed)};
+                      .order = none ? NULL : order_of(bytes / large, c.mode == kernel.modes[3], c.seed)};
     struct chase chase = place_chase(a.base, c.lines, places_in(0, a.stride, a.page), 1, c.seed);
     chase.round = SLICE;
     struct work chasing = {.state = &chase, .run = follow_rounds, .due = due_after_rounds, .accesses = SLICE, .warm = c.lines / SLICE + 1};
@@ -122,7 +117,7 @@ int main(int argc, char **argv)
     verify_backing(&c, &a);
     if (!none && madvise(more.base, bytes, MADV_HUGEPAGE)) /* what keeps pages small forbids joining them too */
         unavailable("thp-never", "madvise: %s", strerror(errno));
-    warm_up(&chasing);
+    warm_up(&c, &chasing);
     sample_clock(&r);
     run_checked(&chasing, SETTLE);
     n[0] = chase_on(&chasing, slice[0], c.region_ns, NULL);
@@ -153,5 +148,6 @@ int main(int argc, char **argv)
     also("joined_ns", (double)(job.ended_ns - job.began_ns));
     also("joined_bytes", none ? 0 : (double)bytes);
     also("huge_bytes_after", (double)(after.thp << 10));
-    return report(&c, &a, &r, checksum_from(chase.visit, c.lines, 0, c.lines), NULL, NULL);
+    r.checksum = checksum_from(chase.visit, c.lines, 0, c.lines);
+    return report(&c, &a, &r);
 }

@@ -1,20 +1,21 @@
-/* cpus.h: the CPUs that this process may use: one to measure on, and threads that stay on one each.
+/* cpus.h: the CPUs that this process may use: one to measure on, undisturbed where it may, and threads that stay on one each.
  *
  * A thread that is moved finds another core's cold caches and TLB, so what measures is pinned before it touches memory. A
  * computer may have more CPUs than a cpu_set_t has bits (1024): masks here have MOST_CPUS. */
 #ifndef CPUS_H
 #define CPUS_H
 #include "arguments.h"
+#include <linux/mempolicy.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 
 union cpu_mask { cpu_set_t set; unsigned long word[MOST_CPUS / 8 / sizeof(unsigned long)]; };
 struct cpus { int count, number[MOST_CPUS]; }; /* ascending */
 
-/* Those that this process was given: to be asked before pin() narrows them to one. */
 static inline struct cpus allowed_cpus(void)
 {
     union cpu_mask allowed = {.word = {0}};
@@ -34,6 +35,8 @@ static inline union cpu_mask only_cpu(int cpu)
     return one;
 }
 
+static struct cpus cpus_given; /* to this process, before pin() narrowed them to one */
+
 /* Pin to one allowed CPU: the one asked for, else the highest allowed (interrupts tend to favour the lowest); and die with
  * the parent, so that a runner killed with -9 leaves no chase behind it. */
 static inline int pin(int cpu)
@@ -42,14 +45,14 @@ static inline int pin(int cpu)
     struct pollfd reader = {.fd = STDOUT_FILENO};
     if (poll(&reader, 1, 0) == 1 && reader.revents & POLLERR)
         exit(1); /* the parent died before it could be asked for: nobody is left to read the record */
-    struct cpus allowed = allowed_cpus();
-    int at = allowed.count - 1;
-    while (at > 0 && cpu >= 0 && allowed.number[at] != cpu)
+    cpus_given = allowed_cpus();
+    int at = cpus_given.count - 1;
+    while (at > 0 && cpu >= 0 && cpus_given.number[at] != cpu)
         at--;
-    union cpu_mask one = only_cpu(allowed.number[at]);
-    if ((cpu >= 0 && allowed.number[at] != cpu) || sched_setaffinity(0, sizeof one, &one.set))
+    union cpu_mask one = only_cpu(cpus_given.number[at]);
+    if ((cpu >= 0 && cpus_given.number[at] != cpu) || sched_setaffinity(0, sizeof one, &one.set))
         bad_argument("CPU %d is not one this process may use.", cpu);
-    return allowed.number[at];
+    return cpus_given.number[at];
 }
 
 /* What sysfs states of a CPU's largest cache, in bytes, shared ones included; 0 where it states none. */
@@ -77,5 +80,63 @@ static inline void start_on(int cpu, pthread_t *thread, void *(*work)(void *), v
     if (error)
         unavailable("memory-short", "a thread on CPU %d could not be started: %s", cpu, strerror(error));
     pthread_attr_destroy(&on);
+}
+
+/* On this CPU's node, page tables included, whichever CPU writes first; unless whoever started this process chose otherwise. */
+static inline void stay_on_this_node(void)
+{
+    unsigned node = 0, own;
+    int policy = MPOL_DEFAULT;
+    syscall(SYS_get_mempolicy, &policy, NULL, 0ul, NULL, 0ul);
+    if (policy == MPOL_DEFAULT && !syscall(SYS_getcpu, &own, &node, NULL) && node < 64) {
+        unsigned long mask = 1ul << node;
+        syscall(SYS_set_mempolicy, MPOL_PREFERRED, &mask, 64ul);
+    }
+}
+
+/* ---- SCHED_FIFO: while it matters, no other program gets this CPU ----------------------------------------- */
+
+/* Linux stops real-time threads that have taken more than 95 % of a second (sched_rt_runtime_us). So after STRETCH_NS in all this one
+ * stays out for a sixteenth of the time that it was in, of which what it spends on placing lines and the like is part. */
+#define STRETCH_NS 500000000ull
+static struct { int in; uint64_t since, held, out; } fifo; /* since: it is in or out; ns in and out before that */
+
+static inline void set_fifo(int in)
+{
+    uint64_t now = now_ns();
+    *(fifo.in ? &fifo.held : &fifo.out) += now - fifo.since;
+    fifo.since = now;
+    fifo.in = in;
+    if (sched_setscheduler(0, in ? SCHED_FIFO : SCHED_OTHER, &(struct sched_param){.sched_priority = in}))
+        unavailable("state-changed", "SCHED_FIFO: %s", strerror(errno));
+}
+
+static inline void leave_fifo(void)
+{
+    if (fifo.in)
+        set_fifo(0);
+}
+
+static inline void enter_fifo(const struct config *c)
+{
+    if (!c->fifo)
+        return;
+    uint64_t out = fifo.out + now_ns() - fifo.since, owed = fifo.held / 16;
+    if (out < owed && fifo.held > STRETCH_NS) {
+        nanosleep(&(struct timespec){.tv_nsec = (long)(owed - out)}, NULL);
+        out = owed;
+    }
+    if (out >= owed)
+        fifo.held = fifo.out = 0, fifo.since = now_ns();
+    set_fifo(1);
+}
+
+/* Between two pieces of work: out and in again after long enough at a stretch. */
+static inline void renew_fifo(const struct config *c)
+{
+    if (!fifo.in || fifo.held + now_ns() - fifo.since < STRETCH_NS)
+        return;
+    leave_fifo();
+    enter_fifo(c);
 }
 #endif

@@ -11,36 +11,30 @@
  * of them have neighbouring entries in its host's page table. The virtual addresses, the links, the order of visits and the loads are
  * those of page_chase with the same seed in all three modes; each page is faulted in by one write of its own. */
 #include "chase.h"
-#include "nodes.h"
+#include "point.h"
 
-int main(int argc, char **argv)
+/* 2: smaps is read before the lines are placed, and no longer between warm-up and timed region. */
+#define MEASURES 2
+
+static struct arena touch_first(const struct config *c)
 {
-    static const char *const orders[] = {"cycle", NULL}, *const layouts[] = {"spread", NULL};
-    static const char *const modes[] = {"address", "visit", "shuffled", NULL};
-    struct config c = parse_more(argc, argv, "first_touch", orders, layouts, modes, NULL);
-    c.cpu = pin(c.cpu);
-    struct arena a = reserve(&c);
-    lay_arena(&c, &a);
-    uint32_t *touch = room_for_visits(c.lines);
-    if (c.mode == modes[1]) {
-        uint32_t *next = cycle_through(c.lines, 1, c.seed);
-        free(touch);
-        touch = visits_of(next, c.lines);
-        free(next);
-    } else {
-        uint64_t seed = c.seed + 1; /* another order than that of the visits */
-        for (uint64_t i = 0; i < c.lines; i++)
-            touch[i] = (uint32_t)i;
-        if (c.mode == modes[2])
-            shuffle(touch, c.lines, 1, &seed);
-    }
-    for (uint64_t i = 0; i < c.lines; i++)
+    struct arena a = reserve(c);
+    uint64_t seed = c->seed + 1; /* another order than that of the visits */
+    lay_arena(c, &a);
+    uint32_t *touch = !strcmp(c->mode, "visit") ? visits_of(cycle_through(c->lines, 1, c->seed), c->lines)
+                                                : numbers_below(c->lines, !strcmp(c->mode, "shuffled"), &seed);
+    for (uint64_t i = 0; i < c->lines; i++)
         *(volatile char *)(a.base + touch[i] * a.stride) = 1;
-    free(touch);
-    also_off_node(&a, c.cpu);
-    struct chase chase = place_chase(a.base, c.lines, places_in(0, a.stride, a.page), 1, c.seed);
-    struct work work = work_of(&chase, &c);
-    uint64_t checksum = checksum_of(&chase, &work);
-    struct region r = measure(&c, &a, &work);
-    return report(&c, &a, &r, checksum, NULL, NULL);
+    return a;
 }
+
+static struct region measure_touched(const struct config *c, const struct arena *a)
+{
+    also_off_node(a, c->cpu);
+    return measure_cycle(c, a, 1);
+}
+
+static const struct kernel first_touch = {.name = "first_touch", .orders = {"cycle"}, .layouts = {"spread"},
+    .modes = {"address", "visit", "shuffled"}, .map = touch_first, .measure = measure_touched};
+
+int main(int argc, char **argv) { return measure_alone(&first_touch, argc, argv); }

@@ -10,13 +10,15 @@
  * --used N uses the first N base pages of every large page's room (2 MiB on x86-64) and no others, as arenas of 100 KiB with a room each
  * do with 25: on large pages the rest is resident too. --lines is how many are used. */
 #include "placement.h"
-#include "region.h"
+#include "record.h"
 #include <sys/wait.h>
+
+#define MEASURES 1
 
 struct used { uint64_t lines, in_row, room; }; /* pages; so many side by side, and then the next room's */
 
 /* [timed: writes] */
-__attribute__((noinline)) static void write_each(char *base, const struct used *u, uint64_t page, uint64_t word)
+TIMED void write_each(char *base, const struct used *u, uint64_t page, uint64_t word)
 {
     for (uint64_t left = u->lines; left; base += u->room)
         for (uint64_t i = 0; i < u->in_row && left; i++, left--)
@@ -70,7 +72,7 @@ static uint64_t fork_sharer(pid_t *child)
     return ns;
 }
 
-static struct arena room_for(const struct config *c, const struct used *u)
+static struct arena reserve_used(const struct config *c, const struct used *u)
 {
     uint64_t page = base_page(), bytes = u->in_row < u->lines ? (u->lines + u->in_row - 1) / u->in_row * u->room : u->lines * page;
     struct arena a = reserve_bytes(c, bytes);
@@ -80,18 +82,19 @@ static struct arena room_for(const struct config *c, const struct used *u)
 
 int main(int argc, char **argv)
 {
-    static const char *const orders[] = {"sequential", NULL}, *const layouts[] = {"spread", NULL}, *const modes[] = {"write", "touch", NULL};
-    struct own own[] = {{.name = "used", .value = 0, .least = 0, .most = 1 << 20}, {.name = NULL}};
-    struct config c = parse_more(argc, argv, "fork_write", orders, layouts, modes, own);
+    static const struct kernel kernel = {.name = "fork_write", .orders = {"sequential"}, .layouts = {"spread"},
+        .modes = {"write", "touch"},
+        .own = {{.name = "used", .value = 0, .least = 0, .most = 1 << 20}}};
+    struct config c = parse(&kernel, argc, argv);
     if (c.stride_pages != 1 || (c.pages->source != FROM_BASE && c.pages->source != FROM_THP))
         bad_argument("fork_write takes --pages 4k or thp and no --stride-pages.");
     uint64_t page = base_page(), room = sysfs_number(THP "hpage_pmd_size", 2 << 20);
-    struct used u = {.lines = c.lines, .in_row = own[0].value ? own[0].value : c.lines, .room = room};
-    if (own[0].value * page > room)
+    struct used u = {.lines = c.lines, .in_row = c.own[0].value ? c.own[0].value : c.lines, .room = room};
+    if (c.own[0].value * page > room)
         bad_argument("--used takes as many pages as a large page has room for, %" PRIu64 ", at the most.", room / page);
     c.cpu = pin(c.cpu);
-    struct arena a = room_for(&c, &u);
-    int write = c.mode == modes[0];
+    struct arena a = reserve_used(&c, &u);
+    int write = c.mode == kernel.modes[0];
 
     struct region r = {.batches = 0};
     double forks[MOST_BATCHES], touches[MOST_BATCHES];
@@ -143,5 +146,6 @@ int main(int argc, char **argv)
         also("fork_ns", median(forks, r.batches));
         also("copied_bytes", (double)copied);
     }
-    return report(&c, &a, &r, checksum, NULL, NULL);
+    r.checksum = checksum;
+    return report(&c, &a, &r);
 }

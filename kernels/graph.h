@@ -11,11 +11,10 @@
 #define GRAPH_H
 #include "placement.h"
 #include "region.h"
-#include <sys/syscall.h>
 
 #define MULTIPLIER 1664525ull
 #define MOST_THREADS 256 /* more would wait for memory */
-#define CHUNK (1ull << 19) /* bytes faulted in and then filled: as much as stays in a second-level cache in between */
+#define CHUNK (1ull << 19)   /* bytes: what takes about as long to fill as a thread to start */
 
 struct vertex { uint32_t edge[4], rest[12]; };
 struct graph { struct vertex *line; struct places places; uint64_t vertices, block, key, step; };
@@ -67,72 +66,59 @@ static uint64_t count_wrong(const struct graph *g, uint64_t v, uint64_t end)
 
 struct part {
     const struct graph *graph;
-    const struct arena *arena;
-    uint64_t from, to, chunk;    /* bytes of the arena */
-    uint64_t checked, wrong;     /* vertices */
-    int fill, error;                 /* errno of what failed */
+    uint64_t from, to, wrong; /* vertices */
+    int fill;
     pthread_t thread;
 };
 
 static void *prepare_part(void *given)
 {
     struct part *p = given;
-    char *base = p->arena->base;
-    for (uint64_t at = p->from; at < p->to && !p->error; at += p->chunk) {
-        uint64_t end = p->to - at < p->chunk ? p->to : at + p->chunk;
-        uint64_t apart = p->graph->places.stride, first = at / apart, last = end / apart;
-        last = last < p->graph->vertices ? last : p->graph->vertices; /* the last page may hold more lines */
-        if (!p->fill) {
-            p->wrong += count_wrong(p->graph, first, last);
-            p->checked += last > first ? last - first : 0;
-        } else if (madvise(base + at, end - at, MADV_POPULATE_WRITE) && errno != EINVAL) {
-            p->error = errno;
-        } else {
-            for (uint64_t i = at; i < end; i += p->arena->stride) /* EINVAL, an older kernel's: faulted in here */
-                *(volatile char *)(base + i) = 1;
-            link_vertices(p->graph, first, last);
-        }
-    }
+    if (p->fill)
+        link_vertices(p->graph, p->from, p->to);
+    else
+        p->wrong = count_wrong(p->graph, p->from, p->to);
     return NULL;
 }
 
-/* On this CPU's node, page table included, whichever CPU writes first. */
-static inline void stay_on_this_node(void)
-{
-    unsigned node = 0, own;
-    if (!syscall(SYS_getcpu, &own, &node, NULL) && node < 64) {
-        unsigned long mask = 1ul << node;
-        syscall(SYS_set_mempolicy, 1 /* MPOL_PREFERRED */, &mask, 64ul);
-    }
-}
-
-/* Fault the arena in and fill it, or check it, by a thread on each allowed CPU that ends here; how many there were. */
-static uint64_t on_all_cpus(int fill, const struct graph *g, const struct arena *a, const struct cpus *allowed)
+/* Fill the graph, or check it, by a thread on each CPU that this process was given; how many there were. */
+static uint64_t on_all_cpus(int fill, const struct graph *g)
 {
     static struct part part[MOST_THREADS];
-    uint64_t chunk = a->page > CHUNK ? a->page : CHUNK, chunks = round_up(a->bytes, chunk) / chunk;
-    uint64_t threads = (uint64_t)allowed->count, wrong = 0, lacking = fill ? 0 : g->vertices;
+    uint64_t chunks = round_up(g->vertices * g->places.stride, CHUNK) / CHUNK, threads = (uint64_t)cpus_given.count;
+    uint64_t wrong = 0, lacking = g->vertices;
     threads = threads > MOST_THREADS ? MOST_THREADS : threads;
     threads = threads > chunks ? chunks : threads;
-    int error = 0;
-    stay_on_this_node();
     for (uint64_t i = 0; i < threads; i++) {
-        uint64_t to = chunks * (i + 1) / threads * chunk;
-        part[i] = (struct part){.graph = g, .arena = a, .from = chunks * i / threads * chunk, .to = to < a->bytes ? to : a->bytes,
-                                .chunk = chunk, .fill = fill};
-        start_on(allowed->number[i], &part[i].thread, prepare_part, &part[i]);
+        part[i] = (struct part){.graph = g, .from = g->vertices * i / threads, .to = g->vertices * (i + 1) / threads, .fill = fill};
+        start_on(cpus_given.number[i], &part[i].thread, prepare_part, &part[i]);
     }
     for (uint64_t i = 0; i < threads; i++) {
         pthread_join(part[i].thread, NULL);
         wrong += part[i].wrong;
-        lacking -= part[i].checked;
-        error = part[i].error ? part[i].error : error;
+        lacking -= part[i].to - part[i].from;
     }
-    if (error)
-        unavailable(pool_page ? "pool-empty" : "memory-short", "%" PRIu64 " bytes could not be faulted in: %s", a->bytes, strerror(error));
     if (wrong || lacking)
         unavailable("kernel-garbage", "%" PRIu64 " vertices lead out of their block or not to the next one of its cycle, %" PRIu64
                     " were not looked at", wrong, lacking);
     return threads;
+}
+
+/* The last graph that was made: many points may walk one. */
+static struct { struct graph graph; uint64_t threads; } made;
+
+static const struct graph *graph_on(const struct arena *a, struct places places, uint64_t vertices, uint64_t block, uint64_t *seed)
+{
+    uint64_t begin = now_ns();
+    struct graph g = plan_graph(a->base, places, vertices, block, seed), *m = &made.graph;
+    if (m->line != g.line || m->places.stride != places.stride || m->vertices != vertices || m->block != block || m->key != g.key) {
+        made.graph.line = NULL; /* none, should this fail */
+        made.threads = on_all_cpus(1, &g);
+        on_all_cpus(0, &g);
+        made.graph = g;
+    }
+    also("prepare_graph_ns", (double)(now_ns() - begin));
+    also("prepare_threads", (double)made.threads);
+    return &made.graph;
 }
 #endif

@@ -13,8 +13,11 @@
  * Elsewhere in this book no random number is drawn while time runs. Here it is, once for all walkers: picks made beforehand would
  * be an array with a share of the caches, and picks made of the vertex a walk that falls into a cycle of about sqrt(vertices)
  * hops. A draw waits for no load, and of a load's address it decides two bits. */
-#include "nodes.h"
+#include "plan.h"
 #include "walk.h"
+
+/* 2: smaps is read before the graph is placed, and no longer between warm-up and timed region. */
+#define MEASURES 2
 
 #define BATCHES 16
 #ifdef __clang__
@@ -41,7 +44,7 @@ static inline __attribute__((always_inline)) void turns_of(const struct vertex *
 /* [end] */
 
 /* A loop for each number of walkers: with up to eight, each has a register; with more, some stand in the first cache. */
-__attribute__((noinline)) static void walk_on(const struct vertex *line, struct walk *w, uint64_t turns)
+TIMED void walk_on(const struct vertex *line, struct walk *w, uint64_t turns)
 {
 #define WITH(k) case k: turns_of(line, w, turns, k); break;
 #define WITH_8(k) WITH(k) WITH(k + 1) WITH(k + 2) WITH(k + 3) WITH(k + 4) WITH(k + 5) WITH(k + 6) WITH(k + 7)
@@ -49,7 +52,7 @@ __attribute__((noinline)) static void walk_on(const struct vertex *line, struct 
 }
 
 /* [timed: prefetch] */
-__attribute__((noinline)) static void walk_ahead(const struct vertex *line, struct walk *w, const uint32_t *ahead, uint64_t turns)
+TIMED void walk_ahead(const struct vertex *line, struct walk *w, const uint32_t *ahead, uint64_t turns)
 {
     uint64_t state = w->state;
     uint32_t at = w->at[0];
@@ -63,7 +66,7 @@ __attribute__((noinline)) static void walk_ahead(const struct vertex *line, stru
 /* [end] */
 
 /* [timed: per hop] */
-__attribute__((noinline)) static void walk_clocked(const struct vertex *line, struct walk *w, uint64_t turns)
+TIMED void walk_clocked(const struct vertex *line, struct walk *w, uint64_t turns)
 {
     for (; turns; turns--) {
         const uint32_t *edge = line[w->at[0]].edge + (draw(&w->state) & 3);
@@ -113,6 +116,7 @@ static void time_batches(const struct config *c, struct walk *w, uint64_t turns,
     struct walk again = *w;
     open_region(c, r);
     for (uint64_t t0; r->batches < BATCHES; add_batch(r, now_ns() - t0, turns * (uint64_t)w->walkers)) {
+        renew_fifo(c);
         again = *w;
         t0 = now_ns();
         walk(w, turns);
@@ -122,79 +126,68 @@ static void time_batches(const struct config *c, struct walk *w, uint64_t turns,
     must_stand(w, &again);
 }
 
-int main(int argc, char **argv)
+/* As in measure(), but by hops: those of a random walk are exchangeable once the caches are warm, so of a large graph a part is timed
+ * (placement.h). ns a turn, of the walk that was disturbed least. */
+static double warm_walk(const struct config *c, struct walk *w)
 {
-    static const char *const orders[] = {"random", NULL}, *const layouts[] = {"packed", "spread", NULL},
-                      *const modes[] = {"plain", "blocked", "prefetch", NULL};
-    struct own own[] = {{.name = "vertices", .least = 4, .most = 1 << 29},
-                        {.name = "walkers", .value = 1, .least = 1, .most = MOST_WALKERS},
-                        {.name = "block_vertices", .least = 4, .most = 1 << 29},
-                        {.name = "block_steps", .value = 1024, .least = 1, .most = 1 << 30},
-                        {.name = "distance", .value = 8, .least = 0, .most = AHEAD},
-                        {.name = "per_hop", .least = 0, .most = 1}, {.name = NULL}};
-    static struct tally tally;
-    struct config c = parse_more(argc, argv, "graph_walk", orders, layouts, modes, own);
-    int blocked = c.mode == modes[1], ahead = c.mode == modes[2], per_hop = (int)own[5].value, walkers = (int)own[1].value;
-    uint64_t vertices = c.lines, block = blocked ? own[2].value : vertices, seed = c.seed;
-    uint64_t most = c.packed ? own[0].most : (own[0].most * 8) / (base_page() * c.stride_pages / LINE); /* a line's number has 32 bits */
-    if ((own[0].given && own[0].value != vertices) || vertices & (vertices - 1) || vertices < 4 || vertices > most)
-        bad_argument("--vertices takes a power of two from 4 to %" PRIu64 ", and as many --lines.", most);
-    if (block & (block - 1) || !block || block > vertices || (!blocked && (own[2].given || own[3].given)))
-        bad_argument("--mode blocked, and no other, takes --block_vertices, a power of two up to --vertices, and --block_steps.");
-    if ((walkers > 1 && (ahead || per_hop)) || (ahead && per_hop) || (own[4].given && !ahead))
-        bad_argument("--distance takes --mode prefetch; --per_hop 1 takes another mode; and each of the two takes one walker.");
-    static struct cpus allowed;
-    allowed = allowed_cpus(); /* before pin() narrows them to one */
-    c.cpu = pin(c.cpu);
-    struct arena a = reserve(&c);
-    lay_arena(&c, &a);
-    struct graph g = plan_graph(a.base, places_in(c.packed, a.stride, a.page), vertices, block, &seed);
-    uint64_t t0 = now_ns(), threads = on_all_cpus(1, &g, &a, &allowed);
-    on_all_cpus(0, &g, &a, &allowed);
-    also("prepare_graph_ns", (double)(now_ns() - t0));
-    also("prepare_threads", (double)threads);
-    also_off_node(&a, c.cpu);
-
-    /* Hops of a random walk are exchangeable once the caches are warm, so of a large graph a part is timed (placement.h). */
-    double caches = (double)lines_to_warm(&c);
-    uint64_t required = hops_for(vertices, PART * (per_hop ? TAIL : 1)), room = hops_for(vertices, PATHS * caches) + (1 << 18);
-    struct walk w = {.graph = &g, .walkers = walkers, .distance = ahead ? (int)own[4].value : 0,
-                     .segment = blocked ? own[3].value : ahead ? room : UINT64_MAX};
-    for (int k = 0; k < walkers; k++)
-        w.at[k] = stand(&g, draw(&seed) & (vertices - 1));
-    w.state = w.path_state = seed;
-    w.left = w.segment;
-    struct walk early = w;
-    uint64_t checksum = retrace(&early, 4096, NULL);
-    w.path = ahead ? record_path(&w) : NULL;
-    if (per_hop)
-        start_tally(w.tally = &tally);
-    else if (!ahead)
-        also("four_vertices_ns_per_access", four_vertices_ns(&w, c.seed));
-    walk(&w, 4096);
-    must_stand(&w, &early);
-    uint64_t warm = hops_for(vertices, caches) / (uint64_t)walkers + 4096, begin = now_ns(), fastest = UINT64_MAX;
-    also("warm_hops", (double)(warm * (uint64_t)walkers));
-    do { /* 5 ms at the least, as in measure() */
+    uint64_t turns = hops_for(c->lines, (double)lines_to_warm(c)) / (uint64_t)w->walkers + 4096, begin = now_ns(), fastest = UINT64_MAX;
+    also("warm_hops", (double)(turns * (uint64_t)w->walkers));
+    do {
         uint64_t from = now_ns();
-        walk(&w, warm);
+        walk(w, turns);
         from = now_ns() - from;
         fastest = from < fastest ? from : fastest;
+        renew_fifo(c);
     } while (now_ns() - begin < 5000000);
-    verify_backing(&c, &a);
+    return (double)fastest / (double)turns;
+}
+
+static struct region measure_walk(const struct config *c, const struct arena *a)
+{
+    static struct tally tally;
+    static struct histogram histogram;
     struct region r = {.batches = 0};
-    sample_clock(&r);
-    double turns = (double)c.region_ns / (double)fastest * (double)warm, least = (double)required / walkers;
+    int per_hop = (int)c->own[5].value;
+    also_off_node(a, c->cpu);
+    struct walk w = start_walk(c, a), early = w;
+    r.checksum = retrace(&early, 4096, NULL);
+    if (per_hop)
+        start_tally(w.tally = &tally);
+    else if (!w.path)
+        also("four_vertices_ns_per_access", four_vertices_ns(&w, c->seed));
+    walk(&w, 4096);
+    must_stand(&w, &early);
+    enter_fifo(c);
+    double turns = (double)c->region_ns / warm_walk(c, &w);
+    leave_fifo();
+    double least = (double)hops_for(c->lines, PART * (per_hop ? TAIL : 1)) / w.walkers;
     uint64_t batch = (uint64_t)((turns > least ? turns : least) / BATCHES) + 1;
+    sample_clock(&r);
+    enter_fifo(c);
     walk(&w, 4096); /* what stood between is out of the first caches again */
     forget_hops(&tally);
-    also("distinct_lines_expected", expected_lines(&g, (double)(batch * BATCHES * (uint64_t)walkers), blocked ? (double)w.segment : 0));
+    also("distinct_lines_expected", expected_lines(w.graph, (double)(batch * BATCHES * (uint64_t)w.walkers),
+                                                   !strcmp(c->mode, "blocked") ? (double)w.segment : 0));
     uint64_t ticks = stamp(), ns = now_ns();
-    time_batches(&c, &w, batch, &r);
-    double ghz = (double)(stamp() - ticks) / (double)(now_ns() - ns);
+    time_batches(c, &w, batch, &r);
+    histogram = (struct histogram){&tally, (double)(stamp() - ticks) / (double)(now_ns() - ns)};
+    leave_fifo();
     sample_clock(&r);
-    verify_backing(&c, &a);
-    if (per_hop)
-        also_hops(&tally, ghz);
-    return report(&c, &a, &r, checksum, per_hop ? print_histogram : NULL, &(struct histogram){&tally, ghz});
+    if (per_hop) {
+        also_hops(&tally, histogram.ghz);
+        r.more = print_histogram, r.of = &histogram;
+    }
+    return r;
+}
+
+static const struct kernel graph_walk = {.name = "graph_walk", .orders = {"random"}, .layouts = {"packed", "spread"},
+    .modes = {"plain", "blocked", "prefetch"},
+    .own = {{.name = "vertices", .least = 4, .most = 1 << 29}, {.name = "walkers", .value = 1, .least = 1, .most = MOST_WALKERS},
+            {.name = "block_vertices", .least = 4, .most = 1 << 29}, {.name = "block_steps", .value = 1024, .least = 1, .most = 1 << 30},
+            {.name = "distance", .value = 8, .least = 0, .most = AHEAD}, {.name = "per_hop", .least = 0, .most = 1}},
+    .check = check_walk, .map = map_graph, .measure = measure_walk};
+
+int main(int argc, char **argv) {
+    static const struct kernel *const kernels[] = {&graph_walk, NULL};
+    return asks_for_plan(argc, argv) ? serve_plan(kernels, argc, argv) : measure_alone(&graph_walk, argc, argv);
 }

@@ -23,7 +23,10 @@
 
 #if defined __x86_64__
 #include "kvm.h"
-#include "nodes.h"
+#include "point.h"
+
+/* 2: smaps is read before the lines are placed, and no longer between warm-up and timed region. */
+#define MEASURES 2
 
 #define GUEST_BASE (4 * GIB)     /* guest-physical: above the TSS, and aligned as the arena is: the host's huge pages fit the guest's */
 #define PROGRAM_BASE GIB
@@ -92,27 +95,30 @@ static void refuse_emulation(void)
 }
 
 /* measure() of region.h, with two clocks. */
-static struct region measure_guest(const struct config *c, const struct arena *a, const struct work *w)
+static struct region time_guest(const struct config *c, const struct work *w)
 {
     struct region r = {.batches = 0};
     double outside[MOST_BATCHES];
-    struct batches plan = plan_batches(c, w, warm_up(w), BATCH_NS);
+    enter_fifo(c);
+    struct batches plan = plan_batches(c, w, warm_up(c, w), BATCH_NS);
     uint64_t hops = plan.rounds * w->accesses;
-    verify_backing(c, a);
+    leave_fifo();
     sample_clock(&r);
-    run_checked(w, w->warm ? SETTLE : 1);
+    enter_fifo(c);
+    settle(w);
     double exits = exits_so_far();
     open_region(c, &r);
     uint64_t t0 = now_ns(), ticks = __builtin_ia32_rdtsc();
     while (r.batches < plan.n) {
+        renew_fifo(c);
         outside[r.batches] = (double)run_checked(w, plan.rounds) / (double)hops;
         add_batch(&r, guest.talk->end - guest.talk->begin, hops); /* ticks, until their rate is known */
     }
     double ghz = (double)(__builtin_ia32_rdtsc() - ticks) / (double)(now_ns() - t0);
     close_region(c, &r);
+    leave_fifo();
     exits = exits < 0 ? -1 : exits_so_far() - exits - plan.n;
     sample_clock(&r);
-    verify_backing(c, a);
     r.elapsed_ns = (uint64_t)((double)r.elapsed_ns / ghz);
     for (int i = 0; i < plan.n; i++)
         r.batch[i] /= ghz;
@@ -127,41 +133,55 @@ static struct region measure_guest(const struct config *c, const struct arena *a
     return r;
 }
 
-int main(int argc, char **argv)
+static int leaf_of(const struct config *c) { return c->mode[1] == 'g' ? 3 : c->mode[0] == '2' ? 2 : 1; }
+static uint64_t size_of(const struct config *c) { return c->lines * (c->packed ? LINE : TABLE); }
+static int vm;
+
+static void check_guest(struct config *c)
 {
-    static const char *const orders[] = {"cycle", NULL}, *const layouts[] = {"spread", "packed", NULL},
-                      *const modes[] = {"4k", "2m", "1g", NULL};
-    struct own own[] = {{.name = "levels", .value = 4, .least = 4, .most = 5}, {.name = NULL}};
-    struct config c = parse_more(argc, argv, "guest_chase", orders, layouts, modes, own);
-    struct tables t = {.levels = (int)own[0].value};
-    int leaf = c.mode == modes[0] ? 1 : c.mode == modes[1] ? 2 : 3;
-    if (c.stride_pages > 1 || c.pages->source == FROM_MTHP)
+    if (c->stride_pages > 1 || c->pages->source == FROM_MTHP)
         bad_argument("guest_chase takes --stride-pages 1 and --pages 4k, thp, 2m or 1g.");
-    c.cpu = pin(c.cpu);
-    uint64_t size = c.lines * (c.packed ? LINE : TABLE);
-    uint64_t tables = tables_for(size, leaf, t.levels) + tables_for(PROGRAM_BYTES, 1, t.levels);
-    int vm = open_vm(leaf, t.levels);
-    struct arena a = reserve_bytes(&c, round_up(size, page_bytes(c.pages)) + tables * TABLE);
-    lay_arena(&c, &a);
+}
+
+static struct arena map_guest(const struct config *c)
+{
+    int levels = (int)c->own[0].value;
+    uint64_t size = size_of(c), tables = tables_for(size, leaf_of(c), levels) + tables_for(PROGRAM_BYTES, 1, levels);
+    vm = open_vm(leaf_of(c), levels);
+    struct arena a = reserve_bytes(c, round_up(size, page_bytes(c->pages)) + tables * TABLE);
+    lay_arena(c, &a);
     fault_in(&a);
-    also_off_node(&a, c.cpu);
     a.working_set = size;
     a.physical += PROGRAM_BYTES;
+    return a;
+}
+
+static struct region measure_guest(const struct config *c, const struct arena *a)
+{
+    struct tables t = {.levels = (int)c->own[0].value};
+    also_off_node(a, c->cpu);
     sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_alarm}, NULL); /* no SA_RESTART: KVM_RUN is to be interrupted */
-    guest.limit_s = 60 + (long)(50 * a.bytes / GIB); /* half of what the runner allows: experiments/lab/measure.py */
-    struct chase chase = place_chase(a.base, c.lines, places_in(c.packed, a.stride, a.page), 1, c.seed);
-    move_in(vm, &a, round_up(size, TABLE), &t, leaf);
+    guest.limit_s = 10 + (long)(50 * a->bytes / GIB); /* half of what the runner allows: experiments/lab/session.py */
+    struct chase chase = place_chase(a->base, c->lines, places_in(c->packed, a->stride, a->page), 1, c->seed);
+    move_in(vm, a, round_up(size_of(c), TABLE), &t, leaf_of(c));
     refuse_emulation();
-    struct work all = {.state = &chase, .run = follow_in_guest, .due = due_after_rounds, .accesses = c.lines};
-    also("first_touch_ns_per_access", (double)run_checked(&all, 1) / (double)c.lines);
+    struct work all = {.state = &chase, .run = follow_in_guest, .due = due_after_rounds, .accesses = c->lines};
+    also("first_touch_ns_per_access", (double)run_checked(&all, 1) / (double)c->lines);
     also("guest_table_bytes", (double)(t.used * TABLE));
     also("guest_levels", t.levels);
     if (splits_executed_pages() >= 0)
         also("nx_huge_pages", splits_executed_pages());
-    struct work work = guest_work(&chase, &c);
-    struct region r = measure_guest(&c, &a, &work);
-    return report(&c, &a, &r, checksum_of(&chase, &work), NULL, NULL);
+    struct work work = guest_work(&chase, c);
+    struct region r = time_guest(c, &work);
+    r.checksum = checksum_of(&chase, &work);
+    return r;
 }
+
+static const struct kernel guest_chase = {.name = "guest_chase", .orders = {"cycle"}, .layouts = {"spread", "packed"},
+    .modes = {"4k", "2m", "1g"}, .own = {{.name = "levels", .value = 4, .least = 4, .most = 5}},
+    .check = check_guest, .map = map_guest, .measure = measure_guest};
+
+int main(int argc, char **argv) { return measure_alone(&guest_chase, argc, argv); }
 #else
 int main(void) { unavailable("not-x86", "this is arm64"); }
 #endif

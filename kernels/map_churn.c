@@ -9,7 +9,10 @@
  * An access is a record: ns are from the first thread's beginning to the last one's end over the records of all, so their inverse is the
  * records a second. Threads have a CPU each as long as there are any, ours first; those beyond share them in turn. */
 #include "placement.h"
-#include "region.h"
+#include "record.h"
+
+/* 2: smaps is read before the records are written, and no longer between warm-up and timed region. */
+#define MEASURES 2
 
 enum { MOST_THREADS = 64 };
 struct searcher {
@@ -113,14 +116,13 @@ static void prove_copy(const struct config *c, struct searcher *s, const struct 
 
 int main(int argc, char **argv)
 {
-    static const char *const orders[] = {"random", NULL}, *const layouts[] = {"packed", NULL}, *const modes[] = {"unmap", "keep", NULL};
-    struct own own[] = {{.name = "threads", .value = 1, .least = 1, .most = MOST_THREADS},
-                        {.name = "chunks", .value = 7, .least = 1, .most = 1 << 16}, {.name = NULL}};
-    struct config c = parse_more(argc, argv, "map_churn", orders, layouts, modes, own);
+    static const struct kernel kernel = {.name = "map_churn", .orders = {"random"}, .layouts = {"packed"},
+        .modes = {"unmap", "keep"},
+        .own = {{.name = "threads", .value = 1, .least = 1, .most = MOST_THREADS},
+                {.name = "chunks", .value = 7, .least = 1, .most = 1 << 16}}};
+    struct config c = parse(&kernel, argc, argv);
     static struct searcher searcher[MOST_THREADS];
-    static struct cpus allowed;
-    uint64_t threads = own[0].value, chunks = own[1].value, chunk = c.lines * LINE / chunks, faults = 0;
-    allowed = allowed_cpus(); /* before pin() narrows them to one */
+    uint64_t threads = c.own[0].value, chunks = c.own[1].value, chunk = c.lines * LINE / chunks, faults = 0;
     c.cpu = pin(c.cpu);
     if (c.lines % chunks || chunk % base_page() || c.pages->source == FROM_POOL || c.pages->source == FROM_MTHP ||
         (c.pages->source == FROM_THP && chunk % page_bytes(c.pages)))
@@ -128,6 +130,7 @@ int main(int argc, char **argv)
     if (c.pages->source == FROM_BASE) /* once for all: an advice a mapping would be a part of what is timed */
         prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     struct arena a = map_arena(&c);
+    verify_backing(&c, &a);
     uint64_t *source = (uint64_t *)a.base, words = chunk / sizeof *source, checksum = FNV_BASIS, seed = c.seed;
     for (uint64_t i = 0; i < chunks * words; i++)
         source[i] = i % words;
@@ -135,7 +138,7 @@ int main(int argc, char **argv)
     munmap(room, threads * GIB);
     for (uint64_t i = 0; i < threads; i++) {
         searcher[i] = (struct searcher){.c = &c, .source = source, .at = room + i * GIB, .chunks = chunks, .chunk = chunk,
-                                        .state = c.seed + i, .keeps = c.mode == modes[1]};
+                                        .state = c.seed + i, .keeps = c.mode == kernel.modes[1]};
         prove_copy(&c, &searcher[i], &a);
     }
     for (int i = 0; i < 64; i++) { /* the records that a thread begins with */
@@ -143,19 +146,19 @@ int main(int argc, char **argv)
         checksum = mix(checksum, next_random(&seed, words));
     }
     struct region r = {.batches = 0};
-    uint64_t least = 4, took = time_all(searcher, threads, least, &allowed, c.cpu, &faults);
+    uint64_t least = 4, took = time_all(searcher, threads, least, &cpus_given, c.cpu, &faults);
     uint64_t records = 1 + least * c.region_ns / MIN_BATCHES / (took + 1);
-    time_all(searcher, threads, records, &allowed, c.cpu, &faults);
+    time_all(searcher, threads, records, &cpus_given, c.cpu, &faults);
     faults = 0;
-    verify_backing(&c, &a);
     sample_clock(&r);
     open_region(&c, &r);
     while (r.batches < MIN_BATCHES)
-        add_batch(&r, time_all(searcher, threads, records, &allowed, c.cpu, &faults), records * threads);
+        add_batch(&r, time_all(searcher, threads, records, &cpus_given, c.cpu, &faults), records * threads);
     close_region(&c, &r);
     sample_clock(&r);
     verify_backing(&c, &a);
     also("faults_per_access", (double)faults / (double)r.accesses);
-    also("cpus", (double)(threads < (uint64_t)allowed.count ? threads : (uint64_t)allowed.count));
-    return report(&c, &a, &r, checksum, NULL, NULL);
+    also("cpus", (double)(threads < (uint64_t)cpus_given.count ? threads : (uint64_t)cpus_given.count));
+    r.checksum = checksum;
+    return report(&c, &a, &r);
 }

@@ -14,6 +14,10 @@
  * --layout packed has as many lines side by side: what a page to each line costs more is the price of translation under that load. */
 #include "beside.h"
 #include "chase.h"
+#include "record.h"
+
+/* 2: smaps is read before the lines are placed, and no longer between warm-up and timed region. */
+#define MEASURES 2
 
 #define SLICE 256          /* hops: the clock's 30 ns are a tenth of one */
 #define SLICES (1ull << 16)
@@ -86,9 +90,7 @@ static struct load load_of(const struct own *own, void (**turn)(void *of))
     for (uint64_t at = 0; at < l.bytes; at += base_page())
         l.memory[at] = 1;
     if (*turn == walk) {
-        l.chase = malloc(sizeof *l.chase);
-        if (!l.chase)
-            unavailable("memory-short", "no room for a second chase");
+        l.chase = room_for(1, sizeof *l.chase, "second chase");
         *l.chase = place_chase(l.memory, l.bytes / base_page(), places_in(0, base_page(), base_page()), 1, 1);
     }
     return l;
@@ -105,40 +107,36 @@ static void also_slices(double *slice, uint64_t n)
 
 int main(int argc, char **argv)
 {
-    static const char *const orders[] = {"cycle", NULL}, *const layouts[] = {"spread", "packed", NULL};
-    static const char *const modes[] = {"alone", "other", "sibling", NULL};
-    struct own own[] = {{.name = "stream_kib", .value = 0, .least = 0, .most = 1 << 24},
-                        {.name = "walk_lines", .value = 0, .least = 0, .most = 1 << 24},
-                        {.name = "discard_pages", .value = 0, .least = 0, .most = 1 << 20}, {.name = NULL}};
-    struct config c = parse_more(argc, argv, "neighbour_chase", orders, layouts, modes, own);
-    static struct cpus allowed;
-    uint64_t others = c.mode != modes[0], turns = 0;
+    static const struct kernel kernel = {.name = "neighbour_chase", .orders = {"cycle"}, .layouts = {"spread", "packed"},
+        .modes = {"alone", "other", "sibling"},
+        .own = {{.name = "stream_kib", .value = 0, .least = 0, .most = 1 << 24},
+                {.name = "walk_lines", .value = 0, .least = 0, .most = 1 << 24},
+                {.name = "discard_pages", .value = 0, .least = 0, .most = 1 << 20}}};
+    struct config c = parse(&kernel, argc, argv);
+    uint64_t others = c.mode != kernel.modes[0], turns = 0;
     struct other other = {.turn = NULL}, measured = {.turn = NULL};
-    allowed = allowed_cpus(); /* before pin() narrows them to one */
     c.cpu = measured.cpu = pin(c.cpu);
-    struct load load = load_of(own, &other.turn);
+    struct load load = load_of(c.own, &other.turn);
     if (others)
         count_nothing(&c);
     if (!others && other.turn)
         bad_argument("--mode alone has no thread beside it that could do anything.");
     other.of = &load;
-    other.cpu = others ? cpu_beside(&allowed, c.cpu, c.mode == modes[2]) : -1;
+    other.cpu = others ? cpu_beside(&cpus_given, c.cpu, c.mode == kernel.modes[2]) : -1;
     struct arena a = map_arena(&c);
+    verify_backing(&c, &a);
     struct chase chase = place_chase(a.base, c.lines, places_in(c.packed, a.stride, a.page), 1, c.seed);
     chase.round = SLICE;
     uint64_t warm = round_up(lines_to_warm(&c), SLICE) / SLICE, n = 0;
-    double *slice = malloc(SLICES * sizeof *slice);
-    if (!slice)
-        unavailable("memory-short", "no room for %llu times", SLICES);
+    double *slice = room_for(SLICES, sizeof *slice, "times");
     struct work work = {.state = &chase, .run = follow_rounds, .due = due_after_rounds, .accesses = SLICE, .warm = warm};
     start_beside(&other, others);
     await_turns(&other, others, &turns);
 
     struct region r = {.batches = 0};
-    warm_up(&work);
-    verify_backing(&c, &a);
+    warm_up(&c, &work);
     sample_clock(&r);
-    run_checked(&work, SETTLE);
+    settle(&work);
     uint64_t begun = others ? *other.turns : 0, before = flushes_at(&measured, 1);
     open_region(&c, &r);
     while (r.batches < MOST_BATCHES) {
@@ -159,5 +157,6 @@ int main(int argc, char **argv)
     also("turns", (double)(ended - begun));
     if (after != UINT64_MAX)
         also("flushes_seen", (double)(after - before));
-    return report(&c, &a, &r, checksum_from(chase.visit, c.lines, 0, c.lines), NULL, NULL);
+    r.checksum = checksum_from(chase.visit, c.lines, 0, c.lines);
+    return report(&c, &a, &r);
 }

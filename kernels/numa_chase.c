@@ -13,8 +13,10 @@
  * memory lies is read before the timed region and after it (move_pages). The tables' upper levels, a page or two, may be older
  * than the arena and lie elsewhere. */
 #include "chase.h"
-#include "nodes.h"
-#include <linux/mempolicy.h>
+#include "point.h"
+
+/* 2: smaps is read before the lines are placed, and no longer between warm-up and timed region. */
+#define MEASURES 2
 
 enum { WORD = 8 * sizeof(unsigned long) };
 
@@ -76,8 +78,15 @@ static unsigned long *mask_of(int node)
     return mask;
 }
 
-static void map_on(const struct config *c, struct arena *a, int memory, int tables)
+static struct nodes nodes; /* of this process */
+static int memory_node(const struct config *c) { return strncmp(c->mode, "remote", 6) ? nodes.local : nodes.remote; }
+static int table_node(const struct config *c) { return strstr(c->mode, "-remote") ? nodes.remote : nodes.local; }
+
+static struct arena map_on_nodes(const struct config *c)
 {
+    nodes = find_nodes(c->cpu);
+    struct arena reserved = reserve(c), *a = &reserved;
+    int memory = memory_node(c), tables = table_node(c);
     lay_arena(c, a);
     uint64_t spare = spare_bytes(memory);
     if (!pool_page && a->resident > spare / 2) /* half at most, as of all memory (experiments/machine/memory.py) */
@@ -91,6 +100,7 @@ static void map_on(const struct config *c, struct arena *a, int memory, int tabl
         *(volatile char *)(a->base + at) = 1; /* on every kernel; never zero, which KSM merges */
     if (syscall(SYS_set_mempolicy, (unsigned long)MPOL_DEFAULT, NULL, 0ul))
         unavailable("node-refused", "set_mempolicy back to the default: %s", strerror(errno));
+    return reserved;
 }
 
 /* Every page of the arena is on the node, or no measurement. */
@@ -103,24 +113,19 @@ static void verify_node(const struct arena *a, int node)
         unavailable("node-refused", "%" PRId64 " of %" PRIu64 " pages are not on node %d", elsewhere, a->resident / a->page, node);
 }
 
-int main(int argc, char **argv)
+static struct region measure_on_nodes(const struct config *c, const struct arena *a)
 {
-    static const char *const orders[] = {"cycle", NULL}, *const layouts[] = {"spread", "packed", NULL},
-                      *const modes[] = {"local-local", "remote-local", "local-remote", "remote-remote", NULL};
-    struct config c = parse_more(argc, argv, "numa_chase", orders, layouts, modes, NULL);
-    c.cpu = pin(c.cpu);
-    struct nodes n = find_nodes(c.cpu);
-    int memory = c.mode == modes[1] || c.mode == modes[3] ? n.remote : n.local;
-    int tables = c.mode == modes[2] || c.mode == modes[3] ? n.remote : n.local;
-    struct arena a = reserve(&c);
-    map_on(&c, &a, memory, tables);
-    struct chase chase = place_chase(a.base, c.lines, places_in(c.packed, a.stride, a.page), 1, c.seed);
+    int memory = memory_node(c);
     also("memory_node", memory);
-    also("table_node", tables);
-    also("remote_distance", n.distance); /* as the firmware states it: 10 is a node's own */
-    verify_node(&a, memory);
-    struct work work = work_of(&chase, &c);
-    struct region r = measure(&c, &a, &work);
-    verify_node(&a, memory);
-    return report(&c, &a, &r, checksum_of(&chase, &work), NULL, NULL);
+    also("table_node", table_node(c));
+    also("remote_distance", nodes.distance); /* as the firmware states it: 10 is a node's own */
+    verify_node(a, memory);
+    struct region r = measure_cycle(c, a, 1);
+    verify_node(a, memory);
+    return r;
 }
+
+static const struct kernel numa_chase = {.name = "numa_chase", .orders = {"cycle"}, .layouts = {"spread", "packed"},
+    .modes = {"local-local", "remote-local", "local-remote", "remote-remote"}, .map = map_on_nodes, .measure = measure_on_nodes};
+
+int main(int argc, char **argv) { return measure_alone(&numa_chase, argc, argv); }

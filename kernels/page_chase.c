@@ -11,7 +11,10 @@
  *
  * Each load's address comes from the load before it, so nothing overlaps: ns per access is a latency. */
 #include "chase.h"
-#include "nodes.h"
+#include "point.h"
+
+/* 2: smaps is read before the lines are placed, and no longer between warm-up and timed region. */
+#define MEASURES 2
 
 struct draws {
     const char *base;
@@ -28,7 +31,7 @@ struct draws {
 static void stand(char *line) { ((uint64_t *)line)[0] = ((uint64_t *)line)[1] = STANDING; }
 
 /* [timed: random] Adds the visits made to what the last load brought, for draw_rounds() to take off again. */
-__attribute__((noinline)) static uint64_t follow_draws(const char *base, const uint32_t *draw, uint64_t draws, uint64_t loaded)
+TIMED uint64_t follow_draws(const char *base, const uint32_t *draw, uint64_t draws, uint64_t loaded)
 {
     uint64_t i = 0;
 #define HOP(k) loaded = *(const uint64_t *)(base + draw[i + k] * LINE + loaded);
@@ -67,6 +70,19 @@ static uint64_t always_standing(const void *state, uint64_t rounds)
  * the staircase alike, and no step. (64 lines would pay it from 65 pages on, just where a TLB of 64 entries ends.) */
 static uint64_t alias_offset(uint64_t i, uint64_t stride) { return i * stride + i % 8 * 8 * LINE; }
 
+static uint64_t offset_of(const struct config *c, const struct arena *a, uint64_t line)
+{
+    struct places places = places_in(c->packed, a->stride, a->page);
+    return c->alias ? alias_offset(line, a->stride) : line_offset(&places, line);
+}
+
+/* Each line that is visited, in ascending order of address. */
+static void touch_standing(const struct config *c, const struct arena *a)
+{
+    for (uint64_t i = 0; i < c->lines; i++)
+        must_be(*(volatile uint64_t *)(a->base + offset_of(c, a, i)), STANDING);
+}
+
 static struct arena map_alias(const struct config *c)
 {
     struct arena a = reserve(c);
@@ -74,13 +90,14 @@ static struct arena map_alias(const struct config *c)
     a.physical = 8 * a.page;
     while (!pool && a.bytes / a.physical > 8192) /* mappings; a process may have 65530 */
         a.physical *= 2;
-    int fd = memfd_create("alias", MFD_CLOEXEC | (pool ? MFD_HUGETLB | (unsigned)__builtin_ctzll(a.page) << MAP_HUGE_SHIFT : 0));
-    if (fd < 0 || ftruncate(fd, (off_t)a.physical))
+    int fd = file_in_memory("alias", a.physical, pool ? MFD_HUGETLB | (unsigned)__builtin_ctzll(a.page) << MAP_HUGE_SHIFT : 0);
+    if (fd < 0)
         unavailable(pool ? "pool-empty" : "memory-short", "memfd of %" PRIu64 " bytes: %s", a.physical, strerror(errno));
     char *memory = mmap(NULL, a.physical, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (memory == MAP_FAILED)
         unavailable(pool ? "pool-empty" : "memory-short", "%" PRIu64 " pages of %s needed: %s", a.physical / a.page, c->pages->name,
                     strerror(errno));
+    keep(memory, a.physical, -1);
     pool_page = pool ? a.page : 0;
     if (!pool)
         madvise(memory, a.physical, MADV_NOHUGEPAGE);
@@ -93,16 +110,9 @@ static struct arena map_alias(const struct config *c)
         if (mmap(a.base + at, bytes, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
             unavailable("memory-short", "page %" PRIu64 " could not be mapped: %s", at / a.page, strerror(errno));
     }
-    for (uint64_t i = 0; i < c->lines; i++)
-        must_be(*(volatile uint64_t *)(a.base + alias_offset(i, a.stride)), STANDING);
     a.resident = c->lines * (a.stride < a.page ? a.stride : a.page);
+    touch_standing(c, &a); /* faults them in */
     return a;
-}
-
-static uint64_t offset_of(const struct config *c, const struct arena *a, uint64_t line)
-{
-    struct places places = places_in(c->packed, a->stride, a->page);
-    return c->alias ? alias_offset(line, a->stride) : line_offset(&places, line);
 }
 
 /* The visits of follow_draws(), in units of a line. random: at least 2^18 draws (2^16 for alias, whose data are in
@@ -116,8 +126,6 @@ static struct draws place_visits(const struct config *c, const struct arena *a, 
     uint64_t n = randomly ? draws : c->lines;
     uint64_t times = randomly ? 1 : 4096 / n + 1, seed = c->seed;
     uint32_t *visit = room_for_visits(n * times);
-    for (uint64_t i = 0; !c->alias && i < c->lines; i++)
-        stand(a->base + offset_of(c, a, i));
     for (uint64_t i = 0; i < n; i++)
         visit[i] = (uint32_t)(randomly ? next_random(&seed, c->lines) : i);
     if (!randomly)
@@ -125,36 +133,46 @@ static struct draws place_visits(const struct config *c, const struct arena *a, 
     *checksum = warm ? checksum_from(visit, n, warm + SETTLE * STEP, PART) : checksum_from(visit, n, 0, n);
     for (uint64_t i = 0; i < n * times; i++)
         visit[i] = i < n ? (uint32_t)(offset_of(c, a, visit[i]) / LINE) : visit[i - n];
+    for (uint64_t i = 0; !c->alias && i < c->lines; i++)
+        stand(a->base + offset_of(c, a, i));
+    touch_standing(c, a);
     return (struct draws){a->base - STANDING, visit, n * times, warm ? STEP : n * times, 0, STANDING};
 }
 
-int main(int argc, char **argv)
+static void check_chase(struct config *c)
 {
-    static const char *const orders[] = {"cycle", "random", "sequential", NULL}, *const layouts[] = {"spread", "packed", "alias", NULL};
-    struct config c = parse_arguments(argc, argv, "page_chase", orders, layouts);
-    c.cpu = pin(c.cpu);
-    int cycle = !strcmp(c.order, "cycle"), randomly = !strcmp(c.order, "random");
-    int aliased_pages = c.pages->source == FROM_BASE || (c.pages->source == FROM_POOL && c.pages->bytes == 2 << 20);
-    if (c.alias && ((!cycle && !randomly) || !aliased_pages))
+    int cycle = !strcmp(c->order, "cycle"), randomly = !strcmp(c->order, "random");
+    int aliased_pages = c->pages->source == FROM_BASE || (c->pages->source == FROM_POOL && c->pages->bytes == 2 << 20);
+    if (c->alias && ((!cycle && !randomly) || !aliased_pages))
         bad_argument("--layout alias takes --order cycle or random and --pages 4k or 2m.");
-    if ((randomly || c.alias) && c.lines > MOST_DRAWN / (c.packed ? LINE : base_page() * c.stride_pages))
+    if ((randomly || c->alias) && c->lines > MOST_DRAWN / (c->packed ? LINE : base_page() * c->stride_pages))
         bad_argument("--order random and --layout alias reach 256 GiB; use fewer lines.");
-    struct arena a = c.alias ? map_alias(&c) : map_arena(&c);
-    if (!c.alias)
-        also_off_node(&a, c.cpu);
-    uint64_t checksum, warm = visits_to_warm(&c);
-    struct work work;
-    struct draws draws;
-    struct chase chase;
-    if (c.alias || randomly) {
-        draws = place_visits(&c, &a, warm, &checksum);
-        work = (struct work){.state = &draws, .run = draw_rounds, .due = always_standing, .accesses = draws.round, .warm = warm / STEP,
-                             .least = warm ? PART / STEP : 0};
-    } else {
-        chase = place_chase(a.base, c.lines, places_in(c.packed, a.stride, a.page), cycle, c.seed);
-        work = work_of(&chase, &c);
-        checksum = checksum_of(&chase, &work);
-    }
-    struct region r = measure(&c, &a, &work);
-    return report(&c, &a, &r, checksum, NULL, NULL);
 }
+
+static struct arena map_chase(const struct config *c) { return c->alias ? map_alias(c) : map_arena(c); }
+
+static struct region measure_draws(const struct config *c, const struct arena *a)
+{
+    uint64_t checksum, warm = visits_to_warm(c);
+    struct draws draws = place_visits(c, a, warm, &checksum);
+    struct work work = {.state = &draws, .run = draw_rounds, .due = always_standing, .accesses = draws.round, .warm = warm / STEP,
+                        .least = warm ? PART / STEP : 0};
+    struct region r = measure(c, &work);
+    r.checksum = checksum;
+    return r;
+}
+
+static struct region measure_chase(const struct config *c, const struct arena *a)
+{
+    if (!c->alias)
+        also_off_node(a, c->cpu);
+    return c->alias || !strcmp(c->order, "random") ? measure_draws(c, a) : measure_cycle(c, a, !strcmp(c->order, "cycle"));
+}
+
+static const struct kernel page_chase = {
+    .name = "page_chase", .orders = {"cycle", "random", "sequential"}, .layouts = {"spread", "packed", "alias"},
+    .check = check_chase, .map = map_chase, .measure = measure_chase};
+
+#ifndef SESSION
+int main(int argc, char **argv) { return measure_alone(&page_chase, argc, argv); }
+#endif

@@ -17,10 +17,13 @@
  * of one that nobody touched; and what the page tables of both take. */
 #include "touches.h"
 #include "group.h"
+#include "record.h"
 #include <sys/wait.h>
 
+#define MEASURES 1
+
 enum { ROUNDS = 5 };
-#define TIMED (1ull << 15) /* touches by the clock, at the least: a thousandth of them are tens */
+#define CLOCKED (1ull << 15) /* touches by the clock, at the least: a thousandth of them are tens */
 
 /* ns of so many rounds that map, touch and take away; or that touch nothing. */
 static uint64_t time_rounds(struct touches *t, uint64_t rounds, int touched)
@@ -104,7 +107,7 @@ static double also_each(struct touches *t, struct tally *tally)
     uint64_t ticks, ns = now_ns(), later = 0, passes = 0;
     start_tally(tally);
     ticks = stamp();
-    for (ns = now_ns(); tally->hops < TIMED; passes++) {
+    for (ns = now_ns(); tally->hops < CLOCKED; passes++) {
         map_touches(t);
         touch_each(t, tally);
         touch_all(t); /* warm */
@@ -123,22 +126,22 @@ static double also_each(struct touches *t, struct tally *tally)
 
 int main(int argc, char **argv)
 {
-    static const char *const orders[] = {"cycle", "sequential", NULL}, *const layouts[] = {"spread", NULL},
-                      *const modes[] = {"file", "anonymous", "grouped", NULL};
     static struct tally tally;
-    struct own own[] = {{.name = "populate", .value = 0, .least = 0, .most = 1},
-                        {.name = "written", .value = 1, .least = 1, .most = 1 << 16}, {.name = NULL}};
-    struct config c = parse_more(argc, argv, "page_fault", orders, layouts, modes, own);
-    int in_file = c.mode == modes[0], grouped = c.mode == modes[2];
-    if (c.stride_pages > 1 || c.lines < 16 || (in_file && c.pages->source != FROM_BASE) || (own[1].given && !in_file))
+    static const struct kernel kernel = {.name = "page_fault", .orders = {"cycle", "sequential"}, .layouts = {"spread"},
+        .modes = {"file", "anonymous", "grouped"},
+        .own = {{.name = "populate", .value = 0, .least = 0, .most = 1},
+                {.name = "written", .value = 1, .least = 1, .most = 1 << 16}}};
+    struct config c = parse(&kernel, argc, argv);
+    int in_file = c.mode == kernel.modes[0], grouped = c.mode == kernel.modes[2];
+    if (c.stride_pages > 1 || c.lines < 16 || (in_file && c.pages->source != FROM_BASE) || (c.own[1].given && !in_file))
         bad_argument("page_fault takes 16 --lines or more and no --stride-pages; in a file --pages 4k, and there alone --written.");
     c.cpu = pin(c.cpu);
     struct group group;
     struct touches t = touches_of(&c);
     if (t.arena.page > t.n * t.arena.stride)
         bad_argument("--lines %" PRIu64 " are less than a page of %s.", c.lines, c.pages->name);
-    t.populate = (int)own[0].value;
-    t.file = in_file ? make_file(&t, own[1].value) : -1;
+    t.populate = (int)c.own[0].value;
+    t.file = in_file ? make_file(&t, c.own[1].value) : -1;
     if (grouped) {
         group = find_group();
         make_group(&group);
@@ -178,5 +181,7 @@ int main(int argc, char **argv)
     touch_all(&t);
     r.table_bytes = page_table_bytes();
     check_touched(&t);
-    return report(&c, &t.arena, &r, checksum_from(t.order, t.n, 0, t.n), print_histogram, &(struct histogram){&tally, ghz});
+    r.checksum = checksum_from(t.order, t.n, 0, t.n);
+    r.more = print_histogram, r.of = &(struct histogram){&tally, ghz};
+    return report(&c, &t.arena, &r);
 }

@@ -4,8 +4,10 @@
  *
  * The loop of the published numpy script, arr[indices].sum(): all addresses are known beforehand, so the core keeps
  * many loads, and as many page walks as it has walkers, in flight. ns per access is therefore not a latency. */
-#include "nodes.h"
-#include "placement.h"
+#include "point.h"
+
+/* 2: smaps is read before the lines are placed, and no longer between warm-up and timed region. */
+#define MEASURES 2
 
 struct gather {
     const char *base;
@@ -14,7 +16,7 @@ struct gather {
 };
 
 /* [timed] */
-__attribute__((noinline)) static uint64_t gather(const char *base, const int64_t *index, uint64_t lines, uint64_t rounds)
+TIMED uint64_t gather(const char *base, const int64_t *index, uint64_t lines, uint64_t rounds)
 {
     uint64_t sum = 0;
     for (; rounds; rounds--)
@@ -30,24 +32,27 @@ static uint64_t gather_rounds(void *state, uint64_t rounds)
     return gather(g->base, g->index, g->lines, rounds);
 }
 
-static uint64_t one_each(const void *state, uint64_t rounds) /* every byte is 1 */
+static uint64_t gathered_ones(const void *state, uint64_t rounds) /* every byte is 1 */
 {
     return rounds * ((const struct gather *)state)->lines;
 }
 
-int main(int argc, char **argv)
+static struct region measure_gather(const struct config *c, const struct arena *a)
 {
-    static const char *const orders[] = {"cycle", "sequential", NULL}, *const layouts[] = {"spread", "packed", NULL};
-    struct config c = parse_arguments(argc, argv, "page_gather", orders, layouts);
-    c.cpu = pin(c.cpu);
-    struct arena a = map_arena(&c);
-    also_off_node(&a, c.cpu);
     uint64_t checksum;
-    int64_t *index = offsets_of(places_in(c.packed, a.stride, a.page), c.lines, !strcmp(c.order, "cycle"), c.seed, &checksum);
-    for (uint64_t i = 0; i < c.lines; i++)
-        a.base[index[i]] = 1;
-    struct gather g = {a.base, index, c.lines};
-    struct work work = {.state = &g, .run = gather_rounds, .due = one_each, .accesses = c.lines};
-    struct region r = measure(&c, &a, &work);
-    return report(&c, &a, &r, checksum, NULL, NULL);
+    struct places places = places_in(c->packed, a->stride, a->page);
+    also_off_node(a, c->cpu);
+    struct gather g = {a->base, offsets_of(places, c->lines, !strcmp(c->order, "cycle"), c->seed, &checksum), c->lines};
+    for (uint64_t i = 0; i < c->lines; i++)
+        a->base[line_offset(&places, i)] = 1;
+    struct region r = measure(c, &(struct work){.state = &g, .run = gather_rounds, .due = gathered_ones, .accesses = c->lines});
+    r.checksum = checksum;
+    return r;
 }
+
+static const struct kernel page_gather = {
+    .name = "page_gather", .orders = {"cycle", "sequential"}, .layouts = {"spread", "packed"}, .measure = measure_gather};
+
+#ifndef SESSION
+int main(int argc, char **argv) { return measure_alone(&page_gather, argc, argv); }
+#endif

@@ -9,15 +9,16 @@
  * which the walk of the first load or store sets, and dirty, which the first store sets; and to set one it writes to the page
  * table. A program's pages are faulted in by a store, so both are set from the beginning, until the kernel clears them: to see
  * which pages are in use, when it has written a file's page out, after a fork. Here madvise(MADV_FREE) clears them, and leaves
- * pages and bytes where they are while memory is not short. On its way it reads what the kernel knows of each page, as smaps
- * does, which is read before the passes that keep their bits; and it empties the TLB, so what is compared is compared past the
- * TLB's reach. The accessed bit is then load-clean less load, and the dirty bit store-clean less load-clean. */
-#include "nodes.h"
-#include "placement.h"
-#include "region.h"
+ * pages and bytes where they are while memory is not short. On its way it reads what the kernel knows of each page, as a reader of
+ * /proc/self/pagemap has it do, so that is read before the passes that keep their bits; and it empties the TLB, so what is compared
+ * is compared past the TLB's reach. The accessed bit is then load-clean less load, and the dirty bit store-clean less load-clean. */
+#include "point.h"
+
+/* 2: what the kernel knows of each page is read from pagemap, no longer from smaps, which reads the whole process's. */
+#define MEASURES 2
 
 /* [timed: load] */
-__attribute__((noinline)) static uint64_t load_each(const char *base, const int64_t *index, uint64_t lines)
+TIMED uint64_t load_each(const char *base, const int64_t *index, uint64_t lines)
 {
     uint64_t sum = 0;
     for (uint64_t i = 0; i < lines; i++)
@@ -27,7 +28,7 @@ __attribute__((noinline)) static uint64_t load_each(const char *base, const int6
 /* [end] */
 
 /* [timed: store] */
-__attribute__((noinline)) static void store_each(char *base, const int64_t *index, uint64_t lines, char what)
+TIMED void store_each(char *base, const int64_t *index, uint64_t lines, char what)
 {
     for (uint64_t i = 0; i < lines; i++)
         base[index[i]] = what;
@@ -50,40 +51,70 @@ static uint64_t time_pass(const struct config *c, const struct arena *a, const i
     return ns;
 }
 
-int main(int argc, char **argv)
+/* Before each pass: the bits cleared, or what clearing them reads besides. */
+static void prepare_pass(const struct arena *a, int clean)
 {
-    static const char *const orders[] = {"cycle", NULL}, *const layouts[] = {"spread", "packed", NULL};
-    static const char *const modes[] = {"load", "store", "load-clean", "store-clean", NULL};
-    struct config c = parse_more(argc, argv, "page_store", orders, layouts, modes, NULL);
-    if (c.pages->source != FROM_BASE)
-        bad_argument("page_store takes --pages 4k: of others MADV_FREE may give parts away.");
-    int stores = c.mode == modes[1] || c.mode == modes[3], clean = c.mode == modes[2] || c.mode == modes[3];
-    c.cpu = pin(c.cpu);
-    struct arena a = map_arena(&c);
-    also_off_node(&a, c.cpu);
-    uint64_t checksum;
-    int64_t *index = offsets_of(places_in(c.packed, a.stride, a.page), c.lines, 1, c.seed, &checksum);
-    char what = 1;
-    store_each(a.base, index, c.lines, what);
-    struct region r = {.batches = 0};
-    struct config ungated = c; /* the first pass is not perf's */
-    ungated.control_fd = -1;
-    sample_clock(&r);
-    for (int first = 1; first || r.batches < MIN_BATCHES || (r.elapsed_ns < c.region_ns && r.batches < MOST_BATCHES); first = 0) {
-        if (!clean)
-            verify_backing(&c, &a);
-        else if (madvise(a.base, a.bytes, MADV_FREE))
+    static uint64_t entries[1 << 13];
+    if (clean) {
+        if (madvise(a->base, a->bytes, MADV_FREE))
             unavailable("not-supported", "madvise(MADV_FREE): %s", strerror(errno));
+        return;
+    }
+    uint64_t left = a->bytes / a->page, at = (uint64_t)a->base / a->page;
+    int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    for (uint64_t n; left; left -= n, at += n) {
+        n = left < 1 << 13 ? left : 1 << 13;
+        if (pread(fd, entries, n * sizeof *entries, (off_t)(at * sizeof *entries)) != (ssize_t)(n * sizeof *entries))
+            break;
+    }
+    int why = errno;
+    close(fd);
+    if (left)
+        unavailable("not-supported", "/proc/self/pagemap: %s", strerror(why));
+}
+
+static void check_store(struct config *c)
+{
+    if (c->pages->source != FROM_BASE)
+        bad_argument("page_store takes --pages 4k: of others MADV_FREE may give parts away.");
+}
+
+static struct region measure_store(const struct config *c, const struct arena *a)
+{
+    struct region r = {.batches = 0};
+    struct config ungated = *c; /* the first pass is not perf's */
+    int stores = !strncmp(c->mode, "store", 5), clean = strstr(c->mode, "clean") != NULL;
+    struct places places = places_in(c->packed, a->stride, a->page);
+    int64_t *index = offsets_of(places, c->lines, 1, c->seed, &r.checksum);
+    char what = 1;
+    ungated.control_fd = -1;
+    also_off_node(a, c->cpu);
+    for (uint64_t i = 0; i < c->lines; i++)
+        a->base[line_offset(&places, i)] = what;
+    sample_clock(&r);
+    for (int first = 1; first || r.batches < MIN_BATCHES || (r.elapsed_ns < c->region_ns && r.batches < MOST_BATCHES); first = 0) {
+        prepare_pass(a, clean);
         what = (char)(stores ? what % 100 + 1 : what);
-        uint64_t ns = time_pass(first ? &ungated : &c, &a, index, stores, what);
+        enter_fifo(c);
+        uint64_t cpu = cpu_ns(), ns = time_pass(first ? &ungated : c, a, index, stores, what);
         if (first)
-            start_counting(&c, &r);
+            start_counting(c, &r);
         else
-            add_batch(&r, ns, c.lines);
+            add_batch(&r, ns, c->lines);
+        r.cpu_ns += first ? 0 : cpu_ns() - cpu;
+        leave_fifo();
     }
     getrusage(RUSAGE_SELF, &r.after);
     sample_clock(&r);
     r.table_bytes = page_table_bytes();
-    verify_backing(&c, &a);
-    return report(&c, &a, &r, checksum, NULL, NULL);
+    store_each(a->base, index, c->lines, 1); /* nothing of a mapping that is used on is left to be given away */
+    return r;
 }
+
+static const struct kernel page_store = {
+    .name = "page_store", .orders = {"cycle"}, .layouts = {"spread", "packed"},
+    .modes = {"load", "store", "load-clean", "store-clean"}, .check = check_store, .measure = measure_store};
+
+#ifndef SESSION
+int main(int argc, char **argv) { return measure_alone(&page_store, argc, argv); }
+#endif

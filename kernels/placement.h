@@ -79,12 +79,17 @@ static inline void shuffle(uint32_t *number, uint64_t n, uint64_t below, uint64_
     }
 }
 
-static inline uint32_t *room_for_visits(uint64_t n)
+static inline uint32_t *room_for_visits(uint64_t n) { return room_for(n, sizeof(uint32_t), "visits"); }
+
+/* The numbers below n as they stand, or in any order. */
+static inline uint32_t *numbers_below(uint64_t n, int shuffled, uint64_t *seed)
 {
-    uint32_t *visit = malloc(n * sizeof *visit);
-    if (!visit)
-        unavailable("memory-short", "no room for the order of %" PRIu64 " visits", n);
-    return visit;
+    uint32_t *number = room_for_visits(n);
+    for (uint64_t i = 0; i < n; i++)
+        number[i] = (uint32_t)i;
+    if (shuffled)
+        shuffle(number, n, 1, seed);
+    return number;
 }
 
 /* Which line comes after each, so that one cycle goes through all of them. */
@@ -124,18 +129,12 @@ static inline uint64_t checksum_from(const uint32_t *visit, uint64_t n, uint64_t
  * checksum: of all lines in that order. */
 static inline int64_t *offsets_of(struct places places, uint64_t lines, int shuffled, uint64_t seed, uint64_t *checksum)
 {
-    uint32_t *visit = room_for_visits(lines);
-    int64_t *offset = malloc(lines * sizeof *offset);
-    if (!offset)
-        unavailable("memory-short", "no room for %" PRIu64 " indices", lines);
-    for (uint64_t i = 0; i < lines; i++)
-        visit[i] = (uint32_t)i;
-    if (shuffled)
-        shuffle(visit, lines, 1, &seed); /* any order will do, no chain here */
+    uint32_t *visit = numbers_below(lines, shuffled, &seed); /* any order will do, no chain here */
+    int64_t *offset = room_for(lines, sizeof *offset, "indices");
     for (uint64_t i = 0; i < lines; i++)
         offset[i] = (int64_t)line_offset(&places, visit[i]);
     *checksum = checksum_from(visit, lines, 0, lines);
-    free(visit);
+    free_room(visit);
     return offset;
 }
 

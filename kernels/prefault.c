@@ -14,7 +14,9 @@
  * find the memory, is told apart: "first_ns_per_access". "free_ns_per_access" is munmap(). "one_byte_resident_bytes" is what
  * one byte written to an untouched page takes: the price of a large page for a small object. */
 #include "placement.h"
-#include "region.h"
+#include "record.h"
+
+#define MEASURES 1
 
 struct part {
     char *from;
@@ -28,7 +30,7 @@ struct part {
 static pthread_barrier_t line_up; /* all threads exist before one begins */
 
 /* [timed: touch] */
-__attribute__((noinline)) static void touch(char *from, uint64_t bytes, uint64_t stride, uint64_t first)
+TIMED void touch(char *from, uint64_t bytes, uint64_t stride, uint64_t first)
 {
     for (uint64_t at = 0; at < bytes; at += stride)
         *(volatile uint64_t *)(from + at) = ++first;
@@ -132,20 +134,18 @@ static uint64_t check_words(const struct arena *a, int mode)
 
 int main(int argc, char **argv)
 {
-    static const char *const orders[] = {"sequential", NULL}, *const layouts[] = {"spread", NULL},
-                      *const modes[] = {"touch", "populate", "memset", NULL};
-    struct own own[] = {{.name = "threads", .value = 1, .least = 1, .most = MOST_CPUS}, {.name = NULL}};
-    struct config c = parse_more(argc, argv, "prefault", orders, layouts, modes, own);
-    static struct cpus allowed;
+    static const struct kernel kernel = {.name = "prefault", .orders = {"sequential"}, .layouts = {"spread"},
+        .modes = {"touch", "populate", "memset"},
+        .own = {{.name = "threads", .value = 1, .least = 1, .most = MOST_CPUS}}};
+    struct config c = parse(&kernel, argc, argv);
     static struct part part[MOST_CPUS];
     static int cpu[MOST_CPUS];
-    uint64_t threads = own[0].value;
-    int mode = c.mode == modes[0] ? TOUCH : c.mode == modes[1] ? POPULATE : MEMSET;
+    uint64_t threads = c.own[0].value;
+    int mode = c.mode == kernel.modes[0] ? TOUCH : c.mode == kernel.modes[1] ? POPULATE : MEMSET;
     if (c.stride_pages > 1)
         bad_argument("prefault makes every page ready; it takes no --stride-pages.");
-    allowed = allowed_cpus(); /* before pin() narrows them to one */
     c.cpu = pin(c.cpu);
-    choose_cpus(&allowed, c.cpu, cpu, threads);
+    choose_cpus(&cpus_given, c.cpu, cpu, threads);
     struct arena a = reserve(&c);
     if (a.bytes / a.page < threads)
         bad_argument("--threads %" PRIu64 " takes as many pages of %s; there are %" PRIu64 ".", threads, c.pages->name, a.bytes / a.page);
@@ -175,5 +175,6 @@ int main(int argc, char **argv)
     sample_clock(&r);
     also("free_ns_per_access", median(freed, r.batches));
     also("one_byte_resident_bytes", (double)one_byte_resident(&c, &a)); /* last: a pool that is too small is to say what all takes */
-    return report(&c, &a, &r, checksum, NULL, NULL);
+    r.checksum = checksum;
+    return report(&c, &a, &r);
 }

@@ -13,17 +13,15 @@
  * the histogram. All that is large lies in the arena, in every mode alike: R, S, their partitioned copies, and a table of two
  * slots a row, which also holds what stands between two passes. That is 6 arrays of --tuples rows, each from the beginning of a
  * line; --lines counts them all, and without --tuples the arrays are as long as those lines let them. */
-#include "nodes.h"
+#include "point.h"
 #include "rows.h"
 
-#define ARRAYS 6ull
-#define LEAST (1ull << 10)
-#define MOST (1ull << 28)
-#define LINES(tuples) (((tuples) + ROWS_A_LINE - 1) / ROWS_A_LINE * ARRAYS)
+/* 2: smaps is read before the rows are placed, and no longer between warm-up and timed region. */
+#define MEASURES 2
 
 /* [timed: partition] */
 /* Where each partition begins, in rows. */
-__attribute__((noinline)) static void count(struct rows source, uint32_t *cursors, unsigned skip, unsigned bits)
+TIMED void count(struct rows source, uint32_t *cursors, unsigned skip, unsigned bits)
 {
     memset(cursors, 0, sizeof *cursors << bits);
     for (uint64_t i = 0; i < source.n; i++)
@@ -35,7 +33,7 @@ __attribute__((noinline)) static void count(struct rows source, uint32_t *cursor
 }
 
 /* Each row to its partition's next place; the cursors end where the partitions end. */
-__attribute__((noinline)) static void scatter(struct rows source, struct row *target, uint32_t *cursors, unsigned skip, unsigned bits)
+TIMED void scatter(struct rows source, struct row *target, uint32_t *cursors, unsigned skip, unsigned bits)
 {
     for (uint64_t i = 0; i < source.n; i++)
         target[cursors[radix(source.at[i].key, skip, bits)]++] = source.at[i];
@@ -66,7 +64,7 @@ static void partition(struct side *of, struct row *between, uint32_t *coarse, un
 
 /* [timed: join] */
 /* r's keys are unique, and table has two slots a row of r at the least. */
-__attribute__((noinline)) static struct answer join(struct rows r, struct rows s, struct row *table, unsigned skip)
+TIMED struct answer join(struct rows r, struct rows s, struct row *table, unsigned skip)
 {
     uint64_t slots = 2 * r.n, at;
     struct answer found = {0, 0};
@@ -157,42 +155,35 @@ static double histogram_ns(struct job *j)
     return median(ns, 3);
 }
 
-int main(int argc, char **argv)
+static struct region measure_join(const struct config *c, const struct arena *a)
 {
-    static const char *const orders[] = {"random", NULL}, *const layouts[] = {"packed", NULL},
-                      *const modes[] = {"naive", "partitioned", "partition", NULL};
-    struct own own[] = {{.name = "tuples", .least = LEAST, .most = MOST}, {.name = "bits", .value = 6, .least = 1, .most = MOST_BITS},
-                        {.name = "passes", .value = 1, .least = 1, .most = 2}, {.name = NULL}};
-    struct config c = parse_more(argc, argv, "radix_partition", orders, layouts, modes, own);
-    uint64_t tuples = own[0].given ? own[0].value : c.lines / ARRAYS * ROWS_A_LINE, checksum = FNV_BASIS;
-    int naive = c.mode == modes[0], only = c.mode == modes[2], twice = own[2].value == 2;
-    if (tuples < LEAST || tuples > MOST)
-        bad_argument("--lines takes a whole number from %llu to %llu, not %" PRIu64 ".", LINES(LEAST), LINES(MOST), c.lines);
-    if (own[0].given && c.lines != LINES(tuples))
-        bad_argument("--tuples %" PRIu64 " takes --lines %llu, those of %llu arrays of 16 bytes a tuple.", tuples, LINES(tuples), ARRAYS);
-    if (naive && (own[1].given || own[2].given))
-        bad_argument("--mode naive takes no --bits and no --passes.");
-    if (twice && own[1].value < 2)
-        bad_argument("--passes 2 takes --bits 2 or more, one for each pass.");
-    c.cpu = pin(c.cpu);
-    struct arena a = map_arena(&c);
-    also_off_node(&a, c.cpu);
-    struct row *at = (struct row *)a.base;
-    uint64_t room = round_up(tuples, ROWS_A_LINE);
     static struct job j;
+    struct row *at = (struct row *)a->base;
+    int naive = !strcmp(c->mode, "naive"), only = !strcmp(c->mode, "partition");
+    uint64_t tuples = tuples_of(c), room = round_up(tuples, ROWS_A_LINE), checksum = FNV_BASIS;
+    also_off_node(a, c->cpu);
     j.r.rows = (struct rows){at, tuples}, j.s.rows = (struct rows){at + room, tuples};
     j.r.parts = (struct rows){at + 2 * room, tuples}, j.s.parts = (struct rows){at + 3 * room, tuples};
-    j.table = at + 4 * room, j.coarse = twice ? j.room_for_coarse : NULL, j.bits = (unsigned)own[1].value, j.joins = !only;
-    j.due = fill(j.r.rows, j.s.rows, c.seed, &checksum);
+    j.table = at + 4 * room, j.coarse = c->own[2].value == 2 ? j.room_for_coarse : NULL, j.bits = (unsigned)c->own[1].value, j.joins = !only;
+    j.due = fill(j.r.rows, j.s.rows, c->seed, &checksum);
     if (!naive) {
         partition_anew(&j, &j.r);
         partition_anew(&j, &j.s);
-        keep_spots(&j.r, c.seed, j.bits, 0);
-        keep_spots(&j.s, c.seed, j.bits, 1);
+        keep_spots(&j.r, c->seed, j.bits, 0);
+        keep_spots(&j.s, c->seed, j.bits, 1);
     }
     if (only)
         also("histogram_ns_per_access", histogram_ns(&j));
     struct work work = {.state = &j, .run = naive ? naive_rounds : partition_rounds, .due = none_is_wrong, .accesses = tuples << only};
-    struct region r = measure(&c, &a, &work);
-    return report(&c, &a, &r, checksum, NULL, NULL);
+    struct region r = measure(c, &work);
+    r.checksum = checksum;
+    return r;
 }
+
+static const struct kernel radix_partition = {.name = "radix_partition", .orders = {"random"}, .layouts = {"packed"},
+    .modes = {"naive", "partitioned", "partition"},
+    .own = {{.name = "tuples", .least = LEAST, .most = MOST}, {.name = "bits", .value = 6, .least = 1, .most = MOST_BITS},
+            {.name = "passes", .value = 1, .least = 1, .most = 2}},
+    .check = check_join, .measure = measure_join};
+
+int main(int argc, char **argv) { return measure_alone(&radix_partition, argc, argv); }

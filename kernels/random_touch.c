@@ -12,8 +12,10 @@
  * --spare_draws K throws K more draws away before each read. A core looks a few hundred instructions ahead: the more of them
  * stand between two reads, the fewer reads are in flight. So a loop that does more, as a JVM's does, pays more for each
  * miss. */
-#include "nodes.h"
-#include "placement.h"
+#include "point.h"
+
+/* 2: smaps is read before the lines are placed, and no longer between warm-up and timed region. */
+#define MEASURES 2
 
 /* A round: enough draws to leave 63 % of the lines of a 64 MiB cache as random reads leave them and not as writing the array
  * did, so that the one round of warm-up that measure() makes at the least is a warm-up. */
@@ -29,7 +31,7 @@ struct touch {
  * bits), nextInt(). Those of 17 and 25 differ in two things, neither of them work: for a bound that is a power of two they
  * take a draw's high bits, not its low ones, and to the constant they add twice the thread's number. */
 /* [timed] */
-static inline uint32_t draw(uint64_t *state, uint32_t bound)
+static inline uint32_t next_int(uint64_t *state, uint32_t bound)
 {
     for (;;) {
         uint64_t z = *state += 0x9E3779B97F4A7C15ull;
@@ -44,35 +46,34 @@ static inline uint32_t draw(uint64_t *state, uint32_t bound)
     }
 }
 
-__attribute__((noinline)) static uint64_t touch(const unsigned char *base, uint64_t *state, uint32_t bound, uint64_t draws)
+TIMED uint64_t touch(const unsigned char *base, uint64_t *state, uint32_t bound, uint64_t draws)
 {
     uint64_t sum = 0, s = *state;
     for (; draws; draws--)
-        sum += base[draw(&s, bound)];
+        sum += base[next_int(&s, bound)];
     *state = s;
     return sum;
 }
 /* [end] */
 
-__attribute__((noinline)) static uint64_t touch_after(const unsigned char *base, uint64_t *state, uint32_t bound, uint64_t draws,
-                                                      uint64_t spare)
+TIMED uint64_t touch_after(const unsigned char *base, uint64_t *state, uint32_t bound, uint64_t draws, uint64_t spare)
 {
     uint64_t sum = 0, s = *state, thrown = 0;
     for (; draws; draws--) {
         for (uint64_t i = spare; i; i--)
-            thrown += draw(&s, bound);
-        sum += base[draw(&s, bound)];
+            thrown += next_int(&s, bound);
+        sum += base[next_int(&s, bound)];
     }
     __asm__ volatile("" ::"r"(thrown));
     *state = s;
     return sum;
 }
 
-__attribute__((noinline)) static uint64_t generate(uint64_t *state, uint32_t bound, uint64_t draws)
+TIMED uint64_t generate(uint64_t *state, uint32_t bound, uint64_t draws)
 {
     uint64_t sum = 0, s = *state;
     for (; draws; draws--)
-        sum += draw(&s, bound);
+        sum += next_int(&s, bound);
     *state = s;
     return sum;
 }
@@ -85,7 +86,7 @@ static uint64_t touch_rounds(void *state, uint64_t rounds)
     return sum;
 }
 
-static uint64_t one_each(const void *state, uint64_t rounds) /* every byte is 1 */
+static uint64_t touched_ones(const void *state, uint64_t rounds) /* every byte is 1 */
 {
     (void)state;
     return rounds * DRAWS;
@@ -107,25 +108,35 @@ static double generator_ns(uint64_t seed, uint32_t bound)
     return median(ns, ROUNDS);
 }
 
-int main(int argc, char **argv)
+static uint64_t array_bytes(const struct config *c) { return c->own[0].given ? c->own[0].value : c->lines * LINE; }
+
+static void check_touch(struct config *c)
 {
-    static const char *const orders[] = {"random", NULL}, *const layouts[] = {"packed", NULL};
-    struct own own[] = {{.name = "bytes", .least = 1, .most = INT32_MAX}, /* a draw is a Java int */
-                        {.name = "spare_draws", .most = 16}, {.name = NULL}};
-    struct config c = parse_more(argc, argv, "random_touch", orders, layouts, NULL, own);
-    uint64_t bytes = own[0].given ? own[0].value : c.lines * LINE, lines = round_up(bytes, LINE) / LINE;
-    if (lines != c.lines || bytes > INT32_MAX)
+    uint64_t bytes = array_bytes(c), lines = round_up(bytes, LINE) / LINE;
+    if (lines != c->lines || bytes > INT32_MAX)
         bad_argument("--bytes %" PRIu64 " takes --lines %" PRIu64 ", its lines of 64 bytes, and is below 2^31.", bytes, lines);
-    c.cpu = pin(c.cpu);
-    struct arena a = map_arena(&c);
-    memset(a.base, 1, a.bytes);
-    also_off_node(&a, c.cpu);
-    uint64_t seed = c.seed, checksum = FNV_BASIS;
-    for (int i = 0; i < 4096; i++)
-        checksum = mix(checksum, draw(&seed, (uint32_t)bytes));
-    also("generator_ns_per_access", generator_ns(c.seed, (uint32_t)bytes));
-    struct touch t = {(const unsigned char *)a.base, c.seed, own[1].value, (uint32_t)bytes};
-    struct work work = {.state = &t, .run = touch_rounds, .due = one_each, .accesses = DRAWS};
-    struct region r = measure(&c, &a, &work);
-    return report(&c, &a, &r, checksum, NULL, NULL);
 }
+
+static struct region measure_touch(const struct config *c, const struct arena *a)
+{
+    uint32_t bytes = (uint32_t)array_bytes(c);
+    uint64_t seed = c->seed, checksum = FNV_BASIS;
+    also_off_node(a, c->cpu);
+    for (int i = 0; i < 4096; i++)
+        checksum = mix(checksum, next_int(&seed, bytes));
+    also("generator_ns_per_access", generator_ns(c->seed, bytes));
+    memset(a->base, 1, a->bytes);
+    struct touch t = {(const unsigned char *)a->base, c->seed, c->own[1].value, bytes};
+    struct region r = measure(c, &(struct work){.state = &t, .run = touch_rounds, .due = touched_ones, .accesses = DRAWS});
+    r.checksum = checksum;
+    return r;
+}
+
+static const struct kernel random_touch = {
+    .name = "random_touch", .orders = {"random"}, .layouts = {"packed"}, .check = check_touch, .measure = measure_touch,
+    .own = {{.name = "bytes", .least = 1, .most = INT32_MAX}, /* a draw is a Java int */
+            {.name = "spare_draws", .most = 16}}};
+
+#ifndef SESSION
+int main(int argc, char **argv) { return measure_alone(&random_touch, argc, argv); }
+#endif

@@ -1,19 +1,20 @@
-/* region.h: the timed region, which holds the accesses and nothing else, and the record of it.
+/* region.h: the timed region, which holds the accesses and nothing else.
  *
- *   1. warm up, for 5 ms at the least: long enough for a core to leave its idle state and for the time of a round to mean something;
+ * What comes before it is placing the lines, which ends with a touch of each in ascending order of address. Then measure():
+ *
+ *   1. warms up, for 5 ms at the least: long enough for a core to leave its idle state and for the time of a round to mean something;
  *      or by as many accesses as the kernel says
- *   2. read smaps, and the core's clock: what is too slow or too large to be done while time runs
- *   3. warm up once more, for what stood between has left its lines in the caches
- *   4. open perf's gate and wait for its acknowledgement (perf stat --delay=-1 --control fd:...); time batches; close it
- *   5. read the clock and smaps again; print the record
+ *   2. reads the core's clock, which is too slow to be done while time runs
+ *   3. settles: warms up once more, for what stood between has left its lines in the first caches
+ *   4. opens perf's gate and waits for its acknowledgement (perf stat --delay=-1 --control fd:...); times batches; closes it
+ *   5. reads the core's clock again
  *
  * Batches repeat the same work, so their median is of what was disturbed least often, and their spread says how often. All
  * times are CLOCK_MONOTONIC_RAW nanoseconds. The region is as long as the caller asks (--region-ms): long enough for the clock,
  * whose reading costs tens of nanoseconds, and for counters, whose gate counts a few hundred events of its own. */
 #ifndef REGION_H
 #define REGION_H
-#include "arena.h"
-#include "cpus.h"
+#include "backing.h"
 #include <sys/resource.h>
 
 #define MIN_BATCHES 5              /* below this a median over batches says little */
@@ -23,9 +24,11 @@
 /* What was timed, to be reported: `batches` times of the same work, in ns per access. */
 struct region {
     double batch[MOST_BATCHES], ghz[CLOCK_SAMPLES];
-    uint64_t accesses, elapsed_ns, prepare_ns, table_bytes;
-    int batches, migrations, cpu, clocks;
+    uint64_t accesses, elapsed_ns, cpu_ns, prepare_ns, table_bytes, checksum; /* checksum: of the lines visited */
+    int batches, migrations, cpu, clocks, fifo;
     struct rusage before, after;
+    void (*more)(const void *of); /* prints a kernel's own fields, each after a comma; NULL for none */
+    const void *of;
 };
 
 /* Core clock in GHz from a chain of dependent register additions, one cycle each on every core this book knows. (Not an
@@ -67,6 +70,13 @@ static inline double median(const double *values, int n)
     return n % 2 ? copy[n / 2] : (copy[n / 2 - 1] + copy[n / 2]) / 2;
 }
 
+static char also_text[1024]; /* what one kernel alone measures: "name": value, ... */
+static inline void also(const char *name, double value)
+{
+    size_t used = strlen(also_text);
+    snprintf(also_text + used, sizeof also_text - used, "%s\"%s\": %.12g", used ? ", " : "", name, value);
+}
+
 /* ---- the gate, and batches ------------------------------------------------------------------------------- */
 
 /* Ask perf to start or stop counting and wait until it says it did: five bytes, "ack\n" and a NUL. */
@@ -95,12 +105,19 @@ static inline void must_be(uint64_t got, uint64_t expected)
         unavailable("kernel-garbage", "the accesses ended in %" PRIx64 " where %" PRIx64 " was due: not all were made", got, expected);
 }
 
+static inline uint64_t cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
 /* All is prepared: from here on rusage counts. */
 static inline void start_counting(const struct config *c, struct region *r)
 {
     r->prepare_ns = now_ns() - c->started_ns;
-    r->table_bytes = page_table_bytes();
     r->cpu = sched_getcpu();
+    r->fifo = fifo.in;
     getrusage(RUSAGE_SELF, &r->before);
 }
 
@@ -109,6 +126,7 @@ static inline void open_region(const struct config *c, struct region *r)
     start_counting(c, r);
     gate(c, "enable\n");
     getrusage(RUSAGE_SELF, &r->before);
+    r->cpu_ns -= cpu_ns();
 }
 
 static inline void add_batch(struct region *r, uint64_t ns, uint64_t accesses)
@@ -121,55 +139,10 @@ static inline void add_batch(struct region *r, uint64_t ns, uint64_t accesses)
 
 static inline void close_region(const struct config *c, struct region *r)
 {
+    r->cpu_ns += cpu_ns();
     getrusage(RUSAGE_SELF, &r->after);
     gate(c, "disable\n");
-}
-
-/* ---- the record ------------------------------------------------------------------------------------------ */
-
-static char also_text[1024]; /* what one kernel alone measures: "name": value, ... */
-static inline void also(const char *name, double value)
-{
-    size_t used = strlen(also_text);
-    snprintf(also_text + used, sizeof also_text - used, "%s\"%s\": %.12g", used ? ", " : "", name, value);
-}
-
-static inline void print_options(const struct own *own)
-{
-    const char *comma = "";
-    for (const struct own *o = own; o->name; o++)
-        if (o->given) {
-            printf("%s[\"%s\", %" PRIu64 "]", comma, o->name, o->value);
-            comma = ", ";
-        }
-}
-
-/* The record, one line of JSON; the exit status. more: prints a kernel's own fields, each after a comma; NULL for none. */
-static inline int report(const struct config *c, const struct arena *a, const struct region *r, uint64_t checksum,
-                         void (*more)(const void *), const void *of)
-{
-    const char *pages = c->pages->name;
-    printf("{\"kernel\": \"%s\", \"engine\": \"c\", \"pages\": \"%s\", \"backing\": \"%s\", \"layout\": \"%s\", \"order\": \"%s\", "
-           "\"lines\": %" PRIu64 ", \"stride_pages\": %" PRIu64 ", \"mode\": \"%s\", \"options\": [",
-           c->kernel, pages, pages, c->layout, c->order, c->lines, c->stride_pages, c->mode);
-    print_options(c->own);
-    printf("], \"also\": {%s}, \"stride_bytes\": %" PRIu64 ", \"working_set_bytes\": %" PRIu64 ", \"arena_bytes\": %" PRIu64 ", ",
-           also_text, a->stride, a->working_set, a->physical);
-    if (r->table_bytes)
-        printf("\"page_table_bytes\": %" PRIu64 ", ", r->table_bytes);
-    printf("\"seed\": %" PRIu64 ", \"cpu\": %d, \"accesses\": %" PRIu64 ", \"elapsed_ns\": %" PRIu64 ".0, \"ns_per_access\": %.9g, ",
-           c->seed, r->cpu, r->accesses, r->elapsed_ns, median(r->batch, r->batches));
-    printf("\"batch_ns_per_access\": [");
-    for (int i = 0; i < r->batches; i++)
-        printf("%s%.6g", i ? ", " : "", r->batch[i]);
-    printf("], \"core_ghz\": %.6g, \"prepare_ns\": %" PRIu64 ".0, \"minor_faults\": %ld, \"major_faults\": %ld, "
-           "\"voluntary_switches\": %ld, \"involuntary_switches\": %ld, \"migrations\": %d, \"checksum\": \"%016" PRIx64 "\"",
-           median(r->ghz, r->clocks), r->prepare_ns, r->after.ru_minflt - r->before.ru_minflt, r->after.ru_majflt - r->before.ru_majflt,
-           r->after.ru_nvcsw - r->before.ru_nvcsw, r->after.ru_nivcsw - r->before.ru_nivcsw, r->migrations, checksum);
-    if (more)
-        more(of);
-    puts("}");
-    return fflush(stdout) ? 1 : 0;
+    r->table_bytes = page_table_bytes();
 }
 
 /* ---- what most kernels do -------------------------------------------------------------------------------- */
@@ -182,7 +155,7 @@ struct work {
     uint64_t accesses;    /* a round */
     uint64_t warm, least; /* rounds to warm up by, no more and no less, 0 for 5 ms of them; and to be timed at the least */
 };
-#define SETTLE 256        /* rounds, of a work that says by how many it is warm: what reading smaps has put out of the first caches */
+#define SETTLE 256        /* rounds, of a work that says by how many it is warm: what reading clocks has put out of the first caches */
 
 /* So many rounds, in ns. */
 static inline uint64_t run_checked(const struct work *w, uint64_t rounds)
@@ -192,22 +165,29 @@ static inline uint64_t run_checked(const struct work *w, uint64_t rounds)
     return ns;
 }
 
-/* Warm up; ns a round. */
-static inline double warm_up(const struct work *w)
-{
-    uint64_t took = 0, rounds = 0, more = w->warm ? w->warm : 1;
-    do {
-        took += run_checked(w, more);
-        rounds += more;
-        more = rounds;
-    } while (!w->warm && took < 5000000);
-    if (w->warm)
-        also("warm_hops", (double)(w->warm * w->accesses));
-    return (double)took / (double)rounds;
-}
-
 /* Rounds that are made before the first timed one, of a work that says by how many it is warm. */
 static inline uint64_t rounds_before(const struct work *w) { return w->warm + SETTLE; }
+
+static inline void settle(const struct work *w) { run_checked(w, w->warm ? SETTLE : 1); }
+
+/* Warm up; ns a round, of the piece that was disturbed least. */
+static inline double warm_up(const struct config *c, const struct work *w)
+{
+    uint64_t took = 0, rounds = 0, piece = w->warm ? (w->warm + 7) / 8 : 1;
+    double fastest = 1e18;
+    while (w->warm ? rounds < w->warm : took < 5000000) {
+        piece = w->warm && w->warm - rounds < piece ? w->warm - rounds : piece;
+        uint64_t ns = run_checked(w, piece);
+        fastest = (double)ns / (double)piece < fastest ? (double)ns / (double)piece : fastest;
+        took += ns;
+        rounds += piece;
+        piece = w->warm ? piece : rounds;
+        renew_fifo(c);
+    }
+    if (w->warm)
+        also("warm_hops", (double)(w->warm * w->accesses));
+    return fastest;
+}
 
 /* How many batches, and rounds in each; of least_ns at the least. */
 struct batches { int n; uint64_t rounds; };
@@ -223,20 +203,24 @@ static inline struct batches plan_batches(const struct config *c, const struct w
     return (struct batches){n, each ? each : 1};
 }
 
-/* Warm up, choose the batches, time them behind the gate, and see before and after that the pages are those asked for. */
-static inline struct region measure(const struct config *c, const struct arena *a, const struct work *w)
+/* Warm up, choose the batches, and time them behind the gate. The lines have been placed. */
+static inline struct region measure(const struct config *c, const struct work *w)
 {
     struct region r = {.batches = 0};
-    struct batches plan = plan_batches(c, w, warm_up(w), 0);
-    verify_backing(c, a);
+    enter_fifo(c);
+    struct batches plan = plan_batches(c, w, warm_up(c, w), 0);
+    leave_fifo();
     sample_clock(&r);
-    run_checked(w, w->warm ? SETTLE : 1);
+    enter_fifo(c);
+    settle(w);
     open_region(c, &r);
-    while (r.batches < plan.n)
+    while (r.batches < plan.n) {
+        renew_fifo(c);
         add_batch(&r, run_checked(w, plan.rounds), plan.rounds * w->accesses);
+    }
     close_region(c, &r);
+    leave_fifo();
     sample_clock(&r);
-    verify_backing(c, a);
     return r;
 }
 #endif

@@ -100,4 +100,25 @@ static inline uint64_t wrong_spots(const struct side *of)
         wrong += spot(of, i)->number != of->wanted[i];
     return wrong;
 }
+
+#define ARRAYS 6ull
+#define LEAST (1ull << 10)
+#define MOST (1ull << 28)
+#define LINES(tuples) (((tuples) + ROWS_A_LINE - 1) / ROWS_A_LINE * ARRAYS)
+
+static inline uint64_t tuples_of(const struct config *c) { return c->own[0].given ? c->own[0].value : c->lines / ARRAYS * ROWS_A_LINE; }
+
+static inline void check_join(struct config *c)
+{
+    const struct own *own = c->own;
+    uint64_t tuples = tuples_of(c);
+    if (tuples < LEAST || tuples > MOST)
+        bad_argument("--lines takes a whole number from %llu to %llu, not %" PRIu64 ".", LINES(LEAST), LINES(MOST), c->lines);
+    if (own[0].given && c->lines != LINES(tuples))
+        bad_argument("--tuples %" PRIu64 " takes --lines %llu, those of %llu arrays of 16 bytes a tuple.", tuples, LINES(tuples), ARRAYS);
+    if (!strcmp(c->mode, "naive") && (own[1].given || own[2].given))
+        bad_argument("--mode naive takes no --bits and no --passes.");
+    if (own[2].value == 2 && own[1].value < 2)
+        bad_argument("--passes 2 takes --bits 2 or more, one for each pass.");
+}
 #endif

@@ -17,6 +17,9 @@
  * part of a large page, which is split: "huge_bytes_after" is what still is large. */
 #include "beside.h"
 #include "placement.h"
+#include "record.h"
+
+#define MEASURES 1
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25 /* Linux 6.1 */
@@ -67,25 +70,23 @@ static void check_effect(enum mode mode, const struct arena *a, uint64_t taken, 
 
 int main(int argc, char **argv)
 {
-    static const char *const orders[] = {"sequential", NULL}, *const layouts[] = {"spread", NULL};
-    static const char *const modes[] = {"unmap", "protect", "discard", "collapse", NULL};
-    struct own own[] = {{.name = "threads", .value = 0, .least = 0, .most = MOST_CPUS},
-                        {.name = "apart", .value = 0, .least = 0, .most = 1}, {.name = NULL}};
-    struct config c = parse_more(argc, argv, "shootdown", orders, layouts, modes, own);
-    static struct cpus allowed;
+    static const struct kernel kernel = {.name = "shootdown", .orders = {"sequential"}, .layouts = {"spread"},
+        .modes = {"unmap", "protect", "discard", "collapse"},
+        .own = {{.name = "threads", .value = 0, .least = 0, .most = MOST_CPUS},
+                {.name = "apart", .value = 0, .least = 0, .most = 1}}};
+    struct config c = parse(&kernel, argc, argv);
     enum mode mode = UNMAP;
-    while (strcmp(modes[mode], c.mode))
+    while (strcmp(kernel.modes[mode], c.mode))
         mode++;
-    uint64_t threads = own[0].value, bytes = c.lines * base_page();
+    uint64_t threads = c.own[0].value, bytes = c.lines * base_page();
     if (c.stride_pages != 1 || (c.pages->source != FROM_BASE && c.pages->source != FROM_THP))
         bad_argument("shootdown takes --pages 4k or thp and no --stride-pages.");
     if (mode == COLLAPSE && c.pages->source != FROM_BASE)
         bad_argument("--mode collapse takes --pages 4k: others are large already.");
     if (mode == COLLAPSE)
         must_make_large_pages(&c, bytes);
-    allowed = allowed_cpus(); /* before pin() narrows them to one */
     c.cpu = pin(c.cpu);
-    choose_others(&allowed, c.cpu, threads, own[1].value);
+    choose_others(&cpus_given, c.cpu, threads, c.own[1].value);
     if (threads)
         count_nothing(&c);
     uint64_t calls = c.lines <= MANY && c.pages->source == FROM_BASE ? CALLS : FEWER;
@@ -106,6 +107,7 @@ int main(int argc, char **argv)
         if (first) {
             sample_clock(&r);
             start_counting(&c, &r);
+            r.table_bytes = page_table_bytes();
         }
         uint64_t before = flushes_at(other, threads);
         if (!first) /* the first batch warms up, and is not perf's */
@@ -123,7 +125,7 @@ int main(int argc, char **argv)
         if (first)
             continue;
         counted = counted && after != UINT64_MAX;
-        asked += own[1].value ? 0 : calls * threads;
+        asked += c.own[1].value ? 0 : calls * threads;
         seen += counted ? after - before : 0;
         checksum = mix(checksum, calls * c.lines);
         add_batch(&r, ns, calls);
@@ -137,5 +139,6 @@ int main(int argc, char **argv)
         also("flushes_seen", (double)seen);
     if (c.pages->source == FROM_THP)
         also("huge_bytes_after", (double)huge);
-    return report(&c, &a, &r, checksum, NULL, NULL);
+    r.checksum = checksum;
+    return report(&c, &a, &r);
 }

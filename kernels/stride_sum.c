@@ -8,8 +8,10 @@
  *
  * --mode listed reads the elements' numbers from a list that was made beforehand, in order or, with --order cycle, shuffled. The two
  * lists cost the same to read, so what lies between them is the order alone: what prefetchers made of it. */
-#include "nodes.h"
-#include "placement.h"
+#include "point.h"
+
+/* 2: smaps is read before the lines are placed, and no longer between warm-up and timed region. */
+#define MEASURES 2
 
 struct strides {
     const uint64_t *array;
@@ -20,7 +22,7 @@ struct strides {
 #define ONE_BY_ONE(sum) __asm__ volatile("" : "+r"(sum)) /* no two loads become one, in vectors or otherwise */
 
 /* [timed: sum] */
-__attribute__((noinline)) static uint64_t sum_every(const uint64_t *array, uint64_t elements, uint64_t step, uint64_t passes)
+TIMED uint64_t sum_every(const uint64_t *array, uint64_t elements, uint64_t step, uint64_t passes)
 {
     uint64_t sum = 0;
     for (; passes; passes--)
@@ -33,8 +35,7 @@ __attribute__((noinline)) static uint64_t sum_every(const uint64_t *array, uint6
 /* [end] */
 
 /* [timed: listed] */
-__attribute__((noinline)) static uint64_t sum_listed(const uint64_t *array, const uint32_t *list, uint64_t visits, uint64_t step,
-                                                     uint64_t passes)
+TIMED uint64_t sum_listed(const uint64_t *array, const uint32_t *list, uint64_t visits, uint64_t step, uint64_t passes)
 {
     uint64_t sum = 0;
     for (; passes; passes--)
@@ -59,41 +60,41 @@ static uint64_t their_numbers(const void *state, uint64_t rounds)
     return rounds * (s->visits % 2 ? s->visits * ((s->visits - 1) / 2) : s->visits / 2 * (s->visits - 1)) * s->step;
 }
 
-int main(int argc, char **argv)
+static uint64_t strided_bytes(const struct config *c) { return c->own[0].given ? c->own[0].value : c->lines * LINE; }
+
+static void check_strides(struct config *c)
 {
-    static const char *const orders[] = {"sequential", "cycle", NULL}, *const layouts[] = {"packed", NULL};
-    static const char *const modes[] = {"plain", "listed", NULL};
-    struct own own[] = {{.name = "bytes", .least = sizeof(uint64_t), .most = 1ull << 40},
-                        {.name = "step_bytes", .value = 4096, .least = sizeof(uint64_t), .most = 1ull << 40}, {.name = NULL}};
-    struct config c = parse_more(argc, argv, "stride_sum", orders, layouts, modes, own);
-    uint64_t bytes = own[0].given ? own[0].value : c.lines * LINE, lines = round_up(bytes, LINE) / LINE, step = own[1].value;
-    int listed = !strcmp(c.mode, "listed"), shuffled = !strcmp(c.order, "cycle");
-    if (lines != c.lines || bytes % sizeof(uint64_t))
+    uint64_t bytes = strided_bytes(c), lines = round_up(bytes, LINE) / LINE, step = c->own[1].value;
+    if (lines != c->lines || bytes % sizeof(uint64_t))
         bad_argument("--bytes %" PRIu64 " takes --lines %" PRIu64 ", its lines of 64 bytes, and is a multiple of 8.", bytes, lines);
     if (step % sizeof(uint64_t) || step > bytes)
         bad_argument("--step_bytes takes a multiple of 8 within the array of %" PRIu64 " bytes, not %" PRIu64 ".", bytes, step);
-    if (shuffled && !listed)
+    if (!strcmp(c->order, "cycle") && strcmp(c->mode, "listed"))
         bad_argument("--order cycle takes --mode listed.");
-    c.cpu = pin(c.cpu);
-    struct arena a = map_arena(&c);
-    also_off_node(&a, c.cpu);
-    struct strides s = {(uint64_t *)a.base, bytes / sizeof(uint64_t), step / sizeof(uint64_t), (bytes + step - 1) / step, NULL};
-    for (uint64_t i = 0; i < s.elements; i++)
-        ((uint64_t *)a.base)[i] = i;
-    uint64_t checksum = FNV_BASIS, seed = c.seed;
-    if (listed) {
-        uint32_t *list = room_for_visits(s.visits);
-        for (uint64_t i = 0; i < s.visits; i++)
-            list[i] = (uint32_t)i;
-        if (shuffled)
-            shuffle(list, s.visits, 1, &seed);
-        checksum = checksum_from(list, s.visits, 0, s.visits);
-        s.list = list;
-    } else {
-        for (uint64_t i = 0; i < s.visits; i++)
-            checksum = mix(checksum, i);
-    }
-    struct work work = {.state = &s, .run = sum_rounds, .due = their_numbers, .accesses = s.visits};
-    struct region r = measure(&c, &a, &work);
-    return report(&c, &a, &r, checksum, NULL, NULL);
 }
+
+static struct region measure_strides(const struct config *c, const struct arena *a)
+{
+    uint64_t bytes = strided_bytes(c), step = c->own[1].value, checksum = FNV_BASIS, seed = c->seed;
+    struct strides s = {(uint64_t *)a->base, bytes / sizeof(uint64_t), step / sizeof(uint64_t), (bytes + step - 1) / step, NULL};
+    also_off_node(a, c->cpu);
+    if (!strcmp(c->mode, "listed"))
+        s.list = numbers_below(s.visits, !strcmp(c->order, "cycle"), &seed);
+    for (uint64_t i = 0; i < s.visits; i++)
+        checksum = mix(checksum, s.list ? s.list[i] : i);
+    for (uint64_t i = 0; i < s.elements; i++)
+        ((uint64_t *)a->base)[i] = i;
+    struct region r = measure(c, &(struct work){.state = &s, .run = sum_rounds, .due = their_numbers, .accesses = s.visits});
+    r.checksum = checksum;
+    return r;
+}
+
+static const struct kernel stride_sum = {
+    .name = "stride_sum", .orders = {"sequential", "cycle"}, .layouts = {"packed"}, .modes = {"plain", "listed"},
+    .check = check_strides, .measure = measure_strides,
+    .own = {{.name = "bytes", .least = sizeof(uint64_t), .most = 1ull << 40},
+            {.name = "step_bytes", .value = 4096, .least = sizeof(uint64_t), .most = 1ull << 40}}};
+
+#ifndef SESSION
+int main(int argc, char **argv) { return measure_alone(&stride_sum, argc, argv); }
+#endif

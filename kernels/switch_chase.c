@@ -10,9 +10,12 @@
  * switch took the walker's own caches. The lines are those of page_chase, and --layout packed has as many side by side: what those take longer is the caches' part. "switch_ns"
  * is a switch there and back, or the calls that stand in for it. perf counts nothing: it would count the partner and the switches too. */
 #include "chase.h"
+#include "record.h"
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+
+#define MEASURES 1
 
 #define LEAST 4      /* rounds of a batch */
 #define PATIENCE_S 5 /* a partner that a busy computer has not let run for so long is as good as gone */
@@ -92,12 +95,12 @@ static uint64_t switch_and_chase(enum mode mode, struct chase *chase, struct sum
 
 int main(int argc, char **argv)
 {
-    static const char *const orders[] = {"cycle", NULL}, *const layouts[] = {"spread", "packed", NULL};
-    static const char *const modes[] = {"alone", "thread", "process", NULL};
-    struct own own[] = {{.name = "hops", .value = 0, .least = 0, .most = 1 << 20}, {.name = NULL}};
-    struct config c = parse_more(argc, argv, "switch_chase", orders, layouts, modes, own);
+    static const struct kernel kernel = {.name = "switch_chase", .orders = {"cycle"}, .layouts = {"spread", "packed"},
+        .modes = {"alone", "thread", "process"},
+        .own = {{.name = "hops", .value = 0, .least = 0, .most = 1 << 20}}};
+    struct config c = parse(&kernel, argc, argv);
     enum mode mode = ALONE;
-    while (strcmp(modes[mode], c.mode))
+    while (strcmp(kernel.modes[mode], c.mode))
         mode++;
     c.cpu = pin(c.cpu);
     c.control_fd = -1; /* perf's */
@@ -108,7 +111,7 @@ int main(int argc, char **argv)
     pid_t partner = mode == PROCESS ? start_process(answer, NULL) : 0; /* before there is an arena for it to inherit */
     struct arena a = map_arena(&c);
     struct chase chase = place_chase(a.base, c.lines, places_in(c.packed, a.stride, a.page), 1, c.seed);
-    chase.round = own[0].value ? own[0].value : c.lines;
+    chase.round = c.own[0].value ? c.own[0].value : c.lines;
     if (mode == THREAD)
         start_on(c.cpu, &thread, answer, NULL);
 
@@ -132,5 +135,6 @@ int main(int argc, char **argv)
     if (partner && !kill(partner, SIGKILL))
         waitpid(partner, NULL, 0);
     also("switch_ns", (double)sums.switch_ns / (double)sums.rounds);
-    return report(&c, &a, &r, checksum_from(chase.visit, c.lines, 0, c.lines), NULL, NULL);
+    r.checksum = checksum_from(chase.visit, c.lines, 0, c.lines);
+    return report(&c, &a, &r);
 }

@@ -9,6 +9,9 @@
  *
  * One pass and no median: what is touched a second time is no longer what is to be measured. */
 #include "touches.h"
+#include "record.h"
+
+#define MEASURES 1
 
 /* Touch all, each by the clock; ns of the whole. */
 static uint64_t pass(struct touches *t, struct tally *tally, double *ghz)
@@ -22,10 +25,10 @@ static uint64_t pass(struct touches *t, struct tally *tally, double *ghz)
 
 int main(int argc, char **argv)
 {
-    static const char *const orders[] = {"sequential", "cycle", NULL}, *const layouts[] = {"spread", NULL};
     static struct tally tally;
-    struct own own[] = {{.name = "idle_ms", .value = 0, .least = 0, .most = 60000}, {.name = NULL}};
-    struct config c = parse_more(argc, argv, "touch_again", orders, layouts, NULL, own);
+    static const struct kernel kernel = {.name = "touch_again", .orders = {"sequential", "cycle"}, .layouts = {"spread"},
+        .own = {{.name = "idle_ms", .value = 0, .least = 0, .most = 60000}}};
+    struct config c = parse(&kernel, argc, argv);
     if (c.stride_pages > 1)
         bad_argument("touch_again touches every page; it takes no --stride-pages.");
     c.cpu = pin(c.cpu);
@@ -40,7 +43,7 @@ int main(int argc, char **argv)
     also("first_p99_ns", (quantile(&tally, 0.99) - tally.clock) / ghz);
     check_touched(&t);
     unmap_touches(&t);
-    struct timespec wait = {(time_t)(own[0].value / 1000), (long)(own[0].value % 1000) * 1000000l};
+    struct timespec wait = {(time_t)(c.own[0].value / 1000), (long)(c.own[0].value % 1000) * 1000000l};
     while (nanosleep(&wait, &wait) && errno == EINTR)
         continue;
     forget_hops(&tally);
@@ -52,5 +55,7 @@ int main(int argc, char **argv)
     sample_clock(&r);
     also_hops(&tally, ghz);
     merge_bins(&tally);
-    return report(&c, &t.arena, &r, checksum_from(t.order, t.n, 0, t.n), print_histogram, &(struct histogram){&tally, ghz});
+    r.checksum = checksum_from(t.order, t.n, 0, t.n);
+    r.more = print_histogram, r.of = &(struct histogram){&tally, ghz};
+    return report(&c, &t.arena, &r);
 }

@@ -24,12 +24,9 @@ struct touches {
 /* Room for the mapping, and the order of the touches: shuffled for "cycle", ascending otherwise. */
 static inline struct touches touches_of(const struct config *c)
 {
-    struct touches t = {.arena = reserve(c), .c = c, .n = c->lines, .order = room_for_visits(c->lines), .file = -1};
+    struct touches t = {.arena = reserve(c), .c = c, .n = c->lines, .file = -1};
     uint64_t seed = c->seed;
-    for (uint64_t i = 0; i < t.n; i++)
-        t.order[i] = (uint32_t)i;
-    if (!strcmp(c->order, "cycle"))
-        shuffle(t.order, t.n, 1, &seed);
+    t.order = numbers_below(t.n, !strcmp(c->order, "cycle"), &seed);
     return t;
 }
 
@@ -82,7 +79,7 @@ static inline void unmap_touches(const struct touches *t)
 }
 
 /* [timed: touches] */
-__attribute__((noinline)) static uint64_t read_pages(const char *base, uint64_t stride, const uint32_t *order, uint64_t n)
+TIMED uint64_t read_pages(const char *base, uint64_t stride, const uint32_t *order, uint64_t n)
 {
     uint64_t sum = 0;
     for (uint64_t i = 0; i < n; i++)
@@ -90,7 +87,7 @@ __attribute__((noinline)) static uint64_t read_pages(const char *base, uint64_t 
     return sum;
 }
 
-__attribute__((noinline)) static uint64_t write_pages(char *base, uint64_t stride, const uint32_t *order, uint64_t n)
+TIMED uint64_t write_pages(char *base, uint64_t stride, const uint32_t *order, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
         *(volatile uint64_t *)(base + order[i] * stride) = order[i] + 1;

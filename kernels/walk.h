@@ -4,6 +4,7 @@
 #define WALK_H
 #include "graph.h"
 #include "hops.h"
+#include "nodes.h"
 
 #define MOST_WALKERS 32      /* a draw of 64 bits has two for each */
 #define AHEAD 256            /* the most of --distance */
@@ -64,9 +65,7 @@ static void must_stand(const struct walk *w, const struct walk *due)
 static uint32_t *record_path(const struct walk *w)
 {
     struct walk early = *w;
-    uint32_t *path = malloc((w->segment + AHEAD) * sizeof *path);
-    if (!path)
-        unavailable("memory-short", "no room for a path of %" PRIu64 " vertices", w->segment);
+    uint32_t *path = room_for(w->segment + AHEAD, sizeof *path, "vertices of a path");
     retrace(&early, w->segment, path);
     memcpy(path + w->segment, path, AHEAD * sizeof *path);
     return path;
@@ -107,5 +106,46 @@ static uint64_t hops_for(uint64_t vertices, double distinct)
     while (lines * (1 - unvisited(hops / lines)) < distinct)
         hops *= 1.01;
     return (uint64_t)hops + 1;
+}
+
+/* ---- a point ----------------------------------------------------------------------------------------------- */
+
+static inline void check_walk(struct config *c)
+{
+    const struct own *own = c->own;
+    int blocked = !strcmp(c->mode, "blocked"), ahead = !strcmp(c->mode, "prefetch"), per_hop = (int)own[5].value;
+    uint64_t vertices = c->lines, block = blocked ? own[2].value : vertices;
+    uint64_t most = c->packed ? own[0].most : (own[0].most * 8) / (base_page() * c->stride_pages / LINE); /* a line's number has 32 bits */
+    if ((own[0].given && own[0].value != vertices) || vertices & (vertices - 1) || vertices < 4 || vertices > most)
+        bad_argument("--vertices takes a power of two from 4 to %" PRIu64 ", and as many --lines.", most);
+    if (block & (block - 1) || !block || block > vertices || (!blocked && (own[2].given || own[3].given)))
+        bad_argument("--mode blocked, and no other, takes --block_vertices, a power of two up to --vertices, and --block_steps.");
+    if ((own[1].value > 1 && (ahead || per_hop)) || (ahead && per_hop) || (own[4].given && !ahead))
+        bad_argument("--distance takes --mode prefetch; --per_hop 1 takes another mode; and each of the two takes one walker.");
+}
+
+static struct arena map_graph(const struct config *c)
+{
+    made.graph.line = NULL; /* what was made may have stood at these addresses */
+    return map_arena(c);
+}
+
+/* The walkers at their beginnings, on a graph that the caches know as far as a pass over it leaves it there. */
+static struct walk start_walk(const struct config *c, const struct arena *a)
+{
+    uint64_t vertices = c->lines, seed = c->seed, kept = 4 * largest_cache_bytes(c->cpu) / LINE;
+    int blocked = !strcmp(c->mode, "blocked"), ahead = !strcmp(c->mode, "prefetch");
+    const struct graph *g = graph_on(a, places_in(c->packed, a->stride, a->page), vertices, blocked ? c->own[2].value : vertices, &seed);
+    uint64_t room = hops_for(vertices, PATHS * (double)lines_to_warm(c)) + (1 << 18);
+    struct walk w = {.graph = g, .walkers = (int)c->own[1].value, .distance = ahead ? (int)c->own[4].value : 0,
+                     .segment = blocked ? c->own[3].value : ahead ? room : UINT64_MAX};
+    for (int k = 0; k < w.walkers; k++)
+        w.at[k] = stand(g, draw(&seed) & (vertices - 1));
+    w.state = w.path_state = seed;
+    w.left = w.segment;
+    w.path = ahead ? record_path(&w) : NULL;
+    for (uint64_t v = kept && kept < vertices ? vertices - kept : 0; v < vertices; v++)
+        (void)*(volatile uint32_t *)g->line[stand(g, v)].edge;
+    return w;
 }
 #endif

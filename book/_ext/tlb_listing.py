@@ -6,12 +6,14 @@
     ```
 
 shows a function or class of a Python file; of another file, what stands between the marks [timed: NAME] and [end]; of a program that
-shows recipes, of any language, the part `recipe` or `pool`: what stands between that mark and [end].
+shows recipes, of any language, the part `recipe` or `pool`: what stands between that mark and [end]. Under a kernel's file stands which
+source measured the page's rows.
 """
 
 from __future__ import annotations
 
 import ast
+import json
 import re
 from pathlib import Path
 from typing import ClassVar
@@ -85,7 +87,18 @@ class Listing(SphinxDirective):
             marks = [nodes.raw("", mark, format="html") for mark in ("<details><summary>", "</summary>", "</details>")]
             wrapped.children = [marks[0], wrapped[0], marks[1], wrapped[1], marks[2]]
         wrapped["classes"].append("tlb-listing")
+        if measured := self._measured_by().get(file):
+            wrapped += nodes.paragraph(measured, "", *self.state.inline_text(measured, self.lineno)[0], classes=["tlb-measured"])
         return [wrapped]
+
+    def _measured_by(self) -> dict[str, str]:
+        """A line a file on what measured this page's rows, where the page is a notebook that left them (article/sources.py)."""
+        page, known = Path(self.env.doc2path(self.env.docname)), self.env.temp_data  # which is of this page alone
+        if "tlb_measured_by" not in known:
+            cells = json.loads(page.read_text(encoding="utf-8"))["cells"] if page.suffix == ".ipynb" else []
+            kept = [output.get("metadata", {}).get("tlb", {}) for cell in cells for output in cell.get("outputs", ())]
+            known["tlb_measured_by"] = {file: line for one in kept for file, line in one.get("measured_by", {}).items()}
+        return known["tlb_measured_by"]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

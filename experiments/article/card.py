@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
+from experiments.inference.campaigns import newest
 from experiments.inference.counts import counted, why_not_counted
-from experiments.inference.intervals import newest, summarise
+from experiments.inference.intervals import summarise
 from experiments.lab import kernels
 from experiments.lab.record import Point
 from experiments.lab.store import Store
@@ -52,11 +53,11 @@ def card(store: Store, machine: str, host: Host) -> str:
     lines += [
         "",
         "One JSON object a line: `key`, `digest`, `kernel_digest`, `record`; the record's fields and units are those of",
-        "`experiments/lab/record.py`. A record is one fresh process. `grids.json` says which points an experiment asked for; a record of",
-        "two experiments stands in its kernel's file once and counts here for both. Points and what follows are of an experiment's last",
-        "campaign with a kernel, which pages show. An unstable point spreads by more than 5 % (interquartile range over median) over its",
-        "processes; it is kept. A noisy record is of a process that something disturbed; its field `noisy` says what. (Records from",
-        "before that field have no mark.)",
+        "`experiments/lab/record.py`, and CONTRIBUTING.md has the rest (*The format of rows*). A record is one point of one mapping.",
+        "`grids.json` says which points an experiment asked for; a record of two experiments stands in its kernel's file once and counts",
+        "here for both. Points and what follows are of an experiment's last campaign with a kernel, which pages show. An unstable point",
+        "spreads by more than 5 % (interquartile range over median) over its processes; it is kept. A noisy record is of a process that",
+        "something disturbed; its field `noisy` says what. (Records from before that field have no mark.)",
         "`machine.json` is what `tlb inspect --json` said.",
         "",
         "What it must not be taken for:",

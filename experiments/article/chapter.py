@@ -14,15 +14,16 @@ from typing import Any
 import pandas as pd
 from myst_nb import glue
 
-from experiments.article import card, parameters
+from experiments.article import card, parameters, sources
 from experiments.article.analysis import Analysis
 from experiments.article.overlay import with_reference
 from experiments.article.render import Figure, Html, glue_sentences, lacking_note
 from experiments.article.verdicts import elsewhere, verdict_table, verdicts
-from experiments.inference.intervals import newest
-from experiments.lab import build, campaign, grid, kernels, order, rows, states, survey
+from experiments.inference.campaigns import newest
+from experiments.lab import build, campaign, grid, kernels, rows, states, survey
 from experiments.lab.campaign import Outcome
-from experiments.lab.grid import MOST_REPEATS, Profile, Scope
+from experiments.lab.grid import Profile, Scope
+from experiments.lab.progress import Progress
 from experiments.lab.record import Point
 from experiments.lab.rig import Rig, usable_bytes
 from experiments.lab.store import Store, data_root
@@ -142,13 +143,13 @@ class Chapter:
         frame = self._rows(name, points)
         return frame[kernels.is_within(frame, self.profile.max_working_set)].reset_index(drop=True)
 
-    def campaign(self, grids: Mapping[str, Collection[Point]], *, repeats: int = MOST_REPEATS, seconds: float,
-                 compared: Callable[[Point], bool] = lambda point: True, goes_on: bool = False) -> Outcome:
-        """Measure what is missing of these grids, so many processes a point or as the profile has it where that is fewer, and of its five
-        or more up to nine where intervals are wide; note what is lacking, and what there was no time for unless another campaign `goes_on`
-        with it. Else as campaign.run."""
-        repeats = min(repeats, self.profile.repeats)
-        outcome = campaign.run(self.rig, grids, repeats, most=order.most(repeats), seconds=seconds, compared=compared)
+    def campaign(self, grids: Mapping[str, Collection[Point]], *, seconds: float, compared: Callable[[Point], bool] = lambda point: True,
+                 first_round: bool = False, progress: Progress | None = None) -> Outcome:
+        """Measure what is missing of these grids, as many mappings a point as the profile has, up to nine where intervals are wide; note
+        what is lacking, and what there was no time for, unless this is but the first round. Else as campaign.run."""
+        repeats = self.profile.repeats
+        outcome = campaign.run(self.rig, grids, repeats, most=campaign.most(repeats), seconds=seconds, compared=compared,
+                               first_round=first_round, progress=progress)
         if seconds:
             print(f"{', '.join(grids)}: {outcome}.", file=sys.stderr)
         # Of all the points that lack the same on the same pages, the largest says what to ask for.
@@ -156,9 +157,9 @@ class Chapter:
                    sorted(outcome.lacking.items(), key=lambda item: kernels.arena_bytes(item[0]))}
         for note in sorted({why.note for why in largest.values()}):
             self._note(note)
-        if outcome.skipped and not goes_on:
+        if outcome.skipped and not first_round:
             every = outcome.skipped + outcome.cached + outcome.measured
-            self._note(Unavailable("no-time", f"{outcome.skipped} of {every} processes of {', '.join(grids)} were left out").note)
+            self._note(Unavailable("no-time", f"{outcome.skipped} of {every} measurements of {', '.join(grids)} were left out").note)
         self._write_card(outcome.measured)
         return outcome
 
@@ -258,7 +259,7 @@ class Chapter:
 
     def say(self, module: ModuleType, a: Analysis) -> None:
         """Glue what each function in a module's __all__ says of the Analysis, under its name: sentences, a phrase, or a number; where
-        one raises Unavailable, the reason, in full once."""
+        one raises Unavailable, the reason, in full once. And leave what source measured the rows, for the page's listings."""
         told: set[str] = set()
         for name in module.__all__:
             try:
@@ -270,6 +271,7 @@ class Chapter:
                 glue_sentences(name, said)
             else:
                 glue(name, said if isinstance(said, str) else float(said), display=False)  # numpy's render empty under a format
+        sources.keep(a.frame)
 
     def verdicts(self, module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> Html:
         """The chapter's claims as a table. bands: for a predicate by its name, keywords in place of its defaults, as in

@@ -16,6 +16,7 @@ from typing import Any
 from experiments.article import charts
 from experiments.article.analysis import Analysis
 from experiments.article.render import Figure
+from experiments.inference.sides import measured_alike
 from experiments.words.reasons import Unavailable
 
 SWITCH = "reference"  # the parameter's name in a chart
@@ -103,7 +104,8 @@ def overlaid(own: Figure, theirs: Figure) -> Figure:
 
 def with_reference(make: Callable[[Analysis], Figure], a: Analysis, own: Figure, is_own: bool = False) -> Figure:
     """What a function has drawn, with what it draws of the reference machine; as it is on that machine's own page, where a cell has
-    defined what is drawn anew, and where the reference has nothing. is_own: of rows measured here, which are no published machine's."""
+    defined what is drawn anew, and where the reference has nothing, or was measured with another version of a kernel. is_own: of rows
+    measured here, which are no published machine's."""
     if make.__name__ not in getattr(sys.modules.get(make.__module__), "BESIDE", ()):
         return own
     try:
@@ -112,7 +114,10 @@ def with_reference(make: Callable[[Analysis], Figure], a: Analysis, own: Figure,
             return own
         if not make(type(a)(a.frame, a.about)).data.equals(own.data):
             return own
-        theirs = make(type(a)(reference.kept(make.__module__.split(".")[-2]), reference))
+        rows = reference.kept(make.__module__.split(".")[-2])
+        if not measured_alike(a.frame, rows):
+            return own
+        theirs = make(type(a)(rows, reference))
     except Unavailable:
         return own
     return overlaid(own, theirs)

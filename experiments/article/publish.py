@@ -9,14 +9,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import nbformat
 import papermill
-from traitlets.config import Config
+from jupyter_client import AsyncKernelClient, AsyncKernelManager
+from jupyter_core.utils import run_sync
 
 from experiments.article import card, parameters, readme
 from experiments.article.parameters import BOOK
@@ -65,32 +68,91 @@ def build_site(source: Path, output: Path, builder: str = "html") -> Path:
     return index
 
 
-def execute(chapter: str, output: Path, given: Mapping[str, Any]) -> None:
-    """Run a chapter through Papermill in its own folder. Raises Unavailable for a bad parameter and SystemExit for what the chapter
-    itself raised; progress goes to stderr."""
+class Kernel(AsyncKernelManager):
+    """A Jupyter kernel for one notebook after the other, which spares all but the first the imports and the reading of the same rows."""
+
+    _client: AsyncKernelClient | None = None
+
+    def client(self, **given: Any) -> AsyncKernelClient:
+        """As Papermill asks for one with each notebook."""
+        self._client = super().client(**given)
+        return self._client
+
+    async def _forget(self) -> None:
+        """Leave nothing of the notebook that has run to the next one: no name, no changed kernel of ours, no client with its threads."""
+        if self._client:
+            await self._client.execute(_FORGET, silent=True, reply=True, timeout=_PATIENCE_S)
+            self._client.stop_channels()
+            self._client = None
+
+    forget = run_sync(_forget)
+
+
+# Public names of a notebook go, and the count of its cells begins anew.
+_FORGET = "from experiments.lab import build; build.unpatch(); get_ipython().reset()"
+_PATIENCE_S = 60.0
+
+
+@contextmanager
+def kernel() -> Iterator[Kernel]:
+    """A running kernel, killed in the end. Over sockets in a folder of one's own, which no other user reaches, and not over ports, which
+    all do; its path is short, as that of a socket has to be."""
+    with tempfile.TemporaryDirectory(prefix="tlb-") as sockets:
+        made = Kernel(kernel_name="python3", transport="ipc", ip=f"{sockets}/kernel")
+        try:
+            options = ["--IPKernelApp.log_level=50", "--HistoryManager.hist_file=:memory:"]
+            run_sync(made.start_kernel)(cwd=str(BOOK), extra_arguments=options)
+            yield made
+        finally:
+            if made.has_kernel:
+                run_sync(made.shutdown_kernel)(now=True)
+
+
+def execute(chapter: str, output: Path, given: Mapping[str, Any], within: Kernel | None = None) -> None:
+    """Run a chapter through Papermill in its own folder, in a kernel of its own or `within` one that has nothing of an earlier chapter.
+    Raises Unavailable for a bad parameter and SystemExit for what the chapter itself raised; progress goes to stderr."""
     parameters.check(chapter, given)
+    if within is None:
+        with kernel() as within:
+            return execute(chapter, output, given, within)
     try:
-        with disk_errors(output), tempfile.TemporaryDirectory(prefix="tlb-") as sockets:
+        with disk_errors(output):
             output.parent.mkdir(parents=True, exist_ok=True)
-            # Over sockets in a folder of one's own, which no other user reaches, and not over ports, which all do; its path is short,
-            # as that of a socket has to be.
-            own = Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/kernel"}})
-            papermill.execute_notebook(BOOK / f"{chapter}.ipynb", output, dict(given), cwd=BOOK, progress_bar=False,
-                                       stderr_file=sys.stderr, kernel_name="python3", config=own,
-                                       extra_arguments=["--IPKernelApp.log_level=50"])
+            papermill.execute_notebook(BOOK / f"{chapter}.ipynb", output, dict(given), progress_bar=False, stderr_file=sys.stderr,
+                                       kernel_name="python3", km=within)
     except papermill.PapermillExecutionError as error:
         if error.ename == "Unavailable" and error.evalue:
             raise SystemExit(error.evalue) from None
         raise
+    within.forget()
+    return None
 
 
-def refresh(chapter: str) -> Path:
+def each(chapters: Iterable[str], run: Callable[[str, Kernel], object]) -> None:
+    """Run chapters that measure nothing, two at a time; the first one that fails ends them all, as Ctrl-C does."""
+    kernels: SimpleQueue[Kernel] = SimpleQueue()
+
+    def one(chapter: str) -> None:
+        within = kernels.get()
+        try:
+            run(chapter, within)
+        finally:
+            kernels.put(within)
+
+    with ThreadPoolExecutor(2) as two, kernel() as first, kernel() as second:  # kernels end before their threads are waited for
+        kernels.put(first)
+        kernels.put(second)
+        for _ in two.map(one, chapters):
+            pass
+
+
+def refresh(chapter: str, within: Kernel | None = None) -> Path:
     """Execute a chapter on the committed results and put its outputs into book/, as they are compared by the tests; its path.
 
     The first page's first figure is the README's, which goes with it."""
     path = BOOK / f"{chapter}.ipynb"
     with tempfile.TemporaryDirectory() as folder:
-        execute(chapter, done := Path(folder) / path.name, {})
+        execute(chapter, done := Path(folder) / path.name, {}, within)
         notebook = nbformat.read(done, as_version=4)
     for part in (notebook, *notebook.cells):  # when and for how long it ran
         part.metadata.pop("papermill", None)
@@ -111,14 +173,11 @@ def book(given: Mapping[str, Any]) -> Path:
         shutil.rmtree(source, ignore_errors=True)
         stage(source, "*.ipynb")  # which are executed into it
 
-    def chapter(name: str) -> None:
-        execute(name, source / "book" / f"{name}.ipynb", given)
+    def chapter(name: str, within: Kernel) -> None:
+        execute(name, source / "book" / f"{name}.ipynb", given, within)
         show_given(source / "book" / f"{name}.ipynb", parameters.check(name, given))
 
-    # Two at a time, for none of them measures; the first one that fails ends the book.
-    with ThreadPoolExecutor(2) as two:
-        for _ in two.map(chapter, chapters):
-            pass
+    each(chapters, chapter)
     return build_site(source, place / "site")
 
 

@@ -9,15 +9,16 @@ import pandas as pd
 from experiments.article.analysis import Analysis
 from experiments.article.machine_words import counters, machine
 from experiments.inference.counts import counted, why_not_counted
-from experiments.lab import kernels
+from experiments.lab import build, kernels
 from experiments.lab.record import Point
 from experiments.machine import host as hosts
 from experiments.machine.host import Host
-from experiments.words.pages import PAGES, ordered, words
+from experiments.words.pages import BASE, PAGES, ordered, words
 from experiments.words.prose import Prose, count, escape_markdown, listed
 from experiments.words.reasons import Unavailable, if_available, required
 from experiments.words.units import format_size
 
+_ALIKE_BYTES = 256 << 20  # up to so much on base pages, the first version of the kernels measures what later ones do
 _POINT = [name for name in Point.model_fields if name != "options"]  # which are columns of their own
 
 
@@ -28,7 +29,25 @@ def set_up(a: Analysis) -> Prose:
         items |= {"Large pages": _large(a.frame), "Counters": _counted(a)}
     if documents := _other_documents(a):
         items["Documents"] = documents
-    return Prose("\n".join(f"- **{name}.** {said}" for name, said in items.items()))
+    earlier = earlier_kernels(a.frame)
+    return Prose(f"{earlier}\n\n" * bool(earlier) + "\n".join(f"- **{name}.** {said}" for name, said in items.items()))
+
+
+def earlier_kernels(frame: pd.DataFrame) -> str:
+    """Say which kernels measured these rows in an earlier version than they now have, and what that did to the times; "" for none."""
+    if frame.empty:
+        return ""
+    programs = list(zip(frame["kernel"], frame["engine"], strict=True))
+    now = {program: build.declared_measures(*program) for program in {*programs}}
+    earlier = frame[frame["measures"] < pd.Series([now[program] for program in programs], index=frame.index)]
+    if earlier.empty:
+        return ""
+    kernels = [f"`{kernel}`" for kernel in sorted({*earlier["kernel"]})]
+    told = f"**These times were taken with an earlier version of {listed(kernels)}.**"
+    far = (earlier["pages"] == BASE) & (earlier["layout"] == "spread") & (earlier["working_set_bytes"] > _ALIKE_BYTES)
+    if (far & (earlier["measures"] == 1)).any():
+        told += f" Those above {format_size(_ALIKE_BYTES)} are up to 1.5 times too high."
+    return told
 
 
 def _other_documents(a: Analysis) -> str:
@@ -81,7 +100,7 @@ def _measured(frame: pd.DataFrame) -> str:
     sizes, days = processes(frame), sorted(frame["started_at"].str[:10].unique())
     when = f"on {days[0]}" if len(days) == 1 else f"from {days[0]} to {days[-1]}"
     each = f"{sizes.min()}" if sizes.min() == sizes.max() else f"{sizes.min()} to {sizes.max()}"
-    return f"{count(len(frame))} processes {when}, {each} for each of {count(len(sizes))} points."
+    return f"{count(len(frame))} measurements {when}, {each} for each of {count(len(sizes))} points."
 
 
 def processes(frame: pd.DataFrame) -> pd.Series:

@@ -59,7 +59,7 @@ class Manifest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    version: Literal[2] = VERSION
+    version: Literal[3] = VERSION
     inputs: dict[str, Staged] = {}
     parts: tuple[Part, ...] = ()
 

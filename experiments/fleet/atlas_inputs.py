@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict
 
 from experiments.fleet.atlas_schema import MACHINES, PROFILE, ROWS, SCHEMAS, VERDICTS, moment, row, table_of
 from experiments.inference import splinter
-from experiments.inference.intervals import newest
+from experiments.inference.campaigns import newest
 from experiments.lab import columns, kernels, lines, states
 from experiments.lab.lines import Stored
 from experiments.lab.rows import of_one_engine
@@ -239,8 +239,8 @@ def _verdicts(given: Input) -> Iterator[dict[str, Any]]:
     known = if_available(_document, given, "verdicts", Verdicts)
     for chapter, claims in known.chapters.items() if known else ():
         for claim, judged in claims.items():
-            yield {"machine": given.machine, "chapter": chapter, "claim": claim, **judged.model_dump(
-                mode="json", exclude={"reason", "why"})}
+            yield {"machine": given.machine, "chapter": chapter, "claim": claim, "measures": known.newest_measures(chapter),
+                   **judged.model_dump(mode="json", exclude={"reason", "why"})}
 
 
 def _document(given: Input, name: str, kind: type[BaseModel]) -> Any:

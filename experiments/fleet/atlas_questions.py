@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from experiments.inference.intervals import NORMAL_MAD, OUTLIER_SCORE, UNSTABLE_SPREAD
+from experiments.inference.scatter import NORMAL_MAD, OUTLIER_SCORE, UNSTABLE_SPREAD
 
 
 class Question(NamedTuple):
@@ -24,8 +24,10 @@ _RATIO, _BYTES = (_BOUNDS.format(unit) for unit in ("", "_bytes"))
 # What a machine is called together with: nothing states an instance type, so its CPU and its hypervisor do.
 _KIND = """kind AS (SELECT machine, any_value(microarchitecture) AS microarchitecture, arg_max(cpu_model, is_latest::INT) AS cpu_model,
     arg_max(hypervisor, is_latest::INT) AS hypervisor FROM machines GROUP BY machine)"""
-# The cyclic chase over one line a base page of 2 GiB: by machine, state and kernel, the median over processes.
-_FAR = f"""far AS (SELECT machine, state, kernel_digest, engine, pages, median(ns_per_access) AS ns, count(*) AS processes,
+# Of each machine, the newest version of what the chase measures that it has rows of: times of two versions are never set side by side.
+_MEASURES = "versions AS (SELECT machine, max(measures) AS measures FROM rows WHERE kernel = 'page_chase' GROUP BY machine)"
+# The cyclic chase over one line a base page of 2 GiB: by machine, state and code, the median over processes.
+_FAR = f"""far AS (SELECT machine, state, measures, kernel_digest, engine, pages, median(ns_per_access) AS ns, count(*) AS processes,
     count(*) FILTER (noisy <> '') AS noisy, max(started_at) AS until
     FROM rows WHERE kernel = 'page_chase' AND mode = '' AND layout = 'spread' AND "order" = 'cycle' AND stride_pages = 1
     AND working_set_bytes = {FAR_BYTES} AND pages IN ('4k', '2m', 'thp') GROUP BY ALL)"""
@@ -38,15 +40,15 @@ QUESTIONS = {
             WHERE name IN ('entries_level_1', 'entries_level_2') AND value IS NOT NULL GROUP BY ALL)
         ORDER BY ALL"""),
     "gain": Question("How many times as fast a chase over 2 GiB is on 2 MiB pages (2m: of the pool, thp: transparent) as on base pages, by "
-                     "CPU and hypervisor; of each machine in the state that was measured last.", f"""
+                     "CPU, hypervisor and version of the chase (measures); of each machine in the state that was measured last.", f"""
         WITH {_KIND}, {_FAR}, each AS (
-            SELECT machine, large.pages, arg_max(base.ns / large.ns, least(base.until, large.until)) AS gain,
+            SELECT machine, measures, large.pages, arg_max(base.ns / large.ns, least(base.until, large.until)) AS gain,
                 arg_max(base.noisy + large.noisy, least(base.until, large.until)) AS noisy,
                 arg_max(base.processes + large.processes, least(base.until, large.until)) AS processes
-            FROM far base JOIN far large USING (machine, state, kernel_digest, engine)
+            FROM far base JOIN far large USING (machine, state, measures, kernel_digest, engine)
             WHERE base.pages = '4k' AND large.pages <> '4k' GROUP BY ALL)
-        SELECT microarchitecture, cpu_model, hypervisor, pages, {_RATIO}, processes, noisy FROM (
-            SELECT microarchitecture, cpu_model, hypervisor, pages, median_interval(list(gain)) AS i, sum(processes) AS processes,
+        SELECT microarchitecture, cpu_model, hypervisor, measures, pages, {_RATIO}, processes, noisy FROM (
+            SELECT microarchitecture, cpu_model, hypervisor, measures, pages, median_interval(list(gain)) AS i, sum(processes) AS processes,
                 sum(noisy) AS noisy FROM each JOIN kind USING (machine) GROUP BY ALL)
         ORDER BY ALL"""),
     "splintered": Question("Machines whose host splinters large pages, in the state that was measured last; and how many there are of each "
@@ -58,29 +60,30 @@ QUESTIONS = {
                 count(*) FILTER (host_pages = 'splintered by the host') OVER (PARTITION BY hypervisor) AS splintered_of_hypervisor
             FROM told WHERE age = 1)
         WHERE host_pages = 'splintered by the host' ORDER BY ALL"""),
-    "drift": Question("What another Linux made of a chase over 2 GiB on base pages, on the machines that were measured under both: the "
-                      "later one's time over the earlier one's.", f"""
-        WITH {_FAR}, under AS (SELECT machine, kernel_release, kernel_digest, engine, min(until) AS until, median(ns) AS ns,
+    "drift": Question("What another Linux made of a chase over 2 GiB on base pages, on the machines that were measured under both by one "
+                      "version of the chase (measures): the later one's time over the earlier one's.", f"""
+        WITH {_FAR}, under AS (SELECT machine, kernel_release, measures, kernel_digest, engine, min(until) AS until, median(ns) AS ns,
                 sum(processes) AS processes, sum(noisy) AS noisy
             FROM far JOIN (SELECT machine, state, kernel_release FROM machines WHERE kernel_release IS NOT NULL) USING (machine, state)
             WHERE pages = '4k' GROUP BY ALL),
-        each AS (SELECT machine, early.kernel_release AS "from", late.kernel_release AS "to",
+        each AS (SELECT machine, measures, early.kernel_release AS "from", late.kernel_release AS "to",
                 median(late.ns / early.ns) AS ratio, sum(early.processes + late.processes) AS processes,
                 sum(early.noisy + late.noisy) AS noisy
-            FROM under early JOIN under late USING (machine, kernel_digest, engine)
+            FROM under early JOIN under late USING (machine, measures, kernel_digest, engine)
             WHERE early.until < late.until AND early.kernel_release <> late.kernel_release GROUP BY ALL),
-        grouped AS (SELECT microarchitecture, "from", "to", median_interval(list(ratio)) AS i, sum(processes) AS processes,
+        grouped AS (SELECT microarchitecture, measures, "from", "to", median_interval(list(ratio)) AS i, sum(processes) AS processes,
                 sum(noisy) AS noisy
             FROM each JOIN (SELECT DISTINCT machine, microarchitecture FROM machines) USING (machine) GROUP BY ALL)
-        SELECT microarchitecture, "from", "to", {_RATIO}, processes, noisy FROM grouped ORDER BY ALL"""),
-    "differ": Question("Machines that stand out from their kind (microarchitecture and hypervisor, five machines or more): quantities of "
-                       "the profile that lie 3.5 robust deviations, and 5 %, from the kind's median; the farthest first.", f"""
-        WITH {_KIND}, told AS (SELECT machine, p.microarchitecture, hypervisor, name, unit, value FROM profile p JOIN kind USING (machine)
-            WHERE value IS NOT NULL AND part <> 'guests'),
-        middle AS (SELECT microarchitecture, hypervisor, name, count(*) AS n, median(value) AS median,
+        SELECT microarchitecture, measures, "from", "to", {_RATIO}, processes, noisy FROM grouped ORDER BY ALL"""),
+    "differ": Question("Machines that stand out from their kind (microarchitecture, hypervisor and version of the chase; five machines or "
+                       "more): quantities of the profile that lie 3.5 robust deviations, and 5 %, from the kind's median; the farthest "
+                       "first.", f"""
+        WITH {_KIND}, {_MEASURES}, told AS (SELECT machine, p.microarchitecture, hypervisor, measures, name, unit, value
+            FROM profile p JOIN kind USING (machine) JOIN versions USING (machine) WHERE value IS NOT NULL AND part <> 'guests'),
+        middle AS (SELECT microarchitecture, hypervisor, measures, name, count(*) AS n, median(value) AS median,
                 mad(value) / {NORMAL_MAD} AS noise FROM told GROUP BY ALL HAVING n >= {LEAST_KIND})
         SELECT machine, microarchitecture, hypervisor, name, unit, value, median, n, value / median AS times
-        FROM told JOIN middle USING (microarchitecture, hypervisor, name)
+        FROM told JOIN middle USING (microarchitecture, hypervisor, measures, name)
         WHERE abs(value - median) > {OUTLIER_SCORE} * noise AND abs(value - median) > {UNSTABLE_SPREAD} * abs(median)
         ORDER BY abs(ln(abs(value / median))) DESC, machine, name"""),
     "noise": Question("What disturbed processes while they measured, by hypervisor and kernel: how many, and their share of all.", f"""
@@ -89,9 +92,10 @@ QUESTIONS = {
         SELECT * FROM (SELECT hypervisor, kernel, noisy, processes,
             processes / sum(processes) OVER (PARTITION BY hypervisor, kernel) AS share FROM grouped)
         WHERE noisy <> '' ORDER BY ALL"""),
-    "claims": Question("On which sentences machines disagree: how many say holds, fails and cannot tell; the most disputed first.", """
-        SELECT chapter, claim, count(*) FILTER (verdict = 'holds') AS holds, count(*) FILTER (verdict = 'fails') AS fails,
+    "claims": Question("On which sentences machines disagree that were measured by one version of the kernels (measures): how many say "
+                       "holds, fails and cannot tell; the most disputed first.", """
+        SELECT chapter, claim, measures, count(*) FILTER (verdict = 'holds') AS holds, count(*) FILTER (verdict = 'fails') AS fails,
             count(*) FILTER (verdict = 'cannot tell') AS cannot_tell,
             count(*) FILTER (verdict = 'not testable here') AS not_testable
-        FROM verdicts GROUP BY ALL ORDER BY least(holds, fails) DESC, holds + fails DESC, chapter, claim"""),
+        FROM verdicts GROUP BY ALL ORDER BY least(holds, fails) DESC, holds + fails DESC, chapter, claim, measures"""),
 }

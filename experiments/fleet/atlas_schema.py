@@ -1,7 +1,8 @@
 """The atlas as tables: their columns, typed and with units, and how a record becomes a row and a row the record again.
 
 `rows` are the ledger's, one a process; `machines` is what a computer was in each state that it has rows of; `profile` is its
-translation.json, a quantity a row; `verdicts` its verdicts.json, a claim a row. What is NULL in a column was not stated; a number that
+translation.json, a quantity a row; `verdicts` its verdicts.json, a claim a row, with the newest version of its chapter's kernels that
+measured it. What is NULL in a column was not stated; a number that
 could not be measured has its reason's code beside it. Whoever reads Parquet from elsewhere finds each column's unit in its metadata.
 """
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 from experiments.lab.lines import Stored
 from experiments.lab.record import Record
 
-VERSION = 2  # grows where a column, its meaning or the layout of the folder changes
+VERSION = 3  # grows where a column, its meaning or the layout of the folder changes
 ROWS, MACHINES, PROFILE, VERDICTS = "rows", "machines", "profile", "verdicts"
 
 _TEXT, _REAL, _WHOLE, _FLAG, _TIME = pa.string(), pa.float64(), pa.int64(), pa.bool_(), pa.timestamp("s")
@@ -27,7 +28,8 @@ _UNITS = {"ns_per_access": "ns/access", "_ns": "ns", "_ms": "ms", "_bytes": "B",
           "_until": "UTC", "measured_from": "UTC", "stride_pages": "base pages", "lines": "cache lines", "highest_khz": "kHz"}
 _OWN_TYPES = {"options": pa.map_(_TEXT, _WHOLE), "also": pa.map_(_TEXT, _REAL), "batch_ns_per_access": pa.list_(_REAL),
               "histogram": pa.list_(pa.struct([("least_ns", _REAL), ("hops", _WHOLE)])), "counters": pa.map_(_TEXT, _QUANTITY),
-              "started_at": _TIME, "page_table_bytes": _WHOLE, "steal_ms": _REAL, "schema_version": _WHOLE}
+              "started_at": _TIME, "page_table_bytes": _WHOLE, "steal_ms": _REAL, "schema_version": _WHOLE,
+              "position": _WHOLE, "mapping_bytes": _WHOLE, "cpu_ns": _REAL, "fifo": _WHOLE}
 _OF_PYTHON = {int: _WHOLE, float: _REAL}
 
 
@@ -57,8 +59,8 @@ SCHEMAS = {
         measured_from=_TIME, measured_until=_TIME, host_pages=_TEXT, host_pages_evidence=_TEXT, input_until=_TIME, input=_TEXT),
     PROFILE: _schema(machine=_TEXT, name=_TEXT, part=_TEXT, words=_TEXT, unit=_TEXT, value=_REAL, low=_REAL, high=_REAL, coverage=_REAL,
                      modes=_WHOLE, reason=_TEXT, detail=_TEXT, input_until=_TIME, input=_TEXT),
-    VERDICTS: _schema(machine=_TEXT, chapter=_TEXT, claim=_TEXT, verdict=_TEXT, evidence=_TEXT, effects=_BOUNDS, input_until=_TIME,
-                      input=_TEXT),
+    VERDICTS: _schema(machine=_TEXT, chapter=_TEXT, claim=_TEXT, verdict=_TEXT, evidence=_TEXT, effects=_BOUNDS, measures=_WHOLE,
+                      input_until=_TIME, input=_TEXT),
 }
 # What makes two rows of a table the same, and then which of several is kept: the first by these. That is all a merge knows, so it gives
 # the same whatever came first. Of two rows with one key the one that counted more, as `Store.records` has it.

@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from experiments.front import campaign
-from experiments.lab import grid, order
+from experiments.lab import campaign as rounds
+from experiments.lab import grid
 from experiments.lab.grid import MOST_REPEATS, Scope
 from experiments.lab.record import Point
 from experiments.lab.rig import usable_bytes
@@ -54,4 +55,4 @@ class Campaign:
         kernels = list(dict.fromkeys(point.kernel for points in grids.values() for point in points))
         for number in range(1, repeats + 1):
             for kernel in kernels:
-                yield kernel, number, order.most(repeats) if number == repeats else number
+                yield kernel, number, rounds.most(repeats) if number == repeats else number

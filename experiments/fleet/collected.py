@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from experiments.fleet.parcel import Opened, Sender, Task, counted
-from experiments.lab import states
+from experiments.fleet.parcel import Opened, Sender, Task, counted, program
+from experiments.lab import lines, states
 from experiments.lab.record import Point, Record
 from experiments.lab.store import Store
 from experiments.system.files import OPEN_FLAGS, disk_errors, lock
@@ -39,6 +39,7 @@ class Collected:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._there: dict[tuple[str, str], dict[str, Record]] = {}
+        self._identities: dict[str, dict[str, tuple[int, str]]] = {}  # that a machine named, by program
 
     def have(self, machine: str, kernel: str) -> dict[str, int]:
         """How many quantities each row counted, by key."""
@@ -53,6 +54,7 @@ class Collected:
     def add(self, opened: Opened) -> int:
         """Appends the rows that are not there yet; how many. A row of a key that is there counts where it counted more."""
         machine, added = opened.sender.machine, 0
+        self._identities.setdefault(machine, {}).update(opened.sender.identities)
         for row in opened.rows:
             there = self._rows(machine, row.record.kernel)
             if row.key in there and not row.record.counts_more_than(there[row.key]):
@@ -67,9 +69,15 @@ class Collected:
         """How many processes of the rounds there are no rows of, of points that are not lacking."""
         repeats = {kernel: number for kernel, number, _ in rounds}
         points = {point for asked in grids.values() for point in asked if point not in lacking}
-        rows = (record for kernel in repeats for record in self._rows(sender.machine, kernel).values() if record.state == sender.state)
-        there = {(record.point, record.repeat) for record in rows if record.repeat < repeats[record.kernel]}
+        rows = [row for kernel in repeats for row in self._rows(sender.machine, kernel).items()]
+        there = {(record.point, record.repeat) for key, record in rows if record.state == sender.state and (
+            record.repeat < repeats[record.kernel] and self._is_of_now(sender.machine, key, record))}
         return sum(repeats[point.kernel] for point in points) - sum(point in points for point, _ in there)
+
+    def _is_of_now(self, machine: str, key: str, record: Record) -> bool:
+        """Whether the machine's present kernel measured the row; True where the machine has not yet named its kernels."""
+        now = self._identities.get(machine, {}).get(program(record.point))
+        return now is None or record.measures == now[0] and lines.key_of(record, now[1]) == key
 
     def _rows(self, machine: str, kernel: str) -> dict[str, Record]:
         known = self._there.get((machine, kernel))

@@ -11,7 +11,6 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,10 +22,9 @@ from experiments.fleet.sealed import CARD, Bundle
 from experiments.front import profile
 from experiments.lab import build
 from experiments.lab.lines import Stored
-from experiments.lab.record import Engine, Record
+from experiments.lab.record import Record
 from experiments.lab.store import GRIDS, Store
 from experiments.machine import host as hosts
-from experiments.machine.compiler import Compiler
 from experiments.machine.host import Host
 from experiments.system.files import OPEN_FLAGS, disk_errors, lock, put_folder, sync_folder, unfinished
 from experiments.words.reasons import Unavailable, if_available
@@ -164,8 +162,8 @@ def _made(root: Path, bundle: Bundle, files: dict[str, bytes]) -> Path:
 
 
 class Told(NamedTuple):
-    """Of one kernel's rows: how many, how many of them something disturbed, how many were counted, and whether this checkout's kernel
-    measured them: the same sources by the same compiler, other ones that published rows are of, or unknown ones."""
+    """Of one kernel's rows: how many, how many of them something disturbed, how many were counted, and what measured them: this
+    checkout's sources, as the rows say, other code that published rows are of, or unknown code."""
 
     kernel: str
     rows: int
@@ -180,14 +178,14 @@ def table(data: Store, bundle: Bundle) -> list[Told]:
     """A line a kernel."""
     published = {(kernel, row.kernel_digest) for machine in data.machines() for kernel, rows in data.whole(machine).items()
                  for row, _ in rows}
-    return [_told(kernel, [row for row, _ in bundle.rows(kernel)], published, bundle.host) for kernel in bundle.kernels]
+    return [_told(kernel, [row for row, _ in bundle.rows(kernel)], published) for kernel in bundle.kernels]
 
 
-def _told(kernel: str, rows: list[Stored], published: set[tuple[str, str]], host: Host) -> Told:
+def _told(kernel: str, rows: list[Stored], published: set[tuple[str, str]]) -> Told:
     sources: Counter[str] = Counter()
-    for (engine, digest), number in Counter((row.record.engine, row.kernel_digest) for row in rows).items():
+    for (engine, source, digest), number in Counter((row.record.engine, row.record.source, row.kernel_digest) for row in rows).items():
         known = "published" if (kernel, digest) in published else "unknown"
-        sources["this checkout" if digest == _digest(kernel, engine, host.c_compiler or "") else known] += number
+        sources["this checkout" if source == build.source_digest(kernel, engine) else known] += number
     began = sorted(row.record.started_at for row in rows)
     noisy, counted = sum(bool(row.record.noisy) for row in rows), sum(_is_counted(row.record) for row in rows)
     return Told(kernel, len(rows), noisy, counted, began[0], began[-1], ", ".join(f"{name} {n}" for name, n in sorted(sources.items())))
@@ -196,15 +194,6 @@ def _told(kernel: str, rows: list[Stored], published: set[tuple[str, str]], host
 def _is_counted(record: Record) -> bool:
     walk = record.counters.get("walk")
     return walk is not None and walk.value is not None
-
-
-@cache
-def _digest(kernel: str, engine: Engine, compiler: str) -> str:
-    """Of this checkout's kernel, built by the compiler that a description names ("cc: cc (Debian ...) 12.2.0"), or run by this Python."""
-    if engine != "c":
-        return if_available(lambda: build.kernel(kernel, engine).digest) or ""
-    command, _, version = compiler.partition(": ")
-    return build.digest(kernel, Compiler((command,), version))
 
 
 def remarks(bundle: Bundle) -> list[str]:

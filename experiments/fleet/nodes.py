@@ -24,7 +24,7 @@ from distributed import Scheduler, Security, Worker
 from distributed.gc import disable_gc_diagnosis, enable_gc_diagnosis
 
 from experiments.fleet.certificates import Pass
-from experiments.lab.measure import CPUS_AT_START
+from experiments.lab.session import CPUS_AT_START
 from experiments.machine.cpus import measuring_cpu
 from experiments.words.reasons import Unavailable
 

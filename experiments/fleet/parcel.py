@@ -8,13 +8,13 @@ none is refused whole. Nothing here knows a network.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from experiments.lab import lines, measure
+from experiments.lab import kernels, lines, measure
 from experiments.lab.grid import MOST_REPEATS
 from experiments.lab.record import Point, Record
 from experiments.machine import host as hosts
@@ -28,15 +28,20 @@ SOURCES = {"kernels": ("*.c", "*.h", "*.py"), "experiments": ("*.py", "*.yaml")}
 Digests = dict[str, str]
 
 
+def program(point: Point) -> str:
+    """What has one identity: a kernel in an engine and the functions of it that the point times, as "page_chase/c/follow"."""
+    return "/".join((point.kernel, point.engine, *kernels.of(point.kernel).timed(point)))
+
+
 class Sender(BaseModel):
-    """A computer that measures: its description, the version of its book, and the digests of the kernels of a task, by
-    "kernel/engine"."""
+    """A computer that measures: its description, the version of its book, and of each program of a task what its kernel's file declares
+    to measure and the digest of its code."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     version: Digests
     host: Host
-    digests: Digests = {}
+    identities: dict[str, tuple[int, str]] = {}
 
     @property
     def machine(self) -> str:
@@ -119,16 +124,16 @@ def counted(record: Record) -> int:
     return len(record.counters) - len(record.uncountable)
 
 
-def pack(sender: Sender, task: Task, records: Iterable[Record], lacking: dict[Point, Unavailable],
+def pack(sender: Sender, task: Task, records: Mapping[str, Record], lacking: dict[Point, Unavailable],
          stopped: Unavailable | None = None) -> dict[str, Any]:
-    """A parcel of builtins: of these records the rows of the task that the client does not hold."""
+    """A parcel of builtins: of these records, by their keys, the rows of the task that the client does not hold."""
     points, packed = task.points, []
-    for record in records:
-        digest = sender.digests.get(f"{record.kernel}/{record.engine}")
-        if record.point in points and record.repeat < task.processes and record.state == sender.state and digest:
-            key, line = lines.write(record, digest)
-            if counted(record) > task.have.get(key, -1):
-                packed.append(line)
+    for key, record in records.items():
+        if record.point in points and record.repeat < task.processes and record.state == sender.state:
+            measures, digest = sender.identities.get(program(record.point), (0, ""))
+            # The ledger may hold the same point of another version of the kernel.
+            if record.measures == measures and lines.key_of(record, digest) == key and counted(record) > task.have.get(key, -1):
+                packed.append(lines.write(record, digest)[1])
     lacks = Lacks(points=tuple(_Lack(code=why.code, detail=why.detail, point=point) for point, why in lacking.items()),
                   stopped=_Lack(code=stopped.code, detail=stopped.detail) if stopped else None)
     return {"sender": sender.model_dump_json(), "lines": packed, "sha256": [hashlib.sha256(line).hexdigest() for line in packed],
@@ -184,7 +189,7 @@ def _proved(line: object, digest: object, sender: Sender, task: Task, points: Co
     record, point = row.record, row.record.point
     if point not in points or record.repeat >= task.processes:
         raise Unavailable("fleet-garbage", f"a row of {point.kernel} that was not asked for")
-    if record.state != sender.state or row.kernel_digest != sender.digests.get(f"{record.kernel}/{record.engine}"):
+    if record.state != sender.state or (record.measures, row.kernel_digest) != sender.identities.get(program(point)):
         raise Unavailable("fleet-garbage", "a row of another state, or of another kernel, than the worker named")
     if record.seed != measure.seed_of(point, record.repeat):
         raise Unavailable("fleet-garbage", f"a row whose order is not that of its point ({point.kernel})")

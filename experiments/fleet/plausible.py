@@ -46,6 +46,8 @@ def breaches(record: Record, host: Host, now: datetime) -> Iterator[str]:
 def _asked(record: Record) -> Iterator[str]:
     """What a point may ask of its kernel, and the seed that follows from it."""
     declared = kernels.of(record.kernel)
+    if record.measures > build.declared_measures(record.kernel, record.engine):
+        yield "its kernel does not measure in that version"
     if record.mode not in {*declared.modes, ""}:
         yield "its kernel has no such mode"
     if not {option.name for option in record.options} <= declared.options.keys():
@@ -123,8 +125,8 @@ def _words() -> frozenset[str]:
 def visits(record: Record) -> tuple[object, ...]:
     """What decides which lines a process visits, in which order: of two with the same, on whatever computers, the checksum is the same.
     numpy's programs draw their orders by themselves."""
-    return (record.kernel, record.engine == "numpy", record.order, record.lines, record.layout, record.stride_pages, record.mode,
-            record.options, record.seed, record.accesses)
+    return (record.kernel, record.measures, record.engine == "numpy", record.order, record.lines, record.layout, record.stride_pages,
+            record.mode, record.options, record.seed, record.accesses)
 
 
 def process(record: Record) -> tuple[object, ...]:

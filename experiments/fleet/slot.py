@@ -11,8 +11,8 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from experiments.fleet.parcel import Sender, Task, pack, version
-from experiments.lab import build, campaign, measure, states
+from experiments.fleet.parcel import Sender, Task, pack, program, version
+from experiments.lab import build, campaign, session, states
 from experiments.lab.rig import Rig
 from experiments.lab.store import Store, data_root
 from experiments.machine import host as hosts
@@ -62,15 +62,14 @@ def measured(rig: Rig, task: Task) -> dict[str, Any]:
         stopped = why
         if why.code == "state-changed":
             _SLOT.rig = None  # what the computer is now is found out when it is asked next
-    programs = {(point.kernel, point.engine) for point in task.points}
+    programs, identity = {program(point): point for point in task.points}, build.identities()
     # What cannot be built has no rows now, and its points are lacking, or the campaign was stopped by it.
-    built = {program: kernel.digest for program in programs if (kernel := if_available(build.kernel, *program))}
-    rows = rig.store.records(rig.machine, sorted({kernel for kernel, _ in built}))
-    sender = Sender(version=version(), host=rig.host, digests={"/".join(program): digest for program, digest in built.items()})
-    return pack(sender, task, rows.values(), lacking, stopped)
+    built = {name: found[:2] for name, point in programs.items() if (found := if_available(identity, point))}
+    rows = rig.store.records(rig.machine, sorted({programs[name].kernel for name in built}))
+    return pack(Sender(version=version(), host=rig.host, identities=built), task, rows, lacking, stopped)
 
 
 def unpinned() -> None:
     """This thread may run where the process could before its event loop was kept off the measured CPU: what it starts inherits that."""
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, measure.CPUS_AT_START)
+        os.sched_setaffinity(0, session.CPUS_AT_START)

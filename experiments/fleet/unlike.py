@@ -23,7 +23,8 @@ from experiments.article.setting import point_columns
 from experiments.article.verdicts import LEAST_COVERAGE, WRONG_BY_CHANCE, decided, inside
 from experiments.front.compare import Compared
 from experiments.front.compare_words import point_words
-from experiments.inference.intervals import NORMAL_MAD, Interval, summarise
+from experiments.inference.intervals import Interval, summarise
+from experiments.inference.scatter import NORMAL_MAD
 from experiments.lab import kernels, states
 from experiments.lab.store import Store
 from experiments.machine import host as hosts
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 LEAST_HOSTS = 4  # of a kind: of two that differ nobody knows which is the odd one, and three have next to no scatter
 EFFICIENCY = 0.37  # of the median absolute deviation beside the standard deviation, of normal values
 TIME = "ns_per_access"
+_CODE = ["measures", "kernel_digest"]
 
 
 class Unlike(NamedTuple):
@@ -74,10 +76,11 @@ def _kind(store: Store, words: str, machines: list[str]) -> Kind:
 
 
 def of_rows(words: str, machines: list[str], rows: pd.DataFrame) -> Kind:
-    """Of rows with a column `machine`. A point counts where LEAST_HOSTS have it of one kernel, to the digest."""
+    """Of rows with a column `machine`. A point counts where LEAST_HOSTS have it of one code, to the digest, and one version of its
+    kernel."""
     if rows.empty:
         return Kind(words, machines, 0, 0, [])
-    by = [*point_columns(rows), "kernel_digest"]
+    by = [*point_columns(rows), *_CODE]
     each = summarise(rows, [*by, "machine"], TIME)
     each = each[each["median"] > 0]
     points = [point for _, point in each.groupby(by, dropna=False) if len(point) >= LEAST_HOSTS]
@@ -94,7 +97,7 @@ def _rows(store: Store, machine: str) -> pd.DataFrame:
     rows = pd.concat(frames or [pd.DataFrame()], ignore_index=True)
     if rows.empty:
         return rows
-    return rows[~rows.duplicated([*point_columns(rows), "kernel_digest", "repeat"])].assign(machine=machine)
+    return rows[~rows.duplicated([*point_columns(rows), *_CODE, "repeat"])].assign(machine=machine)
 
 
 def _unlike(point: pd.DataFrame, by: list[str], among: int) -> Iterator[Unlike]:

@@ -2,7 +2,7 @@
 
 A side is a folder of data/ (`zen-5-b15e0e32`), one of data/own/ (`own/zen-5-b15e0e32`), `reference`, or `this` in its present state; with
 `@STATE` its rows of one state, with `@BOOT` those of one boot (lab.states), else those of each kernel's last campaign, as pages show them.
-A point is the same where its kernel is, to the digest, and all its parameters are.
+A point is the same where the code that it timed is, to the digest, what its kernel measures is, by version, and all its parameters are.
 
 The rule is that of verdicts. Two sides *differ* where the interval of their ratio, as wide as one of so many needs that may not all be
 right (`Interval.widened`), lies on one side of 1, and farther from it than the runs of each side lie apart where there are several. Where
@@ -25,7 +25,7 @@ from experiments.front import compare_lacking
 from experiments.front.compare_facts import Fact, facts
 from experiments.front.profiles import DIFFERS, MOST_HIDDEN, SAME, UNKNOWN, Beside, of_machines
 from experiments.inference.intervals import Interval
-from experiments.inference.sides import Pair, numbered_runs, of_the_same_kernels, pairs
+from experiments.inference.sides import Pair, measured_alike, numbered_runs, of_the_same_kernels, pairs
 from experiments.lab import kernels, states, survey
 from experiments.lab.events import CANONICAL
 from experiments.lab.store import Store, data_root
@@ -38,6 +38,8 @@ from experiments.words.reasons import Unavailable, if_available
 UNITS = {"ns_per_access": "ns"} | {f"{quantity}_per_access": quantity.replace("_", " ") for quantity in CANONICAL}
 _SIDE = re.compile(r"(own/)?([^@/]+)(?:@([\w.+=,-]+))?")
 _IDENTITY = ["kernel", "started_at", "elapsed_ns", "wall_ns", "checksum"]  # no two processes have all of these the same
+_LEFT_OUT = {"measured-differently": "Left out, since one side was measured with an earlier version of the kernel",
+             "other-kernels": "Left out as of other code, or of another compiler"}
 # Of a description: what differs by itself, and what no time here depends on.
 _BESIDE = {"load, one minute", "memory", "memory limit", "family, model, stepping", "counters", "boot id"}
 
@@ -106,20 +108,24 @@ class Comparison(NamedTuple):
 
 def compare(a: str, b: str, chapter: str | None = None) -> Comparison:
     """Of all chapters, or of one. Raises Unavailable: bad-parameter for what names no machine, state or chapter, and for rows compared
-    with themselves; no-data where a side has none, other-kernels where none are of a kernel of both, nothing-common where no point is."""
+    with themselves; no-data where a side has none, measured-differently and other-kernels where none are of a kernel of both,
+    nothing-common where no point is."""
     known = [*table_of_contents(), survey.NAME]
     if chapter is not None and chapter not in known:
         raise Unavailable("bad-parameter", f"there is no chapter '{chapter[:80]}'; there are {', '.join(known)}")
     chapters = [chapter] if chapter else known
-    one, two, other = _alike(_side(a, chapter), _side(b, chapter), chapters)
+    sides = _side(a, chapter), _side(b, chapter)
+    one, two, left_out = _alike(*sides, chapters)
     quantities = compared(one.rows, two.rows, chapters)
     if not quantities:
         raise Unavailable("nothing-common")
-    whole = chapter is None and not any("@" in name or name == "this" for name in (a, b))  # a profile is of a machine's rows together
+    # A profile is of a machine's rows together.
+    whole = chapter is None and not any("@" in name or name == "this" for name in (a, b)) and measured_alike(*(
+        side.rows for side in sides))
     profiles = of_machines((one.store, one.machine), (two.store, two.machine)) if whole else []
     described = _host(one), _host(two)
     computers = _computers((one, two), described)
-    return Comparison(one, two, computers, quantities, _notes((one, two), quantities, other), profiles,
+    return Comparison(one, two, computers, quantities, _notes((one, two), quantities, left_out), profiles,
                       *facts(described, (one.rows, two.rows), computers, quantities), [
                           *compare_lacking.points(one.rows, two.rows, chapters),
                           *(compare_lacking.of_profiles([("A", one.store, one.machine), ("B", two.store, two.machine)]) if whole else ())])
@@ -162,19 +168,20 @@ def _broken(counts: dict[str, int], lead: str = "") -> str:
     return f"{lead}lines do not prove whole: {lines}" if counts else ""
 
 
-def _alike(a: Side, b: Side, chapters: list[str]) -> tuple[Side, Side, set[str]]:
-    """Both with their rows of the same kernels, and the kernels that are others on the other side."""
-    kept, other = [], set()
+def _alike(a: Side, b: Side, chapters: list[str]) -> tuple[Side, Side, dict[str, set[str]]]:
+    """Both with their rows of the same kernels, and the kernels that are left out by the code of the reason."""
+    kept, left_out = [], dict[str, set[str]]()
     for chapter in chapters:
-        *rows, lacking = of_the_same_kernels(*(side.rows[side.rows["chapter"] == chapter] for side in (a, b)))
+        *rows, found = of_the_same_kernels(*(side.rows[side.rows["chapter"] == chapter] for side in (a, b)))
         kept.append(rows)
-        other.update(lacking)
+        left_out = {code: kernels | left_out.get(code, set()) for code, kernels in found.items()}
     one, two = (side._replace(rows=pd.concat(rows, ignore_index=True)) for side, rows in zip((a, b), zip(*kept, strict=True), strict=True))
     if one.rows.empty:
-        raise Unavailable("other-kernels", listed(sorted(other))) if other else Unavailable("nothing-common")
+        code = next((code for code, kernels in left_out.items() if kernels), None)
+        raise Unavailable(code, listed(sorted(left_out[code]))) if code else Unavailable("nothing-common")
     if len(one.rows[_IDENTITY].merge(two.rows[_IDENTITY], on=_IDENTITY)):
         raise Unavailable("bad-parameter", f"{a.name} and {b.name} have rows in common, which would be compared with themselves")
-    return one, two, other
+    return one, two, left_out
 
 
 def _of_chapter(chapter: str, a: pd.DataFrame, b: pd.DataFrame) -> list[Compared]:
@@ -215,7 +222,7 @@ def _clock(rows: pd.DataFrame) -> str:
     return f"{ghz:.2f} GHz" if isfinite(ghz) else "not measured"
 
 
-def _notes(sides: tuple[Side, Side], quantities: list[Compared], other: set[str]) -> list[str]:
+def _notes(sides: tuple[Side, Side], quantities: list[Compared], left_out: dict[str, set[str]]) -> list[str]:
     among = sum(quantity.can_tell for quantity in quantities)
     told = [f"{count(len(quantities))} quantities of points that both have measured are compared, of which {count(among)} are of five "
             f"processes or more on both sides: the interval of each ratio is as wide as one of {count(among)} needs (Bonferroni), so "
@@ -232,4 +239,4 @@ def _notes(sides: tuple[Side, Side], quantities: list[Compared], other: set[str]
             told.append(f"Nothing says what {side.name} was in the state {side.state}; it is described as it was inspected last.")
         if side.broken:
             told.append(f"Of {side.name} {_broken(side.broken)}. They are left out.")
-    return told + [f"Left out as of other versions of the kernel, or of another compiler: {listed(sorted(other))}."] * bool(other)
+    return told + [f"{_LEFT_OUT[code]}: {listed(sorted(kernels))}." for code, kernels in left_out.items() if kernels]

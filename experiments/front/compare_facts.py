@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from experiments.front.profiles import DIFFERS
 from experiments.inference import splinter
-from experiments.inference.intervals import newest
+from experiments.inference.campaigns import newest
 from experiments.lab import kernels
 from experiments.machine.host import Host, data_caches, data_tlbs
 from experiments.words.pages import LARGE, PAGES

@@ -43,8 +43,8 @@ def page(comparison: Comparison) -> str:
 
 def _profiles(comparison: Comparison) -> Markup:
     if not comparison.profiles:
-        return Markup("<p>The profiles of whole machines are compared where a machine is named without a state, both have one of their "
-                      "rows, and no single chapter is asked for.</p>")
+        return Markup("<p>Profiles are of whole machines. They are compared only if both sides are named without a state, have a current "
+                      "profile and were measured by the same versions of the kernels, and if you asked for all chapters.</p>")
     table = pd.DataFrame(profiles.rows(comparison.profiles), columns=["profile", "A", "B", "B/A", "verdict"])
     return standalone.figure(if_available(profiles_beside, comparison.profiles), (
         "Both translation profiles, a row a quantity that both have, with intervals. Times on the axis above, in ns; on the axis below, "

@@ -14,7 +14,7 @@ from experiments.article import analysis
 from experiments.article.chapter import Chapter
 from experiments.article.machine_words import machine
 from experiments.article.render import Figure
-from experiments.article.setting import point_columns
+from experiments.article.setting import earlier_kernels, point_columns
 from experiments.chapters import graph_walk, hugepages, stlb_cliff, tlb_blocking, your_machine, your_program
 from experiments.front import CHAPTERS
 from experiments.front.profile import PARTS, Profile, keep, profile
@@ -113,10 +113,12 @@ def opening(a: Analysis) -> Prose:
     """What following one pointer takes, near and far, and how much of it is finding out where the byte is. Raises Unavailable."""
     cliff = a.of(stlb_cliff)
     far, packed = cliff.spread.get(cliff.largest).value, cliff.packed.get(cliff.largest).value
+    earlier = earlier_kernels(pd.concat([each.frame for each in a.measured], ignore_index=True))
     near = f"to one of the last {cliff.entries[0]:,} pages used" if cliff.entries else "to a page used just now"
     return Prose(f"Follow one pointer. On this machine that takes {cliff.packed.intervals[0].value:.1f} ns if it leads {near}, and "
                  f"{far:.0f} ns if it leads to one of {_millions(cliff.largest)}. The distance to the data is only a part of that: as many "
-                 f"lines packed together take {packed:.0f} ns. The rest goes on finding out where the data are.")
+                 f"lines packed together take {packed:.0f} ns. The rest goes on finding out where the data are."
+                 + (f"\n\n{earlier}" if earlier else ""))
 
 
 def far_size(a: Analysis) -> str:

@@ -102,13 +102,25 @@ class Judged(Document):
 
 class Verdicts(Document):
     """data/<machine>/verdicts.json. data, code: digests of what it was made from. chapters: by name, its claims by id. lacking: by name,
-    why nothing of a chapter is judged."""
+    why nothing of a chapter is judged. measures: by chapter, which version of each kernel measured its rows; of a chapter that is not
+    there the first."""
 
     version: Literal[1] = 1
     data: str
     code: str
     chapters: dict[str, dict[str, Judged]]
     lacking: dict[str, str]
+    measures: dict[str, dict[str, int]] = {}
+
+    def newest_measures(self, chapter: str) -> int:
+        return max(self.measures.get(chapter, {}).values(), default=1)
+
+    def measured_like(self, other: Verdicts, chapter: str) -> bool:
+        """Whether both judge a chapter by rows of the same versions of the kernels that both have rows of."""
+        mine, theirs = (side.measures.get(chapter, {}) for side in (self, other))
+        if mine and theirs:
+            return all(mine[kernel] == theirs[kernel] for kernel in mine.keys() & theirs.keys())
+        return self.newest_measures(chapter) == other.newest_measures(chapter)
 
 
 def name_of(module: ModuleType) -> str:
@@ -140,6 +152,7 @@ def judge(chapter: Chapter, modules: Iterable[ModuleType], data: str = "", code:
     """The claims of these chapters judged now; why not, for a chapter without rows."""
     told: dict[str, dict[str, Judged]] = {}
     lacking: dict[str, str] = {}
+    measures: dict[str, dict[str, int]] = {}
     try:
         chapter.host  # noqa: B018  # read now
     except ValueError:
@@ -147,16 +160,24 @@ def judge(chapter: Chapter, modules: Iterable[ModuleType], data: str = "", code:
         return Verdicts(data=data, code=code, chapters={}, lacking=dict.fromkeys(map(name_of, modules), str(why)))
     for module in modules:
         try:
-            found = verdicts(module.claims, analysis_of(module, chapter))
+            found = verdicts(module.claims, a := analysis_of(module, chapter))
         except Unavailable as why:
             lacking[name_of(module)] = str(why)
         else:
             told[name_of(module)] = {verdict.claim.id: Judged.of(verdict) for verdict in found}
-    return Verdicts(data=data, code=code, chapters=told, lacking=lacking)
+            if newer := _measures(a):
+                measures[name_of(module)] = newer
+    return Verdicts(data=data, code=code, chapters=told, lacking=lacking, measures=measures)
+
+
+def _measures(a: analysis.Analysis) -> dict[str, int]:
+    """Which version of each kernel measured a chapter's rows; nothing where all are of the first."""
+    found = a.frame.groupby("kernel")["measures"].max().to_dict() if len(a.frame) else {}
+    return {str(kernel): int(version) for kernel, version in found.items()} if max(found.values(), default=1) > 1 else {}
 
 
 def write(store: Store, machine: str, made: Verdicts) -> None:
-    store.write_document(machine, NAME, made.model_dump(mode="json"))
+    store.write_document(machine, NAME, made.model_dump(mode="json", exclude=set() if made.measures else {"measures"}))
 
 
 def _read(store: Store, machine: str) -> Verdicts:

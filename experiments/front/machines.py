@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from experiments.article import analysis
 from experiments.article.chapter import Chapter
 from experiments.front.profile import Profile, Quantity, is_current, of_chapter, read
 from experiments.inference import splinter
-from experiments.lab import states
+from experiments.lab import build, states
 from experiments.lab.store import Store
 from experiments.machine.host import Host
 from experiments.system import procfs
@@ -27,6 +28,7 @@ THIS = "this computer"
 Backing = Literal["whole", "splintered", "unknown"]
 _PAGES: dict[str, Backing] = {"not splintered": "whole", "splintered by the host": "splintered"}
 _LABEL_CHARS = 40  # what a phone has room for
+_MEASURES = re.compile(rb'"measures":(\d+)')
 _STARTED = re.compile(rb'"started_at":"(\d{4}-\d\d-\d\d)T')
 
 
@@ -44,6 +46,7 @@ class Machine(NamedTuple):
     has_card: bool = False
     why: tuple[str, ...] = ()
     is_own: bool = False
+    is_earlier: bool = False  # whether an earlier version of a kernel than the present one measured rows of it, and none later
 
     def quantity(self, name: str) -> Quantity | None:
         """One with a value; None where it has none."""
@@ -95,11 +98,12 @@ class Analysis(analysis.Analysis):
         # The first page keeps this computer's own, and may not have been made yet, or before the last row.
         known = _told(lambda: if_available(_profile, store, name) or of_chapter(about) if is_own else _profile(store, name), why)
         label = host.microarchitecture if host and host.microarchitecture != "unknown" else name
-        files = [path.read_bytes() for path in sorted((store.root / name).glob("*.jsonl")) if ".quarantine" not in path.name]
-        days = sorted({day.decode() for file in files for day in _STARTED.findall(file)})
+        files = {path.stem: path.read_bytes() for path in sorted((store.root / name).glob("*.jsonl")) if ".quarantine" not in path.name}
+        days = sorted({day.decode() for file in files.values() for day in _STARTED.findall(file)})
         has_nodes, has_card = ((store.root / name / file).is_file() for file in ("numa_chase.jsonl", "README.md"))
         return Machine(name, procfs.label(label)[:_LABEL_CHARS] or name, host, known, _pages(about, name, host),
-                       (days[0], days[-1]) if days else ("", ""), sum(file.count(b"\n") for file in files), has_nodes, has_card, tuple(why))
+                       (days[0], days[-1]) if days else ("", ""), sum(file.count(b"\n") for file in files.values()), has_nodes, has_card,
+                       tuple(why), is_earlier=any(itertools.starmap(_is_earlier, files.items())))
 
     @property
     def profiled(self) -> list[Machine]:
@@ -109,6 +113,11 @@ class Analysis(analysis.Analysis):
     def with_value(self, *names: str) -> list[Machine]:
         """Those that have one of these quantities, the smallest value first."""
         return sorted((each for each in self.machines if isfinite(each.value(*names))), key=lambda each: each.value(*names))
+
+
+def _is_earlier(kernel: str, rows: bytes) -> bool:
+    """Whether all rows of a kernel are of an earlier version than its file declares."""
+    return max(map(int, _MEASURES.findall(rows)), default=1) < build.declared_measures(kernel, "c")
 
 
 def _pages(about: Chapter, name: str, host: Host | None) -> Backing:

@@ -98,7 +98,7 @@ def _cells(each: Machine) -> list[Markup]:
             _pair(format_size(reach), f"{entries:,.0f} entries") if reach else _pair("", _why(each, ENTRIES[2][0])),
             *(_value(each, name) for name in ("hit_last_level", "walk_past_last_level", "walk_over_2_gib")),
             _value(each, "gain_thp" if each.quantity("gain_thp") else "gain_2m"), _value(each, "fault_fresh"),
-            _pair(each.days[1] or "never", f"{each.rows:,} rows")]
+            _pair(each.days[1] or "never", f"{each.rows:,} rows{', by earlier kernels' * each.is_earlier}")]
 
 
 def _who(each: Machine) -> Markup:

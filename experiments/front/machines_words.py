@@ -75,7 +75,7 @@ def spread_said(a: Analysis) -> Prose:
     """Which price differs most from machine to machine, and which least."""
     factors: dict[str, tuple[float, Machine, Machine]] = {}
     for name in _BECAUSE:
-        having = a.with_value(name)
+        having = _comparable(a.with_value(name))
         if len(having) > 1 and having[0].value(name) > 0:
             factors[name] = having[-1].value(name) / having[0].value(name), having[0], having[-1]
     if len(factors) < 2:
@@ -87,6 +87,11 @@ def spread_said(a: Analysis) -> Prose:
     return Prose(f"**Some prices travel and others do not.** A {_what(low, least)} differs least, by a factor of {near:.2f}: "
                  f"{_BECAUSE[least]}. A {_what(low, most)} differs most, by {far:.1f}, from {_price(low, most)} on {_name([low])} to "
                  f"{_price(high, most)} on {_name([high])}: {_BECAUSE[most]}.{doubt}")
+
+
+def _comparable(machines: list[Machine]) -> list[Machine]:
+    """Those that the present versions of the kernels measured; all, where none is."""
+    return [each for each in machines if not each.is_earlier] or machines
 
 
 def _what(of: Machine, name: str) -> str:

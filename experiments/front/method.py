@@ -14,7 +14,7 @@ from experiments.article.render import Html, data_table
 from experiments.article.verdicts import WRONG_BY_CHANCE, decided, inside
 from experiments.chapters import stlb_cliff
 from experiments.inference.power import made_up, rates, ratio
-from experiments.lab import grid, order
+from experiments.lab import campaign, grid
 from experiments.words.prose import Prose, in_words
 from experiments.words.reasons import required
 from experiments.words.units import format_size
@@ -48,14 +48,14 @@ class Analysis(analysis.Analysis):
         each = chases.assign(alone=[_spread(pd.Series(times)) * sqrt(pi / 2 / len(times)) for times in chases["batch_ns_per_access"]])
         points = each.groupby(["layout", "order", "lines", "mode"])
         found = pd.DataFrame({"n": points.size(), "between": points["ns_per_access"].agg(_spread), "alone": points["alone"].median()})
-        return found[found["n"] >= order.LEAST]
+        return found[found["n"] >= campaign.LEAST]
 
     @cached_property
     def rates(self) -> pd.DataFrame:
         """A row a number of processes and a noise: the share of verdicts on a ratio that lies on the band's end, where each is wrong, and
         of decided ones a fifth beyond it."""
         rows = [(n, f"{noise:.0%}", *(100 * self._rate(n, noise, true) for true in (LINE, LINE * BEYOND)))
-                for n in (order.LEAST, order.MOST) for noise in NOISE]
+                for n in (campaign.LEAST, campaign.MOST) for noise in NOISE]
         return pd.DataFrame(rows, columns=["processes", "noise of each", "decided on the line, %", "decided a fifth beyond it, %"])
 
     @staticmethod
@@ -94,19 +94,20 @@ def control_said(a: Analysis) -> Prose:
 def order_said(a: Analysis) -> Prose:
     """The campaign's numbers."""
     quick = grid.profile("quick")
-    return Prose(f"First each point gets one process; then those that a claim compares get {in_words(quick.repeats)}, and others two; then "
-                 f"time goes to the widest intervals, up to {order.MOST} processes a point, until half an interval's width is "
-                 f"{100 * order.NARROW:.0f} % of its median. The choice sees how wide an interval is, and not where it lies. But it stops "
-                 "at points whose processes agree by luck. Where processes differ by 1.5 %, three in ten of the intervals of points closed "
-                 "at five miss the median, in place of one in sixteen; of all intervals together, one in sixteen does.")
+    return Prose(f"Each round is one mapping of all points, and there are {in_words(quick.repeats)}. Where there is no time for all of "
+                 "them, the points that a claim compares come first. Of these, the ones whose intervals are widest then get "
+                 f"{campaign.MOST} mappings, where half an interval's width is more than {100 * campaign.NARROW:.0f} % of its median, for "
+                 f"at most {100 * campaign.EXTRA_SHARE:.0f} % of the time. The choice sees how wide an interval is, and not where it lies. "
+                 "But it leaves out points whose mappings agree by luck. Where mappings differ by 1.5 %, three in ten of the intervals of "
+                 "points left at five miss the median, in place of one in sixteen; of all intervals together, one in sixteen does.")
 
 
 def rule_said(a: Analysis) -> Prose:
     """The rule's error and its power at the usual noise."""
-    wrong, power = (100 * a._rate(order.LEAST, USUAL, true) for true in (LINE, LINE * BEYOND))
-    return Prose(f"Simulated, with {in_words(order.LEAST)} processes a point that differ by {100 * USUAL:.0f} %: a ratio that lies exactly "
-                 f"on the end of the band, where either verdict is wrong, is decided in {wrong:.1f} % of cases, and one a fifth beyond it "
-                 f"in {power:.1f} %. The promise is at most {100 * WRONG_BY_CHANCE:.0f} % wrong, and a test holds it.")
+    wrong, power = (100 * a._rate(campaign.LEAST, USUAL, true) for true in (LINE, LINE * BEYOND))
+    return Prose(f"Simulated, with {in_words(campaign.LEAST)} mappings a point that differ by {100 * USUAL:.0f} %: a ratio that lies "
+                 f"exactly on the end of the band, where either verdict is wrong, is decided in {wrong:.1f} % of cases, and one a fifth "
+                 f"beyond it in {power:.1f} %. The promise is at most {100 * WRONG_BY_CHANCE:.0f} % wrong, and a test holds it.")
 
 
 def method_rates(a: Analysis) -> Html:

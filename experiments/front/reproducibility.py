@@ -15,6 +15,7 @@ from experiments.article.chapter import Chapter
 from experiments.article.machine_words import hypervisor_name, machine
 from experiments.article.render import Html, data_table
 from experiments.article.setting import point_columns, processes
+from experiments.article.sources import digests
 from experiments.chapters import your_machine, your_program
 from experiments.front import CHAPTERS
 from experiments.front.judged import name_of
@@ -55,11 +56,12 @@ class Analysis(analysis.Analysis):
 
     @cached_property
     def kernels(self) -> pd.DataFrame:
-        """A row a kernel and engine: the digest of its source, its compiler and its flags, and which chapters have rows of it."""
-        rows = [(kernel, engine, digest, name.replace("_", " ")) for name, (_, frame) in self.kept.items()
-                for kernel, engine, digest in sorted({*zip(frame["kernel"], frame["engine"], frame["kernel_digest"], strict=True)})]
-        found = pd.DataFrame(rows, columns=["kernel", "engine", "digest", "chapters"])
-        return found.groupby(["kernel", "engine", "digest"], as_index=False)["chapters"].agg(", ".join)
+        """A row a kernel, engine and version of what it measures: the digest of its source, and which chapters have rows of it."""
+        by = ["kernel", "engine", "measures", "digest"]
+        frames = [frame.assign(digest=digests(frame))[by].drop_duplicates().sort_values(by).assign(chapters=name.replace("_", " "))
+                  for name, (_, frame) in self.kept.items()]
+        found = pd.concat(frames or [pd.DataFrame(columns=[*by, "chapters"])], ignore_index=True)
+        return found.groupby(by, as_index=False)["chapters"].agg(", ".join)
 
     @cached_property
     def machines(self) -> pd.DataFrame:

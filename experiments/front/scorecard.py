@@ -22,9 +22,10 @@ from experiments.words.reasons import Unavailable, required
 __all__ = ["machine", "lead", "chance", "apart_said", "machines_said", "beyond_said"]
 
 UNMEASURED = "not measured"
+OTHERWISE = "measured differently"  # by another version of the kernels than the verdict beside it
 DECIDED = ("holds", "fails")
 APART = "apart"  # a claim that holds on one machine and fails on another
-MARKS = {**CLASSES, UNMEASURED: "unmeasured"}
+MARKS = {**CLASSES, UNMEASURED: "unmeasured", OTHERWISE: "unmeasured"}
 
 
 class Analysis(analysis.Analysis):
@@ -69,6 +70,19 @@ class Analysis(analysis.Analysis):
         often = Counter(names.values())
         return {name: label if often[label] == 1 else name for name, label in names.items()}
 
+    def _word(self, machine: str, chapter: str, id: str) -> str:
+        """Another machine's verdict; OTHERWISE where it is not to be set beside the one that is shown."""
+        known = self.published[machine].chapters.get(chapter, {}).get(id)
+        if known is None:
+            return UNMEASURED
+        return known.verdict if self.published[machine].measured_like(self.compared_with(chapter), chapter) else OTHERWISE
+
+    def compared_with(self, chapter: str) -> Verdicts:
+        """The verdicts on a chapter that others are set beside: those that are shown or, where there are none, the newest."""
+        shown = self.own or self.published[self.machine_of(chapter)]
+        those = [of for of in self.published.values() if chapter in of.chapters]
+        return shown if chapter in shown.chapters or not those else max(those, key=lambda of: of.newest_measures(chapter))
+
     @cached_property
     def rows(self) -> pd.DataFrame:
         """Return a row a claim: chapter, id, verdict, reason, evidence, compared (markup: intervals, bands, why they leave it open),
@@ -78,7 +92,7 @@ class Analysis(analysis.Analysis):
             chapter = name_of(module)
             for claim in claims_of(module.claims):
                 here = self.verdict(chapter, claim.id)
-                words = {name: _word(self.published[name], chapter, claim.id) for name in self.others}
+                words = {name: self._word(name, chapter, claim.id) for name in self.others}
                 told = (here.verdict, here.reason, here.evidence, beside(here.bounds, here.why), here.is_decided, bool(
                     here.effects)) if isinstance(here, Judged) else (UNMEASURED, "", here, "", False, False)
                 each = [told[0], *(word for name, word in words.items() if self.own or name != self.machine_of(chapter))]
@@ -102,11 +116,6 @@ def _label(chapter: Chapter) -> str:
     except (Unavailable, ValueError):
         return chapter.machine
     return chapter.machine if name == "unknown" else name
-
-
-def _word(of: Verdicts, chapter: str, id: str) -> str:
-    known = of.chapters.get(chapter, {}).get(id)
-    return known.verdict if known else UNMEASURED
 
 
 # --- sentences, glued by name
@@ -154,6 +163,10 @@ def machines_said(a: Analysis) -> Prose:
             stands_in.setdefault(name, []).append(f"{{doc}}`{chapter}`")
     told += [f"The verdicts on {listed(chapters)} are those of `{name}`, which stands in where the reference machine was not measured."
              for name, chapters in stands_in.items()]
+    otherwise = [name for name in a.others if (a.rows[name] == OTHERWISE).any()]
+    if otherwise:
+        told.append(f"Verdicts of {listed(f'`{name}`' for name in otherwise)} are left out as *{OTHERWISE}* where earlier or later "
+                    "versions of the kernels measured them.")
     return Prose(" ".join(filter(None, told)) or "No other machine is in `data/`.")
 
 

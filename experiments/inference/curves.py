@@ -9,7 +9,8 @@ from math import inf
 import numpy as np
 import pandas as pd
 
-from experiments.inference.intervals import JUMP, UNKNOWN, UNSTABLE_SPREAD, Interval, summarise
+from experiments.inference.intervals import JUMP, UNKNOWN, Interval, summarise, with_repeats
+from experiments.inference.scatter import UNSTABLE_SPREAD
 from experiments.words.reasons import Unavailable
 
 SAME_GRID_POINT = 0.01  # a grid in quarter octaves rounds to whole lines; its next point is 19 % away
@@ -125,10 +126,11 @@ class Curve:
         """n and unstable are of the worse side; n_left and n_right of each."""
         right = {row[self.x]: row for row in other.table.to_dict("records")}
         both = [(row, right[row[self.x]]) for row in self.table.to_dict("records") if row[self.x] in right]
-        rows = [(sides[0][self.x], *combine(*map(Interval.of, sides)), min(side["n"] for side in sides),
-                 any(side["unstable"] for side in sides), *(side["n"] for side in sides)) for sides in both]
+        intervals = [combine(*map(Interval.of, sides)) for sides in both]
+        rows = [(sides[0][self.x], *interval, min(side["n"] for side in sides), any(side["unstable"] for side in sides),
+                 *(side["n"] for side in sides)) for sides, interval in zip(both, intervals, strict=True)]
         columns = [self.x, "median", "low", "high", "coverage", "modes", "n", "unstable", "n_left", "n_right"]
-        table = pd.DataFrame(rows, columns=columns)
+        table = with_repeats(pd.DataFrame(rows, columns=columns), intervals)
         return Curve(table[table["median"].notna()].reset_index(drop=True), self.x)
 
     def level(self, low: float, high: float) -> float:

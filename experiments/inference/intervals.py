@@ -1,13 +1,16 @@
 """What repeats say about a point: medians with exact intervals, prices, ratios, unstable rows, and points of two modes.
 
-A repeat is a fresh process; the median of a point's repeats is what a figure shows. Its interval takes them for independent draws.
-They are not quite: on some machines each repeat is a little slower or faster than the one before. `trend` finds that, and `summarise`
-widens the intervals by it. Nothing here is random: the same rows give the same numbers, in whatever order they are given.
+A repeat is a fresh process or a mapping; the median of a point's repeats is what a figure shows. Its interval takes them for independent
+draws. They are not quite: on some machines each repeat is a little slower or faster than the one before. `trend` finds that, and
+`summarise` widens the intervals by it. Nothing here is random: the same rows give the same numbers, in whatever order they are given.
 
-Why no bootstrap: of n = 5 values, the resampled median is one of the same five values, and the smallest
-comes up in 5.8 % of resamples. A "95 %" percentile interval is then the full range, which covers the true
-median 93.75 % of the time. The order-statistic interval is the same range with its true coverage known, at
-every n, whatever the distribution. So each interval here carries its coverage instead of promising one.
+A mapping holds many points, and a round of mappings takes minutes, so rows of one repeat share physical pages, the clock and the
+neighbours of that time. A difference or a ratio of two points is therefore taken inside each repeat (`_of_pairs`). Older rows, `measures`
+1, are of processes that held one point each: they share nothing, and their medians count as independent.
+
+Why no bootstrap: of n = 5 values, the resampled median is one of the same five values, and the smallest comes up in 5.8 % of resamples. A
+"95 %" percentile interval is then the full range, which covers the true median 93.75 % of the time. The order-statistic interval is the
+same range with its true coverage known, at every n, whatever the distribution. So each interval here carries its coverage.
 
 Where the data just fit a cache that others share, a process finds it either free or taken: there are two times, and a median between
 them is of neither. Such a point keeps its rows; its interval says so, and so does whatever is computed from it (`Interval.modes`).
@@ -15,8 +18,9 @@ them is of neither. Such a point keeps its rows; its interval says so, and so do
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import comb, exp, hypot, inf, isfinite, log, log2, nan
 from typing import NamedTuple
@@ -26,29 +30,45 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
+from experiments.inference.scatter import UNSTABLE_SPREAD, finite, outliers, relative_spread, trend
 from experiments.words.reasons import Unavailable
 
-UNSTABLE_SPREAD = 0.05  # the design's line between a result and a warning
 JUMP = 1.5  # between two modes: less than that, the bounds of the median say as well
 LEAST_COVERAGE = 0.90  # of an interval that decides: five processes cover 93.75 %, four 87.5 %
-# Chance alone shows so strong a trend in one of 370 frames; one that is found in error widens intervals by little.
-TREND_SCORE = 3.0
-OUTLIER_SCORE = 3.5  # Iglewicz & Hoaglin, How to Detect and Handle Outliers (1993)
-NORMAL_MAD = 0.6744897501960817  # the median absolute deviation of a normal distribution of standard deviation 1
+FEWEST_PAIRS = 5  # whose range covers as much
+PAIRED = 2  # `measures` of the first kernels whose repeats are mappings of many points
 
 
-class Interval(NamedTuple):
-    """An estimate between its bounds. `coverage`: how often such bounds hold the truth, 0 to 1. `modes`: 2 where a point behind it has
-    two (`modes`).
+class Repeats(NamedTuple):
+    """What each mapping gave, by its number. drift: what the `trend` of their rows adds from the middle of the campaign to its end."""
 
-    `a - b` and `a / b` are of independent estimates: `interval_of_difference`, `interval_of_ratio`.
-    """
+    values: Mapping[int, float]
+    drift: float = 0.0
 
+
+class _Bounds(NamedTuple):
     value: float
     low: float
     high: float
     coverage: float = 1.0
     modes: int = 1
+
+
+class Interval(_Bounds):
+    """An estimate between its bounds. `coverage`: how often such bounds hold the truth, 0 to 1. `modes`: 2 where a point behind it has
+    two (`modes`). `repeats`: the values of the mappings that it is the median of; a copy with other bounds has none.
+
+    `a - b` and `a / b` are of pairs where both have enough repeats in common, else of independent estimates: `interval_of_difference`,
+    `interval_of_ratio`.
+    """
+
+    repeats = Repeats({})
+
+    def of_repeats(self, repeats: Repeats) -> Interval:
+        """Return the same bounds, with the repeats that they are of."""
+        same = self._replace()
+        same.repeats = repeats
+        return same
 
     def __format__(self, spec: str) -> str:
         """f"{i:.2f}" is "1.52 (1.40 to 1.60)", no zero with a sign; without a specification, a tuple's text.
@@ -79,7 +99,9 @@ class Interval(NamedTuple):
 
     def __mul__(self, factor: float) -> Interval:  # type: ignore[override]
         """Times an exact number above zero, such as a unit's."""
-        return self._replace(value=self.value * factor, low=self.low * factor, high=self.high * factor)
+        scaled = self._replace(value=self.value * factor, low=self.low * factor, high=self.high * factor)
+        values, drift = self.repeats
+        return scaled.of_repeats(Repeats({n: value * factor for n, value in values.items()}, drift * factor))
 
     def share_of(self, whole: Interval) -> Interval:
         """The ratio to what is far from nothing, of what may be nothing itself: then this interval over the other's estimate."""
@@ -94,11 +116,14 @@ class Interval(NamedTuple):
 
     @classmethod
     def of(cls, row: Mapping[str, float] | pd.Series, name: str = "") -> Interval:
-        """A row of `summarise`; or of columns <name>, <name>_low, <name>_high with the row's coverage, 1 where it has none."""
+        """A row of `summarise`, with its repeats unless its numbers were changed since; or of columns <name>, <name>_low, <name>_high with
+        the row's coverage, 1 where it has none."""
         columns = (name, f"{name}_low", f"{name}_high") if name else ("median", "low", "high")
-        return cls(*(float(row[column]) for column in columns), float(row.get("coverage", 1.0)), int(row.get("modes", 1)))
+        found = cls(*(float(row[column]) for column in columns), float(row.get("coverage", 1.0)), int(row.get("modes", 1)))
+        return kept if (kept := row.get(REPEATS)) == found else found
 
 
+REPEATS = "by_repeat"  # the column of tables that keeps intervals with their repeats; not there where none has any
 UNKNOWN = Interval(nan, nan, nan, 0.0)  # what was not measured
 
 
@@ -126,15 +151,47 @@ def median_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence is between 0 and 1, not {confidence}")
-    x = _finite(values)
+    x = finite(values)
     if x.size == 0:
         return UNKNOWN
     r, coverage = _rank(x.size, confidence)
     return Interval(float(np.median(x)), float(x[r - 1]), float(x[x.size - r]), coverage, modes(x))
 
 
+def interval_of_rows(rows: pd.DataFrame, value: str = "ns_per_access", confidence: float = 0.95) -> Interval:
+    """Return `median_interval` of a column. Where the rows are of mappings it has their repeats, and several rows of one count once, by
+    their median."""
+    found = rows[np.isfinite(rows[value].to_numpy(float))]
+    if not len(found) or not {"measures", "repeat"} <= set(found) or not (found["measures"] >= PAIRED).all():
+        return median_interval(found[value], confidence)
+    values = found.groupby("repeat")[value].median()
+    return median_interval(values, confidence).of_repeats(Repeats({int(n): float(x) for n, x in values.items()}))
+
+
+def with_repeats(table: pd.DataFrame, intervals: Sequence[Interval]) -> pd.DataFrame:
+    """Return the table with the column from which `Interval.of` reads the repeats of its rows' intervals."""
+    return table.assign(**{REPEATS: pd.Series(intervals, dtype=object)}) if any(i.repeats.values for i in intervals) else table
+
+
+def _of_pairs(a: Interval, b: Interval, combine: Callable[[float, float], float], drift: float) -> Interval | None:
+    """Return the median, over the repeats that both have, of what a repeat's two values make; None of fewer than FEWEST_PAIRS.
+
+    What the points of a repeat share is gone from their ratio. `median_interval` is exact for the median of the pairs, whatever the
+    distributions. Wilcoxon's (pairs.py) is the same for five and narrower for more, but where one side alone has two modes it promises
+    too much. So does the narrower of this interval and that of independent medians. So pairs are taken wherever there are enough; where
+    the points share nothing, that costs at most a sixth of the width (tests/inference/test_noise.py measures all). drift: of the result,
+    by which it is widened as `summarise` widens a point.
+    """
+    left, right = a.repeats.values, b.repeats.values
+    values = {n: combine(left[n], right[n]) for n in sorted(left.keys() & right.keys())}
+    if len(values) < FEWEST_PAIRS:
+        return None
+    found = median_interval(list(values.values()))
+    return found._replace(low=found.low - abs(drift), high=found.high + abs(drift)).of_repeats(Repeats(values, drift))
+
+
 def interval_of_difference(a: Interval, b: Interval) -> Interval:
-    """a - b of independent estimates, by the method of variance estimates recovery (MOVER).
+    """a - b: of pairs (`_of_pairs`), or of independent estimates by the method of variance estimates recovery (MOVER).
 
     Each bound adds in quadrature the distances from which it comes (Zou & Donner, Statistics in Medicine 27, 2008). It assumes
     no common shape: where one sample is much noisier, as spread is beside packed, it tends to that sample's exact interval. A
@@ -142,6 +199,8 @@ def interval_of_difference(a: Interval, b: Interval) -> Interval:
     nominal 95. Coverage given: the lower of the two, which simulations over six distributions, 2 to 15 values and scales 1 to
     0.02 do not undercut (tests/inference/test_intervals.py holds a part of it).
     """
+    if pairs := _of_pairs(a, b, operator.sub, a.repeats.drift - b.repeats.drift):
+        return pairs._replace(modes=max(a.modes, b.modes)).of_repeats(pairs.repeats)
     value = a.value - b.value
     low = value - hypot(a.value - a.low, b.high - b.value)
     high = value + hypot(a.high - a.value, b.value - b.low)
@@ -149,14 +208,17 @@ def interval_of_difference(a: Interval, b: Interval) -> Interval:
 
 
 def interval_of_ratio(a: Interval, b: Interval) -> Interval:
-    """a / b of independent positive estimates: `interval_of_difference` of the logarithms.
+    """a / b of positive estimates: of pairs (`_of_pairs`) if b is above zero in all its repeats, or `interval_of_difference` of the
+    logarithms.
 
-    Order statistics keep their coverage under any increasing map, so the logarithm of a median's bounds
-    bounds the logarithm of the median. A bound at or below zero leaves the ratio open on its side; a median
-    there has no ratio: Unavailable("unstable").
+    Order statistics keep their coverage under any increasing map, so the logarithm of a median's bounds bounds the logarithm of the median.
+    A bound at or below zero leaves the ratio open on its side; a median there has no ratio: Unavailable("unstable").
     """
     if not (a.value > 0 and b.value > 0):
         raise Unavailable("unstable", f"a ratio takes medians above zero: {a.value:g}, {b.value:g}")
+    drift = a.value / b.value * (a.repeats.drift / a.value - b.repeats.drift / b.value)
+    if min(b.repeats.values.values(), default=nan) > 0 and (pairs := _of_pairs(a, b, operator.truediv, drift)):
+        return pairs
     logs = interval_of_difference(_log(a), _log(b))
     return Interval(a.value / b.value, exp(logs.low), exp(logs.high), logs.coverage, logs.modes)
 
@@ -164,7 +226,7 @@ def interval_of_ratio(a: Interval, b: Interval) -> Interval:
 def modes(values: ArrayLike) -> int:
     """2 where the values stand at two places: two or more at each, a jump between them, and nothing within twice the spread of either
     side; else 1. One value away from all others is no mode but an outlier, so there are none of fewer than four values."""
-    x = _finite(values)
+    x = finite(values)
     if x.size < 4 or x[0] <= 0:
         return 1
     y = np.log(x)
@@ -172,80 +234,26 @@ def modes(values: ArrayLike) -> int:
     return 2 if any(y[k] - y[k - 1] >= max(log(JUMP), 2 * (y[k - 1] - y[0]), 2 * (y[-1] - y[k])) for k in splits) else 1
 
 
-def trend(frame: pd.DataFrame, by: Sequence[str], value: str) -> float:
-    """Return by how much a value changes from each repeat of a group to the next (column `repeat`): the logarithm of the ratio, 0 where no
-    trend is found.
-
-    The test is Kendall's over all groups together (Hirsch, Slack & Smith, Water Resources Research 18, 1982, for seasons), the slope the
-    median over all pairs of repeats of a group (Sen's). The groups of a kernel share what drifts, and one alone has too few repeats to
-    show it.
-    """
-    score, variance, slopes = 0.0, 0.0, []
-    for _, group in frame.groupby(list(by), sort=False, dropna=False)[["repeat", value]] if "repeat" in frame else ():
-        group = group[np.isfinite(group[value]) & (group[value] > 0)].sort_values("repeat")
-        first, second = np.triu_indices(n := len(group), 1)
-        repeats, logs = group["repeat"].to_numpy(float), np.log(group[value].to_numpy(float))
-        apart, rises = repeats[second] - repeats[first], logs[second] - logs[first]
-        score += np.sign(rises[apart > 0]).sum()
-        variance += n * (n - 1) * (2 * n + 5) / 18
-        slopes.append(rises[apart > 0] / apart[apart > 0])
-    is_found = variance > 0 and abs(score) >= TREND_SCORE * variance**0.5
-    return float(np.median(np.concatenate(slopes))) if is_found else 0.0
-
-
-def relative_spread(values: ArrayLike) -> float:
-    """Interquartile range over the median; NaN for fewer than two values.
-
-    Fresh mappings tend to come in two kinds (good and bad physical pages), so the measure must see a second mode that holds a
-    quarter of the runs: the MAD is blind to it up to a half. And one bad run of 15 must not decide, as it does with the range.
-    Quartiles are the median-unbiased ones (Hyndman & Fan, The American Statistician 50, 1996, definition 8): with two values
-    they are the range, and from seven on the extremes no longer count.
-    """
-    x = _finite(values)
-    if x.size < 2:
-        return nan
-    low, high = np.quantile(x, [0.25, 0.75], method="median_unbiased")
-    middle = abs(float(np.median(x)))
-    if high == low:
-        return 0.0
-    return float(high - low) / middle if middle > 0 else inf
-
-
-def outliers(values: ArrayLike) -> np.ndarray:
-    """A flag per value: far from the median both by the noise and by what matters. Nothing is removed anywhere.
-
-    By the noise: |x - median| > 3.5 x 1.4826 MAD (Iglewicz & Hoaglin 1993). By what matters: more than 5 %
-    of the median, without which the MAD of a quiet point would flag differences of a tenth of a percent.
-    """
-    x = np.asarray(values, dtype=float)
-    if not np.isfinite(x).any():
-        return np.zeros(x.shape, dtype=bool)
-    middle = np.nanmedian(x)
-    distance = np.abs(x - middle)
-    noise = np.nanmedian(distance) / NORMAL_MAD  # scipy's takes a millisecond a point, half of a page's time
-    return (distance > OUTLIER_SCORE * noise) & (distance > UNSTABLE_SPREAD * abs(middle))
-
-
 def summarise(frame: pd.DataFrame, by: Sequence[str], value: str = "ns_per_access", confidence: float = 0.95) -> pd.DataFrame:
     """One row a group, sorted by `by`: by + median, low, high, coverage, modes, n, spread, unstable, outliers.
 
     median, low and high are in the unit of `value`; spread is `relative_spread`, outliers a count. unstable: the spread is over
-    5 %, or there are too few values to know it. Rows whose value is NaN do not count in n. Where the repeats have a `trend`, each interval
-    is widened by half of it on either side, so that it holds the median of any moment of the campaign, not only of its middle.
+    5 %, or there are too few values to know it. n: values, one a mapping (`interval_of_rows`), without NaN. Where the repeats have a
+    `trend`, each interval is widened by half of it on either side, so that it holds the median of any moment of the campaign, not only of
+    its middle.
     """
-    rows, slope = [], abs(trend(frame, by, value))
+    rows, intervals, slope = [], [], trend(frame, by, value)
     for key, group in frame.groupby(list(by), sort=True, dropna=False):
-        x = group[value].to_numpy(dtype=float)
-        spread = relative_spread(x)
-        unstable = not spread <= UNSTABLE_SPREAD
-        n = int(np.isfinite(x).sum())
-        interval = median_interval(x, confidence)
+        interval = interval_of_rows(group, value, confidence)
+        values = interval.repeats.values
+        x = finite(list(values.values()) or group[value])
+        spread, drift = relative_spread(x), slope * np.ptp(group["repeat"]) / 2 if slope else 0.0
         if slope and interval.low > 0:
-            widening = exp(slope * np.ptp(group["repeat"]) / 2)
-            interval = interval._replace(low=interval.low / widening, high=interval.high * widening)
-        rows.append((*key, *interval, n, spread, unstable, int(outliers(x).sum())))
+            interval = interval._replace(low=interval.low / exp(abs(drift)), high=interval.high * exp(abs(drift)))
+        intervals.append(interval.of_repeats(Repeats(values, drift * interval.value)))
+        rows.append((*key, *interval, x.size, spread, not spread <= UNSTABLE_SPREAD, int(outliers(x).sum())))
     columns = [*by, "median", "low", "high", "coverage", "modes", "n", "spread", "unstable", "outliers"]
-    return pd.DataFrame(rows, columns=columns)
+    return with_repeats(pd.DataFrame(rows, columns=columns), intervals)
 
 
 def summarise_beside(frame: pd.DataFrame, by: Sequence[str], others: Mapping[str, str]) -> pd.DataFrame:
@@ -255,39 +263,6 @@ def summarise_beside(frame: pd.DataFrame, by: Sequence[str], others: Mapping[str
         return pd.DataFrame(columns=[*by, "median", "low", "high", "coverage", "n", *others.values()])
     beside = frame.groupby(by)[list(others)].median().rename(columns=dict(others)).reset_index()
     return summarise(frame, by).merge(beside, on=by)
-
-
-# What tells two points of a frame apart, but for a kernel's own options, whose columns look like those of results.
-_SETTING = ("pages", "layout", "order", "lines", "stride_pages", "mode")
-_WHOLE_CAMPAIGN = 0.9  # of the settings of an experiment: one that asks for most of another's points is no campaign of it
-
-
-def newest(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return, of each kernel and engine of an experiment, the rows of its last campaign: of one kernel digest and one machine state.
-
-    For published rows: of this computer's own the present state is known (lab.rows.current). A store keeps what an older kernel,
-    compiler or THP setting gave, and a median over both would be of neither. The last is the one whose last row is, in the order of
-    `Store.load`, that of appending, so a clock that steps back changes nothing.
-
-    Two kinds of campaigns hide no other: one that has fewer than half as many rows as the largest was broken off; one that covers fewer
-    than nine in ten of the settings that the widest covers is that of another experiment, which asked for some of the same points.
-    """
-    by, conditions = ["kernel", "engine"], ["kernel_digest", "state"]
-    setting = frame.groupby([name for name in _SETTING if name in frame] or by, dropna=False).ngroup()
-    campaigns = frame[[*by, *conditions]].assign(setting=setting).groupby([*by, *conditions])["setting"]
-    rows, covered = campaigns.transform("size"), campaigns.transform("nunique")
-
-    def most(of: pd.Series) -> pd.Series:
-        return of.groupby([frame[name] for name in by]).transform("max")
-
-    is_whole = (2 * rows >= most(rows)) & (covered >= _WHOLE_CAMPAIGN * most(covered))
-    last = frame[by].join(frame[is_whole].groupby(by)[conditions].last(), on=by)[conditions]
-    return frame[(frame[conditions] == last).all(axis=1)].reset_index(drop=True)
-
-
-def _finite(values: ArrayLike) -> np.ndarray:
-    x = np.sort(np.asarray(values, dtype=float).ravel())
-    return x[np.isfinite(x)]
 
 
 def _log(i: Interval) -> Interval:

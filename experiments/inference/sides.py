@@ -15,12 +15,15 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from experiments.inference.intervals import Interval, newest, summarise
+from experiments.inference.campaigns import newest
+from experiments.inference.intervals import Interval, summarise
 
 # Without a process for so long, what is measured next is another run. A campaign of an hour pauses for seconds, a resumed one for long.
 PAUSE_S = 3600.0
 LARGEST = 700.0  # a logarithm: exp() of more overflows
-SAME = ["kernel", "engine", "kernel_digest"]  # what has to be the same for two rows to be of one program
+_KERNEL = ["kernel", "engine"]
+_PROGRAM = [*_KERNEL, "timed"]
+SAME = [*_PROGRAM, "measures", "kernel_digest"]  # what has to be the same for two rows to be of one program
 
 
 class Pair(NamedTuple):
@@ -79,17 +82,32 @@ def runs_apart(frame: pd.DataFrame, by: Sequence[str], value: str) -> pd.Series:
     return several["max"] / several["min"]
 
 
-def of_the_same_kernels(a: pd.DataFrame, b: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
-    """Of both sides the rows of kernels that are the same to the digest, on each side of its last campaign with it; and the kernels that
-    both have, in one engine, and in no version that is the same.
+def of_the_same_kernels(a: pd.DataFrame, b: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, set[str]]]:
+    """Return of both sides the rows of programs that are the same to the digest, on each side of its last campaign with it; and what is
+    left out: the kernels that both have in one engine, by the code of the reason.
 
-    Where several versions are the same, the last of A's is compared.
+    Where several versions are the same, the newest `measures` is compared and, of these, the last of A's.
     """
     both = a[SAME].merge(b[SAME].drop_duplicates(), on=SAME)  # in A's order
-    last = both.groupby(SAME[:2])["kernel_digest"].last().reset_index()
-    shared = {*zip(a["kernel"], a["engine"], strict=True)} & {*zip(b["kernel"], b["engine"], strict=True)}
-    other = sorted({kernel for kernel, _ in shared - {*zip(last["kernel"], last["engine"], strict=True)}})
-    return (*(newest(side.merge(last, on=SAME)) for side in (a, b)), other)
+    last = both.sort_values("measures", kind="stable").groupby(_PROGRAM)[SAME].last().reset_index(drop=True)
+    shared, programs, versions = (_in(a, columns) & _in(b, columns) for columns in (_KERNEL, _PROGRAM, [*_KERNEL, "measures"]))
+    differently = shared - {version[:2] for version in versions}
+    other = {program[:2] for program in programs - _in(last, _PROGRAM)} | shared - _in(last, _KERNEL)
+    left_out = {"measured-differently": differently, "other-kernels": other - differently}
+    return (*(newest(side.merge(last, on=SAME)) for side in (a, b)), {
+        code: {kernel for kernel, _ in kernels} for code, kernels in left_out.items()})
+
+
+def measured_alike(a: pd.DataFrame, b: pd.DataFrame) -> bool:
+    """Whether what pages show of both was measured with the same versions of the kernels that both have."""
+    if a.empty or b.empty:
+        return True
+    one, two = (side.groupby(_KERNEL)["measures"].max() for side in (a, b))
+    return bool((one - two).dropna().eq(0).all())
+
+
+def _in(frame: pd.DataFrame, columns: list[str]) -> set[tuple]:
+    return {*frame[columns].itertuples(index=False, name=None)}
 
 
 def pairs(a: pd.DataFrame, b: pd.DataFrame, by: Sequence[str], value: str) -> list[tuple[tuple, Pair]]:

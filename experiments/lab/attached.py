@@ -4,16 +4,19 @@ that it reads, as `perf record` samples them."""
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import tempfile
 from collections import Counter
 from pathlib import Path
 
-from experiments.lab.perf import Plan, plain_locale
+from experiments.lab import perf
+from experiments.lab.gate import Gate, dying_with_us, output_file, plain_locale
+from experiments.lab.perf import Plan
 from experiments.lab.perf_json import derive, parse
 from experiments.lab.record import Quantity
 from experiments.machine import pmu
-from experiments.system.processes import run_whole
+from experiments.system.processes import run_whole, status_within
 
 _SLACK_S = 20.0  # for perf to start and to end
 # What samples loads with their addresses: Intel's mem-loads by PEBS, of 30 cycles and more as perf-mem(1) asks for, and AMD's IBS.
@@ -45,12 +48,40 @@ def page_sizes(plan: Plan, pid: int, seconds: float) -> dict[int, int] | str:
     return refused
 
 
+class Counting:
+    """A perf that counts a repeat's group of a process between the opening and the closing of its gate (perf-stat(1), --pid, --control).
+
+    It is attached while the process waits, so that each record has a count of its own: to enable and disable one perf again and again, and
+    to read it in between, loses counts. A perf that refuses leaves the process to whoever answers at the gate instead: `is_on`.
+    """
+
+    def __init__(self, plan: Plan, pid: int, gate: Gate, repeat: int):
+        self._plan, self._group = plan, plan.group(repeat)
+        listed = ",".join(event.event or "" for event in self._group)
+        self._output, self._errors = output_file(), output_file()
+        command = [plan.perf or "perf", "stat", "-j", "-o", f"/proc/self/fd/{self._output.fileno()}", "-e", listed, "-p", str(pid),
+                   *gate.perf_words]
+        self._perf = subprocess.Popen(dying_with_us(command), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._errors,
+                                      env=plain_locale(), start_new_session=True, pass_fds=(*gate.fds, self._output.fileno()))
+        self.is_on = gate.is_heard(self._perf, _SLACK_S)
+
+    def end(self) -> dict[str, Quantity]:
+        """Detaches it; the quantities that it counted."""
+        if self.is_on:
+            self._perf.send_signal(signal.SIGINT)  # upon which it prints
+        status = status_within(self._perf, _SLACK_S)
+        with self._output as output, self._errors as errors:
+            output.seek(0)
+            errors.seek(0)
+            counts = parse(output.read(), self._group) if self.is_on else {}
+            return self._plan.quantities(counts, self._group, perf.refusal(status, errors.read()))
+
+
 def counted(plan: Plan, pid: int, seconds: float, repeat: int = 0) -> dict[str, Quantity]:
     """What a process with all its threads counts in so many seconds, or why not. repeat: which of the plan's groups is counted, in turn;
     what is in no group of this turn is left out. Threads that it starts meanwhile count as well (perf-stat(1), --pid)."""
     lacking = {quantity: Quantity(reason=reason) for quantity, reason in plan.lacking.items()}
-    groups = plan.groups()
-    group = groups[repeat % len(groups)]
+    group = plan.group(repeat)
     if not group or plan.perf is None:
         return lacking
     listed = ",".join(event.event or "" for event in group)

@@ -1,27 +1,27 @@
-"""Compile a kernel, or name its numba module: the command line that runs it, and the digest of what that runs.
+"""Compile a kernel, or name its numba module: the command line that runs it, and the identity of what that measures.
 
 A binary is named after the digest of its source, the headers that it includes, the flags and the compiler, so a change of any of
-them is another binary and, through the store's key, another measurement. A digest of a twin, or of a published
-program in numpy, is of its module and those that it imports.
+them is another binary. It is another measurement only if the code of the timed function changed, or the version that
+the kernel's file declares (MEASURES): see `identity`.
 """
 
 from __future__ import annotations
 
 import ast
-import errno
 import hashlib
 import importlib.metadata
 import os
 import platform
 import re
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from pathlib import Path
 
-from experiments.lab.record import Engine
+from experiments.lab import compiling, kernels, machine_code, python_code
+from experiments.lab.record import Engine, Identity, Point
 from experiments.machine.compiler import Compiler, compiler
 from experiments.system import files
 from experiments.system.files import disk_errors
@@ -30,8 +30,9 @@ from experiments.words.reasons import Unavailable
 ROOT = files.ROOT
 KERNELS = ROOT / "kernels"
 # -O2 and no -march: what a distribution ships, and the same instructions on every machine of an architecture.
-FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror")
-_PACKAGES = {"numba": ("numba", "llvmlite"), "numpy": ("numpy",)}  # whose versions decide what a Python kernel does
+# -ffunction-sections: calls within a file stay relocations, so that no function's bytes depend on where another one lies.
+FLAGS = ("-std=gnu11", "-O2", "-ffunction-sections", "-Wall", "-Wextra", "-Werror")
+_PACKAGES = {"numba": ("numba", "llvmlite", "numpy"), "numpy": ("numpy",)}  # whose versions decide what a Python kernel does
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,9 @@ class Kernel:
     engine: Engine
     command: tuple[str, ...]
     digest: str
+    source_digest: str = ""  # of its source and what that includes or imports
+    compiler: str = ""  # or the interpreter and its packages, with their versions
+    measures: int = 1  # the version that its file declares: raised by whoever changes what it measures
 
 
 # Kernels that a reader has changed in this process, by name: the folder that holds their sources instead of kernels/.
@@ -64,15 +68,22 @@ def patch(name: str, old: str, new: str) -> None:
     _PATCHED[name] = folder
 
 
+def unpatch() -> None:
+    """Take all kernels from kernels/ again."""
+    _PATCHED.clear()
+
+
 def source(name: str, engine: Engine) -> Path:
     """Where a kernel's source in an engine is, if it has one."""
     return KERNELS / {"c": f"{name}.c", "numba": f"twins/{name}.py", "numpy": f"published/{name}.py"}[engine]
 
 
 def kernel_names() -> list[str]:
-    """The kernels there are, by their files; most are in C and in numba, some in one alone. A twin can be run: it has a main()."""
+    """The kernels there are, by their files; most are in C and in numba, some in one alone. A twin can be run: it has a main(). A session
+    runs others."""
     twins = {path.stem for path in (KERNELS / "twins").glob("*.py") if "\ndef main(" in path.read_text()}
-    return sorted({path.stem for path in KERNELS.glob("*.c")} | twins)
+    sessions = {kernel.session for kernel in kernels.CATALOGUE.values()} - kernels.CATALOGUE.keys()
+    return sorted(({path.stem for path in KERNELS.glob("*.c")} | twins) - sessions)
 
 
 def engine_for(asked: str, name: str = "") -> Engine:
@@ -101,14 +112,105 @@ def kernel(name: str, engine: Engine = "c") -> Kernel:
     if not (module := source(name, engine)).exists():
         raise Unavailable("engine-lacks", f"there is no {module.relative_to(ROOT)}")
     if engine != "c":
-        versions = [f"{package} {importlib.metadata.version(package)}" for package in _PACKAGES[engine]]
-        digest = _digest(*_closure(module, _imported), words=[platform.python_version(), *versions])
-        return Kernel(name, engine, (sys.executable, "-m", f"kernels.{module.parent.name}.{name}"), digest)
+        files = _closure(module, _imported)
+        words = [f"python {platform.python_version()}", *(f"{name} {importlib.metadata.version(name)}" for name in _PACKAGES[engine])]
+        command, digest = (sys.executable, "-m", f"kernels.{module.parent.name}.{name}"), _digest(*files, words=words)
+        return Kernel(name, engine, command, digest, source_digest(name, engine), ", ".join(words), declared_measures(name, engine))
     cc = compiler()
     if cc is None:
         raise Unavailable("no-compiler")
-    binary, digest = _built(cc, _PATCHED.get(name, KERNELS) / f"{name}.c", FLAGS)
-    return Kernel(name, engine, (str(binary),), digest)
+    binary, digest = _built(cc, _source(name, engine), FLAGS)
+    return Kernel(name, engine, (str(binary),), digest, source_digest(name, engine), cc.label, declared_measures(name, engine))
+
+
+def declared_measures(name: str, engine: Engine) -> int:
+    """The version of what a kernel measures, as its file declares it; 1 where it does not, or is gone."""
+    try:
+        text = _source(name, engine).read_text()
+    except FileNotFoundError:
+        return 1
+    declared = re.search(r"^(?:#define MEASURES|MEASURES =) (\d+)", text, re.MULTILINE)
+    return int(declared[1]) if declared else 1
+
+
+def sources(name: str, engine: Engine) -> tuple[Path, ...]:
+    """A kernel's source and the files that it includes or imports; nothing where it is gone."""
+    main = _source(name, engine)
+    return _closure(main, _included if engine == "c" else _imported) if main.exists() else ()
+
+
+def source_digest(name: str, engine: Engine) -> str:
+    """16 hex digits of `sources`."""
+    return _digest(*sources(name, engine))
+
+
+def _source(name: str, engine: Engine) -> Path:
+    """Where a kernel's source is, with what a reader has changed in it."""
+    main = source(name, engine)
+    return _PATCHED[name] / main.name if engine == "c" and name in _PATCHED else main
+
+
+def identity(point: Point, built: Kernel | None = None) -> Identity:
+    """Return what tells the rows of a point from those of another measurement, and where it came from.
+
+    The code is that of the timed function that the point runs. A kernel whose timed accesses are no function of their own has the
+    digest of its source, flags and compiler. Raises Unavailable as `kernel` does.
+    """
+    built = built or kernel(point.kernel, point.engine)
+    return Identity(built.measures, _code_digest(built, kernels.of(point.kernel).timed(point)), built.source_digest, built.compiler)
+
+
+def identities() -> Callable[[Point], Identity]:
+    """Return `identity` for many points of kernels that do not change meanwhile: each is built once."""
+    built = cache(kernel)
+    return lambda point: identity(point, built(point.kernel, point.engine))
+
+
+@lru_cache(maxsize=256)
+def _code_digest(built: Kernel, functions: tuple[str, ...]) -> str:
+    """The digest of functions of a kernel; the kernel's own where there are none, or where the compiler left none apart."""
+    try:
+        if functions and built.engine != "c":
+            words = built.compiler.split(", ")
+            return python_code.digest(source(built.name, built.engine), functions, lambda name: source(name, "numba"), words)
+        if functions:
+            return _machine_code(Path(built.command[-1]), functions)
+    except (LookupError, ValueError, OSError):
+        pass
+    return built.digest
+
+
+def _machine_code(binary: Path, functions: tuple[str, ...]) -> str:
+    return machine_code.digest(_object_of(binary), binary, functions)
+
+
+def sessions() -> Callable[[Point], bool]:
+    """Return whether there is a program that measures a point with others in one mapping, by the function that the kernel's own program
+    times: the same machine code at the same address modulo 64. For many points of kernels that do not change meanwhile.
+
+    The function raises Unavailable as `kernel` does.
+    """
+    built, made = cache(kernel), cache(session)
+
+    @cache
+    def is_same(name: str, engine: Engine, kernel: str, functions: tuple[str, ...]) -> bool:
+        if not name or kernel in _PATCHED or not source(name, engine).exists():
+            return False
+        if engine != "c":
+            return True  # it calls the kernel's module
+        try:
+            alone = _machine_code(Path(built(kernel, engine).command[-1]), functions)
+            return alone == _machine_code(Path(made(name, engine)[0]), functions)
+        except (LookupError, ValueError, OSError):
+            return False
+
+    return lambda point: is_same(kernels.session_of(point), point.engine, point.kernel, kernels.of(point.kernel).timed(point))
+
+
+def session(name: str, engine: Engine) -> tuple[str, ...]:
+    """The command of such a program, compiled if it has to be. Raises Unavailable as `kernel` does."""
+    module = source(name, engine)
+    return (str(program(module)),) if engine == "c" else (sys.executable, "-m", f"kernels.{module.parent.name}.{name}")
 
 
 def program(main: Path, *more: str) -> Path:
@@ -123,18 +225,18 @@ def library(main: Path) -> Path:
     return program(main, "-shared", "-fPIC")
 
 
-def digest(name: str, cc: Compiler) -> str:
-    """What a C kernel's digest is where this compiler builds it, whether it is here or not."""
-    return _digest(*_closure(source(name, "c"), _included), words=[*FLAGS, *cc.command, cc.version])
-
-
 def _built(cc: Compiler, main: Path, flags: Sequence[str]) -> tuple[Path, str]:
-    """What is made of a C file, and the digest that it is named after."""
+    """What is made of a C file, and the digest that it is named after. Its object file is kept, to read the code of functions from."""
     digest = _digest(*_closure(main, _included), words=[*flags, *cc.command, cc.version])
     binary = build_folder() / f"{main.stem}-{digest}"
-    if not binary.exists():
-        _compile(cc, main, binary, flags)
+    if not (binary.exists() and _object_of(binary).exists()):
+        compiling.compiled(cc, main, _object_of(binary), [*flags, "-c"])
+        compiling.compiled(cc, _object_of(binary), binary, flags)
     return binary, digest
+
+
+def _object_of(binary: Path) -> Path:
+    return binary.with_name(f"{binary.name}.o")
 
 
 def build_folder() -> Path:
@@ -146,7 +248,7 @@ def build_folder() -> Path:
 
 
 def _included(main: Path) -> Iterable[Path]:
-    return (main.parent / name for name in re.findall(r'^#include "(\w+\.h)"', main.read_text(), re.MULTILINE))
+    return (main.parent / name for name in re.findall(r'^#include "(\w+\.[ch])"', main.read_text(), re.MULTILINE))
 
 
 def _imported(module: Path) -> Iterable[Path]:
@@ -166,39 +268,6 @@ def _closure(main: Path, named: Callable[[Path], Iterable[Path]]) -> tuple[Path,
     return tuple(dict.fromkeys(paths))
 
 
-def _digest(*files: Path, words: list[str]) -> str:
-    parts = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files] + words
+def _digest(*files: Path, words: Sequence[str] = ()) -> str:
+    parts = [*(hashlib.sha256(path.read_bytes()).hexdigest() for path in files), *words]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-
-
-# What a compiler says in the C locale when it cannot write, here or in its own temporary folder.
-_DISK_WORDS = {os.strerror(number): number
-               for number in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EROFS)}
-
-
-def _compile(cc: Compiler, source: Path, binary: Path, flags: Sequence[str]) -> None:
-    """Into a temporary name first: a compile that is killed leaves no half binary, two at once do no harm."""
-    with disk_errors(binary.parent):
-        fd, temporary = tempfile.mkstemp(dir=binary.parent, prefix=binary.name)
-        os.close(fd)
-        try:
-            done = subprocess.run([*cc.command, *flags, "-o", temporary, str(source)],
-                                  capture_output=True, text=True, timeout=120, errors="replace", stdin=subprocess.DEVNULL,
-                                  env=os.environ | {"LC_ALL": "C"})
-            if done.returncode:
-                raise _compile_error(cc, done.stderr)
-            os.chmod(temporary, 0o755)
-            os.replace(temporary, binary)
-        except subprocess.TimeoutExpired:
-            raise Unavailable("compile-failed", f"{cc.command[0]} did not finish in 120 s") from None
-        finally:
-            Path(temporary).unlink(missing_ok=True)
-
-
-def _compile_error(cc: Compiler, stderr: str) -> Exception:
-    for words, number in _DISK_WORDS.items():
-        if words in stderr:
-            return OSError(number, f"{cc.command[0]}: {words}")
-    lines = stderr.splitlines() or ["no message"]
-    first = next((line for line in lines if "error: " in line), lines[0])
-    return Unavailable("compile-failed", f"{cc.command[0]}: {first.strip()}")

@@ -1,8 +1,8 @@
-"""The union of several grids, measured in rounds, each record stored before the next process starts.
+"""The union of several grids, measured in rounds of mappings; each record is stored as soon as it is proved.
 
-A point that two grids ask for is measured once. Round by round, each in a random order of its own but for its large points, which
-stand together, so that drift hits the points of a size alike. lab.order says which come first, and with that what is left out for
-lack of time.
+A round has one mapping of each program and kind of pages, of all points that lack it: the repeat of a record is the number of its round,
+and points of one mapping are pairs. So after the first round each point has a number, and what follows narrows intervals. Where there is
+no time for all rounds, the compared points have theirs first. No choice sees where a value lies: it would take sides.
 """
 
 from __future__ import annotations
@@ -10,25 +10,47 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import chain
 from math import inf
 
-from experiments.lab import build, kernels, perf
+from experiments.inference.intervals import median_interval
+from experiments.lab import build, perf
 from experiments.lab.lines import record_key
-from experiments.lab.order import Order, Process
+from experiments.lab.mapping import RETRY_SHARE, Group, cost_s, expected, groups, kind_of
 from experiments.lab.progress import Progress
-from experiments.lab.record import Point, Record
+from experiments.lab.record import Identity, Point, Record
 from experiments.lab.rig import Rig
 from experiments.lab.store import LACKS
 from experiments.system.files import measuring_lock
 from experiments.words.reasons import Unavailable
 
-RETRIES = 3  # of a noisy process: a burst of noise passes, a computer that is noisy four times over stays so
-# Of an experiment's time, what second tries may add. They come out of the same minutes as all else, and a median of five bears a
-# process that was disturbed better than it bears to be of four.
-RETRY_SHARE = 0.1
+# Half an interval's width over its median. The ratio of two such points is known to 1.4 %, and what claims ask of a ratio is 5 % and
+# more but for one.
+NARROW = 0.01
+# From five mappings to eight the interval is their range, which only grows. Nine are the first that it leaves the extremes of out, and
+# it still covers 96 %: a disturbed mapping no longer widens it, and to halve it again would take four times as many.
+MOST = 9
+LEAST = 5  # of fewer the range covers less than 90 %: who asks for fewer wants no interval
+# Of the time that all rounds take, what the mappings beyond them may add. So an estimate of the whole is right within this share.
+EXTRA_SHARE = 0.2
+
+
+def most(repeats: int) -> int:
+    """How many mappings a point may have whose interval stays wide, where each is to have `repeats`."""
+    return max(repeats, MOST) if repeats >= LEAST else repeats
+
+
+@lru_cache(maxsize=1 << 14)
+def half_width(values: tuple[float, ...]) -> float:
+    """Half the width of the median's exact interval over the median; infinite of fewer than two values."""
+    if len(values) < 2:
+        return inf
+    interval = median_interval(values)
+    return (interval.high - interval.low) / 2 / interval.value
 
 
 @dataclass
@@ -39,16 +61,10 @@ class Outcome:
     cached: int = 0
     timed_s: float = 0.0
     elapsed_s: float = 0.0
-    expected_s: float = 0.0  # of what was measured, without second tries
     lacking: dict[Point, Unavailable] = field(default_factory=dict)
-    retries: int = 0  # processes thrown back because they were noisy
-    noisy: int = 0  # records stored with a mark, because their last try was noisy too
-    left: Counter[Point] = field(default_factory=Counter)  # how many processes of a point there was no time for
-
-    @property
-    def pace(self) -> float:
-        """Seconds for one that was expected, second tries and all; of a run that measured nothing, the share that these may have."""
-        return self.elapsed_s / self.expected_s if self.expected_s else 1 + RETRY_SHARE
+    retries: int = 0  # records that were not kept because they were noisy
+    noisy: int = 0  # records stored with a mark
+    left: Counter[Point] = field(default_factory=Counter)  # how many mappings of a point there was no time for
 
     @property
     def skipped(self) -> int:
@@ -60,7 +76,6 @@ class Outcome:
         self.retries += record.tries - 1
         self.noisy += bool(record.noisy)
         self.timed_s += record.elapsed_ns / 1e9
-        self.expected_s += kernels.expected_s(record.point)
 
     def __str__(self) -> str:
         share = f", {self.timed_s / self.elapsed_s:.0%} of {self.elapsed_s:.0f} s inside timed regions" if self.measured else ""
@@ -70,131 +85,162 @@ class Outcome:
         return f"{self.measured} measured, {self.cached} already there{noisy}{lacking}{skipped}{share}"
 
 
-@dataclass
-class _Spare:
-    """Time for second tries. It grows with the run, so that no part of it uses up what belongs to the rest."""
-
-    seconds: float
-
-    def covers(self, cost_s: float) -> bool:
-        self.seconds -= cost_s if (enough := self.seconds >= cost_s) else 0
-        return enough
+Identities = dict[Point, Identity]
 
 
-def _first_quiet(rig: Rig, point: Point, repeat: int, spare: _Spare) -> Record:
-    """The first record without a mark, or the last. To choose by the time measured would be to pick cherries."""
-    record = None
-    for tries in range(1, RETRIES + 2):
+def _buildable(points: Collection[Point], outcome: Outcome) -> Identities:
+    """The points that their engine has a kernel for, each with its identity; the others are lacking. Raises Unavailable."""
+    identity, buildable = build.identities(), {}
+    for point in points:
         try:
-            record = rig.take(point, repeat)
-        except Unavailable as why:
-            if record is not None and why.code != "state-changed":  # a noisy number is better than none
-                return record
-            if why.code != "cpu-gone" or rig.cpu is not None or tries > RETRIES:  # unless one was named, the kernel takes another
-                raise
-            continue
-        record = record.model_copy(update={"tries": tries})
-        if not record.noisy or not spare.covers(kernels.expected_s(point)):
-            break
-    return record
-
-
-Values = dict[Point, list[float]]  # ns per access, of each process that there is
-Digests = dict[tuple[str, str], str]  # of a kernel in an engine
-
-
-def _buildable(points: Collection[Point], outcome: Outcome) -> tuple[list[Point], Digests]:
-    """The points that their engine has a kernel for, and each kernel's digest; the others are lacking. Raises Unavailable."""
-    digests: Digests = {}
-    for kernel, engine in {(p.kernel, p.engine) for p in points}:
-        try:
-            digests[kernel, engine] = build.kernel(kernel, engine).digest
+            buildable[point] = identity(point)
         except Unavailable as why:
             if why.code != "engine-lacks":
                 raise
-            outcome.lacking |= {p: why for p in points if (p.kernel, p.engine) == (kernel, engine)}
-    return [p for p in points if p not in outcome.lacking], digests
+            outcome.lacking[point] = why
+    return buildable
 
 
 def run(rig: Rig, grids: Mapping[str, Collection[Point]], repeats: int | Callable[[Point], int], *, most: int = 0,
-        seconds: float = inf, compared: Callable[[Point], bool] = lambda point: True, quiet: bool = False, seed: int = 0,
-        retry_share: float = RETRY_SHARE) -> Outcome:
+        seconds: float = inf, compared: Callable[[Point], bool] = lambda point: True, first_round: bool = False,
+        progress: Progress | None = None, quiet: bool = False, seed: int = 0, retry_share: float = RETRY_SHARE) -> Outcome:
     """Measure what is not yet stored of the points that each grid asks for, by its name.
 
-    repeats: how many processes a point, or a function of the point. most: how many where a point's interval stays wide. seconds: no
-    process is begun that would end later. compared: the points that come first from the second process on.
+    repeats: how many mappings a point, or a function of the point. most: how many where a point's interval stays wide, in a run that
+    measures all rounds. seconds: no point is begun that would end later. compared: the points that come first where time is short.
+    first_round: end after one mapping of everything. progress: of a whole that this is a part of.
 
     A point that the machine cannot do is in `lacking` with its reason and is not tried again; the others go on. So is one for which
-    there was no time and which could not be done the last time. A noisy process is thrown back at most RETRIES times and then kept
-    with its mark; with retry_share 0 at once. Ctrl-C loses the process in flight and nothing else. Raises
+    there was no time and which could not be done the last time. Ctrl-C loses what is not proved and nothing else. Raises
     Unavailable, measuring-already, state-changed, cpu-gone of the rig's own CPU, and what the store raises.
     """
     outcome, begin = Outcome(), time.monotonic()
     for name, points in grids.items():
         rig.store.ask(rig.machine, name, points)
-    buildable, digests = _buildable(dict.fromkeys(chain.from_iterable(grids.values())), outcome)
-    wanted = {p: repeats(p) if callable(repeats) else repeats for p in buildable}
-    values: Values = {p: [] for p in buildable}
-    missing = _missing(rig, {p: max(times, most) for p, times in wanted.items()}, digests, outcome, values)
-    order, tried = Order(missing, values, wanted, compared, random.Random(seed)), set[Process]()
-    if order.open and seconds > 0:
-        with measuring_lock(), Progress(" ".join(grids), sum(kernels.expected_s(p) for p, _ in order.due), seconds, quiet) as progress:
-            for record in _records(rig, order, outcome, tried, progress, retry_share):
-                rig.store.append(rig.machine, record, digests[record.kernel, record.engine])
-                values[record.point].append(record.ns_per_access)
-    _remember_lacks(rig, {p for p, _ in order.due}, {p for p, _ in tried}, outcome)
-    outcome.left = Counter(point for point, repeat in order.due if (point, repeat) not in tried and point not in outcome.lacking)
+    identities = _buildable(dict.fromkeys(chain.from_iterable(grids.values())), outcome)
+    wanted = {p: repeats(p) if callable(repeats) else repeats for p in identities}
+    schedule = _schedule(rig, wanted, most, identities, outcome, compared, random.Random(seed))
+    due, done = schedule.due(), set[tuple[Point, int]]()
+    if due and seconds > 0:
+        with measuring_lock(), nullcontext(progress) if progress else Progress(" ".join(grids), quiet) as bar:
+            bar.expect(schedule.expected(), begin + seconds, EXTRA_SHARE * schedule.may_add)
+            for repeat, group in schedule.groups(bar, outcome.lacking, first_round):
+                for point, result in _results(rig, group, repeat, bar, retry_share, outcome.lacking, max(wanted.values())):
+                    done.add((point, repeat))
+                    if isinstance(result, Unavailable):
+                        outcome.lacking[point] = result
+                        continue
+                    rig.store.append(rig.machine, result, identities[point].code_digest)
+                    schedule.values[point].append(result.ns_per_access)
+                    outcome.count(result)
+                bar.end()
+    _remember_lacks(rig, {p for p, _ in due}, {p for p, _ in done}, outcome)
+    outcome.left = Counter(p for p, repeat in due if (p, repeat) not in done and p not in outcome.lacking)
     outcome.elapsed_s = time.monotonic() - begin
     return outcome
 
 
-def _records(rig: Rig, order: Order, outcome: Outcome, tried: set[Process], progress: Progress,
-             retry_share: float) -> Iterator[Record]:
-    """What each process measured that there is time for. What it lacks goes into `outcome`; each is counted there once it is stored."""
-    spare = _Spare(max(map(kernels.expected_s, order.open)) if retry_share else 0.0)
+def _results(rig: Rig, group: Group, repeat: int, bar: Progress, retry_share: float, lacking: Collection[Point],
+             rounds: int) -> Iterator[tuple[Point, Record | Unavailable]]:
+    """What a mapping measures that there is time for. Raises Unavailable where it is no lack of a point."""
+    points = [point for point in group.points if point not in lacking]
+    where = f"mapping {repeat + 1} of {max(rounds, repeat + 1)}:"
 
-    def fits(point: Point) -> bool:
-        return point not in outcome.lacking and progress.has_time_for(kernels.expected_s(point))
+    def begin(point: Point) -> bool:
+        return bar.begin(kind_of(point), cost_s(point, group.shares), f"{where} {point.kernel} on {point.pages}")
 
-    for point, repeat in order.processes(fits):
-        expected_s = kernels.expected_s(point)
-        if not fits(point):
-            progress.leave_out(expected_s)
-            continue
-        if not order.is_due((point, repeat)):
-            progress.expect_all_the_time()
-        tried.add((point, repeat))
-        spare.seconds += retry_share * expected_s
-        try:
-            record = _first_quiet(rig, point, repeat, spare)
-        except Unavailable as why:
-            if why.code == "state-changed" or (why.code == "cpu-gone" and rig.cpu is not None):  # no lack of the point
-                raise
-            outcome.lacking[point] = why
-        else:
-            yield record
-            outcome.count(record)
-        progress.advance(expected_s, f"{outcome.measured} of {max(outcome.measured, len(order.due))} processes")
+    if group.shares and not bar.begin(*group.start, f"{where} memory on {points[0].pages if points else ''}"):
+        return
+    for point, result in rig.measured(points, repeat, begin=begin, retry_share=retry_share):
+        if isinstance(result, Unavailable) and (result.code == "state-changed" or (result.code == "cpu-gone" and rig.cpu is not None)):
+            raise result
+        yield point, result
+
+
+@dataclass
+class _Schedule:
+    """Which mappings are next. missing: the repeats of each point that are not stored. values: what its stored ones measured."""
+
+    wanted: dict[Point, int]
+    most: int
+    missing: dict[Point, list[int]]
+    values: dict[Point, list[float]]
+    compared: Callable[[Point], bool]
+    shuffle: random.Random
+
+    def due(self) -> list[tuple[Point, int]]:
+        """What is to be measured whatever the intervals."""
+        return [(point, repeat) for point, missing in self.missing.items() for repeat in missing if repeat < self.wanted[point]]
+
+    def expected(self) -> Counter[str]:
+        """A guess at the seconds of all that is to come, by kind."""
+        return self._cost(self._of(repeat) for repeat in {repeat for _, repeat in self.due()})
+
+    def _cost(self, rounds: Iterable[list[Point]]) -> Counter[str]:
+        return sum((expected(groups(points, self.shuffle)) for points in rounds), Counter[str]())
+
+    def groups(self, bar: Progress, lacking: Collection[Point], first_round: bool) -> Iterator[tuple[int, Group]]:
+        """(repeat, what one process may measure), as what was measured before is stored."""
+        yield from self._round(0, self._of(0))
+        if first_round:
+            return
+        rest = sorted({repeat for _, repeat in self.due()} - {0})
+        parts = [lambda point: True] if bar.has_time_for_all() else [self.compared, lambda point: not self.compared(point)]
+        for part in parts:
+            for repeat in rest:
+                yield from self._round(repeat, [p for p in self._of(repeat) if part(p) and p not in lacking])
+        chosen = self._widest(bar, lacking) if self.may_add else []
+        added = {repeat: [p for p in chosen if repeat in self.missing[p]] for repeat in range(max(self.wanted.values()), self.most)}
+        bar.expect(self._cost(added.values()), bar.until)
+        for repeat, points in added.items():
+            yield from self._round(repeat, points)
+
+    def _of(self, repeat: int) -> list[Point]:
+        return [point for point, missing in self.missing.items() if repeat in missing and repeat < self.wanted[point]]
+
+    def _round(self, repeat: int, points: list[Point]) -> Iterator[tuple[int, Group]]:
+        return ((repeat, group) for group in groups(points, self.shuffle))
+
+    @property
+    def may_add(self) -> bool:
+        """Whether mappings may follow the rounds."""
+        return self.most > max(self.wanted.values())
+
+    def _widest(self, bar: Progress, lacking: Collection[Point]) -> list[Point]:
+        """The points that get all mappings up to `most`: compared ones first, then the widest. As intervals of five to eight mappings only
+        grow, one choice does for all of them."""
+        wide = {p: width for p, values in self.values.items() if (width := half_width(tuple(values))) > NARROW and p not in lacking}
+        left_s = min(bar.time_left_s, bar.extra_s)
+        chosen: list[Point] = []
+        for point in sorted(wide, key=lambda p: (not self.compared(p), -wide[p])):
+            takes_s = bar.pace(kind_of(point)) * sum(repeat >= self.wanted[point] for repeat in self.missing[point]) * cost_s(point, True)
+            if takes_s <= left_s:
+                chosen.append(point)
+                left_s -= takes_s
+        return chosen
+
+
+def _schedule(rig: Rig, wanted: dict[Point, int], most: int, identities: Identities, outcome: Outcome, compared: Callable[[Point], bool],
+              shuffle: random.Random) -> _Schedule:
+    """What is not stored, whoever asked for it. A row that lacks what can be counted by now is measured again; of the two the store gives
+    the one that counted."""
+    have = rig.store.records(rig.machine, {point.kernel for point in wanted})
+    missing: dict[Point, list[int]] = {point: [] for point in wanted}
+    values: dict[Point, list[float]] = {point: [] for point in wanted}
+    for point, times in wanted.items():
+        for repeat in range(max(times, most)):
+            row = have.get(record_key(point, repeat, identities[point], rig.state))
+            if row is None or not row.uncountable.isdisjoint(_counted(rig.plan, repeat)):
+                missing[point].append(repeat)
+            else:
+                outcome.cached += 1
+                values[point].append(row.ns_per_access)
+    return _Schedule(wanted, most, missing, values, compared, shuffle)
 
 
 def _counted(plan: perf.Plan, repeat: int) -> set[str]:
     """The quantities whose events are asked for in a repeat."""
-    groups = plan.groups()
-    return {event.quantity for event in groups[repeat % len(groups)]}
-
-
-def _missing(rig: Rig, wanted: Mapping[Point, int], digests: Digests, outcome: Outcome, values: Values) -> Iterator[Process]:
-    """What is not stored, whoever asked for it, `values` being of what is. A row that lacks what can be counted by now is measured again;
-    of the two the store gives the one that counted."""
-    have = rig.store.records(rig.machine, {point.kernel for point in wanted})
-    for point, times in wanted.items():
-        for repeat in range(times):
-            row = have.get(record_key(point, repeat, digests[point.kernel, point.engine], rig.state))
-            if row is None or not row.uncountable.isdisjoint(_counted(rig.plan, repeat)):
-                yield point, repeat
-            else:
-                outcome.cached += 1
-                values[point].append(row.ns_per_access)
+    return {event.quantity for event in plan.group(repeat)}
 
 
 def _remember_lacks(rig: Rig, due: set[Point], tried: set[Point], outcome: Outcome) -> None:

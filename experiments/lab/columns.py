@@ -7,6 +7,7 @@ from math import nan
 
 import pandas as pd
 
+from experiments.lab import kernels
 from experiments.lab.record import NAME, Quantity, Record
 
 # pandas keeps texts in pyarrow where that is installed, as `make fleet` does: frames are the same without.
@@ -32,7 +33,7 @@ def check(record: Record, kernel_digest: str) -> None:
             raise ValueError(f"{name} does not fit 64 bits")
     own = [option.name for option in record.options] + list(record.also)
     for name in own:
-        if name in {*Record.model_fields, "kernel_digest"} or own.count(name) > 1:
+        if name in {*Record.model_fields, "kernel_digest", "timed"} or own.count(name) > 1:
             raise ValueError(f"an option or a result cannot be called {name!r}")
     for quantity in record.counters:
         if f"{quantity}_per_access" in own or f"{quantity}_reason" in own:
@@ -44,9 +45,10 @@ def check(record: Record, kernel_digest: str) -> None:
 def frame(records: Sequence[Record], kernel_digests: Sequence[str]) -> pd.DataFrame:
     """One row a record. Columns: the fields of Record, with counters flattened to `<quantity>_per_access` (float, NaN for none) and
     `<quantity>_reason` ("" where there is a value), a column (float, NaN for none) for each of a kernel's own options and results,
-    then kernel_digest."""
+    then kernel_digest and timed, the functions whose code that is of: "" where it is of a whole kernel, as in all rows of version 1."""
     columns = {name: pd.Series([getattr(record, name) for record in records], dtype=dtype) for name, dtype in _DTYPES.items()}
     columns["kernel_digest"] = pd.Series(list(kernel_digests), dtype="str")
+    columns["timed"] = pd.Series([_timed(record) for record in records], dtype="str")
     own = [dict(record.options) | record.also for record in records]
     for name in sorted({name for values in own for name in values}):
         columns[name] = pd.Series([values.get(name, nan) for values in own], dtype="float64")
@@ -56,3 +58,8 @@ def frame(records: Sequence[Record], kernel_digests: Sequence[str]) -> pd.DataFr
         columns[f"{quantity}_per_access"] = pd.Series(values, dtype="float64")
         columns[f"{quantity}_reason"] = pd.Series([q.reason or "" for q in counted], dtype="str")
     return pd.DataFrame(columns)
+
+
+def _timed(record: Record) -> str:
+    declared = kernels.CATALOGUE.get(record.kernel) if record.schema_version > 1 else None
+    return " ".join(declared.timed(record)) if declared else ""

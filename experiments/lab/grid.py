@@ -17,7 +17,7 @@ from experiments.words.units import format_size, parse_size
 PROFILES = Path(__file__).with_name("profiles")
 SMALLEST_LINES = 16  # one line to a page: well inside any first-level TLB
 LEAST_WORKING_SET = SMALLEST_LINES * 4096  # bytes; where base pages are larger, the grid has fewer points
-MOST_REPEATS = 100  # fresh processes a point; a dozen give an interval, a hundred are a day
+MOST_REPEATS = 100  # fresh mappings a point; a dozen give an interval, a hundred are a day
 # Above this a point costs seconds to fault in, and curves there bend over octaves, not over points.
 DENSE_BELOW_BYTES = 64 << 20
 
@@ -27,9 +27,9 @@ class Profile(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     max_working_set: int = Field(ge=LEAST_WORKING_SET)  # bytes
-    repeats: int = Field(ge=1, le=MOST_REPEATS)  # fresh processes a point
+    repeats: int = Field(ge=1, le=MOST_REPEATS)  # fresh mappings a point
     region_ms: int = Field(ge=1, le=60_000)
-    points_per_octave: int = Field(ge=1, le=16)
+    points_per_octave: int = Field(ge=1, le=16)  # of a fine grid's curves; a coarse one has as many only where a claim asks for it
 
     @field_validator("max_working_set", mode="before")
     @classmethod
@@ -81,8 +81,14 @@ class Scope:
 
     @property
     def is_fine(self) -> bool:
-        """Whether the reference machine's grid is wanted: a coarse one has the numbers that are compared, in minutes."""
+        """Whether curves are wanted in full. A coarse grid has the points that claims compare, and few others: those that give a curve
+        its shape. So it is measured in minutes."""
         return self.profile.points_per_octave > 2
+
+    @property
+    def per_octave(self) -> int:
+        """Points an octave of a curve away from its knees."""
+        return self.profile.points_per_octave if self.is_fine else 1
 
     @property
     def most_lines(self) -> int:
@@ -98,9 +104,24 @@ class Scope:
         return page_bytes(pages, self.base_page_bytes) // self.base_page_bytes
 
     def dense(self, per_octave: int | None = None) -> list[int]:
-        """Numbers of lines from the smallest to where a point is still quick, by default as fine as the profile says."""
+        """Numbers of lines from the smallest to where a point is still quick, by default `per_octave`."""
         most = min(self.most_lines, self.lines(DENSE_BELOW_BYTES))
-        return octaves(SMALLEST_LINES, most, self.profile.points_per_octave if per_octave is None else per_octave)
+        return octaves(SMALLEST_LINES, most, self.per_octave if per_octave is None else per_octave)
+
+    def knees(self) -> list[int]:
+        """Numbers of lines around the end of each TLB level as stated: at steps of 9 % from most of an octave before it to an octave past
+        it. At 19 % under numba and, of a coarse grid, around all levels but the last, of which claims ask no more than where half of the
+        step is done. Past a coarse grid's last level two an octave for another octave: there nearly every access walks. None where the
+        profile has one point an octave."""
+        if self.profile.points_per_octave == 1:
+            return []
+
+        def steps(entries: int) -> int:
+            return 4 if self.engine == "numba" or not (self.is_fine or entries == self.entries[-1]) else 8
+
+        past = [] if self.is_fine else [n for entries in self.entries[-1:] for n in octaves(2 * entries, 4 * entries, 2)]
+        near = [n for entries in self.entries for n in octaves(entries / 2**0.75, entries * 2, steps(entries))]
+        return sorted(n for n in {*near, *past} if n <= self.most_lines)
 
     def point(self, kernel: str, pages: str = "4k", mode: str = "", *, engine: str = "", layout: str = "", order: str = "",
               lines: int | None = None, stride_pages: int = 1, region_ms: int | None = None, **options: int) -> Point:

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.lab import columns
-from experiments.lab.record import SCHEMA, Point, Record
+from experiments.lab.record import SINCE_2, Identity, Point, Record
 from experiments.system.files import OPEN_FLAGS, append_whole, replace
 
+VERSIONS = (1, 2)  # of the schema that are read; the last is written
 # Fields of a point that older rows lack, with what they have in their place.
 _LATER = {"stride_pages": 1, "mode": "", "options": ()}
 
@@ -32,9 +33,17 @@ def point_id(point: Point) -> str:
     return _sha16(_asked(point))
 
 
-def record_key(point: Point, repeat: int, kernel_digest: str, state: str) -> str:
+def record_key(point: Point, repeat: int, identity: Identity, state: str) -> str:
     """What makes two measurements the same: 16 hex digits of the SHA-256 of its canonical JSON."""
-    return _sha16({"point": _asked(point), "repeat": repeat, "kernel_digest": kernel_digest, "state": state})
+    return _sha16({"point": _asked(point), "repeat": repeat, "measures": identity.measures, "code_digest": identity.code_digest,
+                   "state": state})
+
+
+def key_of(record: Record, kernel_digest: str) -> str:
+    """The key of a row. In version 1 the digest was of the kernel's whole source, its flags and its compiler."""
+    if record.schema_version == 1:
+        return _sha16({"point": _asked(record.point), "repeat": record.repeat, "kernel_digest": kernel_digest, "state": record.state})
+    return record_key(record.point, record.repeat, Identity(record.measures, kernel_digest), record.state)
 
 
 def _asked(point: Point) -> dict[str, Any]:
@@ -48,8 +57,9 @@ def _asked(point: Point) -> dict[str, Any]:
 def write(record: Record, kernel_digest: str) -> tuple[str, bytes]:
     """(its key, its line). ValueError for a record that fits no column."""
     columns.check(record, kernel_digest)
-    key = record_key(record.point, record.repeat, kernel_digest, record.state)
-    unknown = set() if record.boot_id else {"boot_id"}  # a row from before it was kept is written as it was
+    key = key_of(record, kernel_digest)
+    unknown = set(SINCE_2) if record.schema_version == 1 else set()  # a row from before they were kept is written as it was
+    unknown |= set() if record.boot_id else {"boot_id"}
     content = {"key": key, "kernel_digest": kernel_digest, "record": record.model_dump(exclude_none=True, exclude=unknown)}
     return key, signed(content)
 
@@ -100,14 +110,13 @@ def parse(line: bytes) -> Stored | ValueError | None:
         content = {name: value for name, value in signed.items() if name != "digest"}
         if content.keys() != {"key", "kernel_digest", "record"} or signed["digest"] != _sha16(content):
             return ValueError("the digest is of another line")
-        if content["record"].get("schema_version") != SCHEMA:
+        if content["record"].get("schema_version") not in VERSIONS:
             return None
         record, kernel_digest = Record.model_validate(content["record"]), content["kernel_digest"]
         columns.check(record, kernel_digest)
-        point = record.point
-        if content["key"] != record_key(point, record.repeat, kernel_digest, record.state):
+        if content["key"] != key_of(record, kernel_digest):
             return ValueError("the key is of another record")
-        return Stored(content["key"], point_id(point), kernel_digest, record)
+        return Stored(content["key"], point_id(record.point), kernel_digest, record)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
         return ValueError(f"{type(e).__name__}: {e}")
 

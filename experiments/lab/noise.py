@@ -47,7 +47,7 @@ def between(before: dict[int, float], after: dict[int, float], cpu: int) -> floa
 def disturbance(record: Record) -> Disturbance:
     """The first thing that disturbed the process, "" for none. The time that was measured plays no part in it."""
     counted = record.counters.get("task_clock_ns")
-    ran_ns = counted.value if counted and counted.value is not None else record.elapsed_ns
+    ran_ns = record.cpu_ns or (counted.value if counted and counted.value is not None else record.elapsed_ns)
     if record.migrations:
         return "migrated"  # to cold caches and a cold TLB
     if record.major_faults or (not kernels.of(record.kernel).faults_in

@@ -6,16 +6,16 @@ result is believed only when every event that was asked for came back, in its po
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from experiments.lab.events import PROGRAMMABLE, SOFTWARE, Event, may_be_zero, quantities
+from experiments.lab.gate import Gate, dying_with_us, output_file, plain_locale
 from experiments.lab.perf_json import TOPDOWN, derive, metric, parse
 from experiments.lab.record import Quantity
 from experiments.machine import pmu
@@ -51,6 +51,21 @@ class Plan:
                 else:
                     rotated[room] += some
         return tuple(always + group for group in rotated) or (always,)
+
+    @property
+    def counts_hardware(self) -> bool:
+        return any(event not in SOFTWARE for event in self.events)
+
+    def group(self, repeat: int) -> tuple[Event, ...]:
+        """What is counted in a repeat: the groups in turn."""
+        groups = self.groups()
+        return groups[repeat % len(groups)]
+
+    def quantities(self, counted: Mapping[str, Quantity], group: Sequence[Event], reason: str = "perf-failed") -> dict[str, Quantity]:
+        """All quantities of a repeat in which a group was counted: a count, or why there is none. reason: why nothing was counted."""
+        own = dict(counted) or {event.quantity: Quantity(reason=reason, event=event.event) for event in group}
+        own |= {event.quantity: Quantity(reason="other-repeat", event=event.event) for event in self.events if event not in group}
+        return own | derive(own, self.derived) | {name: Quantity(reason=code) for name, code in self.lacking.items()}
 
     def in_guest(self) -> Plan:
         """The same hardware events, counted only while the CPU runs a guest: perf's modifier G (exclude_host of perf_event_open(2))
@@ -194,41 +209,32 @@ def run(command: Sequence[str], plan: Plan, timeout_s: float, cwd: Path | None =
     The kernel gets `--perf-fds CONTROL,ACK`. A perf that refuses before it starts the kernel costs the counts, not the time.
     Raises subprocess.TimeoutExpired after killing the whole process group.
     """
-    lacking = {k: Quantity(reason=v) for k, v in plan.lacking.items()}
-    if not plan.events or plan.perf is None:
-        return Run(*_communicate(list(command), timeout_s, cwd), lacking)
-    groups = plan.groups()
-    group = groups[repeat % len(groups)]
+    group = plan.group(repeat)
+    if not group or plan.perf is None:
+        return Run(*_communicate(list(command), timeout_s, cwd), plan.quantities({}, ()))
     listed = ",".join(event.event or "" for event in group)
     stdout, stderr, status, text = _gated(plan.perf, ["-e", listed], command, timeout_s, cwd)
-    counted = parse(text, group)
+    counted, reason = parse(text, group), "perf-failed"
     # Of itself perf exits with 128 + EINVAL or more (129: an unknown event, 255: an event that does not open) and has not
     # started the kernel; kernels exit with 3 at most.
     if status > 128 and not stdout:
-        reason = "event-unknown" if status == 129 else "perf-denied" if pmu.denied(stderr) else "perf-failed"
-        counted = {event.quantity: Quantity(reason=reason, event=event.event) for event in group}
+        counted, reason = {}, refusal(status, stderr)
         stdout, stderr, status = _communicate(list(command), timeout_s, cwd)
-    if not counted:
-        counted = {e.quantity: Quantity(reason="perf-failed", event=e.event) for e in group}
-    counted |= {e.quantity: Quantity(reason="other-repeat", event=e.event) for e in plan.events if e not in group}
-    return Run(stdout, stderr, status, counted | derive(counted, plan.derived) | lacking)
+    return Run(stdout, stderr, status, plan.quantities(counted, group, reason))
+
+
+def refusal(status: int, stderr: str) -> str:
+    """The code of the reason why a perf counts nothing."""
+    return "event-unknown" if status == 129 else "perf-denied" if pmu.denied(stderr) else "perf-failed"
 
 
 def _gated(perf: str, options: Sequence[str], command: Sequence[str], timeout_s: float,
            cwd: Path | None) -> tuple[str, str, int, str]:
     """One kernel under `perf stat` with the gate: stdout, stderr, exit status and perf's own text."""
-    with contextlib.ExitStack() as open_things:
-        # In memory, so that a runner killed with -9 leaves no file behind. perf opens it by name, and has no other way.
-        output = open_things.enter_context(os.fdopen(os.memfd_create("tlb-perf"), "r+", errors="replace"))
-        pipes = [*os.pipe(), *os.pipe()]
-        for fd in pipes:
-            open_things.callback(os.close, fd)
-        control_out, control_in, ack_out, ack_in = pipes
+    with output_file() as output, Gate() as gate:
         finished = _communicate(
-            [perf, "stat", "-j", "-o", f"/proc/self/fd/{output.fileno()}", *options,
-             "--delay=-1", "--control", f"fd:{control_out},{ack_in}", "--",
-             *command, "--perf-fds", f"{control_in},{ack_out}"],
-            timeout_s, cwd, pass_fds=(*pipes, output.fileno()))
+            [perf, "stat", "-j", "-o", f"/proc/self/fd/{output.fileno()}", *options, *gate.perf_words, "--", *command, *gate.kernel_words],
+            timeout_s, cwd, pass_fds=(*gate.fds, output.fileno()))
         output.seek(0)
         return *finished, output.read()
 
@@ -253,15 +259,9 @@ def dtlb_bound(command: Sequence[str], timeout_s: float, cwd: Path | None = None
     return metric(_gated(perf, ["-M", TOPDOWN], command, timeout_s, cwd)[3])
 
 
-def plain_locale() -> dict[str, str]:
-    return os.environ | {"LC_ALL": "C"}  # elsewhere perf may print decimal commas
-
-
 def _communicate(command: list[str], timeout_s: float, cwd: Path | None, pass_fds: tuple[int, ...] = ()) -> tuple[str, str, int]:
-    if setpriv := shutil.which("setpriv"):  # perf would outlive a runner killed with -9, and the kernel with it
-        command = [setpriv, "--pdeathsig", "KILL", "--", *command]
     try:
-        done = run_whole(command, timeout=timeout_s, cwd=cwd, env=plain_locale(), pass_fds=pass_fds)
+        done = run_whole(dying_with_us(command), timeout=timeout_s, cwd=cwd, env=plain_locale(), pass_fds=pass_fds)
     except OSError as error:
         raise Unavailable("kernel-crashed", f"{command[0]} does not start: {error.strerror}") from None
     return done.stdout, done.stderr, done.returncode

@@ -1,7 +1,7 @@
 """Adds what was measured here of a machine to what data/ has published of it. Nothing published is dropped.
 
 A campaign of one chapter leaves the rows of the others as they are, of whatever state and kernel they are; pages show the last campaign of
-each experiment (inference.intervals.newest). To begin anew, delete the machine's folder first.
+each experiment (inference.campaigns.newest). To begin anew, delete the machine's folder first.
 """
 
 from __future__ import annotations

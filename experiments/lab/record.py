@@ -15,7 +15,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat,
 from experiments.words.pages import Pages
 from experiments.words.reasons import Unavailable
 
-SCHEMA = 1
+SCHEMA = 2  # rows of version 1 are read, and never rewritten
+SINCE_2 = ("measures", "source", "compiler", "position", "mapping_bytes", "cpu_ns", "fifo")  # fields of a Record
 NAME = re.compile(r"[a-z0-9_-]{1,64}")  # an experiment, a kernel's digest, a counter's quantity
 
 Engine = Literal["c", "numba", "numpy"]  # numpy: a published program that is numpy, in its own operations
@@ -31,6 +32,9 @@ Column = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Positive = Annotated[int, Field(ge=1, le=2**63 - 1)]
 PositiveNs = Annotated[FiniteFloat, Field(gt=0)]
+
+
+_PLAIN = r" -%'-;=?-\[\]-_a-~"  # printable ASCII without markup, for rows come from strangers too
 
 
 class _Strict(BaseModel):
@@ -93,6 +97,20 @@ def _bins(given: object) -> object:
 Histogram = Annotated[list[Bin], BeforeValidator(_bins)]
 
 
+class Identity(NamedTuple):
+    """What measured a row: the first two tell it from another measurement, and the others say where it came from."""
+
+    measures: int  # the version that the kernel's file declares
+    code_digest: str  # of the timed function that the point runs, 16 hex digits
+    source_digest: str = ""
+    compiler: str = ""
+
+    @property
+    def fields(self) -> dict[str, object]:
+        """What a Record says of it; the digest of the code stands beside the record in its line."""
+        return {"measures": self.measures, "source": self.source_digest, "compiler": re.sub(f"[^{_PLAIN}]", "?", self.compiler)[:200]}
+
+
 class Point(_Strict):
     """One setting of a kernel's parameters; what the repeats of a point have in common."""
 
@@ -143,6 +161,11 @@ class KernelReport(_Strict):
     checksum: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]  # of the lines visited, in their order
     # What this kernel alone measures, its unit in the name: {"generator_ns_per_access": 1.9}.
     also: dict[Column, FiniteFloat] = {}
+    # Of a process that measures many points: this one's number in it, and the bytes of the mapping that held its lines.
+    position: Count | None = None
+    mapping_bytes: Positive | None = None
+    cpu_ns: Annotated[FiniteFloat, Field(ge=0)] | None = None  # CPU time of the process in the timed region
+    fifo: Annotated[int, Field(ge=0, le=1)] | None = None  # whether warm-up and region ran under SCHED_FIFO
     # Of a kernel that times single accesses: its clock's readings as they are, the clock's own cost included; no empty bins.
     histogram: Histogram = []
 
@@ -171,8 +194,11 @@ class Quantity(_Strict):
 class Record(KernelReport):
     """One row of data/: a kernel's report with what the runner knows of it."""
 
-    schema_version: Literal[1] = SCHEMA
-    repeat: Count
+    schema_version: Literal[1, 2] = SCHEMA
+    measures: Annotated[int, Field(ge=1, le=1000)] = 1  # the version of what the kernel measures, as its file declares it
+    source: Annotated[str, Field(pattern=r"^([0-9a-f]{16})?$")] = ""  # digest of the kernel's source
+    compiler: Annotated[str, Field(pattern=rf"^[{_PLAIN}]{{0,200}}$")] = ""  # that built it, or the interpreter that ran it
+    repeat: Count  # the number of the mapping that it was measured in
     region_ms: Annotated[int, Field(ge=1)]
     counters: dict[str, Quantity] = {}
     wall_ns: PositiveNs  # the whole process, perf included
@@ -183,6 +209,13 @@ class Record(KernelReport):
     tries: Annotated[int, Field(ge=1, le=100)] = 1  # this is the first quiet one, or the last
     noisy: Disturbance = ""
     boot_id: Annotated[str, Field(pattern=r"^([0-9a-f]{16})?$")] = ""  # of Linux: identity.boot_id(); "" in rows from before it was kept
+
+    @model_validator(mode="after")
+    def _of_its_version(self) -> Record:
+        """A row of version 1 is written as it was read, so it has no field that is younger."""
+        if self.schema_version == 1 and any(getattr(self, name) != self.__class__.model_fields[name].default for name in SINCE_2):
+            raise ValueError(f"a row of version 1 has none of {', '.join(SINCE_2)}")
+        return self
 
     @property
     def uncountable(self) -> frozenset[str]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from experiments.lab import kernels, perf
+from experiments.lab import mapping, perf
 from experiments.lab import measure as processes
+from experiments.lab.mapping import Result
+from experiments.lab.measure import Setting
 from experiments.lab.record import Point, Record
 from experiments.lab.store import Store
 from experiments.machine import host as hosts
@@ -24,7 +27,7 @@ MEMORY_SHARE = 0.5  # of the memory that is free for us (design: half at most)
 class Rig:
     """A host with what follows from it: its state, its CPU for measuring, its counters, its memory, and where rows go.
 
-    usable_bytes: of memory, all that one process may use. measure: one process a call, which tests replace. switches: the settings as
+    usable_bytes: of memory, all that one process may use. measure: `mapping.measured`, which tests replace. switches: the settings as
     they are when it is called, which may not change while rows of this state are measured.
     """
 
@@ -35,7 +38,7 @@ class Rig:
     usable_bytes: int
     cpu: int | None = None  # None: the kernels take the last one allowed
     plan: perf.Plan = perf.NO_COUNTERS
-    measure: Callable[..., Record] = processes.measure
+    measure: Callable[..., Iterator[Result]] = mapping.measured
     switches: Callable[[], tuple] = tuple
     inspected: tuple = ()  # the settings as they were at the inspection
 
@@ -48,20 +51,25 @@ class Rig:
         return cls(host, store, machine or hosts.machine_id(host), hosts.state(host), usable_bytes(host), cpu, plan, switches=switches,
                    inspected=switches())
 
+    def measured(self, points: Sequence[Point], repeat: int, **how: Any) -> Iterator[Result]:
+        """The result of each point, as `mapping.measured` gives it. Raises state-changed where it would be of no one state."""
+        for result in self.measure(points, repeat, self.setting, **how):
+            self._check_state()
+            yield result
+
     def take(self, point: Point, repeat: int = 0) -> Record:
-        """The record of one fresh process. Raises Unavailable, as `measure.measure` does, and state-changed where it would be of no one
-        state."""
-        record = self.measure(point, repeat, state=self.state, usable_bytes=self.room_bytes(point), plan=self.plan, cpu=self.cpu)
-        if self.switches() != self.inspected:
-            raise Unavailable("state-changed")
+        """The record of one fresh process. Raises Unavailable, as `measure.measure` does, and state-changed."""
+        record = processes.measure(point, repeat, **self.setting._asdict())
+        self._check_state()
         return record
 
-    def room_bytes(self, point: Point) -> int:
-        """What a point's process may use. A pool's pages are no part of the memory that is free: Linux holds them against the pool as
-        it maps them, and only what a kernel needs beside its arena against memory."""
-        if PAGES[point.pages].source != "pool":
-            return self.usable_bytes
-        return self.usable_bytes + kernels.arena_bytes(point) - kernels.of(point.kernel).side_bytes(point)
+    @property
+    def setting(self) -> Setting:
+        return Setting(self.state, self.usable_bytes, self.plan, self.cpu, self.host.fifo)
+
+    def _check_state(self) -> None:
+        if self.switches() != self.inspected:
+            raise Unavailable("state-changed")
 
 
 def usable_bytes(host: Host, pages: str = BASE) -> int:

@@ -3,32 +3,48 @@ one profile."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import Any
 
 import pandas as pd
 
-from experiments.lab import build
+from experiments.lab import build, kernels
+from experiments.lab.record import Identity, Point
 from experiments.words.reasons import Unavailable
 
 # Why a kernel that has rows cannot be built now: those rows are of another one.
 _GONE = {"no-compiler", "engine-lacks", "bad-parameter"}
+_PROGRAM = ["kernel", "engine", "mode", "layout", "order"]  # with a kernel's own options, what decides which function a point runs
 
 
 def current(frame: pd.DataFrame, state: str) -> pd.DataFrame:
-    """The rows of this computer as it is now: of `state`, and of the kernels that would be built now, in the order of `Store.load`.
+    """The rows of this computer as it is now: of `state`, and of what the kernels measure now, in the order of `Store.load`.
 
     A THP setting, an older Linux or another compiler may come and go. What was measured before it is used again when it has gone.
     Raises Unavailable, what build.kernel raises where a kernel is there and does not build.
     """
-    digests: dict[tuple[str, str], str] = {}
-    for kernel, engine in {*_programs(frame)}:
-        try:
-            digests[kernel, engine] = build.kernel(kernel, engine).digest
-        except Unavailable as why:
-            if why.code not in _GONE:
-                raise
-    now = [digests.get(program) for program in _programs(frame)]
-    return frame[(frame["state"] == state) & (frame["kernel_digest"] == now)].reset_index(drop=True)
+    options = [name for name in frame if any(name in kernel.options for kernel in kernels.CATALOGUE.values())]
+    identity, known = build.identities(), dict[tuple[object, ...], Identity | None]()
+    programs = frame[_PROGRAM + options].astype(object).where(frame[_PROGRAM + options].notna(), None)
+    now = []
+    for program in programs.itertuples(index=False, name=None):
+        if program not in known:
+            known[program] = _identity(identity, dict(zip(programs, program, strict=True)))
+        now.append(known[program])
+    is_now = (frame["measures"] == [found and found.measures for found in now]) & (
+        frame["kernel_digest"] == [found and found.code_digest for found in now])
+    return frame[(frame["state"] == state) & is_now].reset_index(drop=True)
+
+
+def _identity(identity: Callable[[Point], Identity], program: dict[str, Any]) -> Identity | None:
+    """The identity of a row's point, None of a kernel that is gone."""
+    try:
+        own = {name: int(value) for name in kernels.of(program["kernel"]).options if (value := program.get(name)) is not None}
+        return identity(Point(**{name: program[name] for name in _PROGRAM}, lines=1, options=own))
+    except Unavailable as why:
+        if why.code not in _GONE:
+            raise
+        return None
 
 
 def of_one_engine(frame: pd.DataFrame, asked: Collection[tuple[str, str]], engine: str) -> pd.DataFrame:

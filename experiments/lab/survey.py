@@ -53,7 +53,7 @@ def measured(rig: Rig, pages: str, *, name: str = NAME, repeats: int = REPEATS, 
     lacking: dict[str, Note] = {}
 
     def run(points: list[Point]) -> pd.DataFrame:
-        fitting = [p for p in points if kernels.arena_bytes(p) <= (most_bytes or rig.room_bytes(p))]
+        fitting = [p for p in points if kernels.arena_bytes(p) <= (most_bytes or inf) and kernels.memory_bytes(p) <= rig.usable_bytes]
         frame, missing = _run(rig, fitting, name, repeats, quiet, seconds)
         lacking.update(missing)
         return frame

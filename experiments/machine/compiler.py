@@ -8,12 +8,20 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
+
+from experiments.system import procfs
 
 
 @dataclass(frozen=True)
 class Compiler:
     command: tuple[str, ...]
     version: str  # its first line of --version
+
+    @property
+    def label(self) -> str:
+        """As "gcc: gcc (Debian 12.2.0-14) 12.2.0": its name without the path, and its version line."""
+        return procfs.label(f"{Path(self.command[0]).name}: {self.version}")
 
 
 @cache

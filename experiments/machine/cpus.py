@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Collection
 from pathlib import Path
 
@@ -67,3 +69,21 @@ def _strength(folder: Path) -> int:
     """What Linux schedules by on arm64 (1024 for the strongest), else the highest clock; 0 where nothing is stated."""
     capacity = procfs.number(folder / "cpu_capacity")
     return capacity if capacity is not None else _highest_khz(folder) or 0
+
+
+def may_use_fifo() -> bool:
+    """Whether a process here may be scheduled as SCHED_FIFO: tried in a thread that ends at once."""
+    allowed = []
+
+    def ask() -> None:
+        try:
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))  # of this thread alone
+            allowed.append(True)
+        except OSError:  # no right to, or a control group without time for it
+            pass
+
+    if hasattr(os, "sched_setscheduler"):
+        thread = threading.Thread(target=ask)
+        thread.start()
+        thread.join()
+    return bool(allowed)

@@ -78,6 +78,7 @@ class Host(Facts):
     nested_paging: bool | None = None  # whether the CPU offers guests a second dimension; None where nothing says
     xen_guest: str = ""  # PV, HVM or PVH under Xen, "" elsewhere
     pcid: bool | None = None  # whether Linux has the TLB tell processes apart; a boot with nopcid takes the CPU's flag away
+    fifo: bool = False  # whether a process may be scheduled as SCHED_FIFO, which none preempts that is not real-time itself
     boot: tuple[str, ...] = ()  # words of the kernel's command line (settings.BOOT_WORDS)
     # Provenance, in no key: what else runs (background.TASKS) in words, and which boot it is.
     background: dict[str, str] = {}
@@ -116,9 +117,8 @@ def _usable_cpus() -> tuple[int, ...]:
 
 
 def _compiler() -> str | None:
-    """The compiler as "gcc: gcc (Debian 12.2.0-14) 12.2.0": its name without the path, and its version line."""
     cc = compiler()
-    return procfs.label(f"{Path(cc.command[0]).name}: {cc.version}") if cc else None
+    return cc.label if cc else None
 
 
 @dataclass(frozen=True)
@@ -135,6 +135,7 @@ class Platform:
     pinned: Callable[[int], AbstractContextManager[None]] = pinned  # runs on a CPU meanwhile
     probe_pmu: Callable[[], tuple[pmu.Tier, str | None]] = pmu.probe
     find_compiler: Callable[[], str | None] = _compiler
+    may_use_fifo: Callable[[], bool] = cpus.may_use_fifo
 
 
 def inspect(root: Path = Path("/"), computer: Platform | None = None, cpu: int | None = None) -> Host:
@@ -168,6 +169,7 @@ def inspect(root: Path = Path("/"), computer: Platform | None = None, cpu: int |
         c_compiler=computer.find_compiler(),
         installation=identity.installation(root),
         xen_guest=procfs.word(root / "sys/hypervisor/guest_type"),
+        fifo=computer.may_use_fifo(),
         boot=settings.boot(root),
         background=background.look(root),
         boot_id=identity.boot_id(root),
@@ -230,8 +232,9 @@ def state_facts(host: Host) -> dict[str, object]:
     Each is a setting or a version. What fluctuates by itself is none: the clock of the moment, the load, the memory and the pages of
     pools that are free, counters, whether a guest runs. Nor is what is known as provenance alone: `background` and `boot_id`.
     """
-    off = {"pcid": False} if host.pcid is False else {}  # named where it is off alone, so that older rows keep their state
-    return off | {
+    # Named where they differ from what they were before they were asked for, so that older rows keep their state.
+    named = ({"pcid": False} if host.pcid is False else {}) | ({"fifo": True} if host.fifo else {})
+    return named | {
         "kernel_release": host.kernel_release,
         "microcode": host.microcode,
         "base_page_bytes": host.base_page_bytes,

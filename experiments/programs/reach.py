@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import pandas as pd
 
 from experiments.inference import curves, geometry, splinter
+from experiments.inference.campaigns import newest
 from experiments.inference.curves import select
-from experiments.inference.intervals import Interval, newest
+from experiments.inference.intervals import Interval
 from experiments.inference.treads import Gain, Tread, bracket, expected_gain, smoothed, tread
 from experiments.lab import kernels, rows, survey
 from experiments.lab.store import Store

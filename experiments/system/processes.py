@@ -52,6 +52,21 @@ def run_whole(command: Sequence[str], *, timeout: float | None, **how: Any) -> s
     return subprocess.CompletedProcess(command, child.returncode, stdout, stderr)
 
 
+def status_within(child: subprocess.Popen, seconds: float) -> int:
+    """Wait for the child to end and return its exit status; after so long it is killed with all that it started.
+
+    The child has a session of its own (start_new_session).
+    """
+    try:
+        return child.wait(seconds)
+    except BaseException as error:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
+    return child.wait()
+
+
 def workers(number: int | None = None) -> ProcessPoolExecutor:
     """A pool of fresh processes of this Python, by default one a CPU, which end with this process however it ends: after a kill -9, those
     of the library wait for work for ever, and hold what this process wrote to."""

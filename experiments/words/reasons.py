@@ -281,6 +281,8 @@ REASONS: dict[str, ReasonText] = {
         "Measure the same chapters of both with one profile, as `tlb run CHAPTER -p profile quick` or `make book` does."),
     "other-kernels": ReasonText("What both have measured is of other versions of the kernels, or of another compiler.",
         "Measure one of the two again with the checkout and the compiler of the other."),
+    "measured-differently": ReasonText("One of the two was measured with an earlier version of the kernels: its times do not compare.",
+        "Measure it again with the checkout of the other; its earlier rows stay."),
     "too-few-points": ReasonText("There are too few results for this statement.", "Measure with a larger profile or more repeats."),
     "sweep-short": ReasonText("The sweep ends below the sizes that this statement is about.",
         "Measure further, as with `-p max_working_set=16GiB`; it takes twice as much free memory."),

@@ -12,11 +12,14 @@ array still looks into the mapping that buf.close() would unmap; here the mappin
 from __future__ import annotations
 
 import hashlib
+from argparse import Namespace
 
 import numpy as np
 
 from kernels.twins import arguments, region
-from kernels.twins.arena import map_arena
+from kernels.twins.arena import Arena
+
+MEASURES = 2  # 1 read smaps between warm-up and region, so its times above 256 MiB are up to 1.5x too high
 
 
 # [timed]
@@ -28,20 +31,25 @@ def gather(arr: np.ndarray, indices: np.ndarray, rounds: int) -> int:
 # [end]
 
 
-def main() -> None:
-    config = arguments.parse_arguments("page_gather", ["cycle", "sequential"], engine="numpy")
-    region.start(config)
-    started_ns = arguments.now_ns()
-    arena = map_arena(config)
+def asked(words: list[str] | None = None) -> Namespace:
+    return arguments.parse_arguments("page_gather", ["cycle", "sequential"], engine="numpy", words=words)
+
+
+def measure_point(config: Namespace, arena: Arena) -> region.Record:
     arr = arena.words().view(np.uint8)
     apart = arguments.LINE if config.packed else arena.stride
     indices = np.arange(0, config.lines * apart, apart, dtype=np.int64)
     arr[indices] = 1
     if config.order == "cycle":
         np.random.default_rng(config.seed).shuffle(indices)  # a new order for each process: the published one is a single draw
-    work = region.Work(lambda rounds: gather(arr, indices, rounds), lambda rounds: rounds * config.lines, config.lines)
     order = hashlib.blake2b(indices.tobytes(), digest_size=8).digest()
-    region.report(config, arena, region.measure(config, arena, started_ns, work), int.from_bytes(order))
+    arr[: config.lines * apart : apart].sum()  # in ascending order: region.measure() says why
+    work = region.Work(lambda rounds: gather(arr, indices, rounds), lambda rounds: rounds * config.lines, config.lines)
+    return region.record(config, arena, region.measure(config, work), int.from_bytes(order))
+
+
+def main() -> None:
+    region.measure_one(asked, measure_point)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 
 int main(int argc, char **argv)
 {
-    static const char *const orders[] = {"cycle", NULL}, *const layouts[] = {"spread", NULL};
-    struct config c = parse_arguments(argc, argv, "empty_gate", orders, layouts);
+    static const struct kernel nothing = {.name = "empty_gate", .orders = {"cycle"}, .layouts = {"spread"}};
+    struct config c = parse(&nothing, argc, argv);
     gate(&c, "enable\n");
     gate(&c, "disable\n");
     return puts("done") < 0;

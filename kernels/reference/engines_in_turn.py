@@ -7,22 +7,22 @@ Prints the medians of both, ns per access, and of their ratio."""
 
 from __future__ import annotations
 
-import argparse
 import ctypes
+import os
 import statistics
 import sys
 
 import numpy as np
 
 from kernels.twins import page_chase
-from kernels.twins.arena import map_arena
+from kernels.twins.arena import base_page, map_arena
 from kernels.twins.arguments import now_ns
 from kernels.twins.placement import line_offset, places_in
 
 library, layout, lines = ctypes.CDLL(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 library.follow.restype, library.follow.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_uint64]
 packed = layout == "packed"
-arena = map_arena(argparse.Namespace(pages="4k", lines=lines, packed=packed))
+arena = map_arena("4k", lines * (64 if packed else base_page()), sorted(os.sched_getaffinity(0)))
 places = places_in(packed, arena.stride, arena.page)
 page_chase.place_cycle(arena.words(), np.uint64(arena.base), lines, places, True, np.uint64(7))
 at, hops = arena.base + int(line_offset(0, *places)), max(lines, 1 << 18) // lines * lines

@@ -3,6 +3,7 @@
  *   independent_chase LINES      one line in each 4 KiB page, visited in one random cycle
  *   independent_chase LINES SEED 4k|thp|2m    the same on these pages, a random line of each 4 KiB: on memory that is contiguous,
  *                                             page number mod 64 would crowd a 64th of the larger caches' sets
+ *   independent_chase LINES SEED - packed    the lines side by side; - spread: as without SEED
  *   independent_chase self       one pointer that points at itself: the load-to-use latency, whatever the clock
  *
  * Prints ns per access: the median of seven passes of at least 20 ms each. */
@@ -52,8 +53,8 @@ int main(int argc, char **argv)
     sched_setaffinity(0, sizeof last, &last);
     srand48(argc > 2 ? atol(argv[2]) : time(NULL));
     long lines = argc > 1 && strcmp(argv[1], "self") ? atol(argv[1]) : 1;
-    size_t bytes = (size_t)lines * 4096;
-    const char *pages = argc > 3 ? argv[3] : "";
+    const char *pages = argc > 3 && strcmp(argv[3], "-") ? argv[3] : "";
+    size_t apart = argc > 4 && !strcmp(argv[4], "packed") ? 64 : 4096, bytes = (size_t)lines * apart;
     size_t room = (bytes + (4u << 20) - 1) >> 21 << 21; /* whole pages of 2 MiB, and one to align with */
     int huge = !strcmp(pages, "2m") ? MAP_HUGETLB | 21 << 26 : 0;
     char *memory = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | huge, -1, 0);
@@ -64,7 +65,8 @@ int main(int argc, char **argv)
     memset(memory, 0xA5, bytes);
     struct node **order = malloc((size_t)lines * sizeof *order);
     for (long i = 0; i < lines; i++)
-        order[i] = (struct node *)(memory + i * 4096 + (*pages ? (long)(drand48() * 64) : i % 64) * 64); /* every L1 set alike */
+        order[i] = (struct node *)(memory + (size_t)i * apart + (apart == 64 ? 0 : *pages ? (size_t)(drand48() * 64) * 64 : (size_t)i % 64 * 64));
+        /* every L1 set alike */
     for (long i = lines - 1; i > 0; i--) { /* shuffle the visits, then link each to the one after it */
         long j = (long)(drand48() * (double)(i + 1));
         struct node *swap = order[i];

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import argparse
 import ctypes
+import errno
 import mmap
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from kernels.twins.arguments import LINE, PAGES, unavailable
+from kernels.twins.arguments import PAGES, NoNumber, unavailable
 
 GIB, MIB = 1 << 30, 1 << 20
 MAP_NORESERVE, MAP_FIXED, MAP_HUGETLB, MAP_HUGE_SHIFT = 0x4000, 0x10, 0x40000, 26
 MADV_HUGEPAGE, MADV_NOHUGEPAGE, MADV_DONTDUMP, MADV_POPULATE_WRITE = 14, 15, 16, 23
-PR_GET_THP_DISABLE = 42
+PR_GET_THP_DISABLE, SET_MEMPOLICY = 42, 237 if os.uname().machine == "aarch64" else 238
+MOST_THREADS, CHUNK = 256, 1 << 19
 THP = Path("/sys/kernel/mm/transparent_hugepage")
 GONE = "; the pool was emptied meanwhile, or the cgroup's hugetlb limit"
 
@@ -26,21 +28,31 @@ libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p
 libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
 libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 FAILED = ctypes.c_void_p(-1).value
 
 
 @dataclass(frozen=True)
 class Arena:
+    """A mapping, or its first bytes."""
+
+    pages: str
+    room: int  # where the addresses begin that were reserved for it, of which `base` is the first at a whole GiB
     base: int
     bytes: int
     stride: int
     working_set: int
     page: int
+    mapping_bytes: int
     mthp_before: tuple[int, int]  # pages of this size allocated, fallen back, before the first touch
 
     def words(self) -> np.ndarray:
         """The arena as uint64 words, shape (bytes / 8,)."""
         return np.ctypeslib.as_array((ctypes.c_uint64 * (self.bytes // 8)).from_address(self.base))
+
+    def first(self, working_set: int) -> Arena:
+        """The pages that so many bytes take, from the mapping's beginning on."""
+        return replace(self, working_set=working_set, bytes=-(-working_set // self.page) * self.page)
 
 
 def _number(path: Path, if_absent: int) -> int:
@@ -108,11 +120,11 @@ def _ask_for_mthp(base: int, size: int, page: int) -> None:
 
 
 def _reserve(size: int) -> int:
-    """Addresses for so many bytes, from a whole GiB on."""
+    """Where addresses begin that have room for so many bytes from a whole GiB on."""
     room = libc.mmap(None, size + GIB, 0, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) if size < 1 << 62 else FAILED
     if room == FAILED:
         unavailable("memory-short", f"no address space for {size} bytes")
-    return -(-room // GIB) * GIB
+    return room
 
 
 def _from_pool(base: int, size: int, pages: str, page: int) -> None:
@@ -144,38 +156,72 @@ def _ask(base: int, size: int, pages: str, page: int) -> None:
         advise(base, size, MADV_NOHUGEPAGE)
 
 
-def map_arena(config: argparse.Namespace, fault_in: Callable[[int, int, int], int] = advise) -> Arena:
-    """Map, advise and fault in room for `config.lines` lines on `config.pages`, at a virtual base aligned to 1 GiB.
+def on_all_cpus(work: Callable[[int, int], int], size: int, chunk: int, cpus: list[int]) -> list[int]:
+    """work(from, to) on each CPU's part of `size` bytes, in whole chunks; what it returned, in order."""
+    chunks = -(-size // chunk)
+    threads = min(len(cpus), chunks, MOST_THREADS)
 
-    fault_in: called with base, bytes and MADV_POPULATE_WRITE; returns 0 or the errno.
-    """
-    stride, page = base_page(), page_bytes(config.pages)
-    working_set = config.lines * (LINE if config.packed else stride)
+    def part(i: int) -> int:
+        os.sched_setaffinity(0, {cpus[i]})
+        return work(chunks * i // threads * chunk, min(chunks * (i + 1) // threads * chunk, size))
+
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(part, range(threads)))
+
+
+def stay_on_this_node() -> None:
+    """On this CPU's node, page table included, whichever CPU writes first."""
+    cpu, node = ctypes.c_uint(), ctypes.c_uint()
+    if not libc.getcpu(ctypes.byref(cpu), ctypes.byref(node)) and node.value < 64:
+        libc.syscall(SET_MEMPOLICY, 1, ctypes.byref(ctypes.c_ulong(1 << node.value)), ctypes.c_ulong(64))
+
+
+def _populate(base: int, size: int, pages: str, page: int, cpus: list[int]) -> None:
+    def part(begin: int, end: int) -> int:
+        return advise(base + begin, end - begin, MADV_POPULATE_WRITE)
+
+    stay_on_this_node()
+    error = max(on_all_cpus(part, size, max(page, CHUNK), cpus))
+    if error == errno.EINVAL:  # a kernel before 5.14
+        ctypes.memset(base, 1, size)
+    elif error:
+        pool = PAGES[pages][0] == "pool"
+        unavailable("pool-empty" if pool else "memory-short",
+                    f"{size} bytes could not be faulted in: {os.strerror(error)}{GONE if pool else ''}")
+
+
+def map_arena(pages: str, working_set: int, cpus: list[int]) -> Arena:
+    """Map, advise and fault in so many bytes on `pages`, at a virtual base aligned to 1 GiB; two of the CPUs fault them in."""
+    page = page_bytes(pages)
     size = -(-working_set // page) * page
-    base = _reserve(size)
-    _ask(base, size, config.pages, page)
-    arena = Arena(base, size, stride, working_set, page, _mthp_faults(page))
-    if error := fault_in(base, size, MADV_POPULATE_WRITE):
-        if error != 22:  # EINVAL: a kernel before 5.14
-            pool = PAGES[config.pages][0] == "pool"
-            unavailable("pool-empty" if pool else "memory-short",
-                        f"{size} bytes could not be faulted in: {os.strerror(error)}{GONE if pool else ''}")
-        arena.words()[:: stride // 8] = 1
+    room = _reserve(size)
+    base = -(-room // GIB) * GIB
+    arena = Arena(pages, room, base, size, base_page(), working_set, page, size, _mthp_faults(page))
+    try:
+        _ask(base, size, pages, page)
+        _populate(base, size, pages, page, cpus[-2:])
+    except NoNumber:
+        unmap(arena)
+        raise
     return arena
 
 
-def verify_backing(config: argparse.Namespace, arena: Arena) -> None:
-    """Every byte of the arena on the page size asked for, by /proc/self/smaps, or exit 3."""
+def unmap(arena: Arena) -> None:
+    libc.munmap(arena.room, arena.mapping_bytes + GIB)
+
+
+def verify_backing(arena: Arena) -> None:
+    """Raise unless every byte of the mapping is on the page size asked for, by /proc/self/smaps."""
     thp_kb = mapped_kb = odd = 0
     lacking: set[str] = set()  # what the mapping has not stated yet; without it, it proves nothing
     inside = False
-    source, page = PAGES[config.pages][0], page_bytes(config.pages)
+    source, size, page = PAGES[arena.pages][0], arena.mapping_bytes, arena.page
     expected = page if source == "pool" else arena.stride
     with open("/proc/self/smaps", errors="replace") as smaps:
         for line in smaps:
             if span := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
                 odd += bool(lacking)
-                inside = int(span[1], 16) < arena.base + arena.bytes and int(span[2], 16) > arena.base
+                inside = int(span[1], 16) < arena.base + size and int(span[2], 16) > arena.base
                 lacking = {"KernelPageSize", "AnonHugePages"} if inside else set()
             elif inside and (field := re.match(r"(\w+): *([0-9]{1,15}) kB$", line)):
                 name, kb = field[1], int(field[2])
@@ -187,14 +233,14 @@ def verify_backing(config: argparse.Namespace, arena: Arena) -> None:
                 elif name in ("AnonHugePages", "ShmemPmdMapped"):
                     thp_kb += kb
     odd += bool(lacking)
-    whole = arena.bytes >> 10
+    whole = size >> 10
     if odd or mapped_kb < whole or thp_kb != (whole if source == "thp" else 0):
-        unavailable("backing-partial", f"asked for {whole} kB on {config.pages}; smaps shows {mapped_kb} kB resident, "
+        unavailable("backing-partial", f"asked for {whole} kB on {arena.pages}; smaps shows {mapped_kb} kB resident, "
                     f"{thp_kb} kB on THP, {odd} mappings of another size or none")
     if source == "mthp":
         got, fell_back = (after - before for after, before in zip(_mthp_faults(page), arena.mthp_before, strict=True))
-        if got < arena.bytes // page or fell_back:
-            unavailable("backing-partial", f"{got} of {arena.bytes // page} pages of {config.pages} allocated, {fell_back} fell back")
+        if got < size // page or fell_back:
+            unavailable("backing-partial", f"{got} of {size // page} pages of {arena.pages} allocated, {fell_back} fell back")
 
 
 def page_table_bytes() -> int | None:

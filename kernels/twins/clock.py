@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import os
-
-from llvmlite import binding, ir
 from numba import njit, types, uint64
 from numba.extending import intrinsic
 
 from kernels.twins.arguments import now_ns
-
-binding.initialize_native_asmparser()  # numba does not, and sixteen_additions() is assembly
+from kernels.twins.hops import ARM64, assembly
 
 
 @intrinsic
 def sixteen_additions(typing, a, b):
     """a + 16 b by 16 dependent register additions, which no compiler may fold."""
-
-    def emit(context, builder, signature, args):
-        word = ir.IntType(64)
-        one = "add $0, $0, $2" if os.uname().machine == "aarch64" else "addq $2, $0"
-        kind = ir.FunctionType(word, [word, word])
-        return builder.call(ir.InlineAsm(kind, "\n".join([one] * 16), "=r,0,r", side_effect=True), args)
-
-    return types.uint64(types.uint64, types.uint64), emit
+    text = "\n".join(["add $0, $0, $2" if ARM64 else "addq $2, $0"] * 16)
+    return types.uint64(types.uint64, types.uint64), lambda context, builder, signature, args: assembly(builder, text, "=r,0,r", args)
 
 
 @njit(cache=True)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
+import sys
 from argparse import Namespace
 
 import numpy as np
 
-from kernels.twins import arguments, region
-from kernels.twins.arena import Arena, advise, base_page, map_arena, page_bytes
+from kernels.twins import arguments, region, session
+from kernels.twins.arena import CHUNK, Arena, base_page, on_all_cpus
 from kernels.twins.arguments import LINE
 from kernels.twins.hops import BINS, clock_ticks, least_of, of_hops, read_nothing, read_stamp
-from kernels.twins.placement import PART, lines_to_warm, places_in
+from kernels.twins.placement import PART, SIDE_BY_SIDE, lines_to_warm, places_in, touch_lines
 from kernels.twins.walk import (
     MULTIPLIER,
     Walk,
@@ -19,14 +19,12 @@ from kernels.twins.walk import (
     expected_lines,
     hops_for,
     link_vertices,
-    on_all_cpus,
     seeded,
     stand,
-    stay_on_this_node,
 )
 
-MOST_WALKERS, AHEAD, PATHS, TAIL, CHUNK = 32, 256, 4, 4, 1 << 19
-SIDE_BY_SIDE = places_in(True, LINE, LINE)
+MEASURES = 2  # 1 read smaps between warm-up and region, so its times above 256 MiB are up to 1.5x too high
+MOST_WALKERS, AHEAD, PATHS, TAIL = 32, 256, 4, 4
 NO_PATH, UNCOUNTED = np.empty(0, dtype=np.uint32), np.empty(0, dtype=np.int64)
 
 
@@ -58,27 +56,30 @@ def checked(config: Namespace) -> None:
         arguments.bad_argument("--distance takes --mode prefetch; --per_hop 1 takes another mode; and each of the two takes one walker.")
 
 
-def placed(config: Namespace, arena: Arena) -> tuple[np.uint64, np.uint64]:
-    return places_in(config.packed, arena.stride, arena.page)
-
-
-def made_ready(config: Namespace, block: int, key: int, step: int, cpus: list[int]) -> tuple[Arena, np.ndarray, int]:
-    """The arena with the graph in it, faulted in, filled and checked by all CPUs; its edges, uint32; how many CPUs there were."""
-    chunk = max(page_bytes(config.pages), CHUNK)
-    stay_on_this_node()
-    arena = map_arena(config, lambda base, size, advice: max(on_all_cpus(
-        lambda begin, end: advise(base + begin, end - begin, advice), size, chunk, cpus)))
-    edges, places = arena.words().view(np.uint32), placed(config, arena)
+def link_graph(config: Namespace, arena: Arena, block: int, key: int, step: int) -> tuple[np.ndarray, dict[str, float]]:
+    """The edges, uint32, linked and checked by all CPUs; how long that took, and how many CPUs there were."""
+    begin_ns, edges, chunk = arguments.now_ns(), arena.words().view(np.uint32), max(arena.page, CHUNK)
+    places = places_in(config.packed, arena.stride, arena.page)
 
     def vertices(begin: int, end: int) -> tuple[int, int]:
         return begin // int(places[0]), min(end // int(places[0]), config.lines)
 
     cycle = np.uint64(block), np.uint64(key), np.uint64(step)
-    on_all_cpus(lambda *part: link_vertices(edges, *vertices(*part), *cycle, *places), arena.bytes, chunk, cpus)
-    wrong = on_all_cpus(lambda *part: count_wrong(edges, *vertices(*part), *cycle[::2], *places), arena.bytes, chunk, cpus)
+    on_all_cpus(lambda *part: link_vertices(edges, *vertices(*part), *cycle, *places), arena.bytes, chunk, config.cpus)
+    wrong = on_all_cpus(lambda *part: count_wrong(edges, *vertices(*part), *cycle[::2], *places), arena.bytes, chunk, config.cpus)
     if sum(wrong) or step % 2 == 0 or MULTIPLIER % 4 != 1:
         arguments.unavailable("kernel-garbage", f"{sum(wrong)} vertices lead out of their block or not to the next one of its cycle")
-    return arena, edges, len(wrong)
+    return edges, {"prepare_graph_ns": float(arguments.now_ns() - begin_ns), "prepare_threads": float(len(wrong))}
+
+
+def bins_of(config: Namespace) -> np.ndarray:
+    """For what is walked before time runs."""
+    return np.zeros(BINS, dtype=np.int64) if config.per_hop else UNCOUNTED
+
+
+def must_stand(due: np.ndarray, at: np.ndarray) -> None:
+    if not np.array_equal(due, at):
+        arguments.unavailable("kernel-garbage", "walked hop by hop, the walkers end elsewhere: not all hops were made")
 
 
 class Rounds:
@@ -96,13 +97,9 @@ class Rounds:
         self.done.append((before, rounds * self.turns, self.walker.go(rounds * self.turns, bins)))
         return 0
 
-    def must_stand(self, due: np.ndarray) -> None:
-        if not np.array_equal(due, self.walker.at):
-            arguments.unavailable("kernel-garbage", "walked hop by hop, the walkers end elsewhere: not all hops were made")
-
     def check_last(self) -> None:
         before, last, _ = self.done[-1]
-        self.must_stand(before.retraced(last)[0])
+        must_stand(before.retraced(last)[0], self.walker.at)
 
     def of_last(self, batches: int, clock: float, ghz: float) -> tuple[dict[str, float], list[list[float]]]:
         """What the clock read of the last so many calls: quantiles, and the histogram."""
@@ -113,59 +110,66 @@ class Rounds:
         return of_hops(bins, sum(ticks for _, _, ticks in self.done[last]), clock, ghz), histogram
 
 
-def compile_all(walkers: int, seed: int) -> tuple[float, float]:
-    """Or load it from numba's cache; what a hop takes at the least, and the clock's own ticks."""
-    four_ns, nothing = four_vertices_ns(walkers, seed), np.zeros(BINS, dtype=np.int64)
-    count_wrong(np.zeros(16, dtype=np.uint32), 0, 1, np.uint64(1), np.uint64(1), *SIDE_BY_SIDE)
-    Walk(np.zeros(16, dtype=np.uint32), 1, 1, np.zeros(1, dtype=np.uint64), 0, 1, 1, NO_PATH, 0).retraced(1)
-    read_nothing(nothing, 1 << 16)
-    return four_ns, clock_ticks(nothing)
-
-
-def main() -> None:
+def asked(words: list[str] | None = None) -> Namespace:
     config = arguments.parse_arguments("graph_walk", ["random"], ["packed", "spread"], ["plain", "blocked", "prefetch"], {
         "vertices": (0, 4, 1 << 29), "walkers": (1, 1, MOST_WALKERS), "block_vertices": (0, 4, 1 << 29),
-        "block_steps": (1024, 1, 1 << 30), "distance": (8, 0, AHEAD), "per_hop": (0, 0, 1)})
+        "block_steps": (1024, 1, 1 << 30), "distance": (8, 0, AHEAD), "per_hop": (0, 0, 1)}, words=words)
     checked(config)
-    cpus = sorted(os.sched_getaffinity(0))
-    region.start(config)
-    blocked, ahead, vertices, walkers = config.mode == "blocked", config.mode == "prefetch", config.lines, config.walkers
-    block = config.block_vertices if blocked else vertices
-    state, (key, step, *starts) = seeded(config.seed, 2 + walkers)
-    four_ns, clock = compile_all(walkers, config.seed)
-    started_ns = arguments.now_ns()
-    arena, edges, threads = made_ready(config, block, key, step | 1, cpus)
-    also = {"prepare_graph_ns": float(arguments.now_ns() - started_ns), "prepare_threads": float(threads)}
+    return config
 
-    required = hops_for(vertices, PART * (TAIL if config.per_hop else 1))
-    room = hops_for(vertices, PATHS * lines_to_warm(config)) + (1 << 18)
+
+def walk_of(config: Namespace, arena: Arena, room: int) -> tuple[Walk, int, dict[str, float]]:
+    """A walk of a graph that is linked for it, its path recorded where it knows one; the checksum of its first turns; also.
+
+    The first turns are made, and end where those end that are made hop by hop."""
+    blocked, ahead = config.mode == "blocked", config.mode == "prefetch"
+    block = config.block_vertices if blocked else config.lines
+    state, (key, step, *starts) = seeded(config.seed, 2 + config.walkers)
+    edges, also = link_graph(config, arena, block, key, step | 1)
+    places = places_in(config.packed, arena.stride, arena.page)
+    at = np.array([stand(np.uint64(start & (config.lines - 1)), *places) for start in starts], dtype=np.uint64)
     segment = config.block_steps if blocked else room if ahead else 2**62
-    places = placed(config, arena)
-    at = np.array([stand(np.uint64(start & (vertices - 1)), *places) for start in starts], dtype=np.uint64)
-    walker = Walk(edges, vertices, block, at, state, segment, segment, NO_PATH, state, config.distance if ahead else 0, *map(int, places))
+    walker = Walk(edges, config.lines, block, at, state, segment, segment, NO_PATH, state, config.distance * ahead, *map(int, places))
     due, checksum, _ = walker.retraced(4096)
     if ahead:
         _, _, path = walker.retraced(room, room)
         walker.path = np.concatenate([path, path[:AHEAD]])
+    touch_lines(np.uint64(arena.base), config.lines, *places)
+    walker.go(4096, bins_of(config))
+    must_stand(due, walker.at)
+    return walker, checksum, also
+
+
+def measure_point(config: Namespace, arena: Arena) -> region.Record:
+    four_ns, nothing = four_vertices_ns(config.walkers, config.seed), np.zeros(BINS, dtype=np.int64)
+    read_nothing(nothing, 1 << 16)
+    vertices, walkers, cache = config.lines, config.walkers, lines_to_warm(config)
+    walker, checksum, also = walk_of(config, arena, hops_for(vertices, PATHS * cache) + (1 << 18))
+    required = hops_for(vertices, PART * (TAIL if config.per_hop else 1))
     rounds = Rounds(walker, -(-max(required, 1 << 14) // (region.MIN_BATCHES * walkers)), bool(config.per_hop))
-    thrown = np.zeros(BINS, dtype=np.int64) if config.per_hop else UNCOUNTED
-    walker.go(4096, thrown)
-    rounds.must_stand(due)
-    warm = hops_for(vertices, lines_to_warm(config)) // walkers + 4096
-    walker.go(warm, thrown)
-    also["warm_hops"] = float(warm * walkers)
+    warm = hops_for(vertices, cache) // walkers + 4096
+    with region.Fifo(config):
+        walker.go(warm, bins_of(config))
     first_stamp, first_ns = read_stamp(), arguments.now_ns()
-    measured = region.measure(config, arena, started_ns, region.Work(rounds.run, lambda _: 0, rounds.turns * walkers))
+    measured = region.measure(config, region.Work(rounds.run, lambda _: 0, rounds.turns * walkers))
     ghz = (read_stamp() - first_stamp) / (arguments.now_ns() - first_ns)
     rounds.check_last()
-    batches, more = len(measured.batch_ns), {}
-    also["distinct_lines_expected"] = expected_lines(vertices, block, measured.accesses_a_batch * batches, segment if blocked else 0)
+    more, stay = {}, config.block_steps if config.mode == "blocked" else 0
+    also |= {"warm_hops": float(warm * walkers), "distinct_lines_expected": expected_lines(
+        vertices, walker.block, measured["accesses"], stay)}
     if config.per_hop:
-        quantiles, more["histogram"] = rounds.of_last(batches, clock, ghz)
+        quantiles, more["histogram"] = rounds.of_last(len(measured["batch_ns_per_access"]), clock_ticks(nothing), ghz)
         also |= quantiles
-    elif not ahead:
+    elif config.mode != "prefetch":
         also["four_vertices_ns_per_access"] = four_ns
-    region.report(config, arena, measured, checksum, also, **more)
+    return region.record(config, arena, measured, checksum, also, **more)
+
+
+def main() -> None:
+    if "--plan" in sys.argv:
+        session.serve()
+    else:
+        region.measure_one(asked, measure_point)
 
 
 if __name__ == "__main__":

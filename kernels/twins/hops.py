@@ -30,7 +30,8 @@ def stamp(typing):
 
 @intrinsic
 def ready(typing, number):
-    """The number itself, known before any clock is read that comes behind it."""
+    """The number itself, known before whatever comes behind it: a clock's reading, or the next number, so that no compiler works on
+    several in vectors."""
     return types.uint64(types.uint64), lambda context, builder, signature, args: assembly(builder, "", "=r,0", args)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit, uint64
 
 from kernels.twins import arguments, region
-from kernels.twins.arena import Arena, base_page, map_arena
+from kernels.twins.arena import Arena
 from kernels.twins.placement import (
     PART,
     STEP,
@@ -19,10 +19,12 @@ from kernels.twins.placement import (
     next_random,
     places_in,
     shuffle,
+    touch_lines,
     visits_of,
     visits_to_warm,
 )
 
+MEASURES = 2  # 1 read smaps between warm-up and region, so its times above 256 MiB are up to 1.5x too high
 STANDING = 64
 
 
@@ -144,32 +146,23 @@ def draws(config: Namespace, arena: Arena, places: tuple[np.uint64, np.uint64]) 
     return region.Work(run, lambda _: STANDING, a_round, warm // STEP, PART // STEP if warm else 0), int(checksum)
 
 
-def compile_all() -> None:
-    """Or load it from numba's cache, before the clock starts."""
-    tiny = np.zeros(8 * 64, dtype=np.uint64)
-    base, places, seed = np.uint64(tiny.ctypes.data), places_in(True, 4096, 4096), np.uint64(1)
-    checksum_from(place_cycle(tiny, base, 2, places, True, seed), 0, 2)
-    draw = np.zeros(16, dtype=np.uint32)
-    stand(tiny, 2, *places)
-    draw_lines(draw, 2, seed)
-    to_places(draw, *places)
-    follow_draws(base, draw * 0, np.uint64(0))
-    tiny[0] = tiny.ctypes.data
-    follow(base, np.uint64(16))
+def asked(words: list[str] | None = None) -> Namespace:
+    config = arguments.parse_arguments("page_chase", ["cycle", "random", "sequential"], words=words)
+    if config.order == "random" and region.working_set(config) > 1 << 38:
+        arguments.bad_argument("--order random reaches 256 GiB; use fewer lines.")
+    return config
+
+
+def measure_point(config: Namespace, arena: Arena) -> region.Record:
+    places = places_in(config.packed, arena.stride, arena.page)
+    work, checksum = (draws if config.order == "random" else chase)(config, arena, places)
+    touch_lines(np.uint64(arena.base), config.lines, *places)
+    measured = region.measure(config, work)
+    return region.record(config, arena, measured, checksum, {"warm_hops": float(work.warm * STEP)} if work.warm else {})
 
 
 def main() -> None:
-    config = arguments.parse_arguments("page_chase", ["cycle", "random", "sequential"])
-    region.start(config)
-    if config.order == "random" and config.lines * (arguments.LINE if config.packed else base_page()) > 1 << 38:
-        arguments.bad_argument("--order random reaches 256 GiB; use fewer lines.")
-    compile_all()
-    started_ns = arguments.now_ns()
-    arena = map_arena(config)
-    places = places_in(config.packed, arena.stride, arena.page)
-    work, checksum = (draws if config.order == "random" else chase)(config, arena, places)
-    measured = region.measure(config, arena, started_ns, work)
-    region.report(config, arena, measured, checksum, {"warm_hops": float(work.warm * STEP)} if work.warm else {})
+    region.measure_one(asked, measure_point)
 
 
 if __name__ == "__main__":

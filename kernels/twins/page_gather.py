@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
+
 import numpy as np
 from numba import njit, uint64
 
 from kernels.twins import arguments, region
-from kernels.twins.arena import map_arena
-from kernels.twins.placement import checksum_from, line_offset, places_in, shuffle
+from kernels.twins.arena import Arena
+from kernels.twins.placement import checksum_from, line_offset, places_in, shuffle, touch_lines
+
+MEASURES = 2  # 1 read smaps between warm-up and region, so its times above 256 MiB are up to 1.5x too high
 
 
 # [timed]
@@ -28,25 +32,25 @@ def place(memory, visit, index, stride, bits):
         memory[index[i]] = 1
 
 
-def main() -> None:
-    config = arguments.parse_arguments("page_gather", ["cycle", "sequential"])
-    region.start(config)
-    tiny, two = np.zeros(4096, dtype=np.uint8), np.arange(2, dtype=np.uint32)
-    shuffle(two, 1, np.uint64(1))
-    place(tiny, two, np.zeros(2, dtype=np.int64), *places_in(True, 4096, 4096))
-    checksum_from(two, 0, 2)
-    gather(tiny, np.zeros(2, dtype=np.int64), 1)
-    started_ns = arguments.now_ns()
-    arena = map_arena(config)
+def asked(words: list[str] | None = None) -> Namespace:
+    return arguments.parse_arguments("page_gather", ["cycle", "sequential"], words=words)
+
+
+def measure_point(config: Namespace, arena: Arena) -> region.Record:
     memory, index = arena.words().view(np.uint8), np.empty(config.lines, dtype=np.int64)
-    visit = np.arange(config.lines, dtype=np.uint32)
+    visit, places = np.arange(config.lines, dtype=np.uint32), places_in(config.packed, arena.stride, arena.page)
     if config.order == "cycle":
         shuffle(visit, 1, np.uint64(config.seed))
-    place(memory, visit, index, *places_in(config.packed, arena.stride, arena.page))
-    work = region.Work(lambda rounds: int(gather(memory, index, rounds)), lambda rounds: rounds * config.lines, config.lines)
+    place(memory, visit, index, *places)
     checksum = int(checksum_from(visit, 0, config.lines))
     del visit
-    region.report(config, arena, region.measure(config, arena, started_ns, work), checksum)
+    touch_lines(np.uint64(arena.base), config.lines, *places)
+    work = region.Work(lambda rounds: int(gather(memory, index, rounds)), lambda rounds: rounds * config.lines, config.lines)
+    return region.record(config, arena, region.measure(config, work), checksum)
+
+
+def main() -> None:
+    region.measure_one(asked, measure_point)
 
 
 if __name__ == "__main__":

@@ -11,11 +11,13 @@ from numba.extending import intrinsic
 
 from kernels.twins.arena import largest_cache_bytes
 from kernels.twins.arguments import LINE
+from kernels.twins.hops import ready
 
 UINT64 = (1 << 64) - 1
 FNV_BASIS = 0xCBF29CE484222325
 PART, STEP = 1 << 17, 16
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+SIDE_BY_SIDE = np.uint64(LINE), np.uint64(0)  # as places_in() gives it of packed lines
 
 
 @njit(inline="always")
@@ -111,12 +113,10 @@ def load(typing, address):
     return types.uint64(types.uint64), emit
 
 
-@intrinsic
-def one_at_a_time(typing, number):
-    """The number itself, out of an empty assembly: so that no compiler works on several in vectors."""
-
-    def emit(context, builder, signature, args):
-        kind = ir.FunctionType(ir.IntType(64), [ir.IntType(64)])
-        return builder.call(ir.InlineAsm(kind, "", "=r,0", side_effect=True), args)
-
-    return types.uint64(types.uint64), emit
+@njit(cache=True)
+def touch_lines(base, lines, stride, bits):
+    """Read the lines in ascending order: so their translations stand as after any other placing, however they were visited last."""
+    total = uint64(0)
+    for i in range(lines):
+        total += ready(load(base + line_offset(i, stride, bits)))
+    return total

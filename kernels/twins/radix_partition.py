@@ -9,9 +9,10 @@ import numpy as np
 from numba import njit, uint64
 
 from kernels.twins import arguments, region
-from kernels.twins.arena import map_arena
-from kernels.twins.placement import FNV_BASIS, GOLDEN, mix, scramble
+from kernels.twins.arena import Arena
+from kernels.twins.placement import FNV_BASIS, GOLDEN, SIDE_BY_SIDE, mix, scramble, touch_lines
 
+MEASURES = 2  # 1 read smaps between warm-up and region, so its times above 256 MiB are up to 1.5x too high
 ARRAYS, ROWS_A_LINE, LEAST, MOST = 6, 4, 1 << 10, 1 << 28
 KEY, ROW = 0, 1
 
@@ -196,10 +197,9 @@ def median_ns(run, *given) -> float:
     return float(np.median(ns))
 
 
-def asked() -> tuple[argparse.Namespace, int]:
-    """The arguments, checked together, and the number of rows."""
+def asked(words: list[str] | None = None) -> argparse.Namespace:
     config = arguments.parse_arguments("radix_partition", ["random"], ["packed"], ["naive", "partitioned", "partition"],
-                                     own={"tuples": (0, LEAST, MOST), "bits": (6, 1, 14), "passes": (1, 1, 2)})
+                                     own={"tuples": (0, LEAST, MOST), "bits": (6, 1, 14), "passes": (1, 1, 2)}, words=words)
     tuples = config.tuples or config.lines // ARRAYS * ROWS_A_LINE
     if not LEAST <= tuples <= MOST:
         least, most = (ARRAYS * rows // ROWS_A_LINE for rows in (LEAST, MOST))
@@ -210,7 +210,8 @@ def asked() -> tuple[argparse.Namespace, int]:
         arguments.bad_argument("--mode naive takes no --bits and no --passes.")
     if config.passes == 2 and config.bits < 2:
         arguments.bad_argument("--passes 2 takes --bits 2 or more, one for each pass.")
-    return config, tuples
+    config.tuples = tuples
+    return config
 
 
 def prepared(words: np.ndarray, tuples: int, mode: str, bits: int, passes: int, seed: np.uint64) -> tuple[Callable, int, dict]:
@@ -237,17 +238,16 @@ def prepared(words: np.ndarray, tuples: int, mode: str, bits: int, passes: int, 
     return lambda rounds: partition_rounds(rounds, *given, *known), checksum, also
 
 
+def measure_point(config: argparse.Namespace, arena: Arena) -> region.Record:
+    seed, is_partition = np.uint64(config.seed), config.mode == "partition"
+    rounds, checksum, also = prepared(arena.words(), config.tuples, config.mode, config.bits, config.passes, seed)
+    touch_lines(np.uint64(arena.base), config.lines, *SIDE_BY_SIDE)
+    work = region.Work(lambda n: int(rounds(n)), lambda _: 0, config.tuples * (1 + is_partition))  # none is wrong
+    return region.record(config, arena, region.measure(config, work), int(checksum), also)
+
+
 def main() -> None:
-    config, tuples = asked()
-    region.start(config)
-    shape = config.mode, config.bits, config.passes, np.uint64(config.seed)
-    compile_now, _, _ = prepared(np.zeros(ARRAYS * LEAST * 2, np.uint64), LEAST, *shape)  # or load from numba's cache
-    compile_now(1)
-    started_ns = arguments.now_ns()
-    arena = map_arena(config)
-    rounds, checksum, also = prepared(arena.words(), tuples, *shape)
-    work = region.Work(lambda n: int(rounds(n)), lambda _: 0, tuples * (1 + (config.mode == "partition")))  # none is wrong
-    region.report(config, arena, region.measure(config, arena, started_ns, work), int(checksum), also)
+    region.measure_one(asked, measure_point)
 
 
 if __name__ == "__main__":

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
+
 import numpy as np
 from llvmlite import ir
 from numba import njit, types, uint64
 from numba.extending import intrinsic
 
 from kernels.twins import arguments, region
-from kernels.twins.arena import map_arena
+from kernels.twins.arena import Arena
 from kernels.twins.arguments import LINE
-from kernels.twins.placement import FNV_BASIS, mix, one_at_a_time
+from kernels.twins.hops import ready
+from kernels.twins.placement import FNV_BASIS, mix
 
+MEASURES = 2  # 1 read smaps between warm-up and region, so its times above 256 MiB are up to 1.5x too high
 DRAWS = 1 << 20
 
 
@@ -33,7 +37,7 @@ def draw(state, bound):
     while True:
         state = uint64(state + uint64(0x9E3779B97F4A7C15))
         z = (state ^ (state >> uint64(33))) * uint64(0xFF51AFD7ED558CCD)
-        r = one_at_a_time((z ^ (z >> uint64(33))) * uint64(0xC4CEB9FE1A85EC53) >> uint64(32))
+        r = ready((z ^ (z >> uint64(33))) * uint64(0xC4CEB9FE1A85EC53) >> uint64(32))
         most, u = bound - uint64(1), r >> uint64(1)
         if bound & most == uint64(0):
             return state, r & most
@@ -61,7 +65,7 @@ def touch_after(memory, state, bound, draws, spare):
             thrown += at
         state, at = draw(state, bound)
         total += uint64(memory[at])
-    return state, total + (one_at_a_time(thrown) & uint64(0))
+    return state, total + (ready(thrown) & uint64(0))
 
 
 @njit(cache=True)
@@ -92,33 +96,34 @@ def generator_ns(state: np.uint64, bound: np.uint64) -> float:
     return float(np.median(ns))
 
 
-def main() -> None:
+def asked(words: list[str] | None = None) -> Namespace:
     config = arguments.parse_arguments("random_touch", ["random"], ["packed"], own={
-        "bytes": (0, 1, 2**31 - 1), "spare_draws": (0, 0, 16)})
-    size = config.bytes or config.lines * LINE
+        "bytes": (0, 1, 2**31 - 1), "spare_draws": (0, 0, 16)}, words=words)
+    config.bytes = size = config.bytes or config.lines * LINE
     if (lines := -(-size // LINE)) != config.lines or size >= 2**31:
         arguments.bad_argument(f"--bytes {size} takes --lines {lines}, its lines of 64 bytes, and is below 2^31.")
-    region.start(config)
-    seed, bound = np.uint64(config.seed), np.uint64(size)
-    checksum = checksum_of(seed, bound)
-    generate(seed, bound, 1)  # compiled, or loaded from numba's cache, before the clock starts
-    touch(np.ones(64, dtype=np.uint8), seed, np.uint64(1), 1)
-    touch_after(np.ones(64, dtype=np.uint8), seed, np.uint64(1), 1, 1)
-    started_ns = arguments.now_ns()
-    arena = map_arena(config)
-    memory = arena.words().view(np.uint8)
-    memory[:] = 1
-    state, also = seed, {"generator_ns_per_access": generator_ns(seed, bound)}
+    return config
+
+
+def measure_point(config: Namespace, arena: Arena) -> region.Record:
+    state = seed = np.uint64(config.seed)
+    memory, bound, spare = arena.words().view(np.uint8), np.uint64(config.bytes), config.spare_draws
+    also = {"generator_ns_per_access": generator_ns(seed, bound)}
+    memory[:] = 1  # last, and in ascending order
 
     def read(rounds: int) -> int:
         nonlocal state
-        reads, spare = rounds * DRAWS, config.spare_draws
+        reads = rounds * DRAWS
         state, total = (touch_after(memory, np.uint64(state), bound, reads, spare) if spare else
                         touch(memory, np.uint64(state), bound, reads))
         return int(total)
 
-    reads = region.Work(read, lambda rounds: rounds * DRAWS, DRAWS)  # every byte is 1
-    region.report(config, arena, region.measure(config, arena, started_ns, reads), int(checksum), also)
+    work = region.Work(read, lambda rounds: rounds * DRAWS, DRAWS)  # every byte is 1
+    return region.record(config, arena, region.measure(config, work), int(checksum_of(seed, bound)), also)
+
+
+def main() -> None:
+    region.measure_one(asked, measure_point)
 
 
 if __name__ == "__main__":

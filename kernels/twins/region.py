@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import resource
 import select
 import statistics
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from kernels.twins.arena import Arena, libc, page_table_bytes, verify_backing
-from kernels.twins.arguments import bad_argument, now_ns, unavailable
+import numpy as np
 
-MIN_BATCHES, MOST_BATCHES, SETTLE = 5, 16, 256
+from kernels.twins.arena import Arena, base_page, libc, map_arena, page_table_bytes, unmap, verify_backing
+from kernels.twins.arguments import LINE, bad_argument, exiting, now_ns, unavailable
+
+MIN_BATCHES, MOST_BATCHES, SETTLE, SLICES = 5, 16, 256, 16
+# So few lines, of so many bytes, vertices, tuples, that a point over them takes no time but to compile what it runs.
+FEW = {"lines": 1 << 11, "packed": True, "bytes": 1 << 17, "step_bytes": 1 << 12, "vertices": 1 << 11, "block_vertices": 1 << 6,
+       "tuples": 1 << 10, "region_ms": 1, "control_fd": -1, "fifo": False}
+Record = dict[str, Any]
+Measure = Callable[[argparse.Namespace, Arena], Record]
 
 
 # ---- the timed region
@@ -36,9 +45,36 @@ def _gate(config: argparse.Namespace, command: bytes) -> None:
         ack += part
 
 
-def must_be(got: int, expected: int) -> None:
-    if got != expected:
-        unavailable("kernel-garbage", f"the accesses ended in {got:x} where {expected:x} was due: not all were made")
+class Fifo:
+    """SCHED_FIFO, where it is asked for, while `with` lasts. Linux stops a process that ran under it for 95 % of a second, so this one
+    rests for an eighth of its time as soon as it has had half a second without a rest."""
+
+    _used_ns, _left_ns = 0, 0  # without a rest; when this process last left it
+
+    def __init__(self, config: argparse.Namespace) -> None:
+        self._asked, self._begin = config.fifo, 0
+
+    def __enter__(self) -> Fifo:
+        if self._asked:
+            Fifo._used_ns = max(0, Fifo._used_ns - 8 * (now_ns() - Fifo._left_ns))
+            try:
+                os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+            except OSError as error:
+                unavailable("state-changed", f"SCHED_FIFO is refused: {error.strerror}")
+            self._begin = now_ns()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._asked:
+            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+            Fifo._left_ns = now_ns()
+            Fifo._used_ns += Fifo._left_ns - self._begin
+
+    def rest_if_due(self) -> None:
+        if self._asked and Fifo._used_ns + now_ns() - self._begin > 500_000_000:
+            self.__exit__()
+            time.sleep(Fifo._used_ns / 8e9)
+            self.__enter__()
 
 
 @dataclass(frozen=True)
@@ -57,17 +93,19 @@ class Work:
         begin = now_ns()
         got = self.run(rounds)
         took = now_ns() - begin
-        must_be(got, due)
+        if got != due:
+            unavailable("kernel-garbage", f"the accesses ended in {got:x} where {due:x} was due: not all were made")
         return took
 
-    def warmed(self) -> float:
-        """Warm up; ns a round."""
-        took, rounds, more = 0, 0, self.warm or 1
-        while not rounds or (not self.warm and took < 5_000_000):
-            took += self.checked(more)
-            rounds += more
-            more = rounds
-        return took / rounds
+    def warmed(self, fifo: Fifo) -> float:
+        """Warm up; ns a round, of those that were disturbed least."""
+        took, rounds, more, fastest = 0, 0, -(-self.warm // SLICES) or 1, math.inf
+        while rounds < self.warm or (not self.warm and took < 5_000_000):
+            ns = self.checked(more)
+            took, rounds, fastest = took + ns, rounds + more, min(fastest, ns / more)
+            more = min(more, self.warm - rounds) if self.warm else rounds
+            fifo.rest_if_due()
+        return fastest
 
     def planned(self, region_ns: float, round_ns: float) -> tuple[int, int]:
         """How many batches, and rounds in each."""
@@ -76,22 +114,8 @@ class Work:
         return batches, max(int(rounds / batches + 0.5), -(-self.least // batches), 1)
 
 
-@dataclass(frozen=True)
-class Region:
-    """What was timed."""
-
-    batch_ns: list[int]
-    accesses_a_batch: int
-    ghz: list[float]
-    prepare_ns: int
-    table_bytes: int | None
-    before: resource.struct_rusage
-    after: resource.struct_rusage
-    migrations: int
-
-
 def _clock(config: argparse.Namespace) -> Callable[[], float]:
-    """What reads the core's clock. A program in numpy has none, and is spared the second that numba takes to load."""
+    """What reads the core's clock. A program in numpy has none, and is spared what numba takes to compile it."""
     if config.engine == "numpy":
         return lambda: 0.0
     from kernels.twins.clock import core_ghz
@@ -99,48 +123,49 @@ def _clock(config: argparse.Namespace) -> Callable[[], float]:
     return core_ghz
 
 
-def measure(config: argparse.Namespace, arena: Arena, started_ns: int, work: Work) -> Region:
-    """Warm up, choose the batches, time them behind the gate, and see before and after that the pages are those asked for."""
+def measure(config: argparse.Namespace, work: Work) -> Record:
+    """Warm up, choose the batches and time them behind the gate; what the record has of that. The lines were touched in ascending order
+    right before, and nothing reads smaps in between: that would put them out of the caches and their translations out of order."""
     core_ghz = _clock(config)
     core_ghz()  # compiled, or loaded from numba's cache
-    batches, rounds = work.planned(config.region_ms * 1e6, work.warmed())
-    verify_backing(config, arena)
+    with Fifo(config) as fifo:
+        batches, rounds = work.planned(config.region_ms * 1e6, work.warmed(fifo))
     ghz = [core_ghz() for _ in range(8)]
-    work.checked(SETTLE if work.warm else 1)
-    prepare_ns, table_bytes = now_ns() - started_ns, page_table_bytes()
-    took, cpus = [], []
-    _gate(config, b"enable\n")
-    before = resource.getrusage(resource.RUSAGE_SELF)
-    for _ in range(batches):
-        took.append(work.checked(rounds))
-        cpus.append(libc.sched_getcpu())
-    after = resource.getrusage(resource.RUSAGE_SELF)
-    _gate(config, b"disable\n")
+    took, cpus, accesses = [], [], rounds * work.accesses
+    with Fifo(config) as fifo:
+        work.checked(SETTLE if work.warm else 1)
+        prepare_ns = now_ns() - config.started_ns
+        _gate(config, b"enable\n")
+        before, cpu_ns = resource.getrusage(resource.RUSAGE_SELF), time.process_time_ns()
+        for _ in range(batches):
+            took.append(work.checked(rounds))
+            cpus.append(libc.sched_getcpu())
+            fifo.rest_if_due()
+        cpu_ns, after = time.process_time_ns() - cpu_ns, resource.getrusage(resource.RUSAGE_SELF)
+        _gate(config, b"disable\n")
     ghz += [core_ghz() for _ in range(8)]
-    verify_backing(config, arena)
-    return Region(took, rounds * work.accesses, ghz, prepare_ns, table_bytes, before, after, sum(cpu != config.cpu for cpu in cpus))
-
-
-def report(config: argparse.Namespace, arena: Arena, region: Region, checksum: int, also: Mapping[str, float] = MappingProxyType({}),
-           **more: Any) -> None:
-    """Print the record. also: what this kernel alone measures, with its unit in the name; more: fields of its own."""
-    batch_ns = [ns / region.accesses_a_batch for ns in region.batch_ns]
-    before, after = region.before, region.after
-    tables = {} if region.table_bytes is None else {"page_table_bytes": region.table_bytes}
-    print(json.dumps({
-        "kernel": config.kernel, "engine": config.engine, "pages": config.pages, "backing": config.pages,
-        "layout": config.layout, "order": config.order, "lines": config.lines, "mode": config.mode,
-        "options": config.options, "also": dict(also), "stride_bytes": arena.stride,
-        "working_set_bytes": arena.working_set, "arena_bytes": arena.bytes, **tables, "seed": config.seed, "cpu": config.cpu,
-        "accesses": region.accesses_a_batch * len(batch_ns), "elapsed_ns": float(sum(region.batch_ns)),
-        "ns_per_access": float(f"{statistics.median(batch_ns):.9g}"),
-        "batch_ns_per_access": [float(f"{ns:.6g}") for ns in batch_ns],
-        "core_ghz": float(f"{statistics.median(region.ghz):.6g}"), "prepare_ns": float(region.prepare_ns),
+    tables = page_table_bytes()
+    return {
+        "accesses": accesses * batches, "elapsed_ns": float(sum(took)), "prepare_ns": float(prepare_ns),
+        "ns_per_access": float(f"{statistics.median(took) / accesses:.9g}"),
+        "batch_ns_per_access": [float(f"{ns / accesses:.6g}") for ns in took], "core_ghz": float(f"{statistics.median(ghz):.6g}"),
         "minor_faults": after.ru_minflt - before.ru_minflt, "major_faults": after.ru_majflt - before.ru_majflt,
-        "voluntary_switches": after.ru_nvcsw - before.ru_nvcsw,
-        "involuntary_switches": after.ru_nivcsw - before.ru_nivcsw,
-        "migrations": region.migrations, "checksum": f"{checksum:016x}", **more,
-    }))
+        "voluntary_switches": after.ru_nvcsw - before.ru_nvcsw, "involuntary_switches": after.ru_nivcsw - before.ru_nivcsw,
+        "migrations": sum(cpu != config.cpu for cpu in cpus), "cpu_ns": cpu_ns, "fifo": int(config.fifo),
+        **({} if tables is None else {"page_table_bytes": tables})}
+
+
+def record(config: argparse.Namespace, arena: Arena, measured: Record, checksum: int, also: Mapping[str, float] = MappingProxyType({}),
+           **more: Any) -> Record:
+    """also: what this kernel alone measures, with its unit in the name; more: fields of its own."""
+    asked = {name: getattr(config, name) for name in (
+        "kernel", "engine", "pages", "layout", "order", "lines", "mode", "options", "seed", "cpu")}
+    return {**asked, "backing": config.pages, "also": dict(also), "stride_bytes": arena.stride, "working_set_bytes": arena.working_set,
+            "arena_bytes": arena.bytes, "mapping_bytes": arena.mapping_bytes, **measured, "position": 0,
+            "checksum": f"{checksum:016x}", **more}
+
+
+# ---- a point
 
 
 def start(config: argparse.Namespace) -> None:
@@ -150,7 +175,41 @@ def start(config: argparse.Namespace) -> None:
     reader.register(1, 0)
     if any(event & select.POLLERR for _, event in reader.poll(0)):
         raise SystemExit(1)  # the parent died before: nobody is left to read the record
+    config.cpus = sorted(os.sched_getaffinity(0))
     try:
         os.sched_setaffinity(0, {config.cpu})
     except OSError:
         bad_argument(f"CPU {config.cpu} is not one this process may use.")
+
+
+def working_set(config: argparse.Namespace) -> int:
+    return config.lines * (LINE if config.packed else base_page())
+
+
+def in_its_own_arena(config: argparse.Namespace, measure_point: Measure) -> Record:
+    """Of a point in an arena that is mapped for it, proved before its lines are placed and after its region."""
+    arena = map_arena(config.pages, working_set(config), config.cpus)
+    try:
+        verify_backing(arena)
+        found = measure_point(config, arena)
+        verify_backing(arena)
+        return found
+    finally:
+        unmap(arena)
+
+
+def compiled(config: argparse.Namespace, measure_point: Measure) -> None:
+    """Compile all that a point runs, or load it from numba's cache, before its clock starts: by the same point over a few lines."""
+    few = argparse.Namespace(**{name: FEW.get(name, value) for name, value in vars(config).items()})
+    words = np.zeros(few.lines * LINE // 8, dtype=np.uint64)
+    measure_point(few, Arena(few.pages, 0, words.ctypes.data, words.nbytes, base_page(), words.nbytes, base_page(), words.nbytes, (0, 0)))
+
+
+def measure_one(asked: Callable[[], argparse.Namespace], measure_point: Measure) -> None:
+    """A kernel's main(): one point, in a process of its own."""
+    with exiting():
+        config = asked()
+        start(config)
+        compiled(config, measure_point)
+        config.started_ns = now_ns()
+        print(json.dumps(in_its_own_arena(config, measure_point)))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
+
 import numpy as np
 from numba import njit, uint64
 
 from kernels.twins import arguments, region
-from kernels.twins.arena import map_arena
+from kernels.twins.arena import Arena
 from kernels.twins.arguments import LINE
-from kernels.twins.placement import FNV_BASIS, UINT64, checksum_from, mix, one_at_a_time, shuffle
+from kernels.twins.hops import ready
+from kernels.twins.placement import FNV_BASIS, UINT64, checksum_from, mix, shuffle
 
+MEASURES = 2  # 1 read smaps between warm-up and region, so its times above 256 MiB are up to 1.5x too high
 ELEMENT = 8
 
 
@@ -19,7 +23,7 @@ def sum_every(array, step, passes):
     total = uint64(0)
     for _ in range(passes):
         for i in range(0, len(array), step):
-            total = one_at_a_time(total + array[uint64(i)])
+            total = ready(total + array[uint64(i)])
     return total
 # [end]
 
@@ -30,7 +34,7 @@ def sum_listed(array, numbers, step, passes):
     total = uint64(0)
     for _ in range(passes):
         for i in range(len(numbers)):
-            total = one_at_a_time(total + array[uint64(numbers[i]) * step])
+            total = ready(total + array[uint64(numbers[i]) * step])
     return total
 # [end]
 
@@ -44,37 +48,45 @@ def in_order(visits):
     return checksum
 
 
-def main() -> None:
-    config = arguments.parse_arguments("stride_sum", ["sequential", "cycle"], ["packed"], ["plain", "listed"],
+@njit(cache=True)
+def number(array):
+    """Into each element its own number, in ascending order, right before they are read."""
+    for i in range(len(array)):
+        array[i] = i
+
+
+def asked(words: list[str] | None = None) -> Namespace:
+    config = arguments.parse_arguments("stride_sum", ["sequential", "cycle"], ["packed"], ["plain", "listed"], words=words,
                                        own={"bytes": (0, ELEMENT, 1 << 40), "step_bytes": (4096, ELEMENT, 1 << 40)})
-    size, is_listed = config.bytes or config.lines * LINE, config.mode == "listed"
+    config.bytes = size = config.bytes or config.lines * LINE
     if (lines := -(-size // LINE)) != config.lines or size % ELEMENT:
         arguments.bad_argument(f"--bytes {size} takes --lines {lines}, its lines of 64 bytes, and is a multiple of 8.")
     if config.step_bytes % ELEMENT or config.step_bytes > size:
         arguments.bad_argument(f"--step_bytes takes a multiple of 8 within the array of {size} bytes, not {config.step_bytes}.")
-    if config.order == "cycle" and not is_listed:
+    if config.order == "cycle" and config.mode != "listed":
         arguments.bad_argument("--order cycle takes --mode listed.")
-    region.start(config)
-    tiny, two = np.ones(64, dtype=np.uint64), np.arange(2, dtype=np.uint32)
-    shuffle(two, 1, np.uint64(1))
-    sum_every(tiny, 1, 1), sum_listed(tiny, two, np.uint64(1), 1), in_order(1), checksum_from(two, 0, 2)
-    started_ns = arguments.now_ns()
-    arena = map_arena(config)
-    array, step, visits = arena.words()[: size // ELEMENT], config.step_bytes // ELEMENT, -(-size // config.step_bytes)
-    array[:] = np.arange(len(array), dtype=np.uint64)
+    return config
+
+
+def measure_point(config: Namespace, arena: Arena) -> region.Record:
+    array, visits = arena.words()[: config.bytes // ELEMENT], -(-config.bytes // config.step_bytes)
+    step, is_listed = config.step_bytes // ELEMENT, config.mode == "listed"
     if is_listed:
         numbers = np.arange(visits, dtype=np.uint32)
         if config.order == "cycle":
             shuffle(numbers, 1, np.uint64(config.seed))
-        checksum = checksum_from(numbers, 0, visits)
-    else:
-        checksum = in_order(visits)
+    checksum = checksum_from(numbers, 0, visits) if is_listed else in_order(visits)
+    number(array)
 
     def run(passes: int) -> int:
         return int(sum_listed(array, numbers, np.uint64(step), passes) if is_listed else sum_every(array, step, passes))
 
     work = region.Work(run, lambda passes: passes * step * (visits * (visits - 1) // 2) & UINT64, visits)
-    region.report(config, arena, region.measure(config, arena, started_ns, work), int(checksum))
+    return region.record(config, arena, region.measure(config, work), int(checksum))
+
+
+def main() -> None:
+    region.measure_one(asked, measure_point)
 
 
 if __name__ == "__main__":

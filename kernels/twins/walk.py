@@ -5,10 +5,6 @@ Two things differ. Several walkers stand in an array and not in registers; and t
 
 from __future__ import annotations
 
-import ctypes
-import os
-import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,12 +12,10 @@ from llvmlite import ir
 from numba import njit, types, uint64
 from numba.extending import intrinsic
 
-from kernels.twins.arena import libc
 from kernels.twins.hops import ARM64, assembly, bin_of, ready, stamp
 from kernels.twins.placement import FNV_BASIS, GOLDEN, draw, line_offset, mix, scramble
 
 MULTIPLIER = 1664525
-MOST_THREADS = 256
 
 
 @intrinsic
@@ -77,31 +71,6 @@ def seeded(seed: int, times: int) -> tuple[int, list[int]]:
         state, number = draw(np.uint64(state))
         drawn.append(int(number))
     return int(state), drawn
-
-
-def on_all_cpus(work: Callable[[int, int], int], size: int, chunk: int, cpus: list[int]) -> list[int]:
-    """work(from, to) on each CPU's part of `size` bytes, in whole chunks; what it returned, in order."""
-    chunks = -(-size // chunk)
-    threads = min(len(cpus), chunks, MOST_THREADS)
-    found = [0] * threads
-
-    def part(i: int) -> None:
-        os.sched_setaffinity(0, {cpus[i]})
-        found[i] = work(chunks * i // threads * chunk, min(chunks * (i + 1) // threads * chunk, size))
-
-    running = [threading.Thread(target=part, args=(i,)) for i in range(threads)]
-    for thread in running:
-        thread.start()
-    for thread in running:
-        thread.join()
-    return found
-
-
-def stay_on_this_node() -> None:
-    """On this CPU's node, page table included, whichever CPU writes first."""
-    cpu, node = ctypes.c_uint(), ctypes.c_uint()
-    if not libc.getcpu(ctypes.byref(cpu), ctypes.byref(node)) and node.value < 64:
-        libc.syscall(237 if ARM64 else 238, 1, ctypes.byref(ctypes.c_ulong(1 << node.value)), ctypes.c_ulong(64))
 
 
 # ---- the walk

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.chapter import CHAPTER, DEFAULTS, code, this
 from support.common import make_record
-from support.lab import put, tree
+from support.lab import one_by_one, put, tree
 from support.synthetic import Stated
 
 from experiments.article.chapter import Chapter, begin
@@ -36,7 +36,7 @@ def measuring(world: dict, own_lock: Path, kernel: Callable, monkeypatch: pytest
             return make_record(**point.model_dump(), repeat=repeat, state=state)
 
         chapter = this(**changes)
-        chapter.rig = replace(Rig.of(world["host"], chapter.store, chapter.machine), measure=measure)
+        chapter.rig = replace(Rig.of(world["host"], chapter.store, chapter.machine), measure=one_by_one(measure))
         return chapter, asked
 
     return begun

@@ -9,8 +9,10 @@ import re
 from pathlib import Path
 from types import ModuleType
 
+import nbformat
 import pytest
 from bs4 import BeautifulSoup
+from nbclient import NotebookClient
 from sphinx.application import Sphinx
 from support.common import ROOT
 
@@ -101,21 +103,21 @@ def test_a_part_that_is_not_there_is_not_found(listing: ModuleType, find: str, t
         getattr(listing, find)(text, name)
 
 
-def build(folder: Path, text: str) -> tuple[BeautifulSoup, str]:
+def build(folder: Path, text: str, page: str = "index.md", reader: str = "myst_parser") -> tuple[BeautifulSoup, str]:
     """The page of a book of one page, and what the build warned of."""
     source = folder / "source"
-    for name, content in {"index.md": text, "experiments/room/part.py": PYTHON, "kernels/one.c": C, "secret.py": "TOKEN = 1\n"}.items():
+    for name, content in {page: text, "experiments/room/part.py": PYTHON, "kernels/one.c": C, "secret.py": "TOKEN = 1\n"}.items():
         path = source / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
-    warned, settings = io.StringIO(), {"extensions": ["myst_parser", "tlb_listing"], "numfig": True, "html_theme": "basic",
-                                       "numfig_format": {"code-block": "Listing %s"}}
+    warned, settings = io.StringIO(), {"extensions": [reader, "tlb_listing"], "numfig": True, "html_theme": "basic",
+                                       "numfig_format": {"code-block": "Listing %s"}, "nb_execution_mode": "off"}
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "book/_ext"))
         app = Sphinx(source, None, folder / "out", folder / "doctrees", "html", settings, None, warned)
         app.builder.init()
         app.build()
-    told = [line for line in warned.getvalue().splitlines() if "index.md" in line]  # not of extensions that an app before this one set up
+    told = [line for line in warned.getvalue().splitlines() if page in line]  # not of extensions that an app before this one set up
     return BeautifulSoup((folder / "out/index.html").read_text(), "html.parser"), "\n".join(told)
 
 
@@ -159,3 +161,15 @@ def test_what_cannot_be_listed_is_a_warning_that_names_it(tmp_path: Path, what: 
     page, warned = build(tmp_path, f"# A page\n\n```{{listing}} {what}\nA part:\n```\n")
     assert re.search(rf"index\.md:3: WARNING: {re.escape(what.split()[0])} has no part", warned) and "TOKEN" not in page.text
     assert not page.select(".tlb-listing")
+
+
+def test_under_a_kernel_s_listing_stands_what_measured_the_page_s_rows(tmp_path: Path):
+    keeps = "from IPython.display import display\ndisplay({}, raw=True, metadata={'tlb': {'measured_by': {'kernels/one.c': 'By `abc`.'}}})"
+    text = "# A page\n\n```{listing} kernels/one.c plain\nA part:\n```\n\n```{listing} experiments/room/part.py LIMIT\nA limit:\n```"
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text), nbformat.v4.new_code_cell(keeps)], metadata={
+        "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}})
+    NotebookClient(notebook).execute()
+    page, warned = build(tmp_path, nbformat.writes(notebook), "index.ipynb", "myst_nb")
+    assert not warned
+    one, limit = page.select(".tlb-listing")
+    assert one.select_one(".tlb-measured").text == "By abc." and one.select_one(".tlb-measured code") and not limit.select(".tlb-measured")

@@ -93,6 +93,11 @@ def test_without_rows_of_a_reference_the_figure_is_as_it_is(of: About):
     assert type(shown(stlb_cliff.Analysis(OWN, of))) is Figure
 
 
+def test_a_reference_that_another_version_of_the_kernel_measured_is_not_drawn():
+    assert SWITCH in str(shown(stlb_cliff.Analysis(OWN, about())).spec())
+    assert type(shown(stlb_cliff.Analysis(OWN, about(rows=SLOW.assign(measures=2))))) is Figure
+
+
 def test_what_a_cell_defines_anew_is_compared_with_nothing_of_another_definition():
     a = stlb_cliff.Analysis(OWN, about())
     a.price = a.spread - a.packed

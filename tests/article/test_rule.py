@@ -11,7 +11,8 @@ from support.common import ROOT
 
 from experiments.article.verdicts import LEAST_COVERAGE, WRONG_BY_CHANCE, Effect, decided, inside
 from experiments.inference import power
-from experiments.inference.intervals import Interval, newest
+from experiments.inference.campaigns import newest
+from experiments.inference.intervals import Interval
 from experiments.inference.power import Processes, drawn_again, made_up, ratio
 from experiments.lab.store import Store
 

@@ -13,7 +13,7 @@ from support.synthetic import HOLE, Stated
 
 from experiments.article import parameters, publish, setting
 from experiments.article.analysis import Analysis
-from experiments.lab import columns
+from experiments.lab import build, columns
 from experiments.machine import host as hosts
 from experiments.machine.host import Host
 from experiments.system.files import ROOT
@@ -40,12 +40,32 @@ FOUR = rows({"repeat": 0}, {"repeat": 1, "started_at": "2025-02-01T00:00:00Z"}, 
 
 def test_the_set_up_counts_processes_and_points_and_names_the_days():
     told = setting.set_up(analysis(FOUR))
-    assert "4 processes from 2025-01-31 to 2025-02-01, 1 to 2 for each of 3 points" in told and not HOLE.search(told)
+    assert "4 measurements from 2025-01-31 to 2025-02-01, 1 to 2 for each of 3 points" in told and not HOLE.search(told)
 
 
 def test_a_pools_pages_are_those_that_processes_had():
     told = setting.set_up(analysis(FOUR))
     assert "2 MiB pages of the pool (up to 4 GiB a process)" in told and "64 KiB pages" in told and "1 GiB pages" not in told
+
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(("kernel", "row", "says", "is_high"), [
+    ("page_chase", {"working_set_bytes": GIB}, True, True),
+    ("page_chase", {"working_set_bytes": 256 << 20}, True, False),
+    ("page_chase", {"working_set_bytes": GIB, "pages": "2m"}, True, False),
+    ("page_chase", {"working_set_bytes": GIB, "layout": "packed"}, True, False),
+    ("page_chase", {"working_set_bytes": GIB, "measures": 2}, False, False),
+    ("page_gather", {"working_set_bytes": GIB}, False, False)])
+def test_rows_of_an_earlier_version_of_a_kernel_say_so_at_the_head_of_their_page(
+        tmp_path, monkeypatch, kernel: str, row: dict, says: bool, is_high: bool):
+    (tmp_path / "page_chase.c").write_text("/* why */\n#define MEASURES 2\n")
+    (tmp_path / "page_gather.c").write_text("int main;\n")
+    monkeypatch.setattr(build, "KERNELS", tmp_path)
+    told = setting.set_up(analysis(rows({"kernel": kernel, **row}, {"kernel": "page_gather"})))
+    head, _, _ = told.partition("- **Machine.**")
+    assert (bool(head), f"`{kernel}`" in head, "1.5" in head, "page_gather" in head) == (says, says, is_high, False)
 
 
 def test_a_machines_own_words_are_no_markup():

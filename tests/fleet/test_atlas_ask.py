@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 duckdb = pytest.importorskip("duckdb")  # `make fleet` has it
-from support.atlas import FAR, chase  # noqa: E402
+from support.atlas import FAR, chase, host, of, put  # noqa: E402
 from support.common import ROOT  # noqa: E402
 from support.synthetic import Paged  # noqa: E402
 
@@ -22,7 +22,8 @@ from experiments.fleet import atlas_build  # noqa: E402
 from experiments.fleet.atlas_ask import ask, opened  # noqa: E402
 from experiments.fleet.atlas_questions import FAR_BYTES, LEAST_KIND, QUESTIONS  # noqa: E402
 from experiments.front import profile  # noqa: E402
-from experiments.inference.intervals import median_interval, outliers  # noqa: E402
+from experiments.inference.intervals import median_interval  # noqa: E402
+from experiments.inference.scatter import outliers  # noqa: E402
 from experiments.machine import host as hosts  # noqa: E402
 from experiments.machine.host import Host  # noqa: E402
 
@@ -96,13 +97,13 @@ def test_the_gain_of_large_pages(data: Path, connection: Any):
                 last = max(states, key=lambda state: chases[name, state, pages][-1]["started_at"])
                 sides = [chases[name, last, each] for each in ("4k", pages)]
                 base, large = ([record["ns_per_access"] for record in side] for side in sides)
-                kind = (slug(data, name), machine(data, name)["cpu_model"], machine(data, name)["hypervisor"], pages)
+                kind = (slug(data, name), machine(data, name)["cpu_model"], machine(data, name)["hypervisor"], 1, pages)
                 expected[kind].append(float(np.median(base) / np.median(large)))
                 noisy[kind] += sum(record["noisy"] != "" for side in sides for record in side)
     assert FAR_BYTES == profile.FAR_BYTES == FAR * 4096
     found = answered(connection, "gain")
-    agrees(found, expected, "microarchitecture", "cpu_model", "hypervisor", "pages")
-    assert {tuple(row.values())[:4]: row["noisy"] for row in found} == noisy and sum(noisy.values()) > 0
+    agrees(found, expected, "microarchitecture", "cpu_model", "hypervisor", "measures", "pages")
+    assert {tuple(row.values())[:5]: row["noisy"] for row in found} == noisy and sum(noisy.values()) > 0
     base, large = (next(point for point in chase(pages) if point.layout == "spread") for pages in ("4k", "thp"))
     truths = [truth.time_ns(base) / truth.time_ns(large) for n in range(6) for truth in [Paged(walk_ns=(30 + n) * (3 if n == 5 else 1))]]
     assert [row["median"] for row in found if row["pages"] == "thp"] == pytest.approx([np.median(truths)], rel=0.05)
@@ -157,6 +158,24 @@ def test_claims_on_which_machines_disagree(data: Path, connection: Any):
     columns = {"holds": "holds", "fails": "fails", "cannot tell": "cannot_tell", "not testable here": "not_testable"}
     assert {(row["claim"], word): row[column] for row in found for word, column in columns.items() if row[column]} == words
     assert found[0]["claim"] == "one"
+
+
+def test_machines_that_were_measured_by_two_versions_of_a_kernel_are_in_no_number_together(tmp_path: Path):
+    """Machines of a kind, half of them measured by the next version, in which everything takes half as long; one has rows of both."""
+    guest, kind = host(), 2 * LEAST_KIND
+    for n in range(kind):
+        measures = 1 + (n >= LEAST_KIND)
+        ledger = of(Paged(walk_ns=60 / measures), chase("4k", "2m"), guest, seed=n, measures=measures)
+        ledger += of(Paged(walk_ns=60), chase("4k", "2m"), guest, seed=kind, day=2) if n == kind - 1 else []
+        put(tmp_path / f"zen-5-{n:08}", guest, ledger, {"walk_over_2_gib": (60 + n % LEAST_KIND) / measures},
+            {"one": ("holds", "fails")[measures - 1]}, measures)
+    atlas_build.build(tmp_path / "atlas", [tmp_path], processes=1)
+    with opened(tmp_path / "atlas") as connection:
+        gains, claims = answered(connection, "gain"), answered(connection, "claims")
+        assert answered(connection, "differ") == []
+    assert {row["measures"]: row["n"] for row in gains} == {1: LEAST_KIND + 1, 2: LEAST_KIND} and len(gains) == 2
+    assert gains[0]["median"] > 1.2 * gains[1]["median"]
+    assert {(row["measures"], row["holds"], row["fails"]) for row in claims} == {(1, LEAST_KIND, 0), (2, 0, LEAST_KIND)}
 
 
 def test_a_median_s_interval_is_the_book_s(connection: Any):

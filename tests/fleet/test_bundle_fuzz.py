@@ -124,14 +124,18 @@ def places(content: Any) -> Any:
 
 
 def key_of(content: dict[str, Any]) -> str:
-    """A row's key, written out again from lab.lines: of what a point asks, its repeat, its kernel and the state."""
+    """A row's key, written out again from lab.lines: of what a point asks, its repeat, what measured it and the state."""
     record = content["record"]
     names = ("kernel", "engine", "pages", "layout", "order", "lines", "region_ms")
     point = {name: record.get(name) for name in names}
     for name, default in (("stride_pages", 1), ("mode", ""), ("options", [])):
         if record.get(name, default) != default:
             point[name] = record[name]
-    asked = {"point": point, "repeat": record.get("repeat"), "kernel_digest": content["kernel_digest"], "state": record.get("state")}
+    asked = {"point": point, "repeat": record.get("repeat"), "state": record.get("state")}
+    if record.get("schema_version") == 1:
+        asked |= {"kernel_digest": content["kernel_digest"]}
+    else:
+        asked |= {"code_digest": content["kernel_digest"], "measures": record.get("measures")}
     return hashlib.sha256(json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
 
 

@@ -15,19 +15,20 @@ import pytest
 from support import fleet
 from support.common import make_record
 from support.fuzzing import ENDURANCE, SEED, mutated
-from support.lab import failing
+from support.lab import failing, one_by_one
 
 from experiments.fleet import parcel, slot
 from experiments.fleet.collected import Collected, collecting
 from experiments.fleet.parcel import Sender, Task, check_sender, open_parcel
-from experiments.lab import lines, measure
+from experiments.lab import lines, measure, session
 from experiments.lab.record import Quantity
 from experiments.lab.store import Store
 from experiments.machine import host as hosts
 from experiments.words.reasons import Unavailable
 
 TASK = Task(grids={"stlb_cliff": tuple(fleet.POINTS[:3])}, repeats=2, most=2, seconds=60.0)
-SENDER = Sender(version=parcel.version(), host=fleet.host_of("a"), digests={"page_chase/c": fleet.KERNEL})
+PROGRAM = parcel.program(fleet.POINTS[0])
+SENDER = Sender(version=parcel.version(), host=fleet.host_of("a"), identities={PROGRAM: (1, fleet.KERNEL)})
 
 
 @pytest.fixture
@@ -89,10 +90,9 @@ def test_a_full_disk_stops_a_task_and_what_was_finished_is_sent(rig, monkeypatch
 def test_a_point_that_cannot_be_had_comes_with_its_reason_and_the_others_come(rig):
     fake, victim = rig.measure, fleet.POINTS[1]
 
-    def lacks_one(point, repeat, **how):
-        if point == victim:
-            raise Unavailable("pool-empty", "0 of 4")
-        return fake(point, repeat, **how)
+    def lacks_one(points, repeat, *setting, **how):
+        for point, result in fake(points, repeat, *setting, **how):
+            yield point, Unavailable("pool-empty", "0 of 4") if point == victim else result
 
     object.__setattr__(rig, "measure", lacks_one)
     opened = open_parcel(slot.measured(rig, TASK), TASK, SENDER)
@@ -111,7 +111,7 @@ SHAPES: list[Callable[[dict], object]] = [
     lambda sent: sent | {"lacks": json.dumps({"points": [{"code": "no such reason", "point": fleet.POINTS[0].model_dump()}]})},
     lambda sent: sent | {"lacks": "[" * 100_000}, lambda sent: sent | {"sender": "{}"}, lambda sent: sent | {"sender": 7},
     lambda sent: sent | {"sender": Sender(version=parcel.version(), host=fleet.host_of("b")).model_dump_json()}]
-CHANGES = [{"repeat": 7}, {"lines": 512}, {"kernel": "page_gather"}, {"state": "0" * 12}, {"seed": 1}, {"mode": "other"}]
+CHANGES = [{"repeat": 7}, {"measures": 2}, {"lines": 512}, {"kernel": "page_gather"}, {"state": "0" * 12}, {"seed": 1}, {"mode": "other"}]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -126,8 +126,27 @@ def test_a_row_that_was_not_asked_for_is_refused_though_its_digests_are_right(se
 
 
 def test_a_row_of_a_kernel_that_the_sender_did_not_name_is_refused(sent):
-    other = Sender.model_validate_json(sent["sender"]).model_copy(update={"digests": {"page_chase/c": "0" * 16}})
-    refused(sent | {"sender": other.model_dump_json()})
+    for identity in ((1, "0" * 16), (2, fleet.KERNEL)):
+        other = Sender.model_validate_json(sent["sender"]).model_copy(update={"identities": {PROGRAM: identity}})
+        refused(sent | {"sender": other.model_dump_json()})
+
+
+@pytest.mark.parametrize("changes", [{"digest": "0" * 16}, {"measures": 2}], ids=str)
+def test_rows_of_another_version_of_the_kernel_are_not_sent_and_do_not_count_as_there(rig, tmp_path, monkeypatch, changes):
+    before = slot.measured(rig, TASK)
+    now = fleet.Kernel("page_chase", "c", ("true",), changes.get("digest", fleet.KERNEL), measures=changes.get("measures", 1))
+    monkeypatch.setattr(fleet.build, "kernel", lambda name, engine="c": now)
+    made = fleet.made_up("a")
+    object.__setattr__(rig, "measure", one_by_one(lambda *given, **how: made(*given, **how).model_copy(
+        update={"measures": now.measures, "elapsed_ns": 1.5e7})))
+    first = TASK.model_copy(update={"repeats": 1, "most": 1})
+    sent = slot.measured(rig, first)
+    assert len(sent["lines"]) == 3 and not {*sent["lines"]} & {*before["lines"]}
+    with collecting(tmp_path / "here") as collected:
+        collected.add(open_parcel(before, TASK, SENDER))
+        assert collected.left(SENDER, TASK.grids, [("page_chase", 2, 0)], ()) == 0
+        collected.add(opened := open_parcel(sent, first, SENDER))
+        assert collected.left(opened.sender, TASK.grids, [("page_chase", 2, 0)], ()) == 3
 
 
 def test_a_computer_that_changed_its_state_is_asked_who_it_is(sent):
@@ -199,9 +218,10 @@ def test_a_row_that_counted_more_is_sent_and_taken_beside_the_one_that_counted_n
 
     less, more = row(walk=Quantity(reason="no-perf")), row(walk=Quantity(value=1.0, event="w"))
     with collecting(tmp_path) as collected:
-        for records, added in (([less], 1), ([less], 0), ([more], 1), ([more], 0), ([less], 0)):
+        for record, added in ((less, 1), (less, 0), (more, 1), (more, 0), (less, 0)):
             task = TASK.model_copy(update={"have": collected.have(SENDER.machine, "page_chase")})
-            assert collected.add(open_parcel(parcel.pack(SENDER, task, records, {}), task, SENDER)) == added
+            sent = parcel.pack(SENDER, task, {lines.key_of(record, fleet.KERNEL): record}, {})
+            assert collected.add(open_parcel(sent, task, SENDER)) == added
         assert Store(tmp_path).records(SENDER.machine, ["page_chase"]).popitem()[1] == more
 
 
@@ -225,4 +245,4 @@ def test_a_thread_that_measures_may_run_wherever_the_process_could(monkeypatch):
     seen: list[object] = []
     monkeypatch.setattr(os, "sched_setaffinity", lambda *given: seen.append(given), raising=False)
     slot.unpinned()
-    assert seen == [(0, measure.CPUS_AT_START)]
+    assert seen == [(0, session.CPUS_AT_START)]

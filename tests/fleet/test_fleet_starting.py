@@ -25,7 +25,7 @@ from experiments.fleet import certificates, starting
 from experiments.fleet.campaigns import Campaign
 from experiments.fleet.starting import Listed, read_hosts
 from experiments.front import campaign
-from experiments.lab import order
+from experiments.lab.campaign import MOST
 from experiments.lab.store import Store
 from experiments.system.files import ROOT
 from experiments.words.reasons import REASONS, Unavailable
@@ -66,7 +66,7 @@ def test_every_kernel_has_its_first_process_before_any_has_its_second_and_wide_o
     rounds = [*Small(profile="quick", repeats=5).rounds(GRIDS)]
     assert [kernel for kernel, _, _ in rounds] == ["page_chase", "page_gather"] * 5
     assert [number for _, number, _ in rounds] == sorted(number for _, number, _ in rounds)
-    assert [most for _, _, most in rounds] == [1, 1, 2, 2, 3, 3, 4, 4, order.MOST, order.MOST]
+    assert [most for _, _, most in rounds] == [1, 1, 2, 2, 3, 3, 4, 4, MOST, MOST]
 
 
 # --- by which words

@@ -19,9 +19,10 @@ from support.synthetic import HOLE, Stated, Truth, frame, grid
 
 from experiments import cli
 from experiments.front import compare as room
-from experiments.front import compare_words
+from experiments.front import compare_lacking, compare_words
 from experiments.front.compare import DIFFERS, SAME, UNKNOWN, Comparison, compare, compared
-from experiments.inference.intervals import median_interval, newest
+from experiments.inference.campaigns import newest
+from experiments.inference.intervals import median_interval
 from experiments.inference.power import drawn_again
 from experiments.lab import states
 from experiments.lab.record import Quantity, Record
@@ -206,6 +207,18 @@ def test_a_point_with_an_option_that_the_other_side_never_had_is_another_point(t
     assert (found.pair.a.low, found.pair.processes) == (7.0, (5, 5)) and "hot" not in found.point
 
 
+def test_rows_of_two_versions_of_a_kernel_are_not_compared_and_neither_are_profiles_of_them(two: Store, monkeypatch):
+    profiles = [object()]
+    monkeypatch.setattr(room, "of_machines", lambda *sides: profiles)
+    monkeypatch.setattr(compare_lacking, "of_profiles", lambda sides: [])
+    assert compare(A, B).profiles == profiles
+    put(two, A, "hugepages", KERNEL, *records(7.0, lines=(128,), measures=2))
+    put(two, B, "hugepages", KERNEL, *records(7.0, lines=(128,)))
+    comparison = compare(A, B)
+    assert {q.chapter for q in comparison.quantities} == {"stlb_cliff"} and comparison.profiles == []
+    assert [note for note in comparison.notes if "page_chase" in note]
+
+
 def test_a_copy_of_rows_is_no_second_measurement(two: Store):
     for machine in (A, B):
         put(two, machine, "hugepages", KERNEL, copy := records(7.0, lines=(128,), processes=1)[0].model_copy(update={"elapsed_ns": 1.0}))
@@ -306,6 +319,11 @@ def other_kernels(data: Store) -> None:
     put(data, A, "stlb_cliff", "b" * 16, *records(5.0))
 
 
+def other_measures(data: Store) -> None:
+    (data.root / A / "page_chase.jsonl").unlink()
+    put(data, A, "stlb_cliff", KERNEL, *records(5.0, measures=2))
+
+
 def other_points(data: Store) -> None:
     (data.root / A / "page_chase.jsonl").unlink()
     put(data, A, "stlb_cliff", KERNEL, *records(5.0, lines=(17,)))
@@ -327,6 +345,7 @@ def spoil(name: str):
     (None, [A, f"own/{B}"], 1, "no-data"), (None, ["reference", B], 1, "no-data"), (None, [A, A], 2, "bad-parameter"),
     (None, [A, f"{A}@6.1.0"], 2, "bad-parameter"), (None, [A, B, "nope"], 2, "bad-parameter"), (None, [A, B, "hugepages"], 1, "no-data"),
     (spoil_rows, [A, B], 1, "no-data"), (other_kernels, [A, B], 1, "other-kernels"), (other_points, [A, B], 1, "nothing-common"),
+    (other_measures, [A, B], 1, "measured-differently"),
     (other_programs, [A, B], 1, "nothing-common"), (spoil("grids.json"), [A, B], 1, "no-data"),
     (spoil("machine.json"), [A, B], 1, "no-data"),
 ], ids=lambda value: " ".join(value) if isinstance(value, list) else str(getattr(value, "__name__", "")))

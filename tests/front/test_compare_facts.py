@@ -119,7 +119,7 @@ def test_memory_differs_by_more_than_a_kernel_keeps_for_itself():
 @pytest.mark.parametrize(("sides", "words"), [
     ((True, False), ("splintered by the host", "not splintered")), pytest.param((True, True), None, marks=pytest.mark.endurance)])
 def test_what_the_hosts_make_of_large_pages_is_read_off_rows(sides: tuple[bool, bool], words: tuple[str, str] | None):
-    rows = tuple(Paged(splintered=cut, noise=0.004).frame(hugepages(per_octave=1)).assign(chapter="hugepages") for cut in sides)
+    rows = tuple(Paged(splintered=cut, noise=0.004).frame(hugepages()).assign(chapter="hugepages") for cut in sides)
     guest = host(hypervisor="kvm")
     found, _ = compare_facts.facts((guest, guest), rows, [], [*QUANTITIES.values()])
     assert [(fact.a, fact.b) for fact in found] == ([words] if words else [])

@@ -129,7 +129,8 @@ def test_what_is_of_other_rows_or_cannot_be_read_is_judged_again(
 
 def test_this_computer_s_own_are_kept_and_judged_again_after_a_change_of_rows_of_code_or_of_what_is_asked(
         data: Path, module: ModuleType, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(judged, "analysis_of", lambda module, chapter: module.Analysis(pd.DataFrame({"ns_per_access": TIMES}), chapter))
+    rows = pd.DataFrame({"kernel": "page_chase", "measures": 2, "ns_per_access": TIMES})
+    monkeypatch.setattr(judged, "analysis_of", lambda module, chapter: module.Analysis(rows, chapter))
     host = Stated().host()
     monkeypatch.setattr(judged.hosts, "state", lambda of: "1" * 12)
     monkeypatch.setattr("experiments.article.chapter.hosts.inspect", lambda: host)

@@ -21,6 +21,7 @@ from experiments.front import machines, machines_figure, machines_tables, machin
 from experiments.front.machines import Analysis, Machine
 from experiments.front.profile import Profile, Quantity
 from experiments.inference import splinter
+from experiments.lab import build
 from experiments.lab.store import Store
 from experiments.words.reasons import Unavailable
 
@@ -257,6 +258,18 @@ def test_intervals_that_span_each_other_leave_open_whether_two_differ(store: Sto
     assert "leave open" in machines_words.spread_said(page(store))
 
 
+@pytest.mark.parametrize("declared", [1, 2, 3])
+def test_a_machine_that_an_earlier_kernel_measured_is_marked_and_its_prices_are_not_compared(store: Store, monkeypatch, declared: int):
+    monkeypatch.setattr(build, "declared_measures", lambda kernel, engine: declared)
+    for place, (name, core, measures) in enumerate(((A, "Zen 3", 1), (B, "Zen 5", 2), ("zen-6-cccccccc", "Zen 6", 2))):
+        put(store, name, "stlb_cliff", "a" * 16, make_record(measures=measures))
+        add(store, name, 1.0 + place, changes={"microarchitecture": core})
+    a = page(store)
+    marked = {row.select_one("strong").text: "earlier" in row.text for row in shown(a)[0].select("tbody tr")}
+    assert marked == {"Zen 3": declared > 1, "Zen 5": declared > 2, "Zen 6": declared > 2}
+    assert ("Zen 3" in machines_words.spread_said(a)) == (declared != 2)
+
+
 def test_one_machine_is_not_compared_with_itself(store: Store):
     with pytest.raises(Unavailable) as why:
         machines_words.spread_said(page(many(store, 1)))
@@ -280,7 +293,7 @@ def test_the_host_s_pages_are_inferred_from_rows(store: Store, monkeypatch, spli
     """As the chapter about page sizes infers them."""
     add(store, A, hypervisor="kvm")
     store.ask(A, "hugepages", [make_record().point])
-    rows = Paged(splintered=splintered, noise=0.004).frame(hugepages(per_octave=1))
+    rows = Paged(splintered=splintered, noise=0.004).frame(hugepages())
     monkeypatch.setattr(Chapter, "kept", lambda self, name: {"hugepages": rows}[name])
     (found,) = page(store).machines
     assert found.pages == ("splintered" if splintered else "whole") and splinter.judge(rows, "kvm").is_splintered == splintered

@@ -80,6 +80,24 @@ def test_a_page_about_one_machine_has_no_other_s_verdict_in_its_place(data: Stor
     assert page(data, B).machine_of(LACKED) == B and list(page(data, B).others) == [A]
 
 
+@pytest.mark.parametrize(("mine", "theirs", "is_compared"), [
+    ({}, {}, True), ({"page_chase": 2}, {}, False), ({}, {"page_chase": 2}, False),
+    ({"page_chase": 2, "page_gather": 1}, {"page_chase": 2, "stride_sum": 3}, True),
+    ({"page_chase": 2, "page_gather": 1}, {"page_chase": 2, "page_gather": 2}, False)])
+def test_verdicts_by_other_versions_of_the_kernels_are_neither_shown_nor_compared(
+        data: Store, monkeypatch, mine: dict[str, int], theirs: dict[str, int], is_compared: bool):
+    chapter = next(name for name in IDS if name != LACKED)
+    versions = {A: {chapter: mine} if mine else {}, B: {chapter: theirs} if theirs else {}}
+    monkeypatch.setattr(scorecard, "judged", lambda about: MACHINES[about.machine].model_copy(update={"measures": versions[about.machine]}))
+    a = page(data, A)
+    of = a.rows["chapter"] == chapter
+    words = MACHINES[B].chapters[chapter]
+    assert a.rows.loc[of, B].tolist() == [words[id].verdict if is_compared else scorecard.OTHERWISE for id in IDS[chapter]]
+    assert a.rows.loc[of, "deciding"].max() == (2 if is_compared else 1) and (a.rows.loc[of, "apart"].any() <= is_compared)
+    assert dict(zip(a.rows["id"], a.rows[B], strict=True)).items() >= dict(expected(B)[-3:]).items()  # the other chapters' as ever
+    assert is_compared == (scorecard.OTHERWISE not in scorecard.machines_said(a))
+
+
 def numbers(prose: str) -> list[float]:
     return [float(number.replace(",", "")) for number in re.findall(r"\d[\d,]*(?:\.\d+)?", prose)]
 

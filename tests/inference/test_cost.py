@@ -16,8 +16,8 @@ from scipy.stats import binom
 from support.synthetic import Stated, Truth, frame, grid
 
 from experiments.inference import cost
+from experiments.inference.campaigns import newest
 from experiments.inference.cost import Known, fit, points, time_ns
-from experiments.inference.intervals import newest
 from experiments.inference.reuse import SHARING, SharedCache, Tlbs, places
 from experiments.lab.store import Store
 from experiments.machine.host import Host, tlb_entries

@@ -21,12 +21,9 @@ from experiments.inference.intervals import (
     interval_of_ratio,
     median_interval,
     modes,
-    newest,
-    outliers,
-    relative_spread,
     summarise,
-    trend,
 )
+from experiments.inference.scatter import outliers, relative_spread, trend
 from experiments.words.reasons import Unavailable
 
 values = st.floats(0.1, 1e6)
@@ -370,35 +367,6 @@ def test_a_spread_of_exactly_five_percent_is_stable() -> None:
 def test_no_rows_give_an_empty_summary() -> None:
     empty = summarise(FRAME[:0], ["lines"])
     assert empty.shape == (0, 10) and empty.columns.tolist() == summarise(FRAME, ["lines"]).columns.tolist()
-
-
-def test_only_rows_of_the_newest_kernel_and_state_are_kept_for_each_kernel_and_engine() -> None:
-    columns = ["kernel", "engine", "kernel_digest", "state", "repeat"]
-    measured = [
-        ("page_chase", "c", "old", "s1", 0),
-        ("page_chase", "c", "new", "s1", 1),
-        ("page_gather", "c", "gather", "s2", 2),
-        ("page_chase", "c", "new", "s2", 3),
-        ("page_chase", "numba", "old", "s1", 4),
-        ("page_chase", "c", "new", "s2", 5),
-    ]
-    frame = pd.DataFrame(measured, columns=columns)
-    kept = newest(frame)
-    assert kept["repeat"].tolist() == [2, 3, 4, 5]
-    assert kept.index.tolist() == [0, 1, 2, 3] and kept.columns.tolist() == columns
-    assert newest(frame[:0]).empty
-
-
-@pytest.mark.parametrize(("lines", "processes", "is_kept"), [
-    (range(10), 5, True), (range(9), 5, True),
-    (range(8), 9, False),  # of another experiment, which asked for eight of these ten points
-    (range(10), 2, False),  # broken off
-])
-def test_only_a_campaign_of_the_experiment_itself_hides_an_older_one(lines: range, processes: int, is_kept: bool) -> None:
-    measured = [("page_chase", "c", "k", "old", line) for line in range(10) for _ in range(5)]
-    measured += [("page_chase", "c", "k", "new", line) for line in lines for _ in range(processes)]
-    kept = newest(pd.DataFrame(measured, columns=["kernel", "engine", "kernel_digest", "state", "lines"]))
-    assert {*kept["state"]} == {"new" if is_kept else "old"} and len(kept) == (len(lines) * processes if is_kept else 50)
 
 
 # --- repeats that drift

@@ -1,4 +1,4 @@
-"""How often the intervals of a median and of a paired ratio hold the truth, under noise like that of computers.
+"""How often the intervals of a median, of a paired ratio and of two points of a mapping hold the truth, under noise like that of computers.
 
 What the docstrings promise is asserted: the median's interval asks for independence alone, and what a pair has in common leaves its ratio.
 Where repeats depend on each other, an interval is right less often than it says; that is asserted too, so that no text forgets it.
@@ -7,6 +7,7 @@ Each test prints what it found: pytest -rP -m endurance tests/inference/test_noi
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 from scipy import stats
 from scipy.signal import lfilter
 
-from experiments.inference.intervals import Interval, interval_of_ratio, median_interval
+from experiments.inference.intervals import Interval, Repeats, interval_of_ratio, median_interval
 from experiments.inference.pairs import paired_ratio
 
 pytestmark = pytest.mark.endurance
@@ -133,4 +134,50 @@ def test_where_one_side_alone_has_two_modes_the_median_of_the_ratios_is_held_les
     paired = [paired_ratio(a, b, 0.95) for a, b in zip(above, below, strict=True)]
     hits, (least, _) = held(paired, np.exp(middle_of(bistable))), bounds(paired[0].coverage)
     print(f"ratio, bistable above alone, n = {n}: {hits / TRIALS:.1%}, stated {paired[0].coverage:.1%}")
+    assert hits < least
+
+
+def nothing(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
+    return np.zeros(size)
+
+
+def skewed(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
+    return 0.05 * rng.exponential(size=size)
+
+
+def of_mappings(times: np.ndarray) -> Interval:
+    return median_interval(times).of_repeats(Repeats(dict(enumerate(times.tolist()))))
+
+
+OWN = [(normal, normal), (heavy_tailed, heavy_tailed), (bistable, bistable), (skewed, skewed), (bistable, normal), (skewed, nothing)]
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("own", OWN, ids=lambda own: " over ".join(noise.__name__ for noise in own))
+@pytest.mark.parametrize("common", [nothing, normal, bistable])
+def test_two_points_of_the_same_mappings_are_held_as_often_as_stated(common: Noise, own: tuple[Noise, Noise], n: int):
+    """The truth is the median of what mappings give. Pairs are at most a sixth wider than independent medians, where nothing is shared."""
+    rng = np.random.default_rng(n)
+    shared, many = common(rng, (TRIALS, n)), common(rng, (1_000_000, 1))
+    above, below = (scale * np.exp(shared + noise(rng, shared.shape)) for scale, noise in zip((1.3, 1.0), own, strict=True))
+    over, under = (scale * np.exp(many + noise(rng, many.shape)) for scale, noise in zip((1.3, 1.0), own, strict=True))
+    for combine in (operator.truediv, operator.sub):
+        truth = float(np.median(combine(over, under)))
+        pairs, apart = ([combine(of(a), of(b)) for a, b in zip(above, below, strict=True)] for of in (of_mappings, median_interval))
+        half = [np.median([(one.high - one.low) / 2 for one in intervals]) / truth for intervals in (pairs, apart)]
+        hits, (least, most) = held(pairs, truth), bounds(pairs[0].coverage)
+        print(f"{combine.__name__}, {common.__name__} in common, n = {n}: {hits / TRIALS:.1%} +-{half[0]:.1%}, stated "
+              f"{pairs[0].coverage:.1%}; as if not paired {held(apart, truth) / TRIALS:.1%} +-{half[1]:.1%}")
+        assert least <= hits <= most
+        assert half[0] <= 7 / 6 * half[1]
+
+
+def test_the_narrower_of_two_intervals_is_right_less_often_than_it_says(n: int = 15):
+    rng = np.random.default_rng(n)
+    above, below, over, under = (np.exp(noise(rng, size)) for size in ((TRIALS, n), (1_000_000, 1)) for noise in (bistable, normal))
+    both = [(of_mappings(a) / of_mappings(b), median_interval(a) / median_interval(b)) for a, b in
+            zip(above, below, strict=True)]
+    narrower = [min(intervals, key=lambda interval: interval.high - interval.low) for intervals in both]
+    hits, (least, _) = held(narrower, float(np.median(over / under))), bounds(narrower[0].coverage)
+    print(f"the narrower of two, nothing in common, n = {n}: {hits / TRIALS:.1%}, stated {narrower[0].coverage:.1%}")
     assert hits < least

@@ -13,9 +13,15 @@ from experiments.inference.sides import PAUSE_S, Pair, numbered_runs, of_the_sam
 
 
 def rows(times: list[float], lines: int = 64, kernel: str = "page_chase", digest: str = "a", state: str = "s", run: list[int] | int = 0,
-         engine: str = "c") -> pd.DataFrame:
+         engine: str = "c", measures: int = 1, timed: str = "") -> pd.DataFrame:
     return pd.DataFrame({"kernel": kernel, "engine": engine, "kernel_digest": digest, "state": state, "lines": lines, "ns": times,
-                         "run": run})
+                         "run": run, "measures": measures, "timed": timed, "schema_version": 2 if timed else 1})
+
+
+def compared(a: pd.DataFrame, b: pd.DataFrame) -> tuple[list[float], list[float], dict[str, set[str]]]:
+    """The times of both sides that are of the same kernels, and what is left out."""
+    mine, theirs, left_out = of_the_same_kernels(a, b)
+    return mine["ns"].tolist(), theirs["ns"].tolist(), {code: kernels for code, kernels in left_out.items() if kernels}
 
 
 def both(*frames: pd.DataFrame) -> pd.DataFrame:
@@ -56,29 +62,42 @@ def test_how_far_a_points_runs_lie_apart_is_the_ratio_of_their_medians():
 def test_rows_are_compared_of_the_kernels_that_are_the_same_on_both_sides():
     a = both(rows([1.0], digest="old"), rows([2.0], digest="new"), rows([3.0], kernel="page_gather", digest="x"))
     b = both(rows([4.0], digest="old"), rows([5.0], kernel="page_gather", digest="y"), rows([6.0], kernel="stride_sum"))
-    mine, theirs, other = of_the_same_kernels(a, b)
-    assert (mine["ns"].tolist(), theirs["ns"].tolist(), other) == ([1.0], [4.0], ["page_gather"])
+    assert compared(a, b) == ([1.0], [4.0], {"other-kernels": {"page_gather"}})
 
 
 def test_of_several_versions_that_are_the_same_the_last_is_compared_and_of_each_side_its_last_campaign():
     a = both(rows([1.0], digest="old"), rows([2.0], digest="new"))
     b = both(rows([3.0], digest="new", state="before"), rows([4.0], digest="new", state="after"), rows([5.0], digest="old"))
-    mine, theirs, other = of_the_same_kernels(a, b)
-    assert (mine["ns"].tolist(), theirs["ns"].tolist(), other) == ([2.0], [4.0], [])
+    assert compared(a, b) == ([2.0], [4.0], {})
 
 
 def test_an_engine_is_compared_with_itself():
     twins = [rows([ns], engine="numba", digest="n") for ns in (2.0, 3.0)]
-    mine, theirs, other = of_the_same_kernels(both(rows([1.0]), twins[0]), twins[1])
-    assert (mine["ns"].tolist(), theirs["ns"].tolist(), other) == ([2.0], [3.0], [])
+    assert compared(both(rows([1.0]), twins[0]), twins[1]) == ([2.0], [3.0], {})
+
+
+def test_two_versions_of_what_a_kernel_measures_are_never_compared():
+    """Though the timed loop is the same, as where it was warmed up otherwise."""
+    first, second = (rows([float(measures)], measures=measures, timed="follow") for measures in (1, 2))
+    assert compared(first, second) == ([], [], {"measured-differently": {"page_chase"}})
+    assert compared(both(second, first), first) == ([1.0], [1.0], {})
+    assert compared(both(second, first), both(first, second)) == ([2.0], [2.0], {})
+
+
+def test_functions_of_one_kernel_are_compared_each_by_its_own_code():
+    a = both(rows([1.0], digest="x", timed="follow"), rows([2.0], digest="y", timed="follow_draws"))
+    b = both(rows([3.0], digest="x", timed="follow"), rows([4.0], digest="z", timed="follow_draws"))
+    assert compared(a, a) == ([1.0, 2.0], [1.0, 2.0], {})
+    assert compared(a, b) == ([1.0], [3.0], {"other-kernels": {"page_chase"}})
+    assert compared(a, rows([5.0])) == ([], [], {"other-kernels": {"page_chase"}})  # of version 1, by the whole kernel
 
 
 @pytest.mark.parametrize("empty", [0, 1])
 def test_a_side_without_rows_has_nothing_in_common(empty: int):
     sides = [rows([1.0]), rows([2.0])]
     sides[empty] = sides[empty].iloc[:0]
-    mine, theirs, other = of_the_same_kernels(*sides)
-    assert (len(mine), len(theirs), other) == (0, 0, [])
+    mine, theirs, left_out = of_the_same_kernels(*sides)
+    assert (len(mine), len(theirs), any(left_out.values())) == (0, 0, False)
     assert pairs(mine.assign(run=0), theirs.assign(run=0), ["kernel", "lines"], "ns") == []
 
 

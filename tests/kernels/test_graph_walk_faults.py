@@ -29,8 +29,7 @@ FAULTS = [
     ("plain", "stand(g, base | (third & mask));", "stand(g, base | third);"),
     ("blocked", "stand(g, base | (two & mask));", "stand(g, two & (g->vertices - 1));"),
     ("blocked", "stand(g, base | (two >> 32 & mask));", "stand(g, (base ^ 64) | (two >> 32 & mask));"),
-    ("plain", "last = end / apart;", "last = end / apart - 1;"),  # neither filled nor looked at
-    ("plain", "lacking = fill ? 0 : g->vertices;", "lacking = fill ? 0 : g->vertices; chunks -= chunks > 1;"),
+    ("plain", "g->vertices * (i + 1) / threads", "g->vertices * (i + 1) / (threads + 1)"),  # neither filled nor looked at
     *((mode, TURNS, TURNS + fault) for mode in ("plain", "walkers", "blocked") for fault in (" turns = 1;", " turns /= 2;", " turns--;")),
     ("walkers", "k = 0; k < walkers; k++)\n            at[k] = line", "k = 1; k < walkers; k++)\n            at[k] = line"),
     ("plain", "at[k] = line[at[k]].edge[random >> 2 * k & 3];", "at[k] = line[at[k]].edge[random >> 2 * k & 1];"),

@@ -96,7 +96,7 @@ def test_c_draws_below_large_bounds_as_the_oracle_does(tmp_path: Path):
     (tmp_path / "draws.c").write_text(
         f'#define main kernel_main\n#include "{build.KERNELS}/random_touch.c"\n#undef main\n'
         "int main(int argc, char **argv) { uint64_t seed = 11; for (int i = 0; argc > 1 && i < 2000; i++)"
-        ' printf("%" PRIu32 "\\n", draw(&seed, (uint32_t)atoll(argv[1]))); return 0; }\n')
+        ' printf("%" PRIu32 "\\n", next_int(&seed, (uint32_t)atoll(argv[1]))); return 0; }\n')
     binary = compiled(tmp_path / "draws.c", tmp_path / "draws")
     for bound in REJECTING:
         said = subprocess.run([binary, str(bound)], capture_output=True, text=True, check=True).stdout
@@ -172,7 +172,7 @@ def test_bytes_that_are_not_the_lines_and_other_bad_arguments_are_one_sentence()
         assert "--lines 16" in run_c("random_touch", BAD_TOUCHES[0]).stderr
 
 
-READ = "draws--)\n        sum += base[draw(&s, bound)];"  # of touch(), without spare draws
+READ = "draws--)\n        sum += base[next_int(&s, bound)];"  # of touch(), without spare draws
 TOUCH = "touch(const unsigned char *base, uint64_t *state, uint32_t bound, uint64_t draws)\n{"
 
 
@@ -181,10 +181,10 @@ TOUCH = "touch(const unsigned char *base, uint64_t *state, uint32_t bound, uint6
     {TOUCH: TOUCH + " draws = 0;"}, {TOUCH: TOUCH + " draws /= 2;"}, {TOUCH: TOUCH + " draws -= 1;"},
     {READ: READ.replace("base", "0 * base")},
     {READ: READ.replace(")]", ") + bound]")},  # beyond the array: not 1 there
-    {"memset(a.base, 1, a.bytes);": "memset(a.base, 1, bytes);", READ: READ.replace("bound", "bound + 1")},
+    {"memset(a->base, 1, a->bytes);": "memset(a->base, 1, bytes);", READ: READ.replace("bound", "bound + 1")},
 ], ids=["none", "half", "one short", "no load", "beyond", "one beyond"])
 def test_reads_that_were_left_out_or_went_astray_are_kernel_garbage(changes: dict[str, str], tmp_path: Path):
-    kernel = changed("random_touch", {"memset(a.base, 1, a.bytes);": "memset(a.base, 1, bytes);"} | changes, tmp_path)
+    kernel = changed("random_touch", {"memset(a->base, 1, a->bytes);": "memset(a->base, 1, bytes);"} | changes, tmp_path)
     done = run_program(kernel, touching(1000))
     assert reason_of(done)[0] == "kernel-garbage"
 
@@ -248,7 +248,7 @@ def test_spare_draws_are_thrown_away_and_every_read_is_still_made(tmp_path: Path
     done = run_c("random_touch", [*touching(1000), "--spare_draws", "2"])
     report = KernelReport.model_validate_json(done.stdout)
     assert report.options == (("bytes", 1000), ("spare_draws", 2)) and report.checksum == expected(1000)
-    last = "sum += base[draw(&s, bound)];\n    }"  # of touch_after()
+    last = "sum += base[next_int(&s, bound)];\n    }"  # of touch_after()
     kernel = changed("random_touch", {last: last.replace("base", "0 * base")}, tmp_path)
     done = run_program(kernel, [*touching(1000), "--spare_draws", "2"])
     assert reason_of(done)[0] == "kernel-garbage"

@@ -66,7 +66,8 @@ def test_c_prints_the_checksum_of_numba(twins, kernel: str, order: str, layout: 
         assert (done.returncode, done.stderr) == (0, "")
         assert report.checksum == twin.checksum, lines
         same = {"engine", "cpu", "accesses", "elapsed_ns", "ns_per_access", "batch_ns_per_access", "core_ghz", "prepare_ns",
-                "minor_faults", "major_faults", "voluntary_switches", "involuntary_switches", "migrations", "page_table_bytes"}
+                "minor_faults", "major_faults", "voluntary_switches", "involuntary_switches", "migrations", "page_table_bytes", "cpu_ns",
+                "mapping_bytes", "position", "fifo"}
         assert report.model_dump(exclude=same) == twin.model_dump(exclude=same)
 
 

@@ -11,10 +11,9 @@ from support import lab
 from support.common import make_record
 from support.lab import KERNEL, MACHINE, NAME, POINTS, ROWS, VICTIM, Scripted, put
 
-from experiments.lab import build, noise
+from experiments.lab import build, measure, noise
 from experiments.lab.build import Kernel
 from experiments.lab.campaign import Outcome
-from experiments.lab.rig import Rig
 from experiments.lab.store import Store
 from experiments.words.reasons import Unavailable
 
@@ -39,7 +38,8 @@ def run(store: Store, own_lock: Path) -> Callable[..., Outcome]:
 
 @pytest.fixture
 def befall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Replaces the kernel by a shell script which, for the victim, does something else than $REAL "$@"; a folder of its own."""
+    """Replaces the kernel by a shell script, which so has no session, and which does something else for the victim than $REAL "$@"; a
+    folder of its own."""
 
     def fake(text: str) -> Path:
         real = build.kernel("page_chase")
@@ -61,7 +61,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, own_lock: Path) -> Callable[..., S
 
     def use(*tries: tuple[str, float] | Unavailable) -> Scripted:
         fake = Scripted(*tries)
-        monkeypatch.setattr(Rig, "take", lambda rig, point, repeat=0: fake(point, repeat, state=rig.state))
+        monkeypatch.setattr(measure, "_alone", lambda point, repeat, setting: fake(point, repeat, state=setting.state))
         monkeypatch.setattr(build, "kernel", lambda name, engine="c": Kernel(name, engine, ("true",), "a" * 16))
         return fake
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from experiments.lab import build
+from experiments.lab import build, namespaces
+from experiments.lab.kernels import CATALOGUE
+from experiments.lab.record import Point
 from experiments.machine.compiler import Compiler
 from experiments.words.reasons import Unavailable
 
@@ -86,7 +89,7 @@ def test_a_kernel_is_compiled_once_and_runs(kernels: Path):
     assert subprocess.run(first.command, capture_output=True, text=True).stdout == "42"
     made = os.stat(first.command[0]).st_mtime_ns
     assert build.kernel("ask") == first and os.stat(first.command[0]).st_mtime_ns == made
-    assert [path.name for path in build.build_folder().iterdir()] == [f"ask-{first.digest}"]
+    assert sorted(path.name for path in build.build_folder().iterdir()) == [f"ask-{first.digest}", f"ask-{first.digest}.o"]
 
 
 @pytest.mark.needs("a C compiler")
@@ -198,3 +201,50 @@ def test_a_text_that_does_not_stand_there_once_is_no_place_for_a_change(patched:
     with pytest.raises(Unavailable, match="exactly once in ask.c") as why:
         build.patch("ask", old, "x")
     assert why.value.code == "bad-parameter" and build._PATCHED == {}
+
+
+# --- sessions
+
+
+@pytest.mark.needs("a C compiler")
+def test_a_session_is_no_kernel_and_follows_the_kernels_that_it_includes(kernels: Path):
+    (kernels / "session.c").write_text('#include "ask.c"\n')
+    before = build.session("session", "c")
+    assert build.kernel_names() == ["ask"]
+    (kernels / "ask.c").write_text((kernels / "ask.c").read_text().replace("%d", "so %d"))
+    assert build.session("session", "c") != before
+    assert subprocess.run(build.session("session", "c"), capture_output=True, text=True).stdout == "so 42"
+
+
+SHARING = [Point(kernel=name, engine=engine, mode=mode, layout=layout, order=order, lines=64, options=options)
+           for name, kernel in CATALOGUE.items() if kernel.session
+           for engine in ("c", "numba", "numpy") if build.source(name, engine).exists()
+           for mode in kernel.modes or ("",) if mode not in kernel.played
+           for layout, order in {(kernel.layout, kernel.order), ("alias", "cycle"), ("spread", "random")}
+           for options in ({}, *({option: 4} for option in ("spare_draws", "walkers", "per_hop") if option in kernel.options))]
+
+
+@pytest.mark.needs("a C compiler")
+def test_each_session_times_the_machine_code_that_its_kernels_own_programs_time():
+    has_session = build.sessions()
+    assert len(SHARING) > 30 and [point for point in SHARING if not has_session(point)] == []
+    alone = [Point(kernel="page_chase", lines=64, mode=namespaces.MODE), Point(kernel="table_chase", layout="alias", lines=64)]
+    assert not any(map(has_session, alone))
+
+
+@pytest.mark.needs("a C compiler")
+def test_a_kernel_whose_timed_function_is_another_one_in_the_session_is_measured_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    shutil.copytree(build.KERNELS, tmp_path / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(build, "KERNELS", tmp_path / "kernels")
+    monkeypatch.setattr(build, "_PATCHED", {})
+    monkeypatch.setenv("TLB_BUILD", str(tmp_path / "build"))
+    gather, loop = tmp_path / "kernels/page_gather.c", "    for (; rounds; rounds--)"
+    assert loop in gather.read_text()
+    gather.write_text(gather.read_text().replace(loop, f'#ifdef SESSION\n    __asm__ volatile("nop");\n#endif\n{loop}'))
+
+    def shares() -> list[str]:
+        return [name for name in ("page_chase", "page_gather", "page_store") if build.sessions()(Point(kernel=name, lines=64))]
+
+    assert shares() == ["page_chase", "page_store"]
+    build.patch("page_store", "int main(", "extern int environ_of;\nint main(")  # whose timed loop is the same
+    assert shares() == ["page_chase"]

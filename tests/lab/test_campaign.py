@@ -201,4 +201,4 @@ def test_another_order_of_points_is_the_same_experiment(faked: Scripted, store: 
 def test_the_progress_bar_goes_to_stderr_and_not_into_data(faked: Scripted, store: Store, capsys):
     go(faked, store, quiet=False)
     said = capsys.readouterr()
-    assert said.out == "" and "30 of 30" in said.err and NAME in said.err
+    assert said.out == "" and "mapping 3 of 3: page_chase on 4k" in said.err and NAME in said.err

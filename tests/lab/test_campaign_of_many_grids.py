@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from support.lab import MACHINE, STATE, Scripted, a_rig, assert_whole
+from support.lab import MACHINE, STATE, Scripted, a_rig, assert_whole, one_by_one
 
 from experiments.lab import build, campaign, kernels, progress
 from experiments.lab.build import Kernel
@@ -51,7 +52,7 @@ def processes(monkeypatch: pytest.MonkeyPatch, own_lock: Path, clock: Clock) -> 
 
 
 def go(processes: Scripted, store: Store, grids: dict[str, list[Point]] = GRIDS, repeats: int = 5, **how: object) -> Outcome:
-    return campaign.run(a_rig(store, measure=processes), grids, repeats, quiet=True, **how)
+    return campaign.run(a_rig(store, measure=one_by_one(processes)), grids, repeats, quiet=True, **how)
 
 
 def test_a_point_of_two_grids_is_measured_once_and_its_rows_are_of_both(processes: Scripted, store: Store):
@@ -71,27 +72,29 @@ def test_rows_of_points_that_another_grid_asked_for_are_there_for_all_and_stored
     assert_whole(store, 100, "first", "second")  # each row stands there once
 
 
-def test_all_points_have_one_process_before_those_that_are_compared_have_all_and_then_each_other_has_two(
-        processes: Scripted, store: Store):
+def rounds(asked: list[tuple[Point, int]]) -> list[tuple[int, set[Point]]]:
+    """(repeat, points) of each stretch of one repeat."""
+    return [(repeat, {point for point, _ in stretch}) for repeat, stretch in itertools.groupby(asked, key=lambda one: one[1])]
+
+
+def test_each_round_is_one_mapping_of_every_point(processes: Scripted, store: Store):
     go(processes, store, compared=lambda point: point.lines < 70)
+    assert rounds(processes.asked) == [(repeat, set(POINTS)) for repeat in range(5)]
+
+
+def test_where_time_is_short_what_is_compared_has_all_rounds_before_the_rest_has_its_second(processes: Scripted, store: Store):
+    go(processes, store, compared=lambda point: point.lines < 70, seconds=PROCESS_S * 45)
     compared = {point for point in POINTS if point.lines < 70}
-    others = set(POINTS) - compared
-    rounds, rest = [set(POINTS)] + [compared] * 4 + [others], list(processes.asked)
-    for number, expected in enumerate(rounds):
-        asked, rest = rest[: len(expected)], rest[len(expected) :]
-        assert {point for point, _ in asked} == expected and len({repeat for _, repeat in asked}) == 1, number
-    assert Counter(point for point, _ in rest) == dict.fromkeys(others, 3)
+    assert rounds(processes.asked)[:5] == [(0, set(POINTS)), *((repeat, compared) for repeat in range(1, 5))][:5]
 
 
-def test_what_is_large_is_measured_in_one_stretch_that_two_rounds_share_an_end_of(processes: Scripted, store: Store):
-    large = {Point(kernel="page_chase", lines=1 << 18 + k, region_ms=1) for k in range(3)}
-    go(processes, store, {"first": [*POINTS, *large]}, repeats=4)
-    is_large = [point in large for point, _ in processes.asked]
-    stretches = [n for n in range(1, len(is_large)) if is_large[n] != is_large[n - 1]]
-    assert len(is_large) == 4 * (len(POINTS) + 3) and stretches == [20, 26, 66, 72]
+def test_the_first_round_alone_leaves_the_others_for_later(processes: Scripted, store: Store):
+    outcome = go(processes, store, first_round=True)
+    assert (outcome.measured, outcome.skipped) == (20, 80) and rounds(processes.asked) == [(0, set(POINTS))]
+    assert go(processes, store).measured == 80
 
 
-def test_what_was_measured_changes_no_order_until_all_that_is_compared_is_there(processes: Scripted, tmp_path: Path):
+def test_what_was_measured_changes_no_order_until_all_rounds_are_over(processes: Scripted, tmp_path: Path):
     orders = []
     for name, values in (("quiet", [("", 5.0)] * 60), ("wild", [("", 5.0 * (1 + n % 7)) for n in range(60)])):
         processes.tries, processes.asked = list(values), []
@@ -143,9 +146,11 @@ def test_a_wall_clock_that_steps_changes_no_budget_and_no_bar(
     monkeypatch.setattr(progress.time, "time", wall)
     monkeypatch.setattr("tqdm.std.time", wall)
     assert go(processes, store, seconds=61).measured == 30
-    with Progress("test", expected_s=100, most_s=1000) as bar:
+    with Progress("test") as bar:
+        bar.expect({"x": 100.0}, clock.now + 1000)
+        bar.begin("x", 20.0, "")
         clock.now += 20
-        bar.advance(20, "")
+        bar.end()
         assert bar._bar.format_dict["elapsed"] == 20
 
 
@@ -166,7 +171,8 @@ def test_what_was_lacking_is_known_to_a_run_that_may_not_measure_and_tried_again
         outcome = go(processes, store, seconds=seconds)
         assert [(p, why.code, why.detail) for p, why in outcome.lacking.items()] == [(victim, "pool-empty", "3 pages needed")]
         assert outcome.skipped == 0
-    assert campaign.run(a_rig(store, measure=processes, state="f" * 12), GRIDS, 1, seconds=0, quiet=True).lacking == {}  # of another state
+    of_another_state = a_rig(store, measure=one_by_one(processes), state="f" * 12)
+    assert campaign.run(of_another_state, GRIDS, 1, seconds=0, quiet=True).lacking == {}
     processes.trouble = lambda point, repeat: None
     assert (go(processes, store).measured, go(processes, store, seconds=0).lacking) == (5, {})
     assert store.read_document(MACHINE, campaign.LACKS) == {"state": STATE, "points": []}
@@ -177,19 +183,46 @@ def test_a_switch_of_a_setting_ends_the_campaign_and_no_row_is_of_two_states(pro
         return ("never",) if len(processes.asked) > 7 else ("madvise",)
 
     with pytest.raises(Unavailable) as why:
-        campaign.run(a_rig(store, measure=processes, switches=switches, inspected=("madvise",)), GRIDS, 5, quiet=True)
+        campaign.run(a_rig(store, measure=one_by_one(processes), switches=switches, inspected=("madvise",)), GRIDS, 5, quiet=True)
     assert why.value.code == "state-changed" and len(processes.asked) == 8
     assert len(store.keys(MACHINE, "first") | store.keys(MACHINE, "second")) == 7
 
 
-def test_progress_tells_the_time_left_at_the_pace_so_far_and_no_more_than_there_is(clock: Clock):
-    with Progress("test", expected_s=100, most_s=1000, quiet=True) as bar:
-        assert bar.left_s == 100
-        for _ in range(25):
-            clock.now += 4
-            bar.advance(2, "")
-        assert (bar.gone_s, bar.pace, bar.left_s) == (100, 2, 100)
-        bar.leave_out(30)
-        assert bar.left_s == 40
-    with Progress("test", expected_s=100, most_s=30, quiet=True) as bar:
-        assert bar.left_s == 30 and bar.has_time_for(30) and not bar.has_time_for(31)
+def test_progress_tells_the_time_left_at_the_pace_of_each_kind_and_no_more_than_there_is(clock: Clock):
+    with Progress("test", quiet=True) as bar:
+        bar.expect({"slow": 100.0, "fast": 100.0, "unknown": 10.0}, clock.now + 1000)
+        assert bar.left_s == 210
+        for kind, pace in (("slow", 4), ("fast", 1)):
+            assert bar.begin(kind, 50.0, "")
+            clock.now += 50 * pace
+            bar.end()
+        assert (bar.gone_s, bar.pace("slow"), bar.pace("fast"), bar.pace("unknown")) == (250, 4, 1, 2.5)
+        assert bar.left_s == 4 * 50 + 50 + 2.5 * 10
+        assert bar.has_time_for_all()
+        bar.later_s = 60
+        assert bar.left_s == 275 + 60
+        bar.until = clock.now + 199
+        assert not bar.has_time_for_all() and not bar.begin("slow", 50.0, "")
+        assert bar.left_s == 50 + 25 + 60  # what there was no time for is not to come
+        assert bar.begin("fast", 50.0, "")
+
+
+@pytest.mark.parametrize("speed", [0.3, 1.0, 4.0])
+def test_an_estimate_is_right_within_a_fifth_once_one_round_of_five_is_measured(
+        processes: Scripted, store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch, speed: float):
+    """However far the guesses are off, and differently for each kernel."""
+    factor = {"page_chase": 0.5, "page_gather": 3.0, "first_touch": 1.2}
+    points = [Point(kernel=name, lines=lines, region_ms=1) for name in factor for lines in range(64, 84)]
+    estimates: list[tuple[float, float]] = []
+
+    def passes(point: Point, repeat: int) -> None:
+        clock.now += PROCESS_S * speed * factor[point.kernel] * (1 + 0.3 * (point.lines % 3))
+        if repeat:
+            estimates.append((clock.now, bar.left_s))
+
+    processes.trouble = passes
+    with Progress("test", quiet=True) as bar:
+        go(processes, store, {"first": points}, progress=bar)
+        end = clock.now
+    assert len(estimates) == 4 * len(points)
+    assert all(abs(now + left - end) < 0.2 * (end - 1000) for now, left in estimates)

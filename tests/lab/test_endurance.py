@@ -13,18 +13,21 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from support.common import make_record, software_plan
 from support.fuzzing import SEED, times
-from support.lab import KERNEL, MACHINE, NAME, ROWS, a_rig, assert_whole
+from support.lab import KERNEL, MACHINE, NAME, ROWS, a_rig, assert_whole, one_by_one
 
-from experiments.lab import build, campaign, grid, kernels, measure, perf
+from experiments.lab import build, campaign, grid, kernels, mapping, perf
 from experiments.lab.build import Kernel
 from experiments.lab.grid import Scope
+from experiments.lab.mapping import Result
+from experiments.lab.measure import Setting
 from experiments.lab.record import Point, Record
 from experiments.lab.store import Store, data_root
 from experiments.system import files
@@ -75,12 +78,16 @@ GRIDS = {NAME: POINTS, "another": POINTS[::2]}
 FILES = sorted({point.kernel for point in POINTS})
 
 
-def real_or_not(point: Point, repeat: int, *, state: str, **how: object) -> Record:
-    """One process of a point, run or made up."""
-    if point.kernel in REAL and not point.mode:
-        return measure.measure(point, repeat, state=state, **how)
+def made_up(point: Point, repeat: int, *, state: str, **_: object) -> Record:
     time.sleep(0.01)
-    return make_record(**point.model_dump(), repeat=repeat, state=state)
+    return make_record(**point.model_dump(), repeat=repeat, state=state, measures=build.kernel(point.kernel, point.engine).measures)
+
+
+def real_or_not(points: Sequence[Point], repeat: int, setting: Setting, **how: Any) -> Iterator[Result]:
+    """What one program measures, run or made up."""
+    real = [point for point in points if point.kernel in REAL and not point.mode]
+    yield from mapping.measured(real, repeat, setting, **how)
+    yield from one_by_one(made_up)([point for point in points if point not in real], repeat, setting, **how)
 
 
 def run_to_the_end(report: int, grids: dict[str, list[Point]], **rig: object) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 import shutil
+from pathlib import Path
 
 import pandas as pd
 import pytest
 from support.common import needs_c
 from support.kernels import measured
-from support.lab import MACHINE, NAME, says
+from support.lab import MACHINE, NAME, POINTS, ROWS, says
 
 from experiments.lab import build
 from experiments.lab.record import Point
@@ -18,6 +19,16 @@ from experiments.machine import host
 from experiments.words.reasons import Unavailable
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
+
+
+def use_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str) -> None:
+    """This computer's compiler, with more flags and as version 99."""
+    newer = tmp_path / "cc"
+    real = shlex.join(compilers.compiler().command)
+    newer.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "cc 99.0" && exit\nexec {real} "$@" {more}\n')
+    newer.chmod(0o755)
+    monkeypatch.setenv("CC", str(newer))
+    monkeypatch.setattr(build, "compiler", compilers.compiler.__wrapped__)
 
 
 # --- compiler, flags, kernel release or THP setting changed (test_build.py, test_host.py)
@@ -38,12 +49,7 @@ def test_everything_is_measured_again_and_old_rows_are_kept_after_a_change_of(ru
     assert run(state=state()).measured == 3
     before = store.load(MACHINE, NAME)
     if changed == "compiler":
-        newer = tmp_path / "cc"
-        real = shlex.join(compilers.compiler().command)
-        newer.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "cc 99.0" && exit\nexec {real} "$@"\n')
-        newer.chmod(0o755)
-        monkeypatch.setenv("CC", str(newer))
-        monkeypatch.setattr(build, "compiler", compilers.compiler.__wrapped__)
+        use_compiler(tmp_path, monkeypatch, "-O3")
     elif changed == "flags":
         monkeypatch.setattr(build, "FLAGS", (*build.FLAGS, "-O3"))
     elif changed == "kernel release":
@@ -57,6 +63,16 @@ def test_everything_is_measured_again_and_old_rows_are_kept_after_a_change_of(ru
     pd.testing.assert_frame_equal(after.head(3), before)
     assert set(zip(after["kernel_digest"].head(3), after["state"].head(3), strict=True)).isdisjoint(
         zip(after["kernel_digest"].tail(3), after["state"].tail(3), strict=True))
+
+
+@needs_c
+def test_a_compiler_that_makes_the_same_machine_code_of_the_timed_loop_keeps_the_rows(run, store, tmp_path, monkeypatch):
+    monkeypatch.setenv("TLB_BUILD", str(tmp_path / "build"))
+    assert run().measured == 3
+    use_compiler(tmp_path, monkeypatch, "-DANOTHER_DISTRIBUTION")
+    assert (run().measured, run().cached) == (0, 3)
+    assert run(POINTS, 2).measured == 3 and store.load(MACHINE, NAME)["kernel_digest"].nunique() == 1
+    assert {record.compiler for record in store.records(MACHINE, [ROWS]).values() if record.repeat} == {"cc: cc 99.0"}
 
 
 # --- a compiler that optimises the chase away; cc that fails (test_build.py)

@@ -14,13 +14,12 @@ import pytest
 from support.common import lacking, needs_c
 from support.kernels import measured
 from support.lab import MACHINE, NAME, POINTS, VICTIM, says
-from support.stand_ins import in_a_child
+from support.stand_ins import in_a_child, put_before
 
 from experiments.article import parameters
 from experiments.article.chapter import Chapter
 from experiments.chapters.stlb_cliff import grid
-from experiments.lab import build, kernels, noise, perf
-from experiments.lab.build import Kernel
+from experiments.lab import kernels, noise, perf
 from experiments.lab.campaign import Outcome
 from experiments.lab.record import Point
 from experiments.lab.rig import usable_bytes
@@ -51,11 +50,10 @@ def laid_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
             other = tmp_path / f"other{number}"
             other.mkdir() if content is None else other.write_text(content)
             mounts.append(f"mount --bind {shlex.quote(str(other))} {path}")
-        real = build.kernel("page_chase")
         inside = ("unshare", "--map-root-user", "--mount", "sh", "-c", " && ".join([*mounts, 'exec "$0" "$@"']))
         if subprocess.run([*inside, "true"], capture_output=True).returncode:
             pytest.skip("needs the right to mount, in a namespace")
-        monkeypatch.setattr(build, "kernel", lambda name, engine="c": Kernel(name, engine, (*inside, *real.command), real.digest))
+        put_before(monkeypatch, *inside)
 
     return lay
 
@@ -149,9 +147,7 @@ ADDRESS_SPACE = 5 << 28  # 1.25 GiB, of which a kernel takes 1 to align its aren
 @pytest.fixture
 def little_address_space(monkeypatch: pytest.MonkeyPatch) -> host.Host:
     """Kernels run under a real RLIMIT_AS; this computer, inspected under it."""
-    real = build.kernel("page_chase")
-    limited = ("sh", "-c", f'ulimit -v {ADDRESS_SPACE >> 10} && exec "$0" "$@"', *real.command)
-    monkeypatch.setattr(build, "kernel", lambda name, engine="c": Kernel(name, engine, limited, real.digest))
+    put_before(monkeypatch, "sh", "-c", f'ulimit -v {ADDRESS_SPACE >> 10} && exec "$0" "$@"')
     return host.inspect(computer=host.Platform(rlimits=memory.Rlimits(address_space_bytes=ADDRESS_SPACE)))
 
 

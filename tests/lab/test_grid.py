@@ -16,6 +16,7 @@ from experiments.words.reasons import Unavailable
 
 MIB = 2**20
 PROFILE = Profile(max_working_set=2**30, repeats=3, region_ms=7, points_per_octave=2)
+FINE = PROFILE.model_copy(update={"points_per_octave": 4})
 
 # --- octaves
 
@@ -81,12 +82,29 @@ def test_a_line_of_a_scope_has_a_base_page_of_the_machine(kib: int):
 
 
 @pytest.mark.parametrize("kib", [4, 16, 64])
-@pytest.mark.parametrize("per_octave", [None, 1, 8])
-def test_dense_numbers_of_lines_end_where_a_point_gets_slow_on_any_base_page(kib: int, per_octave: int | None):
-    dense = Scope(PROFILE, base_page_bytes=kib << 10).dense(per_octave)
-    assert dense == octaves(SMALLEST_LINES, DENSE_BELOW_BYTES // (kib << 10), per_octave or PROFILE.points_per_octave)
+@pytest.mark.parametrize(("profile", "per_octave", "expected"), [(PROFILE, None, 1), (FINE, None, 4), (PROFILE, 8, 8), (FINE, 1, 1)])
+def test_dense_numbers_of_lines_end_where_a_point_gets_slow_on_any_base_page(
+        kib: int, profile: Profile, per_octave: int | None, expected: int):
+    dense = Scope(profile, base_page_bytes=kib << 10).dense(per_octave)
+    assert dense == octaves(SMALLEST_LINES, DENSE_BELOW_BYTES // (kib << 10), expected)
     small = replace(PROFILE_SCOPE, base_page_bytes=kib << 10).dense(per_octave)
     assert max(small) * (kib << 10) <= PROFILE_SCOPE.profile.max_working_set < DENSE_BELOW_BYTES
+
+
+@pytest.mark.parametrize(("profile", "engine", "first", "last"), [
+    (FINE, "c", 8, 8), (PROFILE, "c", 4, 8), (FINE, "numba", 4, 4), (PROFILE, "numba", 4, 4)])
+def test_knees_have_most_of_an_octave_on_each_side_of_what_each_level_states(profile: Profile, engine: str, first: int, last: int):
+    found = Scope(profile, engine, (72, 3072), base_page_bytes=4096).knees()
+    for entries, per_octave in ((72, first), (3072, last)):
+        near = [n for n in found if 0.6 * entries < n <= 2 * entries]
+        assert {entries, 2 * entries} <= set(near) and len(near) == per_octave * 1.75
+    assert [n for n in found if n > 2 * 3072] == ([] if profile is FINE else [8689, 4 * 3072])
+
+
+def test_no_knee_is_looked_for_past_the_largest_working_set_or_at_one_point_an_octave():
+    assert max(Scope(PROFILE_SCOPE.profile, entries=(64, 3072), base_page_bytes=4096).knees()) <= 2048
+    coarsest = PROFILE.model_copy(update={"points_per_octave": 1})
+    assert Scope(coarsest, entries=(64, 3072), base_page_bytes=4096).knees() == []
 
 
 PROFILE_SCOPE = Scope(PROFILE.model_copy(update={"max_working_set": 8 * MIB}), base_page_bytes=4096)

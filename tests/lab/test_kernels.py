@@ -37,10 +37,10 @@ class Stated(NamedTuple):
 
 def stated_in_c(text: str) -> Stated:
     def words(name: str) -> tuple[str, ...]:
-        found = re.search(rf"\b{name}\[\] = {{([^}}]*)}}", text)
+        found = re.search(rf"\.{name} = {{([^}}]*)}}", text)
         return tuple(re.findall(r'"([^"]*)"', found[1])) if found else ()
 
-    own = re.search(r"struct own own\[\] = {(.*?)};", text, re.DOTALL)
+    own = re.search(r"\.own = {((?:\s*{[^{}]*},?(?:\s*/\*.*?\*/)?)+)}", text)
     numbers = re.findall(r'{\.name = "(\w+)"([^}]*)}', own[1]) if own else []
     return Stated(words("layouts"), words("orders"), words("modes"), {
         name: int(value[1]) if (value := re.search(r"\.value = (\d+)", rest)) else 0 for name, rest in numbers})
@@ -60,7 +60,7 @@ def complaints(folder: Path, catalogue: Mapping[str, Declaration]) -> Iterator[s
     """Where catalogue and files disagree: a sentence each, which names the file."""
     twins = [path for path in sorted(folder.glob("twins/*.py")) if "\ndef main(" in path.read_text()]
     files = {path.stem: path for path in [*twins, *sorted(folder.glob("*.c"))]}
-    for name in sorted(files.keys() - catalogue.keys()):
+    for name in sorted(files.keys() - catalogue.keys() - {declared.session for declared in catalogue.values()}):
         yield f"{files[name].name} is a kernel that experiments/lab/kernels.py does not declare."
     for name, declared in catalogue.items():
         paths = [path for place in (f"{name}.c", f"twins/{name}.py") if (path := folder / place).exists()]

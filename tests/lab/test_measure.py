@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.common import make_record, software_plan
 
-from experiments.lab import build, measure, perf
+from experiments.lab import build, measure, perf, session
 from experiments.lab.build import Kernel
 from experiments.lab.kernels import arena_bytes
 from experiments.lab.record import KernelReport, Point, Record
@@ -50,7 +50,7 @@ def test_a_report_becomes_a_record_with_what_the_runner_knows(kernel):
     assert record.wall_ns > 0 and record.counters == {}
 
 
-def test_a_kernel_gets_the_points_parameters_and_the_cpu_only_if_one_is_given(kernel):
+def test_a_kernel_gets_the_points_parameters_and_the_cpu_and_fifo_only_where_they_are_given(kernel):
     log = kernel(say(json.dumps(REPORT)))
     expected = ["--pages", "4k", "--layout", "spread", "--order", "cycle", "--lines", "4096",
                 "--seed", str(measure.seed_of(POINT, 2)), "--region-ms", "60"]
@@ -58,6 +58,8 @@ def test_a_kernel_gets_the_points_parameters_and_the_cpu_only_if_one_is_given(ke
     assert log.read_text().split() == expected
     measured(repeat=2, cpu=5)
     assert log.read_text().split() == [*expected, "--cpu", "5"]
+    measured(repeat=2, fifo=True)
+    assert log.read_text().split() == [*expected, "--fifo"]
 
 
 # --- a kernel that dies
@@ -107,8 +109,8 @@ def test_a_kernel_that_cannot_start_is_a_crash(monkeypatch):
 
 
 def test_a_hang_is_ended_and_said(kernel, monkeypatch):
-    monkeypatch.setattr(measure, "HANG_S", 0.2)
-    monkeypatch.setattr(measure, "HANG_S_PER_GIB", 0.0)
+    monkeypatch.setattr(session, "HANG_S", 0.2)
+    monkeypatch.setattr(session, "HANG_TIMES", 0.0)
     kernel("sleep 61.5; :")
     assert why().code == "kernel-hung"
 
@@ -141,7 +143,7 @@ def test_exit_2_is_a_bad_parameter_with_the_kernels_sentence(kernel):
 
 def test_a_cpu_that_never_was_ours_is_a_bad_parameter_and_one_that_was_is_gone(kernel):
     kernel(say("CPU 99 is not one this process may use.", 2) + "\nexit 2")
-    never, once = max(measure.CPUS_AT_START) + 1, max(measure.CPUS_AT_START)
+    never, once = max(session.CPUS_AT_START) + 1, max(session.CPUS_AT_START)
     assert [why(cpu=cpu).code for cpu in (never, once, None)] == ["bad-parameter", "cpu-gone", "cpu-gone"]
     assert why(cpu=once).detail == "CPU 99 is not one this process may use."
 

@@ -24,7 +24,7 @@ from support.kernels import why_not as why_not_point
 from support.lab import run as run_points
 from support.stand_ins import in_a_child
 
-from experiments.lab import build, measure, namespaces, perf
+from experiments.lab import build, measure, namespaces, perf, session
 from experiments.lab.campaign import Outcome
 from experiments.lab.events import SOFTWARE
 from experiments.lab.record import KernelReport, Point, Record
@@ -412,8 +412,8 @@ def test_a_runner_that_is_killed_leaves_no_process(fresh, tmp_path: Path, counts
 @pytest.mark.measuring
 @pytest.mark.needs("a C compiler")
 def test_a_kernel_past_its_time_is_ended_with_its_namespaces(fresh, monkeypatch):
-    monkeypatch.setattr(measure, "HANG_S", 0.7)
-    monkeypatch.setattr(measure, "HANG_S_PER_GIB", 0.0)
+    monkeypatch.setattr(session, "HANG_S", 0.7)
+    monkeypatch.setattr(session, "HANG_TIMES", 0.0)
     why_not(INSIDE.model_copy(update={"region_ms": 59_373}), "kernel-hung")
     assert alive("--region-ms 59373") == []
 

@@ -12,7 +12,7 @@ from support.common import ROOT, make_record
 from support.lab import put
 
 from experiments.lab import columns, noise
-from experiments.lab.lines import record_key
+from experiments.lab.lines import key_of
 from experiments.lab.record import Quantity, Record
 from experiments.lab.store import Store
 
@@ -68,6 +68,7 @@ def clocked(ran_ns: float | None, **changes: object) -> Record:
     (make_record(steal_ms=None), ""),
     (clocked(0.99e8), ""),
     (clocked(0.97e8), "switched"),
+    (make_record(cpu_ns=97_000_000, elapsed_ns=1e8), "switched"),
     (clocked(0.97e8, involuntary_switches=0), ""),  # perf lost time, the kernel did not
     (clocked(None), ""),
     (make_record(batch_ns_per_access=[6.0, 6.0, 6.0, 6.0, 60.0]), ""),  # one batch of five: the median does not feel it
@@ -97,7 +98,7 @@ def test_rows_from_before_there_were_marks_load_with_the_key_they_have(path: Pat
     for line in lines:
         content = json.loads(line)
         record = Record.model_validate(content["record"])
-        assert record_key(record.point, record.repeat, content["kernel_digest"], record.state) == content["key"]
+        assert key_of(record, content["kernel_digest"]) == content["key"]
         if "tries" not in content["record"]:
             older += 1
             assert (record.tries, record.noisy, record.steal_ms) == (1, "", None)

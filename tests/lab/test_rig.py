@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from support.common import make_record
-from support.lab import GIB, a_rig, run
+from support.lab import GIB, a_rig, one_by_one, run
 from support.synthetic import Stated
 
-from experiments.lab import kernels, measure, perf
+from experiments.lab import kernels, mapping, perf
 from experiments.lab.build import Kernel
 from experiments.lab.record import Point, Record
 from experiments.lab.rig import Rig, usable_bytes
@@ -36,7 +36,7 @@ def test_a_rig_is_what_follows_from_its_host(store: Store, monkeypatch: pytest.M
     host = with_memory(3 * GIB, core={"number": 5, "kind": "cpu_core", "highest_khz": None})
     made = Rig.of(host, store)
     assert (made.machine, made.state) == (hosts.machine_id(host), hosts.state(host))
-    assert (made.usable_bytes, made.cpu, made.measure) == (3 * GIB // 2, 5, measure.measure)  # half of what is free
+    assert (made.usable_bytes, made.cpu, made.measure) == (3 * GIB // 2, 5, mapping.measured)  # half of what is free
     assert probed == [(host.microarchitecture, 5)]
     named = Rig.of(host, store, "another", counters=False)
     assert (named.machine, named.cpu, named.plan) == ("another", 5, perf.NO_COUNTERS) and len(probed) == 1
@@ -51,9 +51,9 @@ def test_a_replaced_measure_gets_the_point_and_all_of_the_rig(store: Store):
         return make_record(**point.model_dump(), repeat=repeat)
 
     plan = perf.Plan("perf")
-    record = a_rig(store, measure=fake, cpu=3, plan=plan, usable_bytes=7).take(POINT, 4)
-    assert (record.point, record.repeat) == (POINT, 4)
-    assert asked == [(POINT, 4, {"state": "00112233aabb", "usable_bytes": 7, "plan": plan, "cpu": 3})]
+    ((point, record),) = a_rig(store, measure=one_by_one(fake), cpu=3, plan=plan, usable_bytes=7).measured([POINT], 4, begin=lambda p: True)
+    assert (point, record.point, record.repeat) == (POINT, POINT, 4)
+    assert asked == [(POINT, 4, {"state": "00112233aabb", "usable_bytes": 7, "plan": plan, "cpu": 3, "fifo": False})]
 
 
 def test_a_campaign_measures_with_the_rig_s_own_measure_and_stores_under_its_machine(store: Store, own_lock: Path, monkeypatch):
@@ -79,7 +79,7 @@ CHASE = Point(kernel="page_chase", pages="2m", lines=(4 * GIB) // 4096)  # 4 GiB
 
 
 def room(store: Store, host: Host, point: Point) -> int:
-    return Rig.of(host, store, counters=False).room_bytes(point) - kernels.arena_bytes(point)
+    return Rig.of(host, store, counters=False).usable_bytes - kernels.memory_bytes(point)
 
 
 def test_with_the_pools_filled_as_advised_on_16_gib_a_point_on_a_pool_is_measured_and_one_on_base_pages_is_not(store: Store):

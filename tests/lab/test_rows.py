@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import math
 
 import pandas as pd
 import pytest
 
 from experiments.lab import build, rows
+from experiments.lab.record import Identity, Point
 from experiments.words.reasons import Unavailable
 
-GONE = {"gone": "bad-parameter", "uncompiled": "no-compiler", "numbaless": "engine-lacks"}
-NOW = {("page_chase", "c"): "a", ("page_chase", "numba"): "b", ("graph_walk", "c"): "c"}
+GONE = {"gone": "bad-parameter", "page_gather": "no-compiler", "page_store": "engine-lacks"}
+NOW = {("page_chase", "c"): "a", ("page_chase", "numba"): "b", ("graph_walk", "c"): "c"}  # the digests of what the kernels run
 
 
 def frame(*lines: tuple[str, str, str, str]) -> pd.DataFrame:
-    return pd.DataFrame(lines, columns=["kernel", "engine", "kernel_digest", "state"]).assign(number=range(len(lines)))
+    return pd.DataFrame(lines, columns=["kernel", "engine", "kernel_digest", "state"]).assign(
+        number=range(len(lines)), mode="", layout="spread", order="cycle", measures=1)
 
 
 @pytest.fixture(autouse=True)
 def kernels_of_today(monkeypatch: pytest.MonkeyPatch):
-    def kernel(name: str, engine: str) -> SimpleNamespace:
-        if (name, engine) not in NOW:
-            raise Unavailable(GONE.get(name, "compile-failed"))
-        return SimpleNamespace(digest=NOW[name, engine])
+    def identity(point: Point) -> Identity:
+        program = point.kernel, point.engine
+        if program not in NOW:
+            raise Unavailable(GONE.get(point.kernel, "compile-failed"))
+        return Identity(1, NOW[program] + ("" if point.order == "cycle" else point.order) + "".join(f"{n}{v}" for n, v in point.options))
 
-    monkeypatch.setattr(build, "kernel", kernel)
+    monkeypatch.setattr(build, "identities", lambda: identity)
 
 
 def test_rows_of_another_state_or_kernel_are_left_out_in_their_order():
@@ -35,6 +38,12 @@ def test_rows_of_another_state_or_kernel_are_left_out_in_their_order():
     assert list(kept["number"]) == [0, 2, 5] and list(kept.index) == [0, 1, 2] and list(kept) == list(there)
 
 
+def test_a_row_is_of_the_function_that_its_point_runs_and_of_the_version_of_what_that_measures():
+    there = pd.concat([frame(*[("graph_walk", "c", digest, "now")] * 2).assign(**changes) for digest, changes in [
+        ("c", {"measures": [1, 2]}), ("crandom", {"order": ["random", "cycle"]}), ("cwalkers2", {"walkers": [2.0, math.nan]})]])
+    assert list(rows.current(there, "now")["number"]) == [0, 0, 0]
+
+
 @pytest.mark.parametrize("kernel", GONE)
 def test_rows_of_a_kernel_that_cannot_be_built_now_are_of_another(kernel: str):
     assert list(rows.current(frame((kernel, "c", "x", "now"), ("page_chase", "c", "a", "now")), "now")["number"]) == [1]
@@ -42,7 +51,7 @@ def test_rows_of_a_kernel_that_cannot_be_built_now_are_of_another(kernel: str):
 
 def test_a_kernel_that_does_not_build_is_no_reason_to_drop_rows_in_silence():
     with pytest.raises(Unavailable) as raised:
-        rows.current(frame(("broken", "c", "x", "now")), "now")
+        rows.current(frame(("stride_sum", "c", "x", "now")), "now")
     assert raised.value.code == "compile-failed"
 
 

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from support.common import ROOT, make_record
 from support.lab import KERNEL, MACHINE, NAME, put, repeats, tree
 
-from experiments.lab.lines import record_key
-from experiments.lab.record import Option, Quantity, Record
+from experiments.lab import lines
+from experiments.lab.lines import key_of, record_key
+from experiments.lab.record import Identity, Option, Quantity, Record
 from experiments.lab.store import Store, data_root
 from experiments.words.reasons import Unavailable
 
@@ -94,8 +95,7 @@ def test_any_record_comes_back_as_it_went_in(made: list[Record]) -> None:
 def test_a_key_can_be_computed_again_from_its_line(store: Store, path: Path) -> None:
     for line in path.read_bytes().splitlines():
         content = json.loads(line)
-        record = Record.model_validate(content["record"])
-        assert content["key"] == record_key(record.point, record.repeat, content["kernel_digest"], record.state)
+        assert content["key"] == key_of(Record.model_validate(content["record"]), content["kernel_digest"])
 
 
 def test_a_key_changes_with_each_thing_that_decides_a_measurement() -> None:
@@ -104,22 +104,41 @@ def test_a_key_changes_with_each_thing_that_decides_a_measurement() -> None:
                {"engine": "numba"}, {"kernel": "page_gather"}, {"region_ms": 61}, {"stride_pages": 2}, {"mode": "populate"},
                {"options": (Option("bytes", 1),)}, {"options": (Option("bytes", 2),)}, {"options": (Option("threads", 1),)},
                {"options": (Option("bytes", 1), Option("threads", 1))})
-    keys = [record_key(point, 0, KERNEL, state)]
-    keys += [record_key(point.model_copy(update=change), 0, KERNEL, state) for change in changes]
-    for rest in ((1, KERNEL, state), (0, "0" * 16, state), (0, KERNEL, "00112233aabc")):
+    here = Identity(1, KERNEL)
+    keys = [record_key(point, 0, here, state)]
+    keys += [record_key(point.model_copy(update=change), 0, here, state) for change in changes]
+    for rest in ((1, here, state), (0, Identity(1, "0" * 16), state), (0, Identity(2, KERNEL), state), (0, here, "00112233aabc")):
         keys.append(record_key(point, *rest))
     assert len(set(keys)) == len(keys)
     assert all(len(key) == 16 and int(key, 16) >= 0 for key in keys)
+    assert record_key(point, 0, Identity(1, KERNEL, "0" * 16, "gcc: gcc 13"), state) == keys[0]  # where it came from decides nothing
 
 
 def test_a_key_is_the_same_in_every_version_of_the_code(store: Store) -> None:
     """A change of the key would orphan all data; this one is computed from the format's description."""
     point = {"engine": "c", "kernel": "page_chase", "layout": "spread", "lines": 4096, "order": "cycle",
              "pages": "4k", "region_ms": 60}
-    text = json.dumps({"kernel_digest": KERNEL, "point": point, "repeat": 0, "state": "00112233aabb"},
-                      separators=(",", ":"))
-    key = store.append(MACHINE, make_record(), KERNEL)
-    assert key == hashlib.sha256(text.encode()).hexdigest()[:16]
+    shared = {"point": point, "repeat": 0, "state": "00112233aabb"}
+    for version, digests in ((1, {"kernel_digest": KERNEL}), (2, {"code_digest": KERNEL, "measures": 1})):
+        text = json.dumps(digests | shared, separators=(",", ":"), sort_keys=True)
+        key = store.append(MACHINE, make_record(schema_version=version), KERNEL)
+        assert key == hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def test_published_rows_of_version_1_are_written_as_they_were_read() -> None:
+    """To the byte, of the last that were published (older ones lack fields of version 1): nothing that is younger comes in."""
+    published = [row for path in sorted((ROOT / "data").glob("*/*.jsonl")) for row in lines.read(path)[0][::10] if b'"histogram"' in row[1]]
+    assert len(published) > 100
+    for entry, line in published:
+        assert isinstance(entry, lines.Stored)
+        assert entry.record.schema_version != 1 or lines.write(entry.record, entry.kernel_digest) == (entry.key, line + b"\n")
+
+
+@pytest.mark.parametrize("younger", [{"measures": 2}, {"source": "0" * 16}, {"compiler": "gcc"}, {"position": 0}, {"fifo": 0},
+                                     {"mapping_bytes": 4096}, {"cpu_ns": 1.0}])
+def test_a_row_of_version_1_has_no_younger_field(younger: dict) -> None:
+    with pytest.raises(ValueError, match="version 1"):
+        make_record(schema_version=1, **younger)
 
 
 def test_nothing_measured_is_an_empty_frame_with_the_same_columns_and_types(store: Store, path: Path) -> None:

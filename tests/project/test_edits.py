@@ -24,7 +24,8 @@ pytestmark = [pytest.mark.endurance, pytest.mark.timeout(600)]
 _BEGINS = "for (uint64_t i = hops / 16; i; i--) {"
 LOOP = ("page_chase", _BEGINS, f"{_BEGINS}\n        for (volatile int n = 0; n < 9; n++)\n            ;")
 TURN = ("graph_walk", "for (; turns; turns--) {\n        uint64_t random = draw(&state);\n        UNROLL",
-        "for (; turns; turns--) {\n        draw(&state);\n        uint64_t random = draw(&state);\n        UNROLL")
+        "for (; turns; turns--) {\n        for (volatile int n = 0; n < 9; n++)\n            ;\n        uint64_t random = draw(&state);\n"
+        "        UNROLL")
 
 
 @dataclass(frozen=True)

@@ -77,8 +77,8 @@ def test_it_visits_what_page_gather_visits():
 @pytest.mark.measuring
 @pytest.mark.needs("a C compiler")
 def test_an_experiment(copy):
-    copy.edit("experiments/chapters/stlb_cliff/grid.py", ("    chases = [point for kernel, order, numbers in wanted", (
-        '    wanted.append(("page_gather", "cycle", [48]))\n    chases = [point for kernel, order, numbers in wanted')))
+    copy.edit("experiments/chapters/stlb_cliff/grid.py", ("    return chases + gathers(scope)", (
+        '    chases += scope.chase("page_gather", BASE, 48)\n    return chases + gathers(scope)')))
     copy.tlb("run", "stlb_cliff", *SMALL, "--output", str(copy.path.parent / "out.ipynb"))
     rows = [json.loads(line)["record"] for path in copy.data.glob("own/*/page_gather.jsonl") for line in path.read_text().splitlines()]
     assert {row["layout"] for row in rows if row["lines"] == 48} == {"spread", "packed"}

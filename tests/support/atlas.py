@@ -32,7 +32,7 @@ def host(microarchitecture: str = "Zen 5", hypervisor: str = "kvm", kernel: str 
                                                   "kernel_release": kernel} | changes).host()
 
 
-def of(truth: Paged, points: list[Point], described: Host, repeats: int = 5, seed: int = 1, day: int = 1) -> list[bytes]:
+def of(truth: Paged, points: list[Point], described: Host, repeats: int = 5, seed: int = 1, day: int = 1, measures: int = 1) -> list[bytes]:
     """Lines of a ledger: a machine's processes in a state. Every seventh was disturbed."""
     rows = []
     for n, row in enumerate(truth.frame(points, repeats, seed).itertuples()):
@@ -40,7 +40,7 @@ def of(truth: Paged, points: list[Point], described: Host, repeats: int = 5, see
             kernel=row.kernel, pages=row.pages, layout=row.layout, lines=row.lines, region_ms=1, repeat=row.repeat, core_ghz=row.core_ghz,
             ns_per_access=row.ns_per_access, batch_ns_per_access=[row.ns_per_access], state=hosts.state(described),
             page_table_bytes=table_bytes(row.pages, 4096 * row.lines), noisy=("", "", "", "stolen", "", "", "uneven")[n % 7],
-            started_at=f"2025-02-{day:02}T12:{n // 60 % 60:02}:{n % 60:02}Z")
+            measures=measures, started_at=f"2025-02-{day:02}T12:{n // 60 % 60:02}:{n % 60:02}Z")
         rows.append(lines.write(record, KERNEL)[1])
     return rows
 
@@ -49,6 +49,7 @@ def odd_records() -> Iterator[Record]:
     """What a row may hold: everything, nothing, and the ends of each range."""
     yield make_record(kernel="graph_walk", order="random", mode="plain", options=[["vertices", 2**53], ["per_hop", 0]],
                       also={"p50_ns": -1.5e308, "mean_ns": 5e-324}, histogram=[Bin(-1.0, 1), Bin(0.1 + 0.2, 2**63 - 1)], steal_ms=0.0,
+                      measures=2, source="0123456789abcdef", compiler="cc 14", position=0, mapping_bytes=2**63 - 1, cpu_ns=0.5, fifo=1,
                       page_table_bytes=0, seed=2**63 - 1, tries=100, noisy="spilled", engine="numba", counters={
                           "walk": Counted(value=0.1, event="dtlb:u", running_percent=33.3), "stlb_hit": Counted(reason="no-pmu"),
                           "core_cycles": Counted(reason="perf-denied", event="cycles:u")})
@@ -59,8 +60,9 @@ def odd_records() -> Iterator[Record]:
 
 
 def put(folder: Path, described: Host | None, ledger: list[bytes], quantities: dict[str, float | str] | None = None,
-        verdicts: dict[str, str] | None = None) -> Path:
-    """Writes a machine's folder. quantities: values of a profile, or the reasons for none; verdicts: words by claim."""
+        verdicts: dict[str, str] | None = None, measures: int = 1) -> Path:
+    """Writes a machine's folder. quantities: values of a profile, or the reasons for none; verdicts: words by claim; measures: of the
+    kernel that these are by."""
     folder.mkdir(parents=True, exist_ok=True)
     by_kernel: dict[str, list[bytes]] = {}
     for line in ledger:
@@ -79,7 +81,8 @@ def put(folder: Path, described: Host | None, ledger: list[bytes], quantities: d
         effect = Shown(value=1.0, low=0.9, high=None, least=None, most=2.0)
         told = {claim: Judged(verdict=word, evidence="It is so.", effects=(effect,), reason="crosses" if word == "cannot tell" else "")
                 for claim, word in verdicts.items()}
-        (folder / "verdicts.json").write_text(Verdicts(data="", code="", chapters={"strides": told}, lacking={}).model_dump_json())
+        (folder / "verdicts.json").write_text(Verdicts(data="", code="", chapters={"strides": told}, lacking={}, measures={
+            "strides": {"page_chase": measures}}).model_dump_json())
     return folder
 
 

@@ -72,7 +72,7 @@ class Book:
         paged = Paged(splintered=self.splintered, entries=two, noise=0.004)
         rows = {
             stlb_cliff: synthetic.frame(Truth(entries=two, climb=self.climb), synthetic.grid(entries=self.entries), 5),
-            hugepages: paged.frame(synthetic.hugepages()), keeping_pages: paged.frame(synthetic.keeping_pages()),
+            hugepages: paged.frame(synthetic.hugepages(per_octave=2)), keeping_pages: paged.frame(synthetic.keeping_pages(per_octave=2)),
             graph_walk: walk.rows(walk.Walk(splintered=self.splintered, counted=self.counted)),
             tlb_blocking: blocking.rows(blocking.Machine(splintered=self.splintered)),
             strided: strides.rows(strides.Machine(splintered=self.splintered, walks=float(self.counted))),
@@ -80,7 +80,7 @@ class Book:
             code: jumps.rows(),
             churn: emptied.rows(),
             page_faults: faults.rows(faults.Kernel(takes=("thp",) if self.hypervisor != "none" else ())),
-            virtualization: guests.rows(guests.Guests(far=(), outer="4k" if self.splintered else "")),
+            virtualization: guests.rows(guests.Guests(far=(), outer="4k" if self.splintered else ""), per_octave=2),
             your_machine: geometry.rows(geometry.Made(geometry.lru(two[0]), geometry.lru(two[1]), joined=self.joined), "4k", 1),
         }
         rows = {module: frame[kernels.is_within(frame, self.most_bytes)] for module, frame in rows.items()}

@@ -88,7 +88,7 @@ def resigned(change: Any, number: int = 0, rekey: bool = True) -> bytes:
     if rekey:
         try:
             record = Record.model_validate_json(json.dumps(content["record"]))
-            content["key"] = lines.record_key(record.point, record.repeat, content["kernel_digest"], record.state)
+            content["key"] = lines.key_of(record, content["kernel_digest"])
         except ValueError:
             pass
     kept[number] = sign(content)

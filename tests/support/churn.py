@@ -107,7 +107,7 @@ class Churn:
 
 
 def points(most: int = GIB, cpus: int = 4, sibling: bool = True) -> list[Point]:
-    return [point for point in grid.points(scope(most, cpus=cpus)) if sibling or point.mode != "sibling"]
+    return [point for point in grid.points(scope(most, cpus=cpus, per_octave=4)) if sibling or point.mode != "sibling"]
 
 
 @cache

@@ -62,7 +62,7 @@ class Jumps:
 
 
 def points(most: int = GIB) -> list[Point]:
-    return grid.points(scope(most))
+    return grid.points(scope(most, per_octave=4))
 
 
 @cache
@@ -87,7 +87,7 @@ def texts(**changes: Any) -> dict[str, Any]:
 
 def analysis(frame: pd.DataFrame | None = None, *, splintered: bool = False, **changes: Any) -> Analysis:
     """Of a machine whose chases over page sizes show whether the host splinters them. changes: of `flags`."""
-    chases = Paged(splintered=splintered, noise=0.004).frame(synthetic.hugepages())
+    chases = Paged(splintered=splintered, noise=0.004).frame(synthetic.hugepages(per_octave=2))
     tlb = tuple(Tlb(level=level, kind="instruction", pages=("4k",), entries=n, source="made up") for level, n in enumerate(STATED, 1))
     host = Stated(hypervisor="kvm" if splintered else "none", tlb=tlb).host()
     about = About(host, rows={"hugepages": chases}, documents={"flags": flags(**changes), "texts": texts()})

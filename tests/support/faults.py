@@ -104,7 +104,7 @@ class Kernel:
 
 
 def points(most: int = GIB, cpus: int = 4) -> list[Point]:
-    return grid.points(scope(most, cpus=cpus))
+    return grid.points(scope(most, cpus=cpus, per_octave=4))
 
 
 @cache

@@ -34,6 +34,7 @@ from experiments.machine import host as hosts
 from experiments.machine.host import Host
 from experiments.system import files
 from support.common import make_record
+from support.lab import one_by_one
 from support.synthetic import Stated
 
 fork = multiprocessing.get_context("fork")
@@ -76,7 +77,7 @@ def made_up(name: str, clock_s: int = 0) -> Callable[..., Record]:
 def a_rig(name: str, root: Path, clock_s: int = 0) -> Rig:
     host = host_of(name)
     return Rig(host=host, store=Store(root).own, machine=hosts.machine_id(host), state=hosts.state(host), usable_bytes=GIB,
-               measure=made_up(name, clock_s))
+               measure=one_by_one(made_up(name, clock_s)))
 
 
 def stand_in(kernel: Kernel | None = None) -> None:

@@ -1,4 +1,4 @@
-/* verify_backing() of kernels/arena.h on texts that no kernel wrote: the very function, with three words of libc replaced
+/* verify_backing() of kernels/backing.h on texts that no kernel wrote: the very function, with three words of libc replaced
  * (fopen by what stands in memory, exit by a jump back, stderr by a buffer). The kernels themselves know nothing of this.
  *
  * stdin: per case "PAGES LENGTH\n" and LENGTH bytes; stdout: per case "accepted\n" or the complaint as the kernel prints it.
@@ -25,7 +25,7 @@ static FILE *replay(const char *path, const char *mode)
 #define exit(status) longjmp(back, status)
 #undef stderr
 #define stderr said
-#include "../../kernels/arena.h"
+#include "../../kernels/backing.h"
 #undef exit
 
 int main(int argc, char **argv)

@@ -10,8 +10,8 @@ static char *touch(char *at, uint64_t pages, uint64_t page)
 
 int main(int argc, char **argv)
 {
-    static const char *const orders[] = {"cycle", NULL}, *const layouts[] = {"spread", NULL};
-    struct config c = parse_arguments(argc, argv, "gate_faults", orders, layouts);
+    static const struct kernel kernel = {.name = "gate_faults", .orders = {"cycle"}, .layouts = {"spread"}};
+    struct config c = parse(&kernel, argc, argv);
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), outside = 137, bytes = (c.lines + 2 * outside) * page;
     char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED)

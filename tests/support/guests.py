@@ -96,11 +96,11 @@ class Guests:
                 ns = self.time_ns(point) * float(np.exp(self.noise * noise.normal()))
                 outside = {"outside_ns_per_access": ns * self.outside} if record.also else {}
                 rows.append(row | outside | {"repeat": repeat, "ns_per_access": ns, "batch_ns_per_access": [ns],
-                                             "kernel_digest": "a" * 16})
+                                             "kernel_digest": "a" * 16, "timed": ""})
         return kernels.with_defaults(pd.DataFrame(rows))
 
 
-def points(most: int = GIB, per_octave: int = 2, engine: str = "c", entries: tuple[int, ...] = tuple(ENTRIES)) -> list[Point]:
+def points(most: int = GIB, per_octave: int = 4, engine: str = "c", entries: tuple[int, ...] = tuple(ENTRIES)) -> list[Point]:
     return grid.points(synthetic.scope(most, entries, per_octave=per_octave, engine=engine))
 
 
@@ -109,7 +109,7 @@ NESTED = Guests(far=(), outer="4k", shadow=True)
 
 
 @cache
-def rows(machine: Guests = BARE, most: int = GIB, repeats: int = 5, per_octave: int = 2) -> pd.DataFrame:
+def rows(machine: Guests = BARE, most: int = GIB, repeats: int = 5, per_octave: int = 4) -> pd.DataFrame:
     return machine.frame(points(most, per_octave), repeats)
 
 

@@ -93,6 +93,7 @@ HERE = host.Platform(
     pinned=lambda cpu: nullcontext(),  # this computer may have no such CPU
     probe_pmu=lambda: ("counters", None),
     find_compiler=lambda: "gcc: gcc 14.2.0",
+    may_use_fifo=lambda: False,
 )
 
 

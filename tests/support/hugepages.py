@@ -20,8 +20,9 @@ WHOLE, SPLIT, QUIET, LOUD = Paged(), Paged(splintered=True), Paged(noise=0.004),
 
 
 @cache
-def rows(machine: Paged = WHOLE, most: int = 4 * GIB, repeats: int = 5) -> pd.DataFrame:
-    return machine.frame(hugepages(most), repeats)
+def rows(machine: Paged = WHOLE, most: int = 4 * GIB, repeats: int = 5, per_octave: int = 4) -> pd.DataFrame:
+    """Of the fine grid, or of a coarse one: 2 an octave."""
+    return machine.frame(hugepages(most, per_octave=per_octave), repeats)
 
 
 def only(*pages: str, of: pd.DataFrame | None = None) -> pd.DataFrame:

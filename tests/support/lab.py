@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from experiments.lab import campaign, perf
+from experiments.lab.mapping import Result
+from experiments.lab.measure import Setting
 from experiments.lab.record import Point, Record
 from experiments.lab.rig import Rig
 from experiments.lab.store import Store
@@ -33,7 +35,9 @@ def a_rig(store: Store, **changes: Any) -> Rig:
 
 def run(store: Store, points: list[Point], repeats: int | Callable[[Point], int] = 1, *, name: str = NAME, retry_share: float | None = None,
         seed: int = 0, quiet: bool = True, **rig: Any) -> campaign.Outcome:
-    """A campaign of these points; `rig` are fields of its rig."""
+    """A campaign of these points; `rig` are fields of its rig, `measure` a function of one point."""
+    if "measure" in rig:
+        rig["measure"] = one_by_one(rig["measure"])
     how = {} if retry_share is None else {"retry_share": retry_share}
     return campaign.run(a_rig(store, **rig), {name: points}, repeats, seed=seed, quiet=quiet, **how)
 
@@ -48,6 +52,21 @@ def only_the_victim_lacks(outcome: campaign.Outcome, store: Store, code: str) ->
     assert list(outcome.lacking) == [VICTIM]
     says(outcome.lacking[VICTIM], code)
     assert sorted(store.load(MACHINE, NAME)["lines"]) == [64, 256]
+
+
+def one_by_one(measure: Callable[..., Record]) -> Callable[..., Iterator[Result]]:
+    """`mapping.measured` by a function of one point: nothing is tried again."""
+
+    def measured(points: Sequence[Point], repeat: int, setting: Setting, *, begin: Callable[[Point], bool], retry_share: float = 0.0) -> (
+            Iterator[Result]):
+        for point in points:
+            if begin(point):
+                try:
+                    yield point, measure(point, repeat, **setting._asdict())
+                except Unavailable as why:
+                    yield point, why
+
+    return measured
 
 
 class Scripted:

@@ -61,10 +61,9 @@ static void tell_memory(const struct config *c, const struct arena *a)
 
 int main(int argc, char **argv)
 {
-    static const char *const orders[] = {"cycle", "random", "sequential", NULL}, *const layouts[] = {"spread", "packed", "alias", NULL};
     if (argc < 2)
         return 1;
-    struct config c = parse_arguments(argc - 1, argv + 1, "probe_chase", orders, layouts);
+    struct config c = parse(&page_chase, argc - 1, argv + 1);
     struct arena a = c.alias ? map_alias(&c) : map_arena(&c);
     uint64_t checksum;
     if (!c.alias && strcmp(c.order, "random"))

@@ -46,14 +46,15 @@ class Machine:
 
 
 def put_before(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
-    """Each kernel's command is run by these words."""
-    real = build.kernel
+    """Each kernel's command is run by these words, alone and as a session."""
+    real, session = build.kernel, build.session
 
     def put(name: str, engine: Any = "c") -> build.Kernel:
         kernel = real(name, engine)
         return dataclasses.replace(kernel, command=(*words, *kernel.command))
 
     monkeypatch.setattr(build, "kernel", put)
+    monkeypatch.setattr(build, "session", lambda name, engine: (*words, *session(name, engine)))
 
 
 @pytest.fixture

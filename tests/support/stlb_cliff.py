@@ -31,7 +31,7 @@ MACHINES: dict[str, tuple[Truth, Stated, list[Point]]] = {
     "CPUID silent": (Truth(), SILENT, grid(entries=())),
     "one level stated": (Truth(), Stated(tlb=tlbs()[:1]), grid()),
     "ways unknown": (Truth(), Stated(tlb=tlbs(ways=(None, None))), grid()),
-    "tiny sizes": (Truth(), PLAIN, grid(64 << 10)),
+    "tiny sizes": (Truth(), PLAIN, grid(64 << 10, per_octave=4)),
     "small sizes": (Truth(), PLAIN, grid(4 * MIB, per_octave=1)),
     "no zoom": (Truth(), PLAIN, grid(GIB, per_octave=1)),
 }
@@ -96,6 +96,6 @@ def simulate(store: Store, machine: str = SIMULATED, cpu: str = "Ice Lake server
     plan = plan_of(cpu)
     rows = frame(COUNTED, points or grid(64 * MIB), REPEATS).to_dict("records")
     put(store, machine, CHAPTER, "a" * 16, *(
-        make_record(**{name: value for name, value in row.items() if name not in ("kernel_digest", "counters")},
+        make_record(**{name: value for name, value in row.items() if name not in ("kernel_digest", "timed", "counters")},
                     counters=count(row, plan)) for row in rows))
     return store.load(machine, CHAPTER)

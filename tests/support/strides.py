@@ -62,7 +62,7 @@ class Machine:
 
 
 def points(most: int = GIB) -> list[Point]:
-    return grid.points(scope(most))
+    return grid.points(scope(most, per_octave=4))
 
 
 @cache
@@ -72,7 +72,7 @@ def rows(machine: Machine = Machine(), most: int = GIB, repeats: int = 5) -> pd.
 
 def analysis(frame: pd.DataFrame | None = None, splintered: bool = False) -> Analysis:
     """Of a machine whose chases over page sizes show whether the host splinters them."""
-    chases = Paged(splintered=splintered, noise=0.004).frame(synthetic.hugepages())
+    chases = Paged(splintered=splintered, noise=0.004).frame(synthetic.hugepages(per_octave=2))
     hypervisor = "kvm" if splintered else "none"
     return Analysis(rows() if frame is None else frame, About(Stated(hypervisor=hypervisor).host(), rows={"hugepages": chases}))
 

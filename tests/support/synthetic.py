@@ -81,7 +81,7 @@ def frame(truth: Truth, points: list[Point] | None = None, repeats: int = 7, see
             ns = truth.time_ns(point) * float(np.exp(truth.noise * noise.normal()))
             record = make_record(**point.model_dump(), repeat=repeat, ns_per_access=ns, batch_ns_per_access=[ns],
                                  page_table_bytes=table_bytes(point.pages, point.lines * (4096 if point.layout == "spread" else 64)))
-            rows.append(record.model_dump(exclude={"counters"}) | {"kernel_digest": "a" * 16})
+            rows.append(record.model_dump(exclude={"counters"}) | {"kernel_digest": "a" * 16, "timed": ""})
     return kernels.with_defaults(pd.DataFrame(rows))
 
 
@@ -146,16 +146,16 @@ class Paged:
                 record = make_record(**point.model_dump(), repeat=repeat, ns_per_access=ns, batch_ns_per_access=[ns], core_ghz=self.ghz,
                                      also=also.get(point.kernel, {}), page_table_bytes=table_bytes(point.pages, 4096 * point.lines))
                 rows.append(record.model_dump(exclude={"counters", "options", "also"}) | dict(record.options) | record.also
-                            | {"kernel_digest": "a" * 16})
+                            | {"kernel_digest": "a" * 16, "timed": ""})
         return kernels.with_defaults(pd.DataFrame(rows))
 
 
-def hugepages(max_working_set: int = 4 * GIB, cpus: int = 4, per_octave: int = 2, engine: str = "c") -> list[Point]:
+def hugepages(max_working_set: int = 4 * GIB, cpus: int = 4, per_octave: int = 4, engine: str = "c") -> list[Point]:
     """The points of the chapter about page sizes."""
     return hugepages_grid.points(scope(max_working_set, cpus=cpus, per_octave=per_octave, engine=engine))
 
 
-def keeping_pages(max_working_set: int = 4 * GIB, cpus: int = 4, per_octave: int = 2, engine: str = "c") -> list[Point]:
+def keeping_pages(max_working_set: int = 4 * GIB, cpus: int = 4, per_octave: int = 4, engine: str = "c") -> list[Point]:
     """The points of the chapter about getting them."""
     return keeping_grid.points(scope(max_working_set, cpus=cpus, per_octave=per_octave, engine=engine))
 

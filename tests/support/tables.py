@@ -106,7 +106,7 @@ def _counts(order: np.ndarray, walker: Walker, ways: int, placement: str) -> Cou
 
 
 def points(most: int = GIB, entries: tuple[int, int] = (64, 1536)) -> list[Point]:
-    return grid.points(scope(most, entries))
+    return grid.points(scope(most, entries, per_octave=4))
 
 
 @cache
@@ -116,7 +116,7 @@ def rows(walker: Walker = Walker(), most: int = GIB, repeats: int = 5) -> pd.Dat
 
 def analysis(frame: pd.DataFrame | None = None, *, hypervisor: str = "none", entries: tuple[int, int] = (64, 1536)) -> Analysis:
     """Of a machine whose survey was made, and whose other chapters were measured."""
-    chases = Paged(splintered=hypervisor != "none", noise=0.004).frame(synthetic.hugepages())
+    chases = Paged(splintered=hypervisor != "none", noise=0.004).frame(synthetic.hugepages(per_octave=2))
     surveyed = geometry.rows(geometry.Made(geometry.lru(entries[0]), geometry.lru(entries[1])), "4k", 1)
     cliff = synthetic.frame(synthetic.Truth(entries=entries), synthetic.grid(), 5)
     kept = {"hugepages": chases, survey.NAME: surveyed, "stlb_cliff": cliff}

@@ -13,11 +13,15 @@ LEAST_LINES, MOST_LINES = 16, 16384  # four times the largest second level that 
 TEXT_MIB = (1, 10, 30, 100, 200)  # of code that is all used: 30 and 100 are published
 HOT_EVERY = (2, 5, 10)  # lines of the largest text, one of which is hot: half, a fifth, a tenth
 LARGE_TEXT = "thp"
+# Of a coarse grid: the texts that claims compare with the smallest and the largest, and the smallest part that is hot.
+COARSE_MIB, COARSE_EVERY = (1, 30, 100, 200), (10,)
 
 
 def points(scope: Scope) -> list[Point]:
+    """Of a coarse grid one number of lines an octave where entries are fitted, one in four and the largest elsewhere."""
     lines = octaves(LEAST_LINES, min(MOST_LINES, scope.most_lines), 2)
-    every = [*jumps(scope, lines), *aliased(scope, lines), *large(scope, lines), *texts(scope), *hot(scope)]
+    shape, fitted = (lines, lines) if scope.is_fine else (sorted({*lines[::8], lines[-1]}), lines[::2])
+    every = [*jumps(scope, shape), *aliased(scope, fitted), *large(scope, shape), *texts(scope), *hot(scope)]
     return list(dict.fromkeys(every))
 
 
@@ -39,7 +43,7 @@ def large(scope: Scope, lines: list[int]) -> list[Point]:
 
 def text_bytes(scope: Scope) -> list[int]:
     """The sizes of text that fit."""
-    return [mib << 20 for mib in TEXT_MIB if mib << 20 <= scope.profile.max_working_set]
+    return [mib << 20 for mib in (TEXT_MIB if scope.is_fine else COARSE_MIB) if mib << 20 <= scope.profile.max_working_set]
 
 
 def texts(scope: Scope) -> list[Point]:
@@ -49,7 +53,7 @@ def texts(scope: Scope) -> list[Point]:
 
 def hot(scope: Scope) -> list[Point]:
     """The largest text of which a part is hot, a line in so many, on base pages and on large ones; and as much hot code side by side."""
-    sizes = [(size, every) for size in text_bytes(scope)[-1:] for every in HOT_EVERY]
+    sizes = [(size, every) for size in text_bytes(scope)[-1:] for every in (HOT_EVERY if scope.is_fine else COARSE_EVERY)]
     return [point for pages in (BASE, LARGE_TEXT) for size, every in sizes
             for point in (_text(scope, pages, size, every=every), _text(scope, pages, size // every))]
 

@@ -8,7 +8,7 @@ from math import inf
 
 from experiments.article.verdicts import Answer, Band, claim, decided, inside
 from experiments.chapters.graph_walk.analysis import SIZE, Analysis, largest
-from experiments.chapters.graph_walk.grid import VERTEX_BYTES
+from experiments.chapters.graph_walk.grid import MANY_VERTICES, VERTEX_BYTES, most_vertices
 from experiments.chapters.graph_walk.two_terms import two_terms
 from experiments.inference.curves import Curve
 from experiments.inference.intervals import Interval, median_interval
@@ -155,8 +155,8 @@ def misses_times_walks_are_saved(a: Analysis, band: Band) -> Answer:
                                   f"takes {share:.2f} times as many cycles less.")
 
 
-@claim("page-walkers-as-stated",
-       points=lambda point, scope: point.kernel == "graph_walk" and "walkers" in dict(point.options))
+@claim("page-walkers-as-stated", points=lambda point, scope: point.kernel == "graph_walk" and "walkers" in dict(point.options)
+       or _in_batches(point, scope) and point.lines == min(MANY_VERTICES, most_vertices(scope)))
 def page_walkers_as_stated(a: Analysis, agrees: float = AGREES) -> Answer:
     if a.page_walkers is None:
         return Undecided("conditions"), "No source that we read states how many page walkers this core has."

@@ -12,6 +12,7 @@ AT_ONCE = 1 << 16  # pages of it that one write has: more than it has
 LARGE = "thp"
 CHUNK_BYTES, CHUNKS = 512 << 10, 7  # the published program's own, and as many as it was asked for
 MOST_THREADS = 7  # published
+COARSE_THREADS = (1, 2, 4, MOST_THREADS)  # of a coarse grid, and as many as there are CPUs
 AGAIN_BYTES = 128 << 20  # a thousandth of its base pages are 32
 # Linux tells a host of free pages two seconds after the first came free, and of a part of them at a time (mm/page_reporting.c,
 # PAGE_REPORTING_DELAY and PAGE_REPORTING_CAPACITY): one wait is short of that, and one has room for two such times.
@@ -38,8 +39,8 @@ def touches(scope: Scope) -> list[Point]:
 def again(scope: Scope) -> list[Point]:
     """Memory that is used, given back, left alone, and touched again."""
     lines = min(scope.lines(AGAIN_BYTES), scope.most_lines)
-    return [scope.point("touch_again", pages, lines=lines, idle_ms=idle) for pages, idles in IDLE_MS.items() for idle in idles
-            if scope.pages_of(pages) <= lines]
+    return [scope.point("touch_again", pages, lines=lines, idle_ms=idle) for pages, idles in IDLE_MS.items()
+            for idle in (idles if scope.is_fine else (idles[0], idles[-1])) if scope.pages_of(pages) <= lines]
 
 
 def churn(scope: Scope) -> list[Point]:
@@ -50,7 +51,8 @@ def churn(scope: Scope) -> list[Point]:
 
     large = scope.pages_of(LARGE) * scope.base_page_bytes
     sizes = [records("unmap", 1, large, pages) for pages in (BASE, LARGE)] if CHUNKS * large <= scope.profile.max_working_set else []
-    return [records(mode, threads, CHUNK_BYTES) for mode in ("unmap", "keep") for threads in range(1, MOST_THREADS + 1)] + sizes
+    threads = range(1, MOST_THREADS + 1) if scope.is_fine else sorted({*COARSE_THREADS, min(scope.cpus, MOST_THREADS)})
+    return [records(mode, many, CHUNK_BYTES) for mode in ("unmap", "keep") for many in threads] + sizes
 
 
 def prefaults(scope: Scope) -> list[Point]:

@@ -11,8 +11,9 @@ from experiments.chapters.stlb_cliff import claims
 from experiments.chapters.stlb_cliff.analysis import ENTRY_BYTES, Analysis
 from experiments.inference.counts import why_not_counted
 from experiments.inference.curves import HALF_AN_OCTAVE, select
-from experiments.inference.intervals import Interval, trend
+from experiments.inference.intervals import Interval
 from experiments.inference.misses import TEXTBOOK
+from experiments.inference.scatter import trend
 from experiments.words.prose import Prose, choose, count, listed
 from experiments.words.reasons import explain, if_available, required
 from experiments.words.units import format_size
@@ -99,7 +100,7 @@ def no_price(a: Analysis) -> Prose:
 def walk_range(a: Analysis) -> Prose:
     """What translation costs on this machine past the last level: the least and the most."""
     return Prose(f"On this machine translation costs {a.walked * a.ghz:.0f} cycles from twice to four times the STLB's entries, and "
-                 f"{a.price.last.value * a.ghz:.0f} at {largest(a)}.")
+                 f"{a.price.last.value * a.ghz:z.0f} at {largest(a)}.")
 
 
 def steps(a: Analysis) -> Prose:

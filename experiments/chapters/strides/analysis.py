@@ -10,7 +10,7 @@ from experiments.article import analysis
 from experiments.article.chapter import literature
 from experiments.chapters.strides.grid import LINE_BYTES, NEAR_BYTES, PAGES, TAKEN_APART
 from experiments.inference.curves import Curve, select
-from experiments.inference.intervals import Interval, median_interval
+from experiments.inference.intervals import Interval, interval_of_rows
 from experiments.words.pages import BASE, LARGE
 from experiments.words.reasons import required
 
@@ -114,7 +114,7 @@ class Analysis(analysis.Analysis):
     def near_ns(self) -> Interval:
         """A load of eight bytes in order from the first cache. Raises Unavailable("too-few-points")."""
         rows = required(self._sums(mode="plain", bytes=NEAR_BYTES), "nothing was summed inside the first cache")
-        return median_interval(rows["ns_per_access"])
+        return interval_of_rows(rows)
 
     def counted(self, quantity: str, pages: str = BASE) -> Curve:
         """A counter of the published loop per access, by stride; empty where no row has a value."""

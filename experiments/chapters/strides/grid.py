@@ -12,6 +12,7 @@ STRIDES = tuple(8 << k for k in range(14))  # bytes, 8 B to 64 KiB
 # Of the published ones those past a line, and the widest: what the article calls a page's stride has 4 KiB whatever a page here has.
 NARROW, PAGE_STRIDE, TWO_PAGES, WIDE = 512, 4 << 10, 8 << 10, STRIDES[-1]
 TAKEN_APART = (NARROW, PAGE_STRIDE, TWO_PAGES, WIDE)  # of which the controls are measured
+COARSE_STRIDES = (8, 64, NARROW, PAGE_STRIDE, TWO_PAGES, WIDE)  # the published ones, and the widest
 NEAR_BYTES = 16 << 10  # in any first cache: eight loads of a line with nothing to wait for
 PAGES = (BASE, "thp", "2m")
 
@@ -28,7 +29,8 @@ def _sum(scope: Scope, array: int, step: int, pages: str = BASE, mode: str = "pl
 
 def published(scope: Scope, array: int) -> list[Point]:
     """The loop as published; and over what a first cache holds."""
-    return [*(_sum(scope, array, step, pages) for pages in PAGES for step in STRIDES), _sum(scope, NEAR_BYTES, STRIDES[0])]
+    strides = STRIDES if scope.is_fine else COARSE_STRIDES
+    return [*(_sum(scope, array, step, pages) for pages in PAGES for step in strides), _sum(scope, NEAR_BYTES, STRIDES[0])]
 
 
 def staggered(scope: Scope, array: int) -> list[Point]:
@@ -43,6 +45,7 @@ def packed(scope: Scope, array: int) -> list[Point]:
 
 def listed(scope: Scope, array: int) -> list[Point]:
     """The staggered lines, and those side by side, by a list in order and by a shuffled one, which no prefetcher follows."""
-    return [_sum(scope, size, step, mode="listed", order=order) for stride in TAKEN_APART
+    strides = TAKEN_APART if scope.is_fine else (NARROW, PAGE_STRIDE, WIDE)
+    return [_sum(scope, size, step, mode="listed", order=order) for stride in strides
             for size, step in ((array, stride + LINE_BYTES), (array // stride * LINE_BYTES, LINE_BYTES))
             for order in ("sequential", "cycle")]

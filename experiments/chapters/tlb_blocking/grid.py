@@ -5,6 +5,7 @@ from __future__ import annotations
 from experiments.chapters.tlb_blocking.analysis import APART_STEPS, PUBLISHED_BLOCK, VERTEX_BYTES
 from experiments.lab.grid import Scope
 from experiments.lab.record import Point
+from experiments.words.pages import BASE
 
 LARGE_PAGES = ("4k", "thp", "2m", "1g")
 MANY_VERTICES = 1 << 24  # 1 GiB: past every cache, and a graph of it is ready in a second
@@ -14,6 +15,7 @@ DISTANCES = (0, 1, 4, 16)
 MORE_DISTANCES = (2, 8, 32, 64)
 FAN_OUT_BITS = (2, 4, 5, 6, 7, 8, 10, 12)
 JOIN_BITS = (6, 8, 10)
+CONTROL_BITS = (4, 8)  # partitions inside a first level of 32 entries and more, and past twice one of 128 and fewer
 
 
 def points(scope: Scope) -> list[Point]:
@@ -72,13 +74,15 @@ def remedies(scope: Scope) -> list[Point]:
 def joins(scope: Scope) -> list[Point]:
     """Partitioning by fan-out in one pass and two, and whole joins.
 
-    A coarse profile has the numbers that are compared, on page sizes that need no pool, and the coarsest every other one of them.
-    4 GiB: 32 MiB a table of rows, 192 MiB in all.
+    A coarse profile has the numbers that are compared, on page sizes that need no pool, on large ones and with the coarsest profile no
+    more than controls. 4 GiB: 32 MiB a table of rows, 192 MiB in all.
     """
     rows = max(1 << 10, min(1 << 21, scope.profile.max_working_set // 2048))
-    fine, each = scope.is_fine, 1 if scope.profile.points_per_octave > 1 else 2
-    modes = [("partition", {"bits": b}) for b in (FAN_OUT_BITS if fine else FAN_OUT_BITS[1::2][::each])]
+    fine = scope.is_fine
+    modes = [("partition", {"bits": b}) for b in (FAN_OUT_BITS if fine else FAN_OUT_BITS[1::2])]
     modes += [("partition", {"bits": b, "passes": 2}) for b in FAN_OUT_BITS[-2 if fine else -1:]]
-    modes += [("naive", {})] + [("partitioned", {"bits": b}) for b in JOIN_BITS[::each]]
-    return [scope.point("radix_partition", pages, mode, tuples=rows, **own)
-            for pages in LARGE_PAGES[: 3 if fine else 2] for mode, own in modes]
+    modes += [("naive", {})] + [("partitioned", {"bits": b}) for b in JOIN_BITS]
+    controls = [("partition", {"bits": b}) for b in CONTROL_BITS] + [("naive", {}), ("partitioned", {"bits": CONTROL_BITS[-1]})]
+    coarsest = scope.profile.points_per_octave == 1
+    return [scope.point("radix_partition", pages, mode, tuples=rows, **own) for pages in LARGE_PAGES[: 3 if fine else 2]
+            for mode, own in (modes if fine or pages == BASE and not coarsest else controls)]

@@ -20,11 +20,12 @@ def points(scope: Scope) -> list[Point]:
     are; a guest with five levels; the chase in fresh namespaces; and on near and far memory."""
     sizes = coarse(scope)
     top = sizes[-1]
-    fine = scope.dense() if scope.engine == "c" else []
     wanted = [("guest_chase", host, guest, sizes) for guest in GUEST_PAGES for host in HOST_PAGES]
     wanted += [("page_chase", pages, "", sizes) for pages in HOST_PAGES]
-    wanted += [("guest_chase", host, guest, fine) for guest, host in STEPS_OF]
-    wanted += [("page_chase", pages, "", fine) for pages in dict.fromkeys(host for _, host in STEPS_OF)]
+    if scope.engine == "c":
+        fine = scope.dense()
+        wanted += [("guest_chase", host, guest, fine if scope.is_fine else few(scope, guest, host)) for guest, host in STEPS_OF]
+        wanted += [("page_chase", pages, "", fine) for pages in dict.fromkeys(host for _, host in STEPS_OF)]
     wanted += [("page_chase", "4k", MODE, sizes)]
     wanted += [("numa_chase", "4k", mode, [min(top, scope.lines(NUMA_BYTES))]) for mode in NODES]
     chases = [point for kernel, pages, mode, numbers in wanted for lines in numbers
@@ -32,9 +33,19 @@ def points(scope: Scope) -> list[Point]:
     return list(dict.fromkeys(chases + scope.chase("guest_chase", "4k", top, "4k", levels=5)))
 
 
+def few(scope: Scope, guest: str, host: str) -> list[int]:
+    """Where a coarse grid looks for the steps: on base pages throughout finely enough to find them, and on large pages throughout where
+    the others' are. What lies between these two is placed by its price between the levels alone."""
+    sizes = scope.dense()
+    if (guest, host) == STEPS_OF[0]:
+        near = 4 * scope.entries[0] if scope.entries else sizes[-1]
+        return sorted({*sizes, *(n for n in scope.dense(2) if n <= near)})
+    return [*sizes[::2], *sizes[3:7:2]] if (guest, host) == STEPS_OF[-1] else sizes[:5:4]
+
+
 def coarse(scope: Scope) -> list[int]:
     """The numbers of lines at which every kind of page is measured, and fresh namespaces: from inside the STLB to the largest."""
     top = scope.most_lines if scope.is_fine else min(scope.most_lines, scope.lines(MOST_QUICK_BYTES))
     dense = scope.lines(DENSE_BELOW_BYTES)
     inside = 1 << (max(scope.entries[-1], 2 * SMALLEST_LINES) // 2).bit_length() - 1 if scope.entries else dense // SMALLEST_LINES
-    return sorted({min(inside, top), *octaves(dense, top, 1)[:: 2 if scope.is_fine else 4], top})
+    return sorted({min(inside, top), *(octaves(dense, top, 1)[::2] if scope.is_fine else []), top})

@@ -26,7 +26,7 @@ from experiments.chapters.walk_anatomy.grid import (
 from experiments.inference import geometry, replacement, sets, walk_caches
 from experiments.inference.curves import Curve, select
 from experiments.inference.geometry_walks import Walk
-from experiments.inference.intervals import Interval, median_interval, summarise
+from experiments.inference.intervals import Interval, interval_of_rows, summarise
 from experiments.inference.replacement import Visits
 from experiments.inference.walk_caches import WalkCache
 from experiments.lab import survey
@@ -98,8 +98,8 @@ class Analysis(analysis.Analysis):
         """The share of these visits that walk, as counted; without counts `missed`. Raises Unavailable("too-few-points").
 
         The kernel places pages so that all tables use the sets of the TLB alike, and the share stays as long as pages alone fill it."""
-        counted = rows["walk_per_access"].dropna() if "walk_per_access" in rows else rows.iloc[:0]
-        return median_interval(counted) if len(counted) else self.missed
+        counted = "walk_per_access" in rows and rows["walk_per_access"].notna().any()
+        return interval_of_rows(rows, "walk_per_access") if counted else self.missed
 
     @cached_property
     def caches(self) -> list[WalkCache]:
@@ -158,12 +158,12 @@ class Analysis(analysis.Analysis):
 
     def _drawn(self, pages: int, hot: int) -> Interval:
         rows = select(self.frame, kernel="table_chase", order="random", lines=pages, hot=hot)
-        return median_interval(required(rows, "no drawn visits were measured")["ns_per_access"])
+        return interval_of_rows(required(rows, "no drawn visits were measured"))
 
     def _cycle(self, pages: int) -> Interval:
         tables = dict(zip(TABLES, fewest(pages, self.fanout), strict=True))
         rows = select(self.frame, kernel="table_chase", mode="random", order="cycle", lines=pages, **tables)
-        return median_interval(required(rows, "this cycle was not measured")["ns_per_access"])
+        return interval_of_rows(required(rows, "this cycle was not measured"))
 
     def _shares(self, pages: int, entries: int) -> dict[Visits, Interval]:
         """The share of visits that miss so many entries, of a cycle and of draws that prefer a few pages: what a visit takes longer than

@@ -9,7 +9,7 @@ from experiments.inference import curves
 from experiments.inference.counts import why_not_counted
 from experiments.inference.curves import select
 from experiments.inference.geometry_walks import Walk
-from experiments.inference.intervals import Interval, median_interval
+from experiments.inference.intervals import Interval, interval_of_rows
 from experiments.lab.grid import Scope
 from experiments.lab.record import Point
 from experiments.words.pages import BASE, LARGE, words
@@ -132,7 +132,7 @@ def _by_counters(a: Analysis, chapter: str, kernel: str) -> tuple[Interval, str]
     large = required([pages for pages in LARGE if (walked["pages"] == pages).any()], "no large pages were measured", "pool-empty")[0]
     of = [required(walked[walked["pages"] == pages], f"no walks on {words(pages)}") for pages in (BASE, large)]
     most = min(one["working_set_bytes"].max() for one in of)
-    times = [median_interval(one.loc[one["working_set_bytes"] == most, "cycles"]) for one in of]
+    times = [interval_of_rows(one[one["working_set_bytes"] == most], "cycles") for one in of]
     return times[0] / times[1], words(large)
 
 
@@ -157,7 +157,7 @@ def _by_levels(a: Analysis) -> Interval:
     five = select(rows, levels=5)
     required(five, "no guest had five levels", "no-la57")
     four = select(rows, levels=4, lines=list(five["lines"].unique()))
-    times = [median_interval(one["ns_per_access"]) for one in (five, required(four, "no guest had four levels"))]
+    times = [interval_of_rows(one) for one in (five, required(four, "no guest had four levels"))]
     return times[0] / times[1]
 
 

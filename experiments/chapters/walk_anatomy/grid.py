@@ -13,6 +13,7 @@ A_LINE = LINE_BYTES // ENTRY_BYTES  # entries
 LEVELS = (1, 2, 3)  # whose tables are counted, the lowest first
 UNSTATED_ENTRIES = 4096  # where nothing states the last level's: as many as the largest x86-64 has
 TABLES = tuple(f"tables_{level}" for level in LEVELS)
+LEAST_SWEPT = 5  # numbers of tables that a cache is found from, inference/walk_caches.py
 MOST_UPPER = 32  # tables of the third level: 32 TiB of addresses, half of which are drawn
 COLLIDING = 256  # pages: any second level of a TLB holds as many, and no table has fewer entries
 MOST_STRIDE = 1 << 18  # pages, of powers of two: of 4 KiB, 1 GiB, at which COLLIDING of them take the addresses that page_chase has
@@ -24,8 +25,8 @@ Tables = tuple[int, int, int]  # of each level
 def points(scope: Scope) -> list[Point]:
     """Each once: what two sweeps share is one point."""
     pages, fanout = beyond(scope), scope.base_page_bytes // ENTRY_BYTES
-    sweeps = [tables for level in LEVELS for tables in sweep(level, pages, fanout)]
-    wanted = [(pages, tables, "random") for tables in [*sweeps, *held_out(pages, fanout)]]
+    sweeps = [tables for level in LEVELS for tables in thinned(scope, sweep(level, pages, fanout))]
+    wanted = [(pages, tables, "random") for tables in [*sweeps, *held_out(pages, fanout)[:: 1 if scope.is_fine else 2]]]
     chosen = [*wanted, *collisions(fanout)] if pages <= scope.most_lines else collisions(fanout)
     plain = [scope.point("table_chase", mode=mode, lines=lines, **dict(zip(TABLES, tables, strict=True))) for lines, tables, mode in chosen]
     near = first_beyond(scope.entries)
@@ -50,11 +51,20 @@ def replaced(scope: Scope, pages: int, fanout: int) -> list[Point]:
     return [_cycle(scope, n, fanout, order="random", hot=hot) for n in sizes for hot in (n, n // HOT)]
 
 
+def thinned(scope: Scope, tables: list[Tables]) -> list[Tables]:
+    """A sweep; of a coarse grid LEAST_SWEPT points of it and no fewer, evenly, its ends among them. From the lowest level's a cache is
+    found without its last point."""
+    least = LEAST_SWEPT + (len({n for n, *_ in tables}) > 1)
+    steps = range(least) if not scope.is_fine and len(tables) > least else []
+    return [tables[round(step * (len(tables) - 1) / (least - 1))] for step in steps] or tables
+
+
 def strides(scope: Scope) -> list[Point]:
     """COLLIDING pages of addresses, each of them one of eight of memory, a power of two of pages apart, and some a page more than that."""
     most = MOST_STRIDE * SMALLEST_PAGE // scope.base_page_bytes
-    apart = [1 << k for k in range(most.bit_length()) if 1 << k <= most]
     padded = [n + 1 for n in PADDED if n < most]
+    each = 1 if scope.is_fine else 2
+    apart = sorted({*[1 << k for k in range(most.bit_length()) if 1 << k <= most][::each], *(n - 1 for n in padded)})
     return [scope.point("page_chase", layout="alias", lines=COLLIDING, stride_pages=n) for n in [*apart, *padded]]
 
 

@@ -202,4 +202,5 @@ def test_each_claim_names_points_of_the_grid_that_it_compares():
     of = {claim.id: [point for point in points if claim.points(point, scope(4 * GIB, per_octave=4))] for claim in claims_of(claims)
           if claim.points}
     assert {claim.id for claim in claims_of(claims)} - of.keys() == {MODEL, CACHED} and all(0 < len(of[id]) < len(points) for id in of)
-    assert not set(map(id, of[THREE])) & set(map(id, of[CAPACITY])) and {dict(point.options)["walkers"] for point in of[WALKERS]} > {1, 2}
+    assert not set(map(id, of[THREE])) & set(map(id, of[CAPACITY])) and {
+        dict(point.options).get("walkers", 1) for point in of[WALKERS]} > {1, 2}

@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 from support.kernels import STATE, measured, why_not
+from support.lab import one_by_one
 from support.stand_ins import PAGE, in_a_child, put_before
 from support.synthetic import MIB, Stated, hugepages
 
@@ -218,7 +219,7 @@ def test_a_page_size_without_a_pool_is_not_offered(machine, case: str, pages: st
 def test_memory_below_the_size_is_said_and_nothing_is_started(monkeypatch, case: str, pages: str):
     point = on(case, pages)
     monkeypatch.setattr(perf, "run", lambda *_, **__: pytest.fail("a kernel was started"))
-    usable = catalogue.arena_bytes(point) - 1
+    usable = catalogue.memory_bytes(point) - 1
     assert f"{usable >> 20} MiB may be used" in why_not(point, "memory-short", usable_bytes=usable)
 
 
@@ -321,7 +322,7 @@ def test_pages_that_are_joined_or_split_while_time_runs_are_refused_at_its_end(m
 @pytest.fixture
 def run(tmp_path: Path, own_lock: Path) -> Callable[..., tuple[campaign.Outcome, Store]]:
     def go(points: list[Point], repeats: int = 1, take: Callable[..., Record] = measure.measure) -> tuple[campaign.Outcome, Store]:
-        rig = Rig(Stated().host(), Store(tmp_path / "data"), "other", STATE, 2**40, plan=perf.NO_COUNTERS, measure=take)
+        rig = Rig(Stated().host(), Store(tmp_path / "data"), "other", STATE, 2**40, plan=perf.NO_COUNTERS, measure=one_by_one(take))
         return campaign.run(rig, {"hugepages": points}, repeats, retry_share=0, quiet=True), rig.store
 
     return go

@@ -5,9 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 from support.hugepages import PAGES
-from support.synthetic import GIB, MIB, hugepages
+from support.synthetic import GIB, MIB, hugepages, scope
 
 from experiments.article.chapter import literature
+from experiments.chapters.hugepages import grid
 from experiments.lab.grid import SMALLEST_LINES
 from experiments.lab.record import Point
 
@@ -35,13 +36,26 @@ def test_nothing_is_larger_than_max_working_set(profile: tuple):
 
 
 def test_each_page_size_is_chased_at_the_published_sizes_and_two_of_them_finely():
-    lines = {pages: {p.lines for p in hugepages() if p.kernel == "page_chase" and p.pages == pages} for pages in PAGES}
-    assert {256 * MIB // 4096, GIB // 4096, 4 * GIB // 4096} <= set.intersection(*lines.values())
-    assert lines["4k"] == lines["2m"] > lines["64k"] == lines["thp"] == lines["1g"]
+    fine, coarse = ({pages: {p.lines for p in hugepages(per_octave=per_octave) if p.kernel == "page_chase" and p.pages == pages}
+                     for pages in PAGES} for per_octave in (4, 2))
+    published = {256 * MIB // 4096, GIB // 4096, 4 * GIB // 4096}
+    assert published <= set.intersection(*fine.values())
+    assert fine["4k"] == fine["2m"] > fine["64k"] == fine["thp"] == fine["1g"]
+    assert published <= coarse["thp"] and {256 * MIB // 4096, 2 * GIB // 4096, 4 * GIB // 4096} <= set.intersection(*coarse.values())
+    assert coarse["4k"] > coarse["2m"] == coarse["thp"] > coarse["64k"] == coarse["1g"]
+
+
+def test_a_coarse_grid_has_what_shows_whether_an_entry_spans_a_large_page_whatever_is_stated_of_the_tlb():
+    for entries in ((64, 1536), (48, 1280), (96, 3072), ()):
+        points = grid.points(scope(entries=entries, per_octave=2))
+        base, large = ({p.lines for p in points if p.kernel == "page_chase" and p.pages == pages} for pages in ("4k", "thp"))
+        first, last = entries or (64, 2048)
+        assert len([n for n in base if n <= 1 << 15]) >= 12 and len([n for n in base if n <= first]) >= 3  # inference/knees.py
+        assert len([n for n in base & large if 1.3 * first < n < 0.6 * last]) >= 3
 
 
 def test_touches_are_of_the_published_sizes_and_say_their_bytes():
-    touched = [point for point in hugepages() if point.kernel == "random_touch"]
+    touched = [point for point in hugepages(per_octave=4) if point.kernel == "random_touch"]
     assert {point.pages for point in touched} == {"4k", "thp", "2m"}
     assert {dict(point.options)["bytes"] for point in touched} == {*literature("jmh_byte_array_touch")["array_bytes"], 10**9}
     assert all((point.lines - 1) * 64 < dict(point.options)["bytes"] <= point.lines * 64 for point in touched)

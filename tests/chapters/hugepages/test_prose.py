@@ -105,7 +105,7 @@ def test_the_levers_are_the_prices_at_the_largest_size_beside_their_tables():
     (Paged(splintered=True, noise=0.5), "Noise leaves it open.", "Noise leaves it open.")])
 def test_below_the_reach_nothing_is_to_gain_where_the_data_say_so(machine: Paged, first: str, second: str):
     before, after = said("below", rows(machine)).split(" Between the two levels' reaches ")
-    assert before.endswith(first) and after.endswith(second) and numbers(before)[0] == 45
+    assert before.endswith(first) and after.endswith(second) and numbers(before)[0] == 54
 
 
 def test_a_gain_below_the_reach_is_not_called_nothing():

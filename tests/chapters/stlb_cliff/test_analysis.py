@@ -113,7 +113,7 @@ def test_without_a_second_knee_there_are_no_models(name: str):
 
 
 def test_the_random_order_gives_the_costs_of_its_model():
-    fit, part = of(PLAIN).random_fit
+    fit, part = of(PLAIN, grid(per_octave=4)).random_fit
     assert fit.stlb_cost_ns.value == pytest.approx(2, rel=0.05) and fit.walk_ns.value == pytest.approx(9, rel=0.05)
     assert fit.walk_ns.low < 9 < fit.walk_ns.high
     assert part.xs[-1] <= 4 * 1536
@@ -130,7 +130,7 @@ def test_a_random_order_that_was_not_measured_cannot_be_fitted():
 
 def test_draws_that_never_left_the_second_level_say_nothing_of_a_walk():
     with pytest.raises(Unavailable) as refused:
-        _ = kind("small sizes").random_fit
+        _ = of(PLAIN, grid(4 * MIB, per_octave=4)).random_fit
     assert refused.value.code == "too-few-points" and "1,536" in str(refused.value)
 
 

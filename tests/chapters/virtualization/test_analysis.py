@@ -79,7 +79,7 @@ def test_namespaces_are_no_plain_process():
 
 
 def test_the_heat_maps_sizes_are_those_that_most_cells_share():
-    assert of().sizes == [512, 16384, 262144]
+    assert of().sizes == [512, 16384, 65536, 262144]
     assert of("one cell").sizes == sorted(
         {p.lines for p in points() if (p.kernel, p.mode, p.pages) == ("guest_chase", "4k", "4k")})
 
@@ -87,7 +87,7 @@ def test_the_heat_maps_sizes_are_those_that_most_cells_share():
 @pytest.mark.parametrize(("there", "guest", "same"), [
     (HOSTS, "2m", "2m"), (("4k", "thp"), "2m", "thp"), (("4k",), "2m", None), (HOSTS, "4k", "4k"), (("4k", "2m"), "1g", None)])
 def test_the_same_program_outside_is_on_the_guests_page_size(there: tuple[str, ...], guest: str, same: str | None):
-    coarse = analysis(rows(Guests(pages=there), per_octave=1))
+    coarse = analysis(rows(Guests(pages=there)))
     assert coarse.alike(guest) == same
     found = coarse.far.query("guest == @guest")
     assert len(found) == 4 and found["over_alike"].notna().all() == (same is not None) and found["over_4k"].notna().all()
@@ -99,7 +99,7 @@ def test_without_a_guest_there_is_no_matrix():
 
 
 def test_what_is_defined_anew_is_what_everything_after_it_is_made_of():
-    a = analysis(rows(per_octave=1))
+    a = analysis(rows())
     before, ratios = a.far, a.over_base
     a.price = {cell: a.spread[cell] for cell in a.spread}
     a.over_alike = ratios
@@ -198,7 +198,7 @@ def test_the_containers_ratio_is_the_median_of_its_pairs(factor: float):
     frame = rows(Guests(namespaces=factor, far=()))
     ratio, table = analysis(frame).container_ratio, analysis(frame).containers
     assert ratio.value == pytest.approx(factor, rel=0.003) and ratio.low <= factor * 1.001 and ratio.high >= factor * 0.999
-    assert len(table) == 6 and set(table["layout"]) == {"spread", "packed"}
+    assert len(table) == 4 * 2 and set(table["layout"]) == {"spread", "packed"}
     for row in table.itertuples():
         plain, inside = (median(frame, kernel="page_chase", mode=mode, pages="4k", layout=row.layout, lines=row.lines)
                          for mode in ("", "namespaces"))
@@ -217,7 +217,7 @@ def test_too_few_pairs_of_processes_have_no_ratio():
 
 
 def test_far_memory_is_compared_with_both_near():
-    found = analysis(rows(Guests(noise=0.0), per_octave=1)).nodes.set_index(["memory", "tables"])["over"]
+    found = analysis(rows(Guests(noise=0.0))).nodes.set_index(["memory", "tables"])["over"]
     assert found.to_dict() == {("local", "local"): pytest.approx(1.0), ("remote", "local"): pytest.approx(1.5),
                                ("local", "remote"): pytest.approx(1.2), ("remote", "remote"): pytest.approx(1.7)}
     assert of().nodes.empty and len(of("far alone").nodes) == 3 and np.isnan(of("far alone").nodes["over"]).all()
@@ -232,7 +232,7 @@ def test_a_chase_that_misses_nothing_costs_the_same_in_a_guest():
 
 
 def test_a_guest_of_five_levels_is_set_beside_one_of_four_and_never_counted_with_it():
-    five = rows(Guests(five=1.25), per_octave=1)
+    five = rows(Guests(five=1.25))
     lines, ratio = analysis(five).five_levels
     assert lines == FAR and ratio.value == pytest.approx(1.25, rel=0.01)
     four = analysis(five[five["levels"] != 5])

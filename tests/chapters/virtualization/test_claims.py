@@ -26,7 +26,7 @@ def by_id(a: Analysis, **bands: dict) -> dict[str, Verdict]:
 
 def inflated(factor: float, noise: float = 0.003) -> pd.DataFrame:
     """Each guest's time is so many times that of the plain process on its page size."""
-    frame = rows(Guests(far=(), noise=noise), per_octave=1)
+    frame = rows(Guests(far=(), noise=noise))
     plain = frame[(frame["kernel"] == "page_chase") & (frame["mode"] == "")].groupby(["pages", "layout", "lines"])["ns_per_access"].median()
     guest = frame["kernel"] == "guest_chase"
     keys = list(zip(frame["mode"], frame["layout"], frame["lines"], strict=True))
@@ -40,9 +40,9 @@ JUDGED: dict[str, tuple[str, Callable[[], pd.DataFrame], str, str]] = {
     "one and a half": (PRACTICAL, lambda: inflated(1.5), H, "12 of 12"), "two and a half": (PRACTICAL, lambda: inflated(2.5), H, "0 of 12"),
     "four": (PRACTICAL, lambda: inflated(4.0), F, "4.0"), "three or not": (PRACTICAL, lambda: inflated(3.0, noise=0.2), C, " of 12"),
     "no native row": (PRACTICAL, MACHINES["no native"], C, "outside"), "no guest": (PRACTICAL, MACHINES["no guest"], C, "no guest"),
-    "containers add nothing": (CONTAINERS, lambda: rows(Guests(noise=0.0005), per_octave=1), H, "of 6"),
-    "containers add a tenth": (CONTAINERS, lambda: rows(Guests(namespaces=1.1), per_octave=1), F, "1.1"),
-    "containers in noise": (CONTAINERS, lambda: rows(Guests(noise=0.5), per_octave=1), C, "of 6"),
+    "containers add nothing": (CONTAINERS, lambda: rows(Guests(noise=0.0005)), H, "of 8"),
+    "containers add a tenth": (CONTAINERS, lambda: rows(Guests(namespaces=1.1)), F, "1.1"),
+    "containers in noise": (CONTAINERS, lambda: rows(Guests(noise=0.5)), C, "of 8"),
     "no containers": (CONTAINERS, lambda: rows().query("mode != 'namespaces'"), C, "0 pairs"),
 }
 

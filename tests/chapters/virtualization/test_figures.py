@@ -32,7 +32,7 @@ def test_a_figure_or_table_without_rows_is_a_reason(name: str, machine: str):
 
 def test_the_heat_map_shows_each_cell_once_a_size_with_the_plain_process_beside_it():
     figure = figures.guest_matrix(of())
-    assert len(figure.data) == 3 * 3 * 5 and not figure.data.duplicated(["guest", "host", "lines"]).any()
+    assert len(figure.data) == 4 * 3 * 5 and not figure.data.duplicated(["guest", "host", "lines"]).any()
     assert f"{chased(rows(), '4k', '4k', 262144):.3g}" in "".join(Elements(figure.svg()).text)
     beside = figure.data.query("host == 'no guest' and guest == '2m' and lines == 262144")
     assert beside["median"].item() == pytest.approx(chased(rows(), "", "2m", 262144))
@@ -49,7 +49,7 @@ def test_lines_and_steps_show_the_cells_of_the_steps_and_the_plain_process():
 
 
 def test_ratios_and_references_have_a_point_a_cell():
-    assert len(figures.guest_ratios(of()).data) == 12 * 3
+    assert len(figures.guest_ratios(of()).data) == 12 * 4
     data = figures.guest_references(of()).data
     assert len(data) == 24 and data.query("cell == '4k on 4k'")["references"].tolist()[0] == 24
 

@@ -59,7 +59,7 @@ def test_the_matrix_is_told_by_its_extremes():
         low, *_, high = far[far["guest"] == guest].sort_values("median").itertuples()
         assert f"{low.median:.0f} ns on {words(low.host)} to {high.median:.0f} on {words(high.host)}" in text
     assert f"{far['over_alike'].max():.2f} (" in text and f" of {len(far)} pairs" in text
-    frame = rows(per_octave=1)
+    frame = rows()
     for host, is_beyond in (("thp", True), ("4k", False)):  # faster than the process beside it, on larger pages of the host or on the same
         faster = (frame["mode"] == "4k") & (frame["pages"] == host) & (frame["layout"] == "spread") & (frame["kernel"] == "guest_chase")
         told = prose.matrix_said(analysis(frame.assign(ns_per_access=frame["ns_per_access"].mask(faster, 0.5))))
@@ -69,7 +69,7 @@ def test_the_matrix_is_told_by_its_extremes():
 
 
 def test_a_shadowing_kvm_is_told_from_hardware_that_walks_two_dimensions():
-    shadow, npt = (prose.references_said(analysis(rows(per_octave=1), stated(name))) for name in ("shadow", "npt"))
+    shadow, npt = (prose.references_said(analysis(rows(), stated(name))) for name in ("shadow", "npt"))
     assert shadow != npt and shadow.split(". ")[0] == npt.split(". ")[0] and "takes 4 references" in shadow
     assert "24 references and pays" in npt and "could need 8 " in npt
 
@@ -77,7 +77,7 @@ def test_a_shadowing_kvm_is_told_from_hardware_that_walks_two_dimensions():
 def test_steps_are_told_with_the_neighbouring_numbers_of_lines():
     text = prose.steps_said(of())
     _, both, one, spans = text.split("\n\n")
-    assert both.startswith("Between 64 and 91, then between 1,448 and 2,048 lines") and both.count("host's") + both.count("outside") == 4
+    assert both.startswith("Between 64 and 76, then between 1,448 and 1,722 lines") and both.count("host's") + both.count("outside") == 4
     assert "ot up to 16,384" in one and one.count("host's") + one.count("outside") == 2
     assert spans == prose.spanned(of()) and both in prose.steps_said(analysis(rows(), stated("shadow")))
 
@@ -94,14 +94,14 @@ def test_what_an_entry_spans_follows_pieces_inside_and_outside_the_guest(outside
 
 @pytest.mark.parametrize(("five", "is_same"), [(1.25, False), (1.0, True)])
 def test_five_levels_are_told_by_their_ratio(five: float, is_same: bool):
-    text = prose.levels_said(analysis(rows(Guests(five=five), per_octave=1)))
+    text = prose.levels_said(analysis(rows(Guests(five=five))))
     assert f"1 GiB takes {five:.2f}"[:-1] in text and (re.search(r" of \d+%", text) is not None) == is_same
     assert not re.search(r"\d", prose.levels_said(of()))
 
 
 @pytest.mark.parametrize(("outside", "is_lost"), [(1.2, True), (1.002, False)])
 def test_two_clocks_that_disagree_are_called_so(outside: float, is_lost: bool):
-    a = analysis(rows(Guests(outside=outside), per_octave=1))
+    a = analysis(rows(Guests(outside=outside)))
     text, agree = prose.clocks_said(a), 0 if is_lost else len(a.clocks)
     assert f"{outside:.4f}" in text and f" and {agree:,} of " in text and ("lost" in text) == is_lost
 
@@ -158,8 +158,8 @@ def test_the_inside_view_is_what_large_pages_say_of_the_host(monkeypatch: pytest
 def test_containers_are_told_with_their_ratio_and_what_it_means():
     machines = {"same": Guests(noise=0.0005), "noise": Guests(noise=0.5), "near": Guests(namespaces=1.005, noise=0.0001),
                 "apart": Guests(namespaces=1.2)}
-    told = {name: prose.containers_said(analysis(rows(machine, per_octave=1))) for name, machine in machines.items()}
-    assert all(" of 6 intervals" in text for text in told.values()) and "1.2" in told["apart"] and "1.005" in told["near"]
+    told = {name: prose.containers_said(analysis(rows(machine))) for name, machine in machines.items()}
+    assert all(" of 8 intervals" in text for text in told.values()) and "1.2" in told["apart"] and "1.005" in told["near"]
     for name, word in (("same", "nothing of how"), ("noise", "rule out"), ("near", "misses one"), ("apart", "no page table")):
         assert [other for other, text in told.items() if word in text] == [name]
 

@@ -1,4 +1,4 @@
-"""What is measured next: the widest interval, never the wished-for one; and what is closed stays closed."""
+"""What is measured beyond the rounds: the widest intervals, never the wished-for ones."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import random
 from collections import Counter
 from math import hypot, inf, sqrt
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from support.lab import NAME, Scripted, a_rig
+from support.lab import NAME, Scripted, a_rig, one_by_one
 
 from experiments.inference.intervals import Interval, interval_of_ratio, median_interval
-from experiments.lab import campaign, order, progress
+from experiments.lab import campaign, mapping, progress
 from experiments.lab.build import Kernel
-from experiments.lab.order import AT_ONCE, MOST, NARROW, Order, half_width
-from experiments.lab.record import Point
+from experiments.lab.campaign import LEAST, MOST, NARROW, half_width
+from experiments.lab.record import Point, Record
 from experiments.lab.store import Store
 
 POINTS = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in range(64, 104)]
@@ -37,16 +38,24 @@ class Noisy:
 
 @pytest.fixture
 def go(store: Store, own_lock: Path, monkeypatch: pytest.MonkeyPatch):
-    """A campaign of POINTS with the processes of `measure`: five each, nine at most."""
+    """A campaign of POINTS: five mappings each, nine at most."""
     monkeypatch.setattr("experiments.lab.build.kernel", lambda name, engine: Kernel(name, engine, ("true",), "a" * 16))
     return lambda measure, repeats=5, store=store, **how: campaign.run(
-        a_rig(store, measure=measure), {NAME: POINTS}, repeats, **{"most": order.most(repeats), "quiet": True} | how)
+        a_rig(store, measure=one_by_one(measure)), {NAME: POINTS}, repeats, **{"most": campaign.most(repeats), "quiet": True} | how)
 
 
-def test_a_wide_point_gets_nine_processes_and_a_narrow_one_five_and_then_nothing_is_to_do(go, store: Store):
+@pytest.fixture
+def all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows the rounds may take as long as it likes."""
+    monkeypatch.setattr(campaign, "EXTRA_SHARE", inf)
+
+
+@pytest.mark.usefixtures("all_the_time")
+def test_a_wide_point_gets_nine_mappings_and_a_narrow_one_five_and_then_nothing_is_to_do(go, store: Store):
     noise = dict.fromkeys(POINTS[::2], 0.05) | dict.fromkeys(POINTS[1::2], 0.001)
     first = go(measure := Noisy(noise))
     assert Counter(point for point, _ in measure.asked) == {point: 9 if noise[point] > 0.01 else 5 for point in POINTS}
+    assert [repeat for _, repeat in measure.asked] == sorted(repeat for _, repeat in measure.asked)  # mapping by mapping
     measure.asked.clear()
     again = go(measure)
     assert (again.measured, again.cached, again.skipped, measure.asked) == (0, first.measured, 0, [])
@@ -55,35 +64,41 @@ def test_a_wide_point_gets_nine_processes_and_a_narrow_one_five_and_then_nothing
         assert (half_width(tuple(values)) > NARROW) == (noise[point] > 0.01)
 
 
-def test_a_campaign_that_is_over_takes_no_lock_and_one_with_a_wide_point_goes_on_though_each_has_its_five(go, store: Store):
-    noise = {POINTS[7]: 0.05}
+@pytest.mark.usefixtures("all_the_time")
+def test_a_run_whose_rounds_are_all_there_measures_nothing_be_its_intervals_ever_so_wide(go, store: Store):
+    noise = dict.fromkeys(POINTS, 0.05)
     go(Noisy(noise), most=0)
-    outcome = go(measure := Noisy(noise))
-    assert (outcome.measured, outcome.cached) == (4, 200) and measure.asked == [(POINTS[7], repeat) for repeat in (5, 6, 7, 8)]
     with campaign.measuring_lock():
-        assert go(Noisy(noise)).measured == 0
+        assert go(measure := Noisy(noise)).measured == 0 == len(measure.asked)
 
 
+@pytest.mark.usefixtures("all_the_time")
 @pytest.mark.parametrize("repeats", [1, 2, 4, 9, 12])
 def test_whoever_asks_for_fewer_than_an_interval_takes_or_for_nine_and_more_gets_what_was_asked_for(go, repeats: int):
     go(measure := Noisy(dict.fromkeys(POINTS, 0.05)), repeats)
     assert Counter(point for point, _ in measure.asked) == dict.fromkeys(POINTS, repeats)
 
 
-def test_the_widest_are_measured_first_and_none_twice_before_the_others_of_its_turn(go, store: Store, monkeypatch: pytest.MonkeyPatch):
-    noise = {point: 0.02 + 0.002 * number for number, point in enumerate(POINTS)}
-    go(measure := Noisy(noise), compared=lambda point: False)
-    asked = measure.asked[2 * len(POINTS) :]
-    values = {point: [measure.ns(point, repeat) for repeat in (0, 1)] for point in POINTS}
-    for _ in range(10):  # as long as more than a turn's points are open
-        turn, asked = asked[:AT_ONCE], asked[AT_ONCE:]
-        chosen = {point for point, _ in turn}
-        left = [half_width(tuple(values[point])) for point in POINTS if point not in chosen and len(values[point]) < MOST]
-        assert len(chosen) == len(turn) and min(half_width(tuple(values[point])) for point in chosen) >= max(left, default=0)
-        for point, repeat in turn:
-            values[point].append(measure.ns(point, repeat))
+def test_what_follows_the_rounds_takes_a_fifth_of_their_time_for_the_widest_that_are_compared(go, store: Store, monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(mapping, "cost_s", lambda point, shares: 1.0)
+    monkeypatch.setattr(campaign, "cost_s", lambda point, shares: 1.0)
+    measure = Noisy({point: 0.02 + 0.002 * number for number, point in enumerate(POINTS)})
+
+    def takes_a_second(point: Point, repeat: int, **how: Any) -> Record:
+        now[0] += 1
+        return measure(point, repeat, **how)
+
+    go(takes_a_second, compared=lambda point: point.lines % 2 == 0)
+    extra = {point for point, repeat in measure.asked if repeat >= 5}
+    assert len(measure.asked) == 5 * len(POINTS) + 4 * len(extra)
+    assert len(extra) == len(POINTS) * 5 * campaign.EXTRA_SHARE // 4 and {point.lines % 2 for point in extra} == {0}
+    width = {point: half_width(tuple(measure.ns(point, repeat) for repeat in range(5))) for point in POINTS if point.lines % 2 == 0}
+    assert min(width[point] for point in extra) >= max(width[point] for point in width if point not in extra)
 
 
+@pytest.mark.usefixtures("all_the_time")
 def test_where_the_values_lie_changes_nothing(go, tmp_path: Path):
     noise = {point: 0.01 + 0.002 * number for number, point in enumerate(POINTS)}
     plain, tenfold = Noisy(noise), Noisy(noise, scale=10)
@@ -92,51 +107,23 @@ def test_where_the_values_lie_changes_nothing(go, tmp_path: Path):
     assert plain.asked == tenfold.asked and 5 * len(POINTS) < len(plain.asked)
 
 
-def test_the_large_points_of_a_turn_are_measured_in_one_stretch(go, store: Store, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(order.kernels, "arena_bytes", lambda point: order.LARGE_BYTES * (point.lines % 4 == 0))
-    go(measure := Noisy(dict.fromkeys(POINTS, 0.05)), compared=lambda point: False)
-    is_large = [point.lines % 4 == 0 for point, _ in measure.asked][2 * len(POINTS) :]
-    for number in range(10):
-        turn = is_large[number * AT_ONCE : (number + 1) * AT_ONCE]
-        assert sum(a != b for a, b in zip(turn, turn[1:], strict=False)) <= 1
-
-
-def test_the_end_of_a_campaign_that_each_process_decides_on_is_that_of_its_time(monkeypatch: pytest.MonkeyPatch):
-    now = [1000.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    with progress.Progress("test", expected_s=20, most_s=600, quiet=True) as bar:
-        now[0] += 10
-        bar.advance(10, "")
-        assert bar.left_s == 10
-        bar.expect_all_the_time()
-        bar.advance(10, "")
-        assert bar.left_s == 590
-    with progress.Progress("test", expected_s=0, most_s=inf, quiet=False) as bar:  # no bar has an end that is infinite
-        bar.expect_all_the_time()
-        bar.advance(10, "")
-
-
 # --- it takes no side
 
 PAIRS = 3000
-FIRST, EXTRA = 5, 2  # processes that each point has, and that there are for it beside
+SHARE = 0.5  # of the points, that get all nine mappings
 
 
 @pytest.fixture(scope="module")
 def worlds() -> dict[str, list[list[float]]]:
-    """The values of PAIRS pairs of points whose median is 1, of lognormal noise of 2 to 10 %: where the widest were measured on, and
-    where who was measured on is drawn by lot. (As many for each would be seven, whose interval is their range and covers 98 %.)"""
+    """The values of PAIRS pairs of points whose median is 1, of lognormal noise of 2 to 10 %: where the widest got nine mappings, and where
+    who got them is drawn by lot."""
     rng = np.random.default_rng(11)
     noise = rng.uniform(0.02, 0.10, 2 * PAIRS)[:, None]
     draws, others = (np.exp(noise * rng.standard_normal((2 * PAIRS, MOST))).tolist() for _ in range(2))
-    points = {Point(kernel="page_chase", lines=n + 1): n for n in range(2 * PAIRS)}
-    values = {point: draws[n][:FIRST] for point, n in points.items()}
-    missing = ((point, repeat) for point in points for repeat in range(FIRST, MOST))
-    turns = Order(missing, values, dict.fromkeys(points, FIRST), lambda point: True, random.Random(1)).processes(lambda point: True)
-    for _, (point, repeat) in zip(range(2 * PAIRS * EXTRA), turns, strict=False):
-        values[point].append(draws[points[point]][repeat])
-    numbers = rng.permutation([len(row) for row in values.values()])
-    return {"widest": list(values.values()), "by lot": [row[:number] for row, number in zip(others, numbers, strict=True)]}
+    ascending = sorted(half_width(tuple(row[:LEAST])) for row in draws)
+    bound = ascending[round(len(ascending) * (1 - SHARE))]
+    widest = [row if half_width(tuple(row[:LEAST])) > bound else row[:LEAST] for row in draws]
+    return {"widest": widest, "by lot": [row[:number] for row, number in zip(others, rng.permutation([*map(len, widest)]), strict=True)]}
 
 
 def side(interval: Interval, line: float = 1.0) -> int:
@@ -163,6 +150,6 @@ def test_the_widest_first_decides_more_than_a_lot_would_and_no_more_of_it_wrongl
 @pytest.mark.slow
 def test_no_more_intervals_miss_the_median_than_of_five_processes_and_as_many_above_it_as_below(worlds):
     said = [side(median_interval(row)) for row in worlds["widest"]]
-    above, below, misses = said.count(1), said.count(-1), 1 - median_interval(range(FIRST)).coverage
+    above, below, misses = said.count(1), said.count(-1), 1 - median_interval(range(LEAST)).coverage
     assert 0 < above + below < len(said) * misses + 2 * sqrt(len(said) * misses)
     assert abs(above - below) < 2 * sqrt(above + below)

@@ -1,0 +1,190 @@
+/* plan.h: many points in one mapping. The arena is mapped, faulted in and proved once; each point's lines are placed on its beginning.
+ *
+ *   PROGRAM --pages P --bytes N [--cpu C] [--fifo] [--perf-fds CONTROL,ACK] --plan
+ *
+ * prints {"mapped": N, "populate_ns": ..., "page_table_bytes": ..., "proved": 0}, and then for each line of stdin, a point,
+ *
+ *   ID KERNEL MODE LAYOUT ORDER LINES STRIDE_PAGES SEED REGION_MS [--name value ...]     (MODE: "-" where a kernel has none)
+ *
+ * its record, or {"id": ID, "reason": CODE, "detail": TEXT, "proved": K}, before it reads the next line; and {"end": N, "proved": N} last.
+ * A point that does not fit the arena, or says --fresh 1, maps one of its own, which is unmapped at its end.
+ *
+ * "proved": of so many answers, from the first on, smaps has said since that the arena was on the pages asked for. It is read before a
+ * point's lines are placed: before each on transparent pages, which Linux may split, before every hundredth on others; and at the end. Where
+ * it says otherwise the process ends with status 3 and the reason on stderr, and the answers not yet proved prove nothing. */
+#ifndef PLAN_H
+#define PLAN_H
+#include "point.h"
+
+enum { OFTEN = 100, FIELDS = 9, MOST_ARGUMENTS = 64 }; /* fields before the options */
+
+static struct session {
+    const struct kernel *const *kernels; /* up to a NULL */
+    struct config asked;                 /* pages, CPU, FIFO, gate */
+    struct arena shared;                 /* bytes: 0 for none */
+    uint64_t answered;
+    int keeps;                           /* what is kept for all points */
+} session;
+
+static inline int asks_for_plan(int argc, char **argv)
+{
+    int i = argc - 1;
+    while (i > 0 && strcmp(argv[i], "--plan"))
+        i--;
+    return i > 0;
+}
+
+/* All answers so far are proved, or the process ends. */
+static inline void prove_answers(void)
+{
+    jmp_buf *back = next_point;
+    next_point = NULL;
+    if (session.shared.bytes)
+        verify_backing(&session.asked, &session.shared);
+    plan_line.proved = session.answered;
+    next_point = back;
+}
+
+/* A line's words as the arguments of a program for one point; *fresh: whether they say so. */
+static inline const struct kernel *read_line(char *line, int *argc, char **argv, int *fresh)
+{
+    static const char *const named[] = {"--mode", "--layout", "--order", "--lines", "--stride-pages", "--seed", "--region-ms"};
+    char *word[MOST_ARGUMENTS], *rest;
+    int words = 0;
+    for (char *w = strtok_r(line, " \t\n", &rest); w && words < MOST_ARGUMENTS; w = strtok_r(NULL, " \t\n", &rest))
+        word[words++] = w;
+    plan_line.id = words ? word[0] : "";
+    if (words < FIELDS || words == MOST_ARGUMENTS)
+        bad_argument("A line of a plan has %d fields and then options, %d words in all at the most; this one has %d.", FIELDS,
+                     MOST_ARGUMENTS - 1, words);
+    const struct kernel *const *k = session.kernels;
+    while (*k && strcmp((*k)->name, word[1]))
+        k++;
+    if (!*k)
+        bad_argument("'%s' is no kernel that this program measures many points of.", word[1]);
+    argv[(*argc)++] = word[1];
+    for (int i = 2; i < FIELDS; i++)
+        if (i > 2 || strcmp(word[i], "-"))
+            argv[(*argc)++] = (char *)named[i - 2], argv[(*argc)++] = word[i];
+    for (int i = FIELDS; i < words; i++)
+        if (strcmp(word[i], "--fresh"))
+            argv[(*argc)++] = word[i];
+        else
+            *fresh = i + 1 < words && natural("fresh", word[++i], 0, 1);
+    argv[(*argc)++] = "--pages", argv[(*argc)++] = (char *)session.asked.pages->name; /* last: those of the mapping */
+    argv[*argc] = NULL;
+    return *k;
+}
+
+/* The beginning of the shared arena that a point has its lines on; bytes: 0 where it does not fit. */
+static inline struct arena part_for(const struct config *c, int fresh)
+{
+    struct arena a = session.shared;
+    uint64_t bytes;
+    a.stride = base_page() * c->stride_pages;
+    a.bytes = 0;
+    if (fresh || c->alias || (!c->packed && a.stride > a.page) ||
+        __builtin_mul_overflow(c->lines, c->packed ? LINE : a.stride, &bytes) || bytes > session.shared.bytes)
+        return a;
+    a.working_set = bytes;
+    a.bytes = a.resident = a.physical = round_up(bytes, a.page);
+    return a;
+}
+
+/* One on an arena of its own. */
+static inline void measure_apart(const struct kernel *k, const struct config *c)
+{
+    uint64_t tables = page_table_bytes();
+    struct arena a = map_for(k, c);
+    verify_backing(c, &a);
+    struct region r = k->measure(c, &a);
+    verify_backing(c, &a);
+    r.table_bytes -= tables < r.table_bytes ? tables : 0;
+    plan_line.mapping_bytes = a.physical;
+    if (plan_line.proved == plan_line.position)
+        plan_line.proved++;
+    report(c, &a, &r);
+}
+
+static inline void measure_line(char *line)
+{
+    char *argv[2 * MOST_ARGUMENTS + FIELDS];
+    int argc = 0, fresh = 0;
+    const struct kernel *k = read_line(line, &argc, argv, &fresh);
+    struct config c = parse(k, argc, argv);
+    const struct config *all = &session.asked;
+    c.cpu = all->cpu, c.fifo = all->fifo, c.control_fd = all->control_fd, c.ack_fd = all->ack_fd;
+    struct arena a = part_for(&c, fresh);
+    enum source source = c.pages->source;
+    uint64_t often = source == FROM_THP || source == FROM_MTHP ? 1 : OFTEN;
+    if (session.answered >= plan_line.proved + often)
+        prove_answers();
+    if (!a.bytes) {
+        measure_apart(k, &c);
+        return;
+    }
+    struct region r = k->measure(&c, &a);
+    r.table_bytes = 0; /* the mapping's, which the first line of the output has */
+    plan_line.mapping_bytes = session.shared.bytes;
+    report(&c, &a, &r);
+}
+
+/* The answer to a line, whatever it says. */
+static inline void answer(char *line)
+{
+    jmp_buf back;
+    also_text[0] = 0;
+    plan_line.position = session.answered;
+    if (!setjmp(back)) {
+        next_point = &back;
+        measure_line(line);
+    } else {
+        if (plan_line.proved == plan_line.position)
+            plan_line.proved++;
+        fputs("{\"id\": \"", stdout);
+        print_escaped(stdout, plan_line.id);
+        fputs("\", ", stdout);
+        print_failure(stdout);
+        printf(", \"proved\": %" PRIu64 "}\n", plan_line.proved);
+        fflush(stdout);
+    }
+    next_point = NULL;
+    session.answered++;
+    leave_fifo();
+    give_back_to(session.keeps);
+}
+
+static inline int serve_plan(const struct kernel *const *kernels, int argc, char **argv)
+{
+    static const struct kernel mapping = {.name = "--plan", .orders = {"random"}, .layouts = {"packed"},
+                                          .own = {{.name = "bytes", .most = 1ull << 46}}};
+    char *words[MOST_ARGUMENTS], *line = NULL;
+    int n = 0;
+    size_t room = 0;
+    for (int i = 0; i < argc && n < MOST_ARGUMENTS - 1; i++)
+        if (!i || strcmp(argv[i], "--plan"))
+            words[n++] = argv[i];
+    words[n] = NULL;
+    struct config *c = &session.asked;
+    *c = parse(&mapping, n, words);
+    c->cpu = pin(c->cpu);
+    session.kernels = kernels;
+    uint64_t begin = now_ns();
+    if (c->own[0].value) {
+        session.shared = reserve_bytes(c, c->own[0].value);
+        lay_arena(c, &session.shared);
+        fault_in(&session.shared);
+    }
+    uint64_t took = now_ns() - begin;
+    session.keeps = keeps;
+    prove_answers();
+    printf("{\"mapped\": %" PRIu64 ", \"populate_ns\": %" PRIu64 ", \"page_table_bytes\": %" PRIu64 ", \"proved\": 0}\n",
+           session.shared.bytes, took, page_table_bytes());
+    fflush(stdout);
+    while (getline(&line, &room, stdin) > 0)
+        answer(line);
+    prove_answers();
+    printf("{\"end\": %" PRIu64 ", \"proved\": %" PRIu64 "}\n", session.answered, plan_line.proved);
+    return fflush(stdout) ? 1 : 0;
+}
+#endif

@@ -1,0 +1,98 @@
+"""The grids of all chapters together: what full holds, how small quick is, and that claims are decided by what is left of it."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pandas as pd
+import pytest
+
+from experiments.article import parameters
+from experiments.article.chapter import Chapter
+from experiments.article.verdicts import verdicts
+from experiments.chapters import churn, code, graph_walk, hugepages, stlb_cliff, strides, tlb_blocking, walk_anatomy
+from experiments.front import campaign
+from experiments.front.judged import NAME, Verdicts, analysis_of, name_of
+from experiments.lab import grid, kernels
+from experiments.lab.grid import Scope
+from experiments.lab.record import Point
+from experiments.lab.store import Store
+from experiments.system.files import ROOT
+from experiments.words.pages import PAGES
+from experiments.words.reasons import Unavailable
+
+# How many points the profile full has on a machine with two CPUs and these entries, and a digest of them: a change of a fine grid is one
+# that somebody wants, and says so here.
+FULL = {
+    "c": {
+        "stlb_cliff": (312, "5b2be735e5c14614"), "strides": (75, "02c81ba593afd673"), "walk_anatomy": (61, "5a4e1841a021d4d6"),
+        "graph_walk": (156, "b59e68856cff80de"), "hugepages": (343, "32743bc7c18911f4"), "keeping_pages": (47, "d43002c027c6c45a"),
+        "tlb_blocking": (100, "0445ad8db0173ce4"), "page_faults": (32, "608ef9b6f2538914"), "churn": (95, "b6389bdba6c18141"),
+        "virtualization": (648, "2b9f1558d74e5f81"), "code": (187, "def62ce44f6a7c67"),
+    },
+    "numba": {
+        "stlb_cliff": (148, "c333ecd5b7c3e29c"), "strides": (75, "2114219913e0f095"), "walk_anatomy": (61, "804beac7622f98cb"),
+        "graph_walk": (150, "ee1c7afa27912bba"), "hugepages": (223, "d045afd385555e11"), "keeping_pages": (47, "61a8832ee0142795"),
+        "tlb_blocking": (100, "589989a2b18248ed"), "page_faults": (32, "e1dcb047c7b73bdd"), "churn": (95, "12819bbef8ca3d03"),
+        "virtualization": (180, "785e8db1fc5aedb6"), "code": (187, "da4d53535b57b45f"),
+    },
+}
+DECIDED = ("holds", "fails")
+# Of these chapters published rows lack what quick asks for (512 MiB are no graph of full), or they decide nothing.
+JUDGED = (stlb_cliff, strides, hugepages, churn, code, graph_walk, tlb_blocking, walk_anatomy)
+
+
+def of(profile: str, engine: str = "c") -> Scope:
+    return Scope(grid.profile(profile), engine, (64, 2048), 2, base_page_bytes=4096)
+
+
+def digest(points: list[Point]) -> str:
+    return hashlib.sha256("\n".join(sorted(point.model_dump_json() for point in points)).encode()).hexdigest()[:16]
+
+
+@pytest.mark.parametrize("engine", ["c", "numba"])
+def test_the_fine_grids_are_what_they_were(engine: str):
+    assert {name: (len(points), digest(points)) for name, points in campaign.grids_of(of("full", engine)).items()} == FULL[engine]
+
+
+@pytest.mark.parametrize(("profile", "most"), [("quick", 600), ("smoke", 430)])
+def test_a_coarse_profile_has_few_points_where_no_pool_has_pages(profile: str, most: int):
+    points = {point for points in campaign.grids_of(of(profile)).values() for point in points if PAGES[point.pages].source != "pool"}
+    assert len({point for point in points if point.kernel != "numa_chase"}) <= most
+
+
+def published(machine: str, module: object) -> Chapter:
+    name = name_of(module)
+    return Chapter(name, parameters.check(name, {"machine": machine, "minutes": 0.0}), Store(ROOT / "data"))
+
+
+def within(frame: pd.DataFrame, points: list[Point]) -> pd.DataFrame:
+    """The rows whose point is one of these, however long its region was."""
+    options = [name for kernel in kernels.CATALOGUE.values() for name in kernel.options]
+    fields = [name for name in ("kernel", "engine", "pages", "layout", "order", "lines", "stride_pages", "mode") if name in frame]
+    asked = kernels.with_defaults(pd.DataFrame([point.model_dump() | dict(point.options) for point in points]))
+    columns = [*fields, *(name for name in dict.fromkeys(options) if name in frame and name in asked)]
+    keys = frame[columns].astype({name: float for name in columns if name not in fields})
+    wanted = asked[columns].astype({name: float for name in columns if name not in fields}).drop_duplicates()
+    return frame[(keys.merge(wanted, how="left", indicator=True)["_merge"] == "both").to_numpy()].reset_index(drop=True)
+
+
+@pytest.mark.parametrize("module", JUDGED, ids=name_of)
+@pytest.mark.parametrize("machine", ["zen-5-b15e0e32", "zen-3-a9ae1af8"])
+def test_what_all_published_rows_decide_the_points_of_the_quick_profile_decide(machine: str, module: object):
+    chapter = published(machine, module)
+    try:
+        a = analysis_of(module, chapter)
+    except Unavailable as why:
+        pytest.skip(str(why))
+    known = Verdicts.model_validate(chapter.store.read_document(machine, NAME)).chapters[name_of(module)]
+    scope = Scope(grid.profile("quick"), "c", tuple(a.stated_entries), len(a.host.usable_cpus), base_page_bytes=a.base_page_bytes)
+    own, points = a.frame, module.grid.points(scope)
+    beside = [chapter.kept(name) for name in ("stlb_cliff",) if module is hugepages]  # which was measured at the same knees
+    frame = within(pd.concat([own, *beside], ignore_index=True), points)
+    assert len(frame) < len(own) + sum(map(len, beside))
+    found = {verdict.claim.id: verdict.verdict for verdict in verdicts(module.claims, module.Analysis(frame, chapter))}
+    decided = {id: judged.verdict for id, judged in known.items() if judged.verdict in DECIDED}
+    lost = {id for id, word in decided.items() if found[id] not in DECIDED}
+    assert len(lost) <= max(1, len(decided) // 10), lost
+    assert {id for id in decided.keys() - lost if found[id] != decided[id]} == set()

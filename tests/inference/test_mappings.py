@@ -1,0 +1,113 @@
+"""Points that were measured in the same mappings: differences and ratios are taken inside each, and what mappings share leaves them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.inference.curves import Curve, price
+from experiments.inference.intervals import Interval, interval_of_rows, median_interval, summarise
+from experiments.inference.treads import smoothed
+
+MAPPINGS = np.array([1.0, 3.0, 0.5, 10.0, 2.0, 5.0])  # what a mapping multiplies all of its times by
+TRUE = {(1024, "spread"): 4.0, (1024, "packed"): 2.0, (2048, "spread"): 9.0, (2048, "packed"): 2.5}  # ns
+
+
+def rows(times: Mapping[int, float], measures: int = 2, **point: object) -> pd.DataFrame:
+    """A row a repeat, by its number."""
+    return pd.DataFrame({"repeat": list(times), "ns_per_access": list(times.values())}).assign(measures=measures, **point)
+
+
+def numbered(times) -> dict[int, float]:
+    return dict(enumerate(map(float, times)))
+
+
+def campaign(measures: int = 2, factors: np.ndarray = MAPPINGS) -> pd.DataFrame:
+    points = [rows(numbered(ns * factors), measures, lines=lines, layout=layout, kernel="page_chase", order="cycle")
+              for (lines, layout), ns in TRUE.items()]
+    return pd.concat(points).sample(frac=1, random_state=1)
+
+
+def exactly(ns: float) -> tuple[float, float, float]:
+    return pytest.approx((ns, ns, ns))
+
+
+def test_what_mappings_share_leaves_ratios_of_points_and_of_prices():
+    frame = campaign()
+    spread, packed = (Curve.of(frame, layout=layout) for layout in ("spread", "packed"))
+    assert [interval[:3] for interval in (spread / packed).intervals] == [exactly(2.0), exactly(3.6)]
+    assert spread.doubling(1024)[:3] == exactly(2.25)
+    prices = price(frame, entries=4096)
+    assert prices.doubling(1024)[:3] == exactly(6.5 / 2)
+    assert prices.at(2048).share_of(spread.at(2048))[:3] == exactly(6.5 / 9)
+    table = summarise(frame, ["layout", "lines"])
+    assert (Interval.of(table.iloc[3]) / (Interval.of(table.iloc[0]) * 2))[:3] == exactly(9 / 4)
+
+
+def test_a_difference_is_the_median_of_the_mappings_differences():
+    spread, packed = (interval_of_rows(campaign().query(f"lines == 2048 and layout == '{layout}'")) for layout in ("spread", "packed"))
+    assert (spread - packed)[:4] == pytest.approx(median_interval(6.5 * MAPPINGS)[:4])
+
+
+def test_processes_of_one_point_each_are_independent():
+    frame = campaign(measures=1)
+    spread, packed = (Curve.of(frame, layout=layout) for layout in ("spread", "packed"))
+    medians = [median_interval(ns * MAPPINGS) for ns in TRUE.values()]
+    assert (spread / packed).intervals == [medians[0] / medians[1], medians[2] / medians[3]]
+    assert (spread - packed).intervals == [medians[0] - medians[1], medians[2] - medians[3]]
+    assert list(spread.table) == list(Curve.of(frame.drop(columns="measures"), layout="spread").table)
+
+
+TIMES = {0: 4.0, 1: 5.0, 2: 4.5, 3: 6.0, 4: 5.5}
+
+
+@pytest.mark.parametrize("other", [
+    rows({n: ns / 2 for n, ns in TIMES.items() if n}), rows({n + 1: ns / 2 for n, ns in TIMES.items()}),
+    rows({n: ns / 2 for n, ns in TIMES.items()}, measures=1), rows({**{n: ns / 2 for n, ns in TIMES.items()}, 2: -1.0})],
+    ids=["four mappings", "four in common", "processes", "not above zero"])
+def test_without_five_pairs_two_points_are_independent(other: pd.DataFrame):
+    a, b = interval_of_rows(rows(TIMES)), interval_of_rows(other)
+    assert a / b == median_interval(list(TIMES.values())) / median_interval(other["ns_per_access"])
+
+
+def test_mappings_that_one_point_lacks_are_left_out():
+    more = interval_of_rows(rows({n: 2 * TIMES.get(n, 90.0) for n in range(-3, 9)}))
+    assert (more / interval_of_rows(rows(TIMES)))[:3] == exactly(2.0)
+
+
+def test_rows_of_one_mapping_count_once():
+    several = pd.concat([rows(numbered(MAPPINGS[:5])), rows(numbered(3 * MAPPINGS[:5])), rows(numbered(2 * MAPPINGS[:5]))])
+    assert interval_of_rows(several) == median_interval(2 * MAPPINGS[:5])
+    assert summarise(several.assign(lines=1), ["lines"]).iloc[0]["n"] == 5
+
+
+def test_bounds_that_were_changed_are_no_longer_those_of_the_mappings():
+    curve = Curve.of(pd.concat(rows(numbered(ns * MAPPINGS), lines=lines) for lines, ns in [(1, 1.0), (2, 9.0), (4, 2.0)]))
+    assert not curve.at(2)._replace(high=99.0).repeats.values
+    ratio = smoothed(curve).at(2) / curve.at(1)
+    assert ratio == Interval(*curve.at(4)) / Interval(*curve.at(1))
+
+
+@given(st.lists(st.floats(0.1, 1e3), min_size=5, max_size=12), st.floats(0.1, 10))
+def test_a_ratio_turned_over_has_its_bounds_turned_over(times: list[float], factor: float):
+    random = np.random.default_rng(len(times))
+    others = factor * np.array(times) * random.lognormal(size=len(times))
+    a, b = (interval_of_rows(rows(numbered(values))) for values in (times, others))
+    there, back = a / b, b / a
+    assert (there.low, there.high, there.coverage) == pytest.approx((1 / back.high, 1 / back.low, back.coverage))
+
+
+def test_of_mappings_that_drift_a_difference_holds_the_first_and_the_last():
+    """Each repeat takes 2 % longer than the one before; of ratios nothing is left of that."""
+    noise = np.exp(0.004 * np.random.default_rng(4).standard_normal((4, 15)))
+    frame = pd.concat(rows(numbered(ns * 1.02 ** np.arange(15) * own), lines=lines, layout=layout)
+                      for ((lines, layout), ns), own in zip(TRUE.items(), noise, strict=True))
+    spread, packed = (Curve.of(frame, layout=layout) for layout in ("spread", "packed"))
+    difference, ratio = (spread - packed).at(2048), (spread / packed).at(2048)
+    assert difference.low < 6.5 * 1.005 and difference.high > 6.5 * 1.02**14 / 1.005
+    assert 3.6 / 1.02 < ratio.low < ratio.high < 3.6 * 1.02

@@ -1,0 +1,152 @@
+"""What each kernel does under a clock that the test sets: which lines it visits, how it asks for memory, how it warms up and what it
+times.
+
+Rows are told apart by the code of the timed function and by the version that a kernel's file declares. Whatever else changes what is
+measured changes this vector, and then MEASURES has to be raised, so that old and new rows are never mixed. TLB_ACCEPT=1 writes the vector
+anew.
+
+Four kernels are left out: guest_chase asks a hypervisor, numa_chase a second node, collapse_chase waits for what Linux does meanwhile, and
+page_fault has no result where touching a page takes no longer than mapping it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.common import ROOT, needs_c
+from support.kernels import changed, needs_thp, run_twins
+
+from experiments.lab import build
+from experiments.lab.record import Point
+
+VECTOR = Path(__file__).with_name("conformance.json")
+CASES = [line.strip() for line in """
+    page_chase --order cycle --layout spread --lines 512
+    page_chase --order cycle --layout packed --lines 512
+    page_chase --order cycle --layout spread --lines 512 --stride-pages 3
+    page_chase --order cycle --layout alias --lines 512
+    page_chase --order random --layout spread --lines 512
+    page_chase --order sequential --layout spread --lines 512
+    page_chase --order cycle --layout spread --lines 512 --pages thp
+    page_gather --order cycle --layout spread --lines 512
+    page_gather --order sequential --layout packed --lines 512
+    page_store --order cycle --layout spread --lines 512 --mode load
+    page_store --order cycle --layout spread --lines 512 --mode store
+    page_store --order cycle --layout spread --lines 512 --mode load-clean
+    page_store --order cycle --layout spread --lines 512 --mode store-clean
+    random_touch --order random --layout packed --lines 16384 --bytes 1048576
+    stride_sum --order sequential --layout packed --lines 512 --mode plain
+    stride_sum --order cycle --layout packed --lines 512 --mode listed
+    graph_walk --order random --layout packed --lines 512 --mode plain
+    graph_walk --order random --layout packed --lines 512 --mode blocked --block_vertices 512
+    graph_walk --order random --layout packed --lines 512 --mode prefetch
+    radix_partition --order random --layout packed --lines 1536 --mode naive
+    radix_partition --order random --layout packed --lines 1536 --mode partitioned
+    table_chase --order cycle --layout alias --lines 512 --tables_1 8 --tables_2 1 --tables_3 1
+    code_chase --order cycle --layout spread --lines 512 --mode listed
+    code_chase --order cycle --layout spread --lines 512 --mode direct
+    cold_chase --order cycle --layout spread --lines 512
+    first_touch --order cycle --layout spread --lines 512
+    fork_write --order sequential --layout spread --lines 512
+    map_churn --order random --layout packed --lines 448
+    neighbour_chase --order cycle --layout spread --lines 512 --mode alone
+    prefault --order sequential --layout spread --lines 512
+    shootdown --order sequential --layout spread --lines 512
+    switch_chase --order cycle --layout spread --lines 512 --mode alone
+    touch_again --order sequential --layout spread --lines 512
+""".strip().splitlines()]
+KEPT = ("checksum", "accesses", "arena_bytes", "working_set_bytes")
+pytestmark = [needs_c, pytest.mark.measures, pytest.mark.slow,
+              pytest.mark.skipif(os.sysconf("SC_PAGESIZE") != 4096, reason="the vector is of base pages of 4 KiB")]
+
+
+def words(case: str) -> list[str]:
+    return ["--pages", "4k", *case.split()[1:], "--seed", "7", "--region-ms", "1"]
+
+
+def did(program: Path, case: str) -> dict[str, Any]:
+    """What a kernel's program reports of a case, and how it asked for memory and the time."""
+    if "thp" in case.split():
+        needs_thp()
+    library = build.library(ROOT / "tests/support/watched_calls.c")
+    with tempfile.TemporaryFile() as file:
+        environment = os.environ | {"LD_PRELOAD": str(library), "WATCHED_FD": str(file.fileno())}
+        done = subprocess.run([program, *words(case)], capture_output=True, text=True, timeout=60, pass_fds=[file.fileno()],
+                              env=environment)
+        if "thp" in case.split() and done.returncode == 3 and "backing-partial" in done.stderr:
+            pytest.skip("memory is too fragmented for huge pages now")
+        assert (done.returncode, done.stderr) == (0, ""), case
+        file.seek(0)
+        calls = file.read().decode().splitlines()
+    report = json.loads(done.stdout)
+    alike = [(call, len(list(group))) for call, group in groupby(calls)]
+    return {name: report[name] for name in KEPT} | {
+        "batches": len(report["batch_ns_per_access"]), "calls": [f"{call} x {times}" if times > 1 else call for call, times in alike]}
+
+
+@pytest.fixture(scope="module")
+def vector() -> dict[str, dict[str, Any]]:
+    if os.environ.get("TLB_ACCEPT"):
+        kept = {case: {"measures": build.declared_measures(case.split()[0], "c")} | did(*program_of(case)) for case in CASES}
+        VECTOR.write_text("{\n" + ",\n".join(f"{json.dumps(case)}: {json.dumps(of)}" for case, of in kept.items()) + "\n}\n")
+    return json.loads(VECTOR.read_text())
+
+
+def program_of(case: str) -> tuple[Path, str]:
+    return Path(build.kernel(case.split()[0]).command[0]), case
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_kernel_does_what_rows_of_its_version_were_measured_by(vector: dict[str, dict[str, Any]], case: str):
+    declared = build.declared_measures(case.split()[0], "c")
+    assert {"measures": declared} | did(*program_of(case)) == vector[case]
+
+
+def test_the_vector_has_every_kernel_in_c_but_those_that_no_machine_must_be_able_to_run():
+    named = {case.split()[0] for case in CASES}
+    left_out = {"collapse_chase", "guest_chase", "numa_chase", "page_fault"}
+    assert {path.stem for path in build.KERNELS.glob("*.c")} - named == {*left_out, "session"}
+
+
+def test_twins_visit_the_same_lines_of_the_same_memory(vector: dict[str, dict[str, Any]]):
+    both = [case for case in CASES if build.source(case.split()[0], "numba").exists() and not {"alias", "3", "thp"} & {*case.split()}]
+    for case, (status, out, err) in zip(both, run_twins([(case.split()[0], words(case)) for case in both]), strict=True):
+        assert (status, err) == (0, ""), case
+        report = json.loads(out)
+        assert {name: report[name] for name in KEPT if name != "accesses"} == {
+            name: vector[case][name] for name in KEPT if name != "accesses"}, case
+
+
+@pytest.fixture
+def unpatched() -> Iterator[None]:
+    yield
+    build.unpatch()
+
+
+def test_a_header_that_is_written_otherwise_keeps_rows_and_vector(vector: dict[str, dict[str, Any]], tmp_path: Path, unpatched: None):
+    old = "#define MIN_BATCHES 5 "
+    new = "/* Another comment. */\nstatic inline int helper(int n) { return n * 7; }\n#define   MIN_BATCHES   5 "
+    point = Point(kernel="page_chase", engine="c", pages="4k", layout="spread", order="cycle", lines=512, region_ms=1)
+    before = build.identity(point)
+    build.patch("page_chase", old, new)
+    after = build.identity(point)
+    assert (after.measures, after.code_digest) == (before.measures, before.code_digest) and after.source_digest != before.source_digest
+    assert did(changed("page_chase", {old: new}, tmp_path), CASES[0]).items() <= vector[CASES[0]].items()
+
+
+@pytest.mark.parametrize(("old", "new"), [
+    (".stride = base_page() * c->stride_pages", ".stride = base_page() / 2 * c->stride_pages"),  # another stride
+    ("took < 5000000", "took < 4000000"),  # a shorter warm-up
+    ("#define MIN_BATCHES 5 ", "#define MIN_BATCHES 9 "),  # other batches
+    ("madvise(a->base, a->bytes, MADV_NOHUGEPAGE);", "(void)0;"),  # memory that may be on other pages
+])
+def test_a_change_of_what_is_measured_breaks_the_vector(vector: dict[str, dict[str, Any]], tmp_path: Path, old: str, new: str):
+    assert not did(changed("page_chase", {old: new}, tmp_path), CASES[0]).items() <= vector[CASES[0]].items()

@@ -1,0 +1,278 @@
+"""Many points in one mapping: what a process proves counts, what it does not is measured again, and no fault of a point is another's."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import stand_in_session
+from support.common import make_record
+from support.lab import GIB, MACHINE, STATE, run
+from support.stand_in_session import starts
+
+from experiments.lab import build, kernels, mapping, session
+from experiments.lab.mapping import Result, measured
+from experiments.lab.measure import Setting, seed_of
+from experiments.lab.record import KernelReport, Point, Record
+from experiments.words.reasons import Unavailable
+
+SETTING = Setting(STATE, GIB)
+MIB = 1 << 20
+SMALL = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in (16, 32, 64, 128, 256, 512)]
+LARGE = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in (1 << 13, 1 << 14, 1 << 15)]  # 32, 64 and 128 MiB
+REPORT = make_record().model_dump(include=set(KernelReport.model_fields))
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Puts the stand-in with these faults in the place of every session; its folder."""
+
+    def use(**faults: Any) -> Path:
+        folder = tmp_path / "session"
+        command = (stand_in_session.install(folder, REPORT, **faults),)
+        monkeypatch.setattr(build, "session", lambda name, engine: command)
+        monkeypatch.setattr(build, "sessions", lambda: lambda point: bool(kernels.session_of(point)))
+        return folder
+
+    return use
+
+
+def results(points: list[Point], repeat: int = 0, setting: Setting = SETTING, **how: Any) -> dict[Point, Record | Unavailable]:
+    """The result of each point, each of which comes out once."""
+    got = list(measured(points, repeat, setting, **how))
+    assert len({point for point, _ in got}) == len(got)
+    return dict(got)
+
+
+def codes(got: dict[Point, Record | Unavailable]) -> dict[int, str]:
+    """The reason of each point by its lines, "" for a record."""
+    return {point.lines: result.code if isinstance(result, Unavailable) else "" for point, result in got.items()}
+
+
+def asked(folder: Path) -> list[list[int]]:
+    """The lines of the points that each process was asked for."""
+    return [[int(line.split()[5]) for line in start["lines"]] for start in starts(folder)]
+
+
+# --- one process
+
+
+def test_all_points_are_measured_in_one_mapping_as_large_as_its_largest_prefix(program):
+    folder = program()
+    got = results([*SMALL, *LARGE], 3)
+    (start,) = starts(folder)
+    assert stand_in_session.Process(["", *start["words"]], str(folder / "session")).bytes == 128 * MIB
+    assert len(start["lines"]) == len(got) == 9
+    for point, record in got.items():
+        assert (record.point, record.repeat, record.state, record.seed) == (point, 3, STATE, seed_of(point, 3))
+    assert len({record.started_at for record in got.values()}) == 1
+
+
+def test_a_session_gets_the_cpu_and_fifo_only_where_they_are_given(program):
+    folder = program()
+    results(SMALL)
+    results(SMALL, setting=Setting(STATE, GIB, cpu=5, fifo=True))
+    without, words = (start["words"] for start in starts(folder))
+    assert words == [*without, "--cpu", "5", "--fifo"]
+
+
+def test_a_line_says_all_that_a_point_is(program):
+    folder = program()
+    point = Point(kernel="random_touch", layout="packed", order="random", lines=16, options={"bytes": 1000, "spare_draws": 2}, region_ms=7)
+    walk = Point(kernel="page_chase", layout="alias", lines=64, stride_pages=512, region_ms=1)
+    assert codes(results([point, walk], 1)) == {16: "", 64: ""}
+    first, second = starts(folder)[0]["lines"]
+    assert first == f"0 random_touch - packed random 16 1 {seed_of(point, 1)} 7 --bytes 1000 --spare_draws 2"
+    assert second == f"1 page_chase - alias cycle 64 512 {seed_of(walk, 1)} 1"
+
+
+def test_points_on_arenas_of_their_own_are_measured_in_a_process_without_a_shared_one(program):
+    """Prefixes of 4 to 16 MiB, and what no prefix can be: smaps of gibibytes beside them would be read before and after each."""
+    folder = program()
+    prefixes = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in (1023, 4097, 1 << 15)]
+    own = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in (1024, 4096)] + [
+        Point(kernel="page_chase", lines=1 << 15, stride_pages=4, region_ms=1), Point(kernel="page_chase", layout="alias", lines=64)]
+    alone = Point(kernel="page_fault", order="sequential", lines=64, mode="file")
+    made = mapping.groups([*prefixes, *own, alone], random.Random(1))
+    assert [{*group.points} for group in made if not group.shares] == [{alone}]
+    for group in made:
+        if group.shares:
+            results(group.points)
+    assert {int(start["words"][3]): len(start["lines"]) for start in starts(folder)} == {128 * MIB: 3, 0: 4}
+
+
+def test_points_of_one_mapping_come_out_as_they_are_proved(program):
+    """On base pages smaps is read once in a hundred answers."""
+    folder = program()
+    points = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in range(16, 16 + 103)]
+    iterator = measured(points, 0, SETTING)
+    next(iterator)
+    assert len(asked(folder)[0]) == 101
+    assert len(list(iterator)) == 102
+
+
+def test_what_a_point_lacks_is_its_own_reason_and_the_next_one_is_measured(program):
+    folder = program(at={"64": "fail pool-empty", "128": {"ns_per_access": -1.0}, "256": {"lines": 255}})
+    assert codes(results(SMALL)) == {16: "", 32: "", 64: "pool-empty", 128: "kernel-garbage", 256: "kernel-garbage", 512: ""}
+    assert len(starts(folder)) == 1
+
+
+def test_what_cannot_be_is_not_asked(program):
+    folder = program()
+    walk = Point(kernel="page_chase", engine="numba", layout="alias", lines=64, region_ms=1)
+    assert codes(results([walk])) == {64: "engine-lacks"}
+    assert codes(results(LARGE, setting=Setting(STATE, 100 * MIB))) == {1 << 15: "memory-short", 1 << 13: "", 1 << 14: ""}
+    assert starts(folder)[0]["words"][3] == str(64 * MIB)
+
+
+def test_a_point_for_which_there_is_no_time_is_left_out_and_those_before_it_are_proved(program):
+    program()
+    assert codes(results(SMALL, begin=lambda point: point.lines in (16, 256))) == {16: "", 256: ""}
+
+
+# --- faults of a process
+
+
+@pytest.mark.parametrize(("what", "code"), [("crash", "kernel-crashed"), ("garbage", "kernel-garbage"), ("other", "kernel-garbage"),
+                                            ("exit no-pmu", "no-pmu")])
+def test_a_point_that_ends_its_process_has_the_reason_and_all_others_are_measured_in_another_one(program, what: str, code: str):
+    folder = program(at={"128": what})
+    assert codes(results(SMALL)) == {point.lines: code * (point.lines == 128) for point in SMALL}
+    first, second = asked(folder)
+    assert first == [16, 32, 64, 128] and second == [16, 32, 64, 256, 512]  # what was not proved is measured again
+
+
+def test_on_transparent_huge_pages_what_was_proved_before_a_crash_is_kept(program):
+    folder = program(at={"128": "crash"})
+    points = [point.model_copy(update={"pages": "thp"}) for point in SMALL]
+    assert codes(results(points)) == {point.lines: "kernel-crashed" * (point.lines == 128) for point in SMALL}
+    assert asked(folder) == [[16, 32, 64, 128], [64, 256, 512]]  # that 64 was proved, the answer to 128 would have said
+
+
+def test_a_hang_is_ended_after_ten_times_what_was_expected_and_the_rest_is_measured(program, monkeypatch: pytest.MonkeyPatch):
+    folder = program(at={"64": "hang"})
+    monkeypatch.setattr(session, "HANG_S", 0.5)
+    assert codes(results(SMALL)) == {point.lines: "kernel-hung" * (point.lines == 64) for point in SMALL}
+    assert len(starts(folder)) == 2
+
+
+def test_a_process_that_never_maps_is_a_reason_for_all(program, monkeypatch: pytest.MonkeyPatch):
+    program(hangs=True)
+    monkeypatch.setattr(session, "HANG_S", 0.3)
+    assert set(codes(results(SMALL)).values()) == {"kernel-hung"}
+
+
+def test_a_program_that_does_not_start_is_a_reason_for_all(program, monkeypatch: pytest.MonkeyPatch):
+    program()
+    monkeypatch.setattr(build, "session", lambda name, engine: ("/nonexistent/session",))
+    assert set(codes(results(SMALL)).values()) == {"kernel-crashed"}
+
+
+@pytest.mark.parametrize("proves", [False, "all"])
+def test_nothing_that_was_not_proved_is_a_record(program, proves: object):
+    program(proves=proves)
+    assert set(codes(results(SMALL)).values()) == {"kernel-garbage"}
+
+
+def test_an_iteration_that_ends_leaves_no_process(program):
+    folder = program(slow_s=0.01)
+    iterator: Iterator[Result] = measured([point.model_copy(update={"pages": "thp"}) for point in SMALL], 0, SETTING)
+    next(iterator)
+    iterator.close()
+    (start,) = starts(folder)
+    assert len(start["lines"]) < len(SMALL)
+
+
+# --- memory
+
+
+@pytest.mark.parametrize(("refusal", "code"), [("memory-short", "memory-short"), ("pool-empty", "pool-empty"), ("kill", "memory-short")])
+def test_a_mapping_that_is_refused_is_tried_half_as_large_without_the_points_that_do_not_fit(program, refusal: str, code: str):
+    folder = program(most_bytes=50 * MIB, refusal=refusal)
+    assert codes(results([*SMALL[:2], *LARGE])) == {16: "", 32: "", 1 << 13: "", 1 << 14: code, 1 << 15: code}
+    assert [int(start["words"][3]) // MIB for start in starts(folder)] == [128, 64, 32]
+
+
+def test_a_process_that_is_killed_for_memory_as_it_measures_is_followed_by_one_of_half_its_size(program):
+    folder = program(at={"16": "kill once"})
+    assert codes(results([*LARGE, *SMALL[:2]])) == {16: "", 32: "", 1 << 13: "", 1 << 14: "", 1 << 15: "memory-short"}
+    assert [int(start["words"][3]) // MIB for start in starts(folder)] == [128, 64]
+
+
+@pytest.mark.parametrize("after", [0, 1])
+def test_a_mapping_that_is_not_wholly_of_its_page_size_is_tried_again_and_then_half_as_large(program, after: int):
+    points = [point.model_copy(update={"pages": "thp"}) for point in LARGE]
+    folder = program(partial=1, partial_after=after)
+    assert set(codes(results(points)).values()) == {""}
+    program(partial=3, partial_after=after)  # one of which it was already
+    assert codes(results(points)) == {1 << 13: "", 1 << 14: "", 1 << 15: "backing-partial"}
+    assert [int(start["words"][3]) // MIB for start in starts(folder)] == [128, 128, 128, 128, 64]
+
+
+# --- noise
+
+
+NOISY = {"migrations": 1}
+
+
+def test_a_disturbed_point_is_measured_once_more_after_all_others(program):
+    folder = program(at={"16": NOISY})
+    got = results(SMALL, retry_share=0.5)
+    assert asked(folder) == [[16, 32, 64, 128, 256, 512, 16]]
+    record = got[SMALL[0]]
+    assert (record.noisy, record.tries) == ("migrated", 2) and {got[p].tries for p in SMALL[1:]} == {1}
+    results(SMALL, retry_share=0)
+    assert asked(folder)[1:] == [[16, 32, 64, 128, 256, 512]]
+
+
+def test_of_a_mapping_whose_points_are_all_disturbed_no_more_than_a_share_is_measured_again(program):
+    points = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in range(100, 130)]
+    folder = program(at={str(point.lines): NOISY for point in points})
+    assert {record.noisy for record in results(points).values()} == {"migrated"}
+    assert len(asked(folder)[0]) == 30 + 3 == 30 * (1 + mapping.RETRY_SHARE)
+
+
+@pytest.mark.parametrize("end", ["", "crash"])
+def test_a_disturbed_number_is_better_than_none(program, end: str, tmp_path: Path):
+    """The second time there is no time for it, or the process ends."""
+    program(at={"16": NOISY})
+    begun: list[Point] = []
+
+    def begin(point: Point) -> bool:
+        begun.append(point)
+        if end and begun.count(point) == 2:
+            program(at={"16": end})
+        return bool(end) or begun.count(point) == 1
+
+    points = [point.model_copy(update={"pages": "thp"}) for point in SMALL]
+    record = results(points, begin=begin)[points[0]]
+    assert isinstance(record, Record) and (record.noisy, record.tries) == ("migrated", 1 if not end else record.tries)
+    assert kernels.of("page_chase").session
+
+
+# --- the real programs
+
+PROGRAMS = [("c", "page_chase page_gather page_store random_touch stride_sum"), ("c", "graph_walk"),
+            ("numba", "page_chase page_gather random_touch stride_sum"), ("numba", "graph_walk"), ("numpy", "page_gather")]
+
+
+@pytest.mark.measures
+@pytest.mark.measuring
+@pytest.mark.slow
+@pytest.mark.needs("a C compiler")
+@pytest.mark.parametrize(("engine", "names"), PROGRAMS)
+def test_a_campaign_measures_points_of_each_engine_in_one_mapping(store, own_lock, engine: str, names: str):
+    def of_lines(name: str, lines: int) -> Point:
+        size = {"": {}, "bytes": {"bytes": 64 * lines}, "vertices": {"vertices": lines}}[kernels.of(name).size]
+        return Point(kernel=name, engine=engine, mode=kernels.first_mode(name), options=size, region_ms=1,
+                     **kernels.shape(name, size) | {"lines": lines})
+
+    points = [of_lines(name, lines) for name in names.split() for lines in (256, 512)]
+    outcome = run(store, points, retry_share=0)  # a second try would have a position of its own
+    rows = [*store.records(MACHINE, names.split()).values()]
+    assert (outcome.measured, outcome.lacking, {row.point for row in rows}) == (len(points), {}, set(points))
+    assert sorted(row.position for row in rows) == [*range(len(points))]
+    assert {row.mapping_bytes for row in rows} == {max(map(kernels.mapped_bytes, points))}
