@@ -1,4 +1,4 @@
-"""How rows are shown and published. What a notebook needs of it: `begin`."""
+"""How rows are shown and published. What a notebook needs of it: `begin`, and what it writes its page with."""
 
 import sys
 
@@ -7,3 +7,7 @@ import sys
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 from experiments.article.chapter import begin as begin  # noqa: E402
+from experiments.article.page import figure as figure  # noqa: E402
+from experiments.article.page import judge as judge  # noqa: E402
+from experiments.article.page import say as say  # noqa: E402
+from experiments.article.page import table as table  # noqa: E402

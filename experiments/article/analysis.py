@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 import pandas as pd
 from pydantic import BaseModel, ValidationError
 
+from experiments.article import page
 from experiments.inference import curves, geometry, splinter
 from experiments.inference.curves import Curve
 from experiments.lab import survey
@@ -17,6 +18,10 @@ from experiments.words.reasons import Note, Unavailable, if_available
 
 Document = TypeVar("Document", bound=BaseModel)
 SIMULATED = "simulated-"  # how the id of a machine begins whose rows were computed; no computer's own id does
+
+
+class NotDefined(NameError):
+    """A name that a page's cells were to define."""
 
 
 class About(Protocol):
@@ -46,17 +51,31 @@ class About(Protocol):
 class Analysis:
     """The rows of a chapter, one a process; a chapter's own Analysis adds what it derives from them as cached properties.
 
-    Figures, claims and sentences take it and nothing else. What is assigned to a property stands in its place from then on, so a page
-    can define a quantity anew: `a.price = a.spread / a.packed`.
+    Figures, claims and texts take it and nothing else. What the page's cells define (`price = spread - packed`) is an attribute too, and
+    has no other definition: of an Analysis that no page made, the cells of the committed notebook are run (page.definitions).
+
+    names: the globals of the notebook that makes it.
     """
 
     documents: tuple[str, ...] = ()  # the properties that are documents of data/, made once in each state of a machine
     on_request: tuple[str, ...] = ()  # those that are documents which a command of their own makes
 
-    def __init__(self, frame: pd.DataFrame, about: About):
+    def __init__(self, frame: pd.DataFrame, about: About, names: dict[str, Any] | None = None):
+        self._names = names
         self.frame = frame
         self.about = about
         self.states: dict[str, str] = {}  # of the machine, by the documents that were read, without those that name none
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what a cell of the page defines. Raises NotDefined."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if self._names is None:
+            self._names = {}  # what a cell takes, one above it has defined
+            page.definitions(self.chapter, self, self._names)
+        if name not in self._names:
+            raise NotDefined(f"no cell of {self.chapter}.ipynb has defined {name!r}")
+        return self._names[name]
 
     @property
     def chapter(self) -> str:

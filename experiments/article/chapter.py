@@ -8,17 +8,11 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import ModuleType
 from typing import Any
 
 import pandas as pd
-from myst_nb import glue
 
-from experiments.article import card, parameters, sources
-from experiments.article.analysis import Analysis
-from experiments.article.overlay import with_reference
-from experiments.article.render import Figure, Html, glue_sentences, lacking_note
-from experiments.article.verdicts import elsewhere, verdict_table, verdicts
+from experiments.article import card, page, parameters
 from experiments.inference.campaigns import newest
 from experiments.lab import build, campaign, grid, kernels, rows, states, survey
 from experiments.lab.campaign import Outcome
@@ -31,11 +25,8 @@ from experiments.machine import host as hosts
 from experiments.machine.host import Host, tlb_entries
 from experiments.system.files import ROOT
 from experiments.words.pages import PAGES
-from experiments.words.prose import Prose
 from experiments.words.reasons import Note, Unavailable, explain, if_available
 from experiments.words.units import format_size, parse_size
-
-_AGAIN = "Nothing can be said of this here, for the reason above."
 
 
 @dataclass
@@ -244,44 +235,8 @@ class Chapter:
         if measured:
             card.write(self.store, self.machine, self.host)
 
-    # --- the page
 
-    def show(self, make: Callable[[Analysis], Figure | Html], a: Analysis) -> None:
-        """Show what a function of the Analysis makes, and glue it under the function's name, for the text to place with a caption
-        and a number; in its place, where it raises Unavailable, the reason."""
-        try:
-            made = make(a)
-        except Unavailable as why:
-            made = lacking_note(str(why))
-        if isinstance(made, Figure):
-            made = with_reference(make, a, made, is_own=self.is_this)
-        glue(make.__name__, made.named(make.__name__) if isinstance(made, Figure) else made)
-
-    def say(self, module: ModuleType, a: Analysis) -> None:
-        """Glue what each function in a module's __all__ says of the Analysis, under its name: sentences, a phrase, or a number; where
-        one raises Unavailable, the reason, in full once. And leave what source measured the rows, for the page's listings."""
-        told: set[str] = set()
-        for name in module.__all__:
-            try:
-                said = getattr(module, name)(a)
-            except Unavailable as why:
-                said = Prose(_AGAIN if str(why) in told else why)
-                told.add(str(why))
-            if isinstance(said, Prose):
-                glue_sentences(name, said)
-            else:
-                glue(name, said if isinstance(said, str) else float(said), display=False)  # numpy's render empty under a format
-        sources.keep(a.frame)
-
-    def verdicts(self, module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> Html:
-        """The chapter's claims as a table. bands: for a predicate by its name, keywords in place of its defaults, as in
-        `chapter.verdicts(claims, a, price_is_flat={"most": 1.1})`."""
-        short = [note.text for note in self.notes if note.code == "no-time"]
-        table = verdict_table(verdicts(module, a, **bands), elsewhere(self.name))
-        return lacking_note(*short, title="Not all was measured") + table if short else table
-
-
-def begin(chapter: str, namespace: Mapping[str, Any]) -> Chapter:
+def begin(chapter: str, namespace: dict[str, Any]) -> Chapter:
     """Start a chapter's notebook: `chapter = begin("stlb_cliff", globals())`, after its parameters.
 
     Reads the declared parameters from `namespace`; an unknown one in the cell that Papermill injected is an error.
@@ -292,6 +247,7 @@ def begin(chapter: str, namespace: Mapping[str, Any]) -> Chapter:
             injected = [t.id for node in ast.parse(source).body if isinstance(node, ast.Assign) for t in node.targets
                         if isinstance(t, ast.Name)]
             given |= {name: namespace.get(name) for name in injected}
+    namespace[page.PAGE] = page.Page(chapter)
     return Chapter(chapter, parameters.check(chapter, given), Store(data_root()))
 
 

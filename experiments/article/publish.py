@@ -21,7 +21,7 @@ import papermill
 from jupyter_client import AsyncKernelClient, AsyncKernelManager
 from jupyter_core.utils import run_sync
 
-from experiments.article import card, parameters, readme
+from experiments.article import card, page, parameters, readme
 from experiments.article.parameters import BOOK
 from experiments.lab import publishing
 from experiments.lab.store import Store, data_root
@@ -112,6 +112,7 @@ def execute(chapter: str, output: Path, given: Mapping[str, Any], within: Kernel
     """Run a chapter through Papermill in its own folder, in a kernel of its own or `within` one that has nothing of an earlier chapter.
     Raises Unavailable for a bad parameter and SystemExit for what the chapter itself raised; progress goes to stderr."""
     parameters.check(chapter, given)
+    page.check(chapter)
     if within is None:
         with kernel() as within:
             return execute(chapter, output, given, within)
@@ -121,9 +122,9 @@ def execute(chapter: str, output: Path, given: Mapping[str, Any], within: Kernel
             papermill.execute_notebook(BOOK / f"{chapter}.ipynb", output, dict(given), progress_bar=False, stderr_file=sys.stderr,
                                        kernel_name="python3", km=within)
     except papermill.PapermillExecutionError as error:
-        if error.ename == "Unavailable" and error.evalue:
+        if error.ename in ("Unavailable", "PageError") and error.evalue:
             raise SystemExit(error.evalue) from None
-        raise
+        raise SystemExit(f"{chapter}.ipynb, cell {error.exec_count}: {error.ename}: {error.evalue}") from error
     within.forget()
     return None
 

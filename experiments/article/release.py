@@ -19,7 +19,7 @@ import yaml
 
 from experiments.article import crate, parameters, press, publish
 from experiments.article.edition import Edition, git
-from experiments.article.machine_words import name_of
+from experiments.article.setting import name_of
 from experiments.lab.store import Store, data_root
 from experiments.machine.host import Host
 from experiments.system.files import ROOT, disk_errors

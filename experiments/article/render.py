@@ -22,10 +22,8 @@ from urllib.parse import quote
 import altair as alt
 import pandas as pd
 import vl_convert
-from IPython.display import display
 from markdown_it import MarkdownIt
 from markupsafe import Markup
-from myst_nb.ext.glue import GLUE_PREFIX
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
@@ -261,9 +259,6 @@ def lacking_note(*reasons: str, title: str = "Not on this machine") -> Html:
     return Html(str(note), "\n".join(f"{title}: {reason}" for reason in reasons))
 
 
-def glue_sentences(name: str, sentences: str) -> None:
     """Glue, as myst_nb.glue does, what JupyterLab can show too: there no text takes sentences to their place, so they stand below the
     cell, without the book's roles."""
     plain = re.sub(r"\{[\w:]+\}`([^`<]+?)(?: <[^`]*>)?`", r"*\1*", sentences)
-    display({f"{GLUE_PREFIX}text/markdown": sentences, "text/markdown": plain}, raw=True,
-            metadata={"scrapbook": {"mime_prefix": GLUE_PREFIX, "name": name}})

@@ -2,35 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import pandas as pd
 
 from experiments.article.analysis import Analysis
-from experiments.article.machine_words import counters, machine
 from experiments.inference.counts import counted, why_not_counted
 from experiments.lab import build, kernels
 from experiments.lab.record import Point
 from experiments.machine import host as hosts
-from experiments.machine.host import Host
+from experiments.machine.host import Host, data_tlbs
 from experiments.words.pages import BASE, PAGES, ordered, words
-from experiments.words.prose import Prose, count, escape_markdown, listed
-from experiments.words.reasons import Unavailable, if_available, required
+from experiments.words.prose import count, escape_markdown, listed
+from experiments.words.reasons import PAGE_REASONS, Note, Unavailable, explain, if_available, required
 from experiments.words.units import format_size
 
 _ALIKE_BYTES = 256 << 20  # up to so much on base pages, the first version of the kernels measures what later ones do
 _POINT = [name for name in Point.model_fields if name != "options"]  # which are columns of their own
 
 
-def set_up(a: Analysis) -> Prose:
+# Names of those hypervisors that are no abbreviation.
+_HYPERVISORS = {"hyper-v": "Hyper-V", "vmware": "VMware", "xen": "Xen", "bhyve": "bhyve", "parallels": "Parallels",
+                "virtualbox": "VirtualBox"}
+
+
+def hypervisor_name(host: Host) -> str:
+    """The hypervisor as its makers write it: KVM, Hyper-V."""
+    return _HYPERVISORS.get(host.hypervisor.lower(), host.hypervisor.upper())
+
+
+def name_of(host: Host, is_simulated: bool = False) -> str:
+    """A machine in a phrase: its CPU, its CPUs, its memory, and whether it is a guest."""
+    where = {"none": "bare metal", "unknown": "bare metal or a guest, which could not be told"}.get(
+        host.hypervisor, f"a virtual machine under {hypervisor_name(host)}")
+    model_name = " ".join(host.cpu_model.split()) or "an unnamed CPU"
+    return (f"{'simulated: ' if is_simulated else ''}{model_name} ({host.microarchitecture}), {len(host.usable_cpus)} CPUs, "
+            f"{format_size(host.memory.total_bytes // 2**30 * 2**30)} of memory, {where}")
+
+
+def machine(a: Analysis) -> str:
+    """The machine in a phrase, and where it stands in for the reference, that it does."""
+    return name_of(a.host, a.is_simulated) + (
+        "; it stands in for the reference machine, where this chapter was not measured" if a.about.stands_in else "")
+
+
+def guest_note(a: Analysis) -> str:
+    """Whether a walk here has a second dimension."""
+    if a.host.is_emulated:
+        return ("An emulator runs it, which translates each address in a program of its own: what is measured is that program, and no "
+                     "number here is a processor's.")
+    if a.host.has_nested_walks is False:
+        where = "on bare metal" if a.host.hypervisor == "none" else f"under {hypervisor_name(a.host)}, which lends it no second table"
+        return (f"It runs {where}: a translation is one walk of one page table, and what is measured is the processor's own.")
+    guest = ("Whether it is a guest could not be told. If it is, each" if a.host.hypervisor == "unknown" else
+             "It is a guest. Each" if a.host.has_nested_walks else "It is a guest. Unless its host shadows its page table, each")
+    return (f"{guest} step of its page walk yields a guest-physical address that the host must translate in turn, so a "
+                 "walk here has two dimensions, and the host decides on what page size. Costs past the STLB hold the host's part, "
+                 "then, and they are what a tenant of such a machine pays.")
+
+
+def stated_tlb(a: Analysis) -> str:
+    """What CPUID states of the TLB for base pages, and how far it reaches."""
+    levels = data_tlbs(a.host)
+    if not levels:
+        return ("CPUID states no TLB geometry here: " + explain(a.host.tlb_reason or "no-geometry"))
+    entries = " and ".join(f"{count(level.entries)} entries at level {level.level}" for level in levels)
+    reach = " and ".join(format_size(level.entries * a.base_page_bytes) for level in levels)
+    return (f"CPUID states {entries} for {format_size(a.base_page_bytes)} data pages, a reach of {reach}.")
+
+
+def counters(a: Analysis) -> str:
+    """Whether walks are counted beside being timed."""
+    if a.is_simulated:
+        return ("This machine is simulated: these counts were computed, not measured.")
+    return ("Hardware counters answer here, so walks are counted beside being timed." if len(counted(a.frame, "walk")) else
+                 "Walks are timed, not counted: " + explain(why_not_counted(a.frame, "walk", a.host)))
+
+
+def about_pages(notes: Iterable[Note]) -> str:
+    """Of a run's notes those that say why a page size was not to be had, each once, as a list in Markdown; "" for none."""
+    return "\n".join(dict.fromkeys(f"- {note.text}" for note in notes if note.code in PAGE_REASONS))
+
+
+def set_up(a: Analysis) -> str:
     """What the page's numbers were measured on and how, item by item; what nothing was measured for has none."""
     items = {"Machine": f"{escape_markdown(machine(a))}.", "System": system(a, {*a.frame.get("state", ())}), "Measured": _measured(a.frame)}
     if len(a.frame):
         items |= {"Large pages": _large(a.frame), "Counters": _counted(a)}
     if documents := _other_documents(a):
         items["Documents"] = documents
-    earlier = earlier_kernels(a.frame)
-    return Prose(f"{earlier}\n\n" * bool(earlier) + "\n".join(f"- **{name}.** {said}" for name, said in items.items()))
+    return ("\n".join(f"- **{name}.** {said}" for name, said in items.items()))
 
 
 def earlier_kernels(frame: pd.DataFrame) -> str:
@@ -114,20 +175,20 @@ def point_columns(frame: pd.DataFrame) -> list[str]:
     return [name for name in (*_POINT, *sorted(options)) if name in frame]
 
 
-def change(a: Analysis) -> Prose:
+def change(a: Analysis) -> str:
     """What a chapter offers to change that has no better idea: one process a point. Raises Unavailable("too-few-points")."""
     sizes = processes(required(a.frame, "nothing was measured"))
     once = _seconds(a.frame) * len(sizes) / len(a.frame)
-    return Prose(f"**Change one thing:** `-p repeats=1` runs each of {count(len(sizes))} points once, in {_time(once)} by the times of "
+    return (f"**Change one thing:** `-p repeats=1` runs each of {count(len(sizes))} points once, in {_time(once)} by the times of "
                  "this page. Expect curves of the same shape without intervals, and no claim decided: one process decides nothing. The "
                  "next run without it keeps that process and adds the others.")
 
 
-def smaller(a: Analysis, size_bytes: int, less: str, more: str) -> Prose:
-    """What a chapter offers whose sweeps may end earlier. less, more: what is to be expected there, and is measured at the end here."""
+def smaller(a: Analysis, size_bytes: int) -> str:
+    """What a chapter offers whose sweeps may end earlier: the parameter, and the time that the rest of this page's sweeps took."""
     size, part = format_size(size_bytes), _seconds(a.frame[kernels.is_within(a.frame, size_bytes)])
-    return Prose(f"**Change one thing:** `-p max_working_set={size.replace(' ', '')}` ends every sweep at {size}, and what is left "
-                 f"of this page's took {_time(part)}. Expect {less} there, where this page ends with {more}.")
+    return (f"**Change one thing:** `-p max_working_set={size.replace(' ', '')}` ends every sweep at {size}. Up to there the measurements of "
+            f"this page took {_time(part)}.")
 
 
 def _seconds(frame: pd.DataFrame) -> float:
@@ -139,11 +200,11 @@ def _time(seconds: float) -> str:
     return f"{seconds / 60:.1f} minutes" if seconds >= 60 else f"{seconds:.0f} seconds"
 
 
-def run_this(a: Analysis) -> Prose:
+def run_this(a: Analysis) -> str:
     """The commands that measure this chapter on the reader's computer, how long that takes, and where the result lies."""
     took = f"The processes of this page took {_time(_seconds(a.frame))} in all. " if len(a.frame) else ""
     other = " What else the chapter builds and runs comes on top." if a.documents else ""
-    return Prose(f"""```sh
+    return (f"""```sh
 .venv/bin/tlb run {a.chapter}
 .venv/bin/tlb compare reference this {a.chapter}
 ```
@@ -152,3 +213,6 @@ def run_this(a: Analysis) -> Prose:
 `_build/runs/{a.chapter}.ipynb`; its rows lie in `data/own`, so a second run measures only what is missing. The second command sets your
 machine beside the reference, quantity by quantity; of points with fewer than five processes it decides nothing. `make book MINUTES=0` makes
 pages like this one of what is there.""")
+
+
+tlb = stated_tlb  # until every chapter is converted

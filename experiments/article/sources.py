@@ -4,18 +4,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any, NamedTuple
 
 import pandas as pd
-from IPython.display import display
 
 from experiments.lab import build
 from experiments.words.prose import listed
 
 
-def keep(frame: pd.DataFrame) -> None:
-    """Leave the lines in the outputs of the notebook, where nothing shows them by themselves."""
-    if lines := measured_by(frame):
-        display({}, raw=True, metadata={"tlb": {"measured_by": lines}})
+class MeasuredBy(NamedTuple):
+    """The lines as an output of a notebook, which shows nothing by itself."""
+
+    lines: dict[str, str]
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, str], dict[str, Any]]:
+        return {"text/plain": ""}, {"tlb": {"measured_by": self.lines}}
 
 
 def measured_by(frame: pd.DataFrame) -> dict[str, str]:

@@ -16,7 +16,7 @@ from typing import Any
 from experiments.article import card, parameters
 from experiments.article import crate as crates
 from experiments.article.chapter import Chapter
-from experiments.article.machine_words import name_of
+from experiments.article.setting import name_of
 from experiments.fleet import documents, sealed
 from experiments.fleet.documents import DESCRIPTION, MEANS, MODELS, leaves, phrases
 from experiments.fleet.vocabulary import unknown

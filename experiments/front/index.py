@@ -12,9 +12,8 @@ import pandas as pd
 
 from experiments.article import analysis
 from experiments.article.chapter import Chapter
-from experiments.article.machine_words import machine
 from experiments.article.render import Figure
-from experiments.article.setting import earlier_kernels, point_columns
+from experiments.article.setting import earlier_kernels, machine, point_columns
 from experiments.chapters import graph_walk, hugepages, stlb_cliff, tlb_blocking, your_machine, your_program
 from experiments.front import CHAPTERS
 from experiments.front.profile import PARTS, Profile, keep, profile

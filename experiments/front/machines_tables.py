@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from experiments.article.machine_words import hypervisor_name
 from experiments.article.render import Html
+from experiments.article.setting import hypervisor_name
 from experiments.front.machines import Analysis, Machine
 from experiments.front.machines_words import ENTRIES
 from experiments.machine.host import Host

@@ -9,8 +9,8 @@ import pandas as pd
 
 from experiments.article import analysis
 from experiments.article.chapter import Chapter
-from experiments.article.machine_words import machine
 from experiments.article.render import Html, data_table
+from experiments.article.setting import machine
 from experiments.article.verdicts import WRONG_BY_CHANCE, decided, inside
 from experiments.chapters import stlb_cliff
 from experiments.inference.power import made_up, rates, ratio

@@ -12,9 +12,8 @@ import pandas as pd
 from experiments import chapters as chapters_
 from experiments.article import analysis
 from experiments.article.chapter import Chapter
-from experiments.article.machine_words import hypervisor_name, machine
 from experiments.article.render import Html, data_table
-from experiments.article.setting import point_columns, processes
+from experiments.article.setting import hypervisor_name, machine, point_columns, processes
 from experiments.article.sources import digests
 from experiments.chapters import your_machine, your_program
 from experiments.front import CHAPTERS

@@ -11,8 +11,8 @@ import pandas as pd
 
 from experiments.article import analysis
 from experiments.article.chapter import Chapter
-from experiments.article.machine_words import machine
 from experiments.article.parameters import BOOK
+from experiments.article.setting import machine
 from experiments.article.verdicts import CLASSES, beside, chance_words, claims_of, statements
 from experiments.front import CHAPTERS
 from experiments.front.judged import Judged, Verdicts, judged, name_of

@@ -7,7 +7,7 @@ import pytest
 from support.stlb_cliff import SILENT, SIMULATED, analysis
 from support.synthetic import HOLE, MIB, Stated, tlbs
 
-from experiments.article import machine_words
+from experiments.article import setting
 from experiments.article.analysis import Analysis
 from experiments.machine.host import data_tlbs
 from experiments.machine.tlb import Tlb, ways_of

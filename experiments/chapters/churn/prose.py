@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from math import isfinite
 
-from experiments.article.machine_words import about_pages
-from experiments.article.setting import change, run_this, set_up
+from experiments.article.setting import about_pages, change, run_this, set_up
 from experiments.chapters.churn.analysis import NEW, Analysis
 from experiments.chapters.churn.grid import CALLS, FEW, FIRST_HOPS, HELD, LARGE, MANY, STREAMED_MIB
 from experiments.chapters.churn.housekeeping_prose import (

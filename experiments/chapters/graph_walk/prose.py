@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.article.machine_words import about_pages
-from experiments.article.setting import run_this, set_up, smaller
+from experiments.article.setting import about_pages, run_this, set_up, smaller
 from experiments.article.verdicts import decided
 from experiments.chapters.graph_walk import whose as whose_trips
 from experiments.chapters.graph_walk.analysis import REGIMES, SIZE, WALK, Analysis

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from experiments.article.machine_words import about_pages, counters, tlb
-from experiments.article.setting import run_this, set_up, smaller
+from experiments.article.setting import about_pages, counters, run_this, set_up, smaller, tlb
 from experiments.article.verdicts import decided, inside
 from experiments.chapters.hugepages import calculator
 from experiments.chapters.hugepages.analysis import SAME, Analysis, typical

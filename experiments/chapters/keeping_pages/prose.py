@@ -5,8 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from experiments.article.chapter import literature
-from experiments.article.machine_words import about_pages
-from experiments.article.setting import change, run_this, set_up
+from experiments.article.setting import about_pages, change, run_this, set_up
 from experiments.article.verdicts import LEAST_COVERAGE
 from experiments.chapters.keeping_pages.analysis import Analysis
 from experiments.chapters.keeping_pages.languages import runtime_words

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from experiments.article.chapter import literature
-from experiments.article.machine_words import about_pages
-from experiments.article.setting import change, run_this, set_up
+from experiments.article.setting import about_pages, change, run_this, set_up
 from experiments.chapters.page_faults.analysis import FILE, FILE_AT_ONCE, FILE_READY, FRESH, FRESH_LARGE, FRESH_READY, Analysis
 from experiments.chapters.page_faults.grid import LARGE
 from experiments.inference.intervals import Interval

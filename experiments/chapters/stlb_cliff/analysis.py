@@ -11,11 +11,11 @@ import pandas as pd
 
 from experiments.article import analysis
 from experiments.article.chapter import literature
-from experiments.chapters.stlb_cliff.grid import STORES
 from experiments.inference import counts, curves, misses
-from experiments.inference.curves import Curve, select
+from experiments.inference.curves import HALF_AN_OCTAVE, Curve, select
 from experiments.inference.intervals import Interval
 from experiments.inference.misses import TEXTBOOK, RandomFit, StepFit
+from experiments.inference.scatter import trend
 from experiments.machine.host import data_tlbs
 from experiments.machine.tlb import ways_of
 from experiments.words.reasons import Unavailable, if_available, required
@@ -44,26 +44,15 @@ class Staircase(NamedTuple):
 
 
 class Analysis(analysis.Analysis):
-    """The rows of `page_chase` and `page_gather` on base pages. What depends on the price is computed each time that it is asked for, so
-    that a page which defines `price` anew has it everywhere."""
+    """The rows of `page_chase`, `page_gather` and `page_store` on base pages.
 
-    window = (2**-0.8, 2**1.03)  # of a knee, multiples of the entries: the octaves beside it, which the grid has in fine steps
+    The page defines: spread, packed, price, window, random, sequential, gather, in_flight, side_by_side, stores, walk_costs, counted_rows
+    and counters.
+    """
 
-    # --- curves, ns per access by lines
-
-    spread = cached_property(lambda a: curves.spread(a.frame))  # the chase over one line a page
-    packed = cached_property(lambda a: curves.packed(a.frame))  # the chase over as many lines side by side
-    price = cached_property(lambda a: a.price_of(a.spread, a.packed))  # of translation, in cyclic order
-    random = cached_property(lambda a: a.priced(order="random"))  # the same where lines are drawn at random
-    sequential = cached_property(lambda a: a.priced(order="sequential"))  # and where they are visited one after the other
-    # The independent loop over one line a page: in the engine of the chase, and as published.
-    gather = cached_property(lambda a: curves.spread(select(a.frame, engine=["c", "numba"]), kernel="page_gather"))
+    # The independent loop over one line a page as published, and the price of translation in it.
     numpy_gather = cached_property(lambda a: curves.spread(a.frame, kernel="page_gather", engine="numpy"))
     numpy_price = cached_property(lambda a: a.priced(kernel="page_gather", engine="numpy"))
-    # The price of translation of independent loads and stores, by what kernels/page_store.c calls them.
-    stores = cached_property(lambda a: {
-        mode: price for mode in STORES if len(price := a.priced(kernel="page_store", mode=mode))})
-    in_flight = cached_property(lambda a: a.spread / a.gather)  # as many accesses as seem to be under way at once
 
     def priced(self, **where: object) -> Curve:
         """Return the price of translation in the rows of a chase that `curves.spread` and `curves.packed` select."""
@@ -92,7 +81,7 @@ class Analysis(analysis.Analysis):
         return required(self.price.xs, "no spread point has its packed control")[-1]
 
     # GHz of the core beside the chase, by lines; NaN where an engine has no clock.
-    clocks = cached_property(lambda a: a.chase.groupby("lines")["core_ghz"].median().where(lambda ghz: ghz > 0))
+    clocks = cached_property(lambda a: a.counted_rows.groupby("lines")["core_ghz"].median().where(lambda ghz: ghz > 0))
 
     @property
     def ghz(self) -> float:
@@ -145,7 +134,7 @@ class Analysis(analysis.Analysis):
         _, entries = self.two_levels()
         over = self.price.flatness(2 * entries, 4 * entries)
         if over.high > FLAT:
-            raise Unavailable(counts.why_not_counted(self.chase, "walk", self.host), "time alone does not tell more misses from dearer "
+            raise Unavailable(counts.why_not_counted(self.counted_rows, "walk", self.host), "time alone does not tell more misses from dearer "
                               f"walks: from twice to four times the entries the price varies by a factor of {over:.2f}")
         return "The price has"
 
@@ -205,26 +194,15 @@ class Analysis(analysis.Analysis):
 
     published = property(lambda a: literature("tlb_pressure"))  # a gather: working_set_bytes, pages (how many), ns_per_access, reach
 
-    @cached_property
-    def side_by_side(self) -> pd.DataFrame:
-        """Both loops at each published number of pages: gather, chase, ns, NaN where not measured; ratio of the two."""
-        table = pd.DataFrame({"gather": [self.gather.get(n).value for n in self.published["pages"]],
-                              "chase": [self.spread.get(n).value for n in self.published["pages"]]})
-        return table.assign(ratio=table["chase"] / table["gather"])
+    def at_published_sizes(self, **loops: Curve) -> pd.DataFrame:
+        """Return the median of each loop at each published number of pages, ns; NaN where it was not measured."""
+        return pd.DataFrame({name: [curve.get(n).value for n in self.published["pages"]] for name, curve in loops.items()})
 
     # --- counters
 
-    # The rows that counts are shown of.
-    chase = cached_property(lambda a: select(a.frame, kernel="page_chase", order="cycle", layout="spread"))
-
-    @cached_property
-    def counters(self) -> pd.DataFrame:
-        """Every counter of the chase at its largest size, or why it has no value: as `counts.table`."""
-        return counts.table(select(self.chase, lines=self.chase["lines"].max()), self.host)
-
     def counted(self, quantity: str) -> Curve:
         """A counter of the chase, per access, by lines; empty where no row has a value."""
-        return counts.counted(self.chase, quantity)
+        return counts.counted(self.counted_rows, quantity)
 
     @property
     def counts_are(self) -> str:
@@ -259,13 +237,44 @@ class Analysis(analysis.Analysis):
         series = {f"walk cycles, {self.counts_are}": self.counted("walk_cycles").table, "price of translation, inferred from time": timed}
         return {name: table for name, table in series.items() if len(table)}
 
-    @cached_property
-    def walk_costs(self) -> pd.DataFrame:
-        """A row a size, each four times the one before: lines, price_ns, price_cycles, walks per access, spent (cycles with a walk in
-        progress; the price in cycles where those are not counted), per_walk; NaN where a walk is rare or not counted."""
+    def costs_by_size(self) -> pd.DataFrame:
+        """Return a row a size, each four times the one before: lines, price_ns, price_cycles, walks per access, spent (cycles with a walk in
+        progress; the price in cycles where those are not counted); NaN where walks are not counted."""
         shown = [n for n in sorted({*self.price.xs, *self.price.gaps}) if n.bit_count() == 1 and n.bit_length() % 2]
         price, walks, spent = (curve.medians.reindex(shown).astype(float)
                                for curve in (self.price, self.counted("walk"), self.counted("walk_cycles")))
         cycles = price * self.clocks.reindex(shown)
         table = pd.DataFrame({"price_ns": price, "price_cycles": cycles, "walks": walks, "spent": spent if spent.notna().any() else cycles})
-        return table.assign(per_walk=(table["spent"] / walks).where(walks > A_FEW_WALKS)).rename_axis("lines").reset_index()
+        return table.rename_axis("lines").reset_index()
+
+    # --- what the text compares
+
+    @property
+    def drift(self) -> float:
+        """By which share each mapping of a point was slower than the one before; 0 where none can be told."""
+        return float(np.expm1(trend(select(self.frame, kernel="page_chase"), ["layout", "order", "lines"], "ns_per_access")))
+
+    def in_cycles(self, ns: float, decimals: int = 0) -> str:
+        """Return a time in cycles, to follow it in brackets; "" where the clock was not measured."""
+        ghz = if_available(lambda: self.ghz)
+        return f" ({ns * ghz:.{decimals}f} cycles)" if ghz else ""
+
+    def walks_near(self, octaves: float) -> tuple[int, Interval]:
+        """Return the size nearest to so many octaves from the last level's entries, and the share of its loads that walk. Raises
+        Unavailable."""
+        row = self.counted("walk").row(self.two_levels()[1] * 2**octaves, HALF_AN_OCTAVE)
+        return int(row["lines"]), Interval.of(row)
+
+    def rise_across(self, curve: Curve, low: float = 0.5) -> Interval:
+        """Return by what factor a loop slows from `low` times the last level's entries to twice as many. Raises Unavailable."""
+        _, entries = self.two_levels()
+        return curve.at(entries * 2, HALF_AN_OCTAVE) / curve.at(entries * low, HALF_AN_OCTAVE)
+
+    def gain_across(self, curve: Curve) -> Interval:
+        """Return by how much a loop slows from 0.6 times the last level's entries to twice as many, ns. Raises Unavailable."""
+        _, entries = self.two_levels()
+        return curve.at(entries * 2, HALF_AN_OCTAVE) - curve.at(entries * 2**-0.75, HALF_AN_OCTAVE)
+
+    @property
+    def textbook_fit(self) -> StepFit:
+        return next(fit for fit in self.fits if fit.kind == TEXTBOOK)

@@ -88,16 +88,10 @@ def latency_is_flat(a: Analysis, most: float = FLAT) -> Answer:
 @claim("gather-flat-then-fourfold", points=_gather())
 def rises_fourfold(a: Analysis, band: Band) -> Answer:
     _, entries = a.two_levels()
-    ratio = rise(a.as_published, entries)
-    beside = f"; the same loads without numpy's own work by {rise(a.gather, entries):.2f}" if len(a.gather) else ""
+    ratio = a.rise_across(a.as_published)
+    beside = f"; the same loads without numpy's own work by {a.rise_across(a.gather):.2f}" if len(a.gather) else ""
     return inside(ratio, *band), (f"From half of the second level's {entries:,} entries to twice as many the published loop slows by a "
                                   f"factor of {ratio:.2f}{beside}.")
-
-
-def rise(curve: Curve, entries: int) -> Interval:
-    """Return by what factor a loop slows from half of so many pages to twice as many."""
-    before, after = (curve.at(entries * times, HALF_AN_OCTAVE) for times in HALF_TO_TWICE)
-    return after / before
 
 
 @claim("gather-climbs-with-every-size", points=_gather(4 << 20, 16 << 20, 64 << 20, 256 << 20, 1 << 30, 4 << 30))

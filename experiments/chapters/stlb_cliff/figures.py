@@ -158,7 +158,7 @@ def counted_cycles(a: Analysis) -> Figure:
 
 def _must_be_counted(a: Analysis, quantity: str) -> None:
     if not len(a.counted(quantity)):
-        raise Unavailable(why_not_counted(a.chase, quantity, a.host))
+        raise Unavailable(why_not_counted(a.counted_rows, quantity, a.host))
 
 
 _STORES = {"load": "load", "store": "store", "load-clean": "load, bits cleared before", "store-clean": "store, bits cleared before"}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.article.machine_words import about_pages
-from experiments.article.setting import change, run_this, set_up
+from experiments.article.setting import about_pages, change, run_this, set_up
 from experiments.chapters.strides.analysis import Analysis
 from experiments.chapters.strides.grid import LINE_BYTES, NARROW, PAGE_STRIDE, TWO_PAGES, WIDE
 from experiments.inference.curves import Curve, select

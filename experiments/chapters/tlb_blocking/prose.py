@@ -9,8 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.article.machine_words import about_pages
-from experiments.article.setting import change, run_this, set_up
+from experiments.article.setting import about_pages, change, run_this, set_up
 from experiments.chapters.tlb_blocking.analysis import (
     AS_PUBLISHED,
     BLOCKED,

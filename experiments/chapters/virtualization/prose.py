@@ -13,8 +13,7 @@ from itertools import product
 import pandas as pd
 
 from experiments.article.chapter import literature
-from experiments.article.machine_words import name_of
-from experiments.article.setting import run_this, set_up, smaller
+from experiments.article.setting import name_of, run_this, set_up, smaller
 from experiments.chapters.virtualization import references
 from experiments.chapters.virtualization.analysis import Analysis, pair_words
 from experiments.chapters.virtualization.claims import SAME

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.article.machine_words import about_pages
-from experiments.article.setting import change, run_this, set_up
+from experiments.article.setting import about_pages, change, run_this, set_up
 from experiments.chapters.walk_anatomy.analysis import APART, AT_RANDOM, EVENLY, Analysis
 from experiments.chapters.walk_anatomy.grid import A_LINE, COLLIDING, PADDED
 from experiments.inference import replacement

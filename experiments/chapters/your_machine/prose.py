@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from experiments.article.machine_words import hypervisor_name, tlb
-from experiments.article.setting import run_this, set_up
+from experiments.article.setting import hypervisor_name, run_this, set_up, tlb
 from experiments.chapters.your_machine.address import ENTRY_BYTES
 from experiments.chapters.your_machine.analysis import Analysis
 from experiments.inference import geometry, geometry_words

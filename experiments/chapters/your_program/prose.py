@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from experiments.article import setting
-from experiments.article.machine_words import machine
-from experiments.article.setting import run_this
+from experiments.article.setting import machine, run_this
 from experiments.chapters.your_program.analysis import ONE, Analysis
 from experiments.chapters.your_program.cases import CASES, HEAPS
 from experiments.chapters.your_program.programs import WITHIN

@@ -10,7 +10,7 @@ import pytest
 from support.pages import myst
 from support.your_machine import KINDS, SURVEYS, WALKS, geometry, host, hostile, kind, stating, surveyed
 
-from experiments.article import machine_words
+from experiments.article import setting
 from experiments.chapters.your_machine import prose
 from experiments.inference import geometry_words
 from experiments.inference.geometry_walks import Walk
