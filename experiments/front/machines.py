@@ -71,8 +71,10 @@ class Machine(NamedTuple):
 class Analysis(analysis.Analysis):
     """machines: those in data/ by label and, on a page about this computer, itself first."""
 
-    def __init__(self, chapter: Chapter):
-        super().__init__(pd.DataFrame(), chapter)
+    chapter = "machines"
+
+    def __init__(self, chapter: Chapter, names: dict[str, Any] | None = None):
+        super().__init__(pd.DataFrame(), chapter, names)
         self._chapter = replace(chapter, parameters=chapter.parameters | {"minutes": 0.0}, notes=[])  # nothing is measured for this page
 
     @cached_property

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from experiments.article.render import Html
 from experiments.article.setting import hypervisor_name
 from experiments.front.machines import Analysis, Machine
-from experiments.front.machines_words import ENTRIES
+from experiments.front.machines_compared import ENTRIES
 from experiments.machine.host import Host
 from experiments.system import procfs
 from experiments.words.reasons import REASONS

@@ -6,6 +6,7 @@ import hashlib
 import re
 from functools import cached_property
 from importlib import import_module
+from typing import Any
 
 import pandas as pd
 
@@ -13,7 +14,7 @@ from experiments import chapters as chapters_
 from experiments.article import analysis
 from experiments.article.chapter import Chapter
 from experiments.article.render import Html, data_table
-from experiments.article.setting import hypervisor_name, machine, point_columns, processes
+from experiments.article.setting import hypervisor_name, point_columns, processes
 from experiments.article.sources import digests
 from experiments.chapters import your_machine, your_program
 from experiments.front import CHAPTERS
@@ -22,10 +23,7 @@ from experiments.inference.sides import runs_apart
 from experiments.lab import survey
 from experiments.machine import host as hosts
 from experiments.system.files import ROOT
-from experiments.words.prose import Prose, count, in_words
 from experiments.words.reasons import if_available, required
-
-__all__ = ["machine", "chapters_said", "again_said", "versions_said"]
 
 # What numbers pass through; the rest of requirements.lock builds the page around them.
 LIBRARIES = ("numpy", "pandas", "scipy", "numba", "altair", "papermill", "nbval", "jupyter-book", "sphinxcontrib-bibtex")
@@ -35,8 +33,10 @@ _PROCESS = ["kernel", "engine", "repeat", "checksum", "started_at", "ns_per_acce
 class Analysis(analysis.Analysis):
     """Each chapter's rows as they are kept; nothing is measured here."""
 
-    def __init__(self, chapter: Chapter):
-        super().__init__(pd.DataFrame(), chapter)
+    chapter = "reproducibility"
+
+    def __init__(self, chapter: Chapter, names: dict[str, Any] | None = None):
+        super().__init__(pd.DataFrame(), chapter, names)
         given = {**chapter.parameters, "minutes": 0.0}
         self._chapters = {name: Chapter(name, given, chapter.data) for name in map(name_of, CHAPTERS) if name != name_of(your_program)}
 
@@ -46,25 +46,37 @@ class Analysis(analysis.Analysis):
         found = {name: (chapter, if_available(_rows, name, chapter)) for name, chapter in self._chapters.items()}
         return {name: (chapter, rows) for name, (chapter, rows) in found.items() if rows is not None}
 
-    @cached_property
-    def chapters(self) -> pd.DataFrame:
-        """A row a chapter: of which machine, how many points and processes, the minutes that these took, and a digest of its rows."""
+    @property
+    def rows(self) -> pd.DataFrame:
+        """Return the rows behind all chapters, each once. Raises Unavailable("no-data")."""
+        frames = [frame[_PROCESS].assign(machine=chapter.machine) for chapter, frame in self.kept.values()]
+        return pd.concat(required(frames, "any chapter", "no-data")).drop_duplicates()
+
+    def between_runs(self) -> pd.Series:
+        """Return by which factor the medians of a point's runs differ, of this machine's points that have several."""
+        frames = [frame for chapter, frame in self.kept.values() if chapter.machine == self.about.machine]
+        if not frames:
+            return pd.Series(dtype=float)
+        rows = pd.concat(frames, ignore_index=True)
+        by = point_columns(rows)
+        return runs_apart(rows[[*by, "ns_per_access", "started_at"]], by, "ns_per_access")
+
+    def by_chapter(self) -> pd.DataFrame:
+        """Return a row a chapter: of which machine, how many points and processes, the minutes that these took, and a digest of its rows."""
         rows = [(name.replace("_", " "), chapter.machine, len(processes(frame)), len(frame), frame["wall_ns"].sum() / 6e10,
                  frame["started_at"].min()[:10], _digest(frame)) for name, (chapter, frame) in self.kept.items()]
         return pd.DataFrame(rows, columns=["chapter", "machine", "points", "processes", "minutes", "measured from", "rows"])
 
-    @cached_property
-    def kernels(self) -> pd.DataFrame:
-        """A row a kernel, engine and version of what it measures: the digest of its source, and which chapters have rows of it."""
+    def by_kernel(self) -> pd.DataFrame:
+        """Return a row a kernel, engine and version of what it measures: the digest of its source, and which chapters have rows of it."""
         by = ["kernel", "engine", "measures", "digest"]
         frames = [frame.assign(digest=digests(frame))[by].drop_duplicates().sort_values(by).assign(chapters=name.replace("_", " "))
                   for name, (_, frame) in self.kept.items()]
         found = pd.concat(frames or [pd.DataFrame(columns=[*by, "chapters"])], ignore_index=True)
         return found.groupby(by, as_index=False)["chapters"].agg(", ".join)
 
-    @cached_property
-    def machines(self) -> pd.DataFrame:
-        """A row a machine that has rows here: its CPU, its Linux, who translates for it, its compiler, and its state."""
+    def by_machine(self) -> pd.DataFrame:
+        """Return a row a machine that has rows here: its CPU, its Linux, who translates for it, its compiler, and its state."""
         known = {chapter.machine: chapter.host for chapter, _ in self.kept.values()}
         rows = [(name, f"{host.cpu_model} ({host.microarchitecture})", f"{host.os} {host.kernel_release}",
                  "bare metal" if host.hypervisor == "none" else f"guest, {hypervisor_name(host)}",
@@ -85,37 +97,10 @@ def _digest(frame: pd.DataFrame) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
 
 
-def _locked() -> dict[str, str]:
-    """The versions of requirements.lock by name."""
-    return dict(re.findall(r"(?m)^([a-z0-9-]+)==([^\s;]+)", (ROOT / "requirements.lock").read_text(encoding="utf-8")))
-
-
-def chapters_said(a: Analysis) -> Prose:
-    """How much the book rests on; what several chapters have is counted once."""
-    table = required(a.chapters, "no chapter has rows", "no-data")
-    rows = pd.concat([frame[_PROCESS].assign(machine=chapter.machine) for chapter, frame in a.kept.values()]).drop_duplicates()
-    machines = "one machine" if table["machine"].nunique() == 1 else f"{in_words(table['machine'].nunique())} machines"
-    return Prose(f"{count(len(rows))} processes on {machines} stand behind the chapters. Together they took "
-                 f"{rows['wall_ns'].sum() / 6e10:.0f} minutes; one that several chapters show was measured once.")
-
-
-def again_said(a: Analysis) -> Prose:
-    """By how much the medians of two runs of the machine differ, where its points have several. Raises Unavailable("no-data")."""
-    frames = [frame for chapter, frame in a.kept.values() if chapter.machine == a.about.machine]
-    rows = pd.concat(required(frames, "any chapter", "no-data"), ignore_index=True)
-    by = point_columns(rows)
-    apart = runs_apart(rows[[*by, "ns_per_access", "started_at"]], by, "ns_per_access")
-    if apart.empty:
-        return Prose("How far two runs of this machine lie apart, its rows do not tell: each point was measured within one run.")
-    return Prose(f"{count(len(apart))} points here were measured in several runs. Their medians differ between them by a factor of "
-                 f"{apart.median():.2f} in the middle, and by {apart.quantile(0.95):.2f} or more for one in twenty. A second run that "
-                 "differs by less has shown nothing new.")
-
-
-def versions_said(a: Analysis) -> Prose:
-    """The libraries that numbers pass through."""
-    locked = _locked()
-    return Prose("\n".join(f"- `{name}` {locked[name]}" for name in LIBRARIES))
+def locked() -> dict[str, str]:
+    """Return the versions of LIBRARIES in requirements.lock by name."""
+    every = dict(re.findall(r"(?m)^([a-z0-9-]+)==([^\s;]+)", (ROOT / "requirements.lock").read_text(encoding="utf-8")))
+    return {name: every[name] for name in LIBRARIES}
 
 
 # --- tables

@@ -6,20 +6,17 @@ import json
 from collections import Counter
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import pandas as pd
 
 from experiments.article import analysis
 from experiments.article.chapter import Chapter
 from experiments.article.parameters import BOOK
-from experiments.article.setting import machine
-from experiments.article.verdicts import CLASSES, beside, chance_words, claims_of, statements
+from experiments.article.verdicts import CLASSES, beside, claims_of, statements
 from experiments.front import CHAPTERS
 from experiments.front.judged import Judged, Verdicts, judged, name_of
-from experiments.words.prose import Prose, count, listed, many
-from experiments.words.reasons import Unavailable, required
-
-__all__ = ["machine", "lead", "chance", "apart_said", "machines_said", "beyond_said"]
+from experiments.words.reasons import Unavailable
 
 UNMEASURED = "not measured"
 OTHERWISE = "measured differently"  # by another version of the kernels than the verdict beside it
@@ -35,8 +32,10 @@ class Analysis(analysis.Analysis):
     none.
     """
 
-    def __init__(self, chapter: Chapter):
-        super().__init__(pd.DataFrame(), chapter)
+    chapter = "scorecard"
+
+    def __init__(self, chapter: Chapter, names: dict[str, Any] | None = None):
+        super().__init__(pd.DataFrame(), chapter, names)
         self.titles = {name: _title(name) for name in map(name_of, CHAPTERS)}
         self._chapter = replace(chapter, parameters=chapter.parameters | {"minutes": 0.0})  # judging measures nothing
 
@@ -102,6 +101,25 @@ class Analysis(analysis.Analysis):
                    *self.others]
         return pd.DataFrame(rows, columns=columns)
 
+    @property
+    def stand_ins(self) -> dict[str, list[str]]:
+        """Links to the chapters whose verdicts are those of a machine that stands in for the reference, by that machine."""
+        found: dict[str, list[str]] = {}
+        for chapter in self.titles:
+            if not self.own and (name := self.machine_of(chapter)) != self.about.machine:
+                found.setdefault(name, []).append(f"{{doc}}`{chapter}`")
+        return found
+
+    @property
+    def measured_otherwise(self) -> list[str]:
+        """The machines some of whose verdicts are of other versions of the kernels."""
+        return [name for name in self.others if (self.rows[name] == OTHERWISE).any()]
+
+    @property
+    def statement_kinds(self) -> Counter[str]:
+        """How many sentences of the sources are of each status in claims.csv."""
+        return Counter(row.status for row in statements().values())
+
 
 def _title(chapter: str) -> str:
     """The heading of a chapter's page."""
@@ -116,64 +134,3 @@ def _label(chapter: Chapter) -> str:
     except (Unavailable, ValueError):
         return chapter.machine
     return chapter.machine if name == "unknown" else name
-
-
-# --- sentences, glued by name
-
-
-def lead(a: Analysis) -> Prose:
-    """Return how many claims hold, fail, and are left open here, and why."""
-    words = Counter(required(a.rows, "no claim is registered")["verdict"])
-    told = [f"{count(words[word])} {what}" for word, what in (
-        ("holds", "hold"), ("fails", "fail"), ("cannot tell", "are undecided"), ("not testable here", "cannot be tested on it"),
-        (UNMEASURED, "belong to chapters that were not measured on it")) if words[word]]
-    return Prose(f"This book judges {count(len(a.rows))} published claims. On this machine {listed(told)}.")
-
-
-def chance(a: Analysis) -> Prose:
-    """Return how many claims were tested with an interval, and how many of those verdicts may be wrong by chance."""
-    tested, decided = (int(a.rows[name].sum()) for name in ("by_interval", "is_decided"))
-    if not decided:
-        return Prose("No claim is decided by an interval here, so none can be wrong by chance.")
-    return Prose(f"{count(tested)} claims were tested with an interval, which decides {count(decided)} of them. "
-                 f"{chance_words(tested)} The other verdicts rest on counts, on words and on arithmetic.")
-
-
-def apart_said(a: Analysis) -> Prose:
-    """On how many claims two machines disagree, and in which chapters."""
-    apart = a.rows[a.rows[APART].astype(bool)]
-    several = int((a.rows["deciding"] > 1).sum())
-    if not several:
-        return Prose("No claim is decided on two machines, so nothing can be said of how far they travel.")
-    if apart.empty:
-        return Prose(f"Of {count(several)} claims that are decided on two machines or more, none holds on one and fails on another.")
-    most = apart["chapter"].value_counts()
-    where = listed(f"{{doc}}`{name}`" for name in a.titles if most.get(name, 0) == most.max())
-    return Prose(f"Of {count(several)} claims that are decided on two machines or more, {many(len(apart))} hold on one and fail on "
-                 f"another, most of them in {where}.")
-
-
-def machines_said(a: Analysis) -> Prose:
-    """Which machines the columns are, and whose verdicts stand in for what the reference lacks."""
-    columns = listed(f"*{label}* is `{name}`" if label != name else f"`{name}`" for name, label in a.others.items())
-    told = [f"The last columns are other machines in `data/`: {columns}." if columns else ""]
-    stands_in: dict[str, list[str]] = {}
-    for chapter in a.titles:
-        if not a.own and (name := a.machine_of(chapter)) != a.about.machine:
-            stands_in.setdefault(name, []).append(f"{{doc}}`{chapter}`")
-    told += [f"The verdicts on {listed(chapters)} are those of `{name}`, which stands in where the reference machine was not measured."
-             for name, chapters in stands_in.items()]
-    otherwise = [name for name in a.others if (a.rows[name] == OTHERWISE).any()]
-    if otherwise:
-        told.append(f"Verdicts of {listed(f'`{name}`' for name in otherwise)} are left out as *{OTHERWISE}* where earlier or later "
-                    "versions of the kernels measured them.")
-    return Prose(" ".join(filter(None, told)) or "No other machine is in `data/`.")
-
-
-def beyond_said(a: Analysis) -> Prose:
-    """How many sentences besides no measurement decides."""
-    kinds = Counter(row.status for row in statements().values())
-    return Prose(f"The sources hold {count(len(statements()))} testable sentences, of which {count(kinds['judged'])} are judged above. The "
-                 f"others are here to unfold: {count(kinds['not testable'])} that no measurement of this book decides, with what would; "
-                 f"{count(kinds['arithmetic'])} that follow from numbers alone; and {count(kinds['said again'])} that say again what "
-                 "another says.")
