@@ -236,10 +236,13 @@ def check(notebook: str) -> None:
 _SETS_UP = ("parameters", "injected-parameters")
 
 
-def _run(notebook: str, page: Page, names: dict[str, Any]) -> Iterator[Cell]:
-    """Run the code cells of a notebook but those for its parameters and its rows, after each of its cells, which is given."""
+def _run(notebook: str, page: Page, names: dict[str, Any], within: tuple[Cell, ...] | None = None) -> Iterator[Cell]:
+    """Run the code cells of a notebook but those for its parameters and its rows, and give each cell when it is done.
+
+    within: other cells in the place of the notebook's.
+    """
     names[PAGE] = page
-    for cell in cells(notebook):
+    for cell in within or cells(notebook):
         page.cell = cell.number
         if cell.kind == "code" and not {*cell.metadata.get("tags", ())} & {*_SETS_UP} and "begin(" not in cell.source:
             exec(compile(cell.source, f"{notebook}.ipynb, cell {cell.number}", "exec"), names)

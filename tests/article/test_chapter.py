@@ -52,14 +52,14 @@ def test_what_a_grid_may_ask_for_is_the_machines_own(world: dict):
 
 def test_a_chapter_about_the_reference_machine_reads_and_never_measures(committed: Store, monkeypatch):
     monkeypatch.setattr(campaign, "run", lambda *_, **__: pytest.fail("it measured"))
-    chapter = begin(CHAPTER, DEFAULTS)
+    chapter = begin(CHAPTER, dict(DEFAULTS))
     rows = chapter.measure([])
     assert (chapter.machine, chapter.is_this, chapter.scope.entries) == ("made-up", False, (64, 1536))
     stored = committed.load("made-up", CHAPTER)
     assert len(rows) == (stored["engine"] == "c").sum() and chapter.notes == []
-    assert len(begin(CHAPTER, DEFAULTS).measure(grid(1 << 20))) == len(stored)  # the published loop, in numpy, where it is asked for
+    assert len(begin(CHAPTER, dict(DEFAULTS)).measure(grid(1 << 20))) == len(stored)  # the published loop, in numpy, where it is asked for
     assert begin(CHAPTER, DEFAULTS | {"machine": "made-up"}).measure([]).equals(rows)
-    assert begin("hugepages", DEFAULTS).measure([], CHAPTER).equals(rows)
+    assert begin("hugepages", dict(DEFAULTS)).measure([], CHAPTER).equals(rows)
 
 
 def test_max_working_set_limits_what_is_shown_of_committed_data(committed: Store):
@@ -69,10 +69,10 @@ def test_max_working_set_limits_what_is_shown_of_committed_data(committed: Store
 
 def test_rows_of_an_older_kernel_are_not_shown_beside_newer_ones(committed: Store):
     put(committed, "made-up", CHAPTER, "b" * 16, make_record(lines=16, repeat=100))
-    broken_off = begin(CHAPTER, DEFAULTS).measure([])
+    broken_off = begin(CHAPTER, dict(DEFAULTS)).measure([])
     assert "b" * 16 not in set(broken_off["kernel_digest"])  # a lone row hides no whole campaign
     put(committed, "made-up", CHAPTER, "b" * 16, *committed.records("made-up", ["page_chase"]).values())
-    rows = begin(CHAPTER, DEFAULTS).measure([])
+    rows = begin(CHAPTER, dict(DEFAULTS)).measure([])
     assert set(rows.loc[rows["kernel"] == "page_chase", "kernel_digest"]) == {"b" * 16}
 
 
@@ -112,6 +112,6 @@ def test_a_notebook_begins_with_what_its_cells_have_set(data: Path):
 
 
 def test_notes_are_a_runs_own():
-    chapter = begin(CHAPTER, DEFAULTS)
+    chapter = begin(CHAPTER, dict(DEFAULTS))
     chapter.notes.append(Note("One."))
-    assert begin(CHAPTER, DEFAULTS).notes == [] and re.fullmatch("One.", chapter.notes[0].text)
+    assert begin(CHAPTER, dict(DEFAULTS)).notes == [] and re.fullmatch("One.", chapter.notes[0].text)

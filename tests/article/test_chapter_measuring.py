@@ -128,7 +128,7 @@ def test_of_a_published_kernel_one_engine_is_read_c_where_it_has_rows_of_it(comm
     put(committed, "made-up", CHAPTER, "n" * 16, make_record(engine="numba"),
         make_record(kernel="page_gather", engine="numba", repeat=77))
     put(committed, "made-up", "blocks", "n" * 16, make_record(kernel="radix_partition", engine="numba"))
-    chapter = begin(CHAPTER, DEFAULTS)
+    chapter = begin(CHAPTER, dict(DEFAULTS))
     assert set(chapter.measure(POINTS)["engine"]) == set(chapter.kept(CHAPTER)["engine"]) == {"c"}
     join = Point(kernel="radix_partition", lines=4096)
     assert chapter.measure([join], "blocks")["engine"].tolist() == chapter.kept("blocks")["engine"].tolist() == ["numba"]

@@ -16,10 +16,12 @@ from selenium.webdriver.common.by import By
 from support.pages import figure
 from support.site import OVERFLOW, errors, open_page, requests, resize, served, soup, tooltip
 
+from experiments.article.page import Text
 from experiments.article.publish import SiteError, build_site
 from experiments.article.render import Figure, data_table, lacking_note
 from experiments.article.verdicts import Claim, Verdict, verdict_table
 from experiments.system import files
+from experiments.words.prose import escape_markdown
 
 ROOT = files.ROOT
 REPOSITORY = "https://github.com/somebody/every-load"
@@ -43,13 +45,11 @@ def said(text: str) -> nbformat.NotebookNode:
     return nbformat.v4.new_markdown_cell(text)
 
 
-def shown(thing: object, name: str | None = None) -> nbformat.NotebookNode:
-    """A cell that has shown `thing`; with a name, a cell that has only glued it."""
-    bundle = {"text/plain": repr(thing)} if isinstance(thing, str) else thing._repr_mimebundle_()
-    metadata = {"scrapbook": {"name": name, "mime_prefix": ""}} if name else {}
-    output = nbformat.v4.new_output("display_data", data=bundle, metadata=metadata)
-    tags = ["remove-cell" if name else "remove-input"]
-    return nbformat.v4.new_code_cell("…", outputs=[output], metadata={"tags": tags})
+def shown(thing: object, **figure: str) -> nbformat.NotebookNode:
+    """A cell that has shown `thing`, as a figure of that name and caption."""
+    output = nbformat.v4.new_output("display_data", data=thing._repr_mimebundle_())  # type: ignore[attr-defined]
+    metadata: dict = {"tags": ["remove-input"]} | ({"mystnb": {"figure": figure}} if figure else {})
+    return nbformat.v4.new_code_cell("…", outputs=[output], metadata=metadata)
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +63,8 @@ def made_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = stage(
         folder / "source",
         said("# A hostile book"),
-        shown(figure("hostile", frame, title=HOSTILE, alt_text=HOSTILE), "fig"),
-        shown(HOSTILE, "machine"),
-        said("```{glue:figure} fig\n:name: fig-hostile\n\nMeasured on {glue:text}`machine`, as said.\n```"),
+        shown(figure("hostile", frame, title=HOSTILE, alt_text=HOSTILE), name="fig-hostile", caption="Measured here."),
+        shown(Text(f"Measured on {escape_markdown(HOSTILE)}.")),
         shown(verdict_table([Verdict(Claim("hostile", "one", HOSTILE, stage, None), "holds", HOSTILE)])),  # type: ignore[arg-type]
         shown(lacking_note(HOSTILE)),
         shown(data_table(pd.DataFrame({HOSTILE: [HOSTILE]}))),
@@ -124,9 +123,8 @@ def test_a_chart_that_fails_leaves_the_static_one(driver, made_site, made_book):
 
 @pytest.mark.endurance
 def test_what_a_page_lacks_stops_the_build_and_is_told_with_its_page_and_line(tmp_path):
-    """Of one build, which goes on to the end: a missing page, section, figure, source of a number, and reference."""
-    lacking = ["[a chapter](missing_chapter.ipynb)", "[a section](#missing_section)", "{numref}`missing_figure`", "{cite}`missing_source`",
-               "{glue:text}`missing_number`", "```{glue:figure} missing_chart\n```"]
+    """Of one build, which goes on to the end: a missing page, section, figure and reference."""
+    lacking = ["[a chapter](missing_chapter.ipynb)", "[a section](#missing_section)", "{numref}`missing_figure`", "{cite}`missing_source`"]
     source = stage(tmp_path / "source", said("# A page"), *(said(f"Two lines.\n\n{thing}") for thing in lacking))
     with pytest.raises(SiteError) as error:
         build_site(source, tmp_path / "out")

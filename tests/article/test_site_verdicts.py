@@ -77,8 +77,8 @@ def test_no_printed_interval_contradicts_its_verdict_and_each_undecided_one_says
 def test_the_scorecard_counts_what_it_shows(site: Path):
     page = site / "book" / "scorecard.html"
     words = Counter(row.verdict for row in rows(soup(page)))
-    (lead,) = re.findall(r"This book judges .*? claims\. .*?\.", prose(page))
-    whole, *parts = map(int, re.findall(r"\b\d+\b", lead))
+    (lead,) = re.findall(r"We tested (\d+) published claims on this machine .*?: (.*?)\.", prose(page))
+    whole, *parts = map(int, re.findall(r"\b\d+\b", " ".join(lead)))
     assert (whole, Counter(parts)) == (words.total(), Counter(words.values()))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,12 +10,13 @@ from typing import Any
 import pytest
 from bs4 import BeautifulSoup
 from markdown_it import MarkdownIt
-from support.common import ROOT, make_record
+from support.common import make_record
 from support.lab import put
 from support.synthetic import HOLE, Paged, Stated, hugepages
 
+from experiments.article import page as pages
 from experiments.article.chapter import Chapter
-from experiments.front import machines, machines_figure, machines_tables, machines_words, profile
+from experiments.front import machines, machines_compared, machines_figure, machines_tables, profile
 from experiments.front.machines import Analysis, Machine
 from experiments.front.profile import Profile, Quantity
 from experiments.inference import splinter
@@ -28,7 +27,7 @@ from experiments.words.reasons import Unavailable
 DEFAULTS = {"machine": "reference", "profile": "quick", "max_working_set": "profile", "repeats": 0, "minutes": 0.0, "engine": "auto"}
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202e'.\"|{{#if}}"
 A, B = "zen-3-aaaaaaaa", "zen-5-bbbbbbbb"
-NAMES = [*machines_words._BECAUSE]
+NAMES = [*machines_compared._COMPARED]
 PARTS = {"load": "levels", "hit": "levels", "walk": "levels", "gain": "pages", "fault": "faults"}
 
 
@@ -61,15 +60,15 @@ def page(store: Store, machine: str = "reference", backing: dict[str, str] | Non
 
 
 def shown(a: Analysis, holes: bool = False) -> tuple[BeautifulSoup, str]:
-    """The table, and all sentences. holes: a machine's own words may look like what no sentence holds."""
-    told = []
-    for name in machines_words.__all__:
-        try:
-            told.append(getattr(machines_words, name)(a))
-        except Unavailable as why:
-            told.append(str(why))
-    assert holes or [text for text in told if HOLE.search(re.sub(r"```sh\n.*?```", "", text, flags=re.DOTALL))] == []
-    return BeautifulSoup(machines_tables.machines_table(a).markup, "html.parser"), "\n\n".join(told)
+    """The table, and all text of the page. holes: a machine's own words may look like what no sentence holds."""
+
+    texts: list[str] = []
+    a._names = {"a": a, "chapter": a.about}
+    for _ in pages._run("machines", pages.Page("machines", lambda one: texts.append(getattr(one, "markdown", ""))), a._names):
+        pass
+    told = "\n\n".join(texts)
+    assert holes or not re.search(r"\bnan\b|\bNone\b", told)
+    return BeautifulSoup(machines_tables.machines_table(a).markup, "html.parser"), told
 
 
 def many(store: Store, number: int) -> Store:
@@ -127,7 +126,7 @@ def test_a_bound_that_is_open_is_drawn_to_the_edge_and_what_costs_nothing_has_no
 
 
 def test_without_a_machine_there_is_a_reason(store: Store):
-    for make in (machines_words.lead, machines_tables.machines_table, machines_figure.machines_profiles):
+    for make in (machines_tables.machines_table, machines_figure.machines_profiles):
         with pytest.raises(Unavailable) as why:
             make(page(store))
         assert why.value.code == "no-data"
@@ -229,33 +228,30 @@ def test_a_machine_s_words_are_text_wherever_they_stand(store: Store):
 # --- what they show together
 
 
-def test_reach_names_both_ends_and_holds_what_is_found_to_what_is_stated(store: Store):
+def test_what_is_found_is_held_to_what_is_stated(store: Store):
     add(store, "zen-3-aaaaaaaa", found=2048, changes={"microarchitecture": "Zen 3"})
     add(store, "zen-5-bbbbbbbb", found=2000, changes={"microarchitecture": "Zen 5"})
-    told = machines_words.reach_said(page(store))
-    assert "from 2,000 pages (Zen 5) to 2,048 (Zen 3)" in told and "within 2.3 %" in told
-    add(store, "zen-6-cccccccc", found=4096, changes={"microarchitecture": "Zen 6"})
-    told = machines_words.reach_said(page(store))
-    assert "4,096" in told and "On Zen 6 chases find another number" in told
+    a = page(store)
+    assert machines_compared.off_stated(a.machines).max() == pytest.approx(48 / 2048)
+    assert "from 2,000 pages\n(Zen 5) to 2,048 (Zen 3)" in shown(a)[1]
 
 
-def test_the_price_that_differs_most_is_named_with_both_ends_and_why(store: Store):
+def test_the_price_that_differs_most_is_found_with_both_ends(store: Store):
     add(store, "zen-3-aaaaaaaa", changes={"microarchitecture": "Zen 3"})
     values = {name: 4.0 if name == "walk_over_2_gib" else 1.1 for name in NAMES} | {"hit_last_level": 1.0}
     add(store, "zen-5-bbbbbbbb", kept=False, changes={"microarchitecture": "Zen 5"})
     profile.keep(store, Profile(machine="zen-5-bbbbbbbb", quantities=tuple(
         quantity(name, factor * (NAMES.index(name) + 1)) for name, factor in values.items())))
-    told = machines_words.spread_said(page(store))
+    least, most = machines_compared.extremes(page(store))
     place = NAMES.index("walk_over_2_gib") + 1
-    assert "words of hit last level differs least, by a factor of 1.00" in told and "leave open" not in told
-    assert f"words of walk over 2 gib differs most, by 4.0, from {place} ns on Zen 3 to {4 * place} ns on Zen 5" in told
-    assert machines_words._BECAUSE["walk_over_2_gib"] in told
+    assert (least.words, least.factor) == ("words of hit last level", 1.0)
+    assert most == machines_compared.Extreme("words of walk over 2 gib", 4.0, place, 4 * place, "ns", ("Zen 3", "Zen 5"), True)
 
 
-def test_intervals_that_span_each_other_leave_open_whether_two_differ(store: Store):
+def test_intervals_that_overlap_leave_open_whether_two_differ(store: Store):
     for name, factor in (("zen-3-aaaaaaaa", 1.0), ("zen-5-bbbbbbbb", 1.01)):
         add(store, name, factor)
-    assert "leave open" in machines_words.spread_said(page(store))
+    assert not any(found.differs for found in machines_compared.extremes(page(store)))
 
 
 @pytest.mark.parametrize("declared", [1, 2, 3])
@@ -267,25 +263,22 @@ def test_a_machine_that_an_earlier_kernel_measured_is_marked_and_its_prices_are_
     a = page(store)
     marked = {row.select_one("strong").text: "earlier" in row.text for row in shown(a)[0].select("tbody tr")}
     assert marked == {"Zen 3": declared > 1, "Zen 5": declared > 2, "Zen 6": declared > 2}
-    assert ("Zen 3" in machines_words.spread_said(a)) == (declared != 2)
+    assert ("Zen 3" in machines_compared.extremes(a)[1].on) == (declared != 2)
 
 
 def test_one_machine_is_not_compared_with_itself(store: Store):
     with pytest.raises(Unavailable) as why:
-        machines_words.spread_said(page(many(store, 1)))
+        machines_compared.extremes(page(many(store, 1)))
     assert why.value.code == "too-few-points"
 
 
-
-@pytest.mark.parametrize(("backing", "has", "has_not"), [
-    ({}, ["known of no machine"], ["cuts"]), ({A: "whole", B: "whole"}, ["whole on each"], ["piece"]),
-    ({A: "splintered", B: "splintered"}, ["cuts them up", "a piece", "none of these"], ["known of no"]),
-    ({A: "splintered", B: "whole"}, ["leaves them whole", "cuts them up"], ["none of"])])
-def test_what_hosts_make_of_large_pages_is_told_by_kind(store: Store, monkeypatch, backing: dict, has: list[str], has_not: list[str]):
+def test_gains_are_those_of_machines_with_such_pages(store: Store, monkeypatch):
     add(store, A)
     add(store, B, 2.0)
-    told = machines_words.splinters_said(page(store, backing=backing, monkeypatch=monkeypatch))
-    assert all(words in told for words in has) and not any(words in told for words in has_not)
+    a, place = page(store, backing={A: "whole", B: "splintered"}, monkeypatch=monkeypatch), NAMES.index("gain_thp") + 1
+    assert (machines_compared.gains(a, "whole"), machines_compared.gains(a, "splintered")) == (f"{place:.2f}", f"{2 * place:.2f}")
+    with pytest.raises(Unavailable):
+        machines_compared.gains(a, "unknown")
 
 
 @pytest.mark.parametrize("splintered", [True, pytest.param(False, marks=pytest.mark.endurance)])
@@ -302,10 +295,10 @@ def test_the_host_s_pages_are_inferred_from_rows(store: Store, monkeypatch, spli
 def test_two_of_one_processor_tell_it_from_its_host(store: Store):
     add(store, A, changes={"microarchitecture": "Zen 3"})
     add(store, B, changes={"microarchitecture": "Zen 5"})
-    assert "No two" in machines_words.alone_said(page(store))
+    assert machines_compared.shared_processors(page(store)) == []
     add(store, "zen-3-cccccccc", changes={"microarchitecture": "Zen 3"})
     a = page(store)
-    assert "Zen 3 is here on more than one" in machines_words.alone_said(a)
+    assert machines_compared.shared_processors(a) == ["Zen 3"]
     assert [each.label for each in a.machines] == ["Zen 5", A, "zen-3-cccccccc"]  # of two with one label, their names
 
 
@@ -326,42 +319,12 @@ def a_machine(pages: str = "unknown", has_nodes: bool = False, hypervisor: str =
     ([a_machine(pages="whole")], [0, 2, 3]), ([a_machine(pages="whole", hypervisor="kvm")], [0, 2, 3, 4]),
     ([a_machine(pages="splintered")], [0, 2, 3, 4]), ([a_machine("whole", True, **COUNTED), a_machine(**ARM)], [])])
 def test_wanted_is_what_no_machine_is(there: list[Machine], wants: list[int]):
-    assert [machines_words.WANTED.index(want) for want in machines_words.wanted(there)] == wants
-    told = machines_words.wanted_said(SimpleNamespace(machines=there))
-    assert told.count("```sh") == len(wants) and all(machines_words.WANTED[k].why in told for k in wants)
+    assert [machines_compared.WANTED.index(want) for want in machines_compared.wanted(SimpleNamespace(machines=there))] == wants
 
 
 def test_each_want_is_one_line_to_copy_that_measures_and_bundles():
-    for want in machines_words.WANTED:
+    for want in machines_compared.WANTED:
         assert re.fullmatch(r"(make book|\.venv/bin/tlb run \w+ -p profile full)[A-Z0-9= a-z]*&& \.venv/bin/tlb bundle", want.command)
 
 
 # --- the page
-
-
-def test_the_page_shows_what_is_said_and_nothing_is_said_in_vain():
-    cells = json.loads((ROOT / "book" / f"{machines.PAGE}.ipynb").read_text(encoding="utf-8"))["cells"]
-    text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-    assert {*re.findall(r"\{glue:md\}[` ]?(\w+)", text)} == {*machines_words.__all__}
-    assert re.findall(r"\{glue:figure\} (\w+)", text) == [machines_figure.machines_profiles.__name__]
-
-
-def test_a_card_is_put_beside_the_page_that_links_to_it(tmp_path: Path, monkeypatch):
-    spec = importlib.util.spec_from_file_location("tlb_files", ROOT / "book/_ext/tlb_files.py")
-    tlb_files = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tlb_files)
-    monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
-    for folder in ("data/zen-3-aaaaaaaa", "data/own/zen-3-aaaaaaaa"):
-        (tmp_path / folder).mkdir(parents=True)
-        (tmp_path / folder / "README.md").write_text(folder)
-    body = '<a href="../_sources/zen-3-aaaaaaaa.txt"> <a href="../_sources/own.zen-3-aaaaaaaa.txt"> <a href="../_sources/../x.txt">'
-    tlb_files.write_cards(body, tmp_path / "out")
-    assert {path.name: path.read_text() for path in (tmp_path / "out").iterdir()} == {
-        "zen-3-aaaaaaaa.txt": "data/zen-3-aaaaaaaa", "own.zen-3-aaaaaaaa.txt": "data/own/zen-3-aaaaaaaa"}
-
-
-def test_rows_are_counted_and_dated(store: Store):
-    add(store, A, kept=False)
-    put(store, A, "stlb_cliff", "a" * 16, *(make_record(repeat=k, started_at=f"2025-0{k + 1}-01T00:00:00Z") for k in range(3)))
-    (found,) = page(store).machines
-    assert (found.rows, found.days) == (3, ("2025-01-01", "2025-03-01"))

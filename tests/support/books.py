@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from types import ModuleType
 from typing import Any
 
-import nbformat
 import pandas as pd
 
+from experiments.article import page
 from experiments.article.analysis import Analysis
 from experiments.article.render import Figure, Html
 from experiments.article.verdicts import verdicts
@@ -34,14 +34,12 @@ from experiments.lab import grid, kernels, survey
 from experiments.lab.grid import Scope
 from experiments.lab.record import Point
 from experiments.machine.host import Host, tlb_entries
-from experiments.words.prose import Prose
-from experiments.words.reasons import Unavailable
 from support import blocking, faults, geometry, guests, strides, synthetic, tables, walk
 from support import churn as emptied
 from support import code as jumps
 from support import keeping_pages as keeping
 from support import your_program as programs
-from support.common import ROOT, About
+from support.common import About
 from support.synthetic import Paged, Stated, Truth, tlbs
 
 ARM = {"arch": "aarch64", "vendor": "ARM", "cpu_model": "An arm64 core", "microarchitecture": "unknown", "la57": None}
@@ -119,32 +117,25 @@ class Page(About):
 
     survey = measure
 
-    def show(self, make: Callable[[Analysis], Figure | Html], a: Analysis) -> None:
-        try:
-            made = make(a)
-            self.said.append((make.__name__, made.alt if isinstance(made, Figure) else made.text))
-        except Unavailable as why:
-            self.said.append((f"{make.__name__}, lacking", str(why)))
+    def _put(self, shown: Any) -> None:
+        if isinstance(shown, page.Text):
+            self.said.append(("text", shown.markdown))
+        elif isinstance(shown, Figure):
+            self.said.append((shown.name, shown.alt))
+        elif isinstance(shown, Html):
+            self.said.append(("lacking" if shown.text.startswith("Not on this machine") else "table", shown.text))
 
-    def say(self, module: ModuleType, a: Analysis) -> None:
-        for name in module.__all__:
-            try:
-                text = getattr(module, name)(a)
-            except Unavailable as why:
-                self.said.append((f"{name}, lacking", str(why)))
-                continue
-            self.said.append((name, str(text) if isinstance(text, Prose) else f"({text})"))
-
-    def verdicts(self, module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
+    def _judge(self, module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:
         self.said += [(f"{one.claim.id}, {one.verdict}", one.evidence) for one in verdicts(module, a, **bands)]
 
     def execute(self) -> Page:
         """Every code cell of the committed notebook. Raises what a cell raises, as no reader's own rows may make one."""
-        names: dict[str, Any] = {}
-        for cell in nbformat.read(ROOT / "book" / f"{self.name}.ipynb", 4).cells:
-            if cell.cell_type == "code":
-                exec(compile(cell.source, self.name, "exec"), names)
-                names["begin"] = lambda *given: self
+        names: dict[str, Any] = {page.PAGE: page.Page(self.name, self._put)}
+        for cell in page.cells(self.name):
+            if cell.kind == "code":
+                names[page.PAGE].cell = cell.number
+                exec(compile(cell.source, f"{self.name}.ipynb, cell {cell.number}", "exec"), names)
+                names |= {"begin": lambda *given: self, "judge": self._judge}
         return self
 
     @property

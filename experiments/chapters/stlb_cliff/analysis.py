@@ -15,7 +15,6 @@ from experiments.inference import counts, curves, misses
 from experiments.inference.curves import HALF_AN_OCTAVE, Curve, select
 from experiments.inference.intervals import Interval
 from experiments.inference.misses import TEXTBOOK, RandomFit, StepFit
-from experiments.inference.scatter import trend
 from experiments.machine.host import data_tlbs
 from experiments.machine.tlb import ways_of
 from experiments.words.reasons import Unavailable, if_available, required
@@ -248,11 +247,6 @@ class Analysis(analysis.Analysis):
         return table.rename_axis("lines").reset_index()
 
     # --- what the text compares
-
-    @property
-    def drift(self) -> float:
-        """By which share each mapping of a point was slower than the one before; 0 where none can be told."""
-        return float(np.expm1(trend(select(self.frame, kernel="page_chase"), ["layout", "order", "lines"], "ns_per_access")))
 
     def in_cycles(self, ns: float, decimals: int = 0) -> str:
         """Return a time in cycles, to follow it in brackets; "" where the clock was not measured."""

@@ -1,4 +1,4 @@
-"""What every chapter may say of its machine: a sentence for every kind of machine, with no hole where something was not stated."""
+"""What a page says of its machine: its name, its TLB as stated, its counters, and whether it is a guest."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from experiments.article import setting
 from experiments.article.analysis import Analysis
 from experiments.machine.host import data_tlbs
 from experiments.machine.tlb import Tlb, ways_of
-from experiments.words.prose import Prose
 from experiments.words.reasons import PAGE_REASONS, REASONS, Note, Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -23,10 +22,10 @@ def about(tlb: tuple[Tlb, ...] | None = None, machine: str = "made-up", hypervis
 
 def said(a: Analysis) -> dict[str, str]:
     """Each function's words, found fit to be glued."""
-    told = {name: getattr(machine_words, name)(a) for name in ("machine", "guest_note", "tlb", "counters")}
+    told = {name: getattr(setting, name)(a) for name in ("machine", "guest_note", "stated_tlb", "counters")}
     for name, text in told.items():
         assert text and not HOLE.search(text), (name, text)
-        assert not isinstance(text, Prose) or text.endswith("."), (name, text)
+        assert name == "machine" or text.endswith("."), (name, text)
     return told
 
 
@@ -47,13 +46,13 @@ def test_every_kind_of_machine_has_its_sentences(name: str):
 
 
 def test_a_silent_cpuid_is_said_with_its_reason():
-    assert REASONS["no-geometry"].sentence in said(analysis(stated=SILENT))["tlb"]
-    assert REASONS["no-cpuid"].sentence in said(STATES["arm64"])["tlb"]
+    assert REASONS["no-geometry"].sentence in said(analysis(stated=SILENT))["stated_tlb"]
+    assert REASONS["no-cpuid"].sentence in said(STATES["arm64"])["stated_tlb"]
 
 
 @pytest.mark.parametrize(("page_bytes", "reach"), [(4096, ("4 KiB", "256 KiB and 6 MiB")), (16384, ("16 KiB", "1 MiB and 24 MiB"))])
 def test_the_reach_is_the_entries_times_the_machines_page(page_bytes: int, reach: tuple[str, str]):
-    told = said(about(base_page_bytes=page_bytes))["tlb"]
+    told = said(about(base_page_bytes=page_bytes))["stated_tlb"]
     assert all(part in told for part in ("64 entries", "1,536 entries", *reach))
 
 
@@ -118,5 +117,5 @@ def test_a_machine_that_says_little_of_itself_still_has_its_line():
 def test_of_the_notes_those_about_page_sizes_are_listed_once():
     notes = [Note("No pool.", "pool-empty"), Note("No counters.", "no-pmu"), Note("No pool.", "pool-empty"),
              Note("THP is off.", "thp-never"), Note("Something.")]
-    assert machine_words.about_pages(notes) == "- No pool.\n- THP is off." and set(REASONS) >= PAGE_REASONS
-    assert machine_words.about_pages([]) == ""
+    assert setting.about_pages(notes) == "- No pool.\n- THP is off." and set(REASONS) >= PAGE_REASONS
+    assert setting.about_pages([]) == ""

@@ -1,0 +1,89 @@
+"""The book's pages run in this process, with cells as they are or edited, about a published machine."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from experiments.article import page, parameters
+from experiments.article.analysis import Analysis
+from experiments.article.chapter import Chapter
+from experiments.article.page import Cell
+from experiments.article.render import Figure
+from experiments.front import CHAPTERS, index
+from experiments.lab import survey
+from experiments.lab.store import Store, data_root
+
+CHAPTER_NAMES = [module.__name__.rpartition(".")[2] for module in CHAPTERS]
+
+
+class Shown(NamedTuple):
+    """What a page shows, as text."""
+
+    texts: tuple[str, ...]
+    figures: tuple[str, ...]  # with their data
+    verdicts: tuple[str, ...]  # and other tables
+
+
+def analysis(notebook: str, machine: str, names: dict[str, Any]) -> Analysis:
+    """A page's Analysis over its names. Raises Unavailable where the machine has no rows."""
+    chapter = Chapter(notebook, parameters.check(notebook, {"machine": machine, "minutes": 0.0}), Store(data_root()))
+    if notebook not in CHAPTER_NAMES:
+        module = import_module(f"experiments.front.{notebook}")
+        return index.Analysis(chapter, names=names) if module is index else module.Analysis(chapter, names)
+    module = import_module(f"experiments.chapters.{notebook}")
+    if notebook == "your_program":
+        return module.Analysis(pd.DataFrame(), chapter, names)
+    if notebook == "your_machine":
+        return module.Analysis(lambda: chapter.kept(survey.NAME), chapter, names)
+    return module.Analysis(chapter.measure(module.grid.points(chapter.scope), notebook), chapter, names)
+
+
+def render(notebook: str, machine: str = "reference", cells: tuple[Cell, ...] | None = None) -> Shown:
+    """Run a page's cells, or these in their place. Raises what a cell raises."""
+    texts, figures, tables = list[str](), list[str](), list[str]()
+
+    def put(shown: Any) -> None:
+        if isinstance(shown, page.Text):
+            texts.append(shown.markdown)
+        elif isinstance(shown, Figure):
+            figures.append(shown.alt + shown.csv())
+        elif hasattr(shown, "text"):
+            tables.append(shown.text)
+
+    names: dict[str, Any] = {}
+    a = analysis(notebook, machine, names)
+    names |= {"a": a, "chapter": a.about}
+    for _ in page._run(notebook, page.Page(notebook, put), names, cells):
+        pass
+    return Shown(tuple(texts), tuple(figures), tuple(tables))
+
+
+@cache
+def committed(notebook: str) -> Shown:
+    return render(notebook)
+
+
+def definitions(notebook: str) -> Iterator[tuple[str, tuple[Cell, ...]]]:
+    """Each statement of a page's cells that defines something, and the cells without it."""
+    cells = page.cells(notebook)
+    for place, cell in enumerate(cells):
+        if cell.kind != "code" or {*cell.metadata.get("tags", ())} & {"parameters"} or "begin(" in cell.source:
+            continue
+        body = ast.parse(cell.source).body
+        for number, statement in enumerate(body):
+            if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.FunctionDef)):
+                kept = "\n".join(ast.unparse(other) for other in (*body[:number], *body[number + 1:]))
+                yield ast.unparse(statement).splitlines()[0], (*cells[:place], cell._replace(source=kept), *cells[place + 1:])
+
+
+def edited(notebook: str, old: str, new: str) -> tuple[Cell, ...]:
+    """A page's cells with `new` in the place of `old`, which stands in exactly one."""
+    cells = page.cells(notebook)
+    (place,) = (number for number, cell in enumerate(cells) if cell.kind == "code" and old in cell.source)
+    return (*cells[:place], cells[place]._replace(source=cells[place].source.replace(old, new)), *cells[place + 1:])
