@@ -19,7 +19,7 @@ TLB := $(VENV)/bin/tlb
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: help site book pdf release test check bench endurance fleet mutation lint lock links clean
+.PHONY: help site book pdf release test check bench endurance inert fleet mutation lint lock links clean
 .DEFAULT_GOAL := help
 
 # Jupyter and IPython keep their state here and not in HOME, which may be read-only or hold settings of its own.
@@ -77,6 +77,9 @@ bench: $(READY) ## print the figures that the project has to reach, as ratios me
 
 endurance: $(FLEET) ## recipes, kills, fuzz: what takes over 20 s and is no reader's path (a quarter of an hour)
 	TLB_ENDURANCE=1 $(PYTEST) tests -m endurance
+
+inert: $(FLEET) ## remove each definition of each page and expect the page to change (ten minutes)
+	TLB_INERT=all $(PYTEST) tests/article/test_definitions.py
 
 fleet: $(FLEET) ## install what `tlb fleet` and `tlb atlas` take beside the book: Dask, pyarrow, DuckDB
 
