@@ -18,9 +18,9 @@ from itertools import chain
 from math import inf
 
 from experiments.inference.intervals import median_interval
-from experiments.lab import build, perf
+from experiments.lab import build, kernels, perf
 from experiments.lab.lines import record_key
-from experiments.lab.mapping import RETRY_SHARE, Group, cost_s, expected, groups, kind_of
+from experiments.lab.mapping import RETRY_SHARE, Group, expected, groups, kind_of
 from experiments.lab.progress import Progress
 from experiments.lab.record import Identity, Point, Record
 from experiments.lab.rig import Rig
@@ -147,7 +147,7 @@ def _results(rig: Rig, group: Group, repeat: int, bar: Progress, retry_share: fl
     where = f"mapping {repeat + 1} of {max(rounds, repeat + 1)}:"
 
     def begin(point: Point) -> bool:
-        return bar.begin(kind_of(point), cost_s(point, group.shares), f"{where} {point.kernel} on {point.pages}")
+        return bar.begin(kind_of(point), group.cost_s(point), f"{where} {point.kernel} on {point.pages}")
 
     if group.shares and not bar.begin(*group.start, f"{where} memory on {points[0].pages if points else ''}"):
         return
@@ -213,7 +213,7 @@ class _Schedule:
         left_s = min(bar.time_left_s, bar.extra_s)
         chosen: list[Point] = []
         for point in sorted(wide, key=lambda p: (not self.compared(p), -wide[p])):
-            takes_s = bar.pace(kind_of(point)) * sum(repeat >= self.wanted[point] for repeat in self.missing[point]) * cost_s(point, True)
+            takes_s = bar.pace(kind_of(point)) * sum(repeat >= self.wanted[point] for repeat in self.missing[point]) * kernels.point_s(point)
             if takes_s <= left_s:
                 chosen.append(point)
                 left_s -= takes_s
