@@ -185,18 +185,20 @@ class _Schedule:
         if first_round:
             return
         rest = sorted({repeat for _, repeat in self.due()} - {0})
+        bar.remain(self._cost(self._of(repeat, lacking) for repeat in rest))
         parts = [lambda point: True] if bar.has_time_for_all() else [self.compared, lambda point: not self.compared(point)]
         for part in parts:
             for repeat in rest:
-                yield from self._round(repeat, [p for p in self._of(repeat) if part(p) and p not in lacking])
+                yield from self._round(repeat, [p for p in self._of(repeat, lacking) if part(p)])
         chosen = self._widest(bar, lacking) if self.may_add else []
         added = {repeat: [p for p in chosen if repeat in self.missing[p]] for repeat in range(max(self.wanted.values()), self.most)}
         bar.expect(self._cost(added.values()), bar.until)
         for repeat, points in added.items():
             yield from self._round(repeat, points)
 
-    def _of(self, repeat: int) -> list[Point]:
-        return [point for point, missing in self.missing.items() if repeat in missing and repeat < self.wanted[point]]
+    def _of(self, repeat: int, lacking: Collection[Point] = ()) -> list[Point]:
+        return [point for point, missing in self.missing.items()
+                if repeat in missing and repeat < self.wanted[point] and point not in lacking]
 
     def _round(self, repeat: int, points: list[Point]) -> Iterator[tuple[int, Group]]:
         return ((repeat, group) for group in groups(points, self.shuffle))

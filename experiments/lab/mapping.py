@@ -82,7 +82,7 @@ def shared_bytes(points: Iterable[Point]) -> int:
 
 def kind_of(point: Point) -> str:
     """What its pace is learned with."""
-    return f"{point.kernel} {point.engine}"
+    return f"{point.kernel} {point.engine} {point.pages}"
 
 
 def expected(made: Iterable[Group]) -> Counter[str]:
