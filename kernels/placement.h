@@ -145,7 +145,7 @@ static inline int64_t *offsets_of(struct places places, uint64_t lines, int shuf
 
 /* Lines after whose visits the caches hold what they will go on holding: as many as the largest has, or as asked; or all lines. Of a
  * cache of hundreds of MiB, which takes ten seconds to visit at random, MOST_WARM do: placing the lines has filled it. */
-#define MOST_WARM (1ull << 20)
+#define MOST_WARM (1ull << 19) /* 32 MiB of lines */
 static inline uint64_t lines_to_warm(const struct config *c)
 {
     uint64_t cache = largest_cache_bytes(c->cpu) / LINE, most = cache < MOST_WARM ? cache : MOST_WARM;

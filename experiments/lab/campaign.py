@@ -215,7 +215,8 @@ class _Schedule:
         left_s = min(bar.time_left_s, bar.extra_s)
         chosen: list[Point] = []
         for point in sorted(wide, key=lambda p: (not self.compared(p), -wide[p])):
-            takes_s = bar.pace(kind_of(point)) * sum(repeat >= self.wanted[point] for repeat in self.missing[point]) * kernels.point_s(point)
+            times = sum(repeat >= self.wanted[point] for repeat in self.missing[point])
+            takes_s = bar.pace(kind_of(point)) * times * kernels.point_s(point)
             if takes_s <= left_s:
                 chosen.append(point)
                 left_s -= takes_s

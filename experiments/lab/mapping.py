@@ -107,8 +107,8 @@ def measured(points: Sequence[Point], repeat: int, setting: Setting, *, begin: C
     yield from short.items()
     left = [point for point in points if point not in short]
     if left:
-        yield from _Measuring(left, repeat, setting, begin, ceil(retry_share * len(left)),
-                              build.sessions()(left[0])).results()
+        tries = 0 if any(map(kernels.idle_s, left)) else ceil(retry_share * len(left))  # again would be seconds of sleep
+        yield from _Measuring(left, repeat, setting, begin, tries, build.sessions()(left[0])).results()
 
 
 @dataclass

@@ -15,7 +15,7 @@ from kernels.twins.hops import ready
 
 UINT64 = (1 << 64) - 1
 FNV_BASIS = 0xCBF29CE484222325
-PART, STEP, MOST_WARM = 1 << 17, 16, 1 << 20
+PART, STEP, MOST_WARM = 1 << 17, 16, 1 << 19
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 SIDE_BY_SIDE = np.uint64(LINE), np.uint64(0)  # as places_in() gives it of packed lines
 
