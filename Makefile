@@ -5,7 +5,7 @@
 # All paths are relative, so a checkout may lie under a path with spaces.
 
 PROFILE ?= quick
-MINUTES ?= 10
+MINUTES ?= 8
 MAX_WORKING_SET ?=
 PYTHON ?=
 
@@ -33,7 +33,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s  %s\n", $$1, $$2 }' Makefile
 	@echo
-	@echo '  make book MINUTES=40               to measure and build in (10); the same command goes on where time ran out'
+	@echo '  make book MINUTES=40               to measure and build in (8);  the same command goes on where time ran out'
 	@echo '  make book PROFILE=full             smoke, quick (the default) or full: how fine, and how many processes a point'
 	@echo '  make book MAX_WORKING_SET=4GiB     stop the sweep at this size'
 	@echo '  make site PYTHON=/path/to/python3  make .venv with this Python (3.11 or newer)'

@@ -143,10 +143,13 @@ static inline int64_t *offsets_of(struct places places, uint64_t lines, int shuf
 #define PART (1ull << 17) /* visits: from so many lines on not all are timed, but so many at the least */
 #define STEP 16           /* visits that are made in one go, as many as a loop unrolls */
 
-/* Lines after whose visits the caches hold what they will go on holding: as many as the largest has, or as asked; or all lines. */
+/* Lines after whose visits the caches hold what they will go on holding: as many as the largest has, or as asked; or all lines. Of a
+ * cache of hundreds of MiB, which takes ten seconds to visit at random, MOST_WARM do: placing the lines has filled it. */
+#define MOST_WARM (1ull << 19) /* 32 MiB of lines */
 static inline uint64_t lines_to_warm(const struct config *c)
 {
-    uint64_t cache = largest_cache_bytes(c->cpu) / LINE, asked = c->warm_hops == NOT_GIVEN ? cache : c->warm_hops;
+    uint64_t cache = largest_cache_bytes(c->cpu) / LINE, most = cache < MOST_WARM ? cache : MOST_WARM;
+    uint64_t asked = c->warm_hops == NOT_GIVEN ? most : c->warm_hops;
     return asked && asked < c->lines ? asked : c->lines; /* a whole cycle is as warm as it gets */
 }
 

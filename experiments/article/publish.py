@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -166,11 +167,17 @@ def refresh(chapter: str, within: Kernel | None = None) -> Path:
 
 
 def book(given: Mapping[str, Any]) -> Path:
-    """Execute every chapter about `given["machine"]`, on the rows that are there, and build the site; the path of its first page."""
+    """Execute every chapter about `given["machine"]`, on the rows that are there, and build the site; the path of its first page. A site of
+    the same parameters, rows and sources is not built again."""
     chapters, machine, given = parameters.table_of_contents(), given["machine"], {**given, "minutes": 0.0}
-    place = ROOT / "_build" / (machine if machine != "this" else host.machine_id(host.inspect()))
-    source = place / "source"
+    this = host.inspect()
+    place = ROOT / "_build" / (machine if machine != "this" else host.machine_id(this))
+    source, built_of, index = place / "source", place / "built-of", place / "site" / "_build" / "html" / "index.html"
+    made_of = _digest(json.dumps([given, host.state(this)], sort_keys=True, default=str))
+    if index.is_file() and built_of.is_file() and built_of.read_text() == made_of:
+        return index
     with disk_errors(source):
+        built_of.unlink(missing_ok=True)
         shutil.rmtree(source, ignore_errors=True)
         stage(source, "*.ipynb")  # which are executed into it
 
@@ -179,7 +186,21 @@ def book(given: Mapping[str, Any]) -> Path:
         show_given(source / "book" / f"{name}.ipynb", parameters.check(name, given))
 
     each(chapters, chapter)
-    return build_site(source, place / "site")
+    index = build_site(source, place / "site")
+    with disk_errors(built_of):
+        built_of.write_text(made_of)
+    return index
+
+
+def _digest(words: str) -> str:
+    """16 hex digits of these words and of all files that a site is made of: its sources, and data/ but for what changes with each look
+    at the computer."""
+    digest = hashlib.sha256(words.encode())
+    for top in (*(ROOT / name for name in _STAGED), data_root()):
+        for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
+            if path.is_file() and path.suffix != ".pyc" and path.name not in ("machine.json", "lacking.json"):
+                digest.update(f"{path.relative_to(top)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()[:16]
 
 
 def rows(machine: str = "this") -> Path:

@@ -147,7 +147,7 @@ def run(
 @app.command()
 def book(
     profile: Annotated[str, typer.Option(help=", ".join(grid.profile_names()))] = "quick",
-    minutes: Annotated[str, typer.Option(help="To measure and build in; 0 builds from what is there.")] = "10",
+    minutes: Annotated[str, typer.Option(help="To measure and build in; 0 builds from what is there.")] = "8",
     parameter: ParameterPairs = [],  # noqa: B006
     machine: Annotated[str, typer.Option(help="this, reference, or any published machine.")] = "this",
 ) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from experiments import chapters
 from experiments.article import parameters, publish
+from experiments.article.analysis import Analysis
 from experiments.article.chapter import Chapter
 from experiments.article.verdicts import REGISTRY
 from experiments.chapters import your_machine
@@ -20,7 +21,8 @@ from experiments.lab.record import Point
 from experiments.lab.store import Store, data_root
 from experiments.words.reasons import if_available
 
-SITE_S = 60.0  # a guess at the seconds that a site takes to build
+SITE_S, SURVEY_S, DOCUMENTS_S = 60.0, 30.0, 60.0  # guesses at what a site, the survey of the TLB and other programs take
+SLOW = ("scores", "programs")  # documents that compile and run other people's programs for a minute: after all others
 
 
 def book(given: Mapping[str, Any]) -> Path:
@@ -35,25 +37,25 @@ def book(given: Mapping[str, Any]) -> Path:
     if given["machine"] != "this":
         return publish.book(given)
     whole = Chapter(contents[0], asked[contents[0]], Store(data_root()))
-    grids = grids_of(whole.scope)
+    grids, end = grids_of(whole.scope), begin + 60 * asked[contents[0]]["minutes"]
 
     with Progress("book") as bar:
-        def measured(*, first_round: bool) -> bool:
-            seconds = 60 * asked[contents[0]]["minutes"] - (time.monotonic() - begin) - bar.later_s
-            return bool(whole.campaign(grids, seconds=max(seconds, 0.0), compared=compared(whole.scope), first_round=first_round,
-                                       progress=bar).measured)
+        def measured(later_s: float, kept_s: float, *, first_round: bool = False) -> bool:
+            """Whether anything was. later_s: what is to follow takes; kept_s: of the time, what is kept for that."""
+            bar.later_s = later_s
+            return bool(whole.campaign(grids, seconds=max(end - kept_s - time.monotonic(), 0.0), compared=compared(whole.scope),
+                                       first_round=first_round, progress=bar).measured)
 
-        page, is_new = Path(), measured(first_round=True)  # in all the time there is: without it, chapters have nothing to show
-        bar.later_s = SITE_S
-        if is_new:
+        site_s = SITE_S
+        if measured(2 * SITE_S + SURVEY_S + DOCUMENTS_S, 0.0, first_round=True):  # without it, chapters have nothing to show
             site_begin = time.monotonic()
-            page = publish.book(given)
-            print(f"{page}\nThis first site rests on one mapping of each point; measuring goes on.")
-            bar.later_s = time.monotonic() - site_begin
+            print(f"{publish.book(given)}\nThis first site rests on one mapping of each point; measuring goes on.")
+            site_s = time.monotonic() - site_begin
         if_available(Chapter("your_machine", asked["your_machine"], whole.data).survey)  # where it lacks, its page says why
-        for name in grids:
-            _documents(Chapter(name, asked[name], whole.data))
-        return publish.book(given) if measured(first_round=False) or not is_new else page
+        later_s = site_s + DOCUMENTS_S
+        measured(later_s, later_s)
+        _documents([Chapter(name, asked[name], whole.data) for name in grids], end - site_s)
+        return publish.book(given)
 
 
 def compared(scope: Scope) -> Callable[[Point], bool]:
@@ -85,9 +87,13 @@ def alone(name: str, profile: str, folder: Path) -> tuple[int, float, int]:
     return outcome.measured, outcome.elapsed_s, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 
 
-def _documents(chapter: Chapter) -> None:
-    """What other people's programs got, where there is none yet."""
-    module = import_module(f"{chapters.__name__}.{chapter.name}")
-    a = if_available(lambda: module.Analysis(chapter.kept(chapter.name), chapter))
-    for document in a.documents if a else ():
-        if_available(getattr, a, document)
+def _documents(about: Iterable[Chapter], until: float) -> None:
+    """What other people's programs got, where there is none yet; none is begun after `until`, and the slow ones are the last."""
+    found: list[tuple[Analysis, str]] = []
+    for chapter in about:
+        module = import_module(f"{chapters.__name__}.{chapter.name}")
+        if a := if_available(lambda: module.Analysis(chapter.kept(chapter.name), chapter)):  # noqa: B023
+            found += [(a, document) for document in a.documents]
+    for a, document in sorted(found, key=lambda pair: pair[1] in SLOW):
+        if time.monotonic() < until:
+            if_available(getattr, a, document)

@@ -18,9 +18,9 @@ from itertools import chain
 from math import inf
 
 from experiments.inference.intervals import median_interval
-from experiments.lab import build, perf
+from experiments.lab import build, kernels, perf
 from experiments.lab.lines import record_key
-from experiments.lab.mapping import RETRY_SHARE, Group, cost_s, expected, groups, kind_of
+from experiments.lab.mapping import RETRY_SHARE, Group, expected, groups, kind_of
 from experiments.lab.progress import Progress
 from experiments.lab.record import Identity, Point, Record
 from experiments.lab.rig import Rig
@@ -147,7 +147,7 @@ def _results(rig: Rig, group: Group, repeat: int, bar: Progress, retry_share: fl
     where = f"mapping {repeat + 1} of {max(rounds, repeat + 1)}:"
 
     def begin(point: Point) -> bool:
-        return bar.begin(kind_of(point), cost_s(point, group.shares), f"{where} {point.kernel} on {point.pages}")
+        return bar.begin(kind_of(point), group.cost_s(point), f"{where} {point.kernel} on {point.pages}")
 
     if group.shares and not bar.begin(*group.start, f"{where} memory on {points[0].pages if points else ''}"):
         return
@@ -185,18 +185,20 @@ class _Schedule:
         if first_round:
             return
         rest = sorted({repeat for _, repeat in self.due()} - {0})
+        bar.remain(self._cost(self._of(repeat, lacking) for repeat in rest))
         parts = [lambda point: True] if bar.has_time_for_all() else [self.compared, lambda point: not self.compared(point)]
         for part in parts:
             for repeat in rest:
-                yield from self._round(repeat, [p for p in self._of(repeat) if part(p) and p not in lacking])
+                yield from self._round(repeat, [p for p in self._of(repeat, lacking) if part(p)])
         chosen = self._widest(bar, lacking) if self.may_add else []
         added = {repeat: [p for p in chosen if repeat in self.missing[p]] for repeat in range(max(self.wanted.values()), self.most)}
         bar.expect(self._cost(added.values()), bar.until)
         for repeat, points in added.items():
             yield from self._round(repeat, points)
 
-    def _of(self, repeat: int) -> list[Point]:
-        return [point for point, missing in self.missing.items() if repeat in missing and repeat < self.wanted[point]]
+    def _of(self, repeat: int, lacking: Collection[Point] = ()) -> list[Point]:
+        return [point for point, missing in self.missing.items()
+                if repeat in missing and repeat < self.wanted[point] and point not in lacking]
 
     def _round(self, repeat: int, points: list[Point]) -> Iterator[tuple[int, Group]]:
         return ((repeat, group) for group in groups(points, self.shuffle))
@@ -213,7 +215,8 @@ class _Schedule:
         left_s = min(bar.time_left_s, bar.extra_s)
         chosen: list[Point] = []
         for point in sorted(wide, key=lambda p: (not self.compared(p), -wide[p])):
-            takes_s = bar.pace(kind_of(point)) * sum(repeat >= self.wanted[point] for repeat in self.missing[point]) * cost_s(point, True)
+            times = sum(repeat >= self.wanted[point] for repeat in self.missing[point])
+            takes_s = bar.pace(kind_of(point)) * times * kernels.point_s(point)
             if takes_s <= left_s:
                 chosen.append(point)
                 left_s -= takes_s

@@ -208,6 +208,16 @@ def session_of(point: Point) -> str:
     return "" if point.mode in kernel.played else kernel.session
 
 
+def idle_s(point: Point) -> float:
+    """The seconds for which a point's process sleeps."""
+    return of(point.kernel).idle_s(point)
+
+
+def made_of(point: Point) -> object:
+    """What a session makes before it measures a point, equal for points that can use it one after the other: a graph."""
+    return (point.lines, point.layout, dict(point.options).get("block_vertices")) if point.kernel == "graph_walk" else point
+
+
 def has_own_arena(point: Point, base: int | None = None) -> bool:
     """Whether a session maps memory for this point alone, because a prefix of the shared arena does not do."""
     base = base or base_page_bytes()
@@ -263,7 +273,7 @@ def expected_s(point: Point) -> float:
     """A guess at the seconds of one point in a process of its own: start, region, faulting in."""
     start_s = _ENGINE_START_S.get(point.engine, of(point.kernel).start_s)
     per_gib_s = _POPULATE_S_PER_GIB + _GUEST_S_PER_GIB * of(point.kernel).in_guest
-    return start_s + of(point.kernel).idle_s(point) + 1.2 * point.region_ms / 1e3 + per_gib_s * arena_bytes(point) / 2**30
+    return start_s + idle_s(point) + 1.2 * point.region_ms / 1e3 + per_gib_s * arena_bytes(point) / 2**30
 
 
 def with_defaults(frame: pd.DataFrame) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from math import ceil, inf
 
 from experiments.lab import build, kernels
-from experiments.lab.measure import Alone, Setting, Shared, is_prefix, why_not
+from experiments.lab.measure import Alone, Setting, Shared, Sleeping, is_prefix, why_not
 from experiments.lab.record import Point, Record
 from experiments.words.pages import PAGES
 from experiments.words.reasons import Unavailable
@@ -24,14 +24,15 @@ RETRY_SHARE = 0.1
 _OF_SIZE = {"oom-killed", "memory-short", "pool-empty", "backing-partial"}  # what a smaller mapping may be spared
 _PASSING = {"backing-partial", "cpu-gone"}  # what may be over when it is tried again
 
-_ALONE = ("",)
+_ALONE, _SLEEPING = ("",), ("sleeping",)
 
 Result = tuple[Point, Record | Unavailable]
 
 
 @dataclass
 class Group:
-    """Points that one process may measure, where their kernels have a session; or that take a process each."""
+    """Points that one process may measure, where their kernels have a session; or that take a process each, one after the other or, if
+    they sleep, side by side."""
 
     points: list[Point]
     shares: bool
@@ -41,17 +42,27 @@ class Group:
         """(kind, seconds) until their memory is mapped."""
         return f"memory {self.points[0].pages}", kernels.mapping_s(self.points[0].engine, shared_bytes(self.points))
 
+    def cost_s(self, point: Point) -> float:
+        """A guess at the seconds of one of the points, of those that sleep a part of all."""
+        if self.shares:
+            return kernels.point_s(point)
+        sleeps_s = [idle_s for each in self.points if (idle_s := kernels.idle_s(each))]
+        return kernels.expected_s(point) - kernels.idle_s(point) + max(sleeps_s, default=0.0) / max(len(sleeps_s), 1)
+
 
 def groups(points: Sequence[Point], shuffle: random.Random) -> list[Group]:
-    """A round's points by the process that may measure them, in a random order. Those on transparent huge pages follow each other: what a
+    """A round's points by the process that may measure them, in a random order, but that points which use the same
+    graph follow each other. Those on transparent huge pages follow each other: what a
     process gives back a hypervisor takes back soon, and 4 GiB then take 10 s to map and not 0.2 s."""
     alike: dict[tuple, list[Point]] = {}
     has_session = build.sessions()
     for point in points:
         alike.setdefault(_program(point, has_session), []).append(point)
-    made = [Group(group, program != _ALONE) for program, group in alike.items()]
+    made = [Group(group, program not in (_ALONE, _SLEEPING)) for program, group in alike.items()]
     for group in made:
         shuffle.shuffle(group.points)
+        turns = {used: turn for turn, used in enumerate(dict.fromkeys(map(kernels.made_of, group.points)))}
+        group.points.sort(key=lambda point: turns[kernels.made_of(point)])
     shuffle.shuffle(made)
     return sorted(made, key=lambda group: group.shares and PAGES[group.points[0].pages].source == "thp")
 
@@ -60,7 +71,7 @@ def _program(point: Point, has_session: Callable[[Point], bool]) -> tuple:
     """What points have in common that one process may measure. Those with an arena of their own have no shared one beside it, which would
     be read from smaps as well, before and after each."""
     if not has_session(point):
-        return _ALONE
+        return _SLEEPING if kernels.idle_s(point) else _ALONE
     return kernels.session_of(point), point.engine, point.pages, is_prefix(point)
 
 
@@ -71,11 +82,7 @@ def shared_bytes(points: Iterable[Point]) -> int:
 
 def kind_of(point: Point) -> str:
     """What its pace is learned with."""
-    return f"{point.kernel} {point.engine}"
-
-
-def cost_s(point: Point, shares: bool) -> float:
-    return kernels.point_s(point) if shares else kernels.expected_s(point)
+    return f"{point.kernel} {point.engine} {point.pages}"
 
 
 def expected(made: Iterable[Group]) -> Counter[str]:
@@ -85,7 +92,7 @@ def expected(made: Iterable[Group]) -> Counter[str]:
         if group.shares:
             costs.update(dict([group.start]))
         for point in group.points:
-            costs[kind_of(point)] += cost_s(point, group.shares)
+            costs[kind_of(point)] += group.cost_s(point)
     return costs
 
 
@@ -100,8 +107,8 @@ def measured(points: Sequence[Point], repeat: int, setting: Setting, *, begin: C
     yield from short.items()
     left = [point for point in points if point not in short]
     if left:
-        yield from _Measuring(left, repeat, setting, begin, ceil(retry_share * len(left)),
-                              build.sessions()(left[0])).results()
+        tries = 0 if any(map(kernels.idle_s, left)) else ceil(retry_share * len(left))  # again would be seconds of sleep
+        yield from _Measuring(left, repeat, setting, begin, tries, build.sessions()(left[0])).results()
 
 
 @dataclass
@@ -155,7 +162,11 @@ class _Measuring:
             yield from self._failed(why, current, mapped)
 
     def _start(self, mapped: int) -> Shared | Alone:
-        return Shared(self.left[0], mapped, self.repeat, self.setting) if self.shares else Alone(self.repeat, self.setting)
+        if self.shares:
+            return Shared(self.left[0], mapped, self.repeat, self.setting)
+        if sleeping := [point for point in self.left if kernels.idle_s(point)]:
+            return Sleeping(sleeping, self.repeat, self.setting)
+        return Alone(self.repeat, self.setting)
 
     def _judged(self, point: Point, result: Record | Unavailable) -> Record | Unavailable:
         """The result, its point put at the end once more where it was disturbed or lost its CPU."""

@@ -6,6 +6,8 @@ import hashlib
 import json
 import subprocess
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -17,6 +19,7 @@ from experiments.lab.session import Session, lack, limit_s, why_ended
 from experiments.machine.identity import boot_id
 from experiments.words.reasons import Unavailable
 
+STAGGER_S = 0.3  # from the start of one sleeping process to the next: the first touches of 128 MiB take 0.2 s
 MOST_GHZ = 10.0  # for an engine that does not know its clock: no core comes near it
 # Prefixes of a large mapping that differ from fresh mappings of their size: each has an arena of its own, which takes 25 ms.
 FRESH_BYTES = range(4 << 20, (16 << 20) + 1)
@@ -126,9 +129,12 @@ class Alone:
     def ask(self, point: Point) -> tuple[Record | Unavailable, int]:
         self._answers += 1
         try:
-            return _alone(point, self._repeat, self._setting), self._answers
+            return self._measure(point), self._answers
         except Unavailable as why:
             return why, self._answers
+
+    def _measure(self, point: Point) -> Record:
+        return _alone(point, self._repeat, self._setting)
 
     def end(self) -> int:
         return self._answers
@@ -138,6 +144,27 @@ class Alone:
 
     def __exit__(self, *_: object) -> None:
         pass
+
+
+class Sleeping(Alone):
+    """Processes that sleep for seconds between what they measure, side by side; started one after the other, so that no two of them
+    measure at once."""
+
+    def __init__(self, points: Sequence[Point], repeat: int, setting: Setting):
+        super().__init__(repeat, setting)
+        self._threads = ThreadPoolExecutor(len(points))  # a child is killed with the thread that started it, so each waits for its own
+        self._running = {point: self._threads.submit(self._later, STAGGER_S * number, point) for number, point in enumerate(points)}
+
+    def _later(self, after_s: float, point: Point) -> Record:
+        time.sleep(after_s)
+        return super()._measure(point)
+
+    def _measure(self, point: Point) -> Record:
+        running = self._running.pop(point, None)
+        return running.result() if running else super()._measure(point)
+
+    def __exit__(self, *_: object) -> None:
+        self._threads.shutdown(cancel_futures=True)
 
 
 def _alone(point: Point, repeat: int, setting: Setting) -> Record:

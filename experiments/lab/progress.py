@@ -51,6 +51,12 @@ class Progress:
         """From now on these seconds are to come, by kind, and an extra share of them; nothing is begun that would end after `until`."""
         self._all, self._left, self.until, self._extra = Counter(costs), Counter(costs), until, extra
 
+    def remain(self, costs: Mapping[str, float]) -> None:
+        """Of what was expected no more than this is to come: what is lacking once is lacking in every round."""
+        self._all.subtract(self._left)
+        self._all.update(costs)
+        self._left = Counter(costs)
+
     @property
     def gone_s(self) -> float:
         return time.monotonic() - self._begin

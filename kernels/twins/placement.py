@@ -15,7 +15,7 @@ from kernels.twins.hops import ready
 
 UINT64 = (1 << 64) - 1
 FNV_BASIS = 0xCBF29CE484222325
-PART, STEP = 1 << 17, 16
+PART, STEP, MOST_WARM = 1 << 17, 16, 1 << 19
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 SIDE_BY_SIDE = np.uint64(LINE), np.uint64(0)  # as places_in() gives it of packed lines
 
@@ -93,8 +93,9 @@ def checksum_from(visit, first, visits):
 
 
 def lines_to_warm(config: argparse.Namespace) -> int:
-    """Lines after whose visits the caches hold what they will go on holding: as many as the largest has, or as asked; or all lines."""
-    asked = config.warm_hops or largest_cache_bytes(config.cpu) // LINE
+    """Lines after whose visits the caches hold what they will go on holding: as many as the largest has, up to MOST_WARM, or as asked; or
+    all lines."""
+    asked = config.warm_hops or min(largest_cache_bytes(config.cpu) // LINE, MOST_WARM)
     return min(asked or config.lines, config.lines)
 
 

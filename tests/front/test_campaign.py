@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from experiments.chapters import (
 from experiments.front import campaign
 from experiments.lab.campaign import Outcome
 from experiments.lab.progress import Progress
+from experiments.lab.store import Store
 from experiments.system.files import ROOT
 from experiments.words.reasons import Unavailable
 
@@ -44,7 +46,7 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
     monkeypatch.setattr(publish, "book", lambda given: told.append("site") or tmp_path)
     monkeypatch.setattr(Chapter, "survey", lambda chapter: told.append("survey"))
-    monkeypatch.setattr(campaign, "_documents", lambda chapter: told.append("documents"))
+    monkeypatch.setattr(campaign, "_documents", lambda about, until: told.append("documents"))
     return told
 
 
@@ -62,7 +64,7 @@ def measures(monkeypatch: pytest.MonkeyPatch, told: list[Any], *measured: int) -
 def test_there_is_a_site_after_the_first_round_and_one_at_the_end(told: list[Any], monkeypatch: pytest.MonkeyPatch):
     measures(monkeypatch, told, 300, 900)
     campaign.book(ASKED)
-    assert told == [(set(CHAPTERS), True), "site", "survey", *["documents"] * len(CHAPTERS), (set(CHAPTERS), False), "site"]
+    assert told == [(set(CHAPTERS), True), "site", "survey", (set(CHAPTERS), False), "documents", "site"]
 
 
 @pytest.mark.parametrize("minutes", [1.0, 10.0, 40.0])
@@ -76,16 +78,62 @@ def test_the_last_site_is_built_within_the_time(told: list[Any], monkeypatch: py
 
     monkeypatch.setattr(Chapter, "campaign", run)
     campaign.book(ASKED | {"minutes": minutes})
-    for sites, (seconds, later_s) in zip((0, 1), given, strict=True):
-        assert later_s == sites * campaign.SITE_S
-        assert max(60 * minutes - later_s - 10, 0) <= seconds <= max(60 * minutes - later_s, 0)
+    at_end = campaign.SITE_S + campaign.DOCUMENTS_S
+    assert [later_s for _, later_s in given] == [at_end + campaign.SITE_S + campaign.SURVEY_S, at_end]
+    for (seconds, _), kept_s in zip(given, (0, at_end), strict=True):
+        assert max(60 * minutes - kept_s - 10, 0) <= seconds <= max(60 * minutes - kept_s, 0)
 
 
-@pytest.mark.parametrize(("measured", "sites"), [((0, 0), 1), ((0, 5), 1), ((5, 0), 1), ((5, 5), 2)])
-def test_no_site_is_built_twice_of_the_same_rows(told: list[Any], monkeypatch: pytest.MonkeyPatch, measured: tuple, sites: int):
+@pytest.mark.parametrize("measured", [(0, 0), (0, 5)])
+def test_where_the_first_round_measured_nothing_there_is_one_site(told: list[Any], monkeypatch: pytest.MonkeyPatch, measured: tuple):
     measures(monkeypatch, told, *measured)
     campaign.book(ASKED)
-    assert told.count("site") == sites
+    assert told.count("site") == 1
+
+
+def test_other_people_s_programs_run_last_and_none_after_the_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    made: list[str] = []
+
+    class Made:
+        documents = ("scores", "flags")
+
+        def __getattr__(self, name: str) -> str:
+            made.append(name)
+            return name
+
+    monkeypatch.setattr(code, "Analysis", lambda rows, chapter: Made())
+    monkeypatch.setattr(Chapter, "kept", lambda chapter, name: None)
+    about = Chapter("code", parameters.check("code", ASKED), Store(tmp_path))
+    campaign._documents([about], time.monotonic() - 1)
+    assert made == []
+    campaign._documents([about], time.monotonic() + 60)
+    assert made == ["flags", "scores"]
+
+
+def test_a_site_is_not_built_again_of_the_same_rows_and_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    executed: list[int] = []
+    (data := tmp_path / "data" / "own").mkdir(parents=True)
+    monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(publish, "ROOT", tmp_path)
+    for name in publish._STAGED:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name) if "." in name else (tmp_path / name).mkdir()
+
+    def build_site(source: Path, output: Path) -> Path:
+        executed.append(1)
+        (html := output / "_build" / "html").mkdir(parents=True, exist_ok=True)
+        (html / "index.html").touch()
+        return html / "index.html"
+
+    monkeypatch.setattr(publish, "each", lambda chapters, run: None)
+    monkeypatch.setattr(publish, "build_site", build_site)
+    first = publish.book(ASKED)
+    assert publish.book(ASKED) == first and publish.book(ASKED | {"minutes": 3.0}) == first and len(executed) == 1
+    (data / "page_chase.jsonl").write_text("a row")
+    assert publish.book(ASKED) == first and len(executed) == 2
+    (tmp_path / "book" / "page.md").write_text("a page")
+    assert publish.book(ASKED) == first and len(executed) == 3
+    assert publish.book(ASKED | {"profile": "smoke"}) == first and len(executed) == 4
 
 
 def test_of_a_published_machine_nothing_is_measured(told: list[Any], monkeypatch: pytest.MonkeyPatch):

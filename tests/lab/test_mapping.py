@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from support.common import make_record
 from support.lab import GIB, MACHINE, STATE, run
 from support.stand_in_session import starts
 
-from experiments.lab import build, kernels, mapping, session
+from experiments.lab import build, kernels, mapping, measure, session
 from experiments.lab.mapping import Result, measured
 from experiments.lab.measure import Setting, seed_of
 from experiments.lab.record import KernelReport, Point, Record
@@ -102,6 +104,42 @@ def test_points_on_arenas_of_their_own_are_measured_in_a_process_without_a_share
         if group.shares:
             results(group.points)
     assert {int(start["words"][3]): len(start["lines"]) for start in starts(folder)} == {128 * MIB: 3, 0: 4}
+
+
+def test_points_that_walk_one_graph_follow_each_other_in_an_order_of_chance(program):
+    program()
+    points = [Point(kernel="graph_walk", layout="packed", order="random", lines=lines, mode=mode, options=options, region_ms=1)
+              for lines in (64, 128, 256) for mode, options in (
+                  ("plain", {}), ("plain", {"walkers": 2}), ("plain", {"per_hop": 1}), ("blocked", {"block_vertices": 32}),
+                  ("blocked", {"block_vertices": 32, "block_steps": 8}))]
+    orders = set[tuple[Point, ...]]()
+    for seed in range(5):
+        (group,) = mapping.groups(points, random.Random(seed))
+        graphs = [(point.lines, point.mode) for point in group.points]
+        assert {*group.points} == {*points} and sum(a != b for a, b in itertools.pairwise(graphs)) == 5
+        orders.add(tuple(group.points))
+    assert len(orders) == 5
+
+
+def test_points_that_sleep_do_so_side_by_side_and_a_failure_of_one_is_its_own(monkeypatch: pytest.MonkeyPatch):
+    both, started = threading.Barrier(2, timeout=20), list[int]()
+    monkeypatch.setattr(measure, "STAGGER_S", 0.01)
+
+    def alone(point: Point, repeat: int, setting: Setting) -> Record:
+        started.append(point.lines)
+        both.wait()
+        if point.lines == 128:
+            raise Unavailable("memory-short", "128 lines")
+        return make_record(**point.model_dump(include={"kernel", "lines", "options"}))
+
+    monkeypatch.setattr(measure, "_alone", alone)
+    sleepers = [Point(kernel="touch_again", order="sequential", lines=lines, options={"idle_ms": 5000}) for lines in (64, 128)]
+    awake = Point(kernel="touch_again", order="sequential", lines=64, options={"idle_ms": 0})
+    made = {len(group.points): group for group in mapping.groups([*sleepers, awake], random.Random(1))}
+    assert {*made[2].points} == {*sleepers} and made[1].points == [awake]
+    assert codes(results(made[2].points)) == {64: "", 128: "memory-short"}
+    assert sorted(started) == [64, 128]
+    assert sum(map(made[2].cost_s, sleepers)) < 6 < sum(map(kernels.expected_s, sleepers))
 
 
 def test_points_of_one_mapping_come_out_as_they_are_proved(program):

@@ -13,7 +13,7 @@ import pytest
 from support.lab import NAME, Scripted, a_rig, one_by_one
 
 from experiments.inference.intervals import Interval, interval_of_ratio, median_interval
-from experiments.lab import campaign, mapping, progress
+from experiments.lab import campaign, kernels, mapping, progress
 from experiments.lab.build import Kernel
 from experiments.lab.campaign import LEAST, MOST, NARROW, half_width
 from experiments.lab.record import Point, Record
@@ -82,8 +82,8 @@ def test_whoever_asks_for_fewer_than_an_interval_takes_or_for_nine_and_more_gets
 def test_what_follows_the_rounds_takes_a_fifth_of_their_time_for_the_widest_that_are_compared(go, store: Store, monkeypatch):
     now = [1000.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(mapping, "cost_s", lambda point, shares: 1.0)
-    monkeypatch.setattr(campaign, "cost_s", lambda point, shares: 1.0)
+    monkeypatch.setattr(mapping.Group, "cost_s", lambda group, point: 1.0)
+    monkeypatch.setattr(kernels, "point_s", lambda point: 1.0)
     measure = Noisy({point: 0.02 + 0.002 * number for number, point in enumerate(POINTS)})
 
     def takes_a_second(point: Point, repeat: int, **how: Any) -> Record:

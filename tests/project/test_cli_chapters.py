@@ -47,7 +47,7 @@ def test_a_pair_is_read_in_either_form_and_has_the_type_that_the_chapter_declare
     assert call(monkeypatch, "run", "stlb_cliff", *given) == 0
     assert executed == [("stlb_cliff", ROOT / "_build/runs/stlb_cliff.ipynb", {"machine": "this"} | read)]
     assert call(monkeypatch, "book", "--profile", "smoke", *given) == 0
-    assert executed[1] == {"machine": "this", "profile": "smoke", "minutes": 10.0} | read
+    assert executed[1] == {"machine": "this", "profile": "smoke", "minutes": 8.0} | read
 
 
 # --- committed chapters

@@ -13,8 +13,8 @@ LEAST_LINES, MOST_LINES = 16, 16384  # four times the largest second level that 
 TEXT_MIB = (1, 10, 30, 100, 200)  # of code that is all used: 30 and 100 are published
 HOT_EVERY = (2, 5, 10)  # lines of the largest text, one of which is hot: half, a fifth, a tenth
 LARGE_TEXT = "thp"
-# Of a coarse grid: the texts that claims compare with the smallest and the largest, and the smallest part that is hot.
-COARSE_MIB, COARSE_EVERY = (1, 30, 100, 200), (10,)
+# Of a coarse grid: the texts that claims compare with the smallest, and the smallest part that is hot.
+COARSE_MIB, COARSE_EVERY = (1, 30, 100), (10,)
 
 
 def points(scope: Scope) -> list[Point]:

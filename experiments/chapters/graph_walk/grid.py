@@ -14,7 +14,8 @@ WALKERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 # Of a coarse grid, whose walk in batches is that of one walker; the latter on large pages, which are a control.
 FEW_WALKERS, FEWEST_WALKERS = (2, 4, 8, 16, 32), (8, 32)
 TOUCHES = ("address", "visit", "shuffled")
-MOST_TOUCHED_BYTES = 1 << 30  # 4 GiB take ten seconds to fault in page by page
+MOST_COARSE_BYTES = 2 << 30  # of a coarse grid's graphs: a claim compares them from here on, and one of 4 GiB takes four seconds to make
+MOST_TOUCHED_BYTES = 256 << 20  # of a coarse grid: 4 GiB take ten seconds to fault in page by page
 MANY_VERTICES = 1 << 24  # 1 GiB: past every cache, and a graph of it is ready in a second
 
 
@@ -36,7 +37,8 @@ def points(scope: Scope) -> list[Point]:
 
 def most_vertices(scope: Scope) -> int:
     """The vertices of the largest graph."""
-    return 1 << (scope.profile.max_working_set // VERTEX_BYTES).bit_length() - 1
+    most = scope.profile.max_working_set if scope.is_fine else min(scope.profile.max_working_set, MOST_COARSE_BYTES)
+    return 1 << (most // VERTEX_BYTES).bit_length() - 1
 
 
 def past(scope: Scope, most: int) -> list[int]:

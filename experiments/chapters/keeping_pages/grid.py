@@ -6,7 +6,7 @@ from experiments.lab.grid import Scope
 from experiments.lab.record import Point
 from experiments.words.pages import BASE, LARGE, PAGES, SWEPT
 
-PREFAULT_BYTES = 256 << 20  # enough that the ends do not count, and a tenth of a second for base pages
+PREFAULT_BYTES, COARSE_BYTES = 256 << 20, 64 << 20  # enough that the ends do not count; of a coarse grid a quarter
 TIMES_THE_REACH = 8  # on base pages seven loads in eight walk; a page of four times the size and more has entries for all
 USUAL_ENTRIES = 2048  # of the last level, where nothing states them
 
@@ -18,7 +18,7 @@ def points(scope: Scope) -> list[Point]:
 def prefaults(scope: Scope) -> list[Point]:
     """Each way of making memory ready, by one thread and by one a CPU; a page cannot be shared out. Of the sizes between, one way; of a
     coarse grid none, and one of all sizes but the base page and 2 MiB."""
-    lines, many = min(scope.lines(PREFAULT_BYTES), scope.most_lines), scope.cpus
+    lines, many = min(scope.lines(PREFAULT_BYTES if scope.is_fine else COARSE_BYTES), scope.most_lines), scope.cpus
     ways = [("touch", 1), ("populate", 1), ("memset", 1), *([("touch", many), ("populate", many)] if many > 1 else [])]
     sizes = [pages for pages in _offered(scope) if scope.is_fine or pages in SWEPT]
     every = SWEPT if scope.is_fine else (BASE, *LARGE)

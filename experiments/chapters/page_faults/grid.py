@@ -17,7 +17,7 @@ AGAIN_BYTES = 128 << 20  # a thousandth of its base pages are 32
 # Linux tells a host of free pages two seconds after the first came free, and of a part of them at a time (mm/page_reporting.c,
 # PAGE_REPORTING_DELAY and PAGE_REPORTING_CAPACITY): one wait is short of that, and one has room for two such times.
 IDLE_MS = {BASE: (0, 5000), LARGE: (0, 1000, 5000)}
-PREFAULT_BYTES = 256 << 20
+PREFAULT_BYTES, COARSE_BYTES = 256 << 20, 64 << 20  # as the chapter about keeping pages has them
 LINE_BYTES = 64
 
 
@@ -57,7 +57,7 @@ def churn(scope: Scope) -> list[Point]:
 
 def prefaults(scope: Scope) -> list[Point]:
     """One thread, and two in different halves of the same memory; and one on large pages."""
-    lines = min(scope.lines(PREFAULT_BYTES), scope.most_lines)
+    lines = min(scope.lines(PREFAULT_BYTES if scope.is_fine else COARSE_BYTES), scope.most_lines)
     ways = [(BASE, 1), *([(BASE, 2)] if scope.cpus > 1 else []), (LARGE, 1)]
     return [scope.point("prefault", pages, "touch", lines=lines, threads=threads) for pages, threads in ways
             if scope.pages_of(pages) <= lines]

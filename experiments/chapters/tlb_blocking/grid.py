@@ -8,13 +8,15 @@ from experiments.lab.record import Point
 from experiments.words.pages import BASE
 
 LARGE_PAGES = ("4k", "thp", "2m", "1g")
+MOST_COARSE_BYTES = 2 << 30  # of a coarse grid's graphs: one of 4 GiB takes four seconds to make
 MANY_VERTICES = 1 << 24  # 1 GiB: past every cache, and a graph of it is ready in a second
 BLOCK_STEPS = (1 << 10, 1 << 14, 1 << 18)  # hops in a block: fewer than it has pages, some to a page, many
 STAY_STEPS = 1 << 24  # hops in a block: more than a region has
 DISTANCES = (0, 1, 4, 16)
 MORE_DISTANCES = (2, 8, 32, 64)
+FEW_DISTANCES = (0, 4, 16)  # of a coarse grid on large pages, which are a control
 FAN_OUT_BITS = (2, 4, 5, 6, 7, 8, 10, 12)
-JOIN_BITS = (6, 8, 10)
+JOIN_BITS = (6, 8, 10)  # of a coarse grid the last two
 CONTROL_BITS = (4, 8)  # partitions inside a first level of 32 entries and more, and past twice one of 128 and fewer
 
 
@@ -25,7 +27,8 @@ def points(scope: Scope) -> list[Point]:
 
 def _most(scope: Scope) -> int:
     """The vertices of the largest graph."""
-    return 1 << (scope.profile.max_working_set // VERTEX_BYTES).bit_length() - 1
+    most = scope.profile.max_working_set if scope.is_fine else min(scope.profile.max_working_set, MOST_COARSE_BYTES)
+    return 1 << (most // VERTEX_BYTES).bit_length() - 1
 
 
 def _many(scope: Scope) -> int:
@@ -54,9 +57,10 @@ def apart(scope: Scope) -> list[Point]:
 
 def ahead(scope: Scope) -> list[Point]:
     """Prefetches of the vertex some hops ahead, by page size."""
-    vertices = _many(scope)
+    vertices, distances = _many(scope), DISTANCES + MORE_DISTANCES * scope.is_fine
     return [scope.point("graph_walk", pages, "prefetch", vertices=vertices, distance=distance)
-            for pages in LARGE_PAGES[: 3 if scope.is_fine else 2] for distance in DISTANCES + MORE_DISTANCES * scope.is_fine]
+            for pages in LARGE_PAGES[: 3 if scope.is_fine else 2]
+            for distance in (distances if scope.is_fine or pages == BASE else FEW_DISTANCES)]
 
 
 def remedies(scope: Scope) -> list[Point]:
@@ -81,7 +85,7 @@ def joins(scope: Scope) -> list[Point]:
     fine = scope.is_fine
     modes = [("partition", {"bits": b}) for b in (FAN_OUT_BITS if fine else FAN_OUT_BITS[1::2])]
     modes += [("partition", {"bits": b, "passes": 2}) for b in FAN_OUT_BITS[-2 if fine else -1:]]
-    modes += [("naive", {})] + [("partitioned", {"bits": b}) for b in JOIN_BITS]
+    modes += [("naive", {})] + [("partitioned", {"bits": b}) for b in JOIN_BITS[0 if fine else 1:]]
     controls = [("partition", {"bits": b}) for b in CONTROL_BITS] + [("naive", {}), ("partitioned", {"bits": CONTROL_BITS[-1]})]
     coarsest = scope.profile.points_per_octave == 1
     return [scope.point("radix_partition", pages, mode, tuples=rows, **own) for pages in LARGE_PAGES[: 3 if fine else 2]
