@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
-from pathlib import Path
 
 import pytest
 from support.kernels import (
-    changed,
     checksum,
     huge_page_bytes,
     needs_c,
     needs_thp,
-    reason_of,
-    refused_by_c,
     run_c,
-    run_program,
     unless_fragmented,
 )
 
@@ -61,17 +56,3 @@ def test_a_page_used_of_a_large_one_makes_it_all_resident():
     assert report.also["resident_bytes"] == 2 * large
     copied = written("--pages", "thp", "--mode", "write", "--lines", 3, "--used", 1).also["copied_bytes"]
     assert copied in (3 * PAGE, 3 * large)  # by whether the kernel splits a large page that is written to
-
-
-@needs_c
-def test_memory_that_nobody_shares_is_not_copied_and_a_sharer_that_ends_is_a_reason(tmp_path: Path):
-    program = changed("fork_write", {"        while (getppid() == parent)\n": "        if (getppid() != parent)\n"}, tmp_path)
-    assert reason_of(run_program(program, ["--mode", "write", "--lines", "2000", "--region-ms", "1"]))[0] == "neighbour-gone"
-    program = changed("fork_write", {"write_each(a.base, &u, page, 2);": ";"}, tmp_path)
-    assert reason_of(run_program(program, ["--mode", "write", "--lines", "8", "--region-ms", "1"]))[0] == "kernel-garbage"
-
-
-@needs_c
-@pytest.mark.parametrize("given", [["--pages", "2m"], ["--used", "100000"], ["--stride-pages", "2"], ["--mode", "copy"]])
-def test_what_makes_no_sense_is_refused_in_a_sentence(given: list[str]):
-    refused_by_c("fork_write", given)

@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.graph_walk import MODES, graph, parsed, visited, walking
+from support.graph_walk import graph, parsed, visited, walking
 from support.kernels import (
     both_engines,
     checksum,
-    emulated,
-    for_arm64,
     measured,
     needs_c,
-    needs_emulator,
-    needs_thp,
-    on_x86,
     run_c,
     run_twins,
-    unless_fragmented,
-    why_not,
 )
 
 from experiments.lab.kernels import arena_bytes
@@ -71,21 +62,7 @@ def test_a_blocked_walk_stays_in_its_block_for_its_steps_and_then_leaves_it(size
 PACKED = places_in(True, 4096, 4096)
 
 
-def linked(vertices: int, block: int, seed: int) -> list[list[int]]:
-    """The graph as numba fills it, by parts and from behind."""
-    edges, (_, (key, step)) = np.zeros(16 * vertices, dtype=np.uint32), walk.seeded(seed, 2)
-    for first, last in ((vertices // 2, vertices), (0, vertices // 2)):
-        walk.link_vertices(edges, first, last, np.uint64(block), np.uint64(key), np.uint64(step | 1), *PACKED)
-    assert walk.count_wrong(edges, 0, vertices, np.uint64(block), np.uint64(step | 1), *PACKED) == 0
-    return edges.reshape(vertices, 16)[:, :4].tolist()
-
-
 GRAPHS = [(4, 4, 0), (4, 4, 7), (1024, 1024, 7), (1024, 64, 7), (4096, 4, 2**63 - 1)]
-
-
-@pytest.mark.parametrize(("vertices", "block", "seed"), GRAPHS)
-def test_numba_links_the_graph_that_the_oracle_names(vertices: int, block: int, seed: int):
-    assert linked(vertices, block, seed) == graph(vertices, block, seed)
 
 
 @pytest.mark.parametrize(("vertices", "block", "seed"), GRAPHS)
@@ -156,20 +133,6 @@ def test_the_graph_is_the_same_whoever_fills_it():
     assert all_cpus.also["prepare_threads"] == min(len(os.sched_getaffinity(0)), 8)  # 4 MiB, in parts of half a MiB at the least
 
 
-@needs_c
-def test_no_page_of_the_graph_is_faulted_in_while_time_runs():
-    reports = (KernelReport.model_validate_json(run_c("graph_walk", walking(2**16)).stdout) for _ in range(3))
-    assert any((report.minor_faults, report.major_faults) == (0, 0) for report in reports)
-
-
-@needs_c
-def test_a_small_graph_on_a_transparent_huge_page_has_one_of_its_own():
-    needs_thp()
-    done = run_c("graph_walk", walking(1024, pages="thp"))
-    report = unless_fragmented(done.returncode, done.stdout, done.stderr)
-    assert (report.backing, report.checksum) == ("thp", checksum(visited(1024, 7))) and report.arena_bytes >= 1 << 21
-
-
 # --- how many lines a walk visits
 
 
@@ -194,13 +157,6 @@ def test_a_blocked_walk_visits_as_many_lines_as_expected(block: int, steps: int,
     vertices, turns = 2**16, 2**18 // walkers
     expected = walk.expected_lines(vertices, block, turns * walkers, min(steps, turns))
     assert np.unique(walked(vertices, block, steps, turns, walkers)).size == pytest.approx(expected, rel=0.15 if block > 1024 else 0.06)
-
-
-def test_so_many_hops_visit_as_many_lines_as_asked():
-    for k, distinct in product(range(2, 30), (2**17, 4e6)):
-        hops = walk.hops_for(2**k, distinct)
-        assert walk.expected_lines(2**k, 2**k, hops, 0) >= min(distinct, 0.96 * 2**k) - 1e-6
-        assert walk.expected_lines(2**k, 2**k, 0.98 * hops - 2, 0) < min(distinct, 0.96 * 2**k)
 
 
 @needs_c
@@ -230,25 +186,4 @@ def test_a_point_of_graph_walk_is_measured(engine: str, mode: str, options: dict
     assert type(record).model_validate(json.loads(record.model_dump_json())) == record
 
 
-@needs_c
-def test_a_point_whose_lines_are_not_its_vertices_is_a_bad_parameter():
-    point = Point(kernel="graph_walk", layout="packed", order="random", lines=1024, mode="plain", options={"vertices": 512}, region_ms=1)
-    assert "--vertices takes" in why_not(point, "bad-parameter")
-
-
-def test_a_graph_that_memory_cannot_hold_is_not_begun():
-    point = Point(kernel="graph_walk", engine="numba", layout="packed", order="random", lines=2**29, mode="plain")
-    why_not(point, "memory-short", usable_bytes=1 << 30)
-    assert arena_bytes(point) == 32 << 30
-
-
 # --- the other architecture
-
-
-@on_x86
-@needs_emulator
-def test_the_arm64_build_walks_the_same_under_emulation(tmp_path: Path):
-    program = for_arm64("graph_walk", tmp_path)
-    for more, path in [(MODES["plain"], visited(1024, 7)), (["--walkers", 32], visited(1024, 7, 32)), (MODES["prefetch"], visited(1024, 7)),
-                       (MODES["blocked"], visited(1024, 7, 1, 64, 50)), (MODES["per hop"], visited(1024, 7))]:
-        assert emulated(program, *walking(1024, *more)).checksum == checksum(path)

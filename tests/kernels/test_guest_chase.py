@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -12,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.guest import guest, real
-from support.kernels import checksum, measured, needs_c, on_x86, refused_by_c, run_c, visits
+from support.kernels import checksum, measured, needs_c, on_x86, visits
 from support.stand_ins import PAGE
 
 from experiments import cli
 from experiments.lab import build
 from experiments.lab.kernels import SIDE_BYTES_PER_LINE, arena_bytes
 from experiments.lab.measure import seed_of
-from experiments.lab.record import KernelReport, Point, Record
+from experiments.lab.record import Point, Record
 from experiments.lab.rig import Rig
 from experiments.system import files
 
@@ -81,15 +80,6 @@ def test_the_record_has_the_time_outside_and_what_the_first_touch_cost(kvm):
 
 @on_x86
 @needs_c
-@pytest.mark.parametrize(("arguments", "word"), [(["--pages", "64k"], "thp, 2m or 1g"), (["--stride-pages", "2"], "--stride-pages 1"),
-                                                 (["--mode", "64k"], "--mode takes 4k, 2m, 1g"), (["--levels", "3"], "from 4 to 5"),
-                                                 (["--order", "random"], "--order takes cycle")])
-def test_a_bad_argument_is_one_sentence(arguments: list[str], word: str):
-    assert word in refused_by_c("guest_chase", arguments)
-
-
-@on_x86
-@needs_c
 def test_of_a_large_cycle_a_part_is_visited_in_a_guest_too(kvm):
     record = measured(guest("2m", lines=2**17 + 1000, layout="packed"))
     native = measured(Point(kernel="page_chase", lines=2**17 + 1000, layout="packed", region_ms=1))
@@ -115,22 +105,7 @@ def test_a_real_guest_visits_them_too(mode: str, pages: str, layout: str):
     assert record.also.get("vcpu_exits", 0) >= 0 and record.also["first_touch_ns_per_access"] > 0
 
 
-@on_x86
-@needs_c
-def test_a_real_guest_with_five_levels_says_so():
-    assert real(guest(options={"levels": 5})).also["guest_levels"] == 5
-
-
 # --- the same chase as the native one
-
-
-@on_x86
-@needs_c
-def test_equal_seeds_are_equal_orders_in_a_guest_and_out_of_it(kvm):
-    for layout in ("spread", "packed"):
-        inside = guest("2m", lines=777, layout=layout)
-        native = Point(kernel="page_chase", lines=777, layout=layout, region_ms=1)
-        assert measured(inside).checksum == measured(native).checksum
 
 
 @given(st.integers(1, 2**30), st.integers(0, 100), st.sampled_from(["4k", "2m", "1g"]), st.sampled_from(["4k", "thp", "2m", "1g"]))
@@ -200,13 +175,3 @@ def test_between_the_guests_two_clocks_are_loads_and_the_counting_of_them():
     assert others <= {"lfence", "mov", "test", "je", "dec", "jne", "jrcxz"}
     written = [line for line in between if re.fullmatch(r"mov\s+%\w+,\w+\(%rbx\)", line)]
     assert len(written) == 3  # the first clock's halves, and where the last hop starts: none is in the loop
-
-
-@on_x86
-@needs_c
-def test_run_by_hand_it_prints_one_record_or_one_reason():
-    done = run_c("guest_chase", ["--lines", "64", "--region-ms", "1"])
-    if done.returncode == 3:
-        assert done.stdout == "" and set(json.loads(done.stderr)) == {"reason", "detail"}
-    else:
-        assert KernelReport.model_validate_json(done.stdout).mode == "4k"

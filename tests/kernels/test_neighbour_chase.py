@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.common import software_plan
-from support.kernels import changed, checksum, measured, needs_c, reason_of, refused_by_c, run_c, run_program, visits
+from support.kernels import changed, checksum, measured, needs_c, reason_of, run_c, run_program, visits
 
 from experiments.lab.record import KernelReport, Point
 
@@ -65,21 +65,6 @@ def test_on_one_cpu_there_is_nobody_beside_and_alone_there_is():
 
 @needs_c
 @two_cpus
-def test_a_thread_that_stands_still_is_a_reason(tmp_path: Path):
-    impatient = {"#define PATIENCE_NS 5000000000ull": "#define PATIENCE_NS 50000000ull"}
-    program = changed("neighbour_chase", {"++*o->turns;": "pause();"} | impatient, tmp_path)
-    assert reason_of(run_program(program, ["--mode", "other", "--lines", "64"]))[0] == "neighbour-gone"
-
-
-@needs_c
-@pytest.mark.parametrize("given", [["--stream_kib", "64"], ["--mode", "other", "--stream_kib", "1", "--walk_lines", "1"],
-                                   ["--mode", "beside"], ["--order", "sequential"]])
-def test_what_makes_no_sense_is_refused_in_a_sentence(given: list[str]):
-    refused_by_c("neighbour_chase", given)
-
-
-@needs_c
-@two_cpus
 @pytest.mark.parametrize("point", [
     Point(kernel="neighbour_chase", mode="other", lines=64, region_ms=1),
     Point(kernel="switch_chase", mode="thread", lines=64, region_ms=1),
@@ -88,13 +73,6 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(given: list[str]):
 def test_what_runs_beside_others_is_not_counted_for_perf_would_count_those_too(point: Point):
     counted = measured(point, plan=software_plan()).counters
     assert counted and {quantity.value for quantity in counted.values()} == {None}
-
-
-@needs_c
-def test_alone_it_is_counted():
-    plan = software_plan()
-    counted = measured(Point(kernel="neighbour_chase", mode="alone", lines=64, region_ms=1), plan=plan).counters
-    assert all(counted[event.quantity].value is not None for event in plan.events)
 
 
 # What /proc/interrupts may hold, with C for the CPU that is measured on; and the flushes that it says this CPU saw.

@@ -6,21 +6,16 @@ with many gives the same answers. Linux itself judges the arguments of each call
 
 from __future__ import annotations
 
-import dataclasses
 import errno
-import json
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
 from support.common import preloadable
-from support.fake_perf import install
 from support.kernels import measured, why_not
 from support.stand_ins import put_before
 
-from experiments.lab import build, kernels, measure, perf
-from experiments.lab.events import SOFTWARE
 from experiments.lab.record import Point, Record
 from experiments.words.reasons import REASONS, Unavailable
 
@@ -98,52 +93,10 @@ def test_the_thread_is_bound_to_the_tables_node_while_it_makes_every_page_and_no
     assert where(record) == (memory, tables, 21) and record.point == on(mode, layout=layout)
 
 
-def test_the_first_mode_is_all_local(nodes):
-    done = subprocess.run([*nodes.words(), *build.kernel("numa_chase").command[-1:], "--lines", "9", "--region-ms", "1"],
-                          capture_output=True, text=True)
-    assert json.loads(done.stdout)["mode"] == "local-local"
-
-
-@pytest.mark.parametrize("layout", ["spread", "packed"])
-def test_the_walk_is_page_chases_own(nodes, layout: str):
-    """The same seed is the same order, by the checksum of the lines in the order of the visits."""
-    arguments = ["--layout", layout, "--lines", "1000", "--seed", "77", "--region-ms", "1"]
-    said = [subprocess.run([*build.kernel(name).command, *arguments], capture_output=True, text=True)
-            for name in ("page_chase", "numa_chase")]
-    one, other = (json.loads(done.stdout) for done in said)
-    same = ("checksum", "seed", "backing", "lines", "stride_bytes", "working_set_bytes", "arena_bytes", "layout", "order")
-    assert {name: one[name] for name in same} == {name: other[name] for name in same}
-
-
-def test_a_mode_and_page_chase_share_their_orders():
-    plain = Point(kernel="page_chase", lines=300)
-    assert {measure.seed_of(on(mode, layout=layout), 3) for mode in MODES for layout in ("spread", "packed")} == {measure.seed_of(plain, 3)}
-
-
-def test_every_page_is_looked_at(nodes):
-    measured(on(lines=1300))
-    assert nodes.asked()[3:] == [["move_pages", 512], ["move_pages", 512], ["move_pages", 276]] * 2
-
-
 def test_of_pages_that_stand_apart_each_is_made_and_looked_at(nodes):
     measured(on(lines=100, stride_pages=3))
     assert nodes.asked() == [["mbind", 0, 300 * 4096, 0], ["set_mempolicy", 1, 0], ["set_mempolicy", -1, 100],
                              ["move_pages", 100], ["move_pages", 100]]
-
-
-def test_a_huge_page_is_looked_at_once(nodes):
-    try:
-        measured(on(pages="thp", lines=8 << 9))
-    except Unavailable as why:
-        assert why.code in ("thp-never", "backing-partial", "page-size-unsupported")
-        pytest.skip(f"no transparent huge pages here ({why.code})")
-    assert nodes.asked()[3:] == [["move_pages", 8]] * 2
-
-
-def test_the_gate_of_perf_is_opened_while_the_record_is_held_back(nodes, tmp_path: Path):
-    program = install(tmp_path, {event.event: 100.0 + place for place, event in enumerate(SOFTWARE)})
-    record = measured(on(), plan=perf.Plan(program, SOFTWARE))
-    assert [record.counters[event.quantity].value for event in SOFTWARE] == [100, 101]
 
 
 # --- which nodes they are
@@ -158,11 +111,6 @@ def test_local_is_where_the_cpu_is(nodes):
 def test_remote_is_the_farthest_of_the_nodes_online_whatever_their_numbers(nodes, distances: str, farthest: int):
     nodes.are({0: "", 3: f"{CPU}", 5: "", 9: ""}, {0: "", 3: distances, 5: "", 9: ""})
     assert where(measured(on("remote-local"))) == (farthest, 3, 32)
-
-
-def test_a_remote_node_needs_no_cpu(nodes):
-    nodes.are({0: f"0-{CPU}", 1: ""}, {0: "10 17", 1: "17 10"})
-    assert where(measured(on("remote-remote"))) == (1, 1, 17)
 
 
 def test_a_node_whose_memory_takes_no_page_tables_is_passed_over(nodes):
@@ -183,12 +131,6 @@ def test_a_list_of_cpus_is_read_as_linux_writes_it(nodes, listed: str):
     assert where(measured(on("local-local"))) == (1, 1, 21)
 
 
-@pytest.mark.parametrize("listed", ["", f"{CPU + 1}-{CPU + 9}", "none", "-", ",,,", f"{CPU + 1}-0", "\0\0", "9" * 5000])
-def test_a_list_without_the_cpu_is_none_of_its_node(nodes, listed: str):
-    nodes.are({0: listed, 1: listed}, {0: "10 21", 1: "21 10"})
-    assert f"CPU {CPU} is on node -1" in why_not(on(), "node-refused")
-
-
 # --- where there is but one
 
 
@@ -196,16 +138,6 @@ def test_a_list_without_the_cpu_is_none_of_its_node(nodes, listed: str):
 def test_a_computer_with_one_node_has_no_remote_memory(nodes, mode: str):
     nodes.are({0: f"0-{CPU}"}, {0: "10"})
     assert why_not(on(mode), "single-node") == "nodes online: 1, with memory for page tables: 1"
-
-
-def test_a_node_without_memory_is_none(nodes):
-    nodes.are({0: f"{CPU}", 1: f"{CPU + 1}"}, {0: "10 21", 1: "21 10"}, normal="0")
-    assert why_not(on(), "single-node") == "nodes online: 2, with memory for page tables: 1"
-
-
-def test_a_linux_without_nodes_has_one(nodes):
-    subprocess.run(["rm", "-r", nodes.folder / "node"], check=True)
-    assert why_not(on(), "single-node") == "nodes online: 0, with memory for page tables: 0"
 
 
 def test_a_cpuset_of_one_node_is_another_reason(nodes):
@@ -255,15 +187,6 @@ def test_one_page_elsewhere_before_or_after_the_timed_region_is_enough_to_refuse
     assert len(nodes.asked()) == 4 + looks, when
 
 
-def test_a_record_whose_pages_moved_while_time_ran_is_never_printed(nodes):
-    nodes.set("strays", 7)
-    nodes.set("true_looks", 1)
-    done = subprocess.run([*nodes.words(), *build.kernel("numa_chase").command[-1:], "--lines", "300", "--region-ms", "1"],
-                          capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (3, "")
-    assert json.loads(done.stderr) == {"reason": "node-refused", "detail": "7 of 300 pages are not on node 0"}
-
-
 def test_a_node_with_too_little_memory_is_not_filled_to_the_brim(nodes):
     """Half of it at most; what is free and what the page cache holds. The other node's does not count."""
     needed = 300 * 4
@@ -274,23 +197,6 @@ def test_a_node_with_too_little_memory_is_not_filled_to_the_brim(nodes):
     assert measured(on("remote-local")).lines == 300
     subprocess.run(["rm", nodes.folder / "node/node1/meminfo"], check=True)
     assert "which has 0 MiB free" in why_not(on("remote-local"), "memory-short")
-
-
-@pytest.mark.parametrize("changes", [{"mode": "near-far"}, {"mode": "local"}, {"order": "random"}, {"order": "sequential"},
-                                     {"layout": "alias"}, {"options": {"levels": 5}}])
-def test_what_it_does_not_know_is_a_bad_parameter(nodes, changes: dict):
-    why_not(on(**changes), "bad-parameter")
-
-
-def test_it_is_in_c_alone(nodes):
-    assert "numa_chase" in why_not(on(engine="numba"), "engine-lacks")
-
-
-def test_a_chase_faster_than_a_load_can_follow_a_load_was_none(nodes, monkeypatch):
-    slow = measured(on())
-    patient = dataclasses.replace(kernels.of("numa_chase"), least_cycles=slow.ns_per_access * measure.MOST_GHZ * 10)
-    monkeypatch.setitem(kernels.CATALOGUE, "numa_chase", patient)
-    assert "left the accesses out" in why_not(on(), "kernel-garbage")
 
 
 # --- kernels that choose no node: how many of their pages have spilled
@@ -307,13 +213,6 @@ def test_page_chase_counts_its_pages_on_other_nodes_than_its_cpus(nodes, strays:
     record = measured(plain(order=order, layout=layout))
     assert record.also["off_node_pages"] == strays
     assert nodes.asked() == [["move_pages", 300 if layout == "spread" else 5]]
-
-
-@pytest.mark.parametrize("point", [plain(kernel="page_gather"), plain(kernel="random_touch", order="random", layout="packed"),
-                                   plain(kernel="graph_walk", lines=256, order="random", layout="packed", mode="plain")])
-def test_so_do_the_others(nodes, point: Point):
-    nodes.set("strays", 3)
-    assert measured(point).also["off_node_pages"] == 3
 
 
 def test_a_cpu_of_another_node_finds_all_its_pages_elsewhere(nodes):

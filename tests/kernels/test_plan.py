@@ -89,12 +89,6 @@ def test_a_point_of_a_plan_is_the_point_that_a_process_of_its_own_measures(sessi
         assert report.mapping_bytes == (first["mapped"] if line in (*SHARED, *BASE_ALONE) else report.arena_bytes), line
 
 
-def test_without_a_shared_arena_each_point_has_its_own_and_is_proved_at_once(session: Path):
-    first, *given, _ = answers(session, SHARED, mapped=0)
-    assert first["mapped"] == 0 and [answer["proved"] for answer in given] == list(range(1, len(SHARED) + 1))
-    assert all(answer["mapping_bytes"] == answer["arena_bytes"] for answer in given)
-
-
 def test_a_point_that_fails_says_why_and_the_next_one_is_measured(session: Path):
     good = SHARED[0]
     _, *given, last = answers(session, [line for bad in FAILING for line in (bad, good)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -16,20 +15,13 @@ from support.kernels import (
     assert_refused,
     changed,
     checksum,
-    emulated,
-    for_arm64,
     huge_page_bytes,
     measured,
     needs_c,
-    needs_emulator,
     needs_thp,
-    on_x86,
     reason_of,
-    refused_by_c,
     run_c,
-    run_program,
     unless_fragmented,
-    why_not,
 )
 
 from experiments.lab import build
@@ -143,36 +135,6 @@ def test_there_may_be_more_cpus_than_a_cpu_set_has_bits(other_cpus: Path, cpus: 
     assert_refused(["--threads"], done.returncode, done.stdout, done.stderr)
 
 
-BAD_PREFAULTS = [["--threads", "0"], ["--threads", "8193"], ["--threads", "x"], ["--mode", "hope"], ["--mode"], ["--layout", "packed"],
-                 ["--order", "cycle"], ["--stride-pages", "2"], ["--bytes", "5"], ["--lines", "0"]]
-
-
-@needs_c
-@pytest.mark.parametrize("bad", BAD_PREFAULTS, ids=" ".join)
-def test_an_argument_that_prefault_cannot_take_is_one_sentence(bad: list[str]):
-    refused_by_c("prefault", bad)
-
-
-@needs_c
-def test_more_threads_than_cpus_or_than_pages_are_refused():
-    if CPUS < 256:
-        done = prefault("--threads", CPUS + 1)
-        assert_refused(["--threads"], done.returncode, done.stdout, done.stderr)
-        assert f"may use {CPUS}." in done.stderr
-    done = prefault("--threads", 2, "--lines", 1)
-    assert_refused(["--lines"], done.returncode, done.stdout, done.stderr)
-
-
-@needs_c
-def test_pages_of_a_pool_that_is_too_small_are_said_to_lack():
-    pool = POOLS / "hugepages-2048kB/free_hugepages"
-    if pool.exists() and int((pool.parent / "nr_overcommit_hugepages").read_text()):
-        pytest.skip("this pool grows by itself")
-    free = int(pool.read_text()) if pool.exists() else 0
-    done = prefault("--pages", "2m", "--lines", 512 * (free + 3))
-    assert reason_of(done)[0] == ("pool-empty" if pool.exists() else "page-size-unsupported")
-
-
 @needs_c
 def test_pages_of_a_pool_are_made_ready_where_there_is_one():
     pool = POOLS / "hugepages-2048kB/free_hugepages"
@@ -180,40 +142,6 @@ def test_pages_of_a_pool_are_made_ready_where_there_is_one():
         pytest.skip("no pool of 2 MiB pages here")
     report = made_ready(prefault("--pages", "2m", "--lines", 2048))
     assert (report.backing, report.also["one_byte_resident_bytes"], report.checksum) == ("2m", 2 << 20, checksum(words("touch", 2048)))
-
-
-ADVICE = "madvise(p->from, p->bytes, MADV_POPULATE_WRITE)"
-TOUCHED = "at < bytes; at += stride)"
-UNREADY = [
-    ("populate", {ADVICE: ADVICE.replace("MADV_POPULATE_WRITE", "9999")}, "no-populate"),  # EINVAL, as a kernel before 5.14 says
-    ("populate", {ADVICE: ADVICE.replace("p->from", "NULL")}, "memory-short"),  # ENOMEM
-    ("populate", {ADVICE: ADVICE.replace("p->bytes", "4096")}, "backing-partial"),
-    ("touch", {TOUCHED: "at < bytes / 2; at += stride)"}, "backing-partial"),
-    ("touch", {TOUCHED: "at + stride < bytes; at += stride)"}, "backing-partial"),
-    ("touch", {"= ++first;": "= first;"}, "kernel-garbage"),
-    ("memset", {"memset(p->from, 1, p->bytes)": "memset(p->from, 1, p->bytes - 4096)"}, "backing-partial"),
-    ("memset", {"memset(p->from, 1, p->bytes)": "memset(p->from, 2, p->bytes)"}, "kernel-garbage"),
-    ("touch", {"pages * (i + 1) / threads * a->page;": "pages * (i + 1) / (threads + 1) * a->page;"}, "backing-partial"),
-]
-
-
-@needs_c
-@pytest.mark.parametrize(("mode", "changes", "code"), UNREADY)
-def test_pages_that_are_not_ready_give_no_number(mode: str, changes: dict[str, str], code: str, tmp_path: Path):
-    kernel = changed("prefault", changes, tmp_path)
-    done = run_program(kernel, ["--mode", mode, "--lines", "1000", "--region-ms", "1"])
-    assert reason_of(done)[0] == code
-
-
-@needs_c
-def test_a_small_limit_of_address_space_is_memory_short():
-    limit = (256 << 20, 256 << 20)
-    done = prefault(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, limit))
-    assert reason_of(done)[0] == "memory-short"
-
-
-def test_prefault_is_in_c_alone():
-    why_not(Point(kernel="prefault", engine="numba", order="sequential", lines=64), "engine-lacks")
 
 
 @needs_c
@@ -240,12 +168,3 @@ def test_perf_counts_the_faults_of_the_timed_batches_and_no_others():
 
 
 # --- the other architecture
-
-
-@on_x86
-@needs_emulator
-def test_the_arm64_build_makes_the_same_ready_under_emulation(tmp_path: Path):
-    program = for_arm64("prefault", tmp_path)
-    for mode in ("touch", "memset"):  # the emulator takes no notice of MADV_POPULATE_WRITE
-        report = emulated(program, "--mode", mode, "--lines", 1000, "--threads", min(CPUS, 2), "--region-ms", 1)
-        assert report.checksum == checksum(words(mode, 1000))

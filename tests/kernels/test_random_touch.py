@@ -4,41 +4,25 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
-from support.common import ROOT
 from support.kernels import (
-    both_engines,
     changed,
     checksum,
     compiled,
     disassembled,
-    emulated,
-    for_arm64,
-    huge_page_bytes,
-    measured,
     needs_c,
-    needs_emulator,
-    needs_thp,
-    on_x86,
     reason_of,
-    refused_by_both,
     run_c,
     run_program,
-    run_twins,
-    unless_fragmented,
-    why_not,
 )
 
 from experiments.lab import build
-from experiments.lab.kernels import arena_bytes
-from experiments.lab.record import KernelReport, Point
-from experiments.machine.compiler import compiler
+from experiments.lab.record import KernelReport
 from kernels.twins.random_touch import draw
 
 BOUNDS = (1, 2, 3, 1000, 4096, 2**20, 10**6 + 3)
@@ -124,13 +108,6 @@ def parsed(out: str, engine: str, size: int) -> KernelReport:
     return report
 
 
-def test_numba_reads_what_the_oracle_draws():
-    done = run_twins([("random_touch", touching(size)) for size in BOUNDS])
-    assert [(status, err) for status, _, err in done] == [(0, "")] * len(BOUNDS)
-    found = {size: parsed(out, "numba", size).checksum for size, (_, out, _) in zip(BOUNDS, done, strict=True)}
-    assert found == {size: expected(size) for size in BOUNDS}
-
-
 @needs_c
 def test_c_reads_what_the_oracle_draws():
     for size in BOUNDS:
@@ -142,72 +119,10 @@ def test_c_reads_what_the_oracle_draws():
 
 
 @needs_c
-def test_without_its_bytes_an_array_has_those_of_its_lines():
-    done = run_c("random_touch", ["--lines", "100", "--seed", "7", "--region-ms", "1"])
-    report = KernelReport.model_validate_json(done.stdout)
-    assert (report.lines, report.options, report.checksum) == (100, (), expected(6400))
-
-
-@needs_c
 def test_reading_costs_more_than_drawing():
     """64 MiB: larger than what a core has of its own. The draws alone are a part of what is timed."""
     reports = (KernelReport.model_validate_json(run_c("random_touch", touching(1 << 26)).stdout) for _ in range(3))
     assert any(0 < report.also["generator_ns_per_access"] < report.ns_per_access for report in reports)
-
-
-@needs_c
-def test_no_page_of_the_array_is_faulted_in_while_time_runs():
-    reports = (KernelReport.model_validate_json(run_c("random_touch", touching(10**6)).stdout) for _ in range(3))
-    assert any((report.minor_faults, report.major_faults) == (0, 0) for report in reports)
-
-
-BAD_TOUCHES = [["--bytes", "1000"], ["--bytes", "1000", "--lines", "15"], ["--bytes", "1025", "--lines", "16"],
-               ["--bytes", "0"], ["--bytes", "-5"], ["--bytes", "1e6"], ["--bytes", str(2**31), "--lines", str(2**25)],
-               ["--lines", str(2**25)], ["--layout", "spread"], ["--order", "cycle"], ["--mode", "touch"], ["--threads", "1"]]
-
-
-def test_bytes_that_are_not_the_lines_and_other_bad_arguments_are_one_sentence():
-    refused_by_both("random_touch", BAD_TOUCHES)
-    if compiler():
-        assert "--lines 16" in run_c("random_touch", BAD_TOUCHES[0]).stderr
-
-
-READ = "draws--)\n        sum += base[next_int(&s, bound)];"  # of touch(), without spare draws
-TOUCH = "touch(const unsigned char *base, uint64_t *state, uint32_t bound, uint64_t draws)\n{"
-
-
-@needs_c
-@pytest.mark.parametrize("changes", [
-    {TOUCH: TOUCH + " draws = 0;"}, {TOUCH: TOUCH + " draws /= 2;"}, {TOUCH: TOUCH + " draws -= 1;"},
-    {READ: READ.replace("base", "0 * base")},
-    {READ: READ.replace(")]", ") + bound]")},  # beyond the array: not 1 there
-    {"memset(a->base, 1, a->bytes);": "memset(a->base, 1, bytes);", READ: READ.replace("bound", "bound + 1")},
-], ids=["none", "half", "one short", "no load", "beyond", "one beyond"])
-def test_reads_that_were_left_out_or_went_astray_are_kernel_garbage(changes: dict[str, str], tmp_path: Path):
-    kernel = changed("random_touch", {"memset(a->base, 1, a->bytes);": "memset(a->base, 1, bytes);"} | changes, tmp_path)
-    done = run_program(kernel, touching(1000))
-    assert reason_of(done)[0] == "kernel-garbage"
-
-
-BROKEN_TWIN = """
-import sys
-import numpy as np
-from kernels.twins import random_touch
-real, fault = random_touch.touch, sys.argv.pop(1)
-random_touch.touch = {"none": real, "idle": lambda memory, state, bound, draws: (state, 0),
-                      "half": lambda memory, state, bound, draws: real(memory, state, bound, draws // 2)}[fault]
-random_touch.main()
-"""
-
-
-@pytest.mark.parametrize("fault", ["idle", "half", "none"])
-def test_numba_notices_reads_that_were_left_out(fault: str):
-    done = subprocess.run([sys.executable, "-c", BROKEN_TWIN, fault, *touching(1000)], capture_output=True, text=True, cwd=ROOT,
-                          timeout=120)
-    if fault == "none":
-        assert (done.returncode, done.stderr) == (0, "")
-    else:
-        assert reason_of(done)[0] == "kernel-garbage"
 
 
 @pytest.mark.needs("a C compiler", "objdump")
@@ -222,28 +137,6 @@ def test_both_loops_draw_alike_and_only_one_of_them_loads():
 
 
 @needs_c
-def test_a_small_array_on_a_transparent_huge_page_has_one_of_its_own():
-    needs_thp()
-    done = run_c("random_touch", touching(1000, "thp"))
-    report = unless_fragmented(done.returncode, done.stdout, done.stderr)
-    assert (report.backing, report.arena_bytes, report.checksum) == ("thp", huge_page_bytes(), expected(1000))
-
-
-@both_engines
-def test_a_point_of_random_touch_is_measured_with_its_bytes(engine: str):
-    point = Point(kernel="random_touch", engine=engine, layout="packed", order="random", lines=16, options={"bytes": 1000}, region_ms=1)
-    record = measured(point)
-    assert record.point == point and record.arena_bytes <= arena_bytes(point)
-    assert record.noisy != "faulted"
-
-
-@needs_c
-def test_a_point_whose_lines_are_not_its_bytes_is_a_bad_parameter():
-    point = Point(kernel="random_touch", layout="packed", order="random", lines=17, options={"bytes": 1000}, region_ms=1)
-    assert "--lines 16" in why_not(point, "bad-parameter")
-
-
-@needs_c
 def test_spare_draws_are_thrown_away_and_every_read_is_still_made(tmp_path: Path):
     done = run_c("random_touch", [*touching(1000), "--spare_draws", "2"])
     report = KernelReport.model_validate_json(done.stdout)
@@ -254,19 +147,4 @@ def test_spare_draws_are_thrown_away_and_every_read_is_still_made(tmp_path: Path
     assert reason_of(done)[0] == "kernel-garbage"
 
 
-def test_numba_throws_spare_draws_away_too():
-    (status, out, err), = run_twins([("random_touch", [*touching(1000), "--spare_draws", "2"])])
-    assert status == 0, err
-    report = KernelReport.model_validate_json(out)
-    assert report.options == (("bytes", 1000), ("spare_draws", 2)) and report.checksum == expected(1000)
-
-
 # --- the other architecture
-
-
-@on_x86
-@needs_emulator
-def test_the_arm64_build_draws_the_same_under_emulation(tmp_path: Path):
-    program = for_arm64("random_touch", tmp_path)
-    for size in (1, 1000, 4096):
-        assert emulated(program, *touching(size)).checksum == expected(size)

@@ -8,14 +8,11 @@ from pathlib import Path
 
 import pytest
 from support.kernels import (
-    changed,
     checksum,
     needs_c,
     needs_thp,
     reason_of,
-    refused_by_c,
     run_c,
-    run_program,
     unless_fragmented,
 )
 
@@ -71,35 +68,9 @@ def test_a_part_of_a_large_page_leaves_base_pages_and_a_collapse_makes_large_one
 
 
 @needs_c
-@pytest.mark.parametrize("line", ["munmap(from, bytes)", "madvise(from, bytes, MADV_DONTNEED)"])
-def test_a_call_that_takes_nothing_is_no_record(line: str, tmp_path: Path):
-    program = changed("shootdown", {f"failed = {line};": "failed = 0;"}, tmp_path)
-    mode = "unmap" if "munmap" in line else "discard"
-    code, _ = reason_of(run_program(program, ["--mode", mode, "--lines", "2", "--region-ms", "1"]))
-    assert code == "kernel-garbage"
-
-
-@needs_c
-@pytest.mark.skipif(CPUS < 2, reason="one CPU")
-@pytest.mark.parametrize("change", [
-    {"take_turns(o);": "_exit(0);"}, {"if (getppid() != parent ||": "if (getppid() == parent ||"}, {"++*o->turns;": "pause();"}])
-def test_a_neighbour_that_dies_or_stands_still_is_a_reason(change: dict[str, str], tmp_path: Path):
-    program = changed("shootdown", change | {"#define PATIENCE_NS 5000000000ull": "#define PATIENCE_NS 50000000ull"}, tmp_path)
-    code, _ = reason_of(run_program(program, ["--threads", "1", "--apart", "1", "--region-ms", "1"]))
-    assert code == "neighbour-gone"
-
-
-@needs_c
 def test_more_others_than_cpus_is_a_reason_and_so_is_one():
     done = run_c("shootdown", ["--threads", str(CPUS)])
     assert reason_of(done)[0] == "one-cpu"
     one = ["taskset", "-c", str(min(os.sched_getaffinity(0)))]
     done = subprocess.run([*one, *done.args[:1], "--threads", "1"], capture_output=True, text=True, timeout=60)
     assert reason_of(done)[0] == "one-cpu"
-
-
-@needs_c
-@pytest.mark.parametrize("given", [["--pages", "2m"], ["--stride-pages", "2"], ["--mode", "collapse", "--lines", "3"],
-                                   ["--mode", "collapse", "--pages", "thp", "--lines", "512"], ["--apart", "2"], ["--layout", "packed"]])
-def test_what_makes_no_sense_is_refused_in_a_sentence(given: list[str]):
-    refused_by_c("shootdown", given)

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.kernels import changed, checksum, needs_c, reason_of, refused_by_c, run_c, run_program, visits
+from support.kernels import changed, checksum, needs_c, reason_of, run_c, run_program, visits
 
 from experiments.chapters.churn.grid import PASSES
 from experiments.lab.record import KernelReport
@@ -65,24 +65,3 @@ def test_pages_that_a_new_process_lacks_are_faults_and_are_counted(tmp_path: Pat
     program = changed("cold_chase", {"if (madvise(n->base, n->bytes, MADV_POPULATE_READ) ||": "if ("}, tmp_path)
     report = KernelReport.model_validate_json(run_program(program, ["--lines", "200", "--region-ms", "1"]).stdout)
     assert report.also["faults_in_passes"] > 0
-
-
-@needs_c
-@pytest.mark.parametrize(("kernel", "change", "given", "code"), [
-    ("switch_chase", {"    for (;;) {\n        wait_while(0, 1);": "    _exit(0);\n    for (;;) {\n        wait_while(0, 1);",
-                      "#define PATIENCE_S 5": "#define PATIENCE_S 1"}, ["--mode", "process"], "neighbour-gone"),
-    ("cold_chase", {"    told->whole = 1;": "    kill(getpid(), SIGKILL);"}, [], "neighbour-gone"),
-    ("cold_chase", {"    told->whole = 1;": ""}, [], "neighbour-gone"),
-    ("cold_chase", {"#define PASSES 64": "#undef MADV_POPULATE_READ\n#define MADV_POPULATE_READ 222\n#define PASSES 64"}, [],
-     "no-populate"),
-    ("switch_chase", {"got = follow_rounds(chase, 1)": "got = follow_rounds(chase, 1) + 1"}, [], "kernel-garbage")])
-def test_a_partner_or_a_process_that_dies_is_a_reason(kernel: str, change: dict[str, str], given: list[str], code: str, tmp_path: Path):
-    program = changed(kernel, change, tmp_path)
-    assert reason_of(run_program(program, [*given, "--lines", "64", "--region-ms", "1"]))[0] == code
-
-
-@needs_c
-@pytest.mark.parametrize(("kernel", "given"), [("switch_chase", ["--mode", "fork"]), ("switch_chase", ["--order", "random"]),
-                                               ("cold_chase", ["--pages", "thp"]), ("cold_chase", ["--stride-pages", "2"])])
-def test_what_makes_no_sense_is_refused_in_a_sentence(kernel: str, given: list[str]):
-    refused_by_c(kernel, given)

@@ -9,13 +9,8 @@ import pytest
 from scipy.stats import chi2
 from support.kernels import (
     checksum,
-    emulated,
-    for_arm64,
     needs_c,
-    needs_emulator,
-    on_x86,
     reason_of,
-    refused_by_c,
     run_c,
     splitmix64,
 )
@@ -123,15 +118,6 @@ def test_its_page_tables_are_there():
 
 
 @needs_c
-@pytest.mark.parametrize("bad", [
-    given(64, 3, 1, 1), given(4096, 1, 1, 1), given(64, 64, 7, 1), given(64, 64, 64, 0), given(64, 1, 1, 1, mode="odd"),
-    [*given(64, 1, 1, 1), "--hot", "8"], [*given(64, 1, 1, 1), "--order", "random", "--hot", "65"],
-    [*given(64, 1, 1, 1), "--pages", "2m"], [*given(64, 1, 1, 1), "--layout", "spread"]])
-def test_bad_arguments_are_one_sentence(bad: list[str]):
-    refused_by_c("table_chase", bad)
-
-
-@needs_c
 @pytest.mark.parametrize("limit", ["address space", "upper tables"])
 def test_where_there_is_no_room_for_addresses_it_says_so(limit: str):
     if limit == "address space":
@@ -152,14 +138,6 @@ def _little_address_space() -> None:
 def test_more_mappings_than_a_process_may_have_are_a_reason():
     code, detail = reason_of(run_c("table_chase", given(65536, 65536, 1024, 2)))
     assert code == "memory-short" and "max_map_count" in detail
-
-
-@on_x86
-@needs_emulator
-@pytest.mark.endurance  # an emulator takes 20 s to map what is far apart, however few pages it is
-def test_the_arm64_build_visits_the_same_pages_under_emulation(tmp_path):
-    report = emulated(for_arm64("table_chase", tmp_path), *given(256, 64, 8, 1))
-    assert report.checksum == checksum(placed(256, 64, 8, 1, page=4096, is_even=False))
 
 
 def test_tables_count_in_what_a_point_needs():

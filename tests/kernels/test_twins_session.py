@@ -9,7 +9,7 @@ from functools import cache
 
 import pytest
 from support.common import ROOT, needs_c
-from support.kernels import checksum, needs_thp, run_c, run_twins, visits
+from support.kernels import checksum, run_c, run_twins, visits
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
@@ -112,13 +112,6 @@ def test_smaps_is_read_after_each_hundred_answers_of_a_session_in_numba():
     assert [one["proved"] for one in answers] == [0] * 100 + [100, 100]
 
 
-def test_on_transparent_huge_pages_a_session_in_numba_proves_each_point_before_the_next():
-    needs_thp()
-    _, *answers, end = session([line(i, *CHASE) for i in range(3)], "--bytes", 2 << 20, "--pages", "thp")
-    assert [one["proved"] for one in answers] == [0, 1, 2] and end["proved"] == 3
-    assert {one["mapping_bytes"] for one in answers} == {2 << 20} and {one["arena_bytes"] for one in answers} == {2 << 20}
-
-
 LOST = """
 from kernels.twins import arena, session
 real, readings = session.verify_backing, iter([True, False])
@@ -176,28 +169,3 @@ def test_a_twin_under_sched_fifo_never_takes_so_much_of_a_second_that_linux_stop
     for at in range(0, spans[-1][1], 10_000_000):
         held = sum(max(0, min(end, at + 10**9) - max(begin, at)) for begin, end in spans)
         assert held <= 0.95e9, at
-
-
-ORDER = """
-import contextlib, io, importlib, json, sys
-from kernels.twins import region
-name, seen = sys.argv.pop(1), []
-kernel = importlib.import_module(f"kernels.twins.{name}")
-def logged(what, real):
-    return lambda *given: seen.append(what) or real(*given)
-region.verify_backing = logged("smaps", region.verify_backing)
-kernel.touch_lines = logged("touch", kernel.touch_lines)
-region.Work.checked = logged("run", region.Work.checked)
-compiled = region.compiled
-region.compiled = lambda *given: compiled(*given) or seen.clear()
-with contextlib.redirect_stdout(io.StringIO()):
-    kernel.main()
-print(json.dumps(seen))
-"""
-
-
-@pytest.mark.parametrize("kernel", ["page_chase", "page_gather", "graph_walk"])
-def test_between_touching_the_lines_and_the_region_numba_reads_no_smaps(kernel: str):
-    seen = json.loads(subprocess.run([sys.executable, "-c", ORDER, kernel, "--lines", "1024", "--region-ms", "1"], capture_output=True,
-                                     check=True, cwd=ROOT).stdout)
-    assert [what for what, before in zip(seen, [None, *seen], strict=False) if what != before] == ["smaps", "touch", "run", "smaps"]

@@ -11,24 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.common import needs_c
-from support.kernels import arguments, checksum, run_c, run_twins, shuffled, splitmix64, visits
+from support.kernels import arguments, checksum, run_c, run_twins, shuffled, visits
 
 from experiments.lab.record import KernelReport
 
 pytestmark = [pytest.mark.measures, pytest.mark.slow]
 ORDERS = {"page_chase": ("cycle", "random", "sequential"), "page_gather": ("cycle", "sequential")}
 SIZES = (1, 2, 3, 17, 63, 64, 65, 1000)  # around a line of 64, a block of 64 pages, and the unrolled loop's 16
-
-
-def test_the_oracle_draws_the_published_numbers_of_splitmix64():
-    numbers = [number for number, _ in zip(splitmix64(1234567), range(5), strict=False)]
-    assert numbers == [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431, 16408922859458223821]
-
-
-@given(st.integers(1, 3000), st.integers(0, 2**63 - 1))
-@settings(max_examples=50, deadline=None)
-def test_a_cycle_of_aliased_pages_visits_every_page_once(lines: int, seed: int):
-    assert sorted(visits("page_chase", "cycle", lines, seed, "alias")) == list(range(lines))
 
 
 @given(st.integers(1, 3000), st.integers(0, 2**63 - 1))
@@ -161,27 +150,6 @@ def test_a_report_says_what_was_asked_and_what_was_mapped(layout: str):
     assert report.elapsed_ns / report.accesses == pytest.approx(np.mean(report.batch_ns_per_access), rel=1e-4)
     assert report.ns_per_access == pytest.approx(np.median(report.batch_ns_per_access), rel=1e-4)
     assert report.cpu in os.sched_getaffinity(0)
-
-
-@needs_c
-@pytest.mark.parametrize("lines", [1, 2**15])
-def test_a_report_has_the_bytes_of_its_page_tables(twins, lines: int):
-    """Eight bytes a page of the arena at the least, in tables of a page, and little more for the program."""
-    report = KernelReport.model_validate_json(run_c("page_chase", arguments("cycle", "spread", lines)).stdout)
-    assert 8 * lines <= report.page_table_bytes <= 8 * lines + 200 * 1024 and report.page_table_bytes % 1024 == 0
-    assert all(twin.page_table_bytes >= 8 * case[-1] for case, twin in twins.items())
-
-
-@needs_c
-@pytest.mark.parametrize(("kernel", "order", "layout"), CASES)
-def test_no_page_is_faulted_in_while_time_runs(kernel: str, order: str, layout: str):
-    reports = (KernelReport.model_validate_json(run_c(kernel, arguments(order, layout, 1000)).stdout) for _ in range(3))
-    assert any((report.minor_faults, report.major_faults) == (0, 0) for report in reports)  # NUMA balancing may unmap some
-
-
-def test_numba_faults_no_page_of_its_arena_while_time_runs(twins):
-    faults = {case: report.minor_faults for case, report in twins.items() if case[-1] == 1000}
-    assert max(faults.values()) < 50, faults  # Python's own, at most: the arena has 1000 pages
 
 
 @needs_c
