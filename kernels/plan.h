@@ -46,7 +46,7 @@ static inline void prove_answers(void)
 }
 
 /* Turn a line into the arguments of a program for one point. */
-static inline const struct kernel *read_line(char *line, int *argc, char **argv, int *fresh)
+static inline const struct kernel *read_line(char *line, int *argc, char **argv)
 {
     static const char *const named[] = {"--mode", "--layout", "--order", "--lines", "--stride-pages", "--seed", "--region-ms"};
     char *word[MOST_ARGUMENTS], *rest;
@@ -67,23 +67,20 @@ static inline const struct kernel *read_line(char *line, int *argc, char **argv,
         if (i > 2 || strcmp(word[i], "-"))
             argv[(*argc)++] = (char *)named[i - 2], argv[(*argc)++] = word[i];
     for (int i = FIELDS; i < words; i++)
-        if (strcmp(word[i], "--fresh"))
-            argv[(*argc)++] = word[i];
-        else
-            *fresh = i + 1 < words && natural("fresh", word[++i], 0, 1);
+        argv[(*argc)++] = word[i];
     argv[(*argc)++] = "--pages", argv[(*argc)++] = (char *)session.asked.pages->name; /* last: the mapping's */
     argv[*argc] = NULL;
     return *k;
 }
 
 /* The part of the shared arena for a point; bytes is 0 if it does not fit. */
-static inline struct arena part_for(const struct config *c, int fresh)
+static inline struct arena part_for(const struct config *c)
 {
     struct arena a = session.shared;
     uint64_t bytes;
     a.stride = base_page() * c->stride_pages;
     a.bytes = 0;
-    if (fresh || c->alias || (!c->packed && a.stride > a.page) ||
+    if (c->alias || (!c->packed && a.stride > a.page) ||
         __builtin_mul_overflow(c->lines, c->packed ? LINE : a.stride, &bytes) || bytes > session.shared.bytes)
         return a;
     a.working_set = bytes;
@@ -108,12 +105,12 @@ static inline void measure_apart(const struct kernel *k, const struct config *c)
 static inline void measure_line(char *line)
 {
     char *argv[2 * MOST_ARGUMENTS + FIELDS];
-    int argc = 0, fresh = 0;
-    const struct kernel *k = read_line(line, &argc, argv, &fresh);
+    int argc = 0;
+    const struct kernel *k = read_line(line, &argc, argv);
     struct config c = parse(k, argc, argv);
     const struct config *all = &session.asked;
     c.cpu = all->cpu, c.fifo = all->fifo, c.control_fd = all->control_fd, c.ack_fd = all->ack_fd;
-    struct arena a = part_for(&c, fresh);
+    struct arena a = part_for(&c);
     enum source source = c.pages->source;
     uint64_t often = source == FROM_THP || source == FROM_MTHP ? 1 : OFTEN;
     if (session.answered >= plan_line.proved + often)

@@ -75,7 +75,6 @@ def parse_arguments(kernel: str, orders: list[str], layouts: Sequence[str] = ("s
     parser.add_argument("--cpu", default=max(os.sched_getaffinity(0)), type=natural(0, 1 << 20))
     parser.add_argument("--fifo", action="store_true")
     parser.add_argument("--perf-fds", default="-1,-1")
-    parser.add_argument("--fresh", default=0, type=natural(0, 1))  # in a session: in an arena of its own
     parser.add_argument("--layout", default=layouts[0], choices=layouts)
     parser.add_argument("--order", default=orders[0], choices=orders)
     parser.add_argument("--lines", default=4096, type=natural(1, 1 << 32))

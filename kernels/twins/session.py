@@ -5,7 +5,7 @@
     ID KERNEL MODE LAYOUT ORDER LINES STRIDE_PAGES SEED REGION_MS [--name value ...]
 
 An answer is the kernel's record or why there is none, with the ID; its position; and "proved": of how many lines answered so far smaps has
-since shown that their pages were those asked for. --fresh 1 gives a point an arena of its own."""
+since shown that their pages were those asked for."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Session:
             region.compiled(config, measure_point)
             self.compiled.add(what)
         config.started_ns, needed = now_ns(), region.working_set(config)
-        if self.shared is None or config.fresh or needed > self.shared.bytes:
+        if self.shared is None or needed > self.shared.bytes:
             tables = page_table_bytes() or 0
             found = region.in_its_own_arena(config, measure_point)
             return found | {name: max(found[name] - tables, 0) for name in ("page_table_bytes",) if name in found}, True

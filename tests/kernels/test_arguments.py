@@ -23,7 +23,7 @@ OF_BOTH = {
     "page_gather": ["--order random", "--layout alias"],
     "graph_walk": ["--lines 1000", "--lines 2", "--lines 1024 --vertices 512", f"--lines {2**30}", "--walkers 33", "--mode blocked",
                    "--mode blocked --block_vertices 100", "--mode blocked --block_vertices 8192", "--block_vertices 64", "--distance 4",
-                   "--mode prefetch --distance 257", "--mode prefetch --walkers 2", "--mode prefetch --per_hop 1", "--per_hop 1 --walkers 2",
+                   "--mode prefetch --walkers 2", "--mode prefetch --per_hop 1", "--per_hop 1 --walkers 2",
                    "--mode blocked --block_vertices 64 --block_steps 0", "--layout alias", "--order cycle"],
     "radix_partition": ["--lines 1535", "--tuples 1024", "--tuples 1024 --lines 1537", "--lines 402653190", "--bits 5", "--bits 15",
                         "--mode naive --passes 1", "--mode partition --bits 1 --passes 2", "--tuples 1023 --lines 1536"],
@@ -67,8 +67,8 @@ def test_both_engines_refuse_a_bad_argument_in_one_sentence(kernel: str):
 @needs_c
 @pytest.mark.parametrize("kernel", OF_C)
 def test_c_refuses_a_bad_argument_in_one_sentence_before_it_maps_anything(kernel: str):
+    limit = (256 << 20, 256 << 20)  # bytes of address space: for the program, and for no arena
     for bad in OF_C[kernel]:
-        limit = (256 << 20, 256 << 20)  # bytes of address space: for the program, and for no arena
         refused_by_c(kernel, words(bad), preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, limit))
 
 

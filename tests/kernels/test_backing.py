@@ -14,7 +14,6 @@ from support.common import needs_c
 from support.kernels import POOLS, THP, both_engines, reason, reason_of, run_c, run_twins, setting
 
 from experiments.lab import build
-from experiments.lab.record import KernelReport
 from experiments.machine.compiler import compiler
 from kernels.twins import arena
 
@@ -145,16 +144,6 @@ def test_a_range_is_cut_so_that_its_page_size_is_the_largest_that_is_on_and_fits
 
     assert fits(kib << 10) * (kib << 10) == total and not any(fits(size << 10) for size in on if size > kib)
     assert len(pieces) <= total // min(1 << 20, min((size for size in on if size > kib), default=2048) << 9) + 1
-
-
-@pytest.mark.skipif(setting(THP / "enabled") not in ("always", "madvise"), reason="transparent huge pages are off here")
-def test_transparent_huge_pages_back_the_arena_where_they_are_on():
-    for status, out, err in in_both(["--pages", "thp", "--lines", "700", "--region-ms", "1"]):
-        if status == 3 and reason(status, out, err)[0] == "backing-partial":
-            pytest.skip("memory is too fragmented for huge pages now")
-        report = KernelReport.model_validate_json(out)
-        assert (report.pages, report.backing) == ("thp", "thp")
-        assert report.arena_bytes == 4 << 20  # 700 pages, rounded up to two of 2 MiB
 
 
 def memory_kb(pid: int) -> dict[str, int]:

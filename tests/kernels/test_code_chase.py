@@ -5,15 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.kernels import (
-    changed,
-    checksum,
-    draws,
-    needs_c,
-    run_c,
-    run_program,
-    shuffled,
-)
+from support.kernels import changed, checksum, draws, needs_c, run_c, run_program, shuffled
 
 from experiments.lab.record import KernelReport
 

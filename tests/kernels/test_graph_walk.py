@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from support.graph_walk import graph, parsed, visited, walking
-from support.kernels import (
-    both_engines,
-    checksum,
-    measured,
-    needs_c,
-    run_c,
-    run_twins,
-)
+from support.kernels import checksum, needs_c, run_c, run_twins
 
-from experiments.lab.kernels import arena_bytes
-from experiments.lab.record import KernelReport, Point
+from experiments.lab.record import KernelReport
 from kernels.twins import walk
 from kernels.twins.placement import places_in
 
@@ -30,55 +19,10 @@ pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 # --- the graph and the walk, by an independent account of them
 
 
-def reached(edges: list[list[int]], start: int) -> set[int]:
-    found, new = {start}, [start]
-    while new:
-        new = [to for to in {to for v in new for to in edges[v]} if to not in found]
-        found.update(new)
-    return found
-
-
-sizes = st.integers(2, 9).flatmap(lambda k: st.tuples(st.just(2**k), st.integers(2, k).map(lambda b: 2**b)))
-
-
-@given(sizes, st.integers(0, 2**63 - 1))
-@settings(max_examples=40, deadline=None)
-def test_every_vertex_leads_to_every_other_one_of_its_block_and_to_no_other_block(size: tuple[int, int], seed: int):
-    vertices, block = size
-    edges = graph(vertices, block, seed)
-    for start in (0, vertices - 1, seed % vertices):
-        assert reached(edges, start) == set(range(start // block * block, start // block * block + block))
-
-
-@given(sizes, st.integers(0, 2**63 - 1), st.integers(1, 50))
-@settings(max_examples=40, deadline=None)
-def test_a_blocked_walk_stays_in_its_block_for_its_steps_and_then_leaves_it(size: tuple[int, int], seed: int, steps: int):
-    vertices, block = size
-    stays = np.array(visited(vertices, seed, block=block, steps=steps, turns=20 * steps)).reshape(20, steps) // block
-    assert (stays == stays[:, :1]).all()
-    assert (stays[1:, 0] != stays[:-1, 0]).all() or vertices == block
-
-
 PACKED = places_in(True, 4096, 4096)
 
 
 GRAPHS = [(4, 4, 7), (1024, 1024, 7), (4096, 64, 2**63 - 1)]
-
-
-@pytest.mark.parametrize(("vertices", "block", "seed"), GRAPHS)
-def test_each_single_wrong_edge_is_counted(vertices: int, block: int, seed: int):
-    edges, (_, (_, step)) = np.zeros((vertices, 16), dtype=np.uint32), walk.seeded(seed, 2)
-    edges[:, :4] = graph(vertices, block, seed)
-
-    def wrong() -> int:
-        return walk.count_wrong(edges.reshape(-1), 0, vertices, np.uint64(block), np.uint64(step | 1), *PACKED)
-
-    for v in (0, vertices // 2, vertices - 1):
-        for k, to in [(0, edges[v, 0] ^ 1), *((k, v ^ block) for k in range(4)), *((k, 2**31) for k in range(4))]:
-            right, edges[v, k] = edges[v, k], to
-            assert wrong() == 1, (v, k, to)
-            edges[v, k] = right
-    assert wrong() == 0
 
 
 @needs_c
@@ -167,18 +111,6 @@ def test_c_expects_what_numba_expects(probe):
 
 
 # --- a point and its record
-
-
-@both_engines
-@pytest.mark.parametrize(("mode", "options"), [
-    ("blocked", {"block_vertices": 256, "block_steps": 64}), ("plain", {"per_hop": 1})])
-def test_a_point_of_graph_walk_is_measured(engine: str, mode: str, options: dict[str, int]):
-    point = Point(kernel="graph_walk", engine=engine, layout="packed", order="random", lines=1024, mode=mode,
-                  options={"vertices": 1024} | options, region_ms=1)
-    record = measured(point)
-    assert record.point == point and record.arena_bytes <= arena_bytes(point)
-    assert bool(record.histogram) == ("per_hop" in options)
-    assert type(record).model_validate(json.loads(record.model_dump_json())) == record
 
 
 # --- the other architecture

@@ -12,14 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 from support.graph_walk import parsed, walking
-from support.kernels import (
-    NOT_IN_A_TIMED_LOOP,
-    both_engines,
-    disassembled,
-    needs_c,
-    run_c,
-    run_twins,
-)
+from support.kernels import NOT_IN_A_TIMED_LOOP, both_engines, disassembled, needs_c, run_c, run_twins
 
 from kernels.twins import hops
 

@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from support.guest import guest, real
 from support.kernels import checksum, measured, needs_c, on_x86, visits
 from support.stand_ins import PAGE
@@ -103,18 +101,6 @@ def test_a_real_guest_visits_them_too(mode: str, pages: str):
 
 
 # --- the same chase as the native one
-
-
-@given(st.integers(1, 2**22), st.sampled_from(["4k", "2m", "1g"]), st.integers(4, 5), st.sampled_from(["4k", "thp", "2m", "1g"]),
-       st.sampled_from(["spread", "packed"]))
-@settings(max_examples=200)
-def test_the_memory_asked_for_covers_lines_and_all_that_the_guest_has(lines: int, mode: str, levels: int, pages: str, layout: str):
-    point = guest(mode, pages, lines, layout=layout, options={"levels": levels})
-    page, leaf = PAGE[pages], {"4k": 1, "2m": 2, "1g": 3}[mode]  # type: ignore[index]
-    size, program = lines * (64 if layout == "packed" else 4096), 2 * 4096
-    least = -(-size // page) * page + 4096 * (3 + sum(-(-size // 2 ** (12 + 9 * level)) for level in range(leaf, levels)))
-    asked = arena_bytes(point) - lines * SIDE_BYTES_PER_LINE - program
-    assert least <= asked <= -(-(least + 4 * levels * 4096) // page) * page
 
 
 # --- `tlb measure`

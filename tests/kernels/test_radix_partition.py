@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.kernels import (
-    checksum,
-    measured,
-    needs_c,
-    reason_of,
-    run_c,
-    run_twins,
-    splitmix64,
-)
+from support.kernels import checksum, needs_c, run_c, run_twins, splitmix64
 from support.radix_partition import parts_of
 
-from experiments.lab import build, kernels
-from experiments.lab.record import KernelReport, Point
+from experiments.lab import kernels
+from experiments.lab.record import KernelReport
 
 MODES = {"naive": [], "partitioned": ["--bits", "5"], "partition": ["--bits", "5"]}
 GOLDEN = 0x9E3779B97F4A7C15
@@ -172,39 +160,3 @@ def test_all_modes_have_the_same_rows_and_the_same_answer(engine: str):
         assert report.accesses % (rows_a_round * len(report.batch_ns_per_access)) == 0
         assert report.also.keys() == ({"histogram_ns_per_access"} if way[0] == "partition" else set())
         assert all(ns > 0 for ns in report.also.values())
-
-
-@needs_c
-@pytest.mark.endurance
-def test_a_sum_beyond_63_bits_is_still_the_right_one():
-    size = 3_810_000  # about size^3 / 4, which is 1.5 times 2^63
-    for done in run_all("c", [asked(mode, size) for mode in ("naive", "partitioned")]):
-        report_of(*done)
-    assert parts_of("c").fill(size, 7)[2] > 2**63
-
-
-LOOP = "    for i in range(len(source)):\n        p = radix"
-
-
-@pytest.mark.endurance
-@pytest.mark.parametrize(("mode", "before", "after"), [
-    ("partition", LOOP, LOOP.replace("len(source)", "len(source) - 1")), ("partitioned", "range(len(s) if len(r) else 0)", "range(len(s) // 2)"),
-])
-def test_work_that_numba_left_out_is_kernel_garbage(mode: str, before: str, after: str, tmp_path: Path):
-    source = build.source("radix_partition", "numba").read_text()
-    assert source.count(before) == 1
-    shutil.copytree(build.KERNELS / "twins", tmp_path / "kernels/twins", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "kernels/twins/radix_partition.py").write_text(source.replace(before, after))
-    done = subprocess.run([sys.executable, "-m", "kernels.twins.radix_partition", *asked(mode, 5000)], capture_output=True, text=True,
-                          cwd=tmp_path, timeout=200)
-    assert reason_of(done)[0] == "kernel-garbage"
-
-
-@engines
-@pytest.mark.parametrize("mode", ["naive", "partitioned"])
-def test_a_point_is_measured_with_its_options_and_faults_no_page_in(engine: str, mode: str):
-    options = {"tuples": 2000} | ({} if mode == "naive" else {"bits": 5, "passes": 2})
-    point = Point(kernel="radix_partition", engine=engine, mode=mode, options=options, region_ms=1,
-                  **kernels.shape("radix_partition", options))
-    records = (measured(point) for _ in range(3))
-    assert any(record.point == point and (record.minor_faults, record.major_faults) == (0, 0) for record in records)
