@@ -33,9 +33,7 @@ static void *take_turns(void *given)
 /* Start all, each with a counter on its own page. */
 static inline void start_beside(struct other *other, uint64_t n)
 {
-    char *shared = n ? mmap(NULL, n * base_page(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0) : NULL;
-    if (shared == MAP_FAILED)
-        unavailable("memory-short", "no room for %" PRIu64 " counts: %s", n, strerror(errno));
+    char *shared = n ? map_memory(n * base_page(), MAP_SHARED | MAP_ANONYMOUS, -1, "counters") : NULL;
     for (uint64_t i = 0; i < n; i++) {
         struct other *o = &other[i];
         o->turns = (volatile uint64_t *)(shared + i * base_page());

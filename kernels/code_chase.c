@@ -10,6 +10,7 @@
  *          the page's translation first
  * listed   each line loads its target from a list. A predictor may learn a cycle, but not random draws, which wait for address and
  *          translation: a latency */
+#include "alias.h"
 #include "point.h"
 #include "jumps.h"
 
@@ -43,30 +44,13 @@ static void make_executable(char *at, uint64_t bytes)
 
 /* ---- the lines */
 
-/* All virtual pages on eight physical ones: page i is page i mod 8, whose lines all hold the same jump. */
+static void put_listed_jump(char *line) { memcpy(line, listed_jump, sizeof listed_jump); }
+
 static struct arena map_alias(const struct config *c)
 {
-    struct arena a = reserve(c);
-    a.physical = 8 * a.page;
-    while (a.bytes / a.physical > 8192) /* mappings; a process may have 65530 */
-        a.physical *= 2;
-    int fd = file_in_memory("code", a.physical, 0);
-    char *memory = fd < 0 ? MAP_FAILED : mmap(NULL, a.physical, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (memory == MAP_FAILED)
-        unavailable("memory-short", "memfd of %" PRIu64 " bytes: %s", a.physical, strerror(errno));
-    madvise(memory, a.physical, MADV_NOHUGEPAGE);
-    for (uint64_t at = a.physical; at; at -= LINE) /* descending, so that no neighbours are joined */
-        memcpy(memory + at - LINE, listed_jump, sizeof listed_jump);
-    __builtin___clear_cache(memory, memory + a.physical);
-    munmap(memory, a.physical);
-    for (uint64_t at = 0; at < a.bytes; at += a.physical) {
-        uint64_t bytes = a.bytes - at < a.physical ? a.bytes - at : a.physical;
-        if (mmap(a.base + at, bytes, PROT_READ | PROT_EXEC, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
-            unavailable(errno == ENOMEM ? "memory-short" : "code-refused", "page %" PRIu64 ": %s", at / a.page, strerror(errno));
-    }
+    struct arena a = map_aliased(c, "code", PROT_READ | PROT_EXEC, put_listed_jump);
     for (uint64_t i = 0; i < c->lines; i++)
         (void)*(volatile char *)(a.base + offset_of(c, &a, i));
-    a.resident = c->lines * (a.stride < a.page ? a.stride : a.page);
     return a;
 }
 
@@ -102,9 +86,7 @@ static uint64_t write_list(const struct config *c, const struct arena *a, struct
     uint64_t round = c->lines <= PART ? n * times : A_CALL, rounds = n * times / round;
     uint32_t *visit = room_for_visits(n);
     uint64_t *list = room_for(rounds * (round + 1), sizeof *list, "addresses");
-    char *out = mmap(NULL, base_page(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (out == MAP_FAILED)
-        unavailable("memory-short", "no room for a page of code: %s", strerror(errno));
+    char *out = map_memory(base_page(), MAP_PRIVATE | MAP_ANONYMOUS, -1, "code");
     memcpy(out, way_out, sizeof way_out);
     make_executable(out, base_page());
     for (uint64_t i = 0; i < n; i++)
@@ -117,7 +99,7 @@ static uint64_t write_list(const struct config *c, const struct arena *a, struct
         list[r * (round + 1) + round] = (uint64_t)out;
     }
     for (uint64_t i = 0; !c->alias && i < c->lines; i++)
-        memcpy(a->base + offset_of(c, a, i), listed_jump, sizeof listed_jump);
+        put_listed_jump(a->base + offset_of(c, a, i));
     *code = (struct code){.base = a->base, .list = list, .visits = round, .rounds = rounds};
     return checksum_from(visit, n, 0, n);
 }

@@ -134,9 +134,7 @@ int main(int argc, char **argv)
         bad_argument("cold_chase takes --pages 4k and no --stride-pages.");
     c.cpu = pin(c.cpu);
     c.control_fd = -1; /* perf's */
-    told = mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (told == MAP_FAILED)
-        unavailable("memory-short", "no room for what a process says: %s", strerror(errno));
+    told = map_memory(sizeof *told, MAP_SHARED | MAP_ANONYMOUS, -1, "results");
     char *again, name[32];
     struct arena a = map_twice(&c, &again);
     struct chase chase = place_chase(a.base, c.lines, places_in(c.packed, a.stride, a.page), 1, c.seed);

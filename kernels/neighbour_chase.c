@@ -84,9 +84,7 @@ static struct load load_of(const struct own *own, void (**turn)(void *of))
     }
     if (!l.bytes)
         return l;
-    l.memory = mmap(NULL, l.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (l.memory == MAP_FAILED)
-        unavailable("memory-short", "%" PRIu64 " bytes for the thread beside: %s", l.bytes, strerror(errno));
+    l.memory = map_memory(l.bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1, "the other thread");
     for (uint64_t at = 0; at < l.bytes; at += base_page())
         l.memory[at] = 1;
     if (*turn == walk) {

@@ -10,6 +10,7 @@
  * sequential  the next line in memory, round and round: what prefetchers of lines and of translations like
  *
  * Each load's address comes from the load before it, so nothing overlaps: ns per access is a latency. */
+#include "alias.h"
 #include "chase.h"
 #include "point.h"
 
@@ -84,31 +85,7 @@ static void touch_standing(const struct config *c, const struct arena *a)
 
 static struct arena map_alias(const struct config *c)
 {
-    struct arena a = reserve(c);
-    int pool = c->pages->source == FROM_POOL;
-    a.physical = 8 * a.page;
-    while (!pool && a.bytes / a.physical > 8192) /* mappings; a process may have 65530 */
-        a.physical *= 2;
-    int fd = file_in_memory("alias", a.physical, pool ? MFD_HUGETLB | (unsigned)__builtin_ctzll(a.page) << MAP_HUGE_SHIFT : 0);
-    if (fd < 0)
-        unavailable(pool ? "pool-empty" : "memory-short", "memfd of %" PRIu64 " bytes: %s", a.physical, strerror(errno));
-    char *memory = mmap(NULL, a.physical, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (memory == MAP_FAILED)
-        unavailable(pool ? "pool-empty" : "memory-short", "%" PRIu64 " pages of %s needed: %s", a.physical / a.page, c->pages->name,
-                    strerror(errno));
-    keep(memory, a.physical, -1);
-    pool_page = pool ? a.page : 0;
-    if (!pool)
-        madvise(memory, a.physical, MADV_NOHUGEPAGE);
-    /* Descending: in neither direction may neighbours become ascending physical neighbours, which some TLBs join into one entry. */
-    for (uint64_t at = a.physical; at; at -= LINE)
-        stand(memory + at - LINE);
-    for (uint64_t at = 0; at < a.bytes; at += a.physical) {
-        uint64_t bytes = a.bytes - at < a.physical ? a.bytes - at : a.physical;
-        if (mmap(a.base + at, bytes, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
-            unavailable("memory-short", "page %" PRIu64 " could not be mapped: %s", at / a.page, strerror(errno));
-    }
-    a.resident = c->lines * (a.stride < a.page ? a.stride : a.page);
+    struct arena a = map_aliased(c, "alias", PROT_READ, stand);
     touch_standing(c, &a); /* faults them in */
     return a;
 }

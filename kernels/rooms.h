@@ -24,6 +24,15 @@ static inline void give_back_to(int first)
             close(kept[keeps].fd);
 }
 
+/* Readable and writable memory that lives as long as the process; `flags` and `fd` as for mmap(). */
+static inline void *map_memory(uint64_t bytes, int flags, int fd, const char *what)
+{
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+    if (at == MAP_FAILED)
+        unavailable("memory-short", "no room for %" PRIu64 " bytes of %s: %s", bytes, what, strerror(errno));
+    return at;
+}
+
 /* Room for lists beside the arena: on base pages and new each time, so that it is alike for the first and the last point. */
 static inline void *room_for(uint64_t n, uint64_t each, const char *what)
 {

@@ -104,9 +104,7 @@ int main(int argc, char **argv)
         mode++;
     c.cpu = pin(c.cpu);
     c.control_fd = -1; /* perf's */
-    meeting = mmap(NULL, sizeof *meeting, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (meeting == MAP_FAILED)
-        unavailable("memory-short", "no room for two to meet: %s", strerror(errno));
+    meeting = map_memory(sizeof *meeting, MAP_SHARED | MAP_ANONYMOUS, -1, "turns");
     pthread_t thread;
     pid_t partner = mode == PROCESS ? start_process(answer, NULL) : 0; /* before there is an arena to inherit */
     struct arena a = map_arena(&c);

@@ -85,9 +85,7 @@ static void map_pages(const struct tables *t, const uint64_t *page)
     int fd = file_in_memory("tables", EIGHT * t->page, 0);
     if (fd < 0)
         unavailable("memory-short", "memfd of %d pages: %s", EIGHT, strerror(errno));
-    char *memory = mmap(NULL, EIGHT * t->page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (memory == MAP_FAILED)
-        unavailable("memory-short", "%d pages of memory: %s", EIGHT, strerror(errno));
+    char *memory = map_memory(EIGHT * t->page, MAP_SHARED, fd, "pages");
     madvise(memory, EIGHT * t->page, MADV_NOHUGEPAGE);
     /* Descending: some TLBs join neighbours whose memory ascends with them. */
     for (uint64_t at = EIGHT * t->page; at; at -= LINE)
