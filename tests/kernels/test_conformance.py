@@ -96,7 +96,8 @@ def did(program: Path, case: str) -> dict[str, Any]:
 def vector() -> dict[str, dict[str, Any]]:
     if os.environ.get("TLB_ACCEPT"):
         kept = {case: {"measures": build.declared_measures(case.split()[0], "c")} | did(*program_of(case)) for case in CASES}
-        VECTOR.write_text("{\n" + ",\n".join(f"{json.dumps(case)}: {json.dumps(of)}" for case, of in kept.items()) + "\n}\n")
+        lines = [json.dumps({case: of}, separators=(",", ":"))[1:-1] for case, of in kept.items()]
+        VECTOR.write_text("{\n" + ",\n".join(lines) + "\n}\n")
     return json.loads(VECTOR.read_text())
 
 
