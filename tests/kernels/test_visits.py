@@ -1,4 +1,4 @@
-"""What the chases visit: the lines that an independent account names, in C and in numba alike, with a true report of it."""
+"""What the chases in C visit: the lines that an independent account names, with a true report of it. (numba: test_twins_session.py.)"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.common import needs_c
-from support.kernels import arguments, checksum, run_c, run_twins, shuffled, visits
+from support.kernels import arguments, checksum, run_c, shuffled, visits
 
 from experiments.lab.record import KernelReport
 
@@ -32,15 +32,6 @@ def reported(kernel: str, given: list[str]) -> KernelReport:
 def test_the_cycle_is_one_cycle_through_every_line(lines: int, seed: int):
     walk = visits("page_chase", "cycle", lines, seed)
     assert sorted(walk) == list(range(lines)) and shuffled(lines, seed, itself=False)[walk[-1]] == 0
-
-
-def test_numba_visits_the_lines_that_the_oracle_names():
-    cases = [(*case, lines) for case in CASES for lines in SIZES]
-    done = run_twins([(kernel, arguments(order, layout, lines)) for kernel, order, layout, lines in cases])
-    assert [status for status, _, _ in done] == [0] * len(cases)
-    for (kernel, order, _, lines), (_, out, _) in zip(cases, done, strict=True):
-        report = KernelReport.model_validate_json(out)
-        assert report.checksum == checksum(visits(kernel, order, lines, 7)) and report.minor_faults < 50  # Python's own, at most
 
 
 @needs_c
@@ -101,14 +92,6 @@ def test_of_a_large_cycle_a_part_is_visited_after_as_many_hops_as_asked(order: s
     assert report.checksum == visited_in_part(order, warm)
     assert report.also["warm_hops"] == -(-min(warm, LARGE) // 16) * 16
     assert report.accesses >= 2**17 and report.accesses % (16 * len(report.batch_ns_per_access)) == 0
-
-
-def test_numba_visits_the_same_part():
-    ((status, out, err),) = run_twins([("page_chase", part("random", WARM))])
-    assert (status, err) == (0, "")
-    report = KernelReport.model_validate_json(out)
-    assert report.checksum == visited_in_part("random", WARM) and report.accesses >= 2**17
-    assert report.also["warm_hops"] == -(-WARM // 16) * 16
 
 
 @needs_c
