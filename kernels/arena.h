@@ -1,10 +1,9 @@
-/* arena.h: the memory that a kernel measures: on the page size asked for and no other, faulted in, and proved from outside.
+/* arena.h: the memory that a kernel measures, on the page size asked for and no other.
  *
- * A request for a page size is a wish. MADV_HUGEPAGE may be answered with base pages where memory is fragmented, and without
- * MADV_NOHUGEPAGE a base page may turn out to be a huge one where the administrator chose "always". So each size is asked for
- * both ways, before the first touch, on addresses aligned to the largest page; each page is written, for a page that was only
- * read is the one page of zeros; and then /proc/self/smaps has the last word (backing.h): every byte on the page size asked for,
- * or there is no number. */
+ * A request for a page size is only a wish: fragmented memory answers MADV_HUGEPAGE with base pages, and a setting of "always"
+ * gives huge pages unless MADV_NOHUGEPAGE forbids them. So each size is requested both ways before the first touch, at an aligned
+ * address; every page is written, because pages that were only read share one page of zeros; and smaps proves the result
+ * (backing.h). */
 #ifndef ARENA_H
 #define ARENA_H
 #include "cpus.h"
@@ -19,12 +18,12 @@ struct arena {
     char *base;
     uint64_t bytes, resident, physical;  /* of address space; that smaps must show as resident in it; of memory */
     uint64_t page, stride, working_set;  /* stride: stride_pages base pages of the machine, for every page size */
-    uint64_t mthp_taken, mthp_fallen;    /* what mthp_faults() said before the first touch */
+    uint64_t mthp_taken, mthp_fallen;    /* before the first touch */
 };
 
 static inline uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
-static uint64_t pool_page; /* for the signal handler: a hugetlb page that was promised but is gone, or over a cgroup's limit */
+static uint64_t pool_page; /* for the signal handler: a reserved page that is gone raises SIGBUS */
 #define GONE "; the pool was emptied meanwhile, or the cgroup's hugetlb limit"
 static void on_sigbus(int signal)
 {
@@ -36,10 +35,10 @@ static void on_sigbus(int signal)
     _exit(3);
 }
 
-/* ---- asking ---------------------------------------------------------------------------------------------- */
+/* ---- requesting memory */
 
-/* Addresses without memory, aligned to 1 GiB whatever the page size, so that no two runs differ in how they fall on the page
- * table's levels or on a TLB's sets. */
+/* Addresses without memory, aligned to 1 GiB for every page size, so that runs do not differ in how they fall on the page table's
+ * levels or a TLB's sets. */
 static inline char *reserve_addresses(uint64_t bytes)
 {
     char *room = bytes > UINT64_MAX - GIB ? MAP_FAILED
@@ -50,7 +49,7 @@ static inline char *reserve_addresses(uint64_t bytes)
     return (char *)round_up((uint64_t)room, GIB);
 }
 
-/* Address space for so many bytes on the page size asked for, not yet memory. */
+/* Address space for `bytes` on the page size asked for, not yet memory. */
 static inline struct arena reserve_bytes(const struct config *c, uint64_t bytes)
 {
     struct arena a = {.page = page_bytes(c->pages), .stride = base_page() * c->stride_pages, .working_set = bytes};
@@ -63,7 +62,6 @@ static inline struct arena reserve_bytes(const struct config *c, uint64_t bytes)
     return a;
 }
 
-/* The same for all lines in their layout. */
 static inline struct arena reserve(const struct config *c)
 {
     uint64_t bytes, a_line = c->packed ? LINE : base_page() * c->stride_pages;
@@ -72,8 +70,8 @@ static inline struct arena reserve(const struct config *c)
     return reserve_bytes(c, bytes);
 }
 
-/* A page between the base page and THP forms only where no larger size fits. So the range is cut into mappings that no larger size
- * which is on fits in, 1 MiB at the most: neighbours whose flags differ (here: left out of core dumps, or not) are never merged. */
+/* A page between the base page and THP forms only where no larger enabled size fits. So the range is cut into mappings too small
+ * for one, 1 MiB at most: neighbours whose flags differ (in or out of core dumps) are never merged. */
 static inline void ask_for_mthp(struct arena *a)
 {
     char path[128];
@@ -93,7 +91,7 @@ static inline void ask_for_mthp(struct arena *a)
     a->mthp_fallen = mthp_faults(a->page, 1);
 }
 
-/* Pages that another mapping has reserved count as free and are not. With enough of them, it is a cgroup that refuses. */
+/* Pages reserved by another mapping count as free. If enough are left, a cgroup refuses. */
 __attribute__((noreturn)) static inline void pool_refuses(uint64_t needed, const char *pages, uint64_t page)
 {
     char path[128];
@@ -105,7 +103,7 @@ __attribute__((noreturn)) static inline void pool_refuses(uint64_t needed, const
                 left < needed ? "" : GONE);
 }
 
-/* Since Linux 6.8 each size has a setting of its own, THP's too; before, one was for all. */
+/* Since Linux 6.8 each size has its own setting, THP included. */
 static inline int thp_is_refused(const struct arena *a)
 {
     char own[128];
@@ -114,12 +112,12 @@ static inline int thp_is_refused(const struct arena *a)
            || madvise(a->base, a->bytes, MADV_HUGEPAGE);
 }
 
-/* Memory on the page size asked for, at `a` as reserve() gave it; nothing of it is touched yet. */
+/* Map memory at `a` as reserve() returned it, without touching it. */
 static inline void lay_arena(const struct config *c, struct arena *a)
 {
     int spread = !c->packed && !c->alias, pool = pool_flags(c->pages);
     a->resident = a->physical = spread && a->stride > a->page ? c->lines * a->page : a->bytes;
-    /* Pages far apart span more than there is memory, or than a pool holds; what lies between them is never touched. */
+    /* Pages far apart may span more than there is memory; what lies between them is never touched. */
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | pool | (a->resident < a->bytes ? MAP_NORESERVE : 0);
     pool_page = pool ? a->page : 0;
     if (mmap(a->base, a->bytes, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED) {
@@ -132,13 +130,13 @@ static inline void lay_arena(const struct config *c, struct arena *a)
     else if (c->pages->source == FROM_THP && thp_is_refused(a))
         unavailable("thp-never", "the kernel refuses MADV_HUGEPAGE");
     else if (c->pages->source == FROM_BASE)
-        madvise(a->base, a->bytes, MADV_NOHUGEPAGE); /* fails only where no THP exists; verify_backing() has the last word */
+        madvise(a->base, a->bytes, MADV_NOHUGEPAGE); /* fails only where there is no THP */
 }
 
-/* ---- faulting in ------------------------------------------------------------------------------------------ */
+/* ---- faulting in */
 
-#define MUCH (64ull << 20) /* bytes that two threads fault in sooner than one */
-struct stretch { char *from; uint64_t bytes; int error; }; /* errno of what failed */
+#define MUCH (64ull << 20) /* bytes from which two threads are faster than one */
+struct stretch { char *from; uint64_t bytes; int error; };
 
 static void *populate_stretch(void *given)
 {
@@ -147,7 +145,6 @@ static void *populate_stretch(void *given)
     return NULL;
 }
 
-/* By this CPU and another one, if there is any. */
 static inline int populate_by_two(const struct arena *a)
 {
     uint64_t half = round_up(a->bytes / 2, a->page > 2 << 20 ? a->page : 2 << 20);
@@ -169,7 +166,7 @@ static inline int populate_by_two(const struct arena *a)
     return errno ? -1 : 0;
 }
 
-/* Pages that stand further apart than one page are faulted in one by one: the room between them stays empty. */
+/* Pages further apart than one page are faulted in one by one. */
 static inline int populate(const struct arena *a)
 {
     if (a->resident == a->bytes)
@@ -180,7 +177,7 @@ static inline int populate(const struct arena *a)
     return 0;
 }
 
-/* Whatever populating did (older kernels cannot, emulators may only say that they did), each page is written: never zero, which KSM merges. */
+/* Write every page: older kernels cannot populate, and emulators only claim to. Never zero, which KSM merges. */
 static inline void fault_in(const struct arena *a)
 {
     if (populate(a) && errno != EINVAL)

@@ -1,14 +1,12 @@
-/* arguments.h: a kernel's arguments, and the two ways in which it says that there will be no number.
- *
- * Every kernel keeps one contract, so that anything can run it by hand:
+/* arguments.h: a kernel's arguments. Every kernel keeps one contract:
  *
  *   arguments   parse()             exit 2 and one sentence for a bad one
- *   memory      arena.h             the page size asked for, both ways, before the first touch; proved from smaps
- *   order       placement.h         where lines stand and in which order they are visited
+ *   memory      arena.h             the page size asked for, requested both ways and proved from smaps
+ *   order       placement.h         where lines lie and in which order they are visited
  *   region      region.h            warm up, open perf's gate, time batches, close it, print one record
- *   point       point.h             all of it in turn, for one point or, in session.c, for many in one mapping
+ *   point       point.h             all of it for one point or, in session.c, for many in one mapping
  *
- * What the machine lacks ends in exit 3 and {"reason": ..., "detail": ...} on stderr; codes: experiments/words/reasons.py. */
+ * What the machine lacks is exit 3 and {"reason": ..., "detail": ...} on stderr; codes: experiments/words/reasons.py. */
 #ifndef ARGUMENTS_H
 #define ARGUMENTS_H
 #include "errors.h"
@@ -16,19 +14,19 @@
 #include <getopt.h>
 #include <time.h>
 
-#define LINE 64ull      /* bytes a cache line, on every x86-64 and almost every arm64 server core */
+#define LINE 64ull      /* bytes of a cache line on every x86-64 and almost every arm64 server core */
 #define NOT_GIVEN UINT64_MAX
 #define MOST_CPUS 8192  /* Linux's own limit on x86-64 (MAXSMP) */
 
-/* A function whose machine code is timed. It is the same code at the same place within a cache line in every program that it is compiled
- * into: nothing that a compiler knows of its callers changes it (noipa; to clang, used means that it may have others). */
+/* A function whose machine code is timed: the same bytes at the same place within a cache line in every program. noipa keeps the
+ * compiler from using what it knows of the callers; clang's `used` says that there may be others. */
 #ifdef __clang__
 #define TIMED __attribute__((noinline, used, aligned(64))) static
 #else
 #define TIMED __attribute__((noipa, aligned(64))) static
 #endif
 
-/* A number that one kernel alone takes: --name VALUE. The record holds those that were given. */
+/* An option of one kernel alone, --name VALUE; the record holds those that were given. */
 struct own {
     const char *name;
     uint64_t value, least, most;
@@ -41,22 +39,22 @@ struct config {
     const struct page_size *pages;
     struct own own[MOST_OWN];
     uint64_t lines, stride_pages, seed, region_ns, started_ns;
-    uint64_t warm_hops;            /* before a part of a large cycle is timed; NOT_GIVEN: as many as the largest cache has lines */
-    int packed, alias;             /* of the layouts; else spread */
-    int fifo;                      /* whether to run under SCHED_FIFO while it matters */
-    int cpu, control_fd, ack_fd;   /* perf's gate; -1 when nothing counts */
+    uint64_t warm_hops;            /* before part of a large cycle is timed; default: the lines of the largest cache */
+    int packed, alias;             /* layouts; else spread */
+    int fifo;
+    int cpu, control_fd, ack_fd;   /* perf's gate; -1: not counted */
 };
 
 struct arena;
 struct region;
 
-/* A kernel: what it takes, and what it does with memory to measure a point (point.h). */
+/* A kernel: its options and how it measures a point (point.h). */
 struct kernel {
-    const char *name, *orders[MOST_WORDS], *layouts[MOST_WORDS], *modes[MOST_WORDS]; /* the first is the default; or no modes at all */
+    const char *name, *orders[MOST_WORDS], *layouts[MOST_WORDS], *modes[MOST_WORDS]; /* the first is the default */
     struct own own[MOST_OWN];
-    void (*check)(struct config *c);                      /* bad_argument() for options that exclude each other; NULL: none do */
+    void (*check)(struct config *c);                      /* bad_argument() for options that exclude each other, or NULL */
     struct arena (*map)(const struct config *c);          /* NULL: map_arena() */
-    struct region (*measure)(const struct config *c, const struct arena *a); /* from placing the lines on; the arena is proved */
+    struct region (*measure)(const struct config *c, const struct arena *a); /* the arena is proved */
 };
 
 static inline uint64_t now_ns(void)
@@ -66,7 +64,7 @@ static inline uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
 }
 
-/* ---- parsing --------------------------------------------------------------------------------------------- */
+/* ---- parsing */
 
 static inline uint64_t natural(const char *name, const char *text, uint64_t least, uint64_t most)
 {
@@ -100,10 +98,9 @@ static inline const struct page_size *page_size_called(const char *text)
     return p;
 }
 
-/* What the words after the first ask for; as often as there are points. */
 static inline struct config parse(const struct kernel *k, int argc, char **argv)
 {
-    enum { SHARED = 11, OWN = 256 }; /* OWN: past every character, so that it is no shared option's letter */
+    enum { SHARED = 11, OWN = 256 }; /* OWN: above every short option's letter */
     struct option options[SHARED + 1 + MOST_OWN] = {
         {"pages", 1, 0, 'p'}, {"layout", 1, 0, 'l'}, {"order", 1, 0, 'o'},     {"lines", 1, 0, 'n'}, {"seed", 1, 0, 's'},
         {"cpu", 1, 0, 'c'},   {"region-ms", 1, 0, 'r'}, {"perf-fds", 1, 0, 'f'}, {"stride-pages", 1, 0, 'd'},
@@ -117,8 +114,8 @@ static inline struct config parse(const struct kernel *k, int argc, char **argv)
         options[known++] = (struct option){"mode", 1, 0, 'm'};
     for (int i = 0; c.own[i].name; i++)
         options[known++] = (struct option){c.own[i].name, 1, 0, OWN + i};
-    opterr = 0; /* one sentence, ours */
-    optind = 0; /* from the beginning, each time */
+    opterr = 0; /* print our own sentence */
+    optind = 0; /* restart for each point */
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1)
         switch (option) {
         case 'p': c.pages = page_size_called(optarg); break;

@@ -1,16 +1,15 @@
-/* backing.h: the proof that an arena lies on the page size asked for, by /proc/self/smaps, and what its pages cost in page tables.
+/* backing.h: proof by /proc/self/smaps that an arena lies on the page size asked for, and the size of its page tables.
  *
- * It is read before the lines of a point are placed and after the timed region, and never in between: reading it takes 40 ms for 2 GiB of
- * base pages, puts what a chase left in the caches out of them, and fills the TLB in another order. No warm-up undoes all of that.
+ * smaps is read before the lines of a point are placed and after the timed region, never in between: for 2 GiB of base pages that
+ * takes 40 ms, evicts the chase's lines from the caches and refills the TLB, and no warm-up undoes all of it.
  *
- * Page tables are "page_table_bytes" in the record: VmPTE of /proc/self/status, eight bytes a base page, in tables of a base page each.
- * Pages of a pool take as much less as they are larger. Transparent ones of 2 MiB do not: Linux sets a table aside for each, to be able to
- * split it, and counts it, though no walk reads it. */
+ * "page_table_bytes" is VmPTE: eight bytes a base page, in tables of a base page each. A pool's pages need less in proportion;
+ * transparent ones of 2 MiB do not, because Linux keeps a table aside for each in order to split it. */
 #ifndef BACKING_H
 #define BACKING_H
 #include "arena.h"
 
-/* What smaps states of the mappings of an arena, in kB; odd: mappings of another page size, or that do not state both. */
+/* What smaps says of the arena's mappings, in kB; odd: how many have another page size or lack a field. */
 struct stated { unsigned long long mapped, thp, odd; };
 
 static inline struct stated read_smaps(const struct arena *a, unsigned long long expected_kb)
@@ -19,7 +18,7 @@ static inline struct stated read_smaps(const struct arena *a, unsigned long long
     unsigned long long from = 0, to = 0, kb;
     struct stated s = {0, 0, 0};
     enum { SIZE = 1, ON_THP = 2, ALL = 3 };
-    int inside = 0, end, stated = ALL; /* a mapping that does not state both proves nothing */
+    int inside = 0, end, stated = ALL;
     FILE *f = fopen("/proc/self/smaps", "r");
     if (!f)
         unavailable("backing-partial", "/proc/self/smaps cannot be read: %s", strerror(errno));
@@ -30,7 +29,7 @@ static inline struct stated read_smaps(const struct arena *a, unsigned long long
             stated = inside ? 0 : ALL;
             continue;
         }
-        end = 0; /* digits and not %llu, which takes "-8" for a very large number */
+        end = 0; /* digits: %llu takes "-8" for a huge number */
         if (!inside || sscanf(line, "%31[^:]: %15[0-9] kB%n", field, digits, &end) != 2 || !end)
             continue;
         kb = strtoull(digits, NULL, 10);
@@ -49,9 +48,9 @@ static inline struct stated read_smaps(const struct arena *a, unsigned long long
     return s;
 }
 
-/* Every byte of the arena is on the page size asked for, or there is no measurement. Linux reports a pool's pages in
- * KernelPageSize and THP in AnonHugePages; an mTHP shows in neither, so for it every one of our faults must be in the kernel's
- * allocation counter and none, of any process, in its fallback counter. Returns the bytes that are resident. */
+/* Return the resident bytes; unavailable() unless all of the arena is on the page size asked for. Linux reports a pool's pages in
+ * KernelPageSize and THP in AnonHugePages, and mTHP in neither: there each page must have raised the allocation counter and none,
+ * of any process, the fallback counter. */
 static inline uint64_t verify_backing(const struct config *c, const struct arena *a)
 {
     enum source source = c->pages->source;
@@ -71,7 +70,7 @@ static inline uint64_t verify_backing(const struct config *c, const struct arena
     return s.mapped << 10;
 }
 
-/* This process's page tables, in bytes; 0 where /proc does not state them. */
+/* This process's page tables in bytes; 0 if /proc does not say. */
 static inline uint64_t page_table_bytes(void)
 {
     char line[256];

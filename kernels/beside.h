@@ -1,19 +1,19 @@
-/* beside.h: threads or processes that run on other CPUs while a kernel measures, and what their CPUs saw of its TLB flushes.
+/* beside.h: threads or processes on other CPUs while a kernel measures, and the TLB flushes that their CPUs saw.
  *
- * Each repeats its turn until the kernel ends, and counts its turns in memory that both see: one that did not begin, or died, or
- * stands still gives no number ("neighbour-gone"). Processes die with their parent. */
+ * Each repeats its turn until the kernel ends and counts its turns in shared memory; one that does not start, dies or hangs is
+ * "neighbour-gone". Processes die with their parent. */
 #ifndef BESIDE_H
 #define BESIDE_H
 #include "cpus.h"
 #include "region.h"
 #include <sys/wait.h>
 
-#define PATIENCE_NS 5000000000ull /* a thread that a busy computer has not let run for so long is as good as gone */
+#define PATIENCE_NS 5000000000ull /* longer than any busy computer keeps a thread waiting */
 
 struct other {
-    void (*turn)(void *of); /* NULL: it only runs */
+    void (*turn)(void *of); /* NULL: spin */
     void *of;
-    int cpu, apart;         /* apart: a process of its own, with other page tables */
+    int cpu, apart;         /* apart: a process with page tables of its own */
     pthread_t thread;
     pid_t process;
     volatile uint64_t *turns;
@@ -30,12 +30,10 @@ static void *take_turns(void *given)
     return NULL;
 }
 
-/* All of them, each counting on a page of its own, and each has had a turn. */
+/* Start all, each with a counter on its own page. */
 static inline void start_beside(struct other *other, uint64_t n)
 {
-    char *shared = n ? mmap(NULL, n * base_page(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0) : NULL;
-    if (shared == MAP_FAILED)
-        unavailable("memory-short", "no room for %" PRIu64 " counts: %s", n, strerror(errno));
+    char *shared = n ? map_memory(n * base_page(), MAP_SHARED | MAP_ANONYMOUS, -1, "counters") : NULL;
     for (uint64_t i = 0; i < n; i++) {
         struct other *o = &other[i];
         o->turns = (volatile uint64_t *)(shared + i * base_page());
@@ -57,7 +55,7 @@ static inline void start_beside(struct other *other, uint64_t n)
     }
 }
 
-/* So many bytes, joined to large pages, are whole ones; 2 MiB, which a grid asks for, are less than one where base pages are larger. */
+/* `bytes` make whole large pages. A grid's 2 MiB are less than one where base pages are larger. */
 static inline void must_make_large_pages(const struct config *c, uint64_t bytes)
 {
     uint64_t large = sysfs_number(THP "hpage_pmd_size", 0), common = 2 << 20;
@@ -67,10 +65,10 @@ static inline void must_make_large_pages(const struct config *c, uint64_t bytes)
         bad_argument("%s takes --lines that make whole large pages here, of %" PRIu64 " bytes each.", c->kernel, large);
 }
 
-/* perf counts the threads and children of a kernel with it, and none of theirs is an access: what runs beside others is not counted. */
+/* perf would count the threads and children too, which make no accesses of the kernel's. */
 static inline void count_nothing(struct config *c) { c->control_fd = -1; }
 
-/* Each of them has had another turn since `since` was noted; notes again. */
+/* Wait until each had another turn since `since`, and update that. */
 static inline void await_turns(const struct other *other, uint64_t n, uint64_t *since)
 {
     for (uint64_t i = 0; i < n; i++) {
@@ -91,8 +89,8 @@ static inline void stop_beside(const struct other *other, uint64_t n)
             waitpid(other[i].process, NULL, 0);
 }
 
-/* Flushes of the TLB that other CPUs asked of those of `other`, since boot: the line TLB of /proc/interrupts, which has a
- * column a CPU that is online. UINT64_MAX where there is no such line: arm64 broadcasts in hardware, and counts nothing. */
+/* TLB flushes of these CPUs since boot: the line TLB of /proc/interrupts, a column for each online CPU. UINT64_MAX without such a
+ * line: arm64 broadcasts in hardware and counts nothing. */
 static inline uint64_t flushes_at(const struct other *other, uint64_t n)
 {
     FILE *f = fopen("/proc/interrupts", "r");

@@ -1,9 +1,7 @@
-/* chase.h: one cycle through lines of memory, each of which holds the address of the next, and the loop that follows it: for
- * every kernel whose chase is this one.
+/* chase.h: one cycle through lines that each hold the address of the next, and the loop that follows it.
  *
- * Each load's address comes from the load before it, so nothing overlaps: ns per access is a latency. Where the chase stands
- * after any number of hops is known beforehand, from the order and not from memory, so accesses that a compiler left out
- * show. */
+ * Each load's address comes from the load before it, so ns per access is a latency. The place after any number of hops is known
+ * from the order, not from memory, so a compiler that left accesses out is noticed. */
 #ifndef CHASE_H
 #define CHASE_H
 #include "placement.h"
@@ -13,8 +11,8 @@ struct chase {
     char *base;
     struct places places;
     uint64_t lines, hops; /* hops made so far */
-    uint64_t round;       /* hops that are made in one go: all lines, or as many as the loop below unrolls */
-    uint32_t *visit;      /* the lines in the order of their visits, as often as there are hops */
+    uint64_t round;       /* hops per call: all lines, or as many as the loop unrolls */
+    uint32_t *visit;      /* lines in visiting order */
     void **at;
 };
 
@@ -33,11 +31,10 @@ __attribute__((unused)) TIMED void **follow(void **p, uint64_t hops)
 
 static inline void **line_at(const struct chase *c, uint64_t line) { return (void **)(c->base + line_offset(&c->places, line)); }
 
-/* Where the chase will stand after so many hops more. */
 static inline void **after(const struct chase *c, uint64_t hops) { return line_at(c, c->visit[(c->hops + hops) % c->lines]); }
 
-/* Links the lines into one cycle, which is proved from the order, and the links by reading each, in ascending order of address: that is
- * the touch with which placing ends. */
+/* Link the lines into one cycle. The order proves that it is one; reading each link in ascending address order proves the links and
+ * is the touch with which placing ends. */
 static inline struct chase place_chase(char *base, uint64_t lines, struct places places, int shuffled, uint64_t seed)
 {
     struct chase c = {.base = base, .places = places, .lines = lines, .round = lines};
@@ -52,7 +49,7 @@ static inline struct chase place_chase(char *base, uint64_t lines, struct places
     return c;
 }
 
-/* The last hop by itself, so that what is returned differs from what went in: a loop that does nothing shows. */
+/* The last hop by itself, so that a loop that does nothing returns something else. */
 static inline uint64_t follow_rounds(void *state, uint64_t rounds)
 {
     struct chase *c = state;
@@ -68,7 +65,7 @@ static inline uint64_t due_after_rounds(const void *state, uint64_t rounds)
     return (uint64_t)after(c, rounds * c->round - 1);
 }
 
-/* A chase by the cycle's own measure: whole rounds of it or, of a large one, a part. */
+/* Whole rounds of a cycle or, of a large one, a part. */
 static inline struct work work_of(struct chase *c, const struct config *config)
 {
     uint64_t warm = visits_to_warm(config);
@@ -77,13 +74,11 @@ static inline struct work work_of(struct chase *c, const struct config *config)
                          .least = warm ? PART / STEP : 0};
 }
 
-/* Of the lines that it visits: all in their order, or those of the part. */
 static inline uint64_t checksum_of(const struct chase *c, const struct work *w)
 {
     return w->warm ? checksum_from(c->visit, c->lines, rounds_before(w) * STEP, PART) : checksum_from(c->visit, c->lines, 0, c->lines);
 }
 
-/* A cycle of all lines, placed and measured. */
 static inline struct region measure_cycle(const struct config *c, const struct arena *a, int shuffled)
 {
     struct chase chase = place_chase(a->base, c->lines, places_in(c->packed, a->stride, a->page), shuffled, c->seed);

@@ -1,15 +1,16 @@
-/* code_chase: what it costs that jumps lead to many pages: instructions are loads too, and their addresses are translated.
+/* code_chase: the cost of jumps that lead to many pages. Instructions are loads too, and their addresses are translated.
  *
  *   code_chase --mode listed --order random --layout spread --lines 4096
  *
- * One jump to each line of code, one line to a page (spread), side by side (packed), or many pages of addresses on eight of memory
- * (alias). The code is generated: written first, and made executable only then, never both at once. With --every n only one line in n
- * of the packed ones is jumped to, at a place drawn among its n: code of which a part is hot, in every page.
+ * One jump to each line of code, a page each (spread), side by side (packed), or many virtual pages on eight physical ones (alias).
+ * The code is written first and made executable afterwards, never both at once. --every n jumps to one of n packed lines, drawn: hot
+ * code in part of every page.
  *
- * direct   each line jumps to the next one of a random cycle, by an address in the instruction. A front end that has seen the jump
- *          before follows it without waiting; what it forgets first, the jump or the page's translation, is the question
- * listed   each line loads where to go from a list and jumps there. In a cycle a predictor may learn the way; at random draws it
- *          cannot, so each jump waits for its address, and then for its translation: a latency */
+ * direct   each line jumps to the next of a random cycle; a front end that remembers the jump does not wait. It forgets the jump or
+ *          the page's translation first
+ * listed   each line loads its target from a list. A predictor may learn a cycle, but not random draws, which wait for address and
+ *          translation: a latency */
+#include "alias.h"
 #include "point.h"
 #include "jumps.h"
 
@@ -18,12 +19,11 @@
 
 struct code {
     char *base;
-    const uint64_t *list;        /* of mode listed: rounds of addresses, an address a visit, and that of the way out after each */
-    uint64_t visits, rounds, at; /* visits a round; rounds in the list; the next one */
+    const uint64_t *list;        /* listed: per round the addresses of its visits, then the way out */
+    uint64_t visits, rounds, at; /* per round; rounds in the list; the next one */
 };
 
-/* The hot lines, and where the n-th of them stands: with all lines hot on line n, else on one of its group that a multiplicative hash
- * draws, since every `every`-th line would be in a part of the caches' sets. */
+/* Of every group one line is hot, chosen by a multiplicative hash: every `every`-th would use part of the caches' sets. */
 static uint64_t every(const struct config *c) { return c->own[0].value; }
 static uint64_t hot_lines(const struct config *c) { return c->lines / every(c); }
 static uint64_t hot_line(const struct config *c, uint64_t n) { return n * every(c) + (n * 0x9E3779B97F4A7C15ull >> 32) % every(c); }
@@ -34,7 +34,7 @@ static uint64_t offset_of(const struct config *c, const struct arena *a, uint64_
     return c->alias ? line * a->stride + line % 8 * 8 * LINE : line_offset(&places, line);
 }
 
-/* Executable and no longer writable; what was written reaches the instruction cache. */
+/* Make it executable and no longer writable, and visible to the instruction cache. */
 static void make_executable(char *at, uint64_t bytes)
 {
     if (mprotect(at, bytes, PROT_READ | PROT_EXEC))
@@ -42,36 +42,19 @@ static void make_executable(char *at, uint64_t bytes)
     __builtin___clear_cache(at, at + bytes);
 }
 
-/* ---- the lines ------------------------------------------------------------------------------------------- */
+/* ---- the lines */
 
-/* All pages of addresses on eight of memory, as page_chase has them: page i is page i mod 8, whose lines all hold the same jump. */
+static void put_listed_jump(char *line) { memcpy(line, listed_jump, sizeof listed_jump); }
+
 static struct arena map_alias(const struct config *c)
 {
-    struct arena a = reserve(c);
-    a.physical = 8 * a.page;
-    while (a.bytes / a.physical > 8192) /* mappings; a process may have 65530 */
-        a.physical *= 2;
-    int fd = file_in_memory("code", a.physical, 0);
-    char *memory = fd < 0 ? MAP_FAILED : mmap(NULL, a.physical, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (memory == MAP_FAILED)
-        unavailable("memory-short", "memfd of %" PRIu64 " bytes: %s", a.physical, strerror(errno));
-    madvise(memory, a.physical, MADV_NOHUGEPAGE);
-    for (uint64_t at = a.physical; at; at -= LINE) /* descending, so that no neighbours are joined */
-        memcpy(memory + at - LINE, listed_jump, sizeof listed_jump);
-    __builtin___clear_cache(memory, memory + a.physical);
-    munmap(memory, a.physical);
-    for (uint64_t at = 0; at < a.bytes; at += a.physical) {
-        uint64_t bytes = a.bytes - at < a.physical ? a.bytes - at : a.physical;
-        if (mmap(a.base + at, bytes, PROT_READ | PROT_EXEC, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
-            unavailable(errno == ENOMEM ? "memory-short" : "code-refused", "page %" PRIu64 ": %s", at / a.page, strerror(errno));
-    }
+    struct arena a = map_aliased(c, "code", PROT_READ | PROT_EXEC, put_listed_jump);
     for (uint64_t i = 0; i < c->lines; i++)
         (void)*(volatile char *)(a.base + offset_of(c, &a, i));
-    a.resident = c->lines * (a.stride < a.page ? a.stride : a.page);
     return a;
 }
 
-/* Each line jumps to the next of the cycle; the first counts a round. Proved by following the jumps as they stand. */
+/* Each line jumps to the next of the cycle; the first counts a round. Following the jumps proves it. */
 static uint64_t write_cycle(const struct config *c, const struct arena *a, struct code *code)
 {
     uint32_t *next = cycle_through(c->lines, 1, c->seed), *visit = visits_of(next, c->lines);
@@ -89,12 +72,12 @@ static uint64_t write_cycle(const struct config *c, const struct arena *a, struc
     return checksum_from(visit, c->lines, 0, c->lines);
 }
 
-#define MOST_DRAWS (1ull << 21) /* so many drawn addresses warm any cache that is known and are timed, before the first comes again */
-/* Of a list too long to be gone through whole a part is timed, in calls of so many visits: few enough to end near the time asked for, and
- * enough that a call and its return, which many visits share, do not show. */
+#define MOST_DRAWS (1ull << 21) /* enough to warm any known cache and to be timed without repeating */
+/* A list too long to run whole is timed in calls of so many visits: few enough to end near the time asked for, and enough to hide
+ * the call. */
 #define A_CALL 64
 
-/* The list of addresses. random: four draws a hot line, 65,536 at the least, so that no predictor knows them. */
+/* Write the list. random: four draws a hot line, at least 65,536, so that no predictor knows them. */
 static uint64_t write_list(const struct config *c, const struct arena *a, struct code *code)
 {
     int randomly = !strcmp(c->order, "random");
@@ -103,9 +86,7 @@ static uint64_t write_list(const struct config *c, const struct arena *a, struct
     uint64_t round = c->lines <= PART ? n * times : A_CALL, rounds = n * times / round;
     uint32_t *visit = room_for_visits(n);
     uint64_t *list = room_for(rounds * (round + 1), sizeof *list, "addresses");
-    char *out = mmap(NULL, base_page(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (out == MAP_FAILED)
-        unavailable("memory-short", "no room for a page of code: %s", strerror(errno));
+    char *out = map_memory(base_page(), MAP_PRIVATE | MAP_ANONYMOUS, -1, "code");
     memcpy(out, way_out, sizeof way_out);
     make_executable(out, base_page());
     for (uint64_t i = 0; i < n; i++)
@@ -118,7 +99,7 @@ static uint64_t write_list(const struct config *c, const struct arena *a, struct
         list[r * (round + 1) + round] = (uint64_t)out;
     }
     for (uint64_t i = 0; !c->alias && i < c->lines; i++)
-        memcpy(a->base + offset_of(c, a, i), listed_jump, sizeof listed_jump);
+        put_listed_jump(a->base + offset_of(c, a, i));
     *code = (struct code){.base = a->base, .list = list, .visits = round, .rounds = rounds};
     return checksum_from(visit, n, 0, n);
 }
@@ -130,7 +111,7 @@ TIMED uint64_t run_rounds(void *state, uint64_t rounds)
     struct code *code = state;
     uint64_t end = 0;
     if (!code->list)
-        return ((entered)code->base)(rounds + 1, (uint64_t)code->base); /* counts as it comes by, and the last time leaves */
+        return ((entered)code->base)(rounds + 1, (uint64_t)code->base); /* leaves after the last round */
     for (; rounds; rounds--) {
         const uint64_t *round = code->list + code->at * (code->visits + 1);
         end = ((entered)*round)((uint64_t)(round + 1), 0);

@@ -1,13 +1,12 @@
-/* cold_chase: what the first rounds of a new process cost, in ns a hop, where neither faults nor lines are cold but the TLB alone.
+/* cold_chase: the first rounds of a new process, in ns a hop, where only the TLB is cold: pages and lines are there.
  *
  *   cold_chase --lines 512
  *
- * Again and again a process is forked. Its memory is mapped twice: it has both page tables filled (MADV_POPULATE_READ), reads each line by
- * the one, and chases by the other, whose entries no TLB and no walker's cache has seen. "pass_1_ns" is a hop of its first round, which is
- * what is timed, "pass_2_ns" of its second, up to the 64th: a worker that lives on. --layout packed has as many lines side by side, the
- * control. "faults_in_passes" has to be none.
+ * A process is forked again and again. Its memory is mapped twice: it fills both page tables (MADV_POPULATE_READ), reads each line by
+ * the one mapping and chases by the other, which no TLB or walker's cache has seen. "pass_1_ns" is the timed first round, up to
+ * "pass_64_ns", a worker that lives on. --layout packed is the control. "faults_in_passes" has to be 0.
  *
- * "spawn_ns" is from the fork to the new process's first instruction; "exec_ns" a fork, an exec of this program, and its end. perf counts
+ * "spawn_ns" is from fork to the new process's first instruction; "exec_ns" a fork, an exec of this program and its end. perf counts
  * nothing: it would count all that a new process does. */
 #include "chase.h"
 #include "record.h"
@@ -19,11 +18,11 @@
 #define MADV_POPULATE_READ 22 /* Linux 5.14 */
 #endif
 #define PASSES 64 /* rounds of a new process */
-#define OCTAVES 7 /* of them those are told that are a power of two */
+#define OCTAVES 7 /* reported: powers of two */
 #define EXECS 5
 #define LIVES 4 /* a batch */
 
-/* What a new process says of itself. */
+/* Results of a new process. */
 static struct told { volatile uint64_t began_ns, faults, pass_ns[OCTAVES], whole; } *told;
 
 static struct arena map_twice(const struct config *c, char **again)
@@ -41,7 +40,7 @@ static struct arena map_twice(const struct config *c, char **again)
     return a;
 }
 
-/* ---- a life ------------------------------------------------------------------------------------------------ */
+/* ---- a life */
 
 /* [timed: round] */
 static uint64_t time_round(struct chase *chase, uint64_t due)
@@ -60,7 +59,7 @@ static void live(const struct newborn *n)
     struct chase chase = *n->chase, idle = {.lines = 1, .round = 1};
     void *line = &line;
     idle.at = (void **)&line;
-    follow_rounds(&idle, 1); /* the code's page is there, and so is the stack's */
+    follow_rounds(&idle, 1); /* the pages of the code and the stack are there */
     struct rusage before, after;
     if (madvise(n->base, n->bytes, MADV_POPULATE_READ) || madvise(n->again, n->bytes, MADV_POPULATE_READ))
         _exit(1);
@@ -79,7 +78,7 @@ static void live(const struct newborn *n)
 
 struct sums { uint64_t lives, spawn_ns, faults, pass_ns[OCTAVES]; };
 
-/* A process from its beginning to its end; ns of its first round. */
+/* Run a process from beginning to end; return ns of its first round. */
 static uint64_t time_life(const struct newborn *newborn, struct sums *s)
 {
     pid_t parent = getpid();
@@ -107,7 +106,7 @@ static uint64_t time_life(const struct newborn *newborn, struct sums *s)
     return told->pass_ns[0];
 }
 
-/* 0 where nothing may be executed from /proc. */
+/* 0 if /proc may not be executed from. */
 static double exec_ns(void)
 {
     double took[EXECS];
@@ -135,9 +134,7 @@ int main(int argc, char **argv)
         bad_argument("cold_chase takes --pages 4k and no --stride-pages.");
     c.cpu = pin(c.cpu);
     c.control_fd = -1; /* perf's */
-    told = mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (told == MAP_FAILED)
-        unavailable("memory-short", "no room for what a process says: %s", strerror(errno));
+    told = map_memory(sizeof *told, MAP_SHARED | MAP_ANONYMOUS, -1, "results");
     char *again, name[32];
     struct arena a = map_twice(&c, &again);
     struct chase chase = place_chase(a.base, c.lines, places_in(c.packed, a.stride, a.page), 1, c.seed);
@@ -146,7 +143,7 @@ int main(int argc, char **argv)
     struct sums sums = {0};
     verify_backing(&c, &a);
     sample_clock(&r);
-    time_life(&newborn, &sums); /* warms up */
+    time_life(&newborn, &sums); /* warm up */
     sums = (struct sums){0};
     open_region(&c, &r);
     for (uint64_t begin = now_ns(); r.batches < MIN_BATCHES || (now_ns() - begin < c.region_ns && r.batches < MOST_BATCHES);) {

@@ -1,15 +1,15 @@
-/* collapse_chase: a chase while the kernel makes large pages of base pages (MADV_COLLAPSE) for another thread: before, during, after.
+/* collapse_chase: a chase before, while and after Linux makes large pages of base pages (MADV_COLLAPSE) for another thread.
  *
  *   collapse_chase --mode address --lines 16384
  *
- * none     the thread beside only runs, for as long. The control
- * other    it has other memory of the program joined, of the same size: what is left is what the kernel's work does to the chase's CPU
- * address  the chase's own memory, large page by large page as they lie
- * random   the same, in a random order
+ * none     the other thread only runs, for as long: the control
+ * other    collapses other memory of the program, as much: what is left is the effect on the chase's CPU
+ * address  the chase's own memory, large page by large page in address order
+ * random   the same in random order
  *
- * What is timed is the time during: "during_p50_ns" and "during_p999_ns" of a hop, in slices of SLICE hops, beside those before and after.
- * "joined_ns" is how long the thread took, "joined_bytes" how much it had joined. The chase begins on base pages, which is what smaps has to
- * say before, and ends on what the mode leaves: "huge_bytes_after" of its own memory. */
+ * Timed is the time during, in slices of SLICE hops: "during_p50_ns" and "during_p999_ns" of a hop, with those before and after.
+ * "joined_ns" is how long the thread took for "joined_bytes". The chase begins on base pages, by smaps, and ends with
+ * "huge_bytes_after" on large ones. */
 #include "beside.h"
 #include "chase.h"
 #include "record.h"
@@ -19,13 +19,13 @@
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25 /* Linux 6.1 */
 #endif
-#define SLICE 64            /* hops: a few microseconds, which a flush is seen in */
-#define SLICES (1ull << 18) /* a second and more of them; then a phase ends */
+#define SLICE 64            /* hops: a few microseconds, in which a flush shows */
+#define SLICES (1ull << 18) /* over a second; then a phase ends */
 #define LEAST 64            /* slices of a phase */
 
 struct job {
     char *memory;
-    uint64_t bytes, large, *order, began_ns, ended_ns, lasts_ns; /* order: of the large pages; NULL: none is joined, for lasts_ns */
+    uint64_t bytes, large, *order, began_ns, ended_ns, lasts_ns; /* order: of large pages, or NULL: spin for lasts_ns */
     int error;
     volatile int wanted, done;
 };
@@ -63,7 +63,7 @@ static uint64_t *order_of(uint64_t pages, int shuffled, uint64_t seed)
     return order;
 }
 
-/* Slices until `until` says so, or for so many ns; how many. */
+/* Time slices until `until` is set, or for least_ns; return how many. */
 static uint64_t chase_on(const struct work *w, double *slice, uint64_t least_ns, volatile int *until)
 {
     uint64_t n = 0, ns = 0;
@@ -115,7 +115,7 @@ int main(int argc, char **argv)
 
     struct region r = {.batches = 0};
     verify_backing(&c, &a);
-    if (!none && madvise(more.base, bytes, MADV_HUGEPAGE)) /* what keeps pages small forbids joining them too */
+    if (!none && madvise(more.base, bytes, MADV_HUGEPAGE)) /* the advice for small pages forbids collapsing too */
         unavailable("thp-never", "madvise: %s", strerror(errno));
     warm_up(&c, &chasing);
     sample_clock(&r);

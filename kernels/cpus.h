@@ -1,7 +1,5 @@
-/* cpus.h: the CPUs that this process may use: one to measure on, undisturbed where it may, and threads that stay on one each.
- *
- * A thread that is moved finds another core's cold caches and TLB, so what measures is pinned before it touches memory. A
- * computer may have more CPUs than a cpu_set_t has bits (1024): masks here have MOST_CPUS. */
+/* cpus.h: the CPUs that this process may use. Pinned before it touches memory, because a thread that moves finds cold caches and
+ * TLB. Masks have MOST_CPUS bits: a cpu_set_t has only 1024. */
 #ifndef CPUS_H
 #define CPUS_H
 #include "arguments.h"
@@ -35,16 +33,16 @@ static inline union cpu_mask only_cpu(int cpu)
     return one;
 }
 
-static struct cpus cpus_given; /* to this process, before pin() narrowed them to one */
+static struct cpus cpus_given; /* before pin() narrowed them to one */
 
-/* Pin to one allowed CPU: the one asked for, else the highest allowed (interrupts tend to favour the lowest); and die with
- * the parent, so that a runner killed with -9 leaves no chase behind it. */
+/* Pin to `cpu`, else to the highest allowed CPU (interrupts tend to favour the lowest), and die with the parent, so that a killed
+ * runner leaves nothing behind. */
 static inline int pin(int cpu)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     struct pollfd reader = {.fd = STDOUT_FILENO};
     if (poll(&reader, 1, 0) == 1 && reader.revents & POLLERR)
-        exit(1); /* the parent died before it could be asked for: nobody is left to read the record */
+        exit(1); /* the parent died before that took effect */
     cpus_given = allowed_cpus();
     int at = cpus_given.count - 1;
     while (at > 0 && cpu >= 0 && cpus_given.number[at] != cpu)
@@ -55,7 +53,7 @@ static inline int pin(int cpu)
     return cpus_given.number[at];
 }
 
-/* What sysfs states of a CPU's largest cache, in bytes, shared ones included; 0 where it states none. */
+/* Bytes of a CPU's largest cache, shared ones included, by sysfs; 0 if unknown. */
 static inline uint64_t largest_cache_bytes(int cpu)
 {
     uint64_t largest = 0;
@@ -69,7 +67,6 @@ static inline uint64_t largest_cache_bytes(int cpu)
     return largest;
 }
 
-/* A thread on this CPU alone. */
 static inline void start_on(int cpu, pthread_t *thread, void *(*work)(void *), void *part)
 {
     union cpu_mask one = only_cpu(cpu);
@@ -82,7 +79,7 @@ static inline void start_on(int cpu, pthread_t *thread, void *(*work)(void *), v
     pthread_attr_destroy(&on);
 }
 
-/* On this CPU's node, page tables included, whichever CPU writes first; unless whoever started this process chose otherwise. */
+/* Prefer this CPU's node, page tables included, whichever CPU writes first; unless this process was given another policy. */
 static inline void stay_on_this_node(void)
 {
     unsigned node = 0, own;
@@ -94,12 +91,12 @@ static inline void stay_on_this_node(void)
     }
 }
 
-/* ---- SCHED_FIFO: while it matters, no other program gets this CPU ----------------------------------------- */
+/* ---- SCHED_FIFO: nothing else runs on this CPU meanwhile */
 
-/* Linux stops real-time threads that have taken more than 95 % of a second (sched_rt_runtime_us). So after STRETCH_NS in all this one
- * stays out for a sixteenth of the time that it was in, of which what it spends on placing lines and the like is part. */
+/* Linux stops real-time threads after 95 % of a second (sched_rt_runtime_us). So after STRETCH_NS this one pauses for a sixteenth of
+ * that time, which placing lines counts towards. */
 #define STRETCH_NS 500000000ull
-static struct { int in; uint64_t since, held, out; } fifo; /* since: it is in or out; ns in and out before that */
+static struct { int in; uint64_t since, held, out; } fifo; /* since: of the last change; ns in and out before that */
 
 static inline void set_fifo(int in)
 {
@@ -131,7 +128,7 @@ static inline void enter_fifo(const struct config *c)
     set_fifo(1);
 }
 
-/* Between two pieces of work: out and in again after long enough at a stretch. */
+/* Between two pieces of work: pause if it ran long enough. */
 static inline void renew_fifo(const struct config *c)
 {
     if (!fifo.in || fifo.held + now_ns() - fifo.since < STRETCH_NS)

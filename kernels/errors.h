@@ -1,7 +1,5 @@
-/* errors.h: the two ways in which a kernel says that there will be no number: bad arguments, and what the machine lacks.
- *
- * A process that measures one point prints why on stderr and ends, with status 2 or 3. One that measures many goes on with the next
- * point: whoever fails jumps there. */
+/* errors.h: the two ways to give no number. A process for one point prints the reason on stderr and exits with 2 (bad argument) or
+ * 3 (unavailable); one that measures many jumps to its next point. */
 #ifndef ERRORS_H
 #define ERRORS_H
 #define _GNU_SOURCE
@@ -13,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of many points in one process one may fail: where the next begins, and why this one gave no number. NULL: the process ends. */
+/* Where the next point begins, NULL if the process ends; and why this one gave no number. */
 static jmp_buf *next_point;
 static struct { const char *reason; char detail[256]; } failure;
 
@@ -30,7 +28,7 @@ __attribute__((noreturn, format(printf, 1, 2))) static void bad_argument(const c
     exit(2);
 }
 
-/* Text as JSON has it between quotes: a group of /dev/kvm may be called CORP\kvm. */
+/* Print text as in a JSON string: the group of /dev/kvm may be called CORP\kvm. */
 static inline void print_escaped(FILE *out, const char *text)
 {
     for (; *text; text++)

@@ -1,15 +1,14 @@
-/* first_touch: the chase of page_chase over pages that were touched for the first time in an order of their own.
+/* first_touch: page_chase's chase over pages first touched in another order.
  *
  *   first_touch --mode visit --lines 1048576
  *
- * address   by ascending address, as a program's loop over a fresh array touches them
- * visit     in the order in which the chase will visit them
+ * address   ascending, as a loop over a fresh array
+ * visit     in the order of the chase
  * shuffled  in another random order
  *
- * The kernel of an operating system hands out memory as it is touched, mostly upwards, and a hypervisor under it does the same. So
- * the order of first touch is a layout: it decides which pages are neighbours in the machine's memory, and on a virtual machine which
- * of them have neighbouring entries in its host's page table. The virtual addresses, the links, the order of visits and the loads are
- * those of page_chase with the same seed in all three modes; each page is faulted in by one write of its own. */
+ * Linux hands out memory as it is touched, mostly upwards, and so does a hypervisor. So the order of first touch decides which pages
+ * are neighbours in physical memory and, on a virtual machine, in the host's page table. Addresses, links, order and loads are
+ * page_chase's with the same seed in all modes; each page is faulted in by a write. */
 #include "chase.h"
 #include "point.h"
 

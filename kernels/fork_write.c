@@ -1,21 +1,20 @@
-/* fork_write: what a fork takes, and then the parent's writes, each of which copies a page; and what sparse memory takes. ns a page.
+/* fork_write: the cost of a fork and of the parent's writes after it, which copy pages; and of sparse memory. ns a page.
  *
  *   fork_write --pages thp --mode write --lines 4096
  *   fork_write --pages thp --mode touch --lines 3200 --used 25
  *
- * touch   write one word a base page, of fresh memory: faults, and nothing is shared. "resident_bytes" is what that makes resident
- * write   fork after that, and time one write more to each: the pages are both processes' now, so each write copies one. "copied_bytes" is
- *         what the parent has for itself alone afterwards, "fork_ns" the fork before
+ * touch   write a word of each base page of fresh memory. "resident_bytes": what that made resident
+ * write   then fork, and time another write to each page, which copies it. "copied_bytes": what the parent then has alone; "fork_ns"
  *
- * --used N uses the first N base pages of every large page's room (2 MiB on x86-64) and no others, as arenas of 100 KiB with a room each
- * do with 25: on large pages the rest is resident too. --lines is how many are used. */
+ * --used N uses only the first N base pages of every 2 MiB, as allocators' arenas of 100 KiB do with 25: with large pages the rest is
+ * resident too. --lines counts the used pages. */
 #include "placement.h"
 #include "record.h"
 #include <sys/wait.h>
 
 #define MEASURES 1
 
-struct used { uint64_t lines, in_row, room; }; /* pages; so many side by side, and then the next room's */
+struct used { uint64_t lines, in_row, room; }; /* pages; in_row of them side by side in each room */
 
 /* [timed: writes] */
 TIMED void write_each(char *base, const struct used *u, uint64_t page, uint64_t word)
@@ -37,7 +36,7 @@ static uint64_t check_each(char *base, const struct used *u, uint64_t page, uint
     return checksum;
 }
 
-/* Bytes of the arena that are this process's alone, as smaps has them. */
+/* The arena's private bytes, by smaps. */
 static uint64_t private_bytes(const struct arena *a)
 {
     char line[512];
@@ -54,7 +53,7 @@ static uint64_t private_bytes(const struct arena *a)
     return sum << 10;
 }
 
-/* A child that shares all there is until it is told to end; ns of the fork. */
+/* Fork a child that shares all memory until it is killed; return ns of the fork. */
 static uint64_t fork_sharer(pid_t *child)
 {
     pid_t parent = getpid();
@@ -132,7 +131,7 @@ int main(int argc, char **argv)
         if (child && (waitpid(child, NULL, WNOHANG) || kill(child, SIGKILL) || waitpid(child, NULL, 0) != child))
             unavailable("neighbour-gone", "the process that shares the memory ended by itself");
         if (first)
-            continue; /* the kernel or a hypervisor may have had to find the memory first */
+            continue; /* the memory may have had to be found first */
         forks[r.batches] = fork_ns;
         touches[r.batches] = touch_ns;
         add_batch(&r, ns, c.lines);

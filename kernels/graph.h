@@ -1,12 +1,10 @@
-/* graph.h: a graph of 64-byte vertices with four out-edges each: made ready by all CPUs at once, and checked before its use.
+/* graph.h: a graph of 64-byte vertices with four out-edges each, filled and checked by all CPUs.
  *
- * Edges are vertex numbers. Edge 0 of all vertices of a block is a linear congruential generator on the block's numbers, a
- * power of two of them: by Hull and Dobell (1962) it has the full period if MULTIPLIER is 1 mod 4 and `step` odd, so each
- * vertex leads to every other one of its block. That is proved by looking at edge 0 alone, where a search of the graph would
- * take minutes. Edges 1 to 3 are random and independent. A block is the whole graph where a walk need not stay near.
+ * Edge 0 of a block's vertices is a linear congruential generator on their numbers: by Hull and Dobell (1962) it has the full
+ * period for a power of two if MULTIPLIER is 1 mod 4 and `step` odd, so each vertex leads to every other of its block. Looking at
+ * edge 0 alone proves it, where searching the graph would take minutes. Edges 1 to 3 are random. Without blocks the graph is one.
  *
- * Packed, vertex v stands on line v. Spread, each has a page to itself, as a line of a chase has, and what an edge says is the
- * line: a walk of either follows the same vertices by the same loop, on 64 times the pages (of 4 KiB). */
+ * Packed, vertex v lies on line v; spread, each has its own page. Edges hold lines, so one loop walks both. */
 #ifndef GRAPH_H
 #define GRAPH_H
 #include "placement.h"
@@ -14,7 +12,7 @@
 
 #define MULTIPLIER 1664525ull
 #define MOST_THREADS 256 /* more would wait for memory */
-#define CHUNK (1ull << 19)   /* bytes: what takes about as long to fill as a thread to start */
+#define CHUNK (1ull << 19)   /* bytes that take about as long to fill as a thread to start */
 
 struct vertex { uint32_t edge[4], rest[12]; };
 struct graph { struct vertex *line; struct places places; uint64_t vertices, block, key, step; };
@@ -22,7 +20,7 @@ struct graph { struct vertex *line; struct places places; uint64_t vertices, blo
 static inline uint32_t stand(const struct graph *g, uint64_t v) { return (uint32_t)(line_offset(&g->places, v) / LINE); }
 static inline uint64_t vertex_on(const struct graph *g, uint64_t line) { return line / (g->places.stride / LINE); }
 
-/* Any thread can fill any part: vertex v has the generator's numbers 2v and 2v + 1 behind `key`. */
+/* Vertex v has the generator's numbers 2v and 2v + 1 after `key`, so that any thread can fill any part. */
 static inline uint64_t draw(uint64_t *state) { return scramble(*state += GOLDEN); }
 
 static inline struct graph plan_graph(void *room, struct places places, uint64_t vertices, uint64_t block, uint64_t *seed)
@@ -50,7 +48,7 @@ static void link_vertices(const struct graph *g, uint64_t v, uint64_t end)
     }
 }
 
-/* How many vertices have an edge that leaves their block, or are not followed by the next one of the cycle. */
+/* Count vertices with an edge out of their block, or whose edge 0 is not the cycle's next vertex. */
 static uint64_t count_wrong(const struct graph *g, uint64_t v, uint64_t end)
 {
     uint64_t wrong = g->step % 2 == 0 || MULTIPLIER % 4 != 1;
@@ -81,7 +79,7 @@ static void *prepare_part(void *given)
     return NULL;
 }
 
-/* Fill the graph, or check it, by a thread on each CPU that this process was given; how many there were. */
+/* Fill or check the graph by a thread on each CPU; return their number. */
 static uint64_t on_all_cpus(int fill, const struct graph *g)
 {
     static struct part part[MOST_THREADS];
@@ -104,7 +102,7 @@ static uint64_t on_all_cpus(int fill, const struct graph *g)
     return threads;
 }
 
-/* The last graph that was made: many points may walk one. */
+/* The last graph, which many points may walk. */
 static struct { struct graph graph; uint64_t threads; } made;
 
 static const struct graph *graph_on(const struct arena *a, struct places places, uint64_t vertices, uint64_t block, uint64_t *seed)

@@ -1,18 +1,17 @@
-/* graph_walk: land on a vertex of 64 bytes, pick one of its four out-edges at random, follow it; ns per access is per hop.
+/* graph_walk: pick one of the four out-edges of a 64-byte vertex at random and follow it; ns per access is per hop.
  *
  *   graph_walk --layout packed --order random --lines 16777216 --vertices 16777216 --mode plain
  *
- * plain      --walkers K independent walks in turn, in one thread: as many loads, and page walks, can be in flight
- * blocked    edges stay inside blocks of --block_vertices; every --block_steps hops, on to a random vertex of another block
- * prefetch   a plain walk that knows its path beforehand and asks for the vertex --distance hops ahead (0: for none)
- * --layout spread puts each vertex on a page of its own: the same walk on 64 times the pages (of 4 KiB).
+ * plain      --walkers K independent walks in turn in one thread, so that K loads and page walks are in flight
+ * blocked    edges stay within blocks of --block_vertices; every --block_steps hops, on to another block
+ * prefetch   a plain walk with a known path that prefetches the vertex --distance hops ahead (0: none)
+ * --layout spread gives each vertex its own page: the same walk on 64 times the pages (of 4 KiB).
  *
- * --per_hop 1 reads a serialised clock before and after each hop and keeps a histogram of the differences: from it, less what
- * two readings around nothing differ by ("clock_ns"), "p5_ns" to "p999_ns" and "mean_ns". ns per access is then of all the time.
+ * --per_hop 1 reads a serialised clock around each hop: "p5_ns" to "p999_ns" and "mean_ns", less the clock's own "clock_ns". ns per
+ * access is then of all the time.
  *
- * Elsewhere in this book no random number is drawn while time runs. Here it is, once for all walkers: picks made beforehand would
- * be an array with a share of the caches, and picks made of the vertex a walk that falls into a cycle of about sqrt(vertices)
- * hops. A draw waits for no load, and of a load's address it decides two bits. */
+ * Only here and in random_touch are numbers drawn while time runs: picks made beforehand would be an array that takes cache, and picks
+ * made from the vertex would end in a cycle of about sqrt(vertices) hops. A draw waits for no load and decides two bits of an address. */
 #include "plan.h"
 #include "walk.h"
 
@@ -43,7 +42,7 @@ static inline __attribute__((always_inline)) void turns_of(const struct vertex *
 }
 /* [end] */
 
-/* A loop for each number of walkers: with up to eight, each has a register; with more, some stand in the first cache. */
+/* A loop for each number of walkers: up to eight have a register each, more are partly in the first cache. */
 TIMED void walk_on(const struct vertex *line, struct walk *w, uint64_t turns)
 {
 #define WITH(k) case k: turns_of(line, w, turns, k); break;
@@ -70,7 +69,7 @@ TIMED void walk_clocked(const struct vertex *line, struct walk *w, uint64_t turn
 {
     for (; turns; turns--) {
         const uint32_t *edge = line[w->at[0]].edge + (draw(&w->state) & 3);
-        __asm__ volatile("" : "+r"(edge)); /* all but the load is done before the clock is read */
+        __asm__ volatile("" : "+r"(edge)); /* only the load remains */
         uint64_t begin = stamp();
         w->at[0] = *edge;
         count(w->tally, stamp() - begin);
@@ -94,7 +93,7 @@ static void walk(struct walk *w, uint64_t turns)
     }
 }
 
-/* What a hop takes at the least: the same loop over a graph of four vertices, which the first cache holds. */
+/* Least time of a hop: the same loop over four vertices, in the first cache. */
 static double four_vertices_ns(const struct walk *as, uint64_t seed)
 {
     static struct vertex four[4] __attribute__((aligned(64)));
@@ -102,7 +101,7 @@ static double four_vertices_ns(const struct walk *as, uint64_t seed)
     struct walk w = {.graph = &g, .walkers = as->walkers, .segment = UINT64_MAX, .left = UINT64_MAX};
     double ns[16];
     link_vertices(&g, 0, 4);
-    for (int i = -1; i < 16; i++) { /* the first for warmth */
+    for (int i = -1; i < 16; i++) { /* the first warms up */
         uint64_t t0 = now_ns(), turns = (1ull << 16) / (uint64_t)w.walkers;
         walk(&w, turns);
         ns[i < 0 ? 0 : i] = (double)(now_ns() - t0) / (double)(turns * (uint64_t)w.walkers);
@@ -110,7 +109,7 @@ static double four_vertices_ns(const struct walk *as, uint64_t seed)
     return median(ns, 16);
 }
 
-/* The walk in batches of so many turns behind perf's gate; the last one is walked again and must end where it ended. */
+/* Time batches of turns behind perf's gate; retrace the last one, which must end at the same place. */
 static void time_batches(const struct config *c, struct walk *w, uint64_t turns, struct region *r)
 {
     struct walk again = *w;
@@ -126,8 +125,8 @@ static void time_batches(const struct config *c, struct walk *w, uint64_t turns,
     must_stand(w, &again);
 }
 
-/* As in measure(), but by hops: those of a random walk are exchangeable once the caches are warm, so of a large graph a part is timed
- * (placement.h). ns a turn, of the walk that was disturbed least. */
+/* Like warm_up(), but in hops, which are exchangeable once the caches are warm, so that of a large graph a part is timed. Return ns a
+ * turn of the least disturbed walk. */
 static double warm_walk(const struct config *c, struct walk *w)
 {
     uint64_t turns = hops_for(c->lines, (double)lines_to_warm(c)) / (uint64_t)w->walkers + 4096, begin = now_ns(), fastest = UINT64_MAX;
@@ -164,7 +163,7 @@ static struct region measure_walk(const struct config *c, const struct arena *a)
     uint64_t batch = (uint64_t)((turns > least ? turns : least) / BATCHES) + 1;
     sample_clock(&r);
     enter_fifo(c);
-    walk(&w, 4096); /* what stood between is out of the first caches again */
+    walk(&w, 4096); /* replace what was displaced from the first caches */
     forget_hops(&tally);
     also("distinct_lines_expected", expected_lines(w.graph, (double)(batch * BATCHES * (uint64_t)w.walkers),
                                                    !strcmp(c->mode, "blocked") ? (double)w.segment : 0));

@@ -1,8 +1,7 @@
 /* group.h: a memory cgroup that this process enters and leaves.
  *
- * The root of the hierarchy counts nobody's pages; a group below it has each page charged to it as it is faulted in. To enter one is to
- * write a line to its cgroup.procs, and to make one is to make a folder: neither changes a setting, or anything for any other process.
- * The folder has one name for all, so that what a killed process left behind is taken over by the next and removed at its end. */
+ * The hierarchy's root charges nobody; a group below it is charged for each page that is faulted in. Making and entering one changes
+ * no setting. The fixed name lets the next process take over and remove what a killed one left. */
 #ifndef GROUP_H
 #define GROUP_H
 #include "arguments.h"
@@ -19,7 +18,7 @@ static inline void must_write(const char *folder, const char *file, const char *
     ssize_t written = fd < 0 ? -1 : write(fd, text, strlen(text));
     if (written != (ssize_t)strlen(text)) {
         int why = errno;
-        rmdir(folder); /* an empty one of ours; of any other folder this fails */
+        rmdir(folder); /* only ours is empty */
         unavailable("no-memory-group", "%s: %s", path, strerror(why));
     }
     close(fd);
@@ -32,8 +31,8 @@ static inline int has_file(const char *folder, const char *file)
     return !access(path, F_OK);
 }
 
-/* Where the hierarchy with the controller of memory is mounted, and whether from its very root. Version 1 has release_agent at the root
- * alone, version 2 cgroup.type everywhere else. */
+/* Find the memory controller's hierarchy, mounted from its root: version 1 has release_agent only there, version 2 has cgroup.type
+ * everywhere else. */
 static inline struct group find_group(void)
 {
     struct group g = {.root = ""};
@@ -45,7 +44,7 @@ static inline struct group find_group(void)
              (!strcmp(kind, "cgroup2") && has_file(place, "cgroup.controllers") && !has_file(place, "cgroup.type")))) {
             snprintf(g.root, sizeof g.root, "%s", place);
             if (!strcmp(kind, "cgroup"))
-                break; /* of both the one with its own mount */
+                break; /* of both, prefer version 1 */
         }
     if (mounts) fclose(mounts);
     if (!*g.root)
@@ -54,7 +53,7 @@ static inline struct group find_group(void)
     return g;
 }
 
-/* A folder that is there already was left by a process that was killed. */
+/* An existing folder is a killed process's. */
 static inline void make_group(const struct group *g)
 {
     if (mkdir(g->own, 0755) && errno != EEXIST)

@@ -1,34 +1,31 @@
-/* guest.h: what is inside the guest: its page tables, which the host builds, and its program.
- *
- * The tables come from a function of its arguments alone, which writes their memory and nothing else, so that a software walker
- * can be put on it. Entries: Intel SDM volume 3A, 4.5 (4-level and 5-level paging); AMD's manual, volume 2, 5.3, has the same
- * bits. */
+/* guest.h: the inside of the guest: its page tables, built by the host, and its program. A test's software walker reads the tables.
+ * Entries: Intel SDM volume 3A, 4.5; AMD's manual, volume 2, 5.3, has the same bits. */
 #ifndef GUEST_H
 #define GUEST_H
 #include <stdint.h>
 #include <string.h>
 
-/* ---- its page tables ------------------------------------------------------------------------------------- */
+/* ---- page tables */
 
-#define TABLE 4096ull /* bytes: 512 entries of 8, at every level */
+#define TABLE 4096ull /* bytes: 512 entries of 8 */
 #define LARGE_LEAF 0x80ull
 
-/* Present, writable, user; accessed and dirty too, as memory that a program wrote to has them: no walk has to set a bit. A leaf
- * above the lowest level has LARGE_LEAF. User at every level: the guest's only program runs at CPL 3. */
+/* Present, writable, user (the program runs at CPL 3), accessed and dirty, so that no walk sets a bit. A leaf above the lowest level
+ * has LARGE_LEAF. */
 #define ENTRY 0x67ull
 #define ENTRY_ADDRESS 0x000FFFFFFFFFF000ull
 
 struct tables {
-    char *memory;      /* of the host; the first table is the root */
-    uint64_t physical; /* the guest's address of the same byte */
+    char *memory;      /* of the host; the root comes first */
+    uint64_t physical; /* the guest's address of it */
     uint64_t room, used; /* tables */
     int levels;
 };
 
-/* What an entry of a level maps, in bytes; a leaf, an entry that maps a page, is of level 1 (4 KiB), 2 (2 MiB) or 3 (1 GiB). */
+/* Bytes that an entry maps; leaves are of level 1 (4 KiB), 2 (2 MiB) or 3 (1 GiB). */
 static inline uint64_t reach(int level) { return 1ull << (3 + 9 * level); }
 
-/* The tables that so many bytes take at the most, wherever they begin. */
+/* Most tables that `bytes` can need, wherever they begin. */
 static inline uint64_t tables_for(uint64_t bytes, int leaf, int levels)
 {
     uint64_t n = 1;
@@ -37,16 +34,14 @@ static inline uint64_t tables_for(uint64_t bytes, int leaf, int levels)
     return n;
 }
 
-/* An empty root. */
 static inline void start_tables(struct tables *t)
 {
     t->used = 1;
     memset(t->memory, 0, TABLE);
 }
 
-/* Map `bytes` from `virtual` on to `physical` on by leaves of this level, both aligned to their pages: whole pages, so up to
- * one page less a byte beyond the end; nothing of it may be mapped by leaves of another level. 0 where there is no room for the
- * tables. */
+/* Map whole pages from `virtual` to `physical`, both aligned, by leaves of one level; return 0 without room for the tables. Nothing
+ * of it may be mapped by leaves of another level. */
 static inline int map_range(struct tables *t, int leaf, uint64_t virtual, uint64_t physical, uint64_t bytes)
 {
     uint64_t page = reach(leaf);
@@ -67,16 +62,16 @@ static inline int map_range(struct tables *t, int leaf, uint64_t virtual, uint64
     return 1;
 }
 
-/* ---- its program ----------------------------------------------------------------------------------------- */
+/* ---- program */
 
-/* Where the host and the guest meet. The program knows the offsets; rbx has the address. */
+/* Shared by host and guest; rbx holds its address, and the program the offsets. */
 struct talk {
-    void **start;               /* 0: where the chase stands */
-    uint64_t blocks, singles;   /* 8, 16: hops of 16, and the rest but one */
+    void **start;               /* 0: the chase's next address */
+    uint64_t blocks, singles;   /* 8, 16: blocks of 16 hops, and the other hops but one */
     uint64_t begin, end;        /* 24, 32: the TSC before the first hop and after the last */
-    void **last, **next;        /* 40, 48: where the last hop was made, and where it led */
-    /* A task state segment whose map (its offset is at byte 102) allows every port up to 63 at any privilege. IOPL 3 is enough
-     * where hardware runs guests; a KVM without it runs user code under its own host's IOPL, and the guest's is lost. */
+    void **last, **next;        /* 40, 48: the last hop's address, and its result */
+    /* A task state segment whose map (offset at byte 102) allows ports up to 63 at any privilege. IOPL 3 is enough with hardware
+     * virtualisation; a KVM without it runs user code under its host's IOPL. */
     struct { uint16_t unused[51], map_offset; uint8_t map[9]; } task;
 };
 #define DONE_PORT 16

@@ -1,21 +1,19 @@
-/* guest_chase: page_chase's cycle, followed in a guest: each step of the guest's page walk is itself translated by the host.
+/* guest_chase: page_chase's cycle in a guest, where each step of its page walk is itself translated by the host.
  *
  *   guest_chase --pages 4k --mode 2m --layout spread --lines 262144 [--levels 5]
  *
- * --pages   the host's: what the guest's memory is made of
- * --mode    the guest's: the size of the pages that its own page tables map (4k, 2m, 1g)
+ * --pages   the host's: of the guest's memory
+ * --mode    the guest's: of its own page tables (4k, 2m, 1g)
  *
- * The guest has one vCPU, no operating system and one program: the loop. It runs at CPL 3, with all pages the user's, and
- * leaves by `out`: a KVM without hardware to help it (nested, on shadow page tables) runs user code as it is and emulates each
- * instruction of the rest. Every byte has one virtual address, in the guest and out of it, so that the links that the host
- * places lead in the guest to the same lines.
+ * The guest has one vCPU, no operating system and one program: the loop, at CPL 3, which leaves by `out`. (Without hardware support,
+ * on shadow page tables, KVM runs user code directly and emulates the rest.) Virtual addresses are the same inside and outside, so
+ * links placed by the host work in the guest.
  *
- * A host's huge page may be mapped to the guest in small ones: the page that holds executed code where KVM guards against ITLB
- * multihit ("nx_huge_pages" in the record), the page that holds guest page tables where KVM shadows them. So lines have pages
- * to themselves. The arena, on the named pages, holds the lines and, from the next page on, the guest's page tables; its
- * program and what the two tell each other have base pages elsewhere, and a memory slot of their own.
+ * The host's huge pages may be mapped to the guest in small ones: those with executed code against ITLB multihit ("nx_huge_pages"),
+ * those with guest page tables where KVM shadows them. So the arena's pages hold lines and, from the next page on, page tables; the
+ * program and the shared structure have base pages and a memory slot of their own.
  *
- * Timed inside, by the TSC around the loop, and outside, by the clock around the guest: the record has both. */
+ * The record has the time by the TSC inside and by the clock outside. */
 #ifndef __x86_64__
 #pragma GCC diagnostic ignored "-Wunused-function"
 #endif
@@ -28,18 +26,18 @@
 /* 2: smaps is read before the lines are placed, and no longer between warm-up and timed region. */
 #define MEASURES 2
 
-#define GUEST_BASE (4 * GIB)     /* guest-physical: above the TSS, and aligned as the arena is: the host's huge pages fit the guest's */
+#define GUEST_BASE (4 * GIB)     /* guest-physical, above the TSS; aligned as the arena is, so that the host's huge pages fit the guest's */
 #define PROGRAM_BASE GIB
-#define PROGRAM_BYTES (2 * TABLE) /* a page of program, a page of talk */
-#define RING 32                  /* lines of a chase that fits into every first-level cache */
-#define EMULATED_CYCLES 50       /* a hit in a first-level cache costs 3 to 5 cycles, an emulated instruction thousands */
-#define BATCH_NS 10000000.0      /* at least: going in and out takes 1 to 30 us, which are to be lost in it */
+#define PROGRAM_BYTES (2 * TABLE) /* program and talk */
+#define RING 32                  /* lines that fit into every first-level cache */
+#define EMULATED_CYCLES 50       /* a first-level hit costs 3 to 5 cycles, an emulated instruction thousands */
+#define BATCH_NS 10000000.0      /* at least: entering and leaving takes 1 to 30 us */
 
-/* So many bytes of lines from the arena's beginning on, the tables behind them, and the program. */
+/* Give the guest its lines, the tables behind them, and the program. */
 static void move_in(int vm, const struct arena *a, uint64_t data, struct tables *t, int leaf)
 {
     uint64_t behind = round_up(data, a->page);
-    char *program = reserve_addresses(PROGRAM_BYTES); /* aligned to 1 GiB, so in another one than any line */
+    char *program = reserve_addresses(PROGRAM_BYTES); /* aligned to 1 GiB: not in the lines' */
     if (mmap(program, PROGRAM_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
         unavailable("memory-short", "no room for the guest's program: %s", strerror(errno));
     madvise(program, PROGRAM_BYTES, MADV_NOHUGEPAGE);
@@ -94,7 +92,7 @@ static void refuse_emulation(void)
         unavailable("guest-emulated", "a hop in the first-level cache costs %.0f cycles", fastest * ghz);
 }
 
-/* measure() of region.h, with two clocks. */
+/* measure() of region.h with two clocks. */
 static struct region time_guest(const struct config *c, const struct work *w)
 {
     struct region r = {.batches = 0};
@@ -112,7 +110,7 @@ static struct region time_guest(const struct config *c, const struct work *w)
     while (r.batches < plan.n) {
         renew_fifo(c);
         outside[r.batches] = (double)run_checked(w, plan.rounds) / (double)hops;
-        add_batch(&r, guest.talk->end - guest.talk->begin, hops); /* ticks, until their rate is known */
+        add_batch(&r, guest.talk->end - guest.talk->begin, hops); /* ticks until their rate is known */
     }
     double ghz = (double)(__builtin_ia32_rdtsc() - ticks) / (double)(now_ns() - t0);
     close_region(c, &r);
@@ -122,7 +120,7 @@ static struct region time_guest(const struct config *c, const struct work *w)
     r.elapsed_ns = (uint64_t)((double)r.elapsed_ns / ghz);
     for (int i = 0; i < plan.n; i++)
         r.batch[i] /= ghz;
-    /* Time inside is part of the time outside; 1 %: far above what reading two clocks one after the other can be wrong by. */
+    /* Time inside is part of the time outside; reading both clocks differs by far less than 1 %. */
     if (median(r.batch, plan.n) > 1.01 * median(outside, plan.n))
         unavailable("kernel-garbage", "the guest's TSC counts %.4g ns where %.4g passed: its rate is not the host's",
                     median(r.batch, plan.n), median(outside, plan.n));
@@ -160,8 +158,8 @@ static struct region measure_guest(const struct config *c, const struct arena *a
 {
     struct tables t = {.levels = (int)c->own[0].value};
     also_off_node(a, c->cpu);
-    sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_alarm}, NULL); /* no SA_RESTART: KVM_RUN is to be interrupted */
-    guest.limit_s = 10 + (long)(50 * a->bytes / GIB); /* half of what the runner allows: experiments/lab/session.py */
+    sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_alarm}, NULL); /* no SA_RESTART: it interrupts KVM_RUN */
+    guest.limit_s = 10 + (long)(50 * a->bytes / GIB); /* half of the runner's limit: experiments/lab/session.py */
     struct chase chase = place_chase(a->base, c->lines, places_in(c->packed, a->stride, a->page), 1, c->seed);
     move_in(vm, a, round_up(size_of(c), TABLE), &t, leaf_of(c));
     refuse_emulation();

@@ -1,20 +1,19 @@
 /* hops.h: a clock for a single hop, and a histogram of its readings.
  *
- * Ticks are those of the time-stamp counter (x86-64) or the generic timer (arm64). Their rate is measured, never looked up. The
- * counter need not advance by single ticks: on Zen 4 it does by 26 at once, every 10 ns, so that a hop of 4 ns reads as 0 or 10.
- * "clock_step_ns" says so. The histogram holds the readings as they are; the quantiles are less "clock_ns", and within 0.4 %
- * (half a bin) of those of the readings. */
+ * Ticks are the time-stamp counter's (x86-64) or the generic timer's (arm64), at a measured rate. The counter may step by many
+ * ticks: by 26, or 10 ns, on Zen 4 ("clock_step_ns"), where a hop of 4 ns reads 0 or 10. The histogram holds raw readings; the
+ * quantiles are less "clock_ns" and within 0.4 % (half a bin) of the readings'. */
 #ifndef HOPS_H
 #define HOPS_H
 #include "region.h"
 
-#define SUB 128         /* bins an octave: the middle of a bin is within 0.4 % of all in it */
-#define BINS (26 * SUB) /* to 2^32 ticks, a second and more; what takes longer counts as that */
+#define SUB 128         /* bins an octave */
+#define BINS (26 * SUB) /* to 2^32 ticks, over a second; longer ones go into the last */
 
 struct tally { uint64_t bin[BINS], ticks, hops; double clock; }; /* clock: ticks between two readings around nothing */
 
-/* Read after all loads before it and before any load behind it. x86-64: RDTSCP waits for what is older and LFENCE holds back
- * what is younger, as Intel's manual has it under RDTSCP. arm64: DSB waits for the loads, ISB for the counter's turn. */
+/* Read after all earlier loads and before any later one. x86-64: RDTSCP waits for what is older, LFENCE holds back what is younger
+ * (Intel's manual, RDTSCP). arm64: DSB waits for the loads, ISB for the counter. */
 static inline uint64_t stamp(void)
 {
 #ifdef __x86_64__
@@ -28,7 +27,7 @@ static inline uint64_t stamp(void)
 #endif
 }
 
-/* Up to 2 SUB ticks a bin each, then SUB bins an octave. */
+/* One bin a tick up to 2 SUB, then SUB bins an octave. */
 static inline uint64_t bin_of(uint64_t ticks)
 {
     uint64_t shift = ticks < 2 * SUB ? 0 : 56 - (uint64_t)__builtin_clzll(ticks), bin = shift * SUB + (ticks >> shift);
@@ -44,7 +43,7 @@ static inline void count(struct tally *t, uint64_t ticks)
     t->bin[bin_of(ticks)]++;
 }
 
-/* The least ticks that a share q of the hops did not exceed, as the middle of their bin. */
+/* The least ticks that a share q of the hops did not exceed: the middle of the bin. */
 static double quantile(const struct tally *t, double q)
 {
     uint64_t bin = 0, seen = t->bin[0];
@@ -53,7 +52,7 @@ static double quantile(const struct tally *t, double q)
     return ((double)least_of(bin) + (double)least_of(bin + 1) - 1) / 2;
 }
 
-/* The least by which two hops' readings differ, among those whose bins are single ticks. */
+/* The smallest difference between readings in single-tick bins. */
 static double least_step(const struct tally *t)
 {
     uint64_t step = 2 * SUB, before = 2 * SUB;
@@ -67,7 +66,7 @@ static double least_step(const struct tally *t)
 
 static void forget_hops(struct tally *t) { *t = (struct tally){.clock = t->clock}; }
 
-/* What the clock costs: the mean, for a median would be a whole number of steps; of the fastest 99 %, for an interrupt takes as
+/* Set the clock's cost: the mean, because a median is a whole number of steps; of the fastest 99 %, because an interrupt takes as
  * long as thousands of readings. */
 static void start_tally(struct tally *t)
 {
@@ -82,7 +81,7 @@ static void start_tally(struct tally *t)
     forget_hops(t);
 }
 
-/* "p5_ns": ... and the clock's own cost, as this kernel's own results. ghz: ticks per ns. */
+/* Report quantiles and the clock's cost. ghz: ticks per ns. */
 static void also_hops(const struct tally *t, double ghz)
 {
     static const struct { const char *name; double q; } asked[] = {
@@ -93,11 +92,11 @@ static void also_hops(const struct tally *t, double ghz)
     also("mean_ns", ((double)t->ticks / (double)t->hops - t->clock) / ghz);
     for (unsigned i = 0; i < sizeof asked / sizeof *asked; i++) {
         double ticks = quantile(t, asked[i].q) - t->clock;
-        also(asked[i].name, ticks > 0 ? ticks / ghz : 0); /* less than nothing: within a step of nothing */
+        also(asked[i].name, ticks > 0 ? ticks / ghz : 0);
     }
 }
 
-/* The histogram as one more field of the record: [the least ns of a bin, how many hops], for each bin that has any. */
+/* Print the histogram: [the least ns of a bin, its hops] for each bin with any. */
 struct histogram { const struct tally *tally; double ghz; };
 
 static void print_histogram(const void *of)

@@ -1,7 +1,7 @@
-/* The jumps that code_chase writes, for x86-64 and arm64.
+/* jumps.h: the jumps that code_chase writes, for x86-64 and arm64.
  *
- * listed_jump loads where to go from the list, whose place is the first argument, and goes there; way_out, which ends a list, returns that
- * place. count_round is the first line of a cycle of direct jumps: it counts a round and returns the second argument after the last. */
+ * listed_jump loads its target from the list at the first argument; way_out ends a list and returns that address. count_round starts a
+ * cycle of direct jumps: it counts a round and, after the last, returns the second argument. */
 #pragma once
 
 #include <stdint.h>
@@ -10,9 +10,9 @@
 #if defined __x86_64__
 /* mov (%rdi), %rax; add $8, %rdi; jmp *%rax */
 static const unsigned char listed_jump[] = {0x48, 0x8B, 0x07, 0x48, 0x83, 0xC7, 0x08, 0xFF, 0xE0};
-/* mov %rdi, %rax; ret: the list's place after the last visit */
+/* mov %rdi, %rax; ret */
 static const unsigned char way_out[] = {0x48, 0x89, 0xF8, 0xC3};
-/* dec %rdi; jnz .+6; mov %rsi, %rax; ret: rounds left, and what to return after the last */
+/* dec %rdi; jnz .+6; mov %rsi, %rax; ret */
 static const unsigned char count_round[] = {0x48, 0xFF, 0xCF, 0x75, 0x04, 0x48, 0x89, 0xF0, 0xC3};
 #define REACH INT32_MAX
 

@@ -1,4 +1,4 @@
-/* kvm.h: a virtual machine of one vCPU, by Linux's KVM: made, given memory, run until its program says that it is done. */
+/* kvm.h: a virtual machine of one vCPU by Linux's KVM, run until its program reports the end. */
 #ifndef KVM_H
 #define KVM_H
 #include "arena.h"
@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <sys/time.h>
 
-#define TSS_ADDRESS 0xFFFBD000ul /* pages that an Intel KVM wants below 4 GiB and this guest does not: KVM's API documentation */
+#define TSS_ADDRESS 0xFFFBD000ul /* pages below 4 GiB that an Intel KVM needs */
 
 static struct {
     int vcpu, stats;
@@ -18,7 +18,7 @@ static struct {
     long limit_s;
 } guest;
 
-/* ---- the virtual machine --------------------------------------------------------------------------------- */
+/* ---- the virtual machine */
 
 static int ask_kvm(int fd, unsigned long request, const char *name, void *argument)
 {
@@ -51,7 +51,7 @@ static struct kvm_cpuid_entry2 leaf(const struct kvm_cpuid2 *all, uint32_t funct
     return (struct kvm_cpuid_entry2){0};
 }
 
-/* The vCPU is shown the CPU that KVM offers; page sizes and levels that it lacks are refused. */
+/* Show the vCPU what KVM offers; refuse page sizes and levels that it lacks. */
 static void set_cpuid(int kvm, int leaf_level, int levels)
 {
     static union {
@@ -66,7 +66,7 @@ static void set_cpuid(int kvm, int leaf_level, int levels)
     ASK(guest.vcpu, KVM_SET_CPUID2, &all);
 }
 
-/* 64-bit mode at CPL 3 from the first instruction on: no descriptor table is ever read. */
+/* Start in 64-bit mode at CPL 3; no descriptor table is ever read. */
 static void set_registers(const struct tables *t, const char *code)
 {
     enum { PE = 1, MP = 2, NE = 32, WP = 1 << 16, PAE = 32, LA57 = 1 << 12, LME = 1 << 8, LMA = 1 << 10, IOPL_3 = 3 << 12 };
@@ -87,11 +87,11 @@ static void set_registers(const struct tables *t, const char *code)
     ASK(guest.vcpu, KVM_SET_REGS, &r);
 }
 
-/* A virtual machine without memory. First, since what it lacks is known before gigabytes are faulted in; the VM. */
+/* Create a virtual machine without memory; done first, to learn what KVM lacks before gigabytes are faulted in. */
 static int open_vm(int leaf_level, int levels)
 {
     int kvm = open_kvm(), vm = ioctl(kvm, KVM_CREATE_VM, 0);
-    if (vm < 0) /* so too where the module loaded, and the firmware or the hypervisor below keeps virtualization to itself */
+    if (vm < 0) /* also where the firmware or the hypervisor below reserves virtualization */
         unavailable(errno == ENODEV || errno == EOPNOTSUPP ? "no-kvm" : "kvm-refused", "KVM_CREATE_VM: %s", strerror(errno));
     ASK(vm, KVM_SET_TSS_ADDR, TSS_ADDRESS);
     guest.vcpu = ASK(vm, KVM_CREATE_VCPU, 0);
@@ -105,14 +105,14 @@ static int open_vm(int leaf_level, int levels)
     return vm;
 }
 
-/* Memory of ours becomes the guest's, at an address of its own choice. */
+/* Give the guest memory of ours at an address of its own. */
 static void give_memory(int vm, uint32_t slot, uint64_t physical, char *memory, uint64_t bytes)
 {
     struct kvm_userspace_memory_region region = {slot, 0, physical, bytes, (uint64_t)memory};
     ASK(vm, KVM_SET_USER_MEMORY_REGION, &region);
 }
 
-/* ---- running it ------------------------------------------------------------------------------------------ */
+/* ---- running */
 
 __attribute__((noreturn)) static void crashed(const char *why)
 {
@@ -130,7 +130,7 @@ __attribute__((noreturn)) static void crashed(const char *why)
 static volatile sig_atomic_t late;
 static void on_alarm(int signal) { late = signal; }
 
-/* Let the guest run until it says that it is done. The timer goes on ringing: its first signal may come just before KVM_RUN. */
+/* Run the guest until it is done. The timer repeats because its first signal may come just before KVM_RUN. */
 static void run_guest(void)
 {
     setitimer(ITIMER_REAL, &(struct itimerval){.it_value.tv_sec = guest.limit_s, .it_interval.tv_sec = 1}, NULL);
@@ -145,7 +145,7 @@ static void run_guest(void)
         crashed("it left");
 }
 
-/* How often the vCPU has left the guest, by KVM's own count (Linux 5.14 and later); -1 where it is not told. */
+/* Count of vCPU exits by KVM (Linux 5.14), -1 if unknown. */
 static double exits_so_far(void)
 {
 #ifdef KVM_GET_STATS_FD
@@ -165,8 +165,7 @@ static double exits_so_far(void)
     return -1;
 }
 
-/* Whether KVM maps the host's huge page that holds a guest's program as small pages (its mitigation of ITLB multihit); -1 where
- * it does not tell. */
+/* Whether KVM splits the host's huge page that holds executed code (its mitigation of ITLB multihit); -1 if unknown. */
 static int splits_executed_pages(void)
 {
     char said[8] = "";

@@ -1,13 +1,13 @@
-/* map_churn: threads that search records and map memory for each search, as servers do: what the mapping costs them together.
+/* map_churn: threads that map memory for each record that they search, as servers do: what the mapping costs them together.
  *
  *   map_churn --mode unmap --threads 2
  *
- * unmap   for each record: map a chunk of memory, copy a drawn one of --chunks into it, look for a drawn number in the copy by bisection,
- *         take the memory away. All threads change one address space, and each fault of each goes through one table.
- * keep    the same in memory that each thread keeps: its control. Nothing is mapped, and after the first record nothing faults.
+ * unmap   for each record: map a chunk, copy a drawn one of --chunks into it, bisect it for a drawn number, unmap it. All threads
+ *         change one address space and fault through one page table
+ * keep    the same in memory that each thread keeps: the control, without mappings and faults
  *
- * An access is a record: ns are from the first thread's beginning to the last one's end over the records of all, so their inverse is the
- * records a second. Threads have a CPU each as long as there are any, ours first; those beyond share them in turn. */
+ * An access is a record; ns are from the first thread's start to the last one's end over all records, the inverse of records a second.
+ * Each thread has a CPU, ours first, until there are no more. */
 #include "placement.h"
 #include "record.h"
 
@@ -18,7 +18,7 @@ enum { MOST_THREADS = 64 };
 struct searcher {
     const struct config *c;
     const uint64_t *source;
-    char *at;                      /* where its copies lie; a searcher that keeps its memory has it there */
+    char *at;                      /* address of its copies */
     uint64_t chunks, chunk, records, state, found, faults, began_ns, ended_ns;
     int keeps;
     pthread_t thread;
@@ -33,7 +33,7 @@ static char *map_copy(const struct searcher *s)
     return copy;
 }
 
-/* Where a number stands in ascending ones, by bisection. */
+/* Index of a number in ascending ones. */
 static uint64_t bisect(const uint64_t *numbers, uint64_t n, uint64_t key)
 {
     uint64_t low = 0;
@@ -75,7 +75,7 @@ static void *run(void *given)
     return NULL;
 }
 
-/* All threads search so many records each; ns from the first one's beginning to the last one's end. */
+/* Let all threads search; return ns from the first one's start to the last one's end. */
 static uint64_t time_all(struct searcher *s, uint64_t threads, uint64_t records, const struct cpus *allowed, int own, uint64_t *faults)
 {
     uint64_t from = UINT64_MAX, to = 0;
@@ -102,7 +102,7 @@ static uint64_t time_all(struct searcher *s, uint64_t threads, uint64_t records,
     return to - from;
 }
 
-/* A copy on the pages asked for, by smaps; a searcher that keeps its memory keeps it. */
+/* Prove a copy's pages by smaps. A searcher that keeps its memory keeps it. */
 static void prove_copy(const struct config *c, struct searcher *s, const struct arena *like)
 {
     struct arena one = *like;
@@ -127,7 +127,7 @@ int main(int argc, char **argv)
     if (c.lines % chunks || chunk % base_page() || c.pages->source == FROM_POOL || c.pages->source == FROM_MTHP ||
         (c.pages->source == FROM_THP && chunk % page_bytes(c.pages)))
         bad_argument("--lines are --chunks of whole pages, of 4k or thp.");
-    if (c.pages->source == FROM_BASE) /* once for all: an advice a mapping would be a part of what is timed */
+    if (c.pages->source == FROM_BASE) /* an advice for each mapping would be timed too */
         prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     struct arena a = map_arena(&c);
     verify_backing(&c, &a);
@@ -141,7 +141,7 @@ int main(int argc, char **argv)
                                         .state = c.seed + i, .keeps = c.mode == kernel.modes[1]};
         prove_copy(&c, &searcher[i], &a);
     }
-    for (int i = 0; i < 64; i++) { /* the records that a thread begins with */
+    for (int i = 0; i < 64; i++) { /* a thread's first records */
         checksum = mix(checksum, next_random(&seed, chunks));
         checksum = mix(checksum, next_random(&seed, words));
     }

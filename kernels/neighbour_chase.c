@@ -1,17 +1,17 @@
-/* neighbour_chase: the chase of page_chase beside a thread on another CPU, and how its times scatter.
+/* neighbour_chase: page_chase's chase beside a thread on another CPU, and the scatter of its times.
  *
  *   neighbour_chase --mode other --stream_kib 65536 --lines 131072
  *
- * alone    nobody beside it. The control
- * other    a thread of this program on another core
+ * alone    without a thread: the control
+ * other    a thread on another core
  * sibling  on the same core's other hardware thread
  *
- * What the thread does: nothing, on a CPU that runs (the second control); --stream_kib N reads so much memory of its own in order, round and
- * round, through whatever cache both share; --walk_lines N chases as many lines of its own, a page each; --discard_pages N gives so many
- * pages of its own back (MADV_DONTNEED), and touches them again: then this CPU is interrupted to drop what it knows of them.
+ * The thread spins (the second control); or --stream_kib N reads its own memory in order, again and again, through a shared cache;
+ * --walk_lines N chases lines of its own, a page each; --discard_pages N gives pages back (MADV_DONTNEED) and touches them again, which
+ * interrupts this CPU.
  *
- * Slices of SLICE hops are timed: "p50_ns", "p99_ns" and "p999_ns" are of a hop in them, the clock's cost shared by as many.
- * --layout packed has as many lines side by side: what a page to each line costs more is the price of translation under that load. */
+ * Slices of SLICE hops are timed: "p50_ns", "p99_ns" and "p999_ns" are per hop. --layout packed is the control: the difference is the
+ * cost of translation under that load. */
 #include "beside.h"
 #include "chase.h"
 #include "record.h"
@@ -60,7 +60,7 @@ static int is_sibling(int cpu, int of)
     }
     return 0;
 }
-/* The highest CPU that this process was given and is, or is not, on the same core. */
+/* The highest given CPU that is, or is not, on the same core. */
 static int cpu_beside(const struct cpus *allowed, int own, int sibling)
 {
     for (int i = allowed->count - 1; i >= 0; i--)
@@ -69,7 +69,7 @@ static int cpu_beside(const struct cpus *allowed, int own, int sibling)
     unavailable(sibling ? "no-sibling" : "one-cpu", "beside CPU %d, of %d", own, allowed->count);
 }
 
-/* What the thread is to do, from the options given; its memory written, so that it is there. */
+/* The thread's work by the options, and its memory, written. */
 static struct load load_of(const struct own *own, void (**turn)(void *of))
 {
     static void (*const turns[])(void *) = {stream, walk, discard};
@@ -84,9 +84,7 @@ static struct load load_of(const struct own *own, void (**turn)(void *of))
     }
     if (!l.bytes)
         return l;
-    l.memory = mmap(NULL, l.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (l.memory == MAP_FAILED)
-        unavailable("memory-short", "%" PRIu64 " bytes for the thread beside: %s", l.bytes, strerror(errno));
+    l.memory = map_memory(l.bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1, "the other thread");
     for (uint64_t at = 0; at < l.bytes; at += base_page())
         l.memory[at] = 1;
     if (*turn == walk) {

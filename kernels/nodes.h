@@ -1,13 +1,13 @@
-/* nodes.h: which NUMA node a CPU is on, and on which node pages lie. */
+/* nodes.h: the NUMA node of a CPU and of pages. */
 #ifndef NODES_H
 #define NODES_H
 #include "region.h"
 #include <sys/syscall.h>
 
 #define NODES "/sys/devices/system/node/"
-enum { MOST_NODES = 1024 }; /* 1 << NODES_SHIFT, 10 at the most */
+enum { MOST_NODES = 1024 }; /* Linux's limit: 1 << NODES_SHIFT */
 
-/* The numbers of a list as sysfs writes it, "0-3,8" or "10 21", MOST_CPUS at the most; how many there are. */
+/* Read the numbers of a list in sysfs ("0-3,8" or "10 21"), MOST_CPUS at most; return how many. */
 static inline int numbers_in(const char *path, int *into)
 {
     int n = 0, from, to, got;
@@ -29,7 +29,7 @@ static inline int is_in(const int *numbers, int n, int wanted)
     return n != 0;
 }
 
-/* The node of those online that has the CPU, or -1. */
+/* The online node that has the CPU, or -1. */
 static inline int node_of(int cpu, const int *online, int nodes)
 {
     static int cpus[MOST_CPUS];
@@ -42,8 +42,7 @@ static inline int node_of(int cpu, const int *online, int nodes)
     return -1;
 }
 
-/* How many of the arena's resident pages do not lie on the node, one that is not there among them; -1, and errno, where Linux
- * does not tell. */
+/* Count the arena's resident pages that are not on the node, or return -1 and set errno. */
 static inline int64_t pages_off(const struct arena *a, int node)
 {
     enum { AT_ONCE = 512 };
@@ -55,7 +54,7 @@ static inline int64_t pages_off(const struct arena *a, int node)
         n = pages - done < AT_ONCE ? pages - done : AT_ONCE;
         for (uint64_t i = 0; i < n; i++)
             at[i] = a->base + (done + i) * step;
-        if (syscall(SYS_move_pages, 0ul, n, at, NULL, lies_on, 0ul)) /* no nodes to move to: it only looks */
+        if (syscall(SYS_move_pages, 0ul, n, at, NULL, lies_on, 0ul)) /* without target nodes it only looks */
             return -1;
         for (uint64_t i = 0; i < n; i++)
             elsewhere += lies_on[i] != node;
@@ -63,8 +62,7 @@ static inline int64_t pages_off(const struct arena *a, int node)
     return elsewhere;
 }
 
-/* "off_node_pages", the same of a CPU's own node, for a kernel that chooses no node: a node that is full spills to the next one
- * unseen. Nothing where there is one node, or where Linux does not tell. */
+/* Report "off_node_pages" for a kernel that chooses no node: a full node spills to the next one unnoticed. Nothing with one node. */
 static inline void also_off_node(const struct arena *a, int cpu)
 {
     static int online[MOST_CPUS];

@@ -1,17 +1,13 @@
-/* numa_chase: page_chase's chase, with its memory on one NUMA node and its page tables on one: what each half of a load costs
- * where it is far away.
+/* numa_chase: page_chase's chase with its memory on one NUMA node and its page tables on another.
  *
  *   numa_chase --pages 4k --layout spread --lines 262144 --mode local-remote
  *
- * A mode is MEMORY-TABLES as the CPU that measures sees them: local is its own node, remote the one at the largest distance.
+ * A mode is MEMORY-TABLES: local is the measuring CPU's node, remote the one at the largest distance.
  *
- * Memory follows the policy of its mapping (mbind). Page tables follow the policy of the thread that faults the memory in,
- * which by default is its own node: Linux, Documentation/admin-guide/mm/numa_memory_policy.rst, "Task/Process Policy", all
- * allocations on behalf of a task that no more specific policy governs, and a page table (pagetable_alloc() in
- * include/linux/mm.h) has no mapping. So the thread binds itself (set_mempolicy) to the tables' node while it touches each page
- * for the first time; it need not run there. Where tables lie no process can read, so for them this rule stands in; where
- * memory lies is read before the timed region and after it (move_pages). The tables' upper levels, a page or two, may be older
- * than the arena and lie elsewhere. */
+ * Memory follows its mapping's policy (mbind). Page tables follow the policy of the thread that faults the memory in (Linux,
+ * Documentation/admin-guide/mm/numa_memory_policy.rst, "Task/Process Policy"; pagetable_alloc() has no mapping). So the thread binds
+ * itself (set_mempolicy) to the tables' node while it first touches each page, wherever it runs. No process can read where tables lie;
+ * where memory lies is checked before and after the region (move_pages). A page or two of upper levels may be older than the arena. */
 #include "chase.h"
 #include "point.h"
 
@@ -24,8 +20,8 @@ struct nodes {
     int local, remote, distance;
 };
 
-/* The CPU's own node and the farthest other one, of those on which this process may have memory and page tables: "normal"
- * memory holds both, movable memory no tables. */
+/* The CPU's node and the farthest other one, of those that this process may use for memory and page tables ("normal" memory; movable
+ * memory holds no tables). */
 static struct nodes find_nodes(int cpu)
 {
     static int online[MOST_CPUS], normal[MOST_CPUS], found[MOST_CPUS];
@@ -44,7 +40,7 @@ static struct nodes find_nodes(int cpu)
     if (!is_in(normal, usable, n.local))
         unavailable("node-refused", "CPU %d is on node %d, on which this process may have no memory", cpu, n.local);
     snprintf(path, sizeof path, NODES "node%d/distance", n.local);
-    for (int i = numbers_in(path, found) - 1; i >= 0; i--) /* one for each node online, in their order */
+    for (int i = numbers_in(path, found) - 1; i >= 0; i--) /* one for each online node, in order */
         if (i < nodes && online[i] != n.local && is_in(normal, usable, online[i]) && found[i] >= n.distance) {
             n.remote = online[i];
             n.distance = found[i];
@@ -54,8 +50,7 @@ static struct nodes find_nodes(int cpu)
     return n;
 }
 
-/* What a node can give without swapping: the free and the page cache's. A process that binds itself to a node with less makes
- * Linux end a process there, which may be another's. */
+/* Free memory and page cache of a node. Binding to a node with less makes Linux kill a process, perhaps another's. */
 static uint64_t spare_bytes(int node)
 {
     char path[128], line[256], field[32];
@@ -89,7 +84,7 @@ static struct arena map_on_nodes(const struct config *c)
     int memory = memory_node(c), tables = table_node(c);
     lay_arena(c, a);
     uint64_t spare = spare_bytes(memory);
-    if (!pool_page && a->resident > spare / 2) /* half at most, as of all memory (experiments/machine/memory.py) */
+    if (!pool_page && a->resident > spare / 2) /* half at most, as in experiments/machine/memory.py */
         unavailable("memory-short", "%" PRIu64 " MiB needed on node %d, which has %" PRIu64 " MiB free", a->resident >> 20, memory,
                     spare >> 20);
     if (syscall(SYS_mbind, a->base, a->bytes, (unsigned long)MPOL_BIND, mask_of(memory), (unsigned long)MOST_NODES, 0ul))
@@ -97,13 +92,12 @@ static struct arena map_on_nodes(const struct config *c)
     if (syscall(SYS_set_mempolicy, (unsigned long)MPOL_BIND, mask_of(tables), (unsigned long)MOST_NODES))
         unavailable("node-refused", "set_mempolicy to node %d: %s", tables, strerror(errno));
     for (uint64_t at = 0; at < a->working_set; at += a->resident < a->bytes ? a->stride : base_page())
-        *(volatile char *)(a->base + at) = 1; /* on every kernel; never zero, which KSM merges */
+        *(volatile char *)(a->base + at) = 1; /* never zero, which KSM merges */
     if (syscall(SYS_set_mempolicy, (unsigned long)MPOL_DEFAULT, NULL, 0ul))
         unavailable("node-refused", "set_mempolicy back to the default: %s", strerror(errno));
     return reserved;
 }
 
-/* Every page of the arena is on the node, or no measurement. */
 static void verify_node(const struct arena *a, int node)
 {
     int64_t elsewhere = pages_off(a, node);
@@ -118,7 +112,7 @@ static struct region measure_on_nodes(const struct config *c, const struct arena
     int memory = memory_node(c);
     also("memory_node", memory);
     also("table_node", table_node(c));
-    also("remote_distance", nodes.distance); /* as the firmware states it: 10 is a node's own */
+    also("remote_distance", nodes.distance); /* the firmware's: 10 is a node's own */
     verify_node(a, memory);
     struct region r = measure_cycle(c, a, 1);
     verify_node(a, memory);

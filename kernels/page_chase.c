@@ -2,7 +2,7 @@
  *
  *   page_chase --pages 4k --layout spread --order cycle --lines 4096
  *
- * spread      one line a page; the control, packed, has the same lines side by side
+ * spread      one line a page; packed, the control, has the same lines side by side
  * alias       one line a page, but all pages are the same few pages of memory: translation alone, in eight cached lines
  *
  * cycle       one random cyclic permutation of all lines (Sattolo): the next visit to a line is always `lines` away
@@ -10,6 +10,7 @@
  * sequential  the next line in memory, round and round: what prefetchers of lines and of translations like
  *
  * Each load's address comes from the load before it, so nothing overlaps: ns per access is a latency. */
+#include "alias.h"
 #include "chase.h"
 #include "point.h"
 
@@ -18,16 +19,16 @@
 
 struct draws {
     const char *base;
-    const uint32_t *draw;          /* in units of a line */
-    uint64_t draws, round, at;     /* how many there are; that are made in one go; made so far, less the times that all were */
+    const uint32_t *draw;          /* in lines */
+    uint64_t draws, round, at;     /* number of draws, of those per call, and the next one */
     uint64_t standing;
 };
 
-/* Every line holds the same word twice, STANDING. Adding what was loaded to the next address and having taken it off the
- * base beforehand makes each load wait for the last one, while the draws themselves stream in ahead, 16 to a cache line.
- * A call starts with STANDING + 8, which leads to the second word: a loop that does nothing would return what went in. */
+/* Every line holds STANDING twice. Each load is added to the next address, whose base is less STANDING, so it waits for the last one
+ * while the draws stream in ahead, 16 to a cache line. A call starts with STANDING + 8, the second word: a loop that does nothing
+ * would return what went in. */
 #define STANDING 64ull
-#define MOST_DRAWN (1ull << 38) /* bytes: a draw is a line's number, in 32 bits */
+#define MOST_DRAWN (1ull << 38) /* bytes: draws are line numbers of 32 bits */
 static void stand(char *line) { ((uint64_t *)line)[0] = ((uint64_t *)line)[1] = STANDING; }
 
 /* [timed: random] Adds the visits made to what the last load brought, for draw_rounds() to take off again. */
@@ -62,12 +63,11 @@ static uint64_t always_standing(const void *state, uint64_t rounds)
     return STANDING;
 }
 
-/* ---- alias: many virtual pages on few physical ones ------------------------------------------------------- */
+/* ---- alias: many virtual pages on few physical ones */
 
-/* Page i touches line 8 (i mod 8): eight lines, in eight sets of the first-level cache, whatever the stride. With two
- * pages or more to a line, each visit comes by another address than the last one did. AMD's first-level cache predicts
- * its way from a hash of the virtual address, so there every visit pays for a wrong guess: a constant, on every tread of
- * the staircase alike, and no step. (64 lines would pay it from 65 pages on, just where a TLB of 64 entries ends.) */
+/* Page i touches line 8 (i mod 8): eight lines in eight sets of the first-level cache. With two pages or more to a line, each visit
+ * comes by another address than the last, and AMD's first-level cache, which predicts its way from a hash of the virtual address, is
+ * wrong each time: a constant at every size. (64 lines would pay it from 65 pages on, just where a TLB of 64 entries ends.) */
 static uint64_t alias_offset(uint64_t i, uint64_t stride) { return i * stride + i % 8 * 8 * LINE; }
 
 static uint64_t offset_of(const struct config *c, const struct arena *a, uint64_t line)
@@ -76,7 +76,7 @@ static uint64_t offset_of(const struct config *c, const struct arena *a, uint64_
     return c->alias ? alias_offset(line, a->stride) : line_offset(&places, line);
 }
 
-/* Each line that is visited, in ascending order of address. */
+/* Read each visited line, in ascending order of address. */
 static void touch_standing(const struct config *c, const struct arena *a)
 {
     for (uint64_t i = 0; i < c->lines; i++)
@@ -85,40 +85,14 @@ static void touch_standing(const struct config *c, const struct arena *a)
 
 static struct arena map_alias(const struct config *c)
 {
-    struct arena a = reserve(c);
-    int pool = c->pages->source == FROM_POOL;
-    a.physical = 8 * a.page;
-    while (!pool && a.bytes / a.physical > 8192) /* mappings; a process may have 65530 */
-        a.physical *= 2;
-    int fd = file_in_memory("alias", a.physical, pool ? MFD_HUGETLB | (unsigned)__builtin_ctzll(a.page) << MAP_HUGE_SHIFT : 0);
-    if (fd < 0)
-        unavailable(pool ? "pool-empty" : "memory-short", "memfd of %" PRIu64 " bytes: %s", a.physical, strerror(errno));
-    char *memory = mmap(NULL, a.physical, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (memory == MAP_FAILED)
-        unavailable(pool ? "pool-empty" : "memory-short", "%" PRIu64 " pages of %s needed: %s", a.physical / a.page, c->pages->name,
-                    strerror(errno));
-    keep(memory, a.physical, -1);
-    pool_page = pool ? a.page : 0;
-    if (!pool)
-        madvise(memory, a.physical, MADV_NOHUGEPAGE);
-    /* From the last page to the first: in neither direction may neighbours become physical neighbours in ascending order,
-     * which some TLBs join into one entry. */
-    for (uint64_t at = a.physical; at; at -= LINE)
-        stand(memory + at - LINE);
-    for (uint64_t at = 0; at < a.bytes; at += a.physical) {
-        uint64_t bytes = a.bytes - at < a.physical ? a.bytes - at : a.physical;
-        if (mmap(a.base + at, bytes, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
-            unavailable("memory-short", "page %" PRIu64 " could not be mapped: %s", at / a.page, strerror(errno));
-    }
-    a.resident = c->lines * (a.stride < a.page ? a.stride : a.page);
+    struct arena a = map_aliased(c, "alias", PROT_READ, stand);
     touch_standing(c, &a); /* faults them in */
     return a;
 }
 
-/* The visits of follow_draws(), in units of a line. random: at least 2^18 draws (2^16 for alias, whose data are in
- * the first-level cache, so that they stay in the second), and four a line, so that a repeated sequence looks random. cycle
- * (alias only: its lines cannot hold links): one permutation of all pages, repeated until the call around it costs nothing.
- * warm: visits before a part is timed, 0 for all; the checksum is of what is timed. */
+/* The visits of follow_draws(), in lines. random: at least 2^18 draws (2^16 for alias, which then stay in the second-level cache) and
+ * four a line, so that a repeated sequence looks random. cycle (only for alias, whose lines hold no links): one permutation, repeated
+ * until the call costs nothing. warm: visits before a part is timed, 0 for all; the checksum is of what is timed. */
 static struct draws place_visits(const struct config *c, const struct arena *a, uint64_t warm, uint64_t *checksum)
 {
     int randomly = !strcmp(c->order, "random");

@@ -1,20 +1,19 @@
-/* page_fault: what it takes to touch pages for the first time, in ns a page.
+/* page_fault: the cost of touching pages for the first time, in ns a page.
  *
- *   page_fault --mode file --lines 3072              a file of 12 MB, as a published program has it
+ *   page_fault --mode file --lines 3072              a file of 12 MB, as in the published program
  *   page_fault --mode anonymous --pages thp
  *
- * file        a file's pages, which lie in memory already, mapped shared to be read: found and entered
+ * file        pages of a file in memory, mapped shared and read: found and entered
  * anonymous   fresh memory, written: a page is found, zeroed and entered
- * grouped     the same, in a memory cgroup of its own that each page is charged to; "outside_ns_per_access": at the hierarchy's root,
- *             where none is. The two take turns, batch by batch.
+ * grouped     the same in a memory cgroup of its own, which each page is charged to, alternating by batches with the hierarchy's root
+ *             ("outside_ns_per_access")
  *
- * What is timed is the published loop: map, touch every page, take the mapping away; less as many turns that map and take away and
- * touch nothing. So it has what the pages cost to touch and to take away. It is a time a page, and no time a fault, where Linux enters
- * several for one: "faults_per_access" says how many it took. --populate 1 has the kernel enter all before the first touch; --written N
- * has N pages of the file written at once, for what is written page by page is kept page by page.
+ * Timed is the published loop: map, touch every page, unmap; less as many rounds that touch nothing. That is time per page, not per
+ * fault, as Linux enters several pages for one fault ("faults_per_access"). --populate 1 enters all before the first touch;
+ * --written N writes N pages of the file at once, because what is written page by page is kept page by page.
  *
- * Beside it, apart from the region: each touch by the clock, as a histogram; what munmap, mprotect and fork take of the filled mapping and
- * of one that nobody touched; and what the page tables of both take. */
+ * Outside the region: each touch by the clock, as a histogram; munmap, mprotect and fork of the filled and of an untouched mapping;
+ * and both mappings' page tables. */
 #include "touches.h"
 #include "group.h"
 #include "record.h"
@@ -23,9 +22,9 @@
 #define MEASURES 1
 
 enum { ROUNDS = 5 };
-#define CLOCKED (1ull << 15) /* touches by the clock, at the least: a thousandth of them are tens */
+#define CLOCKED (1ull << 15) /* touches by the clock, at least: a thousandth of them are tens */
 
-/* ns of so many rounds that map, touch and take away; or that touch nothing. */
+/* Time rounds that map, touch (or not) and unmap. */
 static uint64_t time_rounds(struct touches *t, uint64_t rounds, int touched)
 {
     uint64_t t0 = now_ns();
@@ -41,7 +40,7 @@ static uint64_t time_rounds(struct touches *t, uint64_t rounds, int touched)
     return now_ns() - t0;
 }
 
-/* Batches: ns of so many rounds that touch, and of as many that do not. */
+/* Per batch: ns of rounds that touch, and that do not. */
 struct times { double full[MIN_BATCHES], empty[MIN_BATCHES]; int n; };
 
 static void time_batch(struct touches *t, uint64_t rounds, struct times *of)
@@ -50,7 +49,7 @@ static void time_batch(struct touches *t, uint64_t rounds, struct times *of)
     of->empty[of->n++] = (double)time_rounds(t, rounds, 0);
 }
 
-/* What a batch took for its touches: less the median of those without, for an interrupt takes as long as thousands of those. */
+/* A batch's touches, less the median batch without: an interrupt takes as long as thousands of those. */
 static double touches_ns(const struct times *of, int batch)
 {
     double ns = of->full[batch] - median(of->empty, of->n);
@@ -59,7 +58,7 @@ static double touches_ns(const struct times *of, int batch)
     return ns;
 }
 
-/* A fork of this process, in ns until it has returned here. */
+/* ns of a fork of this process. */
 static uint64_t time_fork(void)
 {
     uint64_t t0 = now_ns();
@@ -72,8 +71,8 @@ static uint64_t time_fork(void)
     return t0;
 }
 
-/* What the kernel takes to change all pages of the mapping, to copy their table for a child, and to take them away: of the filled one,
- * and of one that nobody touched; medians. And the bytes that each adds to this process's page tables. */
+/* Report how long Linux takes to change all pages of the mapping, copy their table for a child and unmap them, filled and untouched
+ * (medians); and the bytes of page tables. */
 static void also_walks(struct touches *t)
 {
     static const char *const names[2][3] = {{"protect_empty_ns_per_access", "fork_empty_ns_per_access", "unmap_empty_ns_per_access"},
@@ -101,7 +100,7 @@ static void also_walks(struct touches *t)
     }
 }
 
-/* Each first touch by the clock; and the mean of a later one, of the same pages in the same order. */
+/* Time each first touch by the clock, and later touches by their mean, in the same order. */
 static double also_each(struct touches *t, struct tally *tally)
 {
     uint64_t ticks, ns = now_ns(), later = 0, passes = 0;
@@ -145,9 +144,9 @@ int main(int argc, char **argv)
     if (grouped) {
         group = find_group();
         make_group(&group);
-        leave_group(&group); /* for good: whoever ends is in no group */
+        leave_group(&group); /* a process that ends is in no group */
     }
-    time_rounds(&t, 1, 1); /* memory that a hypervisor has to find first is no part of this (touch_again) */
+    time_rounds(&t, 1, 1); /* memory that a hypervisor has to find first is measured by touch_again */
     uint64_t round_ns = 1 + time_rounds(&t, 3, 1) / 3, rounds = 1 + c.region_ns / MIN_BATCHES / round_ns;
     struct region r = {.batches = 0};
     struct times inside = {.n = 0}, outside = {.n = 0};

@@ -2,8 +2,8 @@
  *
  *   page_gather --pages 4k --layout spread --lines 4096
  *
- * The loop of the published numpy script, arr[indices].sum(): all addresses are known beforehand, so the core keeps
- * many loads, and as many page walks as it has walkers, in flight. ns per access is therefore not a latency. */
+ * The loop of the published numpy script, arr[indices].sum(). All addresses are known beforehand, so many loads and as many page walks
+ * as the core has walkers are in flight: ns per access is no latency. */
 #include "point.h"
 
 /* 2: smaps is read before the lines are placed, and no longer between warm-up and timed region. */
@@ -11,7 +11,7 @@
 
 struct gather {
     const char *base;
-    const int64_t *index; /* byte offsets, eight bytes each, as numpy's int64 indices are */
+    const int64_t *index; /* byte offsets, 8 bytes each like numpy's int64 indices */
     uint64_t lines;
 };
 

@@ -3,15 +3,13 @@
  *   page_store --lines 65536 --mode store-clean
  *
  * load, store              a byte of each line
- * load-clean, store-clean  the same, where before each pass the entries of all pages lost their accessed and dirty bits
+ * load-clean, store-clean  the same after all pages' entries lost their accessed and dirty bits
  *
- * A store is translated as a load is. What either may need besides: the processor keeps two bits in a page's entry, accessed,
- * which the walk of the first load or store sets, and dirty, which the first store sets; and to set one it writes to the page
- * table. A program's pages are faulted in by a store, so both are set from the beginning, until the kernel clears them: to see
- * which pages are in use, when it has written a file's page out, after a fork. Here madvise(MADV_FREE) clears them, and leaves
- * pages and bytes where they are while memory is not short. On its way it reads what the kernel knows of each page, as a reader of
- * /proc/self/pagemap has it do, so that is read before the passes that keep their bits; and it empties the TLB, so what is compared
- * is compared past the TLB's reach. The accessed bit is then load-clean less load, and the dirty bit store-clean less load-clean. */
+ * To set these bits the processor writes to the page table: accessed at a walk for the first load or store, dirty at the first store.
+ * Pages that were faulted in by a store have both, until Linux clears them: to see which are in use, after writing a file's page out,
+ * after a fork. Here madvise(MADV_FREE) clears them; pages and bytes stay while memory is not short. It also reads what Linux knows of
+ * each page, as /proc/self/pagemap does, which is therefore read before the other modes' passes; and it empties the TLB, so compare
+ * past the TLB's reach. Accessed bit: load-clean less load; dirty bit: store-clean less load-clean. */
 #include "point.h"
 
 /* 2: what the kernel knows of each page is read from pagemap, no longer from smaps, which reads the whole process's. */
@@ -35,7 +33,7 @@ TIMED void store_each(char *base, const int64_t *index, uint64_t lines, char wha
 }
 /* [end] */
 
-/* ns of a pass, behind perf's gate. Stores are read again, and loads have been added up. */
+/* Time a pass behind perf's gate and check what it stored or loaded. */
 static uint64_t time_pass(const struct config *c, const struct arena *a, const int64_t *index, int stores, char what)
 {
     uint64_t due = c->lines * (unsigned char)what, sum = due;
@@ -51,7 +49,7 @@ static uint64_t time_pass(const struct config *c, const struct arena *a, const i
     return ns;
 }
 
-/* Before each pass: the bits cleared, or what clearing them reads besides. */
+/* Before each pass, clear the bits, or only read what clearing reads. */
 static void prepare_pass(const struct arena *a, int clean)
 {
     static uint64_t entries[1 << 13];
@@ -82,7 +80,7 @@ static void check_store(struct config *c)
 static struct region measure_store(const struct config *c, const struct arena *a)
 {
     struct region r = {.batches = 0};
-    struct config ungated = *c; /* the first pass is not perf's */
+    struct config ungated = *c; /* perf skips the first pass */
     int stores = !strncmp(c->mode, "store", 5), clean = strstr(c->mode, "clean") != NULL;
     struct places places = places_in(c->packed, a->stride, a->page);
     int64_t *index = offsets_of(places, c->lines, 1, c->seed, &r.checksum);
@@ -107,7 +105,7 @@ static struct region measure_store(const struct config *c, const struct arena *a
     getrusage(RUSAGE_SELF, &r.after);
     sample_clock(&r);
     r.table_bytes = page_table_bytes();
-    store_each(a->base, index, c->lines, 1); /* nothing of a mapping that is used on is left to be given away */
+    store_each(a->base, index, c->lines, 1); /* no page of a mapping that is used again is left to be freed */
     return r;
 }
 

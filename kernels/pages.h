@@ -1,14 +1,11 @@
-/* pages.h: the page sizes that a kernel can be asked for, and what Linux says of them.
+/* pages.h: the page sizes that a kernel can be asked for. There are four kinds, requested before the first touch:
  *
- * A page of memory can be had in four ways, and each is asked for before the first touch, for a page's size is decided when it
- * is faulted in:
- *
- *   base      the machine's own, 4, 16 or 64 KiB: what remains when larger ones are refused (MADV_NOHUGEPAGE)
- *   mTHP      a transparent page between the base page and THP (MADV_HUGEPAGE, where its own switch is on)
+ *   base      the machine's own, 4, 16 or 64 KiB (MADV_NOHUGEPAGE)
+ *   mTHP      a transparent page between base page and THP (MADV_HUGEPAGE, where its own setting allows it)
  *   THP       the transparent page that one entry of the second level maps (MADV_HUGEPAGE)
- *   pool      hugetlbfs: set aside beforehand, never split, never swapped (MAP_HUGETLB and the logarithm of its size)
+ *   pool      hugetlbfs: reserved beforehand, never split or swapped (MAP_HUGETLB and the logarithm of its size)
  *
- * One row a size. Nothing else in C tells page sizes apart by name. */
+ * Nothing else in C tells page sizes apart by name. */
 #ifndef PAGES_H
 #define PAGES_H
 #define _GNU_SOURCE
@@ -27,12 +24,12 @@
 enum source { FROM_BASE, FROM_MTHP, FROM_THP, FROM_POOL };
 struct page_size {
     const char *name;
-    uint64_t bytes; /* of a base page: what the machine says */
+    uint64_t bytes; /* 0: the machine's */
     enum source source;
 };
 
 static const struct page_size page_sizes[] = {
-    {"4k", 0, FROM_BASE}, /* the name stands for the base page */
+    {"4k", 0, FROM_BASE}, /* the base page, whatever its size */
     {"16k", 16 << 10, FROM_MTHP},
     {"32k", 32 << 10, FROM_MTHP},
     {"64k", 64 << 10, FROM_MTHP},
@@ -40,7 +37,7 @@ static const struct page_size page_sizes[] = {
     {"256k", 256 << 10, FROM_MTHP},
     {"512k", 512 << 10, FROM_MTHP},
     {"1m", 1 << 20, FROM_MTHP},
-    {"thp", 2 << 20, FROM_THP}, /* unless sysfs says otherwise: 32 or 512 MiB on larger base pages */
+    {"thp", 2 << 20, FROM_THP}, /* unless sysfs says 32 or 512 MiB, on larger base pages */
     {"2m", 2 << 20, FROM_POOL},
     {"1g", GIB, FROM_POOL},
 };
@@ -73,7 +70,7 @@ static inline uint64_t page_bytes(const struct page_size *p)
     return p->source == FROM_BASE ? base_page() : p->source == FROM_THP ? sysfs_number(THP "hpage_pmd_size", p->bytes) : p->bytes;
 }
 
-/* What mmap() takes for pages of a pool. */
+/* mmap() flags for a pool's pages. */
 static inline int pool_flags(const struct page_size *p)
 {
     return p->source == FROM_POOL ? MAP_HUGETLB | __builtin_ctzll(p->bytes) << MAP_HUGE_SHIFT : 0;
@@ -91,14 +88,14 @@ static inline const char *mthp_path(uint64_t page, const char *file, char *path,
     return path;
 }
 
-static inline int mthp_on(uint64_t page) /* "inherit" means what the setting for all sizes says */
+static inline int mthp_on(uint64_t page) /* "inherit": the setting for all sizes decides */
 {
     char own[128];
     const char *decides = sysfs_selects(mthp_path(page, "enabled", own, sizeof own), "inherit") ? THP "enabled" : own;
     return sysfs_selects(decides, "always") || sysfs_selects(decides, "madvise");
 }
 
-/* Pages of this size that Linux took, or could not get, for faults of any process since it started. */
+/* Faults of all processes since boot that got a page of this size, or fell back. */
 static inline uint64_t mthp_faults(uint64_t page, int fallen)
 {
     char path[128];

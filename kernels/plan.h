@@ -1,29 +1,29 @@
-/* plan.h: many points in one mapping. The arena is mapped, faulted in and proved once; each point's lines are placed on its beginning.
+/* plan.h: many points in one mapping, which is mapped, faulted in and proved once; each point's lines lie at its beginning.
  *
  *   PROGRAM --pages P --bytes N [--cpu C] [--fifo] [--perf-fds CONTROL,ACK] --plan
  *
- * prints {"mapped": N, "populate_ns": ..., "page_table_bytes": ..., "proved": 0}, and then for each line of stdin, a point,
+ * prints {"mapped": N, "populate_ns": ..., "page_table_bytes": ..., "proved": 0}. Then each line of stdin is a point,
  *
- *   ID KERNEL MODE LAYOUT ORDER LINES STRIDE_PAGES SEED REGION_MS [--name value ...]     (MODE: "-" where a kernel has none)
+ *   ID KERNEL MODE LAYOUT ORDER LINES STRIDE_PAGES SEED REGION_MS [--name value ...]     (MODE: "-" if the kernel has none)
  *
- * its record, or {"id": ID, "reason": CODE, "detail": TEXT, "proved": K}, before it reads the next line; and {"end": N, "proved": N} last.
- * A point that does not fit the arena, or says --fresh 1, maps one of its own, which is unmapped at its end.
+ * answered by its record or {"id": ID, "reason": CODE, "detail": TEXT, "proved": K}; {"end": N, "proved": N} is last. A point that
+ * does not fit gets an arena of its own.
  *
- * "proved": of so many answers, from the first on, smaps has said since that the arena was on the pages asked for. It is read before a
- * point's lines are placed: before each on transparent pages, which Linux may split, before every hundredth on others; and at the end. Where
- * it says otherwise the process ends with status 3 and the reason on stderr, and the answers not yet proved prove nothing. */
+ * "proved": so many answers are from before the last time that smaps confirmed the page size. It is read before a point's lines are
+ * placed: for each point on transparent pages, which Linux may split, for every hundredth on others, and at the end. If it disagrees,
+ * the process exits with 3 and a reason, and the answers not yet proved are worthless. */
 #ifndef PLAN_H
 #define PLAN_H
 #include "point.h"
 
-enum { OFTEN = 100, FIELDS = 9, MOST_ARGUMENTS = 64 }; /* fields before the options */
+enum { OFTEN = 100, FIELDS = 9, MOST_ARGUMENTS = 64 }; /* before the options */
 
 static struct session {
-    const struct kernel *const *kernels; /* up to a NULL */
+    const struct kernel *const *kernels; /* NULL ends it */
     struct config asked;                 /* pages, CPU, FIFO, gate */
     struct arena shared;                 /* bytes: 0 for none */
     uint64_t answered;
-    int keeps;                           /* what is kept for all points */
+    int keeps;                           /* mappings and files kept for all points */
 } session;
 
 static inline int asks_for_plan(int argc, char **argv)
@@ -34,7 +34,7 @@ static inline int asks_for_plan(int argc, char **argv)
     return i > 0;
 }
 
-/* All answers so far are proved, or the process ends. */
+/* Prove all answers so far, or end the process. */
 static inline void prove_answers(void)
 {
     jmp_buf *back = next_point;
@@ -45,8 +45,8 @@ static inline void prove_answers(void)
     next_point = back;
 }
 
-/* A line's words as the arguments of a program for one point; *fresh: whether they say so. */
-static inline const struct kernel *read_line(char *line, int *argc, char **argv, int *fresh)
+/* Turn a line into the arguments of a program for one point. */
+static inline const struct kernel *read_line(char *line, int *argc, char **argv)
 {
     static const char *const named[] = {"--mode", "--layout", "--order", "--lines", "--stride-pages", "--seed", "--region-ms"};
     char *word[MOST_ARGUMENTS], *rest;
@@ -67,23 +67,20 @@ static inline const struct kernel *read_line(char *line, int *argc, char **argv,
         if (i > 2 || strcmp(word[i], "-"))
             argv[(*argc)++] = (char *)named[i - 2], argv[(*argc)++] = word[i];
     for (int i = FIELDS; i < words; i++)
-        if (strcmp(word[i], "--fresh"))
-            argv[(*argc)++] = word[i];
-        else
-            *fresh = i + 1 < words && natural("fresh", word[++i], 0, 1);
-    argv[(*argc)++] = "--pages", argv[(*argc)++] = (char *)session.asked.pages->name; /* last: those of the mapping */
+        argv[(*argc)++] = word[i];
+    argv[(*argc)++] = "--pages", argv[(*argc)++] = (char *)session.asked.pages->name; /* last: the mapping's */
     argv[*argc] = NULL;
     return *k;
 }
 
-/* The beginning of the shared arena that a point has its lines on; bytes: 0 where it does not fit. */
-static inline struct arena part_for(const struct config *c, int fresh)
+/* The part of the shared arena for a point; bytes is 0 if it does not fit. */
+static inline struct arena part_for(const struct config *c)
 {
     struct arena a = session.shared;
     uint64_t bytes;
     a.stride = base_page() * c->stride_pages;
     a.bytes = 0;
-    if (fresh || c->alias || (!c->packed && a.stride > a.page) ||
+    if (c->alias || (!c->packed && a.stride > a.page) ||
         __builtin_mul_overflow(c->lines, c->packed ? LINE : a.stride, &bytes) || bytes > session.shared.bytes)
         return a;
     a.working_set = bytes;
@@ -91,7 +88,6 @@ static inline struct arena part_for(const struct config *c, int fresh)
     return a;
 }
 
-/* One on an arena of its own. */
 static inline void measure_apart(const struct kernel *k, const struct config *c)
 {
     uint64_t tables = page_table_bytes();
@@ -109,12 +105,12 @@ static inline void measure_apart(const struct kernel *k, const struct config *c)
 static inline void measure_line(char *line)
 {
     char *argv[2 * MOST_ARGUMENTS + FIELDS];
-    int argc = 0, fresh = 0;
-    const struct kernel *k = read_line(line, &argc, argv, &fresh);
+    int argc = 0;
+    const struct kernel *k = read_line(line, &argc, argv);
     struct config c = parse(k, argc, argv);
     const struct config *all = &session.asked;
     c.cpu = all->cpu, c.fifo = all->fifo, c.control_fd = all->control_fd, c.ack_fd = all->ack_fd;
-    struct arena a = part_for(&c, fresh);
+    struct arena a = part_for(&c);
     enum source source = c.pages->source;
     uint64_t often = source == FROM_THP || source == FROM_MTHP ? 1 : OFTEN;
     if (session.answered >= plan_line.proved + often)
@@ -124,12 +120,11 @@ static inline void measure_line(char *line)
         return;
     }
     struct region r = k->measure(&c, &a);
-    r.table_bytes = 0; /* the mapping's, which the first line of the output has */
+    r.table_bytes = 0; /* the mapping's, printed once */
     plan_line.mapping_bytes = session.shared.bytes;
     report(&c, &a, &r);
 }
 
-/* The answer to a line, whatever it says. */
 static inline void answer(char *line)
 {
     jmp_buf back;

@@ -1,4 +1,4 @@
-/* point.h: a point as a program of its own measures it. session.c measures many in one mapping, in the same steps. */
+/* point.h: one point, measured by a program of its own; plan.h measures many in the same steps. */
 #ifndef POINT_H
 #define POINT_H
 #include "nodes.h"

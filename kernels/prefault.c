@@ -1,18 +1,16 @@
-/* prefault: what it costs to make memory ready before its first use, and to give it back, in ns per base page.
+/* prefault: the cost of making memory ready before its first use and of giving it back, in ns per base page.
  *
  *   prefault --pages thp --lines 65536 --mode touch --threads 2
  *
- * touch      write one word a base page, in address order: what a program does
- * populate   madvise(MADV_POPULATE_WRITE): the kernel faults the range in by itself, as MAP_POPULATE has it do. That flag
- *            acts inside mmap(), before any advice on the page size can be given, so it is of no use here.
- * memset     write every byte: what everybody does. The kernel has zeroed each page already, so this writes all twice.
+ * touch      write one word a base page, in address order, as programs do
+ * populate   madvise(MADV_POPULATE_WRITE). MAP_POPULATE acts inside mmap(), before any advice on the page size
+ * memset     write every byte, which zeroed pages already are
  *
- * A fresh page costs a fault and its zeroing. The fault is paid once a page, so pages 512 times as large have 512 times
- * fewer; the zeroing is paid by the byte, whatever the page. --threads N cuts the range into N parts of whole pages.
+ * A fresh page costs a fault, once a page, so 512 times fewer for 2 MiB; and zeroing, by the byte, for every page size. --threads N
+ * cuts the range into N parts of whole pages.
  *
- * Each batch is a fresh mapping of the same addresses. The first one ever, for which the kernel or a hypervisor may have to
- * find the memory, is told apart: "first_ns_per_access". "free_ns_per_access" is munmap(). "one_byte_resident_bytes" is what
- * one byte written to an untouched page takes: the price of a large page for a small object. */
+ * Each batch maps the same addresses anew. "first_ns_per_access" is the first batch, for which Linux or a hypervisor may have to find
+ * the memory; "free_ns_per_access" is munmap(); "one_byte_resident_bytes" is what one byte written to an untouched page takes. */
 #include "placement.h"
 #include "record.h"
 
@@ -20,9 +18,9 @@
 
 struct part {
     char *from;
-    uint64_t bytes, stride, first; /* first: the number of its first base page */
+    uint64_t bytes, stride, first; /* first: number of the first base page */
     enum { TOUCH, POPULATE, MEMSET } mode;
-    int error;                     /* errno of what failed */
+    int error;
     uint64_t began_ns, ended_ns;
     pthread_t thread;
 };
@@ -52,11 +50,11 @@ static void *make_ready(void *given)
     return NULL;
 }
 
-/* What the first word of a base page holds afterwards. */
+/* The first word of a base page afterwards. */
 static uint64_t due(int mode, uint64_t page) { return mode == TOUCH ? page + 1 : mode == MEMSET ? 0x0101010101010101ull : 0; }
 
-/* Make the arena ready by all threads at once; ns from the first one's beginning to the last one's end, behind perf's gate.
- * part: room for one each; cpu: one for each; the first is this thread's. */
+/* Make the arena ready by all threads; return ns from the first one's start to the last one's end. cpu: one for each thread, the first
+ * this one's. */
 static uint64_t time_all(const struct config *c, const struct arena *a, int mode, struct part *part, const int *cpu, uint64_t threads)
 {
     uint64_t pages = a->bytes / a->page, from = UINT64_MAX, to = 0;
@@ -86,7 +84,7 @@ static uint64_t time_all(const struct config *c, const struct arena *a, int mode
     return to - from;
 }
 
-/* munmap() takes so many ns. The addresses are reserved again at once: nothing else may come to lie between two batches. */
+/* Return ns of munmap(), and reserve the addresses again at once. */
 static uint64_t give_back(const struct arena *a)
 {
     uint64_t t0 = now_ns(), ns;
@@ -108,7 +106,7 @@ static uint64_t one_byte_resident(const struct config *c, const struct arena *ro
     return resident;
 }
 
-/* The CPUs of so many threads: ours first, then the highest of those that this process was given. */
+/* Choose the threads' CPUs: ours, then the highest given ones. */
 static void choose_cpus(const struct cpus *allowed, int own, int *cpu, uint64_t threads)
 {
     uint64_t n = 0;
@@ -120,7 +118,7 @@ static void choose_cpus(const struct cpus *allowed, int own, int *cpu, uint64_t 
         bad_argument("--threads %" PRIu64 " takes as many CPUs; this process may use %" PRIu64 ".", threads, n);
 }
 
-/* Every word is what the mode leaves there; the checksum of all. */
+/* Check every word; return the checksum of all. */
 static uint64_t check_words(const struct arena *a, int mode)
 {
     uint64_t checksum = FNV_BASIS;
@@ -151,7 +149,7 @@ int main(int argc, char **argv)
         bad_argument("--threads %" PRIu64 " takes as many pages of %s; there are %" PRIu64 ".", threads, c.pages->name, a.bytes / a.page);
 
     struct region r = {.batches = 0};
-    struct config ungated = c; /* the first batch is not perf's */
+    struct config ungated = c; /* perf skips the first batch */
     ungated.control_fd = -1;
     double freed[MOST_BATCHES];
     uint64_t checksum = 0, pages = a.bytes / a.stride;
@@ -174,7 +172,7 @@ int main(int argc, char **argv)
     getrusage(RUSAGE_SELF, &r.after);
     sample_clock(&r);
     also("free_ns_per_access", median(freed, r.batches));
-    also("one_byte_resident_bytes", (double)one_byte_resident(&c, &a)); /* last: a pool that is too small is to say what all takes */
+    also("one_byte_resident_bytes", (double)one_byte_resident(&c, &a)); /* last, so that a pool that is too small reports all pages */
     r.checksum = checksum;
     return report(&c, &a, &r);
 }

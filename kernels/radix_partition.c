@@ -1,18 +1,17 @@
-/* radix_partition: a hash join over tables (rows.h) past the TLB's reach: naive, or radix-partitioned first, into its reach.
+/* radix_partition: a hash join over tables (rows.h) past the TLB's reach: naive, or radix-partitioned into its reach first.
  *
  *   radix_partition --layout packed --order random --lines 3145728 --tuples 2097152 --mode partitioned --bits 8
  *
  * naive        builds one hash table of R, open addressing at half load, and probes it with S
- * partitioned  partitions R and S by the top --bits of the keys' hash, then joins partition by partition, by the same code
- * partition    only partitions R and S: a scatter to 2^bits places, each on a page of its own until they outnumber the pages
+ * partitioned  partitions R and S by the top --bits of the hash, then joins partition by partition with the same code
+ * partition    only partitions: a scatter to 2^bits places, each on its own page until they outnumber the pages
  *
- * A second pass (--passes 2) splits the bits between two scatters of about 2^(bits / 2) places each: the radix-cluster of
- * Boncz, Manegold and Kersten (VLDB 1999), for whom the TLB's entries limit the fan-out of a pass.
+ * --passes 2 splits the bits between two scatters of about 2^(bits / 2) places: the radix-cluster of Boncz, Manegold and Kersten (VLDB
+ * 1999), where the TLB's entries limit the fan-out of a pass.
  *
- * ns per access: the joins whole (partitioning both sides, building, probing) per row of S; `partition` per row of R or S, with
- * the histogram. All that is large lies in the arena, in every mode alike: R, S, their partitioned copies, and a table of two
- * slots a row, which also holds what stands between two passes. That is 6 arrays of --tuples rows, each from the beginning of a
- * line; --lines counts them all, and without --tuples the arrays are as long as those lines let them. */
+ * ns per access: whole joins per row of S; `partition`, with the histogram, per row of R or S. The arena holds 6 arrays of --tuples
+ * rows, each from a line's beginning: R, S, their partitions, and a table of two slots a row, also used between two passes. --lines
+ * counts them all; without --tuples the arrays fill the lines. */
 #include "point.h"
 #include "rows.h"
 
@@ -39,8 +38,7 @@ TIMED void scatter(struct rows source, struct row *target, uint32_t *cursors, un
         target[cursors[radix(source.at[i].key, skip, bits)]++] = source.at[i];
 }
 
-/* Stable: rows keep their order within a partition. Of two passes the first leaves its partitions, by the upper bits, in
- * between; `coarse` is room for where they end, NULL for one pass. */
+/* Stable. Of two passes the first leaves its partitions, by the upper bits, in between; `coarse` holds their ends, NULL for one pass. */
 static void partition(struct side *of, struct row *between, uint32_t *coarse, unsigned bits)
 {
     uint32_t *ends = of->ends;
@@ -63,7 +61,7 @@ static void partition(struct side *of, struct row *between, uint32_t *coarse, un
 /* [end] */
 
 /* [timed: join] */
-/* r's keys are unique, and table has two slots a row of r at the least. */
+/* r's keys are unique; table has at least two slots a row of r. */
 TIMED struct answer join(struct rows r, struct rows s, struct row *table, unsigned skip)
 {
     uint64_t slots = 2 * r.n, at;
@@ -86,7 +84,7 @@ TIMED struct answer join(struct rows r, struct rows s, struct row *table, unsign
     return found;
 }
 
-/* What join() gives, from the partitions of r and s by `bits` bits. */
+/* join() by way of partitions by `bits` bits. */
 static struct answer join_parts(const struct side *r, const struct side *s, struct row *table, unsigned bits)
 {
     struct answer found = {0, 0};
@@ -100,7 +98,7 @@ static struct answer join_parts(const struct side *r, const struct side *s, stru
 }
 /* [end] */
 
-/* ---- rounds: how many of their answers were wrong -------------------------------------------------------- */
+/* ---- rounds: how many of their answers were wrong */
 
 struct job {
     struct side r, s;
@@ -143,7 +141,7 @@ static uint64_t partition_rounds(void *state, uint64_t rounds)
 
 static uint64_t none_is_wrong(const void *state, uint64_t rounds) { return (void)state, (void)rounds, 0; }
 
-/* Of counting alone, a row: the median of three. */
+/* ns a row of counting alone: the median of three. */
 static double histogram_ns(struct job *j)
 {
     double ns[3];

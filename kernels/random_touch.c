@@ -2,23 +2,20 @@
  *
  *   random_touch --layout packed --order random --lines 16 --bytes 1000
  *
- * The loop of the published JMH benchmark, bytes[ThreadLocalRandom.current().nextInt(size)], with its very generator. No
- * load's address comes from memory, so the core keeps many loads, and their page walks, in flight: no latency.
+ * The loop of the published JMH benchmark, bytes[ThreadLocalRandom.current().nextInt(size)], with its own generator. No address comes
+ * from memory, so many loads and page walks are in flight: no latency.
  *
- * Elsewhere in this book no draw is timed. Here it is, for indices drawn beforehand would be an array of their own, four
- * times the size of this one, with its own share of caches and TLB. So what the draws alone cost is timed first, in the same
- * process: "generator_ns_per_access". (The two overlap: their difference is what the loads add, not what one load costs.)
+ * Draws are timed, because indices drawn beforehand would be an array four times this one's size, with its own share of caches and
+ * TLB. The draws alone are timed first, "generator_ns_per_access"; the two overlap, so the difference is what the loads add.
  *
- * --spare_draws K throws K more draws away before each read. A core looks a few hundred instructions ahead: the more of them
- * stand between two reads, the fewer reads are in flight. So a loop that does more, as a JVM's does, pays more for each
- * miss. */
+ * --spare_draws K throws K more draws away before each read: a core looks a few hundred instructions ahead, so a loop that does more,
+ * as a JVM's does, has fewer reads in flight and pays more for each miss. */
 #include "point.h"
 
 /* 2: smaps is read before the lines are placed, and no longer between warm-up and timed region. */
 #define MEASURES 2
 
-/* A round: enough draws to leave 63 % of the lines of a 64 MiB cache as random reads leave them and not as writing the array
- * did, so that the one round of warm-up that measure() makes at the least is a warm-up. */
+/* A round: enough draws that one round of warm-up leaves 63 % of the lines of a 64 MiB cache as random reads leave them. */
 #define DRAWS (1ull << 20)
 
 struct touch {
@@ -27,9 +24,8 @@ struct touch {
     uint32_t bound;
 };
 
-/* java.util.concurrent.ThreadLocalRandom.nextInt(bound) of OpenJDK 8: nextSeed(), mix32() (MurmurHash3's finaliser, cut to 32
- * bits), nextInt(). Those of 17 and 25 differ in two things, neither of them work: for a bound that is a power of two they
- * take a draw's high bits, not its low ones, and to the constant they add twice the thread's number. */
+/* java.util.concurrent.ThreadLocalRandom.nextInt(bound) of OpenJDK 8: nextSeed(), mix32() (MurmurHash3's finaliser, cut to 32 bits),
+ * nextInt(). Versions 17 and 25 take the high bits for a power of two, and add twice the thread's number to the constant. */
 /* [timed] */
 static inline uint32_t next_int(uint64_t *state, uint32_t bound)
 {
@@ -37,7 +33,7 @@ static inline uint32_t next_int(uint64_t *state, uint32_t bound)
         uint64_t z = *state += 0x9E3779B97F4A7C15ull;
         z = (z ^ z >> 33) * 0xFF51AFD7ED558CCDull;
         uint32_t r = (uint32_t)((z ^ z >> 33) * 0xC4CEB9FE1A85EC53ull >> 32);
-        __asm__ volatile("" : "+r"(r)); /* one draw at a time, as in the JVM: a compiler would draw a power of two in vectors */
+        __asm__ volatile("" : "+r"(r)); /* one draw at a time, as in the JVM: compilers would vectorise */
         if (!(bound & (bound - 1)))
             return r & (bound - 1);
         uint32_t u = r >> 1, rest = u % bound;
@@ -92,7 +88,7 @@ static uint64_t touched_ones(const void *state, uint64_t rounds) /* every byte i
     return rounds * DRAWS;
 }
 
-/* What the draws alone cost, in ns each: the median of as many rounds as measure() times at the most, for these are short. */
+/* ns of a draw alone: the median of as many rounds as measure() times at most. */
 static double generator_ns(uint64_t seed, uint32_t bound)
 {
     enum { ROUNDS = 16 };
@@ -103,7 +99,7 @@ static double generator_ns(uint64_t seed, uint32_t bound)
         sum += generate(&seed, bound, DRAWS);
         ns[i] = (double)(now_ns() - t0) / DRAWS;
     }
-    if (sum > (ROUNDS + 1) * DRAWS * (bound - 1ull)) /* the sum is used: no draw may be left out */
+    if (sum > (ROUNDS + 1) * DRAWS * (bound - 1ull)) /* use the sum, so that no draw is left out */
         unavailable("kernel-garbage", "the draws are not below %" PRIu32, bound);
     return median(ns, ROUNDS);
 }

@@ -1,38 +1,35 @@
-/* region.h: the timed region, which holds the accesses and nothing else.
+/* region.h: the timed region, which holds the accesses and nothing else. Placing the lines ends with a touch of each in ascending
+ * address order; then measure()
  *
- * What comes before it is placing the lines, which ends with a touch of each in ascending order of address. Then measure():
- *
- *   1. warms up, for 5 ms at the least: long enough for a core to leave its idle state and for the time of a round to mean something;
- *      or by as many accesses as the kernel says
- *   2. reads the core's clock, which is too slow to be done while time runs
- *   3. settles: warms up once more, for what stood between has left its lines in the first caches
- *   4. opens perf's gate and waits for its acknowledgement (perf stat --delay=-1 --control fd:...); times batches; closes it
+ *   1. warms up, at least 5 ms (a core leaves its idle state, and the time of a round means something) or as the kernel says
+ *   2. reads the core's clock, which is too slow to do while time runs
+ *   3. settles: warms up again, because step 2 displaced lines from the first caches
+ *   4. opens perf's gate and awaits its acknowledgement (perf stat --delay=-1 --control fd:...), times batches, closes it
  *   5. reads the core's clock again
  *
- * Batches repeat the same work, so their median is of what was disturbed least often, and their spread says how often. All
- * times are CLOCK_MONOTONIC_RAW nanoseconds. The region is as long as the caller asks (--region-ms): long enough for the clock,
- * whose reading costs tens of nanoseconds, and for counters, whose gate counts a few hundred events of its own. */
+ * Batches repeat equal work: their median is least disturbed, their spread shows how much. Times are CLOCK_MONOTONIC_RAW. The caller
+ * sets the region's length (--region-ms), for the clock costs tens of nanoseconds and the gate a few hundred events. */
 #ifndef REGION_H
 #define REGION_H
 #include "backing.h"
 #include <sys/resource.h>
 
-#define MIN_BATCHES 5              /* below this a median over batches says little */
+#define MIN_BATCHES 5              /* fewer make a poor median */
 #define MOST_BATCHES 16
-#define CLOCK_SAMPLES 16           /* half of them before the region, half after it */
+#define CLOCK_SAMPLES 16           /* half before the region, half after */
 
-/* What was timed, to be reported: `batches` times of the same work, in ns per access. */
+/* Results: `batches` times of equal work, in ns per access. */
 struct region {
     double batch[MOST_BATCHES], ghz[CLOCK_SAMPLES];
-    uint64_t accesses, elapsed_ns, cpu_ns, prepare_ns, table_bytes, checksum; /* checksum: of the lines visited */
+    uint64_t accesses, elapsed_ns, cpu_ns, prepare_ns, table_bytes, checksum; /* of the lines visited */
     int batches, migrations, cpu, clocks, fifo;
     struct rusage before, after;
-    void (*more)(const void *of); /* prints a kernel's own fields, each after a comma; NULL for none */
+    void (*more)(const void *of); /* prints a kernel's own fields, each after a comma, or NULL */
     const void *of;
 };
 
-/* Core clock in GHz from a chain of dependent register additions, one cycle each on every core this book knows. (Not an
- * addition of a constant: Golden Cove and later fold those at rename.) No counter and no nominal frequency is involved. */
+/* Core clock in GHz from dependent register additions, one cycle each on every known core (not of a constant: Golden Cove and later
+ * fold those at rename). Neither a counter nor a nominal frequency is used. */
 static inline double core_ghz(void)
 {
     enum { STEPS = 200000, UNROLL = 16 };
@@ -70,16 +67,16 @@ static inline double median(const double *values, int n)
     return n % 2 ? copy[n / 2] : (copy[n / 2 - 1] + copy[n / 2]) / 2;
 }
 
-static char also_text[1024]; /* what one kernel alone measures: "name": value, ... */
+static char also_text[1024]; /* results of one kernel alone: "name": value, ... */
 static inline void also(const char *name, double value)
 {
     size_t used = strlen(also_text);
     snprintf(also_text + used, sizeof also_text - used, "%s\"%s\": %.12g", used ? ", " : "", name, value);
 }
 
-/* ---- the gate, and batches ------------------------------------------------------------------------------- */
+/* ---- the gate, and batches */
 
-/* Ask perf to start or stop counting and wait until it says it did: five bytes, "ack\n" and a NUL. */
+/* Tell perf to start or stop counting and await the acknowledgement: "ack\n" and a NUL. */
 static inline void gate(const struct config *c, const char *command)
 {
     char ack[5];
@@ -89,7 +86,7 @@ static inline void gate(const struct config *c, const char *command)
         unavailable("perf-failed", "perf's control pipe: %s", strerror(errno));
     for (size_t got = 0; got < sizeof ack;) {
         struct pollfd ready = {.fd = c->ack_fd, .events = POLLIN};
-        if (poll(&ready, 1, 5000) != 1) /* perf ignores what it does not understand, in silence */
+        if (poll(&ready, 1, 5000) != 1) /* perf silently ignores what it does not understand */
             unavailable("perf-failed", "perf did not acknowledge in 5 s");
         ssize_t n = read(c->ack_fd, ack + got, sizeof ack - got);
         if (n <= 0)
@@ -98,7 +95,7 @@ static inline void gate(const struct config *c, const char *command)
     }
 }
 
-/* What the accesses had to end in. A compiler that left some out cannot know it. */
+/* A compiler that left accesses out cannot know what they had to end in. */
 static inline void must_be(uint64_t got, uint64_t expected)
 {
     if (got != expected)
@@ -112,7 +109,6 @@ static inline uint64_t cpu_ns(void)
     return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
 }
 
-/* All is prepared: from here on rusage counts. */
 static inline void start_counting(const struct config *c, struct region *r)
 {
     r->prepare_ns = now_ns() - c->started_ns;
@@ -145,19 +141,18 @@ static inline void close_region(const struct config *c, struct region *r)
     r->table_bytes = page_table_bytes();
 }
 
-/* ---- what most kernels do -------------------------------------------------------------------------------- */
+/* ---- what most kernels do */
 
-/* Accesses in rounds. run() makes so many rounds from where the kernel stands and returns what depends on every access of them;
- * due() says beforehand what that will be. */
+/* Accesses in rounds. run() makes some from the current place and returns a value that depends on each access; due() predicts it. */
 struct work {
     void *state;
     uint64_t (*run)(void *state, uint64_t rounds), (*due)(const void *state, uint64_t rounds);
     uint64_t accesses;    /* a round */
-    uint64_t warm, least; /* rounds to warm up by, no more and no less, 0 for 5 ms of them; and to be timed at the least */
+    uint64_t warm, least; /* rounds to warm up (0: 5 ms), and to time at least */
 };
-#define SETTLE 256        /* rounds, of a work that says by how many it is warm: what reading clocks has put out of the first caches */
+#define SETTLE 256        /* rounds that replace what reading clocks displaced, if `warm` is set */
 
-/* So many rounds, in ns. */
+/* Run rounds; return ns. */
 static inline uint64_t run_checked(const struct work *w, uint64_t rounds)
 {
     uint64_t due = w->due(w->state, rounds), t0 = now_ns(), got = w->run(w->state, rounds), ns = now_ns() - t0;
@@ -165,12 +160,12 @@ static inline uint64_t run_checked(const struct work *w, uint64_t rounds)
     return ns;
 }
 
-/* Rounds that are made before the first timed one, of a work that says by how many it is warm. */
+/* Rounds before the first timed one, if `warm` is set. */
 static inline uint64_t rounds_before(const struct work *w) { return w->warm + SETTLE; }
 
 static inline void settle(const struct work *w) { run_checked(w, w->warm ? SETTLE : 1); }
 
-/* Warm up; ns a round, of the piece that was disturbed least. */
+/* Warm up; return ns a round of the least disturbed piece. */
 static inline double warm_up(const struct config *c, const struct work *w)
 {
     uint64_t took = 0, rounds = 0, piece = w->warm ? (w->warm + 7) / 8 : 1;
@@ -189,7 +184,7 @@ static inline double warm_up(const struct config *c, const struct work *w)
     return fastest;
 }
 
-/* How many batches, and rounds in each; of least_ns at the least. */
+/* Batches, and rounds in each, which take at least least_ns. */
 struct batches { int n; uint64_t rounds; };
 
 static inline struct batches plan_batches(const struct config *c, const struct work *w, double round_ns, double least_ns)
@@ -203,7 +198,7 @@ static inline struct batches plan_batches(const struct config *c, const struct w
     return (struct batches){n, each ? each : 1};
 }
 
-/* Warm up, choose the batches, and time them behind the gate. The lines have been placed. */
+/* Warm up, choose the batches and time them behind the gate. */
 static inline struct region measure(const struct config *c, const struct work *w)
 {
     struct region r = {.batches = 0};

@@ -1,11 +1,11 @@
-/* rooms.h: mappings and files of a point. A process that measures many gives those of each back at its end, however it ends. */
+/* rooms.h: mappings and files of one point, which a process for many gives back at the point's end. */
 #ifndef ROOMS_H
 #define ROOMS_H
 #include "errors.h"
 #include <sys/mman.h>
 #include <unistd.h>
 
-static struct kept { char *at; uint64_t bytes; int fd; } kept[64]; /* at: NULL for a file */
+static struct kept { char *at; uint64_t bytes; int fd; } kept[64]; /* NULL: a file */
 static int keeps;
 
 static inline void keep(void *at, uint64_t bytes, int fd)
@@ -24,7 +24,16 @@ static inline void give_back_to(int first)
             close(kept[keeps].fd);
 }
 
-/* Room for lists beside the arena: on base pages and new each time, so that it is the same for the first point and for the last. */
+/* Readable and writable memory that lives as long as the process; `flags` and `fd` as for mmap(). */
+static inline void *map_memory(uint64_t bytes, int flags, int fd, const char *what)
+{
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+    if (at == MAP_FAILED)
+        unavailable("memory-short", "no room for %" PRIu64 " bytes of %s: %s", bytes, what, strerror(errno));
+    return at;
+}
+
+/* Room for lists beside the arena: on base pages and new each time, so that it is alike for the first and the last point. */
 static inline void *room_for(uint64_t n, uint64_t each, const char *what)
 {
     uint64_t bytes;
@@ -37,7 +46,6 @@ static inline void *room_for(uint64_t n, uint64_t each, const char *what)
     return at;
 }
 
-/* Before the point's end. */
 static inline void free_room(const void *at)
 {
     for (int i = keeps - 1; i >= 0; i--)

@@ -1,47 +1,46 @@
-/* rows.h: the two tables of a join, how their keys are hashed, and what is known of the answer without a join.
+/* rows.h: the two tables of a join, the hash of their keys, and the expected answer.
  *
- * R is a table of rows of 16 bytes: a unique key and the row's number, from 1; the keys are in random order. S is as many rows,
- * each with the key of a row of R, drawn at random: a foreign key. The answer is the number of pairs with equal keys, and the
- * sum of the products of their row numbers. */
+ * R has rows of 16 bytes: a unique random key and the row's number, from 1. S has as many rows, each with the key of a random row
+ * of R. The answer is the number of pairs with equal keys and the sum of the products of their row numbers. */
 #ifndef ROWS_H
 #define ROWS_H
 #include "placement.h"
 
 #define ROWS_A_LINE (LINE / sizeof(struct row))
 #define MOST_BITS 14
-#define MOST_SPOTS 64 /* so few that they cost nothing */
+#define MOST_SPOTS 64
 
 struct row { uint64_t key, number; };
 struct rows { struct row *at; uint64_t n; };
 struct answer { uint64_t pairs, sum; };
 
-/* R or S, the same rows partitioned, and where each partition ends in those. */
+/* R or S, its partitions, and where each ends. */
 struct side {
     struct rows rows, parts;
     uint32_t ends[1 << MOST_BITS];
-    uint64_t spots, wanted[MOST_SPOTS]; /* places in the partitions, and the numbers of the rows that belong there */
+    uint64_t spots, wanted[MOST_SPOTS]; /* places in the partitions, and which rows belong there */
 };
 
-/* ---- the hash, multiplicative (Knuth): its top bits depend on all of the key ------------------------------- */
+/* ---- the hash, multiplicative (Knuth): its top bits depend on all of the key */
 
-/* `bits` bits of it below its topmost `skip`. */
+/* `bits` bits of the hash below its topmost `skip`. */
 static inline uint64_t radix(uint64_t key, unsigned skip, unsigned bits) { return key * GOLDEN << skip >> (64 - bits); }
 
-/* In proportion to it without its topmost `skip` bits, which all of a partition share: a product, no division. */
+/* In proportion to the hash below its topmost `skip` bits, which a partition's rows share: a product, no division. */
 static inline uint64_t slot_of(uint64_t key, unsigned skip, uint64_t slots) { return (key * GOLDEN << skip >> 32) * slots >> 32; }
 static inline uint64_t after(uint64_t slot, uint64_t slots) { return slot + 1 < slots ? slot + 1 : 0; }
 
-/* ---- the rows -------------------------------------------------------------------------------------------- */
+/* ---- the rows */
 
 static inline uint64_t splitmix(uint64_t seed, uint64_t i) { return scramble(seed + i * GOLDEN); }
 
-/* The row of R whose key a row of S has: drawn with another seed than the keys. */
+/* The row of R whose key a row of S has, drawn with another seed than the keys. */
 static inline uint64_t partner(uint64_t seed, uint64_t number, uint64_t n)
 {
     return 1 + ((splitmix(~seed, number) >> 32) * n >> 32);
 }
 
-/* R and S, and the answer that is due; folded into *checksum: all keys in their order. */
+/* Fill R and S and return the expected answer; *checksum folds in all keys in order. */
 static inline struct answer fill(struct rows r, struct rows s, uint64_t seed, uint64_t *checksum)
 {
     struct answer due = {s.n, 0};
@@ -58,9 +57,9 @@ static inline struct answer fill(struct rows r, struct rows s, uint64_t seed, ui
     return due;
 }
 
-/* ---- the partitions -------------------------------------------------------------------------------------- */
+/* ---- the partitions */
 
-/* Are these the rows of R, or of S if foreign: each once, in its partition, and in their old order within each? */
+/* Whether these are the rows of R (or S if foreign), each once, in its partition and in the old order. */
 static inline int is_partitioned(const struct side *of, uint64_t seed, unsigned bits, int foreign)
 {
     uint64_t n = of->parts.n, i = 0;
@@ -76,7 +75,7 @@ static inline int is_partitioned(const struct side *of, uint64_t seed, unsigned 
 
 static inline struct row *spot(const struct side *of, uint64_t i) { return of->parts.at + (i + 1) * of->parts.n / of->spots - 1; }
 
-/* Partitions that are seen to be right: what stands at their spots now is to stand there after every round. */
+/* Check the partitions, and remember the rows at their spots, which have to be there after every round. */
 static inline void keep_spots(struct side *of, uint64_t seed, unsigned bits, int foreign)
 {
     if (!is_partitioned(of, seed, bits, foreign))
@@ -86,7 +85,7 @@ static inline void keep_spots(struct side *of, uint64_t seed, unsigned bits, int
         of->wanted[i] = spot(of, i)->number;
 }
 
-/* Before each round, so that what the round before left is no answer. */
+/* So that what the last round left does not count. */
 static inline void wipe_spots(struct side *of)
 {
     for (uint64_t i = 0; i < of->spots; i++)

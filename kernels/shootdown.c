@@ -1,20 +1,18 @@
-/* shootdown: what it costs to take pages away from a program that runs on other CPUs too, in ns a system call.
+/* shootdown: the cost of taking pages away from a program that also runs on other CPUs, in ns a system call.
  *
  *   shootdown --mode unmap --lines 32 --threads 1
  *
- * unmap     munmap() of so many pages (--lines)
+ * unmap     munmap() of --lines pages
  * protect   mprotect() to read-only
  * discard   madvise(MADV_DONTNEED)
- * collapse  madvise(MADV_COLLAPSE): nothing is taken away, the kernel moves the pages into a large one (--lines: whole large pages)
+ * collapse  madvise(MADV_COLLAPSE), which moves pages into a large one (--lines: whole large pages)
  *
- * A TLB keeps what a page table said. So a CPU that takes an entry away has to have all others drop it that run the same program:
- * it interrupts each, and waits for all. --threads N of the program spin on CPUs of their own; with --apart 1 they are processes of
- * their own, the control: as many busy CPUs, of which none holds an entry. The computer says how many such interrupts those CPUs
- * had: "flushes_seen", of "flushes_asked", one a call and thread. Where a hypervisor does not run a CPU, a guest may leave its flush for
- * when it does.
+ * A CPU that takes an entry away interrupts all others that run the program, which drop it from their TLBs, and waits. --threads N
+ * spin on their own CPUs; --apart 1 makes them processes, the control: as many busy CPUs without an entry. "flushes_seen" are those
+ * CPUs' interrupts, of "flushes_asked", one a call and thread. A guest may defer the flush of a CPU that its hypervisor does not run.
  *
- * A batch is of CALLS calls, each on pages of its own, all of which are there and written before the first. On --pages thp a call takes a
- * part of a large page, which is split: "huge_bytes_after" is what still is large. */
+ * A batch is of CALLS calls, each on written pages of its own. On --pages thp a call splits a large page: "huge_bytes_after" is what
+ * is left of them. */
 #include "beside.h"
 #include "placement.h"
 #include "record.h"
@@ -24,8 +22,8 @@
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25 /* Linux 6.1 */
 #endif
-#define CALLS 64  /* a batch: as long as a shootdown takes, some 100 us */
-#define FEWER 16  /* of more pages than these, for the pages have to be made ready */
+#define CALLS 64  /* a batch: about 100 us */
+#define FEWER 16  /* of more pages than MANY, which have to be made ready */
 #define MANY 64
 
 enum mode { UNMAP, PROTECT, DISCARD, COLLAPSE };
@@ -47,7 +45,7 @@ static int call_all(enum mode mode, char *from, uint64_t apart, uint64_t bytes, 
 }
 /* [end] */
 
-/* So many others on the highest CPUs that this process was given and does not measure on. */
+/* Place the others on the highest given CPUs. */
 static void choose_others(const struct cpus *allowed, int own, uint64_t threads, int apart)
 {
     uint64_t n = 0;
@@ -58,7 +56,7 @@ static void choose_others(const struct cpus *allowed, int own, uint64_t threads,
         unavailable("one-cpu", "%" PRIu64 " others asked for, and this process may use %d CPUs", threads, allowed->count);
 }
 
-/* What smaps must show of the arena after the calls, in kB: all, or all but what was taken away. */
+/* Check by smaps that the calls took away what they should. */
 static void check_effect(enum mode mode, const struct arena *a, uint64_t taken, uint64_t *huge_bytes)
 {
     struct stated s = read_smaps(a, base_page() >> 10);
@@ -102,7 +100,7 @@ int main(int argc, char **argv)
         lay_arena(&c, &a);
         fault_in(&a);
         verify_backing(&c, &a);
-        if (mode == COLLAPSE && madvise(a.base, a.bytes, MADV_HUGEPAGE)) /* what keeps pages small forbids joining them too */
+        if (mode == COLLAPSE && madvise(a.base, a.bytes, MADV_HUGEPAGE)) /* the advice for small pages forbids collapsing too */
             unavailable("thp-never", "madvise: %s", strerror(errno));
         if (first) {
             sample_clock(&r);
@@ -110,7 +108,7 @@ int main(int argc, char **argv)
             r.table_bytes = page_table_bytes();
         }
         uint64_t before = flushes_at(other, threads);
-        if (!first) /* the first batch warms up, and is not perf's */
+        if (!first) /* the first batch warms up */
             gate(&c, "enable\n");
         uint64_t begin = now_ns();
         int failed = call_all(mode, a.base, apart, bytes, calls), error = errno;
@@ -133,9 +131,9 @@ int main(int argc, char **argv)
     getrusage(RUSAGE_SELF, &r.after);
     stop_beside(other, threads);
     sample_clock(&r);
-    if (c.pages->source == FROM_BASE && mode != COLLAPSE) /* elsewhere the kernel splits or moves pages, and asks as often as it likes */
+    if (c.pages->source == FROM_BASE && mode != COLLAPSE) /* elsewhere Linux splits or moves pages and flushes more often */
         also("flushes_asked", (double)asked);
-    if (counted && threads) /* on other kinds of computer nothing counts them */
+    if (counted && threads) /* elsewhere nothing counts them */
         also("flushes_seen", (double)seen);
     if (c.pages->source == FROM_THP)
         also("huge_bytes_after", (double)huge);

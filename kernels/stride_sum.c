@@ -1,13 +1,12 @@
-/* stride_sum: the sum of every element of eight bytes that stands --step_bytes from the last, over an array of --bytes.
+/* stride_sum: the sum of every 8-byte element --step_bytes apart, over an array of --bytes.
  *
  *   stride_sum --layout packed --order sequential --lines 4194304 --bytes 268435456 --step_bytes 4096
  *
- * The published loop, for (i = 0; i < n; i += stride) sum += array[i], pass after pass. No load waits for another, and addresses
- * come in order: what it takes is a throughput in which lines, prefetchers, sets of the caches and translation all have a part.
- * As published, the compiler is kept from merging loads, and the elements hold their own numbers.
+ * The published loop, for (i = 0; i < n; i += stride) sum += array[i], pass after pass: a throughput in which lines, prefetchers, cache
+ * sets and translation all have a part. As published, loads are not merged, and elements hold their own numbers.
  *
- * --mode listed reads the elements' numbers from a list that was made beforehand, in order or, with --order cycle, shuffled. The two
- * lists cost the same to read, so what lies between them is the order alone: what prefetchers made of it. */
+ * --mode listed reads the elements' numbers from a list, in order or, with --order cycle, shuffled. Both lists cost the same to read, so
+ * their difference is the order: what prefetchers made of it. */
 #include "point.h"
 
 /* 2: smaps is read before the lines are placed, and no longer between warm-up and timed region. */
@@ -15,11 +14,11 @@
 
 struct strides {
     const uint64_t *array;
-    uint64_t elements, step, visits; /* step: in elements; visits: of a pass */
-    const uint32_t *list;            /* of visits, each a multiple of the step; NULL: in order, from the loop itself */
+    uint64_t elements, step, visits; /* in elements; of a pass */
+    const uint32_t *list;            /* element = number * step; NULL: in order, by the loop */
 };
 
-#define ONE_BY_ONE(sum) __asm__ volatile("" : "+r"(sum)) /* no two loads become one, in vectors or otherwise */
+#define ONE_BY_ONE(sum) __asm__ volatile("" : "+r"(sum)) /* loads stay separate, also from vectors */
 
 /* [timed: sum] */
 TIMED uint64_t sum_every(const uint64_t *array, uint64_t elements, uint64_t step, uint64_t passes)
@@ -53,7 +52,7 @@ static uint64_t sum_rounds(void *state, uint64_t rounds)
     return s->list ? sum_listed(s->array, s->list, s->visits, s->step, rounds) : sum_every(s->array, s->elements, s->step, rounds);
 }
 
-/* Element i holds i: a pass sums step * (0 + 1 + ... + visits - 1), in whatever order. */
+/* Element i holds i: a pass sums step * (0 + 1 + ... + visits - 1) in any order. */
 static uint64_t their_numbers(const void *state, uint64_t rounds)
 {
     const struct strides *s = state;

@@ -1,14 +1,14 @@
-/* switch_chase: what a switch of programs leaves of the TLB: one round of a chase, timed, after each switch, in ns a hop.
+/* switch_chase: what a context switch leaves of the TLB: one round of a chase after each switch, in ns a hop.
  *
  *   switch_chase --mode process --lines 512
  *
- * alone    no switch: as many system calls, which wake nobody. The control
- * thread   to another thread on this CPU and back: other registers, the same page tables
+ * alone    as many system calls without a switch: the control
+ * thread   to another thread on this CPU and back: the same page tables
  * process  to another process on this CPU and back: other page tables, twice
  *
- * --hops N makes so many hops after each switch, of a longer cycle: beyond the TLB's reach each is a walk, and the first walks show whether a
- * switch took the walker's own caches. The lines are those of page_chase, and --layout packed has as many side by side: what those take longer is the caches' part. "switch_ns"
- * is a switch there and back, or the calls that stand in for it. perf counts nothing: it would count the partner and the switches too. */
+ * --hops N makes N hops of a longer cycle after each switch: past the TLB's reach each is a walk, and the first walks show whether the
+ * switch took the walker's caches. --layout packed has the lines side by side: its increase is the caches' part. "switch_ns" is a
+ * switch there and back. perf counts nothing: it would count the partner and the switches. */
 #include "chase.h"
 #include "record.h"
 #include <linux/futex.h>
@@ -18,9 +18,9 @@
 #define MEASURES 1
 
 #define LEAST 4      /* rounds of a batch */
-#define PATIENCE_S 5 /* a partner that a busy computer has not let run for so long is as good as gone */
+#define PATIENCE_S 5 /* seconds: longer than a busy computer keeps it waiting */
 
-struct meeting { volatile uint32_t whose; }; /* turn it is: 0 ours, 1 the partner's */
+struct meeting { volatile uint32_t whose; }; /* turn: 0 ours, 1 the partner's */
 static struct meeting *meeting;
 enum mode { ALONE, THREAD, PROCESS };
 
@@ -42,7 +42,7 @@ static void *answer(void *unused)
     }
     return unused;
 }
-/* To the partner and back; or as many calls for nothing. */
+/* Switch to the partner and back; or make as many calls. */
 static void switch_over(enum mode mode)
 {
     if (mode == ALONE) {
@@ -69,7 +69,7 @@ static pid_t start_process(void *(*work)(void *), void *of)
     _exit(0);
 }
 
-/* ---- a round after a switch ------------------------------------------------------------------------------- */
+/* ---- a round after a switch */
 
 /* [timed: round] The clock's own cost is in every mode alike. */
 static uint64_t time_round(struct chase *chase, uint64_t due)
@@ -83,7 +83,7 @@ static uint64_t time_round(struct chase *chase, uint64_t due)
 
 struct sums { uint64_t rounds, switch_ns; };
 
-/* A switch and a round; the round's ns. */
+/* Switch, and return ns of a round. */
 static uint64_t switch_and_chase(enum mode mode, struct chase *chase, struct sums *s)
 {
     uint64_t due = due_after_rounds(chase, 1), begin = now_ns();
@@ -104,11 +104,9 @@ int main(int argc, char **argv)
         mode++;
     c.cpu = pin(c.cpu);
     c.control_fd = -1; /* perf's */
-    meeting = mmap(NULL, sizeof *meeting, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (meeting == MAP_FAILED)
-        unavailable("memory-short", "no room for two to meet: %s", strerror(errno));
+    meeting = map_memory(sizeof *meeting, MAP_SHARED | MAP_ANONYMOUS, -1, "turns");
     pthread_t thread;
-    pid_t partner = mode == PROCESS ? start_process(answer, NULL) : 0; /* before there is an arena for it to inherit */
+    pid_t partner = mode == PROCESS ? start_process(answer, NULL) : 0; /* before there is an arena to inherit */
     struct arena a = map_arena(&c);
     struct chase chase = place_chase(a.base, c.lines, places_in(c.packed, a.stride, a.page), 1, c.seed);
     chase.round = c.own[0].value ? c.own[0].value : c.lines;

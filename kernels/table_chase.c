@@ -1,15 +1,16 @@
-/* table_chase: what a miss of the TLB costs by how many page tables of each level its walks go through.
+/* table_chase: the cost of a TLB miss by how many page tables of each level its walks go through.
+ *
  *   table_chase --lines 8192 --tables_1 1024 --tables_2 16 --tables_3 1
  *
- * --lines pages are spread evenly over --tables_1 tables of the lowest level, these over --tables_2 of the level above, and these over
- * --tables_3, above which are the root's own. All pages are the same eight pages of memory, so that data stay in eight lines and time is
- * translation's alone. With more pages than the TLB holds each visit walks, from the lowest level whose entry a cache of upper entries
- * holds: with more tables of a level than such a cache has entries, a miss costs a load more.
+ * --lines pages are spread evenly over --tables_1 tables of the lowest level, these over --tables_2 of the next and these over
+ * --tables_3, below the root. All pages are the same eight pages of memory, so time is translation's alone. Past the TLB's reach each
+ * visit walks, from the lowest level whose entry a walker's cache holds: with more tables of a level than it has entries, a miss costs
+ * a load more.
  *
- * A page's entry has a cache line to itself, an upper entry shares one with seven others, and lines are drawn at random: so a level takes
- * as many lines of entries however many tables of eight pages or more they are in. A page's place within its line is drawn too. It is the
- * lowest bits of the page's number, which choose a set of the TLB: in order, it would leave tables of fewer than eight pages only part of
- * the sets, and more misses. --mode even fills each table from its first entry on: pages and tables exactly a power of two apart. */
+ * A page's entry has a cache line to itself, an upper entry shares one with seven others, and lines are drawn: so a level takes as many
+ * lines of entries however many tables of eight or more pages they are in. The place within the line, the page number's lowest bits,
+ * is drawn too: it selects a set of the TLB, and in order tables of fewer than eight pages would use part of the sets. --mode even
+ * fills each table from its first entry on: pages and tables a power of two apart. */
 #include "point.h"
 #include "tables.h"
 
@@ -35,7 +36,7 @@ TIMED uint64_t follow_addresses(const uint64_t *address, uint64_t visits, uint64
 }
 /* [end] */
 
-/* The first hop reads the second word, so that a loop which does nothing returns something else. */
+/* The first hop reads the second word, so that a loop that does nothing returns something else. */
 static uint64_t walk_rounds(void *state, uint64_t rounds)
 {
     struct visits *v = state;
@@ -50,10 +51,9 @@ static uint64_t always_standing(const void *state, uint64_t rounds)
     return STANDING;
 }
 
-/* The visits. cycle: in one shuffled order that is repeated until the call around it costs nothing. random: drawn, four a page and 65,536
- * at the least, half of them among the first --hot pages and half among all, or all among all: which pages a TLB then keeps tells what it
- * replaces. Page i of a run of eight visits a line of its own, in sets of the first cache that no other one's is in. checksum: of the
- * pages' numbers from `base` on, in the order of the visits. */
+/* The visits. cycle: one shuffled order, repeated until the call costs nothing. random: four draws a page, at least 65,536, all of them
+ * among all pages or half among the first --hot, which shows what a TLB replaces. Page i of a run of eight uses a line in cache sets of
+ * its own. checksum: of the pages' numbers from `base` on. */
 static struct visits place_visits(const struct config *c, const struct tables *t, const uint64_t *page, uint64_t base, uint64_t *seed,
                                   uint64_t *checksum)
 {

@@ -1,23 +1,23 @@
-/* tables.h: pages in so many page tables of each level, all of them the same eight pages of memory. */
+/* tables.h: pages in a given number of page tables of each level, all mapped to the same eight pages of memory. */
 #ifndef TABLES_H
 #define TABLES_H
 #include "placement.h"
 #include "region.h"
 
-#define STANDING 64ull   /* both words of every line: see follow_draws() of page_chase.c */
-#define EIGHT 8          /* entries of a page table to a cache line: 64 bytes of 8; and the pages of memory behind all others */
-#define LEVELS 3         /* whose tables are counted; the root is always one */
-#define MOST_LINES 1024  /* of a table: 64 KiB of entries */
+#define STANDING 64ull   /* see follow_draws() of page_chase.c */
+#define EIGHT 8          /* entries of a page table in a cache line; also the pages of memory behind all others */
+#define LEVELS 3         /* below the root, which is one table */
+#define MOST_LINES 1024  /* lines of a table of 64 KiB */
 
 struct tables {
-    uint64_t page, fanout;         /* bytes; entries a table */
-    uint64_t at[LEVELS + 1];       /* tables of level n, at[0] the pages */
-    uint64_t span[LEVELS + 1];     /* bytes below an entry of level n + 1, span[0] a page's */
+    uint64_t page, fanout;         /* bytes; entries of a table */
+    uint64_t at[LEVELS + 1];       /* tables of level n; at[0]: pages */
+    uint64_t span[LEVELS + 1];     /* bytes below an entry of level n + 1 */
     int even;
 };
 
-/* The addresses of the `n` entries of the table at `from`. Lines are drawn without replacement. A page's entry has a line to itself, at a
- * place drawn anew for each; upper entries fill a line, in order. */
+/* Addresses of n entries of the table at `from`, on lines drawn without replacement. A page's entry has its own line, at a drawn
+ * place in it; upper entries fill a line in order. */
 static void place_entries(const struct tables *t, int level, uint64_t from, uint64_t n, uint64_t *to, uint64_t *seed)
 {
     int alone = level == 1 && !t->even;
@@ -35,11 +35,11 @@ static void place_entries(const struct tables *t, int level, uint64_t from, uint
     }
 }
 
-/* The first addresses of all pages, in the order of their tables; base: of the room for twice as many tables of the highest level. */
+/* Addresses of all pages, table by table. base: room for twice as many tables of the highest level. */
 static uint64_t *place_pages(const struct tables *t, uint64_t base, uint64_t *seed)
 {
     uint64_t *above = room_for(t->at[LEVELS], sizeof *above, "addresses"), most = 2 * t->at[LEVELS];
-    for (uint64_t i = 0, left = t->at[LEVELS]; left; i++) /* of the rooms one in two, each choice as likely as another */
+    for (uint64_t i = 0, left = t->at[LEVELS]; left; i++) /* half of the rooms, each choice equally likely */
         if (t->even ? i % 2 == 0 : next_random(seed, most - i) < left)
             above[t->at[LEVELS] - left--] = base + i * t->span[LEVELS];
     for (int level = LEVELS; level; level--) {
@@ -67,7 +67,7 @@ static struct tables tables_of(const struct config *c)
     return t;
 }
 
-/* Addresses for twice as many tables of the highest level as there will be, aligned to what one of them spans. */
+/* Addresses for twice as many tables of the highest level, aligned to the span of one. */
 static struct arena reserve_tables(const struct config *c, const struct tables *t)
 {
     uint64_t top = t->span[LEVELS], room = 2 * t->at[LEVELS] * top;
@@ -79,17 +79,15 @@ static struct arena reserve_tables(const struct config *c, const struct tables *
     return a;
 }
 
-/* Runs of neighbouring pages, eight at the most, each a mapping of the same eight pages of memory; every page read once. */
+/* Map each run of up to eight neighbouring pages to the same eight pages of memory, and read every page. */
 static void map_pages(const struct tables *t, const uint64_t *page)
 {
     int fd = file_in_memory("tables", EIGHT * t->page, 0);
     if (fd < 0)
         unavailable("memory-short", "memfd of %d pages: %s", EIGHT, strerror(errno));
-    char *memory = mmap(NULL, EIGHT * t->page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (memory == MAP_FAILED)
-        unavailable("memory-short", "%d pages of memory: %s", EIGHT, strerror(errno));
+    char *memory = map_memory(EIGHT * t->page, MAP_SHARED, fd, "pages");
     madvise(memory, EIGHT * t->page, MADV_NOHUGEPAGE);
-    /* From the last to the first: neighbours whose memory ascends with them are joined in one entry by some TLBs. */
+    /* Descending: some TLBs join neighbours whose memory ascends with them. */
     for (uint64_t at = EIGHT * t->page; at; at -= LINE)
         ((uint64_t *)(memory + at - LINE))[0] = ((uint64_t *)(memory + at - LINE))[1] = STANDING;
     for (uint64_t i = 0, run; i < t->at[0]; i += run) {

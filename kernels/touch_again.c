@@ -1,19 +1,18 @@
-/* touch_again: memory that was used, given back, left alone for a while, and touched again, each touch by the clock.
+/* touch_again: memory that was used, given back, left alone for a while and touched again, each touch by the clock.
  *
  *   touch_again --lines 65536 --idle_ms 5000
  *
- * A guest's kernel keeps what a process gives back. Its host may have it too: told of free pages, by a balloon or by free page
- * reporting, it takes them from under the guest, and the next touch is a fault twice: one that the guest's kernel answers, and one inside
- * it that the host does. So the same mapping is touched twice, with --idle_ms between. "first_": memory that the kernel found for it, of
- * which nobody knows how long it was free. The region, the histogram and the quantiles are of the second time.
+ * A guest's Linux keeps freed memory, unless its host learns of it by a balloon or free page reporting and takes it: the next touch is
+ * then a fault in the guest and, inside it, one in the host. So a mapping is touched twice, --idle_ms apart. "first_": memory that may
+ * have been free for any time. Region, histogram and quantiles are of the second time.
  *
- * One pass and no median: what is touched a second time is no longer what is to be measured. */
+ * One pass and no median: memory touched twice is no longer what is to be measured. */
 #include "touches.h"
 #include "record.h"
 
 #define MEASURES 1
 
-/* Touch all, each by the clock; ns of the whole. */
+/* Touch all pages, each by the clock; return ns of the whole. */
 static uint64_t pass(struct touches *t, struct tally *tally, double *ghz)
 {
     map_touches(t);

@@ -1,8 +1,7 @@
-/* touches.h: a mapping that is made, touched page by page for the first time, and taken away.
+/* touches.h: a mapping that is made, touched page by page for the first time, and unmapped.
  *
- * The first touch of a page that has no entry in the table is a fault: the kernel walks the table that the CPU has just walked, adds
- * what tables are missing, finds or zeroes a page and enters it. A file's pages that lie in memory are found and not zeroed, and Linux
- * enters neighbours along with the page that was asked for (fault-around), so fewer touches fault than there are pages. */
+ * A first touch faults: Linux walks the table that the CPU has just walked, adds missing tables, and finds or zeroes a page. A file's
+ * pages in memory are found, not zeroed, and neighbours are entered too (fault-around): fewer faults than pages. */
 #ifndef TOUCHES_H
 #define TOUCHES_H
 #include "hops.h"
@@ -11,17 +10,17 @@
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22 /* Linux 5.14 */
 #endif
-#define MERGED 8              /* bins of hops.h that the record has as one: 16 an octave, of which hundreds take few hundred numbers */
+#define MERGED 8              /* bins of hops.h joined in the record, which leaves 16 an octave */
 
 struct touches {
     struct arena arena;
     const struct config *c;
     uint64_t n;
     uint32_t *order; /* of the pages */
-    int file, populate; /* file: its descriptor, -1 for anonymous memory */
+    int file, populate; /* file: descriptor, -1 for anonymous memory */
 };
 
-/* Room for the mapping, and the order of the touches: shuffled for "cycle", ascending otherwise. */
+/* Reserve addresses and choose the order: shuffled for "cycle", else ascending. */
 static inline struct touches touches_of(const struct config *c)
 {
     struct touches t = {.arena = reserve(c), .c = c, .n = c->lines, .file = -1};
@@ -30,9 +29,8 @@ static inline struct touches touches_of(const struct config *c)
     return t;
 }
 
-/* A file of as many pages in the folder for temporary files, each page with its number and one; without a name, so that nothing is
- * left behind whatever happens. at_once: pages that one write has. What is written at once a file system may keep as one piece of memory,
- * whose pages are entered faster. */
+/* Make an unnamed temporary file of as many pages, each with its number and one. at_once: pages per write, because a file system may
+ * keep what one write wrote as one piece of memory, whose pages are entered faster. */
 static inline int make_file(const struct touches *t, uint64_t at_once)
 {
     const char *folder = getenv("TMPDIR");
@@ -47,12 +45,12 @@ static inline int make_file(const struct touches *t, uint64_t at_once)
         n = t->n - i < at_once ? t->n - i : at_once;
         for (uint64_t k = 0; k < n; k++)
             some[k * words] = i + k + 1;
-        errno = ENOSPC; /* what a write that is cut short means */
+        errno = ENOSPC; /* for a short write */
         if (write(fd, some, n * stride) != (ssize_t)(n * stride))
             unavailable("tmp-refused", "%s, %" PRIu64 " bytes: %s", path, t->n * stride, strerror(errno));
     }
     free(some);
-    fsync(fd); /* or its pages are written back while they are measured */
+    fsync(fd); /* else its pages are written back while they are measured */
     return fd;
 }
 
@@ -66,7 +64,7 @@ static inline void map_touches(struct touches *t)
         if (mmap(a->base, a->bytes, PROT_READ, MAP_SHARED | MAP_FIXED, t->file, 0) == MAP_FAILED ||
             msync(a->base, a->bytes, MS_INVALIDATE)) /* as the published program does */
             unavailable("memory-short", "%" PRIu64 " bytes of a file could not be mapped: %s", a->bytes, strerror(errno));
-        madvise(a->base, a->bytes, MADV_NOHUGEPAGE); /* or a piece of 2 MiB may be entered as one page */
+        madvise(a->base, a->bytes, MADV_NOHUGEPAGE); /* else 2 MiB may be entered as one page */
     }
     if (t->populate && madvise(a->base, a->bytes, t->file < 0 ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
         unavailable(errno == EINVAL ? "no-populate" : "memory-short", "populating %" PRIu64 " bytes: %s", a->bytes, strerror(errno));
@@ -95,7 +93,7 @@ TIMED uint64_t write_pages(char *base, uint64_t stride, const uint32_t *order, u
 }
 /* [end] */
 
-/* Every page once; what was read has to be what the file has. */
+/* Touch every page; a file's contents are checked. */
 static inline void touch_all(const struct touches *t)
 {
     const struct arena *a = &t->arena;
@@ -103,7 +101,7 @@ static inline void touch_all(const struct touches *t)
             (a->base, a->stride, t->order, t->n), t->n * (t->n + 1) / 2);
 }
 
-/* Every page once, each by the clock. */
+/* Touch every page, each by the clock. */
 static inline void touch_each(const struct touches *t, struct tally *tally)
 {
     const struct arena *a = &t->arena;
@@ -118,14 +116,13 @@ static inline void touch_each(const struct touches *t, struct tally *tally)
     }
 }
 
-/* Each page of what is mapped has the number that is due in it. */
 static inline void check_touched(const struct touches *t)
 {
     must_be(read_pages(t->arena.base, t->arena.stride, t->order, t->n), t->n * (t->n + 1) / 2);
     verify_backing(t->c, &t->arena);
 }
 
-/* For the record: of MERGED bins the first has the readings of all. Quantiles are asked for before. */
+/* Join MERGED bins each, after the quantiles were taken. */
 static inline void merge_bins(struct tally *t)
 {
     for (uint64_t bin = 0; bin < BINS; bin++)

@@ -1,5 +1,5 @@
-/* walk.h: what a walk of a graph is: where the walkers stand, what comes after each segment, and which lines it can be expected
- * to visit. The loops that are timed are in graph_walk.c; retrace() is the same walk as it is described. */
+/* walk.h: a walk of a graph: where the walkers are, what follows each segment, and the lines it is expected to visit. The timed
+ * loops are in graph_walk.c; retrace() is the same walk, hop by hop. */
 #ifndef WALK_H
 #define WALK_H
 #include "graph.h"
@@ -7,21 +7,20 @@
 #include "nodes.h"
 
 #define MOST_WALKERS 32      /* a draw of 64 bits has two for each */
-#define AHEAD 256            /* the most of --distance */
-#define PATHS 4              /* a path comes round after so many times the lines that the caches hold, which then hold none of it */
-#define TAIL 4               /* a tail of one hop in a thousand takes so many times the hops of a mean */
+#define AHEAD 256            /* of --distance */
+#define PATHS 4              /* a path repeats after so many times the lines of the caches, which then hold none of it */
+#define TAIL 4               /* a quantile of one hop in a thousand takes more hops than a mean */
 
 struct walk {
     const struct graph *graph;
     struct tally *tally;     /* per_hop */
-    const uint32_t *path;    /* prefetch: the lines to come, `segment` of them and the first AHEAD again */
-    uint64_t state, path_state, segment, left; /* turns until the next jump, or until the path begins again; those left of it */
+    const uint32_t *path;    /* prefetch: `segment` lines, and the first AHEAD again */
+    uint64_t state, path_state, segment, left; /* turns to the next jump or until the path repeats; those left */
     uint32_t at[MOST_WALKERS]; /* lines */
     int walkers, distance;
 };
 
-/* On to a random vertex of a random other block, which depends on this one, so that no load starts before the one before it;
- * or the path from its beginning. */
+/* Jump to a random vertex of a random other block, which depends on the present one so that loads do not overlap; or restart the path. */
 static void begin_segment(struct walk *w)
 {
     uint64_t block = w->graph->block, others = w->graph->vertices / block - 1;
@@ -37,7 +36,7 @@ static void begin_segment(struct walk *w)
     }
 }
 
-/* The same walk hop by hop, as it is described and not as it is timed. Returns the checksum of the vertices visited. */
+/* Walk hop by hop, as described and not as timed; return the checksum of the vertices. */
 static uint64_t retrace(struct walk *w, uint64_t turns, uint32_t *path)
 {
     uint64_t checksum = FNV_BASIS;
@@ -61,7 +60,6 @@ static void must_stand(const struct walk *w, const struct walk *due)
         must_be(w->at[k], due->at[k]);
 }
 
-/* The lines of a walk's first `segment` turns, and the first AHEAD again. */
 static uint32_t *record_path(const struct walk *w)
 {
     struct walk early = *w;
@@ -71,24 +69,23 @@ static uint32_t *record_path(const struct walk *w)
     return path;
 }
 
-/* The share of lines that `hops` hops a line leave unvisited. Not exp(-hops): independent edges lead to some vertices oftener
- * than to others. With one edge of a cycle and Poisson(3) random ones, each of which hands on a quarter of its vertex's visits,
- * a vertex's share of the visits has variance v = (v + 3 (v + 1)) / 16 = 1/4 around 1; and so much does a Gamma distribution
- * with that mean and variance leave (its Laplace transform). */
+/* The share of lines that `hops` hops a line leave unvisited. Not exp(-hops), because independent edges favour some vertices. With
+ * one edge of a cycle and Poisson(3) random ones, each handing on a quarter of its vertex's visits, a vertex's share of the visits
+ * has variance v = (v + 3 (v + 1)) / 16 = 1/4 around 1. This is the Laplace transform of the Gamma distribution with that mean and
+ * variance. */
 static double unvisited(double hops)
 {
     double fourth = 1 / (1 + hops / 4);
     return fourth * fourth * fourth * fourth;
 }
 
-/* Lines that so many hops are expected to visit. stay: hops in a block before the next one, 0 for a graph of one block. On a
- * block falls a Poisson number of stays. */
+/* Expected lines of so many hops. stay: hops in a block, 0 for one block. Blocks get a Poisson number of stays. */
 static double expected_lines(const struct graph *g, double hops, double stay)
 {
     double lines = (double)g->vertices, block = (double)g->block, left = 0;
     stay = stay > hops ? hops : stay;
     double stays = stay > 0 ? hops / stay * block / lines : 0;
-    if (stay <= 0 || block >= lines || stays > 8) /* so many stays are as good as their mean */
+    if (stay <= 0 || block >= lines || stays > 8) /* so many are as good as their mean */
         return lines * (1 - unvisited(hops / lines));
     double share = 1 - stays / (1 << 20);
     for (int i = 0; i < 20; i++)
@@ -98,7 +95,7 @@ static double expected_lines(const struct graph *g, double hops, double stay)
     return lines * (1 - left);
 }
 
-/* Hops of a plain walk that visit so many lines, or 96 % of all where that is less. */
+/* Hops of a plain walk that visit so many lines, at most 96 % of all. */
 static uint64_t hops_for(uint64_t vertices, double distinct)
 {
     double lines = (double)vertices, hops = 1;
@@ -108,7 +105,7 @@ static uint64_t hops_for(uint64_t vertices, double distinct)
     return (uint64_t)hops + 1;
 }
 
-/* ---- a point ----------------------------------------------------------------------------------------------- */
+/* ---- a point */
 
 static inline void check_walk(struct config *c)
 {
@@ -126,11 +123,11 @@ static inline void check_walk(struct config *c)
 
 static struct arena map_graph(const struct config *c)
 {
-    made.graph.line = NULL; /* what was made may have stood at these addresses */
+    made.graph.line = NULL; /* the last graph may have been at these addresses */
     return map_arena(c);
 }
 
-/* The walkers at their beginnings, on a graph that the caches know as far as a pass over it leaves it there. */
+/* Place the walkers on a graph that the caches know as a pass over it leaves it. */
 static struct walk start_walk(const struct config *c, const struct arena *a)
 {
     uint64_t vertices = c->lines, seed = c->seed, kept = 4 * largest_cache_bytes(c->cpu) / LINE;

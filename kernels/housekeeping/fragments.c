@@ -1,18 +1,17 @@
-/* fragments: memory that has no free large page in one piece, and first touches in it, each by the clock.
+/* fragments: fragmented memory, without a free large page, and first touches in it, each by the clock.
  *
- *   fragments ROOM FILL LEAVE      bytes: of a large page, of what is to lie in pieces, of what stays available to others
+ *   fragments ROOM FILL LEAVE      bytes: of a large page, to fragment, to leave available to others
  *
- * FILL bytes are written on base pages, and every other page is given back: what is free of them then lies in single pages. What free
- * memory there is elsewhere is taken as large pages, until the kernel has none left in one piece. A FILL of 0 leaves memory as it is.
- * Whoever started it talks to it by lines, each with an answer of one line:
+ * FILL bytes are written on base pages and every other page is freed; other free memory is taken as large pages until none are left.
+ * A FILL of 0 leaves memory as it is. Commands are lines on stdin, each with a line in reply:
  *
- *   plug              take again what large pages there are, as after a round; how many
- *   touch thp N       N large pages' room, advised: the first touch of each, and those of all its other base pages. Where memory is in
- *                     pieces it is kept, or the next round would get the large pages that this one paid for
- *   touch 4k N        the same memory on base pages. It is given back
+ *   plug              take the large pages that there are again, as after a round; their number
+ *   touch thp N       the room of N large pages, advised: first touches of all base pages. In fragmented memory it is kept, or the next
+ *                     round would get the large pages that this one paid for
+ *   touch 4k N        the same on base pages, then freed
  *
- * The pages that stay may be moved, as most memory of programs may: a kernel that compacts makes large pages again, and that is what it
- * costs. Ends with its starter, and is the first that the kernel ends where memory runs out. */
+ * The pages that stay are movable, like most memory: compaction makes large pages again, at the cost that is measured. Ends with its
+ * parent, and is the OOM killer's first choice. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <inttypes.h>
@@ -25,8 +24,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CHUNK (64ull << 20) /* between two looks at what memory is left */
-#define MISSES 16           /* rooms in a row that did not get a large page: there are none left, but for one that is freed meanwhile */
+#define CHUNK (64ull << 20) /* between two looks at the memory left */
+#define MISSES 16           /* rooms in a row without a large page: none are left */
 
 static uint64_t room, leave, page;
 
@@ -43,7 +42,7 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
 }
 
-/* Whether so many bytes may be taken, so that LEAVE are still available. */
+/* Whether taking the bytes leaves LEAVE available. */
 static int may_take(uint64_t bytes)
 {
     char line[256];
@@ -56,7 +55,7 @@ static int may_take(uint64_t bytes)
     return kib << 10 >= leave + bytes;
 }
 
-/* So many bytes of fresh address space that begin where a large page does. */
+/* Fresh address space, aligned to a large page. */
 static char *space(uint64_t bytes, int advice)
 {
     char *at = mmap(NULL, bytes + room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -81,17 +80,17 @@ static void fill(uint64_t bytes)
     }
 }
 
-/* Whether the room that was touched at its beginning has a large page: then its last base page is there as well. */
+/* Whether a room touched at its beginning has a large page: then its last base page is there too. */
 static int is_large(char *at)
 {
     unsigned char there = 0;
     return !mincore(at + room - page, page, &there) && (there & 1);
 }
 
-/* Takes large pages until there are none; how many. */
+/* Take large pages until there are none; return their number. */
 static uint64_t plug(void)
 {
-    static char *at, *end; /* rooms of the last one's that were not used yet */
+    static char *at, *end; /* rooms not used yet */
     uint64_t taken = 0;
     for (int misses = 0; misses < MISSES; at += room) {
         if (at == end && !may_take(CHUNK))
@@ -124,14 +123,14 @@ static uint32_t touch(char *at)
 }
 /* [end] */
 
-/* The first touches of each base page of n rooms: those of a room's first one by one, and quantiles of all. */
+/* Print the first touches of n rooms: each room's first, and quantiles of all base pages'. */
 static void touches(uint64_t n, int large, int keep)
 {
     uint64_t pages = room / page, huge = 0, sum = 0, count = 0;
     uint32_t *ns = malloc(n * pages * sizeof *ns);
     if (!ns || !may_take(n * room))
         fail("memory-whole", "what others need was reached before all was measured");
-    memset(ns, 0, n * pages * sizeof *ns); /* or its own faults are timed */
+    memset(ns, 0, n * pages * sizeof *ns); /* else its own faults are timed */
     char *base = space(n * room, large ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     printf("{\"first_ns\": [");
     for (uint64_t i = 0; i < n; i++) {

@@ -1,8 +1,8 @@
-/* short_lived: a program that is started, writes some memory once, and ends: ns, on base pages and on large ones in turn.
+/* short_lived: a program that starts, writes some memory once and ends, on base pages and on large ones in turn, in ns.
  *
- *   short_lived ROOM BYTES ROUNDS      bytes: of a large page, of what is written
+ *   short_lived ROOM BYTES ROUNDS      bytes: of a large page, to write
  *
- * What is timed is fork, the write of one byte to each base page, and the end, until its starter knows of it. */
+ * Timed are fork, a byte written to each base page, and the end, until the parent has waited for it. */
 #define _GNU_SOURCE
 #include <inttypes.h>
 #include <signal.h>
@@ -56,7 +56,7 @@ int main(int argc, char **argv)
                 return 3;
             }
             printf("{\"pages\": \"%s\", \"ns\": %" PRIu64 "}\n", large ? "thp" : "4k", now_ns() - begin);
-            fflush(stdout); /* or the next child has what is not printed yet */
+            fflush(stdout); /* else the next child inherits the text */
         }
     return 0;
 }

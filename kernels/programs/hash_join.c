@@ -1,10 +1,9 @@
-/* hash_join: the equi-join of two tables of so many rows by a hash table over the first.
+/* hash_join: the equi-join of two tables of ROWS rows by a hash table over the first.
  *
  *     hash_join ROWS
  *
- * JOIN=partitioned in the environment splits both tables by a few bits of the hash first, and joins part by part: each part's table lies
- * on few pages. Else the whole is one part. It prints the joined rows' sum, which does not depend on that, and the time a row, with the
- * splitting in it. */
+ * JOIN=partitioned in the environment first splits both tables by a few bits of the hash, so that each part's table lies on few pages.
+ * Prints the joined rows' sum, the same in both cases, and the time a row, splitting included. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,8 +28,8 @@ static double now_ns(void)
     return 1e9 * (double)t.tv_sec + (double)t.tv_nsec;
 }
 
-/* Copies rows to `to` in the order of their parts; starts[p] is where part p begins. The lowest bits of the hash choose the part, and the
- * bits above 32 the slot, so that a part's rows do not crowd. */
+/* Copy rows to `to` in the order of their parts; part p begins at starts[p]. The hash's lowest bits choose the part, bits above 32 the
+ * slot, so that a part's rows do not crowd. */
 static void split(const struct row *from, struct row *to, uint64_t rows, uint64_t parts, uint64_t *starts)
 {
     uint64_t next[most_parts] = {0};

@@ -2,10 +2,9 @@
  *
  *     profiled_chase BYTES SECONDS
  *
- * The lines are one random cycle, and each load needs the one before. At each tick the signal's context says which instruction the program
- * was at. It prints how many ticks there were, and how many of them found the most frequent instruction, which is the load that misses or
- * the one after it: on a tick a core finishes the oldest instruction that it has begun. Ticks outside of the loop (the lines are linked
- * before) do not count. Exit status 2 for bad arguments, 3 where memory is short. */
+ * The lines are one random cycle of dependent loads. At each tick the signal's context holds the current instruction. Prints the number
+ * of ticks in the loop, and of those at the most frequent instruction: the load that misses or the one after it, because a core finishes
+ * its oldest instruction before it takes the signal. Exit status 2: bad arguments; 3: memory is short. */
 #define _GNU_SOURCE
 #include <inttypes.h>
 #include <signal.h>

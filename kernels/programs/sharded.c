@@ -1,10 +1,9 @@
-/* sharded: threads that read one line of a page after another, drawn, of one large array.
+/* sharded: threads that read a line of one random page after another of a large array.
  *
  *     sharded BYTES THREADS READS
  *
- * With SHARDED=1 in the environment each thread reads its own part of the pages, else any. More threads than CPUs take turns. The array is
- * the same in both cases, so are the reads of each thread. A line a page: all that is read fits a data cache as far as it can. It prints a
- * count, and the wall time of a read in all threads together, of the reads alone. */
+ * With SHARDED=1 in the environment each thread reads its own part of the pages, else any; array and number of reads are the same. Only
+ * a line a page is read, to fit data caches as far as possible. Prints the reads and the wall time of one, in all threads together. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -19,7 +19,7 @@ import numpy as np
 from kernels.twins import arguments, region
 from kernels.twins.arena import Arena
 
-MEASURES = 2  # 1 read smaps between warm-up and region, so its times above 256 MiB are up to 1.5x too high
+MEASURES = 2  # 1 read smaps after the warm-up: up to 1.5x too slow above 256 MiB
 
 
 # [timed]

@@ -7,22 +7,9 @@
  *   independent_chase self       one pointer that points at itself: the load-to-use latency, whatever the clock
  *
  * Prints ns per access: the median of seven passes of at least 20 ms each. */
-#define _GNU_SOURCE
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sched.h>
-#include <time.h>
+#include "common.h"
 
 struct node { struct node *next; };
-
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static struct node *walk(struct node *n, long hops)
 {
@@ -35,22 +22,9 @@ static struct node *walk(struct node *n, long hops)
     return n;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
-}
-
 int main(int argc, char **argv)
 {
-    cpu_set_t allowed, last;
-    sched_getaffinity(0, sizeof allowed, &allowed);
-    CPU_ZERO(&last);
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, &allowed)) {
-            CPU_ZERO(&last);
-            CPU_SET(cpu, &last);
-        }
-    sched_setaffinity(0, sizeof last, &last);
+    pin_to_the_last_cpu();
     srand48(argc > 2 ? atol(argv[2]) : time(NULL));
     long lines = argc > 1 && strcmp(argv[1], "self") ? atol(argv[1]) : 1;
     const char *pages = argc > 3 && strcmp(argv[3], "-") ? argv[3] : "";
@@ -78,7 +52,7 @@ int main(int argc, char **argv)
     struct node *n = order[0];
     free(order);
     n = walk(n, lines < 1000000 ? 1000000 : lines);
-    double pass[7];
+    double pass[PASSES];
     long hops = lines;
     for (double took = 0; took < 0.02; hops *= 2) {
         double begin = seconds();
@@ -87,12 +61,11 @@ int main(int argc, char **argv)
         if (took >= 0.02)
             break;
     }
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < PASSES; i++) {
         double begin = seconds();
         n = walk(n, hops);
         pass[i] = (seconds() - begin) / (double)hops * 1e9;
     }
-    qsort(pass, 7, sizeof *pass, by_value);
-    printf("%.6f %p\n", pass[3], (void *)n);
+    printf("%.6f %p\n", median(pass), (void *)n);
     return 0;
 }

@@ -4,31 +4,13 @@
  *   independent_fault BYTES    touch every page of a mapped file in a drawn order and unmap it; less unmapping and mapping alone
  *
  * Prints ns a page: the median of seven times of at least 50 ms each, beside as many of the empty loop. */
-#define _GNU_SOURCE
-#include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <time.h>
+#include "common.h"
 #include <unistd.h>
 
 static long pages, size, *offset;
 static char *where;
 static int file;
 static long total;
-
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
-}
 
 static void map_again(void)
 {
@@ -56,18 +38,11 @@ int main(int argc, char **argv)
 {
     char name[512];
     long page = sysconf(_SC_PAGESIZE), n = 1;
-    double ns[7];
-    cpu_set_t allowed, last;
+    double ns[PASSES];
     snprintf(name, sizeof name, "%s/independent-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     size = argc > 1 ? atol(argv[1]) : 12l << 20;
     pages = size / page;
-    sched_getaffinity(0, sizeof allowed, &allowed);
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, &allowed)) {
-            CPU_ZERO(&last);
-            CPU_SET(cpu, &last);
-        }
-    sched_setaffinity(0, sizeof last, &last);
+    pin_to_the_last_cpu();
     file = mkstemp(name);
     char *content = malloc((size_t)size);
     offset = malloc(sizeof *offset * (size_t)pages);
@@ -89,9 +64,8 @@ int main(int argc, char **argv)
     map_again();
     while (turns(n, 1) < 0.05)
         n *= 2;
-    for (int i = 0; i < 7; i++)
+    for (int i = 0; i < PASSES; i++)
         ns[i] = (turns(n, 1) - turns(n, 0)) / (double)(n * pages) * 1e9;
-    qsort(ns, 7, sizeof *ns, by_value);
-    printf("%.6f 0x%lx\n", ns[3], total);
+    printf("%.6f 0x%lx\n", median(ns), total);
     return 0;
 }

@@ -3,14 +3,8 @@
  *   independent_search THREADS CHUNKS BYTES KEPT    threads that copy a drawn chunk, look a number up in the copy, and unmap it; KEPT 1: keep it
  *
  * Runs for half a second, by the clock and not by a number of records. Prints the records a second of all threads. */
-#define _GNU_SOURCE
+#include "common.h"
 #include <pthread.h>
-#include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <time.h>
 
 static long chunks, bytes, kept;
 static long **chunk;

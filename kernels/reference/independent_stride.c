@@ -3,24 +3,7 @@
  *   independent_stride BYTES STEP     every STEP-th byte's word of eight bytes, on base pages
  *
  * Prints ns per access: the median of seven passes of at least 20 ms each. */
-#define _GNU_SOURCE
-#include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <time.h>
-
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
-}
+#include "common.h"
 
 static long total;
 
@@ -38,21 +21,14 @@ __attribute__((noinline)) static long pass(const long *array, long elements, lon
 int main(int argc, char **argv)
 {
     long bytes = argc > 1 ? atol(argv[1]) : 256l << 20, step = argc > 2 ? atol(argv[2]) : 4096, few = 1;
-    cpu_set_t allowed, last;
-    sched_getaffinity(0, sizeof allowed, &allowed);
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, &allowed)) {
-            CPU_ZERO(&last);
-            CPU_SET(cpu, &last);
-        }
-    sched_setaffinity(0, sizeof last, &last);
+    pin_to_the_last_cpu();
     char *array = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (array == MAP_FAILED)
         return perror("mmap"), 1;
     madvise(array, (size_t)bytes, MADV_NOHUGEPAGE);
     for (long i = 0; i < bytes; i += 8)
         *(long *)(array + i) = i;
-    double ns[7];
+    double ns[PASSES];
     for (double took = 0; took < 0.02; few *= 2) {
         double begin = seconds();
         for (long i = 0; i < few; i++)
@@ -61,14 +37,13 @@ int main(int argc, char **argv)
         if (took >= 0.02)
             break;
     }
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < PASSES; i++) {
         double begin = seconds();
         long visits = 0;
         for (long k = 0; k < few; k++)
             visits += pass((const long *)array, bytes / 8, step / 8);
         ns[i] = (seconds() - begin) / (double)visits * 1e9;
     }
-    qsort(ns, 7, sizeof *ns, by_value);
-    printf("%.6f 0x%lx\n", ns[3], total);
+    printf("%.6f 0x%lx\n", median(ns), total);
     return 0;
 }

@@ -5,22 +5,9 @@
  *
  * Prints the seconds until the graph is ready and, where hops are asked for, ns per hop: the median of seven walks of so
  * many. */
-#define _GNU_SOURCE
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <time.h>
+#include "common.h"
 
 struct vertex { uint32_t edge[4], rest[12]; };
-
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static uint64_t xorshift(uint64_t *x) /* Marsaglia, 2003 */
 {
@@ -29,17 +16,12 @@ static uint64_t xorshift(uint64_t *x) /* Marsaglia, 2003 */
     return *x ^= *x << 17;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
-}
-
 int main(int argc, char **argv)
 {
     uint64_t vertices = argc > 1 ? strtoull(argv[1], NULL, 10) : 1 << 20, hops = argc > 2 ? strtoull(argv[2], NULL, 10) : 0;
     uint64_t random = 88172645463325252ull;
     size_t bytes = vertices * sizeof(struct vertex);
-    double begin = seconds(), ready, pass[7];
+    double begin = seconds(), ready, pass[PASSES];
     char *room = mmap(NULL, bytes + (2u << 20), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (room == MAP_FAILED)
         return perror("mmap"), 1;
@@ -51,16 +33,15 @@ int main(int argc, char **argv)
             vertex[v].edge[k] = (uint32_t)(xorshift(&random) % vertices);
     ready = seconds() - begin;
     uint32_t at = 0;
-    for (int i = -1; hops && i < 7; i++) { /* the first for warmth */
+    for (int i = -1; hops && i < PASSES; i++) { /* the first for warmth */
         begin = seconds();
         for (uint64_t h = hops; h; h--)
             at = vertex[at].edge[xorshift(&random) & 3];
         pass[i < 0 ? 0 : i] = (seconds() - begin) / (double)hops * 1e9;
     }
-    qsort(pass, 7, sizeof *pass, by_value);
     printf("%.6f", ready);
     if (hops)
-        printf(" %.4f", pass[3]);
+        printf(" %.4f", median(pass));
     printf(" %u\n", at + vertex[vertices / 2].edge[1]);
     return 0;
 }

@@ -5,17 +5,10 @@
  * Other than guest_chase: the guest's addresses are not the host's, its memory begins at 0, its loop is not unrolled, it leaves
  * by a store to memory that it has not, and the clock is outside. Prints ns per access: the median of seven passes of half a
  * second. */
-#define _GNU_SOURCE
+#include "common.h"
 #include <fcntl.h>
 #include <linux/kvm.h>
-#include <sched.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <time.h>
 
 enum { PRESENT_WRITE_USER = 7 };
 static const uint64_t VIRTUAL = 1ull << 40;
@@ -43,13 +36,6 @@ static void map(uint64_t root, uint64_t virtual, uint64_t physical)
     *entry = physical | PRESENT_WRITE_USER;
 }
 
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* So many hops, from where the last ones ended; seconds. */
 static double run(int vcpu, struct kvm_run *state, uint64_t hops)
 {
@@ -65,23 +51,11 @@ static double run(int vcpu, struct kvm_run *state, uint64_t hops)
     return took;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
-}
-
 int main(int argc, char **argv)
 {
     uint64_t lines = argc > 1 ? strtoull(argv[1], NULL, 10) : 262144, bytes = lines * 4096, code = bytes, root = bytes + 4096;
     uint64_t room = root + (lines / 512 + 64) * 4096, beyond = (room + (1 << 20)) & ~4095ull;
-    cpu_set_t allowed, last;
-    sched_getaffinity(0, sizeof allowed, &allowed);
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, &allowed)) {
-            CPU_ZERO(&last);
-            CPU_SET(cpu, &last);
-        }
-    sched_setaffinity(0, sizeof last, &last);
+    pin_to_the_last_cpu();
     memory = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         die("mmap");
@@ -130,17 +104,16 @@ int main(int argc, char **argv)
     struct kvm_regs r = {.rip = VIRTUAL + code, .rax = VIRTUAL + order[0], .rbx = VIRTUAL + beyond, .rflags = 2};
     must(ioctl(vcpu, KVM_SET_REGS, &r), "KVM_SET_REGS");
 
-    double pass[7];
+    double pass[PASSES];
     run(vcpu, state, lines); /* the first touch */
     double hop = run(vcpu, state, 2 * lines) / (double)(2 * lines);
     uint64_t hops = (uint64_t)(0.5 / hop / (double)lines + 1) * lines;
-    for (int i = 0; i < 7; i++)
+    for (int i = 0; i < PASSES; i++)
         pass[i] = run(vcpu, state, hops) / (double)hops * 1e9;
     uint64_t stands;
     memcpy(&stands, state->mmio.data, sizeof stands);
     if (stands != VIRTUAL + order[0]) /* whole cycles: where it began */
         fprintf(stderr, "the chase ended elsewhere\n"), exit(1);
-    qsort(pass, 7, sizeof *pass, by_value);
-    printf("%.6f\n", pass[3]);
+    printf("%.6f\n", median(pass));
     return 0;
 }

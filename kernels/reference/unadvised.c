@@ -4,23 +4,11 @@
  *   unadvised sum MILLIONS     so many million dependent multiplications on one number: no pages help it
  *
  * Prints ns per step. It shares nothing with the kernels but the question. */
-#define _GNU_SOURCE
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+#include "common.h"
 #include <unistd.h>
 
 enum { line_bytes = 64 };
 static const double chased_s = 0.15; /* the region of the chapter's rows */
-
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void **walk(void **at, long steps)
 {

@@ -1,10 +1,9 @@
-"""mapping: memory asked for in one of the ways that Linux has, and written; then it waits, so that its smaps can be read from outside.
+"""mapping: memory requested in one of Linux's ways and written; then it waits, so that its smaps can be read.
 
     mapping.py WAY BYTES FOLDER
 
-Prints one JSON line: where the part that was asked for lies, its bytes, and those of the whole mapping. Exit 2: bad arguments; 3: the
-kernel refuses the memory; 4: this process may not mount a file system. What is mounted is in a namespace of its own and goes with the
-process; what is put into FOLDER has no name any more when the line is printed.
+Prints one JSON line: address and bytes of the requested part, and bytes of the mapping. Exit 2: bad arguments; 3: Linux refuses the
+memory; 4: this process may not mount a file system. Mounts are in a namespace of their own; files in FOLDER are already unlinked.
 """
 
 import ctypes
@@ -24,7 +23,7 @@ CLONE_NEWNS, CLONE_NEWUSER, MS_PRIVATE_RECURSIVE = 0x20000, 0x10000000, 1 << 18 
 
 
 class Region:
-    """A mapping, from `start` on of whole huge pages where it has room to spare. advised, written: how many bytes from there are."""
+    """A mapping, aligned to huge pages from `start` on if it has spare room; advised, written: bytes from there."""
 
     def __init__(self, size: int, flags: int = PRIVATE, file: int = -1, advised: int = 0, written: int | None = None,
                  spare: int = HUGE_PAGE):

@@ -1,11 +1,9 @@
-"""text: code put where it can be executed in one of the ways that Linux has, and called on each page; then it waits, so that its smaps can
-be read from outside.
+"""text: code made executable in one of Linux's ways and called on each page; then it waits, so that its smaps can be read.
 
     text.py WAY BYTES FOLDER
 
-Prints one JSON line: where the code lies, its bytes, and those of the mapping. Exit 2: bad arguments; 3: the kernel refuses the memory;
-4: it lets nothing that was written be executed; 5: it does not join pages of this kind on request. No page is writable and executable
-at once.
+Prints one JSON line: the code's address and bytes, and the mapping's. Exit 2: bad arguments; 3: Linux refuses the memory; 4: written
+memory may not be executed; 5: pages of this kind are not collapsed on request. No page is writable and executable at once.
 """
 
 import ctypes
@@ -38,7 +36,7 @@ def _refuse(status: int, why: str) -> NoReturn:
 
 
 def _checked(result: int | None, status: int = NO_MEMORY) -> int:
-    """What a call of libc gave; ends the program where it failed."""
+    """Return a libc call's result, or end the program if it failed."""
     if result is None or result in (-1, ctypes.c_void_p(-1).value):
         _refuse(status, os.strerror(ctypes.get_errno()))
     return result

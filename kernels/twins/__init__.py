@@ -1,7 +1,7 @@
 """Kernels in numba, for machines without a C compiler, each with the checksums of its C file.
 
-What numba compiled is kept between processes, in the build folder under a digest of all modules here. By itself numba goes by the one
-file that a function stands in, and would run what was inlined from another before that one changed.
+Compiled code is cached in the build folder under a digest of all modules here. numba's own cache checks only the file of the function,
+and would run old code that was inlined from another file.
 """
 
 import atexit
@@ -18,7 +18,7 @@ _HERE = Path(__file__).parent
 
 
 def _kept() -> str:
-    """Where compilations go; where nothing can be written, a folder for this process alone."""
+    """Return the cache folder, or a temporary one if nothing can be written."""
     digest = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__}".encode())
     for module in sorted(_HERE.glob("*.py")):
         digest.update(hashlib.sha256(module.read_bytes()).digest())
@@ -32,4 +32,4 @@ def _kept() -> str:
     return str(folder)
 
 
-numba.config.CACHE_DIR = _kept()  # before any module here is imported: a function looks for it when it is defined
+numba.config.CACHE_DIR = _kept()  # read when a function is defined, so before any module here is imported

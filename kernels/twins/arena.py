@@ -37,7 +37,7 @@ class Arena:
     """A mapping, or its first bytes."""
 
     pages: str
-    room: int  # where the addresses begin that were reserved for it, of which `base` is the first at a whole GiB
+    room: int  # the reserved addresses' beginning; `base` is the first whole GiB
     base: int
     bytes: int
     stride: int
@@ -51,7 +51,7 @@ class Arena:
         return np.ctypeslib.as_array((ctypes.c_uint64 * (self.bytes // 8)).from_address(self.base))
 
     def first(self, working_set: int) -> Arena:
-        """The pages that so many bytes take, from the mapping's beginning on."""
+        """The mapping's first pages, as many as these bytes take."""
         return replace(self, working_set=working_set, bytes=-(-working_set // self.page) * self.page)
 
 
@@ -80,7 +80,6 @@ def base_page() -> int:
 
 
 def page_bytes(pages: str) -> int:
-    """Of one page of this name."""
     source, size = PAGES[pages]
     return base_page() if source == "base" else _number(THP / "hpage_pmd_size", size) if source == "thp" else size
 
@@ -91,13 +90,12 @@ def advise(base: int, size: int, advice: int) -> int:
 
 
 def _mthp_on(kib: int) -> bool:
-    """"inherit" means what the setting for all sizes says."""
     own = THP / f"hugepages-{kib}kB/enabled"
     return _selects(THP / "enabled" if _selects(own, "inherit") else own, "always", "madvise")
 
 
 def _thp_is_off(page: int) -> bool:
-    """Since Linux 6.8 each size has a setting of its own, THP's too; before, one was for all."""
+    """Since Linux 6.8 each size has its own setting, THP included."""
     has_own = (THP / f"hugepages-{page >> 10}kB/enabled").exists()
     off = not _mthp_on(page >> 10) if has_own else _selects(THP / "enabled", "never")
     return off or libc.prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1
@@ -120,7 +118,7 @@ def _ask_for_mthp(base: int, size: int, page: int) -> None:
 
 
 def _reserve(size: int) -> int:
-    """Where addresses begin that have room for so many bytes from a whole GiB on."""
+    """Reserve addresses with room for the bytes from a whole GiB on."""
     room = libc.mmap(None, size + GIB, 0, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) if size < 1 << 62 else FAILED
     if room == FAILED:
         unavailable("memory-short", f"no address space for {size} bytes")
@@ -140,7 +138,6 @@ def _from_pool(base: int, size: int, pages: str, page: int) -> None:
 
 
 def _ask(base: int, size: int, pages: str, page: int) -> None:
-    """Memory on the page size asked for, both ways, before the first touch."""
     source, _ = PAGES[pages]
     if source == "pool":
         _from_pool(base, size, pages, page)
@@ -157,7 +154,7 @@ def _ask(base: int, size: int, pages: str, page: int) -> None:
 
 
 def on_all_cpus(work: Callable[[int, int], int], size: int, chunk: int, cpus: list[int]) -> list[int]:
-    """work(from, to) on each CPU's part of `size` bytes, in whole chunks; what it returned, in order."""
+    """Run work(from, to) on each CPU's part of `size` bytes, in whole chunks; return its results in order."""
     chunks = -(-size // chunk)
     threads = min(len(cpus), chunks, MOST_THREADS)
 
@@ -170,7 +167,6 @@ def on_all_cpus(work: Callable[[int, int], int], size: int, chunk: int, cpus: li
 
 
 def stay_on_this_node() -> None:
-    """On this CPU's node, page table included, whichever CPU writes first."""
     cpu, node = ctypes.c_uint(), ctypes.c_uint()
     if not libc.getcpu(ctypes.byref(cpu), ctypes.byref(node)) and node.value < 64:
         libc.syscall(SET_MEMPOLICY, 1, ctypes.byref(ctypes.c_ulong(1 << node.value)), ctypes.c_ulong(64))
@@ -191,7 +187,7 @@ def _populate(base: int, size: int, pages: str, page: int, cpus: list[int]) -> N
 
 
 def map_arena(pages: str, working_set: int, cpus: list[int]) -> Arena:
-    """Map, advise and fault in so many bytes on `pages`, at a virtual base aligned to 1 GiB; two of the CPUs fault them in."""
+    """Map, advise and fault in `working_set` bytes on `pages`, aligned to 1 GiB, by two of the CPUs."""
     page = page_bytes(pages)
     size = -(-working_set // page) * page
     room = _reserve(size)
@@ -213,7 +209,7 @@ def unmap(arena: Arena) -> None:
 def verify_backing(arena: Arena) -> None:
     """Raise unless every byte of the mapping is on the page size asked for, by /proc/self/smaps."""
     thp_kb = mapped_kb = odd = 0
-    lacking: set[str] = set()  # what the mapping has not stated yet; without it, it proves nothing
+    lacking: set[str] = set()  # fields without which a mapping proves nothing
     inside = False
     source, size, page = PAGES[arena.pages][0], arena.mapping_bytes, arena.page
     expected = page if source == "pool" else arena.stride
@@ -244,7 +240,7 @@ def verify_backing(arena: Arena) -> None:
 
 
 def page_table_bytes() -> int | None:
-    """This process's page tables; None where /proc does not state them."""
+    """This process's page tables, if /proc states them."""
     try:
         stated = re.search(r"^VmPTE:\s*(\d{1,12}) kB$", Path("/proc/self/status").read_text(errors="replace"), re.MULTILINE)
     except OSError:
@@ -253,7 +249,7 @@ def page_table_bytes() -> int | None:
 
 
 def largest_cache_bytes(cpu: int) -> int:
-    """What sysfs states of a CPU's largest cache; 0 where it states none."""
+    """A CPU's largest cache by sysfs; 0 if unknown."""
     sizes = Path(f"/sys/devices/system/cpu/cpu{cpu}/cache").glob("index*/size")
     found = (re.match(r"(\d{1,9})K", size.read_text()) for size in sizes)
     return max((int(one[1]) << 10 for one in found if one), default=0)

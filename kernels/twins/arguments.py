@@ -1,5 +1,4 @@
-"""A numba kernel's arguments, and the two ways in which it says that there will be no number: the contract of kernels/arguments.h, for
-machines without a C compiler. Same arguments, same exit codes."""
+"""A numba kernel's arguments and refusals: the contract of kernels/arguments.h, with the same exit codes."""
 
 from __future__ import annotations
 
@@ -15,13 +14,13 @@ from types import MappingProxyType
 from typing import NoReturn
 
 LINE = 64
-# As in kernels/pages.h, where each size comes from; a base page's size is the machine's.
+# As in kernels/pages.h; a base page's size is the machine's.
 PAGES = {"4k": ("base", 0), **{f"{kib}k": ("mthp", kib << 10) for kib in (16, 32, 64, 128, 256, 512)}, "1m": ("mthp", 1 << 20),
          "thp": ("thp", 2 << 20), "2m": ("pool", 2 << 20), "1g": ("pool", 1 << 30)}
 
 
 class NoNumber(Exception):
-    """Why a point cannot be measured: `why` as JSON on stderr and exit 3 or, for a bad argument, its sentence and exit 2."""
+    """Why a point cannot be measured: JSON on stderr and exit 3 or, for a bad argument, a sentence and exit 2."""
 
     def __init__(self, status: int, reason: str, detail: str) -> None:
         super().__init__(detail if status == 2 else json.dumps({"reason": reason, "detail": detail}))
@@ -29,7 +28,6 @@ class NoNumber(Exception):
 
 
 def unavailable(reason: str, detail: str) -> NoReturn:
-    """The machine lacks something."""
     raise NoNumber(3, reason, detail)
 
 
@@ -39,7 +37,7 @@ def bad_argument(sentence: str) -> NoReturn:
 
 @contextmanager
 def exiting() -> Iterator[None]:
-    """End the process as the contract says where there is no number."""
+    """End the process as the contract says."""
     try:
         yield
     except NoNumber as lack:
@@ -68,14 +66,13 @@ def natural(least: int, most: int) -> Callable[[str], int]:
 def parse_arguments(kernel: str, orders: list[str], layouts: Sequence[str] = ("spread", "packed"), modes: Sequence[str] = (),
                     own: Mapping[str, tuple[int, int, int]] = MappingProxyType({}), engine: str = "numba",
                     words: list[str] | None = None) -> argparse.Namespace:
-    """own: the numbers that one kernel alone takes, name -> (default, least, most). The first of orders, layouts, modes is the default.
-    engine: what the program is written in, as its record says. words: the arguments, where they are not the command line's."""
+    """Parse `words`, by default the command line's. The first of orders, layouts and modes is the default; own: numbers of one kernel,
+    name -> (default, least, most)."""
     parser = _Parser(prog=kernel, allow_abbrev=False)
     parser.add_argument("--pages", default="4k", choices=list(PAGES))
     parser.add_argument("--cpu", default=max(os.sched_getaffinity(0)), type=natural(0, 1 << 20))
     parser.add_argument("--fifo", action="store_true")
     parser.add_argument("--perf-fds", default="-1,-1")
-    parser.add_argument("--fresh", default=0, type=natural(0, 1))  # in a session: in an arena of its own
     parser.add_argument("--layout", default=layouts[0], choices=layouts)
     parser.add_argument("--order", default=orders[0], choices=orders)
     parser.add_argument("--lines", default=4096, type=natural(1, 1 << 32))

@@ -1,4 +1,4 @@
-"""The core's clock in numba: core_ghz() of kernels/region.h, which gives the reasons."""
+"""The core's clock in numba: core_ghz() of kernels/region.h."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _additions(times):
 
 
 def core_ghz() -> float:
-    """Core clock in GHz, from dependent one-cycle additions; one call's overhead (under 1 us in 50) makes it a lower bound."""
+    """Core clock in GHz; a call's overhead (under 1 us in 50) makes it a lower bound."""
     begin = now_ns()
     _additions(62_500)  # 1e6 additions, a few hundred microseconds
     return 1e6 / (now_ns() - begin)

@@ -23,13 +23,13 @@ from kernels.twins.walk import (
     stand,
 )
 
-MEASURES = 2  # 1 read smaps between warm-up and region, so its times above 256 MiB are up to 1.5x too high
+MEASURES = 2  # 1 read smaps after the warm-up: up to 1.5x too slow above 256 MiB
 MOST_WALKERS, AHEAD, PATHS, TAIL = 32, 256, 4, 4
 NO_PATH, UNCOUNTED = np.empty(0, dtype=np.uint32), np.empty(0, dtype=np.int64)
 
 
 def four_vertices_ns(walkers: int, seed: int) -> float:
-    """What a hop takes at the least: the same loop over a graph of four vertices, which the first cache holds."""
+    """Least time of a hop: the same loop over four vertices, in the first cache."""
     edges = np.zeros(64, dtype=np.uint32)
     _, (key, step) = seeded(seed, 2)
     link_vertices(edges, 0, 4, np.uint64(4), np.uint64(key), np.uint64(step | 1), *SIDE_BY_SIDE)
@@ -43,7 +43,6 @@ def four_vertices_ns(walkers: int, seed: int) -> float:
 
 
 def checked(config: Namespace) -> None:
-    """Refuses options that do not go together."""
     given, vertices = {name for name, _ in config.options}, config.vertices or config.lines
     blocked, ahead = config.mode == "blocked", config.mode == "prefetch"
     block = config.block_vertices if blocked else vertices
@@ -57,7 +56,7 @@ def checked(config: Namespace) -> None:
 
 
 def link_graph(config: Namespace, arena: Arena, block: int, key: int, step: int) -> tuple[np.ndarray, dict[str, float]]:
-    """The edges, uint32, linked and checked by all CPUs; how long that took, and how many CPUs there were."""
+    """Link and check the edges, uint32, by all CPUs; also: time and CPUs."""
     begin_ns, edges, chunk = arguments.now_ns(), arena.words().view(np.uint32), max(arena.page, CHUNK)
     places = places_in(config.packed, arena.stride, arena.page)
 
@@ -73,7 +72,6 @@ def link_graph(config: Namespace, arena: Arena, block: int, key: int, step: int)
 
 
 def bins_of(config: Namespace) -> np.ndarray:
-    """For what is walked before time runs."""
     return np.zeros(BINS, dtype=np.int64) if config.per_hop else UNCOUNTED
 
 
@@ -83,11 +81,11 @@ def must_stand(due: np.ndarray, at: np.ndarray) -> None:
 
 
 class Rounds:
-    """A walk in rounds of so many turns, and what each call of them was: where it began, its turns, its clock's ticks, its histogram."""
+    """A walk in rounds of turns, and of each call its beginning, turns, ticks and histogram."""
 
     def __init__(self, walker: Walk, turns: int, per_hop: bool) -> None:
         self.walker, self.turns, self.per_hop = walker, turns, per_hop
-        self.tallies = np.ones((64, BINS), dtype=np.int64)  # faulted in; one for each call, for only the last ones are within the region
+        self.tallies = np.ones((64, BINS), dtype=np.int64)  # faulted in; one a call: only the last ones are in the region
         self.done: list[tuple[Walk, int, int]] = []
 
     def run(self, rounds: int) -> int:
@@ -102,7 +100,7 @@ class Rounds:
         must_stand(before.retraced(last)[0], self.walker.at)
 
     def of_last(self, batches: int, clock: float, ghz: float) -> tuple[dict[str, float], list[list[float]]]:
-        """What the clock read of the last so many calls: quantiles, and the histogram."""
+        """Quantiles and histogram of the last calls."""
         last = slice(len(self.done) - batches, len(self.done))
         bins = self.tallies[last].sum(axis=0)
         full = np.flatnonzero(bins)
@@ -119,9 +117,7 @@ def asked(words: list[str] | None = None) -> Namespace:
 
 
 def walk_of(config: Namespace, arena: Arena, room: int) -> tuple[Walk, int, dict[str, float]]:
-    """A walk of a graph that is linked for it, its path recorded where it knows one; the checksum of its first turns; also.
-
-    The first turns are made, and end where those end that are made hop by hop."""
+    """Link a graph, record a path if needed, make the first turns and check them hop by hop: (walk, checksum, also)."""
     blocked, ahead = config.mode == "blocked", config.mode == "prefetch"
     block = config.block_vertices if blocked else config.lines
     state, (key, step, *starts) = seeded(config.seed, 2 + config.walkers)

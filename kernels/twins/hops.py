@@ -1,4 +1,4 @@
-"""A clock for a single hop, and a histogram of its readings: kernels/hops.h, which explains them."""
+"""A clock for a single hop, and a histogram of its readings: kernels/hops.h."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def assembly(builder, text: str, constraints: str, arguments: tuple = (), result
 
 @intrinsic
 def stamp(typing):
-    """The clock's ticks, read after all loads before it and before any load behind it."""
+    """The clock's ticks, after all earlier loads and before any later one."""
     x86 = "rdtscp\nlfence\nshlq $$32, %rdx\norq %rdx, %rax", "={rax},~{rdx},~{rcx},~{memory},~{flags}"
     arm = "dsb ishld\nisb\nmrs $0, cntvct_el0\nisb", "=r,~{memory}"
     return types.uint64(), lambda context, builder, signature, args: assembly(builder, *(arm if ARM64 else x86))
@@ -30,8 +30,7 @@ def stamp(typing):
 
 @intrinsic
 def ready(typing, number):
-    """The number itself, known before whatever comes behind it: a clock's reading, or the next number, so that no compiler works on
-    several in vectors."""
+    """The number itself, known before what follows, so that no compiler vectorises."""
     return types.uint64(types.uint64), lambda context, builder, signature, args: assembly(builder, "", "=r,0", args)
 
 

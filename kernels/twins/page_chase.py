@@ -24,7 +24,7 @@ from kernels.twins.placement import (
     visits_to_warm,
 )
 
-MEASURES = 2  # 1 read smaps between warm-up and region, so its times above 256 MiB are up to 1.5x too high
+MEASURES = 2  # 1 read smaps after the warm-up: up to 1.5x too slow above 256 MiB
 STANDING = 64
 
 

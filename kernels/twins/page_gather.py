@@ -11,7 +11,7 @@ from kernels.twins import arguments, region
 from kernels.twins.arena import Arena
 from kernels.twins.placement import checksum_from, line_offset, places_in, shuffle, touch_lines
 
-MEASURES = 2  # 1 read smaps between warm-up and region, so its times above 256 MiB are up to 1.5x too high
+MEASURES = 2  # 1 read smaps after the warm-up: up to 1.5x too slow above 256 MiB
 
 
 # [timed]

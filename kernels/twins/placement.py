@@ -1,4 +1,4 @@
-"""Where lines stand and in which order they are visited: kernels/placement.h, which explains it. Equal seeds give equal orders."""
+"""Where lines lie and in which order they are visited: kernels/placement.h. Equal seeds give equal orders."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def mix(checksum, line):
 
 
 def places_in(packed: bool, stride: int, page: int) -> tuple[np.uint64, np.uint64]:
-    """Stride in bytes, and the bits of a line's place in its page: packed lines have one place each."""
+    """Stride in bytes, and the bits of a line's place in its page."""
     room = page if stride > page else stride & -stride
     return (np.uint64(LINE), np.uint64(0)) if packed else (np.uint64(stride), np.uint64((room // LINE).bit_length() - 1))
 
@@ -64,7 +64,7 @@ def line_offset(line, stride, bits):
 
 @njit(cache=True)
 def shuffle(number, below, seed):
-    """In the order of Fisher and Yates (below 1: any permutation), or of Sattolo (0: one cycle); number: uint32 (n,)."""
+    """As Fisher and Yates (below 1: any permutation) or Sattolo (0: one cycle); number: uint32 (n,)."""
     state = uint64(seed)
     for i in range(len(number) - 1, 0, -1):
         state, j = next_random(state, i + below)
@@ -73,7 +73,7 @@ def shuffle(number, below, seed):
 
 @njit(cache=True)
 def visits_of(next_line):
-    """(the lines in the order in which the cycle visits them, uint32 (lines,); how many until line 0 came round; whether it did)."""
+    """(lines in the cycle's visiting order, uint32 (lines,); how many until line 0 came round; whether it did)."""
     visit, visited, line = np.empty_like(next_line), 0, np.uint32(0)
     while True:
         visit[visited] = line
@@ -85,7 +85,7 @@ def visits_of(next_line):
 
 @njit(cache=True)
 def checksum_from(visit, first, visits):
-    """Of so many visits from the one at `first` on, of an order that is repeated."""
+    """Of so many visits from `first` on, of an order that repeats."""
     checksum = uint64(FNV_BASIS)
     for i in range(visits):
         checksum = mix(checksum, visit[(first + i) % len(visit)])
@@ -93,20 +93,19 @@ def checksum_from(visit, first, visits):
 
 
 def lines_to_warm(config: argparse.Namespace) -> int:
-    """Lines after whose visits the caches hold what they will go on holding: as many as the largest has, up to MOST_WARM, or as asked; or
-    all lines."""
+    """Visits that fill the caches: as many lines as the largest has, at most MOST_WARM, or as given; at most all lines."""
     asked = config.warm_hops or min(largest_cache_bytes(config.cpu) // LINE, MOST_WARM)
     return min(asked or config.lines, config.lines)
 
 
 def visits_to_warm(config: argparse.Namespace) -> int:
-    """How many visits warm the caches before a part is timed; 0 where all lines are visited in every round."""
+    """Visits to warm up before a part is timed; 0: every round visits all lines."""
     return 0 if config.lines <= PART or config.order == "sequential" else -(-lines_to_warm(config) // STEP) * STEP
 
 
 @intrinsic
 def load(typing, address):
-    """The uint64 at an address: a plain load, so that a chase in numba is the same instruction as in C."""
+    """The uint64 at an address: the same instruction as in C."""
 
     def emit(context, builder, signature, args):
         return builder.load(builder.inttoptr(args[0], ir.IntType(64).as_pointer()))
@@ -116,7 +115,7 @@ def load(typing, address):
 
 @njit(cache=True)
 def touch_lines(base, lines, stride, bits):
-    """Read the lines in ascending order: so their translations stand as after any other placing, however they were visited last."""
+    """Read the lines in ascending order, with which every placing ends."""
     total = uint64(0)
     for i in range(lines):
         total += ready(load(base + line_offset(i, stride, bits)))

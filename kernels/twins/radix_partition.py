@@ -12,27 +12,26 @@ from kernels.twins import arguments, region
 from kernels.twins.arena import Arena
 from kernels.twins.placement import FNV_BASIS, GOLDEN, SIDE_BY_SIDE, mix, scramble, touch_lines
 
-MEASURES = 2  # 1 read smaps between warm-up and region, so its times above 256 MiB are up to 1.5x too high
+MEASURES = 2  # 1 read smaps after the warm-up: up to 1.5x too slow above 256 MiB
 ARRAYS, ROWS_A_LINE, LEAST, MOST = 6, 4, 1 << 10, 1 << 28
 KEY, ROW = 0, 1
 
 
 @njit(inline="always")
 def radix(key, skip, bits):
-    """`bits` bits of the key's hash below its topmost `skip`; multiplicative (Knuth): the top bits depend on all of the key."""
+    """`bits` bits of the hash below its topmost `skip`."""
     return key * GOLDEN << uint64(skip) >> uint64(64 - bits)
 
 
 @njit(inline="always")
 def slot_of(key, skip, slots):
-    """In proportion to the hash without its topmost `skip` bits, which all of a partition share: a product, no division."""
     return (key * GOLDEN << uint64(skip) >> uint64(32)) * slots >> uint64(32)
 
 
 # [timed: partition]
 @njit(cache=True)
 def count(source, cursors, skip, bits):
-    """Where each partition begins, in rows, into cursors (2^bits,)."""
+    """Where each partition begins, into cursors (2^bits,)."""
     cursors[:] = 0
     for i in range(len(source)):
         cursors[radix(source[i, KEY], skip, bits)] += np.uint32(1)
@@ -53,11 +52,8 @@ def scatter(source, target, cursors, skip, bits):
 
 @njit(cache=True)
 def partition(source, target, between, ends, coarse, bits):
-    """Stable: rows keep their order within a partition. ends, uint32 (2^bits,): where each partition ends in target.
-
-    Two passes where coarse, uint32, has 2^(bits - bits // 2) places: the first pass leaves its partitions, by the upper bits,
-    in between, which is as large as target. One pass where coarse is empty.
-    """
+    """Stable. ends, uint32 (2^bits,): where each partition ends in target. Two passes if coarse, uint32, has 2^(bits - bits // 2)
+    places: the first leaves its partitions, by the upper bits, in between, as large as target. One pass if coarse is empty."""
     if len(coarse) == 0:
         count(source, ends, 0, bits)
         scatter(source, target, ends, 0, bits)
@@ -79,7 +75,7 @@ def partition(source, target, between, ends, coarse, bits):
 # [timed: join]
 @njit(cache=True)
 def join(r, s, table, skip):
-    """(pairs, sum of the products of their row numbers); r's keys are unique, table has two slots a row of r at the least."""
+    """(pairs, sum of the products of their row numbers); r's keys are unique, table has at least two slots a row of r."""
     slots, pairs, total = uint64(2 * len(r)), 0, uint64(0)
     for at in range(slots):
         table[at, ROW] = 0  # free: rows count from 1
@@ -102,7 +98,7 @@ def join(r, s, table, skip):
 
 @njit(cache=True)
 def join_parts(r, s, table, r_ends, s_ends, bits):
-    """What join() gives, from the partitions of r and s by `bits` bits; ends as partition() leaves them."""
+    """join() by way of the partitions; ends as partition() leaves them."""
     pairs, total, r_begin, s_begin = 0, uint64(0), np.uint32(0), np.uint32(0)
     for p in range(len(r_ends)):
         r_end, s_end = r_ends[p], s_ends[p]
@@ -117,13 +113,11 @@ def join_parts(r, s, table, r_ends, s_ends, bits):
 
 @njit(inline="always")
 def splitmix(seed, i):
-    """The generator's number i."""
     return scramble(seed + uint64(i) * GOLDEN)
 
 
 @njit(inline="always")
 def partner(seed, row, rows):
-    """The row of R whose key a row of S has: drawn with another seed than the keys."""
     return uint64(1) + ((splitmix(~seed, row) >> uint64(32)) * uint64(rows) >> uint64(32))
 
 
@@ -144,7 +138,7 @@ def fill(r, s, seed):
 
 @njit(cache=True)
 def is_partitioned(parts, ends, seed, bits, foreign):
-    """Are these the rows of R, or of S if foreign: each once, in its partition, and in their old order within each?"""
+    """Whether these are the rows of R (or S if foreign), each once, in its partition and in the old order."""
     begin = 0
     for p in range(len(ends)):
         last = uint64(0)
@@ -172,8 +166,7 @@ def naive_rounds(rounds, r, s, table, due):
 
 @njit(cache=True)
 def partition_rounds(rounds, r, s, r_parts, s_parts, table, r_ends, s_ends, coarse, bits, spots, wanted, joining, due):
-    """wanted: the numbers of the rows at the spots, (2, spots). They are wiped out before each round, so that what the round
-    before left is no answer."""
+    """wanted: row numbers at the spots, (2, spots), which are wiped before each round so that the last one's do not count."""
     wrong = 0
     for _ in range(rounds):
         for spot in spots:
@@ -215,8 +208,7 @@ def asked(words: list[str] | None = None) -> argparse.Namespace:
 
 
 def prepared(words: np.ndarray, tuples: int, mode: str, bits: int, passes: int, seed: np.uint64) -> tuple[Callable, int, dict]:
-    """Rows and tables, placed in words (uint64) and filled: (rounds, checksum, also). rounds(n) does the mode's work n times
-    and returns how many of the answers were wrong."""
+    """Fill rows and tables in words (uint64): (rounds, checksum, also). rounds(n) works n times and returns the wrong answers."""
     room = -(-tuples // ROWS_A_LINE) * ROWS_A_LINE
     rows = words[: ARRAYS * room * 2].reshape(-1, 2)
     r, s, r_parts, s_parts = (rows[i * room : i * room + tuples] for i in range(4))

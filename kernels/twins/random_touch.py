@@ -15,7 +15,7 @@ from kernels.twins.arguments import LINE
 from kernels.twins.hops import ready
 from kernels.twins.placement import FNV_BASIS, mix
 
-MEASURES = 2  # 1 read smaps between warm-up and region, so its times above 256 MiB are up to 1.5x too high
+MEASURES = 2  # 1 read smaps after the warm-up: up to 1.5x too slow above 256 MiB
 DRAWS = 1 << 20
 
 

@@ -1,4 +1,4 @@
-"""The timed region of a numba kernel, and the record of it: kernels/region.h, which gives the reasons."""
+"""The timed region of a numba kernel, and its record: kernels/region.h."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kernels.twins.arena import Arena, base_page, libc, map_arena, page_table_by
 from kernels.twins.arguments import LINE, bad_argument, exiting, now_ns, unavailable
 
 MIN_BATCHES, MOST_BATCHES, SETTLE, SLICES = 5, 16, 256, 16
-# So few lines, of so many bytes, vertices, tuples, that a point over them takes no time but to compile what it runs.
+# A point so small that it takes no time but to compile what it runs.
 FEW = {"lines": 1 << 11, "packed": True, "bytes": 1 << 17, "step_bytes": 1 << 12, "vertices": 1 << 11, "block_vertices": 1 << 6,
        "tuples": 1 << 10, "region_ms": 1, "control_fd": -1, "fifo": False}
 Record = dict[str, Any]
@@ -46,8 +46,8 @@ def _gate(config: argparse.Namespace, command: bytes) -> None:
 
 
 class Fifo:
-    """SCHED_FIFO, where it is asked for, while `with` lasts. Linux stops a process that ran under it for 95 % of a second, so this one
-    rests for an eighth of its time as soon as it has had half a second without a rest."""
+    """SCHED_FIFO, if asked for, while `with` lasts. Linux stops a process that ran under it for 95 % of a second, so this one rests for
+    an eighth of its time after half a second without a rest."""
 
     _used_ns, _left_ns = 0, 0  # without a rest; when this process last left it
 
@@ -81,14 +81,13 @@ class Fifo:
 class Work:
     """Accesses in rounds: `struct work` of region.h."""
 
-    run: Callable[[int], int]  # so many rounds from where the kernel stands: what depends on every access of them
-    due: Callable[[int], int]  # what that will be, asked beforehand
+    run: Callable[[int], int]  # makes so many rounds; a value that depends on every access
+    due: Callable[[int], int]  # predicts it
     accesses: int  # a round
-    warm: int = 0  # rounds to warm up by, no more and no less; 0 for 5 ms of them
-    least: int = 0  # rounds to be timed at the least
+    warm: int = 0  # rounds to warm up; 0: 5 ms
+    least: int = 0  # rounds to time at least
 
     def checked(self, rounds: int) -> int:
-        """So many rounds, in ns."""
         due = self.due(rounds)
         begin = now_ns()
         got = self.run(rounds)
@@ -98,7 +97,7 @@ class Work:
         return took
 
     def warmed(self, fifo: Fifo) -> float:
-        """Warm up; ns a round, of those that were disturbed least."""
+        """Warm up; return ns a round, of the least disturbed."""
         took, rounds, more, fastest = 0, 0, -(-self.warm // SLICES) or 1, math.inf
         while rounds < self.warm or (not self.warm and took < 5_000_000):
             ns = self.checked(more)
@@ -115,7 +114,7 @@ class Work:
 
 
 def _clock(config: argparse.Namespace) -> Callable[[], float]:
-    """What reads the core's clock. A program in numpy has none, and is spared what numba takes to compile it."""
+    """Return what reads the core's clock; a program in numpy is spared compiling it."""
     if config.engine == "numpy":
         return lambda: 0.0
     from kernels.twins.clock import core_ghz
@@ -124,8 +123,8 @@ def _clock(config: argparse.Namespace) -> Callable[[], float]:
 
 
 def measure(config: argparse.Namespace, work: Work) -> Record:
-    """Warm up, choose the batches and time them behind the gate; what the record has of that. The lines were touched in ascending order
-    right before, and nothing reads smaps in between: that would put them out of the caches and their translations out of order."""
+    """Warm up, choose the batches, time them behind the gate and return the record's part. The lines were touched in ascending order
+    just before: reading smaps in between would evict them and reorder their translations."""
     core_ghz = _clock(config)
     core_ghz()  # compiled, or loaded from numba's cache
     with Fifo(config) as fifo:
@@ -157,7 +156,7 @@ def measure(config: argparse.Namespace, work: Work) -> Record:
 
 def record(config: argparse.Namespace, arena: Arena, measured: Record, checksum: int, also: Mapping[str, float] = MappingProxyType({}),
            **more: Any) -> Record:
-    """also: what this kernel alone measures, with its unit in the name; more: fields of its own."""
+    """also: results of this kernel alone, unit in the name; more: fields of its own."""
     asked = {name: getattr(config, name) for name in (
         "kernel", "engine", "pages", "layout", "order", "lines", "mode", "options", "seed", "cpu")}
     return {**asked, "backing": config.pages, "also": dict(also), "stride_bytes": arena.stride, "working_set_bytes": arena.working_set,
@@ -187,7 +186,7 @@ def working_set(config: argparse.Namespace) -> int:
 
 
 def in_its_own_arena(config: argparse.Namespace, measure_point: Measure) -> Record:
-    """Of a point in an arena that is mapped for it, proved before its lines are placed and after its region."""
+    """Measure a point in its own arena, proved before its lines are placed and after its region."""
     arena = map_arena(config.pages, working_set(config), config.cpus)
     try:
         verify_backing(arena)
@@ -199,7 +198,7 @@ def in_its_own_arena(config: argparse.Namespace, measure_point: Measure) -> Reco
 
 
 def compiled(config: argparse.Namespace, measure_point: Measure) -> None:
-    """Compile all that a point runs, or load it from numba's cache, before its clock starts: by the same point over a few lines."""
+    """Compile or load all that a point runs, before its clock starts: by the same point over a few lines."""
     few = argparse.Namespace(**{name: FEW.get(name, value) for name, value in vars(config).items()})
     words = np.zeros(few.lines * LINE // 8, dtype=np.uint64)
     measure_point(few, Arena(few.pages, 0, words.ctypes.data, words.nbytes, base_page(), words.nbytes, base_page(), words.nbytes, (0, 0)))

@@ -1,11 +1,9 @@
-"""Many points in one process and, where they fit, in one arena: a plan on stdin, a line a point, and an answer a line.
+"""Many points in one process and, where they fit, in one arena: kernels/plan.h.
 
     python -m kernels.twins.session --pages thp --bytes 4294967296
 
     ID KERNEL MODE LAYOUT ORDER LINES STRIDE_PAGES SEED REGION_MS [--name value ...]
-
-An answer is the kernel's record or why there is none, with the ID; its position; and "proved": of how many lines answered so far smaps has
-since shown that their pages were those asked for. --fresh 1 gives a point an arena of its own."""
+"""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from kernels.twins.arguments import PAGES, NoNumber, bad_argument, exiting, now_
 
 KERNELS = {"numba": ("page_chase", "page_gather", "random_touch", "stride_sum", "graph_walk"), "numpy": ("page_gather",)}
 PACKAGES = {"numba": "kernels.twins", "numpy": "kernels.published"}
-# So many answers, at the most, between two readings of smaps: on base pages one takes tens of ms. THP can be split at any time.
+# Answers between two readings of smaps, which takes tens of ms on base pages. THP can be split at any time.
 UNPROVED = {"base": 100, "pool": 100, "thp": 1, "mthp": 1}
 
 
@@ -30,7 +28,7 @@ def answer(**fields: Any) -> None:
 
 
 def point_of(words: list[str], whole: Namespace) -> tuple[Namespace, region.Measure]:
-    """What a line of the plan asks for, and what measures it; whole: the session's own arguments."""
+    """A plan's line as a point and what measures it; whole: the session's arguments."""
     if len(words) < 9 or words[1] not in KERNELS[whole.engine]:
         bad_argument(f"A line is ID KERNEL MODE LAYOUT ORDER LINES STRIDE_PAGES SEED REGION_MS, of another kernel than '{words[1:2]}'.")
     _, kernel, mode, layout, order, lines, stride, seed, region_ms, *own = words
@@ -65,7 +63,7 @@ class Session:
             region.compiled(config, measure_point)
             self.compiled.add(what)
         config.started_ns, needed = now_ns(), region.working_set(config)
-        if self.shared is None or config.fresh or needed > self.shared.bytes:
+        if self.shared is None or needed > self.shared.bytes:
             tables = page_table_bytes() or 0
             found = region.in_its_own_arena(config, measure_point)
             return found | {name: max(found[name] - tables, 0) for name in ("page_table_bytes",) if name in found}, True

@@ -1,7 +1,4 @@
-"""A graph of 64-byte vertices and walks of it: kernels/graph.h and kernels/walk.h, which explain them.
-
-Two things differ. Several walkers stand in an array and not in registers; and the parts are faulted in first and filled afterwards.
-"""
+"""A graph of 64-byte vertices and walks of it: kernels/graph.h and kernels/walk.h. Here walkers are in an array, not in registers."""
 
 from __future__ import annotations
 
@@ -135,7 +132,7 @@ def jump(at, state, vertices, block, stride, bits):
 
 @njit(cache=True)
 def begin_segment(at, state, vertices, block, stride, bits, path, path_state):
-    """Where a stay ends: back to the beginning of the path that is followed, or on to another block; the new state."""
+    """Restart the path or jump to another block; the new state."""
     if len(path):
         at[0] = path[0]
         return path_state

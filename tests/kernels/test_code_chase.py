@@ -2,25 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
-from support.kernels import (
-    changed,
-    checksum,
-    draws,
-    emulated,
-    for_arm64,
-    needs_c,
-    needs_emulator,
-    on_x86,
-    reason_of,
-    refused_by_c,
-    run_c,
-    run_program,
-    shuffled,
-)
+from support.kernels import changed, checksum, draws, needs_c, run_c, run_program, shuffled
 
 from experiments.lab.record import KernelReport
 
@@ -72,14 +57,6 @@ def test_of_every_group_of_lines_one_is_hot(every: int):
 
 
 @needs_c
-def test_a_jump_that_leads_elsewhere_is_no_record(tmp_path: Path):
-    program = changed("code_chase", {"list[r * (round + 1) + round] = (uint64_t)out;":
-                                     "list[r * (round + 1) + round - (round > 1)] = (uint64_t)out;"}, tmp_path)
-    code, _ = reason_of(run_program(program, given(64)))
-    assert code == "kernel-garbage"
-
-
-@needs_c
 def test_no_page_is_writable_and_executable_at_once(tmp_path: Path):
     program = changed("code_chase", {"struct work work = {": """{
         char line[512], flags[5];
@@ -92,29 +69,3 @@ def test_no_page_is_writable_and_executable_at_once(tmp_path: Path):
     struct work work = {"""}, tmp_path)
     for way in (("--mode", "direct"), ("--layout", "alias"), ("--layout", "packed")):
         assert run_program(program, given(64, *way)).returncode == 0
-
-
-@needs_c
-def test_where_executing_is_refused_it_says_so(tmp_path: Path):
-    program = changed("code_chase", {"if (mprotect(at, bytes, PROT_READ | PROT_EXEC))": "errno = EACCES;\n    if (bytes)"}, tmp_path)
-    code, detail = reason_of(run_program(program, given(64)))
-    assert code == "code-refused" and re.search("[Pp]ermission", detail)
-
-
-@needs_c
-@pytest.mark.parametrize("bad", [
-    given(64, "--mode", "direct", "--order", "random"), given(64, "--mode", "direct", "--layout", "alias"),
-    given(64, "--order", "sequential"), given(64, "--layout", "alias", "--pages", "2m"), given(0), given(64, "--mode", "indirect"),
-    given(64, "--every", "2"), given(64, "--every", "0", "--layout", "packed"), given(4, "--every", "5", "--layout", "packed"),
-    given(64, "--every", "2", "--layout", "packed", "--mode", "direct")])
-def test_bad_arguments_are_one_sentence(bad: list[str]):
-    refused_by_c("code_chase", bad)
-
-
-@on_x86
-@needs_emulator
-@pytest.mark.slow
-def test_the_arm64_build_jumps_to_the_same_lines_under_emulation(tmp_path: Path):
-    program = for_arm64("code_chase", tmp_path)
-    for way, order in WAYS.items():
-        assert emulated(program, *given(64, *way)).checksum == checksum(order(64)), way

@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
-from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from support.graph_walk import MODES, graph, parsed, visited, walking
-from support.kernels import (
-    both_engines,
-    checksum,
-    emulated,
-    for_arm64,
-    measured,
-    needs_c,
-    needs_emulator,
-    needs_thp,
-    on_x86,
-    run_c,
-    run_twins,
-    unless_fragmented,
-    why_not,
-)
+from support.graph_walk import graph, parsed, visited, walking
+from support.kernels import checksum, needs_c, run_c
 
-from experiments.lab.kernels import arena_bytes
-from experiments.lab.record import KernelReport, Point
+from experiments.lab.record import KernelReport
 from kernels.twins import walk
 from kernels.twins.placement import places_in
 
@@ -39,69 +19,10 @@ pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 # --- the graph and the walk, by an independent account of them
 
 
-def reached(edges: list[list[int]], start: int) -> set[int]:
-    found, new = {start}, [start]
-    while new:
-        new = [to for to in {to for v in new for to in edges[v]} if to not in found]
-        found.update(new)
-    return found
-
-
-sizes = st.integers(2, 9).flatmap(lambda k: st.tuples(st.just(2**k), st.integers(2, k).map(lambda b: 2**b)))
-
-
-@given(sizes, st.integers(0, 2**63 - 1))
-@settings(max_examples=40, deadline=None)
-def test_every_vertex_leads_to_every_other_one_of_its_block_and_to_no_other_block(size: tuple[int, int], seed: int):
-    vertices, block = size
-    edges = graph(vertices, block, seed)
-    for start in (0, vertices - 1, seed % vertices):
-        assert reached(edges, start) == set(range(start // block * block, start // block * block + block))
-
-
-@given(sizes, st.integers(0, 2**63 - 1), st.integers(1, 50))
-@settings(max_examples=40, deadline=None)
-def test_a_blocked_walk_stays_in_its_block_for_its_steps_and_then_leaves_it(size: tuple[int, int], seed: int, steps: int):
-    vertices, block = size
-    stays = np.array(visited(vertices, seed, block=block, steps=steps, turns=20 * steps)).reshape(20, steps) // block
-    assert (stays == stays[:, :1]).all()
-    assert (stays[1:, 0] != stays[:-1, 0]).all() or vertices == block
-
-
 PACKED = places_in(True, 4096, 4096)
 
 
-def linked(vertices: int, block: int, seed: int) -> list[list[int]]:
-    """The graph as numba fills it, by parts and from behind."""
-    edges, (_, (key, step)) = np.zeros(16 * vertices, dtype=np.uint32), walk.seeded(seed, 2)
-    for first, last in ((vertices // 2, vertices), (0, vertices // 2)):
-        walk.link_vertices(edges, first, last, np.uint64(block), np.uint64(key), np.uint64(step | 1), *PACKED)
-    assert walk.count_wrong(edges, 0, vertices, np.uint64(block), np.uint64(step | 1), *PACKED) == 0
-    return edges.reshape(vertices, 16)[:, :4].tolist()
-
-
-GRAPHS = [(4, 4, 0), (4, 4, 7), (1024, 1024, 7), (1024, 64, 7), (4096, 4, 2**63 - 1)]
-
-
-@pytest.mark.parametrize(("vertices", "block", "seed"), GRAPHS)
-def test_numba_links_the_graph_that_the_oracle_names(vertices: int, block: int, seed: int):
-    assert linked(vertices, block, seed) == graph(vertices, block, seed)
-
-
-@pytest.mark.parametrize(("vertices", "block", "seed"), GRAPHS)
-def test_each_single_wrong_edge_is_counted(vertices: int, block: int, seed: int):
-    edges, (_, (_, step)) = np.zeros((vertices, 16), dtype=np.uint32), walk.seeded(seed, 2)
-    edges[:, :4] = graph(vertices, block, seed)
-
-    def wrong() -> int:
-        return walk.count_wrong(edges.reshape(-1), 0, vertices, np.uint64(block), np.uint64(step | 1), *PACKED)
-
-    for v in (0, vertices // 2, vertices - 1):
-        for k, to in [(0, edges[v, 0] ^ 1), *((k, v ^ block) for k in range(4)), *((k, 2**31) for k in range(4))]:
-            right, edges[v, k] = edges[v, k], to
-            assert wrong() == 1, (v, k, to)
-            edges[v, k] = right
-    assert wrong() == 0
+GRAPHS = [(4, 4, 7), (1024, 1024, 7), (4096, 64, 2**63 - 1)]
 
 
 @needs_c
@@ -114,36 +35,26 @@ def test_c_links_the_graph_that_the_oracle_names(probe, vertices: int, block: in
 
 
 CASES: list[tuple[list[str], list[int]]] = [
-    *((walking(n, "--vertices", n, seed=seed), visited(n, seed)) for n in (4, 8, 1024, 2**14) for seed in (0, 7, 2**63 - 1)),
-    *((walking(1024, "--walkers", k), visited(1024, 7, k)) for k in (1, 2, 3, 8, 9, 31, 32)),
+    *((walking(n, seed=seed), visited(n, seed)) for n, seed in ((4, 7), (8, 0), (2**14, 2**63 - 1))),
+    *((walking(1024, "--walkers", k), visited(1024, 7, k)) for k in (2, 9, 32)),
     *((walking(1024, "--mode", "blocked", "--block_vertices", b, "--block_steps", s), visited(1024, 7, 1, b, s))
-      for b, s in ((4, 1), (64, 100), (512, 5000), (1024, 10))),
-    (walking(256, "--mode", "blocked", "--block_vertices", 16), visited(256, 7, 1, 16, 1024)),
+      for b, s in ((4, 1), (64, 100), (1024, 10))),
     (walking(256, "--mode", "blocked", "--block_vertices", 16, "--block_steps", 7, "--walkers", 5), visited(256, 7, 5, 16, 7)),
-    *((walking(1024, "--mode", "prefetch", *more), visited(1024, 7)) for more in ([], ["--distance", 0], ["--distance", 256])),
+    *((walking(1024, "--mode", "prefetch", "--distance", n), visited(1024, 7)) for n in (0, 8, 256)),
     (walking(1024, "--per_hop", 1), visited(1024, 7)),
-    (walking(1024, "--per_hop", 0), visited(1024, 7)),
     (walking(1024, "--per_hop", 1, "--mode", "blocked", "--block_vertices", 64), visited(1024, 7, 1, 64, 1024)),
-    # Vertices each on a page of its own: the same walk.
-    *((walking(1024, *more, "--layout", "spread"), visited(1024, 7, *parts)) for more, parts in (
-        ([], ()), (["--walkers", 3], (3,)), (["--per_hop", 1], ()), (["--mode", "prefetch"], ()),
-        (["--mode", "blocked", "--block_vertices", 64, "--block_steps", 100], (1, 64, 100)))),
+    # Each vertex on a page of its own: the same walk.
+    (walking(1024, "--walkers", 3, "--layout", "spread"), visited(1024, 7, 3)),
+    (walking(1024, "--mode", "blocked", "--block_vertices", 64, "--block_steps", 100, "--layout", "spread"), visited(1024, 7, 1, 64, 100)),
 ]
 
 
-def test_numba_walks_as_the_oracle_does():
-    done = run_twins([("graph_walk", asked) for asked, _ in CASES])
-    assert [(status, err) for status, _, err in done] == [(0, "")] * len(CASES)
-    for (asked, path), (_, out, _) in zip(CASES, done, strict=True):
-        assert parsed(asked, out, "numba").checksum == checksum(path), asked
-
-
 @needs_c
-@pytest.mark.parametrize(("asked", "path"), CASES, ids=lambda one: " ".join(one[3:]) if isinstance(one[0], str) else "")
-def test_c_walks_as_the_oracle_does(asked: list[str], path: list[int]):
-    done = run_c("graph_walk", asked)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert parsed(asked, done.stdout, "c").checksum == checksum(path)
+def test_c_walks_as_the_oracle_does():
+    for asked, path in CASES:
+        done = run_c("graph_walk", asked)
+        assert (done.returncode, done.stderr) == (0, ""), asked
+        assert parsed(asked, done.stdout, "c").checksum == checksum(path), asked
 
 
 @needs_c
@@ -154,20 +65,6 @@ def test_the_graph_is_the_same_whoever_fills_it():
     assert all_cpus.checksum == one_cpu.checksum == checksum(visited(2**16, 7))
     assert one_cpu.also["prepare_threads"] == 1
     assert all_cpus.also["prepare_threads"] == min(len(os.sched_getaffinity(0)), 8)  # 4 MiB, in parts of half a MiB at the least
-
-
-@needs_c
-def test_no_page_of_the_graph_is_faulted_in_while_time_runs():
-    reports = (KernelReport.model_validate_json(run_c("graph_walk", walking(2**16)).stdout) for _ in range(3))
-    assert any((report.minor_faults, report.major_faults) == (0, 0) for report in reports)
-
-
-@needs_c
-def test_a_small_graph_on_a_transparent_huge_page_has_one_of_its_own():
-    needs_thp()
-    done = run_c("graph_walk", walking(1024, pages="thp"))
-    report = unless_fragmented(done.returncode, done.stdout, done.stderr)
-    assert (report.backing, report.checksum) == ("thp", checksum(visited(1024, 7))) and report.arena_bytes >= 1 << 21
 
 
 # --- how many lines a walk visits
@@ -182,25 +79,17 @@ def walked(vertices: int, block: int, steps: int, turns: int, walkers: int = 1) 
     return walker.retraced(turns, turns * walkers)[2]
 
 
-@pytest.mark.parametrize("hops", [2**10, 2**14, 2**16, 2**17, 2**18, 2**19])
+@pytest.mark.parametrize("hops", [2**10, 2**16, 2**19])
 def test_a_walk_visits_as_many_lines_as_expected(hops: int):
     expected = walk.expected_lines(2**16, 2**16, hops, 0)
     assert np.unique(walked(2**16, 2**16, 0, hops)).size == pytest.approx(expected, rel=0.02)
 
 
-@pytest.mark.parametrize(("block", "steps"), [(64, 16), (64, 1024), (1024, 1024), (4096, 10_000), (2**16, 100)])
-@pytest.mark.parametrize("walkers", [1, 8])
+@pytest.mark.parametrize(("block", "steps", "walkers"), [(64, 16, 1), (64, 1024, 8), (1024, 1024, 1), (4096, 10_000, 8)])
 def test_a_blocked_walk_visits_as_many_lines_as_expected(block: int, steps: int, walkers: int):
     vertices, turns = 2**16, 2**18 // walkers
     expected = walk.expected_lines(vertices, block, turns * walkers, min(steps, turns))
     assert np.unique(walked(vertices, block, steps, turns, walkers)).size == pytest.approx(expected, rel=0.15 if block > 1024 else 0.06)
-
-
-def test_so_many_hops_visit_as_many_lines_as_asked():
-    for k, distinct in product(range(2, 30), (2**17, 4e6)):
-        hops = walk.hops_for(2**k, distinct)
-        assert walk.expected_lines(2**k, 2**k, hops, 0) >= min(distinct, 0.96 * 2**k) - 1e-6
-        assert walk.expected_lines(2**k, 2**k, 0.98 * hops - 2, 0) < min(distinct, 0.96 * 2**k)
 
 
 @needs_c
@@ -217,38 +106,4 @@ def test_c_expects_what_numba_expects(probe):
 # --- a point and its record
 
 
-@both_engines
-@pytest.mark.parametrize(("mode", "options"), [
-    ("plain", {}), ("plain", {"walkers": 4}), ("blocked", {"block_vertices": 256, "block_steps": 64}), ("prefetch", {"distance": 4}),
-    ("plain", {"per_hop": 1})])
-def test_a_point_of_graph_walk_is_measured(engine: str, mode: str, options: dict[str, int]):
-    point = Point(kernel="graph_walk", engine=engine, layout="packed", order="random", lines=1024, mode=mode,
-                  options={"vertices": 1024} | options, region_ms=1)
-    record = measured(point)
-    assert record.point == point and record.arena_bytes <= arena_bytes(point)
-    assert bool(record.histogram) == ("per_hop" in options)
-    assert type(record).model_validate(json.loads(record.model_dump_json())) == record
-
-
-@needs_c
-def test_a_point_whose_lines_are_not_its_vertices_is_a_bad_parameter():
-    point = Point(kernel="graph_walk", layout="packed", order="random", lines=1024, mode="plain", options={"vertices": 512}, region_ms=1)
-    assert "--vertices takes" in why_not(point, "bad-parameter")
-
-
-def test_a_graph_that_memory_cannot_hold_is_not_begun():
-    point = Point(kernel="graph_walk", engine="numba", layout="packed", order="random", lines=2**29, mode="plain")
-    why_not(point, "memory-short", usable_bytes=1 << 30)
-    assert arena_bytes(point) == 32 << 30
-
-
 # --- the other architecture
-
-
-@on_x86
-@needs_emulator
-def test_the_arm64_build_walks_the_same_under_emulation(tmp_path: Path):
-    program = for_arm64("graph_walk", tmp_path)
-    for more, path in [(MODES["plain"], visited(1024, 7)), (["--walkers", 32], visited(1024, 7, 32)), (MODES["prefetch"], visited(1024, 7)),
-                       (MODES["blocked"], visited(1024, 7, 1, 64, 50)), (MODES["per hop"], visited(1024, 7))]:
-        assert emulated(program, *walking(1024, *more)).checksum == checksum(path)

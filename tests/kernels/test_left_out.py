@@ -6,65 +6,23 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from support.common import ROOT, needs_c
-from support.kernels import NOT_IN_A_TIMED_LOOP, arguments, changed, disassembled, reason, reason_of, run_program
-
-from experiments.lab import build
+from support.common import ROOT
+from support.kernels import NOT_IN_A_TIMED_LOOP, arguments, disassembled, reason
 
 pytestmark = [pytest.mark.measures, pytest.mark.slow]
 
 
 # --- accesses that are not made
 
-NOTHING = {  # a timed loop that hands back what it was given, as if all accesses had been left out
-    "follow": ("follow(void **p, uint64_t hops)\n{", "follow(void **p, uint64_t hops)\n{ hops = 0;"),
-    "follow_draws": ("uint64_t draws, uint64_t loaded)\n{", "uint64_t draws, uint64_t loaded)\n{ draws = 0;"),
-    "gather": ("uint64_t lines, uint64_t rounds)\n{", "uint64_t lines, uint64_t rounds)\n{ rounds = 0;"),
-}
-GONE = {  # a compiler that takes the loop's result for a constant
-    "follow_draws": ("    return loaded + i;\n", "    return 0;\n"),
-    "gather": ("    return sum;\n", "    return lines;\n"),
-}
-HALF = {  # every second access
-    "follow_draws": ("uint64_t draws, uint64_t loaded)\n{", "uint64_t draws, uint64_t loaded)\n{ draws /= 2;"),
-    "follow": ("follow(void **p, uint64_t hops)\n{", "follow(void **p, uint64_t hops)\n{ hops /= 2;"),
-    "gather": ("uint64_t lines, uint64_t rounds)\n{", "uint64_t lines, uint64_t rounds)\n{ if (rounds > 1) lines /= 2;"),
-}
-ONE_SHORT = {
-    "follow_draws": ("uint64_t draws, uint64_t loaded)\n{", "uint64_t draws, uint64_t loaded)\n{ draws -= 1;"),
-    "follow": ("follow(void **p, uint64_t hops)\n{", "follow(void **p, uint64_t hops)\n{ hops -= 1;"),
-    "gather": ("uint64_t lines, uint64_t rounds)\n{", "uint64_t lines, uint64_t rounds)\n{ if (rounds > 1) lines -= 1;"),
-}
 CHASES = {"follow": [("cycle", "spread"), ("cycle", "packed"), ("sequential", "spread")],
           "follow_draws": [("random", "spread"), ("random", "packed"), ("cycle", "alias"), ("random", "alias")],
           "gather": [("cycle", "spread"), ("sequential", "packed")]}
-FAULTY = [(name, loop) for name, faults in (("NOTHING", NOTHING), ("GONE", GONE), ("HALF", HALF), ("ONE_SHORT", ONE_SHORT))
-          for loop in faults]
 
 
 def kernel_of(loop: str) -> str:
     return "page_gather" if loop == "gather" else "page_chase"
-
-
-@needs_c
-@pytest.mark.parametrize(("fault", "loop"), FAULTY)
-def test_accesses_that_were_left_out_are_kernel_garbage(fault: str, loop: str, tmp_path: Path):
-    kernel = changed(kernel_of(loop), dict([globals()[fault][loop]]), tmp_path)
-    for order, layout in CHASES[loop]:
-        code, detail = reason_of(run_program(kernel, arguments(order, layout, 1000)))
-        assert code == "kernel-garbage" and detail
-
-
-@needs_c
-@pytest.mark.parametrize("loop", CHASES)
-def test_a_kernel_that_is_compiled_anew_and_unchanged_finds_nothing_amiss(loop: str, tmp_path: Path):
-    kernel = changed(kernel_of(loop), dict([NOTHING[loop][:1] * 2]), tmp_path)
-    for order, layout in CHASES[loop]:
-        done = run_program(kernel, arguments(order, layout, 1000))
-        assert (done.returncode, done.stderr) == (0, "")
 
 
 # What numba's timed loops are replaced with: nothing, or half of the accesses, or what they are.
@@ -118,9 +76,3 @@ def test_the_timed_loop_loads_and_neither_calls_nor_divides(kernel: str, symbol:
     assert [line for line in code if NOT_IN_A_TIMED_LOOP.match(line)] == []
     from_memory = [line for line in code if re.match(r"mov\w*\s.*\(%.*\),|add\w*\s.*\(%.*\),|ldr\w*\s", line)]
     assert len(from_memory) >= loads, code
-
-
-@pytest.mark.parametrize("path", sorted(path for pattern in ("*.c", "*.h", "twins/*.py") for path in build.KERNELS.glob(pattern)),
-                         ids=lambda path: path.name)
-def test_a_kernel_is_read_in_one_sitting(path: Path):
-    assert len(path.read_text().splitlines()) <= (200 if path.suffix == ".c" else 300)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.kernels import changed, checksum, measured, needs_c, reason_of, refused_by_c, run_program, visits
+from support.kernels import changed, checksum, measured, needs_c, run_program, visits
 
 from experiments.lab.kernels import CATALOGUE
 from experiments.lab.measure import seed_of
@@ -20,25 +20,6 @@ def test_each_mode_visits_every_line_in_the_order_of_page_gather(mode: str, layo
     record = measured(point)
     assert record.checksum == checksum(visits("page_gather", "cycle", 3000, seed_of(point, 0)))
     assert record.accesses % 3000 == 0 and record.accesses >= 5 * 3000 and record.minor_faults == 0
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_a_pass_that_leaves_a_line_out_is_kernel_garbage(mode: str, tmp_path):
-    loop = "store_each(a->base, index, c->lines, what)" if mode.startswith("store") else "sum = load_each(a->base, index, c->lines)"
-    kernel = changed("page_store", {loop: loop.replace("c->lines", "c->lines - 1")}, tmp_path)
-    code, detail = reason_of(run_program(kernel, ["--lines", "500", "--mode", mode, "--region-ms", "1"]))
-    assert code == "kernel-garbage" and detail
-
-
-def test_pages_that_were_given_away_between_two_passes_are_kernel_garbage(tmp_path):
-    kernel = changed("page_store", {"MADV_FREE))": "MADV_DONTNEED))"}, tmp_path)
-    code, _ = reason_of(run_program(kernel, ["--lines", "500", "--mode", "load-clean", "--region-ms", "1"]))
-    assert code == "kernel-garbage"
-
-
-def test_larger_pages_of_which_parts_could_be_given_away_are_refused():
-    for pages in ("thp", "2m", "1g"):
-        assert "4k" in refused_by_c("page_store", ["--pages", pages])
 
 
 DIRTY = """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.kernels import checksum, needs_c, refused_by_both, run_c, run_twins, shuffled
+from support.kernels import checksum, needs_c, run_c, shuffled
 
 from experiments.lab.kernels import arena_bytes
 from experiments.lab.record import KernelReport, Point
@@ -40,18 +40,6 @@ def test_c_visits_what_a_second_loop_names():
     for arguments, order in JOBS:
         done = run_c("stride_sum", arguments)
         agrees(done.returncode, done.stdout, done.stderr, order)
-
-
-def test_numba_visits_what_a_second_loop_names():
-    for done, (_, order) in zip(run_twins([("stride_sum", arguments) for arguments, _ in JOBS]), JOBS, strict=True):
-        agrees(*done, order)
-
-
-def test_bad_arguments_are_one_sentence():
-    refused_by_both("stride_sum", [
-        given(4096, 0), given(4096, 12), given(4096, 8192), given(4100, 64), ["--bytes", "4096", "--lines", "65"],
-        given(4096, 64, "--order", "cycle"), given(4096, 64, "--order", "random"), given(4096, 64, "--layout", "spread"),
-        given(4096, 64, "--mode", "listing")])
 
 
 def test_a_list_counts_in_what_a_point_needs():

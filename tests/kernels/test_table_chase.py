@@ -4,21 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
-from scipy.stats import chi2
-from support.kernels import (
-    checksum,
-    emulated,
-    for_arm64,
-    needs_c,
-    needs_emulator,
-    on_x86,
-    reason_of,
-    refused_by_c,
-    run_c,
-    splitmix64,
-)
+from support.kernels import checksum, needs_c, reason_of, run_c, splitmix64
 
 from experiments.lab.kernels import arena_bytes
 from experiments.lab.record import KernelReport, Point
@@ -98,68 +85,15 @@ def test_drawn_visits_are_those_of_a_second_loop(hot: int):
 
 
 @needs_c
-def test_each_page_has_a_line_of_entries_of_its_own_and_a_level_as_many_however_many_tables():
-    for tables in ((8, 1, 1), (64, 1, 1), (512, 4, 1)):
-        numbers = placed(512, *tables, page=4096, is_even=False)
-        assert len({number // 8 for number in numbers}) == 512
-    for directories in (1, 4, 8):
-        upper = {number // 512 for number in placed(64, 64, directories, 1, page=4096, is_even=False)}
-        assert len({entry // 8 for entry in upper}) == 8
-
-
-@pytest.mark.parametrize("each", [1, 2, 4, 8, 16])
-def test_pages_use_all_sets_alike_however_few_there_are_in_a_table(each: int):
-    """4,096 pages in 256 sets of their lowest bits, which a TLB may be indexed by: chi square of 255, 1 in 10^9 by chance."""
-    tables = 4096 // each
-    numbers = placed(4096, tables, -(-tables // 512), 1, page=4096, is_even=False)
-    held = np.bincount(np.array(numbers) % 256, minlength=256)
-    assert chi2.sf(((held - 16) ** 2 / 16).sum(), 255) > 1e-9
-
-
-@needs_c
 def test_its_page_tables_are_there():
     few, many = (KernelReport.model_validate_json(run_c("table_chase", given(512, n, 1, 1)).stdout).page_table_bytes for n in (8, 512))
     assert many - few >= 500 * base_page_bytes()
 
 
 @needs_c
-@pytest.mark.parametrize("bad", [
-    given(64, 3, 1, 1), given(4096, 1, 1, 1), given(64, 64, 7, 1), given(64, 64, 64, 0), given(64, 1, 1, 1, mode="odd"),
-    [*given(64, 1, 1, 1), "--hot", "8"], [*given(64, 1, 1, 1), "--order", "random", "--hot", "65"],
-    [*given(64, 1, 1, 1), "--pages", "2m"], [*given(64, 1, 1, 1), "--layout", "spread"]])
-def test_bad_arguments_are_one_sentence(bad: list[str]):
-    refused_by_c("table_chase", bad)
-
-
-@needs_c
-@pytest.mark.parametrize("limit", ["address space", "upper tables"])
-def test_where_there_is_no_room_for_addresses_it_says_so(limit: str):
-    if limit == "address space":
-        done = run_c("table_chase", given(64, 1, 1, 1), preexec_fn=_little_address_space)
-    else:
-        done = run_c("table_chase", given(1 << 20, 1 << 20, 1 << 20, 1 << 20))
-    code, detail = reason_of(done)
-    assert code == "memory-short" and "address space" in detail
-
-
-def _little_address_space() -> None:
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_AS, (1 << 36, 1 << 36))
-
-
-@needs_c
 def test_more_mappings_than_a_process_may_have_are_a_reason():
     code, detail = reason_of(run_c("table_chase", given(65536, 65536, 1024, 2)))
     assert code == "memory-short" and "max_map_count" in detail
-
-
-@on_x86
-@needs_emulator
-@pytest.mark.endurance  # an emulator takes 20 s to map what is far apart, however few pages it is
-def test_the_arm64_build_visits_the_same_pages_under_emulation(tmp_path):
-    report = emulated(for_arm64("table_chase", tmp_path), *given(256, 64, 8, 1))
-    assert report.checksum == checksum(placed(256, 64, 8, 1, page=4096, is_even=False))
 
 
 def test_tables_count_in_what_a_point_needs():

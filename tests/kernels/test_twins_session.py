@@ -9,10 +9,9 @@ from functools import cache
 
 import pytest
 from support.common import ROOT, needs_c
-from support.kernels import checksum, needs_thp, run_c, run_twins, visits
+from support.kernels import checksum, run_c, run_twins, visits
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
-
 SEED, SHARED = 7, 1000 * 4096
 # kernel, mode, layout, order, lines, options
 POINTS = [
@@ -22,11 +21,11 @@ POINTS = [
     ("random_touch", "-", "packed", "random", 16, ["--bytes", 1000, "--spare_draws", 2]),
     ("stride_sum", "plain", "packed", "sequential", 1024, ["--bytes", 65536, "--step_bytes", 4160]),
     ("stride_sum", "listed", "packed", "cycle", 1024, ["--bytes", 65536, "--step_bytes", 64]),
-    ("graph_walk", "plain", "packed", "random", 1024, ["--walkers", 3]),
-    ("graph_walk", "plain", "packed", "random", 1024, ["--per_hop", 1]),
-    ("graph_walk", "prefetch", "packed", "random", 1024, []),
+    ("graph_walk", "plain", "packed", "random", 1024, ["--walkers", 3]), ("graph_walk", "plain", "spread", "random", 1024, []),
+    ("graph_walk", "plain", "packed", "random", 1024, ["--per_hop", 1]), ("graph_walk", "prefetch", "packed", "random", 1024, []),
     ("graph_walk", "blocked", "packed", "random", 1024, ["--block_vertices", 64, "--block_steps", 50]),
 ]
+CHASE, REFUSED = POINTS[2], ("page_chase", "-", "alias", "cycle", 8, [])
 
 
 def line(id: object, kernel: str, mode: str, layout: str, order: str, lines: int, options: list[object], *more: object) -> str:
@@ -41,7 +40,7 @@ def alone(point: tuple) -> list[str]:
 
 
 def session(lines: list[str], *words: object, program: str = "kernels.twins.session") -> list[dict]:
-    """All that it says of a plan."""
+    """All that it prints for a plan."""
     done = subprocess.run([sys.executable, "-m", program, *map(str, words)], input="".join(f"{one}\n" for one in lines),
                           capture_output=True, text=True, cwd=ROOT, timeout=250)
     assert (done.returncode, done.stderr) == (0, "")
@@ -50,73 +49,55 @@ def session(lines: list[str], *words: object, program: str = "kernels.twins.sess
 
 @cache
 def planned() -> list[dict]:
-    """Of all points, each once in the shared arena and once in its own."""
-    return session([line(f"{i}{way}", *point, *(["--fresh", 1] if way else [])) for i, point in enumerate(POINTS) for way in ("", "own")],
-                   "--bytes", SHARED)
+    return session([line(i, *point) for i, point in enumerate(POINTS)], "--bytes", SHARED)
 
 
-def test_a_plan_s_points_in_numba_visit_what_processes_of_their_own_visit_whatever_was_in_the_arena_before():
+def test_points_of_a_plan_visit_what_processes_of_their_own_visit_whatever_was_in_the_arena_before():
+    same = {"kernel", "engine", "pages", "layout", "order", "lines", "mode", "options", "seed", "arena_bytes", "working_set_bytes",
+            "stride_bytes", "checksum"}
     singles = [json.loads(out) for _, out, _ in run_twins([(point[0], alone(point)) for point in POINTS])]
-    shared, own = planned()[1:-1:2], planned()[2:-1:2]
-    for single, *both in zip(singles, shared, own, strict=True):
-        for one in both:
-            assert one["checksum"] == single["checksum"]
-            same = {"kernel", "engine", "pages", "layout", "order", "lines", "mode", "options", "seed", "arena_bytes", "working_set_bytes",
-                    "stride_bytes"}
-            assert {name: one[name] for name in same} == {name: single[name] for name in same}
-    assert [one["mapping_bytes"] for one in shared] == [
-        one["arena_bytes"] if one["arena_bytes"] > SHARED else SHARED for one in shared]
-    assert [one["mapping_bytes"] for one in own] == [one["arena_bytes"] for one in own]
+    for single, shared in zip(singles, planned()[1:-1], strict=True):
+        assert {name: shared[name] for name in same} == {name: single[name] for name in same}
+        assert shared["mapping_bytes"] == max(shared["arena_bytes"], SHARED)
 
 
 @needs_c
-def test_a_plan_s_points_in_numba_visit_what_c_visits():
-    for point, one in zip(POINTS, planned()[1:-1:2], strict=True):
+def test_points_of_a_plan_visit_what_c_visits():
+    for point, one in zip(POINTS, planned()[1:-1], strict=True):
         assert one["checksum"] == json.loads(run_c(point[0], alone(point)).stdout)["checksum"], point
 
 
-def test_a_session_in_numba_answers_each_line_in_its_order_and_says_how_much_is_proved():
+def test_answers_are_in_order_and_say_how_much_is_proved():
     mapped, *answers, end = planned()
-    count = 2 * len(POINTS)
+    count = len(POINTS)
     assert mapped["mapped"] == SHARED and mapped["proved"] == 0 and mapped["populate_ns"] > 0
     assert mapped["page_table_bytes"] >= SHARED // 512 and "page_table_bytes" not in answers[0]
-    assert answers[1]["page_table_bytes"] >= SHARED // 512  # eight bytes a page, in an arena of its own
-    assert [(one["id"], one["position"]) for one in answers] == [(f"{i}{way}", 2 * i + bool(way)) for i in range(len(POINTS))
-                                                                for way in ("", "own")]
+    assert [(one["id"], one["position"]) for one in answers] == [(str(i), i) for i in range(count)]
     assert {one["proved"] for one in answers} == {0} and end == {"end": count, "proved": count}  # smaps was read at the end alone
     assert all(one["fifo"] == 0 and one["cpu_ns"] > 0 for one in answers)
 
 
-CHASE, REFUSED = POINTS[2], ("page_chase", "-", "alias", "cycle", 8, [])
-
-
-def test_what_numba_cannot_measure_is_answered_with_the_reason_and_the_next_point_is_measured():
+def test_a_point_that_numba_cannot_measure_has_its_reason_and_the_next_one_is_measured():
     lines = [line("a", *CHASE), line("b", *REFUSED), "c page_chase", "", "e region - packed cycle 8 1 7 1", line("f", *CHASE, "--odd", 1),
-             "g page_chase - spread cycle 8 64 7 1", line("h", *CHASE, "--warm-hops"), line("i", *CHASE)]
+             "g page_chase - spread cycle 8 64 7 1", line("h", *CHASE)]
     _, *answers, end = session(lines, "--bytes", SHARED)
-    assert [one.get("reason", "") for one in answers] == ["", *["bad-parameter"] * 5, "engine-lacks", "bad-parameter", ""]
-    assert [one["id"] for one in answers] == ["a", "b", "c", "", "e", "f", "g", "h", "i"]
+    assert [one.get("reason", "") for one in answers] == ["", *["bad-parameter"] * 5, "engine-lacks", ""]
+    assert [one["id"] for one in answers] == ["a", "b", "c", "", "e", "f", "g", "h"]
     assert answers[0]["checksum"] == answers[-1]["checksum"] == checksum(visits("page_chase", "random", 1000, SEED))
-    assert answers[-1]["position"] == 8 and end == {"end": 9, "proved": 9}
+    assert answers[-1]["position"] == 7 and end == {"end": 8, "proved": 8}
 
 
-def test_where_numba_shares_no_arena_each_answer_is_proved_as_it_is_given():
+def test_without_a_shared_arena_each_answer_is_proved_at_once():
     mapped, *answers, _ = session([line(0, *CHASE), line(1, *REFUSED), line(2, *CHASE)], "--bytes", 0)
     assert mapped["mapped"] == 0 and [one["proved"] for one in answers] == [1, 2, 3]
+    assert answers[0]["mapping_bytes"] == answers[0]["arena_bytes"]
 
 
-def test_smaps_is_read_after_each_hundred_answers_of_a_session_in_numba():
+def test_smaps_is_read_after_each_hundred_answers():
     """Refused lines are as many answers."""
-    lines = [line(0, *CHASE), *[line(1, *REFUSED)] * 99, line(2, *CHASE), line(3, *CHASE, "--fresh", 1)]
+    lines = [line(0, *CHASE), *[line(1, *REFUSED)] * 99, line(2, *CHASE)]
     _, *answers, _ = session(lines, "--bytes", SHARED)
-    assert [one["proved"] for one in answers] == [0] * 100 + [100, 100]
-
-
-def test_on_transparent_huge_pages_a_session_in_numba_proves_each_point_before_the_next():
-    needs_thp()
-    _, *answers, end = session([line(i, *CHASE) for i in range(3)], "--bytes", 2 << 20, "--pages", "thp")
-    assert [one["proved"] for one in answers] == [0, 1, 2] and end["proved"] == 3
-    assert {one["mapping_bytes"] for one in answers} == {2 << 20} and {one["arena_bytes"] for one in answers} == {2 << 20}
+    assert [one["proved"] for one in answers] == [0] * 100 + [100]
 
 
 LOST = """
@@ -127,7 +108,7 @@ session.serve()
 """
 
 
-def test_numba_ends_where_the_shared_arena_is_lost_and_proves_nothing_of_it():
+def test_a_session_ends_where_the_shared_arena_is_lost_and_proves_nothing_of_it():
     done = subprocess.run([sys.executable, "-c", LOST, "--bytes", str(SHARED)], input=line(0, *CHASE) + "\n", capture_output=True,
                           text=True, cwd=ROOT, timeout=100)
     *_, last = map(json.loads, done.stdout.splitlines())
@@ -136,14 +117,11 @@ def test_numba_ends_where_the_shared_arena_is_lost_and_proves_nothing_of_it():
 
 
 def test_a_session_of_the_published_program_gathers_what_its_own_process_gathers():
-    given = ["--lines", "100", "--seed", str(SEED), "--region-ms", "1"]
-    own = subprocess.run([sys.executable, "-m", "kernels.published.page_gather", *given], capture_output=True, text=True, check=True,
-                         cwd=ROOT)
-    point = ("page_gather", "-", "spread", "cycle", 100, [])
-    lines = [line(0, *point), line(1, *point, "--fresh", 1)]
-    _, *both, _ = session(lines, "--bytes", SHARED, "--plan", program="kernels.published.session")
-    assert {one["checksum"] for one in both} == {json.loads(own.stdout)["checksum"]}
-    assert {(one["engine"], one["core_ghz"]) for one in both} == {("numpy", 0)}
+    own = subprocess.run([sys.executable, "-m", "kernels.published.page_gather", "--lines", "100", "--seed", str(SEED), "--region-ms", "1"],
+                         capture_output=True, text=True, check=True, cwd=ROOT)
+    _, one, _ = session([line(0, "page_gather", "-", "spread", "cycle", 100, [])], "--bytes", SHARED, "--plan",
+                        program="kernels.published.session")
+    assert (one["checksum"], one["engine"], one["core_ghz"]) == (json.loads(own.stdout)["checksum"], "numpy", 0)
 
 
 FIFO = """
@@ -174,30 +152,4 @@ def test_a_twin_under_sched_fifo_never_takes_so_much_of_a_second_that_linux_stop
     spans = [(begin, end) for (begin, inside), (end, _) in zip(seen, seen[1:], strict=False) if inside]
     assert len(spans) > 80
     for at in range(0, spans[-1][1], 10_000_000):
-        held = sum(max(0, min(end, at + 10**9) - max(begin, at)) for begin, end in spans)
-        assert held <= 0.95e9, at
-
-
-ORDER = """
-import contextlib, io, importlib, json, sys
-from kernels.twins import region
-name, seen = sys.argv.pop(1), []
-kernel = importlib.import_module(f"kernels.twins.{name}")
-def logged(what, real):
-    return lambda *given: seen.append(what) or real(*given)
-region.verify_backing = logged("smaps", region.verify_backing)
-kernel.touch_lines = logged("touch", kernel.touch_lines)
-region.Work.checked = logged("run", region.Work.checked)
-compiled = region.compiled
-region.compiled = lambda *given: compiled(*given) or seen.clear()
-with contextlib.redirect_stdout(io.StringIO()):
-    kernel.main()
-print(json.dumps(seen))
-"""
-
-
-@pytest.mark.parametrize("kernel", ["page_chase", "page_gather", "graph_walk"])
-def test_between_touching_the_lines_and_the_region_numba_reads_no_smaps(kernel: str):
-    seen = json.loads(subprocess.run([sys.executable, "-c", ORDER, kernel, "--lines", "1024", "--region-ms", "1"], capture_output=True,
-                                     check=True, cwd=ROOT).stdout)
-    assert [what for what, before in zip(seen, [None, *seen], strict=False) if what != before] == ["smaps", "touch", "run", "smaps"]
+        assert sum(max(0, min(end, at + 10**9) - max(begin, at)) for begin, end in spans) <= 0.95e9, at
