@@ -178,7 +178,7 @@ def touches(a: Analysis) -> Figure:
     base = alt.Chart(data).encode(y=charts.row("row", named), color=alt.Color(
         "of:N", sort=quantiles, scale=charts.colours(quantiles), legend=alt.Legend(title=None, columns=3)))
     points = base.mark_point(filled=True, size=60).encode(
-        x=alt.X("median:Q", axis=axis, scale=scale), shape=alt.Shape("of:N", sort=quantiles),
+        x=alt.X("median:Q", axis=axis, scale=scale), shape=alt.Shape("of:N", sort=quantiles, legend=alt.Legend(title=None, columns=3)),
         tooltip=["row:N", "of:N", alt.Tooltip("median:Q", format=".3~r", title="µs")])
     chart = charts.rows("row", named, base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", axis=axis, scale=scale), x2="high:Q"), points)
     longest = data.loc[data["median"].idxmax()]
