@@ -40,11 +40,11 @@ class Jumps:
 
     def ns(self, point: Point) -> float:
         kind = next(name for name, how in grid.KINDS.items() if how == (point.mode, point.order))
-        took = {"direct": self.known_ns, "learned": self.learned_ns, "drawn": self.drawn_ns}[kind]
+        took = {"direct": self.known_ns, "learned": self.learned_ns, "random": self.drawn_ns}[kind]
         pages = point.lines if point.layout != "packed" else max(1, point.lines // 64)
         hot_lines = point.lines // dict(point.options).get("every", 1)
         first, second = (max(0.0, 1 - n / pages) for n in self.entries)
-        missed = (first * self.hit_ns + second * self.walk_ns) * (1.0 if kind == "drawn" else 1 - self.hidden)
+        missed = (first * self.hit_ns + second * self.walk_ns) * (1.0 if kind == "random" else 1 - self.hidden)
         far = self.line_ns * max(0.0, 1 - (1 << 19) / hot_lines) if point.layout == "packed" else 0.0
         return took + missed * (1.0 if point.pages == "4k" else self.large_misses) + far
 

@@ -1,8 +1,8 @@
-"""What calls, switches, starts, forks and neighbours say: what empties a TLB, and what that costs."""
+"""Shootdowns, context switches, cold starts, forks and neighbours: what empties a TLB, and what that costs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import pandas as pd
@@ -11,30 +11,31 @@ from experiments.chapters.churn.grid import (
     ARENA_BYTES,
     ARENAS,
     CALLS,
+    COLLAPSES,
     DISCARDED,
     FEW,
     FIRST_HOPS,
     HELD,
-    JOINS,
     LARGE,
     PASSES,
     STREAMED_MIB,
-    SWITCHES,
 )
-from experiments.chapters.churn.housekeeping import Kept
+from experiments.chapters.churn.housekeeping import HousekeepingAnalysis
 from experiments.inference.curves import Curve, select
 from experiments.inference.intervals import UNKNOWN, Interval, median_interval
 from experiments.machine import flushes
 from experiments.words.pages import BASE
 from experiments.words.reasons import required
 
-MIB = 1 << 20
 PHASES = ("before", "during", "after")
 NEW = "new"  # a process's first round, beside SWITCHES
 
 
-class Analysis(Kept):
-    """The rows of five kernels. What was not measured is empty here; methods raise Unavailable, one-cpu without a second CPU."""
+class Analysis(HousekeepingAnalysis):
+    """The rows of six kernels. What was not measured is empty here; methods raise Unavailable, one-cpu without a second CPU.
+
+    The page defines: calls_alone, calls_beside, shootdowns, after, fork_ns, write_ns and loaded.
+    """
 
     documents = ("flushes",)
     on_request = ("housekeeping",)
@@ -46,7 +47,7 @@ class Analysis(Kept):
             rows = rows[rows["faults_in_passes"] == 0]  # else a fault would pass for a walk
         return rows if {*values} <= set(rows) else rows.iloc[:0].assign(**dict.fromkeys(values, 0.0))
 
-    def need_others(self, rows: Sequence | pd.DataFrame, lacking: str) -> None:
+    def require_others(self, rows: Sequence | pd.DataFrame, lacking: str) -> None:
         """Raises Unavailable where there are none: one-cpu, or too-few-points."""
         required(rows, lacking, "one-cpu" if len(self.host.usable_cpus) < 2 else "too-few-points")
 
@@ -55,7 +56,7 @@ class Analysis(Kept):
         """What this computer states of flushes. Raises Unavailable, as `document` does."""
         return self.document("flushes", flushes.make, flushes.Flushes)
 
-    # --- pages that are taken away
+    # --- pages that are removed
 
     @cached_property
     def most_others(self) -> int:
@@ -63,67 +64,51 @@ class Analysis(Kept):
         rows = self._rows("shootdown", "threads")
         return int(rows["threads"].max()) if len(rows) else 0
 
-    def _calls(self, others: int) -> dict[str, Curve]:
-        where = {"kernel": "shootdown", "pages": BASE, "threads": others, "apart": 0}
-        return Curve.by(self.frame, CALLS, "mode", **where) if "threads" in self.frame else {}
-
-    @cached_property
-    def calls_alone(self) -> dict[str, Curve]:
-        """By call: ns over the pages that it takes, where the program runs on one CPU."""
-        return self._calls(0)
-
-    @cached_property
-    def calls_beside(self) -> dict[str, Curve]:
-        """By call: where it runs on `most_others` more; empty without any."""
-        return self._calls(self.most_others) if self.most_others else {}
-
-    @cached_property
-    def shootdowns(self) -> dict[str, Curve]:
-        """By call: what it takes longer because the program runs on other CPUs too, over its pages."""
-        return {call: curve for call in CALLS if call in self.calls_alone and call in self.calls_beside
-                and len(curve := self.calls_beside[call] - self.calls_alone[call])}
+    def calls(self, others: int) -> dict[str, Curve]:
+        """By call: ns over the pages that it removes, while the program runs on so many other CPUs too."""
+        return Curve.by(self._rows("shootdown", "threads", pages=BASE, threads=others, apart=0), CALLS, "mode")
 
     @cached_property
     def by_cpus(self) -> Curve:
         """ns a munmap() of one page over the number of other CPUs that run the program."""
         return Curve.of(self._rows("shootdown", "threads", mode=CALLS[0], pages=BASE, lines=FEW, apart=0), "threads")
 
-    def apart(self, call: str) -> Interval:
+    def beside_processes(self, call: str) -> Interval:
         """ns a call on one page beside as many processes that share nothing. Raises Unavailable."""
         rows = self._rows("shootdown", mode=call, pages=BASE, lines=FEW, apart=1)
-        self.need_others(rows, "no calls beside other processes were measured")
+        self.require_others(rows, "no calls beside other processes were measured")
         return median_interval(rows["ns_per_access"])
 
     @cached_property
-    def seen(self) -> pd.DataFrame:
+    def flush_counts(self) -> pd.DataFrame:
         """Return a row a process beside other threads: call, pages taken, flushes asked of the other CPUs and seen by them."""
         rows = self._rows("shootdown", "flushes_asked", "flushes_seen", apart=0, pages=BASE, mode=list(CALLS))
         rows = rows[rows["flushes_asked"] > 0].dropna(subset=["flushes_seen"]) if len(rows) else rows
         return rows.assign(call=rows["mode"], taken=rows["lines"])[["call", "taken", "flushes_asked", "flushes_seen"]]
 
-    def seen_share(self) -> float:
+    def share_seen(self) -> float:
         """Return all flushes seen over all asked: a few processes miss many, which a median of shares hides. Raises Unavailable: one-cpu,
         no-flush-count."""
         if len(self.calls_beside):
-            required(self.seen, "", "no-flush-count")
-        self.need_others(self.seen, "no calls beside other threads were measured")
-        return float(self.seen["flushes_seen"].sum() / self.seen["flushes_asked"].sum())
+            required(self.flush_counts, "", "no-flush-count")
+        self.require_others(self.flush_counts, "no calls beside other threads were measured")
+        return float(self.flush_counts["flushes_seen"].sum() / self.flush_counts["flushes_asked"].sum())
 
-    def moved(self, others: bool) -> Interval:
+    def collapse_ns(self, others: bool) -> Interval:
         """ns a large page that the kernel makes of base pages on request. Raises Unavailable."""
         rows = self._rows("shootdown", "threads", mode="collapse", threads=self.most_others if others else 0)
-        return median_interval(required(rows, "no pages were joined")["ns_per_access"])
+        return median_interval(required(rows, "no pages were collapsed")["ns_per_access"])
 
-    def moved_flushes(self) -> float:
+    def flushes_per_collapse(self) -> float:
         """Return flushes that each other CPU sees for a large page made so. Raises Unavailable: one-cpu, no-flush-count."""
         rows = self._rows("shootdown", "threads", "flushes_seen", mode="collapse")
         rows = rows[rows["threads"] > 0]
-        self.need_others(rows, "no pages were joined beside other threads")
+        self.require_others(rows, "no pages were collapsed beside other threads")
         counted = required(rows.dropna(subset=["flushes_seen"]), "", "no-flush-count")
         return float(counted["flushes_seen"].sum() / (counted["accesses"] * counted["threads"]).sum())
 
     @cached_property
-    def parts(self) -> pd.DataFrame:
+    def partial_calls(self) -> pd.DataFrame:
         """A row a call on one base page of each large page: call; ns, beside `base_ns` of a base page; and the share that stays large."""
         rows = []
         for call in CALLS:
@@ -135,38 +120,39 @@ class Analysis(Kept):
         return pd.DataFrame(rows, columns=["call", "ns", "base_ns", "large_share"])
 
     @cached_property
-    def joining(self) -> pd.DataFrame:
-        """A row a mode of joining pages, phase and quantile (p50, p999 of slices): median, low, high in ns a hop. Empty without rows."""
+    def collapses(self) -> pd.DataFrame:
+        """A row a mode of collapsing pages, phase and quantile (p50, p999 of slices): median, low, high in ns a hop. Empty without rows."""
         rows = []
-        for mode in JOINS:
+        for mode in COLLAPSES:
             for phase in PHASES:
                 for quantile in ("p50", "p999"):
                     of = self._rows("collapse_chase", name := f"{phase}_{quantile}_ns", mode=mode)
                     rows += [(mode, phase, quantile, *median_interval(of[name])[:3])] if len(of) else []
         return pd.DataFrame(rows, columns=["mode", "phase", "quantile", "median", "low", "high"])
 
+    def collapse_at(self, phase: str, quantile: str) -> Interval:
+        """Return ns a hop of the chase whose own pages are collapsed, by address. Raises Unavailable."""
+        self.require_others(self.collapses, "no chase over collapsed pages was measured")
+        rows = select(self.collapses, mode="address", phase=phase, quantile=quantile)
+        return Interval.of(required(rows, "a chase over its own pages was not measured").iloc[0])
+
     def break_even_hops(self, mode: str) -> Interval:
-        """Hops after which joining the pages that they visit has paid: the time that it took over what a hop takes less. Raises
+        """Return the hops after which a collapse of their pages has paid: its time over what a hop takes less. Raises
         Unavailable, unstable where a hop takes no less."""
         rows = self._rows("collapse_chase", "joined_ns", "before_p50_ns", "after_p50_ns", mode=mode)
-        self.need_others(rows, "no chase over pages that are joined was measured")
+        self.require_others(rows, "no chase over collapsed pages was measured")
         return median_interval(rows["joined_ns"]) / median_interval(rows["before_p50_ns"] - rows["after_p50_ns"])
 
-    # --- programs that take turns
+    # --- context switches and cold starts
 
-    def _hops(self, kernel: str, layout: str, **where: object) -> Curve:
-        return Curve.of(self._rows(kernel, layout=layout, **where))
-
-    @cached_property
-    def after(self) -> dict[str, Curve]:
-        """By what came before: ns a hop over pages for translation, spread less packed; SWITCHES, and the first round of a new process."""
-        kinds = [(mode, ("switch_chase", {"mode": mode, "hops": 0})) for mode in SWITCHES] + [(NEW, ("cold_chase", {}))]
-        prices = {kind: self._hops(kernel, "spread", **where) - self._hops(kernel, "packed", **where) for kind, (kernel, where) in kinds}
-        return {kind: price for kind, price in prices.items() if len(price)}
+    def translation(self, kernel: str, **where: object) -> Curve:
+        """Return the price of translation in ns a hop by the pages chased: spread minus packed."""
+        spread, packed = (Curve.of(self._rows(kernel, layout=layout, **where)) for layout in ("spread", "packed"))
+        return spread - packed
 
     def price_after(self, kind: str, pages: int = HELD) -> Interval:
         """Return `after`, of so many pages. Raises Unavailable."""
-        return required(self.after.get(kind, ()), "no rounds of this kind were measured").at(pages)
+        return required(self.after[kind], "no rounds of this kind were measured").at(pages)
 
     def brought_back(self) -> Interval:
         """Of what a new process pays more than one that never left, the part that a process switch brings back. Raises Unavailable."""
@@ -186,7 +172,7 @@ class Analysis(Kept):
         return median_interval(required(rows, "no switches were measured")["switch_ns"])
 
     @cached_property
-    def passes(self) -> pd.DataFrame:
+    def rounds(self) -> pd.DataFrame:
         """A row a round of a new process and layout, on HELD pages: number, layout, median, low, high in ns a hop. Empty without rows."""
         rows = []
         for layout in ("spread", "packed"):
@@ -208,17 +194,16 @@ class Analysis(Kept):
         rows = self._rows("cold_chase", name, lines=HELD, layout="spread").dropna(subset=[name])
         return median_interval(required(rows, "no processes were started so")[name])
 
-    # --- forks, and what is sparse
+    # --- forks, and sparse memory
 
-    @cached_property
-    def fork_ns(self) -> dict[str, Curve]:
-        """By page size: ns a fork over the pages that are resident."""
-        return Curve.by(self._rows("fork_write", "used", "fork_ns", used=0, mode="write"), (BASE, LARGE), value="fork_ns")
+    def forked(self, value: str) -> dict[str, Curve]:
+        """By page size: `fork_ns` of a fork, or `ns_per_access` of a write to each base page after it, over the pages that are resident."""
+        return Curve.by(self._rows("fork_write", "used", value, used=0, mode="write"), (BASE, LARGE), value=value)
 
-    @cached_property
-    def write_ns(self) -> dict[str, Curve]:
-        """By page size: ns a write after the fork, one to each base page."""
-        return Curve.by(self._rows("fork_write", "used", used=0, mode="write"), (BASE, LARGE))
+    @staticmethod
+    def most(curves: Mapping[str, Curve], pages: str) -> Interval:
+        """Return the estimate with the most memory resident on such pages. Raises Unavailable."""
+        return required(curves.get(pages, ()), "no forks on both page sizes were measured").last
 
     def single_write(self, pages: str) -> tuple[Interval, Interval]:
         """(bytes that one write copies, its ns), of one to each large page's room. Raises Unavailable."""
@@ -246,6 +231,7 @@ class Analysis(Kept):
         return large / base
 
     # --- beside others
+
     def _chases(self, layout: str, value: str, mode: str = "other", **where: object) -> pd.DataFrame:
         rows = self._rows("neighbour_chase", "stream_kib", "walk_lines", "discard_pages", value, mode=mode, layout=layout)
         return select(rows, **({"walk_lines": 0, "discard_pages": 0} | where))
@@ -262,14 +248,9 @@ class Analysis(Kept):
         rows = self._chases(layout, value, lines=self.far_lines)
         return Curve.of(rows.assign(mib=rows["stream_kib"] / 1024), "mib", value)
 
-    @cached_property
-    def loaded(self) -> Curve:
-        """ns a hop for translation, spread less packed, over the MiB that a thread beside streams."""
-        return self.beside_stream("spread") - self.beside_stream("packed")
-
     def under_load(self) -> Interval:
         """The price of translation beside the largest stream over that beside a thread that only runs. Raises Unavailable."""
-        self.need_others(self.loaded, "no chase beside a stream was measured")
+        self.require_others(self.loaded, "no chase beside a stream was measured")
         most, least = (required(self.loaded.between(mib, mib), "not both ends of the streams were measured").last for mib in (
             STREAMED_MIB[-1], STREAMED_MIB[0]))
         return most / least
@@ -279,6 +260,10 @@ class Analysis(Kept):
         slices = self.beside_stream("spread", f"{name}_ns").between(mib, mib)
         return required(slices, "no chase beside a stream was measured").last
 
+    def slower_beside_stream(self, name: str) -> Interval:
+        """Return a quantile beside the largest stream over that beside a thread that only runs. Raises Unavailable."""
+        return self.quantile(STREAMED_MIB[-1], name) / self.quantile(STREAMED_MIB[0], name)
+
     def beside_discards(self) -> Interval:
         """Return `slowed_by_discards` of spread over packed: interrupts take as much from both. Raises Unavailable."""
         return self.slowed_by_discards("spread") / self.slowed_by_discards("packed")
@@ -286,7 +271,7 @@ class Analysis(Kept):
     def slowed_by_discards(self, layout: str) -> Interval:
         """Return a hop's time over HELD lines beside a thread that gives pages back over beside one that only runs. Raises Unavailable."""
         rows = [self._chases(layout, "ns_per_access", lines=HELD, discard_pages=n, stream_kib=0) for n in (DISCARDED, 0)]
-        self.need_others(rows[0], "no chase beside a thread that gives pages back was measured")
+        self.require_others(rows[0], "no chase beside a thread that gives pages back was measured")
         taken, left = (median_interval(required(of, "no chase was measured")["ns_per_access"]) for of in rows)
         return taken / left
 

@@ -6,12 +6,9 @@ from experiments.article.verdicts import Answer, Band, Compares, claim, inside
 from experiments.chapters.churn.analysis import NEW, Analysis
 from experiments.chapters.churn.grid import ARENA_BYTES, FIRST_HOPS, HELD, LARGE, STREAMED_MIB, far
 from experiments.chapters.churn.housekeeping import ALWAYS, FRAGMENTS, FREE, NEVER, ON_BASE
-from experiments.inference.curves import select
-from experiments.inference.intervals import Interval
 from experiments.lab.grid import Scope
 from experiments.lab.record import Point
 from experiments.words.pages import BASE, words
-from experiments.words.reasons import required
 from experiments.words.units import format_ns, format_size
 
 
@@ -85,11 +82,9 @@ def sparse_allocations_hurt(a: Analysis, band: Band) -> Answer:
 
 @claim("promotion-disturbs-random-access", points=_of("collapse_chase", mode="address"))
 def promotion_disturbs(a: Analysis, band: Band) -> Answer:
-    a.need_others(a.joining, "no chase over pages that are joined was measured")
-    during, after = (Interval.of(required(select(a.joining, mode="address", phase=phase, quantile="p999"),
-                                          "a chase over its own pages was not measured").iloc[0]) for phase in ("during", "after"))
+    during, after = (a.collapse_at(phase, "p999") for phase in ("during", "after"))
     return inside(during / after, *band), ("Of the slices of a random chase, the slowest in a thousand take "
-                                           f"{during / after:.1f} times as long a hop while its pages are joined as afterwards.")
+                                           f"{during / after:.1f} times as long a hop while its pages are collapsed as afterwards.")
 
 
 @claim("some-applications-suffer", points=_of("fork_write", mode="write", used=1))
@@ -105,30 +100,31 @@ def some_suffer(a: Analysis, band: Band) -> Answer:
 
 @claim("defrag-costs-time", points=None)
 def defrag_costs_time(a: Analysis, band: Band) -> Answer:
-    pieces, free = (a.touch_ns(memory, ALWAYS, "p50") for memory in (FRAGMENTS, FREE))
-    return inside(pieces / free, *band), (f"With defrag at {ALWAYS} the first touch of a large page's room takes {format_ns(pieces.value)} "
-                                          f"where memory is in pieces, and {format_ns(free.value)} where it is free.")
+    fragmented, free = (a.touch_ns(memory, ALWAYS, "p50") for memory in (FRAGMENTS, FREE))
+    return inside(fragmented / free, *band), (
+        f"With defrag at {ALWAYS} the first touch of a large page's room takes {format_ns(fragmented.value)} where memory is fragmented, "
+        f"and {format_ns(free.value)} where it is free.")
 
 
 @claim("defrag-spikes-latency", points=None)
 def defrag_spikes(a: Analysis, band: Band) -> Answer:
     large, base = (a.touch_ns(FRAGMENTS, mode, "p999") for mode in (ALWAYS, ON_BASE))
-    return inside(large / base, *band), (f"Where memory is in pieces, one first touch in a thousand takes {format_ns(large.value)} or more "
-                                         f"with defrag at {ALWAYS}, and {format_ns(base.value)} on {words(BASE)}.")
+    return inside(large / base, *band), (f"Where memory is fragmented, one first touch in a thousand takes {format_ns(large.value)} or "
+                                         f"more with defrag at {ALWAYS}, and {format_ns(base.value)} on {words(BASE)}.")
 
 
 @claim("short-lived-programs-regress", points=None)
 def short_programs_regress(a: Analysis, band: Band) -> Answer:
     mib = a.longest_lives_mib()
     ratio = a.life_ratio(FRAGMENTS, mib)
-    return inside(ratio, *band), (f"Where memory is in pieces and defrag at {ALWAYS}, a program that writes {mib} MiB and ends takes "
+    return inside(ratio, *band), (f"Where memory is fragmented and defrag at {ALWAYS}, a program that writes {mib} MiB and ends takes "
                                   f"{ratio:.2f} times as long on {words(LARGE)}; on free memory {a.life_ratio(FREE, mib):.2f} times.")
 
 
 @claim("defrag-is-paid-at-first-access", points=None)
 def defrag_is_paid_first(a: Analysis, band: Band) -> Answer:
     on, off = (a.touch_ns(FRAGMENTS, mode, "p50") for mode in (ALWAYS, NEVER))
-    return inside(on / off, *band), (f"Where memory is in pieces, the first touch of a large page's room takes {format_ns(on.value)} with "
+    return inside(on / off, *band), (f"Where memory is fragmented, the first touch of a large page's room takes {format_ns(on.value)} with "
                                      f"defrag at {ALWAYS}, and {format_ns(off.value)} at {NEVER}.")
 
 
@@ -136,8 +132,8 @@ def defrag_is_paid_first(a: Analysis, band: Band) -> Answer:
 def khugepaged_promotes(a: Analysis, band: Band) -> Answer:
     idle = a.idle()
     share = idle.large_bytes / idle.bytes
-    return bool(band[0] <= share <= band[1]), (f"Of {format_size(idle.bytes)} that nobody touched for {idle.seconds:.0f} s, {share:.0%} "
-                                               "became large.")
+    return bool(band[0] <= share <= band[1]), (f"Of {format_size(idle.bytes)} that no program touched for {idle.seconds:.0f} s, "
+                                               f"{share:.0%} became large.")
 
 
 @claim("pool-is-lost-to-others", points=None)

@@ -19,9 +19,9 @@ from experiments.words.reasons import required
 BESIDE = ("calls",)  # with the reference machine's curves behind a switch
 
 _FIELDS = ["median", "low", "high", "coverage", "n", "unstable"]
-KINDS = {"alone": "no switch", "thread": "a switch of threads", "process": "a switch of processes", NEW: "a new process"}
-LAYOUTS = {"spread": "a page to each line", "packed": "as many lines side by side"}
-JOINED = {"none": "nothing", "other": "other memory", "address": "its own, as it lies", "random": "its own, in random order"}
+KINDS = {"alone": "no switch", "thread": "thread switch", "process": "process switch", NEW: "new process"}
+LAYOUTS = {"spread": "spread: one line a page", "packed": "packed: the same lines side by side"}
+COLLAPSED = {"none": "nothing", "other": "other memory", "address": "its own, by address", "random": "its own, in random order"}
 _LONG = tuple(digit * 10**power for power in range(6) for digit in (1, 3))
 _PRICES = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
@@ -37,7 +37,7 @@ def _in_us(data: pd.DataFrame) -> pd.DataFrame:
 
 
 def calls(a: Analysis) -> Figure:
-    """µs a call by the pages that it takes, alone and beside threads on other CPUs."""
+    """µs a call by the pages that it removes, alone and beside threads on other CPUs."""
     required(a.calls_alone, "no calls were measured")
     sides = [("on one CPU", a.calls_alone), (f"on {in_words(a.most_others + 1)} CPUs", a.calls_beside)]
     data = _in_us(pd.concat([_named(curves, CALL_WORDS, "lines").assign(where=where) for where, curves in sides if curves],
@@ -45,22 +45,22 @@ def calls(a: Analysis) -> Figure:
     scheme = charts.colours([CALL_WORDS[call] for call in a.calls_alone])
     values = [tick for tick in _LONG if data["low"].min() * 0.5 <= tick <= data["high"].max() * 1.1]
     chart = alt.Chart(data).mark_line(point=alt.OverlayMarkDef(size=24)).encode(
-        x=alt.X("lines:Q", axis=charts.lines_axis("Pages that a call takes", sorted(set(data["lines"]))), scale=charts.log_scale()),
+        x=alt.X("lines:Q", axis=charts.lines_axis("Pages removed by the call", sorted(set(data["lines"]))), scale=charts.log_scale()),
         y=alt.Y("median:Q", axis=charts.ns_axis("µs a call", values), scale=charts.time_scale(data)),
         color=alt.Color("series:N", sort=scheme.domain, scale=scheme, legend=alt.Legend(title=None, columns=1)),
         strokeDash=alt.StrokeDash("where:N", sort=[where for where, _ in sides], legend=charts.line_legend(columns=1)),
         tooltip=["series:N", "where:N", alt.Tooltip("lines:Q", title="pages"), alt.Tooltip("median:Q", format=".3~r", title="µs")])
     least = data[data["lines"] == data["lines"].min()]
     told = listed(f"{row.series} {row.where} {row.median:.1f} µs" for row in least.itertuples())
-    return Figure(chart, f"Time per call by how many pages it takes, on one CPU and on more. Of one page it takes: {told}.",
+    return Figure(chart, f"Time per call by how many pages it removes, on one CPU and on more. Of one page it takes: {told}.",
                   data[["series", "where", "lines", *_FIELDS]].rename(columns={"lines": "pages"}))
 
 
 def shares(a: Analysis) -> Figure:
     """Draw what other CPUs add to a call on one page, in µs, as bars: busy with other processes, and with threads of the program."""
-    a.need_others(a.shootdowns, "no calls beside other threads were measured")
+    a.require_others(a.shootdowns, "no calls beside other threads were measured")
     rows = [(CALL_WORDS[call], name, interval.value, interval.low, interval.high) for call, told in a.shootdowns.items()
-            for name, interval in (("other processes", a.apart(call) - a.calls_alone[call].get(FEW)),
+            for name, interval in (("other processes", a.beside_processes(call) - a.calls_alone[call].get(FEW)),
                                    ("threads of the program", told.get(FEW)))]
     data = _in_us(pd.DataFrame(rows, columns=["call", "beside", "median", "low", "high"]).dropna())
     order = list(dict.fromkeys(data["beside"]))
@@ -76,42 +76,42 @@ def shares(a: Analysis) -> Figure:
                          f"{worst['median']:.1f} µs longer beside {worst['beside']}, the most of all.", data)
 
 
-def joining(a: Analysis) -> Figure:
-    """ns a hop before, during and after pages are joined: the median of slices and their 99.9th percentile, a line a way."""
-    a.need_others(a.joining, "no chase over pages that are joined was measured")
-    data = a.joining.assign(series=a.joining["mode"].map(JOINED))
-    names = [name for mode, name in JOINED.items() if (data["mode"] == mode).any()]
+def collapses(a: Analysis) -> Figure:
+    """ns a hop before, during and after pages are collapsed: the median of slices and their 99.9th percentile, a line a way."""
+    a.require_others(a.collapses, "no chase over collapsed pages was measured")
+    data = a.collapses.assign(series=a.collapses["mode"].map(COLLAPSED))
+    names = [name for mode, name in COLLAPSED.items() if (data["mode"] == mode).any()]
     scheme, dashes = charts.colours(names), {"p50": "median", "p999": "99.9th percentile"}
     data["of"] = data["quantile"].map(dashes)
     values = [tick for tick in _LONG if data["low"].min() * 0.5 <= tick <= data["high"].max() * 1.1]
     chart = alt.Chart(data).mark_line(point=alt.OverlayMarkDef(size=24)).encode(
         x=alt.X("phase:N", sort=list(PHASES), axis=alt.Axis(title=None, labelAngle=0)),
         y=alt.Y("median:Q", axis=charts.ns_axis("ns a hop", values), scale=charts.time_scale(data)),
-        color=alt.Color("series:N", sort=names, scale=scheme, legend=alt.Legend(title="joined", columns=1)),
+        color=alt.Color("series:N", sort=names, scale=scheme, legend=alt.Legend(title="collapsed", columns=1)),
         strokeDash=alt.StrokeDash("of:N", sort=list(dashes.values()), legend=charts.line_legend(columns=1)),
         tooltip=["series:N", "phase:N", "of:N", alt.Tooltip("median:Q", format=".3~r", title="ns")])
     worst = data.loc[data["median"].idxmax()]
-    return Figure(chart, f"Time per hop before, during and after pages are joined. The longest is {worst['median']:,.0f} ns, the "
-                         f"{worst['of']} {worst['phase']}, where what is joined is {worst['series']}.",
+    return Figure(chart, f"Time per hop before, during and after pages are collapsed. The longest is {worst['median']:,.0f} ns, the "
+                         f"{worst['of']} {worst['phase']}, where what is collapsed is {worst['series']}.",
                   data[["series", "phase", "of", "median", "low", "high"]])
 
 
 def switches(a: Analysis) -> Figure:
     """ns a hop for translation, after each kind of switch, over the pages chased."""
-    required(a.after, "no rounds were measured")
-    data = _named(a.after, KINDS, "lines")
+    after = required({kind: price for kind, price in a.after.items() if len(price)}, "no rounds were measured")
+    data = _named(after, KINDS, "lines")
     x = alt.X("lines:Q", axis=charts.lines_axis("Pages chased after each switch", sorted(set(data["lines"]))), scale=charts.log_scale())
-    names = [KINDS[kind] for kind in a.after]
+    names = [KINDS[kind] for kind in after]
     chart = charts.series_chart(data, x, "ns a hop for translation", charts.price_scale(data), _PRICES, charts.colours(names), "series",
                                 columns=1)
-    values = {KINDS[kind]: price.last.value for kind, price in a.after.items()}
+    values = {KINDS[kind]: price.last.value for kind, price in after.items()}
     return Figure(chart, f"What translation costs a hop after each kind of switch, over the most pages: {extremes(values)}",
                   data.rename(columns={"lines": "pages"}))
 
 
-def passes(a: Analysis) -> Figure:
-    """ns a hop by the number of a new process's round, on pages apart and side by side."""
-    data = required(a.passes, "no new processes were measured").assign(lines=lambda table: table["number"], n=float("nan"))
+def rounds(a: Analysis) -> Figure:
+    """ns a hop by the number of a new process's round, spread and packed."""
+    data = required(a.rounds, "no new processes were measured").assign(lines=lambda table: table["number"], n=float("nan"))
     data["series"] = data["layout"].map(LAYOUTS)
     names = list(dict.fromkeys(data["series"]))
     x = alt.X("lines:Q", axis=alt.Axis(title="Round of a new process", values=sorted(set(data["number"]))), scale=charts.log_scale())
@@ -138,7 +138,7 @@ def forks(a: Analysis) -> Figure:
 
 
 def load(a: Analysis) -> Figure:
-    """ns a hop beside streams of several sizes, on pages apart and side by side: the median of slices and their 99th percentile."""
+    """ns a hop beside streams of several sizes, spread and packed: the median of slices and their 99th percentile."""
     a.under_load()
     dashes = {"p50_ns": "median", "p99_ns": "99th percentile"}
     data = pd.concat([curve.table.assign(series=name, of=words) for layout, name in LAYOUTS.items() for value, words in dashes.items()
@@ -148,7 +148,7 @@ def load(a: Analysis) -> Figure:
     values = [tick for tick in charts.TIMES if data["low"].min() * 0.5 <= tick <= data["high"].max() * 1.1]
     chart = alt.Chart(data).mark_line(point=alt.OverlayMarkDef(size=24)).encode(
         x=alt.X("lines:Q", scale=charts.log_scale(), axis=alt.Axis(
-            title="MiB that a thread beside streams", values=sorted(set(data["lines"])),
+            title="MiB streamed by another thread", values=sorted(set(data["lines"])),
             labelExpr="datum.value < 1 ? 'none' : format(datum.value, '~g')")),
         y=alt.Y("median:Q", axis=charts.ns_axis("ns a hop", values), scale=charts.time_scale(data)),
         color=alt.Color("series:N", sort=scheme.domain, scale=scheme, legend=alt.Legend(title=None, columns=1)),
@@ -161,26 +161,26 @@ def load(a: Analysis) -> Figure:
                   data[["series", "of", "mib", *_FIELDS]])
 
 
-MEMORIES = {FREE: "free", FRAGMENTS: "in pieces"}
+MEMORIES = {FREE: "free", FRAGMENTS: "fragmented"}
 QUANTILE_WORDS = {"p50": "median first touch", "p999": "one touch in a thousand", "longest": "the longest touch"}
 
 
 def touches(a: Analysis) -> Figure:
-    """µs a first touch by the mode of defrag and on base pages, in memory that is free and in pieces: three quantiles."""
+    """Three quantiles of first touches in µs, a row for each mode of defrag, and base pages, in free and in fragmented memory."""
     a.runs(FREE, NEVER)
-    rows = a.touches.assign(where=lambda of: of["mode"].replace(ON_BASE, "base pages"), memory=lambda of: of["memory"].map(MEMORIES),
-                            of=lambda of: of["quantile"].map(QUANTILE_WORDS))
-    data = _in_us(rows)[["where", "memory", "of", "median", "low", "high"]]
-    order, memories = list(dict.fromkeys(data["where"])), [word for word in MEMORIES.values() if word in set(data["memory"])]
-    values = [tick for tick in (0.1, *_LONG) if data["median"].min() * 0.5 <= tick <= data["median"].max() * 1.1]
-    base = alt.Chart(data).encode(
-        x=alt.X("where:N", sort=order, axis=alt.Axis(title="defrag", labelAngle=0)), xOffset=alt.XOffset("memory:N", sort=memories),
-        color=alt.Color("memory:N", sort=memories, scale=charts.colours(memories), legend=alt.Legend(title="memory", columns=1)))
-    points = base.mark_point(filled=True, size=50).encode(
-        y=alt.Y("median:Q", axis=charts.ns_axis("µs a touch", values), scale=charts.time_scale(data)),
-        shape=alt.Shape("of:N", sort=list(QUANTILE_WORDS.values()), legend=alt.Legend(title=None, columns=1)),
-        tooltip=["where:N", "memory:N", "of:N", alt.Tooltip("median:Q", format=".3~r", title="µs")])
-    chart = base.mark_rule(strokeWidth=2).encode(y="low:Q", y2="high:Q", color=alt.value(MUTED)) + points
+    rows = a.touches.assign(where=lambda of: of["mode"].map(lambda mode: f"defrag={mode}" if mode != ON_BASE else "base pages"),
+                            memory=lambda of: of["memory"].map(MEMORIES), of=lambda of: of["quantile"].map(QUANTILE_WORDS))
+    rows["row"] = rows["where"] + ", " + rows["memory"]
+    data = _in_us(rows)[["row", "where", "memory", "of", "median", "low", "high"]]
+    named = list(data.sort_values("where", key=lambda of: of.map([*dict.fromkeys(of)].index), kind="stable")["row"].unique())
+    axis, scale = charts.ns_axis("µs a touch", (0.1, 1, 10, 100, 1000, 10_000, 100_000)), charts.time_scale(data)
+    quantiles = list(QUANTILE_WORDS.values())
+    base = alt.Chart(data).encode(y=charts.row("row", named), color=alt.Color(
+        "of:N", sort=quantiles, scale=charts.colours(quantiles), legend=alt.Legend(title=None, columns=3)))
+    points = base.mark_point(filled=True, size=60).encode(
+        x=alt.X("median:Q", axis=axis, scale=scale), shape=alt.Shape("of:N", sort=quantiles, legend=alt.Legend(title=None, columns=3)),
+        tooltip=["row:N", "of:N", alt.Tooltip("median:Q", format=".3~r", title="µs")])
+    chart = charts.rows("row", named, base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", axis=axis, scale=scale), x2="high:Q"), points)
     longest = data.loc[data["median"].idxmax()]
-    return Figure(chart, f"First touches by the mode of defrag, on free memory and in pieces, and on base pages. The longest take "
-                         f"{longest['median']:,.0f} µs, with {longest['where']} on memory that is {longest['memory']}.", data)
+    return Figure(chart, f"First touches by the mode of defrag and on base pages, in free and in fragmented memory. The longest take "
+                         f"{longest['median']:,.0f} µs, with {longest['where']} in {longest['memory']} memory.", data)

@@ -8,7 +8,7 @@ from experiments.words.pages import BASE
 
 LARGE = "thp"
 CALLS = ("unmap", "protect", "discard")
-FEW, SOME, MANY = TAKEN = (1, 32, 512)  # pages a call; Linux flushes up to 33 singly, and of more the whole TLB
+FEW, SOME, MANY = REMOVED = (1, 32, 512)  # pages a call; Linux flushes up to 33 singly, and of more the whole TLB
 SWITCHES = ("alone", "thread", "process")
 HELD = 512  # pages: more than a first level of those published holds, and fewer than a last one
 CHASED = (64, HELD, 8 * HELD)  # pages after a switch; of a coarse grid the last two
@@ -21,13 +21,13 @@ FAR_BYTES = 512 << 20  # whose lowest tables are as large as a second-level cach
 STREAMED_MIB = (0, 1, 4, 16, 32, 64, 128)
 COARSE_STREAMED_MIB = (0, 128)
 DISCARDED = 40  # pages a call: more than Linux flushes singly
-JOINS = ("none", "other", "address", "random")
-JOINED_BYTES = 64 << 20  # on base pages more than any TLB of those published reaches
+COLLAPSES = ("none", "other", "address", "random")
+COLLAPSED_BYTES = 64 << 20  # on base pages more than any TLB of those published reaches
 TAIL_MS = 30  # of region: for a 99th percentile of hundreds of slices
 
 
 def points(scope: Scope) -> list[Point]:
-    every = [*shootdowns(scope), *switches(scope), *starts(scope), *forks(scope), *neighbours(scope), *joins(scope)]
+    every = [*shootdowns(scope), *switches(scope), *starts(scope), *forks(scope), *neighbours(scope), *collapses(scope)]
     return list(dict.fromkeys(every))
 
 
@@ -40,7 +40,7 @@ def shootdowns(scope: Scope) -> list[Point]:
     """Each call on few and many pages, alone and beside most others; one call beside each number of them; beside as many processes that
     share nothing. Of a large page a part; and what the kernel moves by itself."""
     most = others(scope)[-1]
-    by_pages = [(call, pages, n) for call in CALLS for pages in (TAKEN if scope.is_fine else (FEW, MANY)) for n in (0, most)]
+    by_pages = [(call, pages, n) for call in CALLS for pages in (REMOVED if scope.is_fine else (FEW, MANY)) for n in (0, most)]
     by_cpus = [(CALLS[0], FEW, n) for n in others(scope)]
     shared = [scope.point("shootdown", mode=call, lines=pages, threads=n) for call, pages, n in [*by_pages, *by_cpus]]
     apart = [scope.point("shootdown", mode=call, lines=FEW, threads=most, apart=1) for call in CALLS if most]
@@ -96,8 +96,8 @@ def neighbours(scope: Scope) -> list[Point]:
     return [*(alone if scope.is_fine else ()), *streams, *taken, *shared]
 
 
-def joins(scope: Scope) -> list[Point]:
+def collapses(scope: Scope) -> list[Point]:
     """A chase before, during and after the kernel makes large pages of base pages."""
-    lines = scope.lines(JOINED_BYTES)
+    lines = scope.lines(COLLAPSED_BYTES)
     fits = lines <= scope.most_lines and scope.cpus > 1 and lines % scope.pages_of(LARGE) == 0
-    return [scope.point("collapse_chase", mode=mode, lines=lines) for mode in JOINS] if fits else []
+    return [scope.point("collapse_chase", mode=mode, lines=lines) for mode in COLLAPSES] if fits else []

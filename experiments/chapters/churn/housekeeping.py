@@ -23,8 +23,8 @@ QUANTILES: dict[str, Callable[[Run], float]] = {
     "p50": lambda run: median(run.first_ns), "p999": lambda run: run.p999_ns, "longest": lambda run: run.longest_ns}
 
 
-class Kept(analysis.Analysis):
-    """The part of the Analysis that a document has. Methods raise Unavailable: housekeeping-not-asked without it, and where a part is
+class HousekeepingAnalysis(analysis.Analysis):
+    """The part of the Analysis that the document holds. Methods raise Unavailable: housekeeping-not-asked without it, and where a part is
     lacking, the reason of that part."""
 
     @cached_property
@@ -50,6 +50,10 @@ class Kept(analysis.Analysis):
         """A quantile of QUANTILES by run, in ns. Raises Unavailable."""
         return median_interval([QUANTILES[quantile](run) for run in self.runs(memory, mode)])
 
+    def longest_touch_ns(self, memory: str, mode: str) -> int:
+        """The longest touch of all runs. Raises Unavailable."""
+        return max(run.longest_ns for run in self.runs(memory, mode))
+
     def large_share(self, memory: str, mode: str) -> Interval:
         """Which part of the rooms got a large page, 0 to 1. Raises Unavailable."""
         return median_interval([run.large_share for run in self.runs(memory, mode)])
@@ -73,7 +77,7 @@ class Kept(analysis.Analysis):
         return median_interval([large / base for large, base in zip(ns[LARGE], ns[BASE], strict=True)])
 
     @cached_property
-    def briefly(self) -> pd.DataFrame:
+    def short_lived(self) -> pd.DataFrame:
         """A row a memory and size of such programs: memory, mib, base_ns and ratio, each an Interval. Empty without the document."""
         some = () if if_available(lambda: self.housekeeping) is None else self.housekeeping.lives
         rows = [(one.memory, one.mib, median_interval(one.ns[BASE]), self.life_ratio(one.memory, one.mib)) for one in some]
@@ -87,6 +91,14 @@ class Kept(analysis.Analysis):
         """Rounds of equal pages that were merged. Raises Unavailable."""
         self._part(self.housekeeping.merged, "merged")
         return self.housekeeping.merged
+
+    def merging(self, name: str) -> float:
+        """Return `saved_bytes`, `large_before` or `large_after` of merging over the memory merged. Raises Unavailable."""
+        return median(getattr(some, name) / some.bytes for some in self.merged())
+
+    def merged_write_ns(self, kind: str) -> float:
+        """Return the ns of the next write to a "merged" page, or to one of its "own". Raises Unavailable."""
+        return median(getattr(some, f"{kind}_write_ns") for some in self.merged())
 
     def swapped_in(self, pages: str) -> tuple[Interval, Interval]:
         """(bytes that reading one byte of a swapped room brings in, its ns), on pages of a size. Raises Unavailable."""

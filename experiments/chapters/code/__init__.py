@@ -1,6 +1,6 @@
-"""Code: instructions are loads too."""
+"""Code: page walks for instructions."""
 
-from experiments.chapters.code import claims, figures, grid, prose, tables
+from experiments.chapters.code import analysis, claims, figures, grid, tables
 from experiments.chapters.code.analysis import Analysis
 
-__all__ = ["Analysis", "claims", "figures", "grid", "prose", "tables"]
+__all__ = ["Analysis", "analysis", "claims", "figures", "grid", "tables"]

@@ -1,4 +1,4 @@
-"""What jumps to one page after another say: what the front end foresees, and the TLB of instructions behind it."""
+"""Jumps from page to page: what the front end predicts, and the TLB for instructions behind it."""
 
 from __future__ import annotations
 
@@ -19,59 +19,56 @@ from experiments.words.pages import BASE
 from experiments.words.reasons import Unavailable, if_available, required
 
 NONE = 1e-9  # entries of a level that is always missed
-FAR = 4  # times a level's entries: there three of four draws miss it
-TREAD = 24  # pages that a first level holds: of those published that are no mere buffer before it, the smallest has 32 entries
+FAR = 4  # times a level's entries: there three of four random jumps miss it
+FIRST_LEVEL_PAGES = 24  # that any first level holds: of those published that are no mere buffer before it, the smallest has 32 entries
+TENTH_NS = 0.1
 
 
 class Levels(NamedTuple):
     """A TLB for instructions: entries, and what a jump takes longer past them."""
 
-    held_ns: float  # a drawn jump to a page that the first level holds
+    held_ns: float  # a random jump to a page that the first level holds
     first: Interval
     hit_ns: Interval
     last: Interval
     walk_ns: Interval
 
     def predict(self, pages: np.ndarray) -> np.ndarray:
-        """ns a drawn jump."""
+        """ns a random jump."""
         return two_level_cost(pages, self.first.value, self.last.value, self.held_ns, self.hit_ns.value, self.walk_ns.value)
 
 
 class Analysis(analysis.Analysis):
-    """The rows of `code_chase`: ns a jump. Curves run over lines of code, one to a page but for the packed ones. What nothing was measured
-    for is empty here; methods raise Unavailable."""
+    """The rows of `code_chase`: ns a jump. Curves run over lines of code, one to a page but for the packed ones. What was not measured is
+    empty; methods raise Unavailable.
+
+    The page defines: spread, packed, price, alias, on_large, texts, gains and hot.
+    """
 
     documents = ("flags", "ways")
 
-    def _jumps(self, kind: str, layout: str, pages: str = BASE) -> Curve:
+    def jumps(self, layout: str, kind: str, pages: str = BASE) -> Curve:
+        """ns a jump of a kind in a layout, by lines of code."""
         mode, order = KINDS[kind]
         rows = select(self.frame, kernel="code_chase", mode=mode, order=order, layout=layout, pages=pages, every=1)
         return Curve.of(rows[rows["lines"] <= MOST_LINES])  # the texts have more
 
-    @cached_property
-    def spread(self) -> dict[str, Curve]:
-        """By kind of jump: a line of code to a page."""
-        return {kind: curve for kind in KINDS if len(curve := self._jumps(kind, "spread"))}
+    def by_kind(self, layout: str) -> dict[str, Curve]:
+        """`jumps` of each kind that was measured."""
+        return {kind: curve for kind in KINDS if len(curve := self.jumps(layout, kind))}
 
-    @cached_property
-    def packed(self) -> dict[str, Curve]:
-        """By kind of jump: as many lines side by side."""
-        return {kind: curve for kind in KINDS if len(curve := self._jumps(kind, "packed"))}
+    def farthest(self, kind: str) -> tuple[int, Interval, Interval]:
+        """Return the most pages, and ns a jump of a kind to as many lines, spread and packed. Raises Unavailable("too-few-points")."""
+        spread, packed = (required(curves.get(kind, ()), "no such jumps were measured") for curves in (self.spread, self.packed))
+        pages = min(spread.xs[-1], packed.xs[-1])
+        return pages, spread.at(pages), packed.at(pages)
 
-    @cached_property
-    def price(self) -> dict[str, Curve]:
-        """By kind of jump: what it costs more that each line has a page of its own."""
-        return {kind: self.spread[kind] - self.packed[kind] for kind in KINDS if kind in self.spread and kind in self.packed}
-
-    @cached_property
-    def alias(self) -> Curve:
-        """Drawn jumps to as many pages of addresses that are eight pages of memory: translation alone."""
-        return self._jumps("drawn", "alias")
-
-    @cached_property
-    def on_large(self) -> Curve:
-        """Drawn jumps to lines a base page apart, on large pages."""
-        return self._jumps("drawn", "spread", LARGE_TEXT)
+    def costs_from(self, kind: str) -> int | None:
+        """Return the fewest pages from which on a kind of jump always costs more than a tenth of a ns for translation; None where it never
+        does."""
+        costs = {pages: interval.low > TENTH_NS for pages, interval in self.price.get(kind, ())}
+        free = [pages for pages, is_dear in costs.items() if not is_dear]
+        return next((pages for pages, is_dear in costs.items() if is_dear and pages > max(free, default=0)), None)
 
     # --- the TLB of instructions
 
@@ -86,12 +83,13 @@ class Analysis(analysis.Analysis):
 
     @cached_property
     def tlb(self) -> Levels | None:
-        """Its two levels by the aliased draws, of which C entries miss 1 - C/M; None where they do not show two."""
+        """Its two levels by the aliased random jumps, of which C entries miss 1 - C/M; None where they do not show two."""
         try:
-            rest = self.alias.between(TREAD, np.inf)
-            rough = fit_random_curve(rest.xs, rest.table["median"] - self.alias.level(0, TREAD))
+            rest = self.alias.between(FIRST_LEVEL_PAGES, np.inf)
+            rough = fit_random_curve(rest.xs, rest.table["median"] - self.alias.level(0, FIRST_LEVEL_PAGES))
             last = rough.l2_entries.value
-            near = self._step(TREAD, last / 2)  # each by itself: what a jump takes before a level is full is not the same for both
+            # Each level by itself: a jump takes another time before the one is full than before the other is.
+            near = self._step(FIRST_LEVEL_PAGES, last / 2)
             far = self._step(FAR * near.l2_entries.value, FAR * last)
         except (Unavailable, ValueError):
             return None
@@ -108,31 +106,35 @@ class Analysis(analysis.Analysis):
         """`tlb`. Raises Unavailable("no-step") where two levels do not show."""
         return required([self.tlb] if self.tlb else [], "the aliased jumps show no two levels", "no-step")[0]
 
-    def counted(self, quantity: str, kind: str) -> Curve:
-        """A counter of the spread jumps of a kind, per jump; empty where no row has a value."""
+    @property
+    def misfit(self) -> float:
+        """The largest relative difference between the entries found and those stated. Raises Unavailable("no-step")."""
+        tlb = self.found()
+        return max(abs(found.value / stated - 1) for found, stated in zip((tlb.first, tlb.last), self.stated, strict=False))
+
+    def walks_counted(self, kind: str) -> Curve:
+        """Page walks for instructions of the spread jumps of a kind, per jump. Raises Unavailable where none were counted."""
+        lacking = self.host.pmu.reason or "no-data"
+        return required(self._counted("itlb_walk", kind), "no walks for instructions were counted here", lacking)
+
+    def _counted(self, quantity: str, kind: str) -> Curve:
         mode, order = KINDS[kind]
         rows, column = select(self.frame, mode=mode, order=order, layout="spread", pages=BASE), f"{quantity}_per_access"
         return Curve.of(rows if column in rows else rows.iloc[:0].assign(**{column: 0.0}), value=column)
 
     # --- large texts
 
-    @cached_property
-    def texts(self) -> pd.DataFrame:
-        """A row a MiB of code that is all jumped to: mib; base and large, ns a jump, and their ratio, each an Interval; UNKNOWN where not
+    def times_by_size(self) -> pd.DataFrame:
+        """Return a row a MiB of code that is all jumped to: mib; base and large, ns a jump, each an Interval, UNKNOWN where not
         measured."""
-        rows = []
-        for mib in TEXT_MIB:
-            base, large = (self._text(pages, (mib << 20) // LINE_BYTES) for pages in (BASE, LARGE_TEXT))
-            rows.append((mib, base, large, _over(base, large)))
-        table = pd.DataFrame(rows, columns=["mib", "base", "large", "ratio"])
-        return table[[base.value == base.value for base in table["base"]]].reset_index(drop=True)
+        rows = [(mib, *(self._text(pages, (mib << 20) // LINE_BYTES) for pages in (BASE, LARGE_TEXT))) for mib in TEXT_MIB]
+        return pd.DataFrame([row for row in rows if row[1].value == row[1].value], columns=["mib", "base", "large"])
 
-    @cached_property
-    def hot(self) -> pd.DataFrame:
-        """A row a share of the largest text that is hot: share; mib, of the text; apart, a jump where it is a line here and there in
-        every page, large, the same on large pages, and together, where as much hot code lies side by side; ns, each an Interval, UNKNOWN
+    def times_by_hot_share(self) -> pd.DataFrame:
+        """Return a row a share of the largest text that is hot: share; mib, of the text; spread, a jump where the hot lines lie in every
+        page, large, the same on large pages, and packed, where the same number of hot lines lie side by side; ns, each an Interval, UNKNOWN
         where not measured."""
-        columns, most = ["share", "mib", "apart", "large", "together"], int(self.texts["mib"].max()) if len(self.texts) else 0
+        columns, most = ["share", "mib", "spread", "large", "packed"], int(self.texts["mib"].max()) if len(self.texts) else 0
         lines = (most << 20) // LINE_BYTES
         rows = [(1 / every, most, self._text(BASE, lines, every), self._text(LARGE_TEXT, lines, every),
                  self._text(BASE, lines // every) if every > 1 else UNKNOWN)  # all of it is side by side
@@ -140,14 +142,19 @@ class Analysis(analysis.Analysis):
         return pd.DataFrame([row for row in rows if row[2].coverage], columns=columns)
 
     def _text(self, pages: str, lines: int, every: int = 1) -> Interval:
-        """A drawn jump in so many lines of code, side by side, of which one in so many is hot; UNKNOWN where not measured."""
+        """A random jump in so many lines of code, side by side, of which one in so many is hot; UNKNOWN where not measured."""
         curve = Curve.of(self.frame, kernel="code_chase", layout="packed", order="random", pages=pages, lines=lines, every=every)
         return curve.last if len(curve) else UNKNOWN
 
     def gain(self, mib: int) -> Interval:
         """How many times as long a jump takes on base pages as on large ones, in a text of so many MiB. Raises Unavailable."""
-        rows = [ratio for size, ratio in zip(self.texts["mib"], self.texts["ratio"], strict=True) if size == mib and ratio.coverage]
-        return required(rows, f"no text of {mib} MiB was measured on both")[0]
+        return required([self.gains[mib]] if mib in self.gains else [], f"no text of {mib} MiB was measured on both")[0]
+
+    @property
+    def least_hot(self) -> pd.Series:
+        """The row of `hot` with the smallest share. Raises Unavailable("too-few-points")."""
+        rows = [row for _, row in self.hot.iterrows() if row["packed"].coverage]
+        return required(rows, "no text was measured of which a part is hot")[-1]
 
     @cached_property
     def is_splintered(self) -> bool:
@@ -172,5 +179,6 @@ class Analysis(analysis.Analysis):
         return self.document("flags", flags.make, flags.Flags)
 
 
-def _over(base: Interval, large: Interval) -> Interval:
-    return base / large if base.value > 0 and large.value > 0 else UNKNOWN
+def ratios(table: pd.DataFrame) -> dict[int, Interval]:
+    """Return by mib the time on base pages over that on large ones, of `times_by_size`, where both were measured."""
+    return {mib: base / large for mib, base, large in table.itertuples(index=False) if base.coverage and large.coverage}

@@ -18,22 +18,21 @@ def _text(mib: int) -> Compares:
 
 
 def _far(point: Point, scope: Scope) -> bool:
-    """Drawn jumps over as many pages as there are."""
+    """Random jumps over as many pages as there are."""
     return (point.kernel, point.order, point.pages) == ("code_chase", "random", "4k") and point.layout != "alias" and (
         point.lines == min(MOST_LINES, scope.most_lines))
 
 
 @claim("many-code-pages-cost", points=_far)
 def many_pages_cost(a: Analysis, band: Band) -> Answer:
-    apart, near = (required(curves.get("drawn", ()), "no drawn jumps were measured") for curves in (a.spread, a.packed))
-    pages = min(apart.xs[-1], near.xs[-1])
-    ratio = apart.at(pages) / near.at(pages)
-    return inside(ratio, *band), f"A drawn jump takes {ratio:.2f} times as long to {count(pages)} pages as to as many lines side by side."
+    pages, spread, packed = a.farthest("random")
+    ratio = spread / packed
+    return inside(ratio, *band), f"A random jump takes {ratio:.2f} times as long to {count(pages)} pages as to as many packed lines."
 
 
 def _gain(a: Analysis, mib: int, band: Band) -> Answer:
     ratio = a.gain(mib)
-    return inside(ratio, *band), f"A drawn jump in {mib} MiB of code takes {ratio:.2f} times as long on base pages as on large ones."
+    return inside(ratio, *band), f"A random jump in {mib} MiB of code takes {ratio:.2f} times as long on base pages as on large ones."
 
 
 @claim("text-on-2-mib-helps", points=_text(100))

@@ -17,7 +17,7 @@ from experiments.words.reasons import required
 BESIDE = ("jumps",)  # with the reference machine's curves behind a switch
 
 _FIELDS = ["lines", "median", "low", "high", "coverage", "n", "unstable"]
-NAMES = {"direct": "direct", "learned": "from a list, the same each time", "drawn": "from a list, drawn"}
+NAMES = {"direct": "direct", "learned": "indirect, the same cycle each time", "random": "indirect, random"}
 _TIMES = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200)
 _PAGES = alt.X("lines:Q", axis=charts.lines_axis("Pages of code, a jump on each"), scale=charts.log_scale())
 
@@ -28,9 +28,9 @@ def _ends(a: Analysis) -> alt.LayerChart | None:
 
 
 def jumps(a: Analysis) -> Figure:
-    """ns a jump to lines a page apart, and side by side, a line a kind of jump; those side by side are thin."""
+    """ns a jump to lines of code, spread and packed, a line a kind of jump; packed ones are dashed."""
     required(a.spread, "no jumps were measured")
-    named = [(NAMES[kind], where, curves[kind]) for kind in KINDS for where, curves in (("apart", a.spread), ("side by side", a.packed))
+    named = [(NAMES[kind], where, curves[kind]) for kind in KINDS for where, curves in (("spread", a.spread), ("packed", a.packed))
              if kind in curves]
     tables = [curve.table.reindex(columns=_FIELDS).assign(kind=name, where=where) for name, where, curve in named]
     data = pd.concat(tables, ignore_index=True)
@@ -39,10 +39,10 @@ def jumps(a: Analysis) -> Figure:
     chart = alt.Chart(data).mark_line(point=alt.OverlayMarkDef(size=18)).encode(
         x=_PAGES, y=alt.Y("median:Q", axis=charts.ns_axis("ns a jump", values), scale=scale),
         color=alt.Color("kind:N", sort=scheme.domain, scale=scheme, legend=alt.Legend(title=None, columns=1)),
-        strokeDash=alt.StrokeDash("where:N", sort=["apart", "side by side"], legend=charts.line_legend(columns=1)),
+        strokeDash=alt.StrokeDash("where:N", sort=["spread", "packed"], legend=charts.line_legend(columns=1)),
         tooltip=["kind:N", "where:N", alt.Tooltip("lines:Q", format=","), alt.Tooltip("median:Q", format=".3~r", title="ns")])
     last = data[data["lines"] == data["lines"].max()]
-    told = listed(f"{row.kind} and {row.where} {row.median:.1f} ns" for row in last.itertuples())
+    told = listed(f"{row.kind}, {row.where} {row.median:.1f} ns" for row in last.itertuples())
     most = count(last["lines"].iloc[0])
     return Figure(charts.layered(chart, _ends(a)), f"Time per jump against pages of code. At {most} pages it takes: {told}.",
                   data[["kind", "where", *_FIELDS]])
@@ -53,7 +53,7 @@ def translation(a: Analysis) -> Figure:
     data = required(a.alias.table, "no aliased jumps were measured").reindex(columns=_FIELDS).assign(series="measured")
     scale = alt.Scale(domain=[0.0, float(data["high"].max()) * 1.1], nice=False)
     chart = charts.series_chart(data, _PAGES, "ns a jump", scale, charts.PRICES, charts.colours(["measured"]), "series")
-    said = f"A drawn jump to many pages of addresses on eight of memory takes {data['median'].min():.1f} to {data['median'].max():.1f} ns."
+    said = f"A random jump to many pages of addresses on eight of memory takes {data['median'].min():.1f} to {data['median'].max():.1f} ns."
     if not a.tlb:
         return Figure(charts.layered(chart, _ends(a)), f"{said} It does not show two levels.", data[_FIELDS])
     xs = np.geomspace(data["lines"].min(), data["lines"].max(), 60)
@@ -67,17 +67,17 @@ def texts(a: Analysis) -> Figure:
     """ns a jump in texts of several sizes, on base pages and on large ones."""
     rows = required(a.texts, "no large text was measured").assign(group=lambda table: table["mib"].map("{} MiB".format))
     bars, data = _bars(rows, {words(BASE): "base", words(LARGE_TEXT): "large"}, "Code, all of it jumped to")
-    return Figure(bars, f"Time per drawn jump by the size of the code: it takes {_ends_told(data)}.", data)
+    return Figure(bars, f"Time per random jump by the size of the code: it takes {_ends_told(data)}.", data)
 
 
 def hot(a: Analysis) -> Figure:
-    """ns a jump in the largest text by the share of it that is hot: here and there on two page sizes, and side by side."""
+    """ns a jump in the largest text by the share of it that is hot: in every page, on two page sizes, and packed."""
     rows = required(a.hot, "no text was measured of which a part is hot")
     rows = rows.assign(group=rows["share"].map("{:.0%} hot".format))
-    named = {f"in every page, {words(BASE)}": "apart", f"in every page, {words(LARGE_TEXT)}": "large",
-             f"side by side, {words(BASE)}": "together"}
+    named = {f"in every page, {words(BASE)}": "spread", f"in every page, {words(LARGE_TEXT)}": "large",
+             f"side by side, {words(BASE)}": "packed"}
     bars, data = _bars(rows, named, f"Of {rows['mib'].iloc[0]} MiB of code")
-    return Figure(bars, f"Time per drawn jump by the share of the code that is hot: it takes {_ends_told(data)}.", data)
+    return Figure(bars, f"Time per random jump by the share of the code that is hot: it takes {_ends_told(data)}.", data)
 
 
 def _bars(rows: pd.DataFrame, named: dict[str, str], title: str) -> tuple[alt.LayerChart, pd.DataFrame]:

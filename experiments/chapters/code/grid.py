@@ -7,8 +7,8 @@ from experiments.lab.record import Point
 from experiments.words.pages import BASE
 
 LINE_BYTES = 64
-# By what the front end can know of where a jump leads: it stands in the instruction; it is the same each time round; it is drawn.
-KINDS = {"direct": ("direct", "cycle"), "learned": ("listed", "cycle"), "drawn": ("listed", "random")}
+# By what the front end can know of where a jump leads: it stands in the instruction; it is the same each time round; it is random.
+KINDS = {"direct": ("direct", "cycle"), "learned": ("listed", "cycle"), "random": ("listed", "random")}
 LEAST_LINES, MOST_LINES = 16, 16384  # four times the largest second level that is stated for instructions, and more
 TEXT_MIB = (1, 10, 30, 100, 200)  # of code that is all used: 30 and 100 are published
 HOT_EVERY = (2, 5, 10)  # lines of the largest text, one of which is hot: half, a fifth, a tenth
@@ -32,7 +32,7 @@ def jumps(scope: Scope, lines: list[int]) -> list[Point]:
 
 
 def aliased(scope: Scope, lines: list[int]) -> list[Point]:
-    """As many pages of addresses, all of them eight pages of memory: drawn, so that a TLB of C holds C of M whatever it replaces."""
+    """As many pages of addresses, all of them eight pages of memory: random, so that a TLB of C holds C of M whatever it replaces."""
     return [scope.point("code_chase", mode="listed", order="random", layout="alias", lines=n) for n in lines]
 
 

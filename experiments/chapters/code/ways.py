@@ -15,11 +15,11 @@ _NO_CODE, _NO_JOINING = 4, 5  # exit statuses of kernels/runtimes/text.py
 # In the order of a reader's questions; kernels/runtimes/text.py has the calls, and a test holds the two together.
 WAYS = {
     "file": Way("a file on this disk, mapped as a loader maps it", "a mapped file"),
-    "file-collapsed": Way("the same, madvise(MADV_COLLAPSE)", "a mapped file that was joined on request"),
+    "file-collapsed": Way("the same, madvise(MADV_COLLAPSE)", "a mapped file that was collapsed on request"),
     "anonymous": Way("copied to memory that asks for nothing, mprotect", "a plain copy"),
     "advised": Way("copied to memory advised with MADV_HUGEPAGE, mprotect", "a copy in advised memory", "thp-never"),
     "memfd": Way("copied to a memfd, mapped", "a copy in a memfd"),
-    "memfd-collapsed": Way("the same, madvise(MADV_COLLAPSE)", "one in a memfd that was joined on request"),
+    "memfd-collapsed": Way("the same, madvise(MADV_COLLAPSE)", "one in a memfd that was collapsed on request"),
     "memfd-pool": Way("copied to a memfd from the pool, mapped", "one in the pool", "pool-empty"),
 }
 _Name = ways.names(WAYS)

@@ -1,6 +1,6 @@
-"""Strides: what one number a stride hides."""
+"""Strides: what else than translation a wider stride pays for."""
 
-from experiments.chapters.strides import claims, figures, grid, prose, tables
+from experiments.chapters.strides import analysis, claims, figures, grid, tables
 from experiments.chapters.strides.analysis import Analysis
 
-__all__ = ["Analysis", "claims", "figures", "grid", "prose", "tables"]
+__all__ = ["Analysis", "analysis", "claims", "figures", "grid", "tables"]

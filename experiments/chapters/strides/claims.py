@@ -34,7 +34,7 @@ BOTH = (BASE, "thp", "2m")
 
 
 def _base(a: Analysis) -> Curve:
-    return required(a.times.get(BASE, ()), "no stride was measured on base pages")
+    return required(a.base, "no stride was measured on base pages")
 
 
 def _price(a: Analysis) -> Curve:
@@ -138,8 +138,8 @@ def _line_more(*strides: int) -> Compares:
 @claim("slowdown-512-to-4k-is-tlb", points=_line_more(NARROW, PAGE_STRIDE))
 def translation_slows_it_then(a: Analysis, band: Band) -> Answer:
     """A line more than the stride misses the TLB as often, so what misses cost remains with it and goes on whole large pages."""
-    apart = required(a.staggered.get(BASE, ()), "no stride was measured with a line more")
-    remains = (apart.at(PAGE_STRIDE) - apart.at(NARROW)).share_of(_base(a).at(PAGE_STRIDE) - _base(a).at(NARROW))
+    staggered = required(a.base_staggered, "no stride was measured with a line more")
+    remains = (staggered.at(PAGE_STRIDE) - staggered.at(NARROW)).share_of(_base(a).at(PAGE_STRIDE) - _base(a).at(NARROW))
     told = f"Of the slowdown from 512 B to 4 KiB {remains:z.2f} remains with a line more to the stride, which visits as many pages"
     if a.is_splintered:
         return unless_splintered(a, inside(remains, *band), answer=True), f"{told}."

@@ -8,7 +8,6 @@ import pandas as pd
 from experiments.article import charts
 from experiments.article.render import MUTED, Figure
 from experiments.chapters.strides.analysis import PARTS, STRIDE, Analysis
-from experiments.words.pages import BASE
 from experiments.words.prose import listed
 from experiments.words.reasons import required
 from experiments.words.units import format_size
@@ -18,8 +17,8 @@ BESIDE = ("strides",)  # with the reference machine's curves behind a switch
 _TIMES = (0.2, 0.5, 1, 2, 3, 5, 10, 20, 30, 50, 100, 200)
 _FIELDS = ["median", "low", "high", "coverage", "n", "unstable"]
 _STRIDES = alt.X(f"{STRIDE}:Q", axis=charts.bytes_axis("Stride"), scale=charts.log_scale())
-_LISTS = {("apart", "cycle"): "apart, shuffled", ("apart", "sequential"): "apart, in order",
-          ("packed", "cycle"): "side by side, shuffled", ("packed", "sequential"): "side by side, in order"}
+_LISTS = {("spread", "cycle"): "spread, shuffled", ("spread", "sequential"): "spread, in order",
+          ("packed", "cycle"): "packed, shuffled", ("packed", "sequential"): "packed, in order"}
 
 
 def strides(a: Analysis) -> Figure:
@@ -32,7 +31,7 @@ def strides(a: Analysis) -> Figure:
     chart = charts.series_chart(data, _STRIDES, "ns per access", scale, _TIMES, charts.page_colours(data["pages"]), "pages")
     chart += charts.published(alt.Chart(theirs)).mark_point(shape="square", size=70, color=MUTED).encode(
         x=_STRIDES, y=alt.Y("median:Q", scale=scale), tooltip=[f"{STRIDE}:Q", alt.Tooltip("median:Q", title="published, ns")])
-    base = a.times.get(BASE, next(iter(a.times.values())))
+    base = a.base if len(a.base) else next(iter(a.times.values()))
     return Figure(chart, f"Time per access against the stride over {format_size(a.array_bytes)}. On base pages it rises from "
                          f"{base.medians.iloc[0]:.2f} ns at {format_size(int(base.xs[0]))} to {base.medians.max():.1f} ns at most, at "
                          f"{format_size(int(base.medians.idxmax()))}. Squares: the published times.",
@@ -40,7 +39,7 @@ def strides(a: Analysis) -> Figure:
 
 
 def waterfall(a: Analysis) -> Figure:
-    """What each stride's time on base pages is made of: bars on one another, a stride each."""
+    """The parts of each stride's time on base pages, as stacked bars."""
     data = required(a.parts, "no stride was measured with all of its controls").copy()
     data["stride"] = data[STRIDE].map(lambda stride: format_size(int(stride)))
     order, named = list(dict.fromkeys(data["stride"])), [part for part in PARTS if (data["part"] == part).any()]
@@ -59,15 +58,14 @@ def waterfall(a: Analysis) -> Figure:
 
 
 def orders(a: Analysis) -> Figure:
-    """The same lines in order and shuffled, apart and side by side, by stride."""
-    named = {_LISTS[key]: curve for key, curve in a.listed.items()}
+    """The lines of each stride read by a list: spread and packed, in order and shuffled."""
+    named = {name: curve for (layout, order), name in _LISTS.items() if len(curve := a.lists[layout][order])}
     required(named, "no list was read")
     data = pd.concat([curve.table.assign(series=name) for name, curve in named.items()], ignore_index=True)
     data["lines"] = data[STRIDE]
-    names = [name for name in _LISTS.values() if name in named]
-    chart = charts.series_chart(data, _STRIDES, "ns per access", charts.time_scale(data), _TIMES, charts.colours(names), "series",
+    chart = charts.series_chart(data, _STRIDES, "ns per access", charts.time_scale(data), _TIMES, charts.colours([*named]), "series",
                                 columns=2)
     last = data[data[STRIDE] == data[STRIDE].max()]
     told = listed(f"{row.series} {row.median:.1f} ns" for row in last.itertuples())
-    return Figure(chart, f"Time per access of the lines of each stride by a list. At {format_size(int(data[STRIDE].max()))} they take, "
+    return Figure(chart, f"Time per access of the lines of each stride by a list. At {format_size(int(data[STRIDE].max()))}: "
                          f"{told}.", data[["series", STRIDE, *_FIELDS]])

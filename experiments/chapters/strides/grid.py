@@ -11,7 +11,7 @@ LINE_BYTES = 64
 STRIDES = tuple(8 << k for k in range(14))  # bytes, 8 B to 64 KiB
 # Of the published ones those past a line, and the widest: what the article calls a page's stride has 4 KiB whatever a page here has.
 NARROW, PAGE_STRIDE, TWO_PAGES, WIDE = 512, 4 << 10, 8 << 10, STRIDES[-1]
-TAKEN_APART = (NARROW, PAGE_STRIDE, TWO_PAGES, WIDE)  # of which the controls are measured
+CONTROLLED = (NARROW, PAGE_STRIDE, TWO_PAGES, WIDE)  # whose controls are measured
 COARSE_STRIDES = (8, 64, NARROW, PAGE_STRIDE, TWO_PAGES, WIDE)  # the published ones, and the widest
 NEAR_BYTES = 16 << 10  # in any first cache: eight loads of a line with nothing to wait for
 PAGES = (BASE, "thp", "2m")
@@ -35,17 +35,17 @@ def published(scope: Scope, array: int) -> list[Point]:
 
 def staggered(scope: Scope, array: int) -> list[Point]:
     """A line more than the stride: as many lines, on all sets of the caches in turn and not on the few that a power of two visits."""
-    return [_sum(scope, array, step + LINE_BYTES, pages) for pages in PAGES for step in TAKEN_APART]
+    return [_sum(scope, array, step + LINE_BYTES, pages) for pages in PAGES for step in CONTROLLED]
 
 
 def packed(scope: Scope, array: int) -> list[Point]:
     """As many lines side by side."""
-    return [_sum(scope, array // step * LINE_BYTES, LINE_BYTES) for step in TAKEN_APART]
+    return [_sum(scope, array // step * LINE_BYTES, LINE_BYTES) for step in CONTROLLED]
 
 
 def listed(scope: Scope, array: int) -> list[Point]:
     """The staggered lines, and those side by side, by a list in order and by a shuffled one, which no prefetcher follows."""
-    strides = TAKEN_APART if scope.is_fine else (NARROW, PAGE_STRIDE, WIDE)
+    strides = CONTROLLED if scope.is_fine else (NARROW, PAGE_STRIDE, WIDE)
     return [_sum(scope, size, step, mode="listed", order=order) for stride in strides
             for size, step in ((array, stride + LINE_BYTES), (array // stride * LINE_BYTES, LINE_BYTES))
             for order in ("sequential", "cycle")]
