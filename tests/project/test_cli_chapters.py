@@ -93,9 +93,3 @@ def test_publish_of_what_is_no_measured_machine_is_one_sentence(tmp_path, monkey
     assert call(monkeypatch, "publish", name) == status
     told = capsys.readouterr()
     assert (told.out, len(told.err.splitlines()), (tmp_path / "data").exists()) == ("", 1, False)
-
-
-def test_refresh_of_a_chapter_that_is_none_changes_no_other(monkeypatch, capsys):
-    monkeypatch.setattr(publish, "refresh", lambda name: pytest.fail(f"{name} was executed"))
-    assert call(monkeypatch, "refresh", "stlb_cliff", "nope") == 2
-    assert "there is no chapter 'nope'" in capsys.readouterr().err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -111,14 +110,6 @@ def test_tests_run_in_one_pytest_of_two_processes_after_lint(checkout, target, m
     assert ("book --nbval" in tests and "--nbval-sanitize-with tests/nbval_sanitize.cfg" in tests) == pages
 
 
-def test_targets_asked_for_together_share_one_environment(checkout):
-    made = make(checkout, "-j8", "bench", "site", "lint", f"PYTHON={fake_python(checkout, 'python-new')}")
-    assert made.returncode == 0
-    lines = log(checkout)
-    assert sum("-m venv" in line for line in lines) == 1
-    assert lines[-4:] == ["tlb bench", "tlb site", *LINT]
-
-
 @pytest.fixture
 def bare_path(tmp_path):
     """A PATH with the shell's tools and no Python but those that a test puts there."""
@@ -154,27 +145,3 @@ def test_without_a_fitting_python_one_sentence_says_what_to_do(checkout, bare_pa
     assert sentence.startswith(says)
     assert len(rest) == 1 and rest[0].startswith("make: ***")
     assert not (checkout / ".venv").exists()
-
-
-def test_a_python_that_is_named_is_the_only_one_tried(checkout, bare_path):
-    fake_python(bare_path, "python3")
-    made = make(checkout, "site", "PYTHON=/no such/python3", path=str(bare_path))
-    assert made.stderr.startswith("No /no such/python3 was found")
-
-
-def test_help_is_the_default_and_names_every_target(checkout):
-    targets = re.search(r"^\.PHONY: (.+)$", (checkout / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-    plain, asked = make(checkout), make(checkout, "help")
-    assert plain.returncode == 0 and plain.stdout == asked.stdout
-    named = re.findall(r"^  make ([a-z]+) {2,}\S", plain.stdout, re.MULTILINE)
-    assert named == targets[1].split()
-    assert not (checkout / ".venv").exists()
-
-
-def test_clean_keeps_the_environment_and_the_data(checkout):
-    kept = [".venv/bin", "data/reference", "book", "kernels", "tests"]
-    for name in [*kept, "_build/html", "experiments/__pycache__"]:
-        (checkout / name).mkdir(parents=True)
-    assert make(checkout, "clean").returncode == 0
-    assert not (checkout / "_build").exists() and not (checkout / "experiments/__pycache__").exists()
-    assert all((checkout / name).exists() for name in kept)
