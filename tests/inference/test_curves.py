@@ -72,11 +72,6 @@ def test_select_keeps_the_rows_that_have_each_of_the_values_named():
     assert select(frame, n=3)["pages"].tolist() == ["thp"]
 
 
-def test_a_column_that_is_not_there_leaves_no_row_and_all_columns():
-    nothing = select(FRAME, lines=64, walkers=1)
-    assert nothing.empty and nothing.columns.tolist() == FRAME.columns.tolist()
-
-
 # --- a curve of rows
 
 
@@ -98,17 +93,6 @@ def test_a_curve_is_of_the_rows_selected_and_of_the_value_named():
     walks = Curve.of(frame, value="walks", layout="spread")
     assert walks.table[["lines", "median", "n"]].values.tolist() == [[64, 0.6, 2], [256, 0.25, 1]]  # 128 has no value
     assert Curve.of(frame, x="repeat", layout="spread").x == "repeat"
-
-
-def test_a_point_measured_once_is_there_without_coverage_and_unstable():
-    once = measured({256: [9.0]})
-    assert once.at(256) == Interval(9.0, 9.0, 9.0, 0.0) and once.last == once.at(256)
-    assert once.table["unstable"].tolist() == [True] and once.table["n"].tolist() == [1]
-
-
-def test_rows_without_a_value_do_not_count():
-    holed = measured({64: [1.0, math.nan, 3.0], 128: [math.nan]})
-    assert holed.xs == [64] and holed.at(64) == median_interval([1.0, 3.0]) and holed.table["n"].tolist() == [2]
 
 
 def test_an_empty_curve_has_no_point_and_says_so():
@@ -222,12 +206,6 @@ def test_a_difference_is_unstable_where_a_side_is():
     assert (chase - measured({64: quiet, 128: quiet, 256: noisy})).table["unstable"].tolist() == [False, True, True]
 
 
-def test_differences_can_be_taken_of_differences():
-    price = CLIFF - exact({1024: 1.0, 4096: 2.0})
-    assert dict(price - exact({1024: 1.0}))[1024] == pytest.approx((3.0, 2.9, 3.1, 0.9375, 1))
-    assert (price / exact({4096: 2.0})).at(4096) == pytest.approx((9.4, 9.0, 9.5, 0.9375, 1))
-
-
 # --- the price of translation
 
 
@@ -291,15 +269,6 @@ def test_a_control_of_another_point_is_no_control(column: str, where: dict):
     assert len(price(frame, **where)) == 0
 
 
-def test_a_chase_of_another_kernel_or_order_has_its_own_price():
-    random = FRAME.assign(order="random", ns_per_access=10 * FRAME["ns_per_access"])
-    gather = FRAME.assign(kernel="page_gather", ns_per_access=FRAME["ns_per_access"] / 10)
-    frame = pd.concat([FRAME, random, gather])
-    assert price(frame).at(64).value == pytest.approx(0.1)
-    assert price(frame, order="random").at(64).value == pytest.approx(1.0)
-    assert price(frame, kernel="page_gather").at(64).value == pytest.approx(0.01)
-
-
 # --- where it passes a height
 
 
@@ -330,14 +299,6 @@ def test_a_crossing_is_where_the_curve_passes_a_height_for_good(points, height: 
         assert exact(points).crossing(height, low, high) == pytest.approx(expected)
 
 
-def test_a_crossing_halfway_up_a_cliff_lies_between_its_edges_in_the_logarithm():
-    assert CLIFF.crossing(13.0) == pytest.approx(2048 * math.sqrt(2))
-    assert CLIFF.crossing(20.8) == pytest.approx(4096)  # at a height that a point has, at the point
-    with pytest.raises(Unavailable) as refused:
-        CLIFF.crossing(13.0, high=2048)
-    assert refused.value.code == "no-step"
-
-
 # --- what claims ask of it
 
 
@@ -366,32 +327,9 @@ def test_flatness_is_the_largest_over_the_smallest_and_blind_to_what_lies_beyond
     assert refused.value.code == "too-few-points"
 
 
-def test_flatness_covers_as_often_as_the_worst_of_its_points():
-    worst = Curve(CLIFF.table.assign(coverage=[0.9, 0.5, 0.95, 0.95]))
-    assert worst.flatness(0, 8192).coverage == 0.5 and worst.flatness(4096, 8192).coverage == 0.95
-
-
-def test_flatness_takes_any_x():
-    assert Curve(CLIFF.table.assign(lines=[0.25, 0.5, 1.0, 2.0])).flatness(0, 2) == CLIFF.flatness(0, 8192)
-
-
 @pytest.mark.parametrize("low", [0.0, -0.5])
 def test_a_flatness_is_open_where_a_bound_reaches_zero(low: float):
     assert curve({1: (5.0, low, 6.0), 2: (5.0, 4.0, 6.0)}).flatness(1, 2).high == math.inf
-
-
-def test_a_flatness_below_one_nanosecond_is_as_good_as_any():
-    assert curve({1: (0.5, 0.4, 0.6), 2: (0.5, 0.45, 0.55)}).flatness(1, 2).high == pytest.approx(1.5)
-
-
-def test_a_falling_curve_is_no_flatter_than_the_same_curve_rising():
-    backwards = Curve(CLIFF.table.assign(lines=CLIFF.table["lines"].to_numpy()[::-1]).sort_values("lines"))
-    assert backwards.flatness(0, 8192) == pytest.approx(CLIFF.flatness(0, 8192))
-
-
-def test_a_bump_raises_what_flatness_may_be_and_not_what_it_must_be():
-    bump = curve({1: (5.0, 4.9, 5.1), 2: (9.0, 8.0, 9.5), 4: (5.0, 4.9, 5.1)}).flatness(0, 4)
-    assert bump.low == 1 and bump.value == pytest.approx(1.8) and bump.high == pytest.approx(9.5 / 4.9)
 
 
 @pytest.mark.parametrize("depth", [-0.1, 0.0])
@@ -443,9 +381,3 @@ def test_where_a_curve_passes_a_height_is_known_to_the_points_beside_it():
     never, always = table([1, 1, 4, 4], [1, 1, 9, 9], [1, 1, 9, 9]).passes(5.0), table([1, 1, 9, 9], [1, 1, 9, 9], [6, 6, 9, 9]).passes(5.0)
     assert (never.low, never.high, always.low, always.high) == (200, math.inf, -math.inf, 400)
     assert (f"{never:.0f}", f"{always:.0f}") == ("at least 200", "at most 400")
-
-
-def test_a_place_is_known_as_well_as_the_points_beside_it():
-    far = Curve(pd.DataFrame({"lines": [100, 200, 400, 800], "coverage": [0.5, 0.9375, 0.96875, 0.5], "modes": [2, 1, 1, 2],
-                              **{name: [1, 1, 9, 9] for name in ("median", "low", "high")}}))
-    assert far.passes(5.0)[3:] == (0.9375, 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from itertools import product
 
 import numpy as np
@@ -57,7 +56,7 @@ def most_expected(trials: int, coverage: float) -> float:
 # --- the interval of a median
 
 
-@pytest.mark.parametrize("n", range(2, 16))
+@pytest.mark.parametrize("n", [2, 5, 8, 12, 15])
 def test_the_interval_of_a_median_covers_as_often_as_it_says(n: int) -> None:
     rng = np.random.default_rng(n)
     trials = 1000
@@ -68,12 +67,6 @@ def test_the_interval_of_a_median_covers_as_often_as_it_says(n: int) -> None:
         assert hits <= most_expected(trials, intervals[0].coverage)
 
 
-@pytest.mark.parametrize(("n", "coverage"), [(1, 0), (2, 0.5), (3, 0.75), (4, 0.875), (5, 0.9375), (6, 0.96875), (7, 0.984375)])
-def test_few_values_give_the_full_range_and_its_true_coverage(n: int, coverage: float) -> None:
-    x = np.arange(n) * 2.0
-    assert median_interval(x) == Interval(n - 1, 0, 2 * (n - 1), coverage)
-
-
 @pytest.mark.parametrize(("n", "rank"), [(8, 1), (9, 2), (11, 2), (12, 3), (14, 3), (15, 4)])
 def test_the_ranks_are_the_innermost_that_still_reach_95_percent(n: int, rank: int) -> None:
     interval = median_interval(np.arange(1, n + 1))
@@ -82,8 +75,8 @@ def test_the_ranks_are_the_innermost_that_still_reach_95_percent(n: int, rank: i
     assert interval.coverage >= 0.95 > 1 - 2 * stats.binom.cdf(rank, n, 0.5)
 
 
-@pytest.mark.parametrize("confidence", [0.8, 0.9, 0.95])
-@pytest.mark.parametrize("n", range(6, 31))
+@pytest.mark.parametrize("confidence", [0.8, 0.95])
+@pytest.mark.parametrize("n", [*range(1, 16), 30])
 def test_the_ranks_are_those_of_scipy_s_quantile_test(n: int, confidence: float) -> None:
     oracle = stats.quantile_test(np.arange(1, n + 1), q=0, p=0.5).confidence_interval(confidence)
     rank, _ = _rank(n, confidence)
@@ -116,7 +109,7 @@ def test_no_value_gives_no_median() -> None:
 # --- differences and ratios
 
 
-@pytest.mark.parametrize(("n_a", "n_b"), [(2, 2), (3, 3), (5, 5), (5, 3), (7, 7), (10, 10), (15, 5)])
+@pytest.mark.parametrize(("n_a", "n_b"), [(2, 2), (5, 3), (15, 5)])
 def test_a_difference_and_a_ratio_cover_at_least_as_often_as_they_say(n_a: int, n_b: int) -> None:
     """Over noise of one scale and of scales 50 apart, where an assumption of equal shape breaks."""
     trials = 600
@@ -142,20 +135,6 @@ def test_a_difference_is_that_of_the_medians_inside_the_widest_bounds(x: list[fl
     slack = 1e-9 * (abs(a.high) + abs(b.high))
     assert interval.value == a.value - b.value
     assert a.low - b.high - slack <= interval.low <= interval.value <= interval.high <= a.high - b.low + slack
-
-
-def test_a_difference_from_something_exact_has_the_other_ones_interval() -> None:
-    noisy = Interval(5.0, 4.0, 8.0, 0.9375)
-    assert interval_of_difference(noisy, Interval(1.0, 1.0, 1.0, 1.0)) == Interval(4.0, 3.0, 7.0, 0.9375)
-    assert interval_of_ratio(noisy, Interval(2.0, 2.0, 2.0, 1.0)) == pytest.approx((2.5, 2.0, 4.0, 0.9375, 1))
-
-
-@given(samples, samples)
-def test_a_ratio_turned_over_has_its_bounds_turned_over(x: list[float], y: list[float]) -> None:
-    a, b = median_interval(x), median_interval(y)
-    there, back = interval_of_ratio(a, b), interval_of_ratio(b, a)
-    assert there[:3] == pytest.approx((1 / back.value, 1 / back.high, 1 / back.low))
-    assert there.low <= there.value * (1 + 1e-12) and there.value <= there.high * (1 + 1e-12)
 
 
 def test_a_ratio_is_open_where_a_bound_reaches_zero_and_absent_where_a_median_does() -> None:
@@ -206,38 +185,18 @@ def test_what_was_not_measured_makes_a_difference_unknown_and_a_ratio_unavailabl
 @pytest.mark.parametrize(("bounds", "spec", "text"), [
     ((1.5217, 1.4, 1.6), ".2f", "1.52 (1.40 to 1.60)"),
     ((0.273, 0.2, 0.299), ".0%", "27% (20% to 30%)"),
-    ((1234.5, 1000.0, 1400.9), ",.0f", "1,234 (1,000 to 1,401)"),
     ((106.0, 54.0, 180.0), ".0f", "54 to 180"),
     ((52.0, 52.0, 52.0, 0.75), ".0f", "52 (3 processes)"), ((52.0, 52.0, 52.0, 0.0), ".0f", "52 (1 process)"),
     ((9.0, 1.0, 99.0, 0.875), ".0f", "9 (4 processes)"),
     ((5.0, 4.0, math.inf), ".1f", "at least 4.0"), ((5.0, -math.inf, 6.0), ".1f", "at most 6.0"),
     ((-0.004, -0.2, 0.001), ".1f", "0.0 (-0.2 to 0.0)"),
-    ((-0.004, -0.2, -0.0), "z.1f", "0.0 (-0.2 to 0.0)"),
-    ((-0.004, -0.004, 0.3), ".0%", "0% (0% to 30%)"),
     ((-0.004, -0.004, 0.3), "z.0%", "0% (0% to 30%)"),
-    ((-0.0, -0.0, 0.0), ".2", "0.0 (0.0 to 0.0)"),
     ((-0.04, -3.0, 0.04), "+.1f", "+0.0 (-3.0 to +0.0)"),
     ((-0.04, 1.0, 1.4), ">5.1f", "  0.0 (  1.0 to   1.4)"),
-    ((-0.04, 1.0, 1.4), "*>+6.1f", "**+0.0 (**+1.0 to **+1.4)"),
-    ((5.0, -math.inf, math.inf), ".1f", "5.0 (-inf to inf)"),
     ((math.nan, math.nan, math.nan), ".1f", "nan (nan to nan)"),
 ])
 def test_an_interval_prints_itself_by_a_number_s_format_and_no_zero_has_a_sign(bounds: tuple, spec: str, text: str) -> None:
     assert format(Interval(*bounds), spec) == text
-
-
-def test_without_a_format_an_interval_is_a_tuple_s_text() -> None:
-    interval = Interval(1.0, 0.5, 2.0, 0.9)
-    assert f"{interval}" == str(interval) and "coverage=0.9" in str(interval)
-
-
-@given(bounded, st.integers(0, 4))
-def test_what_an_interval_prints_is_its_numbers_rounded(interval: Interval, decimals: int) -> None:
-    text = f"{interval:.{decimals}f}"
-    pattern = r"(\S+) \(\d+ process(?:es)?\)" if interval.coverage < 0.9 else r"(\S+) \((\S+) to (\S+)\)"
-    words, shown = (found.groups(), interval[:3]) if (found := re.fullmatch(pattern, text)) else (text.split(" to "), interval[1:3])
-    assert [float(word) for word in words] == [round(bound, decimals) for bound in shown[:len(words)]]
-    assert not [word for word in words if float(word) == 0 and word.startswith("-")]
 
 
 def test_an_interval_is_read_from_a_row_of_a_summary_or_from_columns_with_a_prefix() -> None:
@@ -252,13 +211,6 @@ def test_an_interval_is_read_from_a_row_of_a_summary_or_from_columns_with_a_pref
 
 
 # --- spread and outliers
-
-
-def test_one_bad_run_of_seven_does_not_make_a_point_unstable_and_a_second_mode_does() -> None:
-    quiet = [10.0, 10.1, 9.9, 10.05, 9.95, 10.0]
-    assert relative_spread([*quiet, 20.0]) < 0.05
-    assert relative_spread([10.0] * 10 + [12.0] * 5) > 0.05
-    assert relative_spread([10.0] * 8 + [12.0] * 7) > 0.05  # the MAD of these is 0
 
 
 @given(st.lists(values, min_size=2, max_size=15), st.floats(0.01, 100))
@@ -326,12 +278,6 @@ def test_a_summary_has_a_row_for_each_group_in_the_groups_order() -> None:
     pd.testing.assert_frame_equal(table, summarise(FRAME, ["lines", "layout"]))
 
 
-def test_a_point_measured_once_is_marked_unstable() -> None:
-    once = summarise(FRAME, ["lines", "layout"]).iloc[4]
-    assert once["unstable"] and math.isnan(once["spread"])
-    assert (once["median"], once["low"], once["high"], once["coverage"], once["n"]) == (9.0, 9.0, 9.0, 0.0, 1)
-
-
 @pytest.mark.parametrize(("slow", "unstable"), [(10.49, False), (10.51, True)])
 def test_a_row_is_unstable_when_its_spread_is_over_five_percent(slow: float, unstable: bool) -> None:
     frame = pd.DataFrame({"lines": 1, "ns_per_access": [10, 10, 10, 10, slow, slow, slow]})
@@ -345,11 +291,6 @@ def test_a_summary_leaves_out_what_could_not_be_counted() -> None:
     one, two = summarise(frame, ["lines"], "walk_per_access").itertuples()
     assert (one.median, one.n) == (pytest.approx(0.6), 2)
     assert math.isnan(two.median) and (two.n, two.coverage, two.outliers) == (0, 0, 0) and two.unstable
-
-
-def test_a_group_without_a_name_is_a_group() -> None:
-    table = summarise(pd.DataFrame({"cpu": [1.0, math.nan, math.nan], "ns_per_access": [4.0, 5.0, 6.0]}), ["cpu"])
-    assert table["median"].tolist() == [4.0, 5.5] and math.isnan(table["cpu"][1])
 
 
 def test_less_confidence_gives_summaries_narrower_bounds() -> None:
@@ -379,7 +320,7 @@ def drifting(rng: np.random.Generator, slope: float, points: int = 40, repeats: 
     return pd.DataFrame({"lines": np.repeat(np.arange(points), repeats), "repeat": repeat, "ns_per_access": np.exp(logs)})
 
 
-@pytest.mark.parametrize("slope", [0.0, 0.015, -0.015, 0.05])
+@pytest.mark.parametrize("slope", [0.0, 0.05])
 def test_intervals_of_repeats_that_drift_hold_the_median_of_any_moment_as_often_as_they_say(slope: float) -> None:
     rng, trials = np.random.default_rng(5), 60
     tables = [summarise(drifting(rng, slope), ["lines"]) for _ in range(trials)]
@@ -410,7 +351,7 @@ def test_two_modes_are_two_places_with_two_processes_each_and_a_jump_between(val
     assert modes([math.nan, *values]) == expected
 
 
-@pytest.mark.parametrize("n", [4, 5, 9, 15])
+@pytest.mark.parametrize("n", [4, 9])
 def test_two_modes_are_seen_where_there_are_two_and_almost_never_in_noise(n: int) -> None:
     rng, trials = np.random.default_rng(n), 2000
     noise = rng.lognormal(0, 0.1, (trials, n))

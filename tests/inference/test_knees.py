@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiments.inference.knees import Knee, knees
+from experiments.inference.knees import knees
 
 PAGES = np.unique(np.round(2 ** np.arange(4, 14.01, 1 / 16)))
 
@@ -100,10 +100,3 @@ def test_few_points_have_no_knee():
 def test_pages_that_do_not_ascend_or_fit_the_costs_are_an_error(pages: list[int], cost: list[int]):
     with pytest.raises(ValueError, match="ascend"):
         knees(pages, cost)
-
-
-def test_a_sharp_knee_is_one_whose_rise_lies_between_two_points_however_far_apart_they_are():
-    assert Knee(4, 11, 64, 128, 70, 120).is_sharp
-    assert Knee(4, 11, 64, 65, 63.5, 65.5).is_sharp
-    assert not Knee(4, 11, 64, 66, 62, 70).is_sharp
-    assert not Knee(4, 11, 64, 66, 50, 90).is_sharp

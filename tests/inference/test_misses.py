@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
 from experiments.inference import misses as model
-from experiments.inference.intervals import Interval
 from experiments.inference.misses import (
     fit_random_curve,
     fit_step,
@@ -73,16 +72,6 @@ def test_a_cycle_misses_nothing_up_to_the_capacity_and_everything_beyond(lines: 
     assert miss_probability_cycle(lines, entries) == simulate(Lru(1, entries), "cycle", lines, 4, seed)
 
 
-@pytest.mark.parametrize("lines", [10, 32, 33, 40, 64, 100, 320])
-def test_random_draws_miss_with_one_less_the_share_of_lines_held(lines: int) -> None:
-    entries, rounds = 32, 60_000 // lines
-    missed = simulate(Lru(1, entries), "random", lines, rounds, seed=lines)
-    expected = float(miss_probability_random(lines, entries))
-    # One line's residence makes hits depend on each other a little: five sigma of independent draws,
-    # doubled.
-    assert missed == pytest.approx(expected, abs=10 * math.sqrt(0.25 / (45_000)) if expected else 0)
-
-
 def test_probabilities_take_arrays_and_refuse_no_lines() -> None:
     assert miss_probability_random([1, 64, 128, 256], 64).tolist() == [0, 0, 0.5, 0.75]
     assert miss_probability_cycle(np.array([63, 64, 65]), 64).tolist() == [0, 0, 1]
@@ -112,7 +101,7 @@ def test_the_expectation_over_hashes_is_the_sum_over_the_binomial(sets: int, way
 
 
 @pytest.mark.parametrize("order", ["cycle", "random"])
-@pytest.mark.parametrize("lines", [24, 48, 64, 80, 128])
+@pytest.mark.parametrize("lines", [48, 80])
 def test_hashed_pages_smear_the_step_as_the_binomial_says(order: str, lines: int) -> None:
     sets, ways, placements = 16, 4, 120
     rng = np.random.default_rng(lines)
@@ -126,75 +115,8 @@ def test_hashed_pages_smear_the_step_as_the_binomial_says(order: str, lines: int
     assert 0 < expected < 1
 
 
-def test_hashed_pages_miss_below_the_capacity_and_hit_above_it() -> None:
-    below, above = hashed_lru([1800, 2300], 128, 16, "cycle")
-    assert 0.05 < below < above < 0.95
-
-
-def test_an_unknown_order_is_refused() -> None:
-    with pytest.raises(ValueError, match="order is"):
-        hashed_lru(64, 16, 4, "backwards")
-
-
 # --- replacement at random
 # -----------------------------------------------------------------------------------
-
-
-class RandomReplacement(Lru):
-    """As Lru, but a miss in a full set replaces any of its entries."""
-
-    def __init__(self, sets: int, ways: int, place: Callable[[int], int] | None, rng: np.random.Generator) -> None:
-        super().__init__(sets, ways, place)
-        self.choices = iter(rng.integers(0, ways, 400_000).tolist())
-        self.slots: list[list[int]] = [[] for _ in range(sets)]
-
-    def hits(self, page: int) -> bool:
-        at = self.place(page)
-        entries, slots = self.sets[at], self.slots[at]
-        if page in entries:
-            return True
-        if len(slots) < self.ways:
-            slots.append(page)
-        else:
-            victim = next(self.choices)
-            del entries[slots[victim]]
-            slots[victim] = page
-        entries[page] = True
-        return False
-
-
-@pytest.mark.parametrize("ratio", [0.9, 1.2, 1.5, 2.0, 3.0])
-def test_a_cycle_under_random_replacement_misses_as_the_fixed_point_says(ratio: float) -> None:
-    entries = 256
-    lines = int(ratio * entries)
-    tlb = RandomReplacement(1, entries, None, np.random.default_rng(1))
-    found = float(model.miss_probability_cycle_random_replacement(lines, entries))
-    assert found == pytest.approx(simulate(tlb, "cycle", lines, 120, seed=2), abs=0.02)
-
-
-@pytest.mark.parametrize("lines", [64, 128, 192, 256])
-def test_hashed_sets_with_random_replacement_miss_as_the_mean_over_sets_says(lines: int) -> None:
-    sets, ways, placements = 8, 16, 25
-    rng = np.random.default_rng(lines)
-    missed = []
-    for seed in range(placements):
-        place = rng.integers(0, sets, lines)
-        tlb = RandomReplacement(sets, ways, lambda page, at=place: at[page], rng)
-        missed.append(simulate(tlb, "cycle", lines, 40, seed))
-    expected = float(model.hashed_random_replacement(lines, sets, ways))
-    assert np.mean(missed) == pytest.approx(expected, abs=5 * np.std(missed) / math.sqrt(placements) + 0.02)
-
-
-@pytest.mark.parametrize("kind", list(model._KINDS))
-def test_a_step_of_each_kind_is_recognised_under_noise(kind: str) -> None:
-    x = np.unique(np.round(2048 * 2 ** np.arange(-1.5, 1.6, 0.125)).astype(int))
-    p = model._KINDS[kind](x, 2048, 16)
-    y = 2 + 8 * p + 0.1 * np.random.default_rng(3).normal(size=x.size)
-    best = fit_step(x, y, 2048, 16)[0]
-    assert best.kind == kind
-    assert (best.before, best.after) == pytest.approx((2, 10), abs=0.2)
-    assert best.residual == pytest.approx(0.1, abs=0.05)
-    assert best.predict(x, 2048, 16) == pytest.approx(2 + 8 * p, abs=0.2)
 
 
 def test_what_a_fit_gives_has_so_few_digits_that_the_last_bits_of_a_cpu_do_not_show() -> None:
@@ -242,7 +164,7 @@ def two_level_simulation(lines: int, l1: int, l2: int, costs: tuple, rounds: int
     return float(np.mean(spent[len(spent) // 4 :]))
 
 
-@pytest.mark.parametrize("lines", [8, 16, 64, 128, 160, 512])
+@pytest.mark.parametrize("lines", [16, 160, 512])
 def test_the_cost_of_random_draws_over_two_levels_is_right_to_the_first_levels_share(lines: int) -> None:
     l1, l2, costs = 8, 128, (1.0, 2.0, 8.0)
     simulated = two_level_simulation(lines, l1, l2, costs, rounds=80_000 // lines)
@@ -318,13 +240,6 @@ def test_with_both_knees_given_a_fit_is_the_textbooks_linear_regression(seed: in
             assert abs(bound - exact) <= half_a_digit(exact), (found, exact)
 
 
-def test_a_given_knee_is_exact_and_a_found_one_has_a_width() -> None:
-    fit = fit_random_curve(GRID, truth_curve(0.1, 1), l2_entries=2048)
-    assert fit.l2_entries == Interval(2048, 2048, 2048, 1.0)
-    assert fit.l1_entries.low < fit.l1_entries.value < fit.l1_entries.high
-    assert fit.l1_entries.coverage == fit.walk_ns.coverage == 0.95
-
-
 def test_a_point_without_a_price_is_left_out() -> None:
     y = truth_curve(0.1, 1)
     gapped = np.where(GRID[-1] == GRID, math.nan, y)
@@ -365,14 +280,3 @@ def test_any_curve_has_a_fit_of_costs_that_are_not_negative_and_knees_in_order(y
         assert np.isfinite(fit.predict(GRID)).all()
         for interval in (fit.stlb_cost_ns, fit.walk_ns, fit.l1_entries, fit.l2_entries):
             assert interval.low <= interval.value <= interval.high
-
-
-def test_knees_that_cross_on_the_way_come_back_in_order_with_their_own_costs() -> None:
-    """One step fitted by two: which of the knees ends up lower is up to the noise."""
-    exact = two_level_cost(GRID, 300, 300, 0, 4, 4)
-    for seed in range(60):
-        y = exact + 0.05 * np.random.default_rng(seed).normal(size=GRID.size)
-        fit = fit_random_curve(GRID, y)
-        assert fit.l1_entries.value <= fit.l2_entries.value
-        assert fit.predict(GRID) == pytest.approx(exact, abs=0.2)
-        assert rms(fit.predict(GRID) - y) <= 1.001 * rms(exact - y), "the best fit leaves no more than the truth does"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp, inf, isnan, log
+from math import exp, log
 
 import numpy as np
 import pandas as pd
@@ -71,11 +71,6 @@ def test_of_several_versions_that_are_the_same_the_last_is_compared_and_of_each_
     assert compared(a, b) == ([2.0], [4.0], {})
 
 
-def test_an_engine_is_compared_with_itself():
-    twins = [rows([ns], engine="numba", digest="n") for ns in (2.0, 3.0)]
-    assert compared(both(rows([1.0]), twins[0]), twins[1]) == ([2.0], [3.0], {})
-
-
 def test_two_versions_of_what_a_kernel_measures_are_never_compared():
     """Though the timed loop is the same, as where it was warmed up otherwise."""
     first, second = (rows([float(measures)], measures=measures, timed="follow") for measures in (1, 2))
@@ -92,15 +87,6 @@ def test_functions_of_one_kernel_are_compared_each_by_its_own_code():
     assert compared(a, rows([5.0])) == ([], [], {"other-kernels": {"page_chase"}})  # of version 1, by the whole kernel
 
 
-@pytest.mark.parametrize("empty", [0, 1])
-def test_a_side_without_rows_has_nothing_in_common(empty: int):
-    sides = [rows([1.0]), rows([2.0])]
-    sides[empty] = sides[empty].iloc[:0]
-    mine, theirs, left_out = of_the_same_kernels(*sides)
-    assert (len(mine), len(theirs), any(left_out.values())) == (0, 0, False)
-    assert pairs(mine.assign(run=0), theirs.assign(run=0), ["kernel", "lines"], "ns") == []
-
-
 # --- pairs
 
 
@@ -113,16 +99,6 @@ def test_a_pair_has_the_medians_and_the_ratio_of_its_point_and_of_no_other():
     assert (near.a, near.b, near.processes, near.runs) == (median_interval([1, 2, 3]), median_interval([4, 4, 5]), (3, 3), (1, 1))
     assert near.ratio == median_interval([4, 4, 5]) / median_interval([1, 2, 3])
     assert (far.ratio.value, far.processes) == (2.0, (1, 2))
-
-
-def test_a_column_that_is_nan_on_both_sides_is_no_difference_of_the_point():
-    a, b = (rows([1.0, 2.0]).assign(threads=np.nan) for _ in range(2))
-    assert len(pairs(a, b, ["kernel", "lines", "threads"], "ns")) == 1
-
-
-def test_no_ratio_to_nothing():
-    pair = pair_of([0.0, 0.0, 0.0], [1.0, 1.0, 1.0])
-    assert pair.ratio is None and pair.widened(3) is None and pair.would_show(3) == inf and pair.logs.coverage == 0
 
 
 def test_runs_that_differ_say_by_how_much_and_lend_it_to_points_of_one_run():
@@ -140,24 +116,12 @@ def test_a_point_whose_runs_agree_by_luck_has_what_runs_have_in_the_middle_and_b
     assert found["page_chase", 3].slack == pytest.approx(2**0.5 * log(1.5))
 
 
-def test_of_one_run_nothing_is_known_of_runs():
-    pair = pair_of([1.0, 2.0], [1.0, 2.0])
-    assert isnan(pair.spread) and pair.slack == 0
-
-
 def test_the_least_difference_that_would_show_is_half_the_interval_on_its_wider_side():
     pair = Pair(Interval(1, 1, 1), Interval(1, 1, 1), Interval(2.0, 1.6, 2.2, 0.95), (9, 9), (1, 1), float("nan"), 0.0)
     assert pair.would_show(1) == pytest.approx(2.0 / 1.6)
     assert pair._replace(slack=log(1.1)).would_show(1) == pytest.approx(2.0 / 1.6 * 1.1)
     assert pair.would_show(100) > pair.would_show(10) > pair.would_show(1)
     assert pair.widened(1)[:3] == pytest.approx((2.0, 1.6, 2.2)) and pair.widened(10).low < 1.6 and pair.widened(10).high > 2.2
-
-
-@pytest.mark.parametrize("ratio", [Interval(1.0, 0.0, 2.0, 0.95), Interval(1.0, 0.5, inf, 0.95)])
-def test_an_open_bound_lets_nothing_show(ratio: Interval):
-    pair = Pair(Interval(1, 1, 1), Interval(1, 1, 1), ratio, (9, 9), (1, 1), float("nan"), 0.0)
-    assert pair.would_show(1) == inf
-    assert pair.widened(2).low == 0.0 or pair.widened(2).high == inf
 
 
 @pytest.mark.parametrize("among", [1, 40])

@@ -53,16 +53,6 @@ def test_rates_are_averaged_as_scipy_does_and_bounded_by_their_times(rates: list
     assert mean.low == pytest.approx(1 / times.high)
 
 
-def test_the_harmonic_mean_is_the_rate_of_all_the_work():
-    assert harmonic_mean([100.0, 300.0]).value == pytest.approx(150.0)
-
-
-def test_the_nominal_share_of_intervals_holds_the_mean():
-    draws = np.random.default_rng(1).normal(100, 3, (4000, 7))
-    held = [i.low <= 100 <= i.high for i in (sample(x).interval() for x in draws)]
-    assert np.mean(held) == pytest.approx(0.95, abs=0.015)
-
-
 def test_what_has_no_spread_is_no_sample():
     for ask in (lambda: sample([1.0]), lambda: sample([np.nan, 2.0]), lambda: printed(1.0, 1.0, 1.0, 9), lambda: printed(1.0, 0.9, 1.1, 1)):
         with pytest.raises(Unavailable) as why:

@@ -42,12 +42,6 @@ def test_what_perf_refuses_has_its_reason(traps: dict[str, object], reason: str,
     assert {counts[name].reason for name in ("instructions", "core_cycles", "walk", "stlb_hit")} == {reason}
 
 
-def test_events_that_took_turns_or_did_not_count_are_no_counts(tmp_path: Path):
-    answers = ANSWERS | {"cpu/event=0x08/u": "<not counted>"}
-    counts = counted(plan(tmp_path, answers), os.getpid(), 0.01)
-    assert counts["walk"].reason == counts["l1_dtlb_miss"].reason == "not-counted" and counts["instructions"].value == 1000
-
-
 def test_without_a_perf_nothing_is_started(tmp_path: Path):
     assert counted(NO_COUNTERS, 1, 0.01) == {}
     missing = Plan(str(tmp_path / "perf"), EVENTS)
@@ -65,9 +59,3 @@ def test_sampled_loads_are_told_by_the_page_that_they_read(event: str, tmp_path:
     ({"ibs_op//": fake_perf.PARANOID.format(level=4)}, "perf-denied"), ({"ibs_op//": "no such device"}, "not-supported")])
 def test_where_no_load_is_sampled_there_is_a_reason(samples: dict[str, object], reason: str, tmp_path: Path):
     assert page_sizes(plan(tmp_path, samples=samples), os.getpid(), 0.01) == reason
-
-
-def test_without_counters_nothing_is_sampled(tmp_path: Path):
-    assert page_sizes(NO_COUNTERS, 1, 0.01) == "no-perf"
-    assert page_sizes(Plan(str(tmp_path / "perf"), (), {"walk": "no-pmu"}), 1, 0.01) == "no-pmu"
-    assert page_sizes(Plan(str(tmp_path / "perf"), EVENTS), 1, 0.01) == "perf-failed"

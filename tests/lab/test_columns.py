@@ -20,12 +20,6 @@ def test_a_counter_that_a_row_never_asked_for_has_a_reason_too(store: Store) -> 
     assert frame["walk_reason"].tolist() == ["", "no-data"]
 
 
-def test_texts_are_kept_alike_whatever_else_is_installed(store: Store) -> None:
-    put(store, MACHINE, NAME, KERNEL, make_record(counters={"walk": Quantity(reason="no-pmu")}))
-    texts = store.load(MACHINE, NAME)[["kernel", "pages", "walk_reason", "kernel_digest"]]
-    assert {dtype.storage for dtype in texts.dtypes} == {"python"}
-
-
 @pytest.mark.parametrize("reason", ["\ud800", "<b>", "No PMU.", ""])
 def test_a_reason_is_a_code(reason: str) -> None:
     with pytest.raises(ValueError, match="reason"):
@@ -53,18 +47,8 @@ def test_an_own_number_that_would_hide_a_column_is_refused(store: Store, changes
     assert not store.root.exists()
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"counters": {"ns": Quantity(value=1.0)}},
-        {"counters": {"batch_ns": Quantity(value=1.0)}},
-        {"counters": {"<script>": Quantity(value=1.0)}},
-        {"counters": {"": Quantity(value=1.0)}},
-        {"accesses": 2**63},
-        {"lines": 2**40 + 1},
-        {"region_ms": 60_001},
-    ],
-)
+@pytest.mark.parametrize("changes", [
+    {"counters": {"ns": Quantity(value=1.0)}}, {"counters": {"<script>": Quantity(value=1.0)}}, {"accesses": 2**63}, {"lines": 2**40 + 1}])
 def test_a_record_that_fits_no_column_is_refused_and_nothing_is_written(store: Store, changes: dict) -> None:
     with pytest.raises(ValueError, match="walk|counter cannot be called|does not fit 64 bits|lines|region_ms|accesses"):
         store.append(MACHINE, make_record(**changes), KERNEL)

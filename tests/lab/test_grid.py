@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.lab import grid
-from experiments.lab.grid import DENSE_BELOW_BYTES, SMALLEST_LINES, Profile, Scope, octaves
+from experiments.lab.grid import Profile, Scope, octaves
 from experiments.lab.record import Point
 from experiments.words.reasons import Unavailable
 
@@ -21,23 +18,11 @@ FINE = PROFILE.model_copy(update={"points_per_octave": 4})
 # --- octaves
 
 
-def test_octaves_of_the_docstring():
-    assert octaves(16, 64, 2) == [16, 23, 32, 45, 64]
-
-
 @given(st.integers(1, 2**22), st.integers(0, 20), st.integers(1, 16))
 def test_octaves_hold_every_power_and_end_where_they_are_told(low: int, doublings: int, per_octave: int):
     found = octaves(low, low * 2**doublings, per_octave)
     assert {low * 2**k for k in range(doublings + 1)} <= set(found)
     assert (found[0], found[-1]) == (low, low * 2**doublings) and found == sorted(set(found))
-
-
-@given(st.integers(16, 2**22), st.integers(16, 2**30), st.integers(1, 16))
-def test_octaves_lie_evenly_in_the_logarithm_and_never_beyond_the_end(low: int, high: int, per_octave: int):
-    expected = {round(low * math.exp(math.log(2) * k / per_octave)) for k in range(40 * per_octave)}
-    found = octaves(low, high, per_octave)
-    assert set(found) <= {n for n in expected if n <= high}
-    assert all(n in found for n in expected if n < high)
 
 
 # --- profiles
@@ -68,27 +53,12 @@ def test_a_size_below_the_smallest_sweep_or_none_is_refused(text: str):
 # --- scopes: the base page is the machine's
 
 
-def test_a_scope_is_of_a_machine_whose_base_page_is_known():
-    with pytest.raises(TypeError, match="base_page_bytes"):
-        Scope(PROFILE)
-
-
 @pytest.mark.parametrize("kib", [4, 16, 64])
 def test_a_line_of_a_scope_has_a_base_page_of_the_machine(kib: int):
     scope = Scope(PROFILE, base_page_bytes=kib << 10)
     assert (scope.most_lines, scope.lines(64 * MIB)) == (2**30 // (kib << 10), 64 * MIB // (kib << 10))
     assert {pages: scope.pages_of(pages) for pages in ("4k", "64k", "thp", "2m", "1g")} == {
         "4k": 1, "64k": 64 // kib, "thp": 2048 // kib, "2m": 2048 // kib, "1g": MIB // kib}
-
-
-@pytest.mark.parametrize("kib", [4, 16, 64])
-@pytest.mark.parametrize(("profile", "per_octave", "expected"), [(PROFILE, None, 1), (FINE, None, 4), (PROFILE, 8, 8), (FINE, 1, 1)])
-def test_dense_numbers_of_lines_end_where_a_point_gets_slow_on_any_base_page(
-        kib: int, profile: Profile, per_octave: int | None, expected: int):
-    dense = Scope(profile, base_page_bytes=kib << 10).dense(per_octave)
-    assert dense == octaves(SMALLEST_LINES, DENSE_BELOW_BYTES // (kib << 10), expected)
-    small = replace(PROFILE_SCOPE, base_page_bytes=kib << 10).dense(per_octave)
-    assert max(small) * (kib << 10) <= PROFILE_SCOPE.profile.max_working_set < DENSE_BELOW_BYTES
 
 
 @pytest.mark.parametrize(("profile", "engine", "first", "last"), [
@@ -99,12 +69,6 @@ def test_knees_have_most_of_an_octave_on_each_side_of_what_each_level_states(pro
         near = [n for n in found if 0.6 * entries < n <= 2 * entries]
         assert {entries, 2 * entries} <= set(near) and len(near) == per_octave * 1.75
     assert [n for n in found if n > 2 * 3072] == ([] if profile is FINE else [8689, 4 * 3072])
-
-
-def test_no_knee_is_looked_for_past_the_largest_working_set_or_at_one_point_an_octave():
-    assert max(Scope(PROFILE_SCOPE.profile, entries=(64, 3072), base_page_bytes=4096).knees()) <= 2048
-    coarsest = PROFILE.model_copy(update={"points_per_octave": 1})
-    assert Scope(coarsest, entries=(64, 3072), base_page_bytes=4096).knees() == []
 
 
 PROFILE_SCOPE = Scope(PROFILE.model_copy(update={"max_working_set": 8 * MIB}), base_page_bytes=4096)
@@ -126,8 +90,3 @@ def test_a_point_is_what_the_catalogue_has_where_nothing_is_said():
     assert scope.point("page_chase", **said) == Point(kernel="page_chase", **said)
     with pytest.raises(Unavailable, match="there is no kernel 'nope'"):
         scope.point("nope")
-
-
-@pytest.mark.parametrize(("per_octave", "is_fine"), [(1, False), (2, False), (4, True)])
-def test_a_fine_grid_is_the_reference_machine_s(per_octave: int, is_fine: bool):
-    assert Scope(PROFILE.model_copy(update={"points_per_octave": per_octave}), base_page_bytes=4096).is_fine == is_fine

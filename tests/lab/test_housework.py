@@ -60,34 +60,11 @@ def test_filling_ends_where_the_memory_of_others_begins():
 
 
 @needs_c
-def test_others_memory_is_left_alone_before_anything_is_taken():
-    begin = time.monotonic()
-    with pytest.raises(Unavailable) as caught, fragments.memory(ROOM, 1 << 40, 1 << 50):
-        pytest.fail("there is no such memory")
-    assert caught.value.code == "memory-whole" and time.monotonic() - begin < 20
-
-
-@needs_c
 def test_a_program_that_is_ended_is_a_reason():
     with fragments.memory(ROOM, 0, 0) as free:
         free.process.kill()
         free.process.wait()
         assert code(free.plug) == "memory-short"
-
-
-@needs_c
-@needs_thp
-def test_programs_that_live_briefly_are_timed_in_turns():
-    begin = time.monotonic_ns()
-    times = fragments.lives(ROOM, 4 * MIB, 3)
-    assert {pages: len(ns) for pages, ns in times.items()} == {"4k": 3, "thp": 3}
-    assert 0 < sum(map(sum, times.values())) < time.monotonic_ns() - begin
-
-
-@pytest.mark.parametrize(("line", "why"), [("", "memory-short"), ("{", "kernel-garbage"), ("7", "kernel-garbage"), (
-    '{"reason": "memory-whole", "detail": "x"}', "memory-whole"), ('{"reason": "nobody-knows"}', "kernel-garbage")])
-def test_what_a_program_does_not_print_is_a_reason(line: str, why: str):
-    assert code(lambda: fragments._parsed(line)) == why
 
 
 # --- rooms
@@ -113,40 +90,9 @@ def test_rooms_lie_where_a_large_page_may_and_smaps_has_them():
 # --- the parts
 
 
-def test_what_the_cpus_hold_of_free_pages_counts_as_available(tmp_path: Path):
-    (tmp_path / "proc").mkdir()
-    (tmp_path / "proc/meminfo").write_text("MemTotal: 4000 kB\nMemAvailable: 1000 kB\n")
-    (tmp_path / "proc/zoneinfo").write_text("  pagesets\n    cpu: 0\n              count: 3\n              high: 9\n    cpu: 1\n"
-                                            "              count:    4\n")
-    assert housework.available_bytes(tmp_path) == 1000 * 1024 + 7 * os.sysconf("SC_PAGESIZE")
-
-
-def test_a_plan_leaves_a_part_of_memory_or_a_gib(tmp_path: Path):
-    (tmp_path / "proc").mkdir()
-    for total_gib, leave_gib in ((2, 1.0), (100, 15.0)):
-        (tmp_path / "proc/meminfo").write_text(f"MemTotal: {total_gib << 20} kB\nMemAvailable: {total_gib << 20} kB\n")
-        leave, pieces = housework.plan(root=tmp_path)
-        assert leave / 2**30 == leave_gib and pieces == 2 * (leave + housework.SLACK_BYTES)
-    assert housework.plan(5, tmp_path)[0] == 5
-
-
-def test_the_modes_are_those_that_the_kernel_lists(tmp_path: Path):
-    assert code(lambda: housework.modes(tmp_path)) == "setting-absent"
-    path = tmp_path / DEFRAG
-    path.parent.mkdir(parents=True)
-    path.write_text("always defer [madvise] never\n")
-    assert housework.modes(tmp_path) == ("always", "defer", "madvise", "never")
-
-
 def test_more_memory_than_may_be_taken_is_refused_at_once(monkeypatch):
     monkeypatch.setattr(housework, "borrow", lambda *what: pytest.fail("a setting was changed"))
     assert code(lambda: [*housework.in_pieces(ROOM, 1 << 50, 1 << 50)]) == "memory-whole"
-
-
-def test_a_device_in_use_is_let_be(monkeypatch):
-    monkeypatch.setattr(housework, "borrow", lambda *what: pytest.fail("a setting was changed"))
-    monkeypatch.setattr(borrowed, "value", lambda name: "4096")
-    assert code(lambda: housework.swapped(ROOM)) == "zram-busy"
 
 
 @pytest.fixture
@@ -180,11 +126,6 @@ def test_a_document_has_every_part_or_its_reason_and_all_is_put_back_after_each(
     parts = ["touched", "lives", "merged", "swapped", "pool_taken", "pool_pageout", "pool_plain", "idle", "pieces"]
     assert made_up[0] == "restore" and [one for one in made_up[1:] if one != "back"] == parts
     assert made_up.count("back") == len(parts) - 1  # a part that raises is put back by the context's own end
-
-
-def test_who_may_change_nothing_is_told_at_once(made_up: list[str], monkeypatch):
-    monkeypatch.setattr(housework, "touched", lambda *given: (_ for _ in ()).throw(Unavailable("setting-denied")))
-    assert code(lambda: housework.measure()) == "setting-denied"
 
 
 @needs_c

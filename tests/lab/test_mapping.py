@@ -13,7 +13,7 @@ from support.common import make_record
 from support.lab import GIB, MACHINE, STATE, run
 from support.stand_in_session import starts
 
-from experiments.lab import build, kernels, mapping, session
+from experiments.lab import build, kernels, mapping
 from experiments.lab.mapping import Result, measured
 from experiments.lab.measure import Setting, seed_of
 from experiments.lab.record import KernelReport, Point, Record
@@ -71,14 +71,6 @@ def test_all_points_are_measured_in_one_mapping_as_large_as_its_largest_prefix(p
     assert len({record.started_at for record in got.values()}) == 1
 
 
-def test_a_session_gets_the_cpu_and_fifo_only_where_they_are_given(program):
-    folder = program()
-    results(SMALL)
-    results(SMALL, setting=Setting(STATE, GIB, cpu=5, fifo=True))
-    without, words = (start["words"] for start in starts(folder))
-    assert words == [*without, "--cpu", "5", "--fifo"]
-
-
 def test_a_line_says_all_that_a_point_is(program):
     folder = program()
     point = Point(kernel="random_touch", layout="packed", order="random", lines=16, options={"bytes": 1000, "spare_draws": 2}, region_ms=7)
@@ -120,14 +112,6 @@ def test_what_a_point_lacks_is_its_own_reason_and_the_next_one_is_measured(progr
     assert len(starts(folder)) == 1
 
 
-def test_what_cannot_be_is_not_asked(program):
-    folder = program()
-    walk = Point(kernel="page_chase", engine="numba", layout="alias", lines=64, region_ms=1)
-    assert codes(results([walk])) == {64: "engine-lacks"}
-    assert codes(results(LARGE, setting=Setting(STATE, 100 * MIB))) == {1 << 15: "memory-short", 1 << 13: "", 1 << 14: ""}
-    assert starts(folder)[0]["words"][3] == str(64 * MIB)
-
-
 def test_a_point_for_which_there_is_no_time_is_left_out_and_those_before_it_are_proved(program):
     program()
     assert codes(results(SMALL, begin=lambda point: point.lines in (16, 256))) == {16: "", 256: ""}
@@ -136,8 +120,7 @@ def test_a_point_for_which_there_is_no_time_is_left_out_and_those_before_it_are_
 # --- faults of a process
 
 
-@pytest.mark.parametrize(("what", "code"), [("crash", "kernel-crashed"), ("garbage", "kernel-garbage"), ("other", "kernel-garbage"),
-                                            ("exit no-pmu", "no-pmu")])
+@pytest.mark.parametrize(("what", "code"), [("crash", "kernel-crashed"), ("garbage", "kernel-garbage"), ("exit no-pmu", "no-pmu")])
 def test_a_point_that_ends_its_process_has_the_reason_and_all_others_are_measured_in_another_one(program, what: str, code: str):
     folder = program(at={"128": what})
     assert codes(results(SMALL)) == {point.lines: code * (point.lines == 128) for point in SMALL}
@@ -150,25 +133,6 @@ def test_on_transparent_huge_pages_what_was_proved_before_a_crash_is_kept(progra
     points = [point.model_copy(update={"pages": "thp"}) for point in SMALL]
     assert codes(results(points)) == {point.lines: "kernel-crashed" * (point.lines == 128) for point in SMALL}
     assert asked(folder) == [[16, 32, 64, 128], [64, 256, 512]]  # that 64 was proved, the answer to 128 would have said
-
-
-def test_a_hang_is_ended_after_ten_times_what_was_expected_and_the_rest_is_measured(program, monkeypatch: pytest.MonkeyPatch):
-    folder = program(at={"64": "hang"})
-    monkeypatch.setattr(session, "HANG_S", 0.5)
-    assert codes(results(SMALL)) == {point.lines: "kernel-hung" * (point.lines == 64) for point in SMALL}
-    assert len(starts(folder)) == 2
-
-
-def test_a_process_that_never_maps_is_a_reason_for_all(program, monkeypatch: pytest.MonkeyPatch):
-    program(hangs=True)
-    monkeypatch.setattr(session, "HANG_S", 0.3)
-    assert set(codes(results(SMALL)).values()) == {"kernel-hung"}
-
-
-def test_a_program_that_does_not_start_is_a_reason_for_all(program, monkeypatch: pytest.MonkeyPatch):
-    program()
-    monkeypatch.setattr(build, "session", lambda name, engine: ("/nonexistent/session",))
-    assert set(codes(results(SMALL)).values()) == {"kernel-crashed"}
 
 
 @pytest.mark.parametrize("proves", [False, "all"])
@@ -196,12 +160,6 @@ def test_a_mapping_that_is_refused_is_tried_half_as_large_without_the_points_tha
     assert [int(start["words"][3]) // MIB for start in starts(folder)] == [128, 64, 32]
 
 
-def test_a_process_that_is_killed_for_memory_as_it_measures_is_followed_by_one_of_half_its_size(program):
-    folder = program(at={"16": "kill once"})
-    assert codes(results([*LARGE, *SMALL[:2]])) == {16: "", 32: "", 1 << 13: "", 1 << 14: "", 1 << 15: "memory-short"}
-    assert [int(start["words"][3]) // MIB for start in starts(folder)] == [128, 64]
-
-
 @pytest.mark.parametrize("after", [0, 1])
 def test_a_mapping_that_is_not_wholly_of_its_page_size_is_tried_again_and_then_half_as_large(program, after: int):
     points = [point.model_copy(update={"pages": "thp"}) for point in LARGE]
@@ -226,31 +184,6 @@ def test_a_disturbed_point_is_measured_once_more_after_all_others(program):
     assert (record.noisy, record.tries) == ("migrated", 2) and {got[p].tries for p in SMALL[1:]} == {1}
     results(SMALL, retry_share=0)
     assert asked(folder)[1:] == [[16, 32, 64, 128, 256, 512]]
-
-
-def test_of_a_mapping_whose_points_are_all_disturbed_no_more_than_a_share_is_measured_again(program):
-    points = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in range(100, 130)]
-    folder = program(at={str(point.lines): NOISY for point in points})
-    assert {record.noisy for record in results(points).values()} == {"migrated"}
-    assert len(asked(folder)[0]) == 30 + 3 == 30 * (1 + mapping.RETRY_SHARE)
-
-
-@pytest.mark.parametrize("end", ["", "crash"])
-def test_a_disturbed_number_is_better_than_none(program, end: str, tmp_path: Path):
-    """The second time there is no time for it, or the process ends."""
-    program(at={"16": NOISY})
-    begun: list[Point] = []
-
-    def begin(point: Point) -> bool:
-        begun.append(point)
-        if end and begun.count(point) == 2:
-            program(at={"16": end})
-        return bool(end) or begun.count(point) == 1
-
-    points = [point.model_copy(update={"pages": "thp"}) for point in SMALL]
-    record = results(points, begin=begin)[points[0]]
-    assert isinstance(record, Record) and (record.noisy, record.tries) == ("migrated", 1 if not end else record.tries)
-    assert kernels.of("page_chase").session
 
 
 # --- the real programs

@@ -9,7 +9,7 @@ from support.common import make_record
 from support.lab import KERNEL, MACHINE, NAME, ROWS, put, repeats, tree
 from support.synthetic import Stated
 
-from experiments.lab.publishing import of_another_state, publish
+from experiments.lab.publishing import publish
 from experiments.lab.store import LACKS, Store
 from experiments.machine import host as hosts
 from experiments.words.reasons import Unavailable
@@ -61,12 +61,6 @@ def test_the_machine_is_described_as_in_the_state_of_most_rows_and_beside_it_as_
     main, other = (old, new) if own_rows < 3 else (new, old)
     assert store.read_machine(MACHINE) == main.model_dump(mode="json")
     assert store.read_document(MACHINE, f"machine-{hosts.state(other)}") == other.model_dump(mode="json")
-
-
-def test_a_document_of_a_state_that_no_row_has_is_named(store: Store, path: Path) -> None:
-    store.write_document(MACHINE, "jmh", {"state": make_record().state})
-    store.write_document(MACHINE, "housekeeping", {"state": "ffeeddccbbaa"})
-    assert of_another_state(store, MACHINE) == {"housekeeping.json": "ffeeddccbbaa"}
 
 
 @pytest.mark.parametrize("where", ["own", "published"])

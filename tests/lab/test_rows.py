@@ -67,10 +67,6 @@ def test_rows_are_told_by_what_is_in_them_and_not_by_where_they_stand():
     assert list(rows.of_one_engine(there, {("page_chase", "numba")}, "c")["number"]) == [1, 2]
 
 
-def test_a_row_without_a_digest_is_of_no_kernel_that_cannot_be_built():
-    assert rows.current(frame(("gone", "c", "", "now"), ("gone", "c", "XXXX", "now")), "now").empty
-
-
 BOTH = frame(("page_chase", "c", "a", "now"), ("page_chase", "numba", "b", "now"), ("graph_walk", "numba", "d", "now"))
 
 

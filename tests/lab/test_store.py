@@ -18,7 +18,7 @@ from support.lab import KERNEL, MACHINE, NAME, put, repeats, tree
 from experiments.lab import lines
 from experiments.lab.lines import key_of, record_key
 from experiments.lab.record import Identity, Option, Quantity, Record
-from experiments.lab.store import Store, data_root
+from experiments.lab.store import Store
 from experiments.words.reasons import Unavailable
 
 counts = st.integers(0, 2**63 - 1)
@@ -141,15 +141,6 @@ def test_a_row_of_version_1_has_no_younger_field(younger: dict) -> None:
         make_record(schema_version=1, **younger)
 
 
-def test_nothing_measured_is_an_empty_frame_with_the_same_columns_and_types(store: Store, path: Path) -> None:
-    empty, filled = store.load(MACHINE, "another"), store.load(MACHINE, NAME)
-    assert len(empty) == 0
-    assert empty.dtypes.to_dict() == filled.dtypes.to_dict()
-    assert list(empty.columns) == list(filled.columns)
-    assert store.load("never-seen", NAME).columns.tolist() == filled.columns.tolist()
-    assert store.keys("never-seen", NAME) == set()
-
-
 def test_rows_come_in_the_order_of_appending_with_the_kernel_they_were_measured_with(store: Store) -> None:
     for repeat, kernel in ((5, "aa"), (1, "bb"), (3, "aa")):
         put(store, MACHINE, NAME, kernel, make_record(repeat=repeat))
@@ -169,13 +160,6 @@ def test_a_second_result_that_counts_what_the_first_could_not_stands_in_its_plac
     for ns, counters in ((6.5, uncounted), (7.5, counted), (1.0, uncounted), (2.0, counted)):
         put(store, MACHINE, NAME, KERNEL, make_record(ns_per_access=ns, counters=counters))
     assert store.load(MACHINE, NAME)["ns_per_access"].tolist() == [7.5] and len(store.keys(MACHINE, NAME)) == 1
-
-
-def test_the_data_root_is_the_checkouts_or_the_one_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TLB_DATA", "/elsewhere")
-    assert data_root() == Path("/elsewhere")
-    monkeypatch.delenv("TLB_DATA")
-    assert data_root() == ROOT / "data"
 
 
 def test_documents_lie_beside_the_rows_each_under_its_name(store: Store, path: Path) -> None:
@@ -206,11 +190,3 @@ def test_a_document_has_a_plain_name(store: Store, path: Path, name: str) -> Non
             call()
         assert refused.value.code == "bad-parameter"
     assert tree(store.root) == before
-
-
-def test_a_document_is_never_written_through_a_symbolic_link(store: Store, path: Path, tmp_path: Path) -> None:
-    (tmp_path / "elsewhere.json").write_text("{}")
-    (path.parent / "jmh.json").symlink_to(tmp_path / "elsewhere.json")
-    with pytest.raises(Unavailable):
-        store.write_document(MACHINE, "jmh", {"scores": []})
-    assert (tmp_path / "elsewhere.json").read_text() == "{}"

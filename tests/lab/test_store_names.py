@@ -15,24 +15,7 @@ from support.lab import KERNEL, MACHINE, NAME, ROWS, put, repeats, tree
 from experiments.lab.store import Store
 from experiments.words.reasons import Unavailable
 
-HOSTILE = [
-    "../x",
-    "a/b",
-    "",
-    "A",
-    "a" * 65,
-    "this/..",
-    ".",
-    "..",
-    "a\n",
-    "a\0b",
-    "é",
-    "a b",
-    "</script>",
-    7,
-    None,
-    ["a"],
-]
+HOSTILE = ["../x", "", "A", "a" * 65, "..", "a\n", "a\0b", "é", 7, None]
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, "this", "reference", "literature", "own"])
@@ -105,11 +88,6 @@ def test_no_symbolic_link_leads_out_of_the_store(store: Store, path: Path, tmp_p
             store.load(MACHINE, NAME)
 
 
-def test_the_root_itself_may_be_a_link(store: Store, path: Path, tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(store.root)
-    assert repeats(Store(tmp_path / "link")) == [0, 1, 2]
-
-
 def test_own_rows_lie_apart_and_never_behind_a_link(store: Store, path: Path, tmp_path: Path) -> None:
     before = tree(store.root)
     put(store.own, MACHINE, NAME, KERNEL, make_record(repeat=7))
@@ -158,15 +136,7 @@ def test_of_an_experiment_that_the_reference_lacks_the_next_that_has_it_stands_i
     assert store.resolve("reference", experiment="walk_anatomy") == other
 
 
-def test_of_an_experiment_that_is_a_document_alone_the_next_that_has_it_stands_in(store: Store, path: Path) -> None:
-    for machine in ("zen-5-33333333", "zen-4-44444444"):
-        store.write_machine(machine, {})
-    store.write_document("zen-4-44444444", "your_program", {"told": []})
-    (store.root / "reference").write_text("zen-5-33333333\nzen-4-44444444\n")
-    assert (store.reference("your_program"), store.reference("code"), store.reference()) == ("zen-4-44444444", *["zen-5-33333333"] * 2)
-
-
-@pytest.mark.parametrize("text", [b"", b"not-here", b"../x", b"\xff", b"this"])
+@pytest.mark.parametrize("text", [b"", b"../x", b"\xff", b"this"])
 def test_a_reference_that_names_no_machine_is_refused(store: Store, path: Path, text: bytes) -> None:
     (store.root / "reference").write_bytes(text)
     with pytest.raises(Unavailable) as refused:
@@ -192,11 +162,3 @@ def test_machine_json_comes_back_and_is_not_touched_without_a_change(store: Stor
     store.write_machine(MACHINE, facts | {"tlb_reason": "no-geometry"})
     assert store.read_machine(MACHINE)["tlb_reason"] == "no-geometry"
     assert [p.name for p in file.parent.iterdir()] == ["machine.json"]
-
-
-@pytest.mark.parametrize("text", [b"", b"[]", b"{", b"\xff", b"[" * 200_000])
-def test_a_machine_json_that_is_none_is_a_reason(store: Store, path: Path, text: bytes) -> None:
-    (path.parent / "machine.json").write_bytes(text)
-    with pytest.raises(Unavailable, match=f"{MACHINE} has no readable machine.json") as refused:
-        store.read_machine(MACHINE)
-    assert refused.value.code == "no-data"
