@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import binom
-from support.synthetic import Stated
 
 from experiments.inference import cost
 from experiments.inference.cost import Known, fit, time_ns
@@ -90,19 +89,6 @@ def test_a_cycle_over_scattered_pages_misses_as_often_as_a_set_is_overfull():
     assert found == pytest.approx(binom.sf(ways - 1, m - 1, 1 / sets), abs=0.01)
 
 
-def test_a_cycle_over_many_lines_of_each_page_misses_a_tlb_as_draws_do():
-    tlbs = Tlbs((64, 1536))
-    assert [float(one[0]) for one in tlbs.misses([3072], "cycle", 64)] == [1 - 64 / 3072, 0.5]
-    assert [float(one[0]) for one in tlbs.misses([3072], "cycle", 1)] == [1.0, 1.0]
-    hashed = Tlbs((64, 1536), "hashed sets, LRU", 12)
-    spread, dense = (float(hashed.misses([2000], "random", lines)[-1][0]) for lines in (1, 64))
-    assert dense == 1 - 1536 / 2000 < spread - 0.01
-    with pytest.raises(KeyError, match="of wax"):
-        Tlbs((64,), "of wax").misses([100], "cycle")
-    with pytest.raises(ValueError, match="order is"):
-        places([100], "sequential", [SharedCache(64)], 0.0)
-
-
 # --- the fit, on machines whose parameters are known
 
 SMALL = stated((64, 1536), (32768, MIB))
@@ -151,12 +137,6 @@ def test_a_machine_of_the_models_kind_is_found_and_predicted(known: Known, tlbs:
         assert (price["predicted"] / price["measured_ns"] - 1)[shown].abs().median() < 0.05
 
 
-def test_a_cycle_predicts_the_random_order_that_it_never_saw():
-    rows = made(noise=0.01, load_random_ns=1.1)
-    fitted, drawn = fit(rows[rows["order"] == "cycle"], BARE), rows[(rows["order"] == "random") & (rows["layout"] == "spread")]
-    assert "load_random_ns" not in fitted.parameters and error(fitted, drawn).median() < 0.02
-
-
 # --- machines that are not of the model's kind, or tell too little
 
 
@@ -182,12 +162,3 @@ def test_too_little_is_refused_with_a_reason():
         with pytest.raises(Unavailable) as refused:
             stated(entries, caches)
         assert refused.value.code == "no-geometry"
-
-
-def test_a_machine_states_its_entries_its_caches_and_whether_it_is_a_guest():
-    assert Known.of(Stated(hypervisor="kvm").host(), (64, 1536)) == stated((64, 1536), (32768, MIB), True, 12)
-    assert Known.of(Stated().host(), (64, 1536)).nested is False
-    assert Known.of(Stated(changes={"base_page_bytes": 65536}).host(), (64, 1536)).lines_per_page == 1024
-    assert Known.of(Stated(tlb=()).host(), (224, 32768)).entries == (224, 32768)  # nobody stated them: they were found
-    with pytest.raises(Unavailable):
-        Known.of(Stated(tlb=()).host(), ())

@@ -9,7 +9,6 @@ from scipy import stats as scipy_stats
 from support.walk import GHZ, readings
 
 from experiments.inference import hops
-from experiments.words.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -37,17 +36,6 @@ def test_every_reading_lies_in_the_distribution_once_and_shares_add_up():
     assert (np.diff(heights) >= 0).all() and heights[0] == 0 and heights[-1] == pytest.approx(1)
     middle = float(((spread["low_ns"] + spread["high_ns"]) / 2 * spread["share"]).sum())
     assert middle == pytest.approx(1502.5, rel=0.005)
-
-
-def test_processes_count_alike_however_many_hops_each_made():
-    few, many = read(np.full(1000, 50.0), 2.0, 20.0), read(np.full(100_000, 150.0), 2.0, 20.0)
-    assert hops.below(hops.merged(pd.DataFrame([few, many])), 100) == pytest.approx(0.5)
-
-
-def test_a_walk_without_a_histogram_is_a_reason():
-    with pytest.raises(Unavailable) as why:
-        hops.smoothed(pd.Series({"histogram": [], "tsc_ghz": 2.5, "clock_ns": 20.0, "clock_step_ns": 10.0}))
-    assert why.value.code == "too-few-points"
 
 
 @pytest.mark.parametrize("step", [2.0, 10.0])

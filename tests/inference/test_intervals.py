@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from experiments.inference.intervals import (
-    UNKNOWN,
     Interval,
     _rank,
     interval_of_difference,
@@ -94,12 +93,6 @@ def test_an_interval_holds_its_median_and_knows_no_order(x: list[float], confide
     assert median_interval([*x, math.nan], confidence) == interval
 
 
-@pytest.mark.parametrize("confidence", [0, 1, -0.1, 95, math.nan])
-def test_a_confidence_that_is_no_probability_is_refused(confidence: float) -> None:
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        median_interval([1, 2], confidence)
-
-
 def test_no_value_gives_no_median() -> None:
     for nothing in ([], [math.nan], [math.inf]):
         interval = median_interval(nothing)
@@ -154,13 +147,6 @@ bounded = st.tuples(st.floats(-1e6, 1e6), st.floats(0, 1e6), st.floats(0, 1e6), 
     lambda of: Interval(of[0], of[0] - of[1], of[0] + of[2], of[3]))
 
 
-@given(bounded, bounded)
-def test_a_difference_turned_over_is_its_negative(a: Interval, b: Interval) -> None:
-    there, back = a - b, b - a
-    assert there == interval_of_difference(a, b)
-    assert there == Interval(-back.value, -back.high, -back.low, back.coverage)
-
-
 @given(samples, samples)
 def test_a_ratio_times_the_ratio_turned_over_is_one(x: list[float], y: list[float]) -> None:
     a, b = median_interval(x), median_interval(y)
@@ -168,15 +154,6 @@ def test_a_ratio_times_the_ratio_turned_over_is_one(x: list[float], y: list[floa
     assert there == interval_of_ratio(a, b)
     for end, other in (("value", "value"), ("low", "high"), ("high", "low")):
         assert getattr(there, end) * getattr(back, other) == pytest.approx(1)
-
-
-def test_what_was_not_measured_makes_a_difference_unknown_and_a_ratio_unavailable() -> None:
-    known = Interval(2.0, 1.0, 3.0, 0.95)
-    for gap in (known - UNKNOWN, UNKNOWN - known):
-        assert all(map(math.isnan, gap[:3])) and gap.coverage == 0
-    for a, b in ((known, UNKNOWN), (UNKNOWN, known)):
-        with pytest.raises(Unavailable):
-            a / b
 
 
 # --- what an interval says and is read from
@@ -218,13 +195,6 @@ def test_spread_has_no_unit_and_is_at_most_the_range(x: list[float], scale: floa
     spread = relative_spread(x)
     assert 0 <= spread <= np.ptp(x) / np.median(x) * (1 + 1e-9)
     assert relative_spread([scale * v for v in x]) == pytest.approx(spread, rel=1e-9, abs=1e-9)
-
-
-def test_the_spread_of_two_values_is_their_range_and_of_one_unknown() -> None:
-    assert relative_spread([9.0, 11.0]) == pytest.approx(0.2)
-    assert math.isnan(relative_spread([9.0])) and math.isnan(relative_spread([]))
-    assert relative_spread([0.0, 0.0, 0.0]) == 0
-    assert relative_spread([0.0, 0.0, 0.0, 1.0, 2.0]) == math.inf
 
 
 def test_quiet_points_have_no_outlier_and_a_run_a_third_slower_is_one() -> None:
@@ -293,21 +263,9 @@ def test_a_summary_leaves_out_what_could_not_be_counted() -> None:
     assert math.isnan(two.median) and (two.n, two.coverage, two.outliers) == (0, 0, 0) and two.unstable
 
 
-def test_less_confidence_gives_summaries_narrower_bounds() -> None:
-    frame = pd.DataFrame(rows(64, "spread", [4.0, 5.0, 6.0, 7.0, 8.0]) + rows(64, "packed", [1.0] * 5))
-    wide, narrow = (summarise(frame, ["layout"], confidence=c).iloc[1] for c in (0.9, 0.6))
-    assert (wide["low"], wide["high"], wide["coverage"]) == (4.0, 8.0, 0.9375)
-    assert (narrow["low"], narrow["high"], narrow["coverage"]) == (5.0, 7.0, 0.625)
-
-
 def test_a_spread_of_exactly_five_percent_is_stable() -> None:
     row = summarise(pd.DataFrame({"lines": 1, "ns_per_access": [19.5, 20.5]}), ["lines"]).iloc[0]
     assert row["spread"] == 0.05 and not row["unstable"]
-
-
-def test_no_rows_give_an_empty_summary() -> None:
-    empty = summarise(FRAME[:0], ["lines"])
-    assert empty.shape == (0, 10) and empty.columns.tolist() == summarise(FRAME, ["lines"]).columns.tolist()
 
 
 # --- repeats that drift
@@ -320,20 +278,11 @@ def drifting(rng: np.random.Generator, slope: float, points: int = 40, repeats: 
     return pd.DataFrame({"lines": np.repeat(np.arange(points), repeats), "repeat": repeat, "ns_per_access": np.exp(logs)})
 
 
-@pytest.mark.parametrize("slope", [0.0, 0.05])
-def test_intervals_of_repeats_that_drift_hold_the_median_of_any_moment_as_often_as_they_say(slope: float) -> None:
-    rng, trials = np.random.default_rng(5), 60
-    tables = [summarise(drifting(rng, slope), ["lines"]) for _ in range(trials)]
-    for truth in np.exp(slope * np.array([-2, 0, 2])):
-        hits = sum(((table["low"] <= truth) & (truth <= table["high"])).sum() for table in tables)
-        assert hits >= least_expected(40 * trials, 0.9375)
-
-
 def test_a_trend_is_found_where_there_is_one_in_any_order_of_rows_and_almost_never_in_noise() -> None:
     rng = np.random.default_rng(6)
     found = [trend(drifting(rng, slope).sample(frac=1, random_state=1), ["lines"], "ns_per_access") for slope in (0.015, -0.05)]
     assert found == pytest.approx([0.015, -0.05], abs=0.004)
-    assert sum(trend(drifting(rng, 0.0), ["lines"], "ns_per_access") != 0 for _ in range(400)) <= 6
+    assert sum(trend(drifting(rng, 0.0), ["lines"], "ns_per_access") != 0 for _ in range(150)) <= 4
     assert trend(drifting(rng, 0.05).drop(columns="repeat"), ["lines"], "ns_per_access") == 0
     few = drifting(rng, 0.2, points=1)
     assert trend(few, ["lines"], "ns_per_access") == 0 and trend(few[:0], ["lines"], "ns_per_access") == 0
@@ -373,3 +322,12 @@ def test_a_share_of_the_whole_is_a_ratio_and_of_what_may_be_nothing_its_own_inte
     whole = Interval(10.0, 8.0, 12.5, 0.94)
     assert Interval(5.0, 4.0, 6.0, 0.94).share_of(whole) == Interval(5.0, 4.0, 6.0, 0.94) / whole
     assert Interval(1.0, -1.0, 3.0, 0.94).share_of(whole)[:3] == pytest.approx((0.1, -0.1, 0.3))
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.05])
+def test_intervals_of_repeats_that_drift_hold_the_median_of_any_moment_as_often_as_they_say(slope: float) -> None:
+    rng, trials = np.random.default_rng(5), 20
+    tables = [summarise(drifting(rng, slope), ["lines"]) for _ in range(trials)]
+    for truth in np.exp(slope * np.array([-2, 0, 2])):
+        hits = sum(((table["low"] <= truth) & (truth <= table["high"])).sum() for table in tables)
+        assert hits >= least_expected(40 * trials, 0.9375)

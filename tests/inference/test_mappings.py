@@ -72,11 +72,6 @@ def test_without_five_pairs_two_points_are_independent(other: pd.DataFrame):
     assert a / b == median_interval(list(TIMES.values())) / median_interval(other["ns_per_access"])
 
 
-def test_mappings_that_one_point_lacks_are_left_out():
-    more = interval_of_rows(rows({n: 2 * TIMES.get(n, 90.0) for n in range(-3, 9)}))
-    assert (more / interval_of_rows(rows(TIMES)))[:3] == exactly(2.0)
-
-
 def test_rows_of_one_mapping_count_once():
     several = pd.concat([rows(numbered(MAPPINGS[:5])), rows(numbered(3 * MAPPINGS[:5])), rows(numbered(2 * MAPPINGS[:5]))])
     assert interval_of_rows(several) == median_interval(2 * MAPPINGS[:5])

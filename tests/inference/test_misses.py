@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -84,12 +84,6 @@ def test_probabilities_take_arrays_and_refuse_no_lines() -> None:
 # -------------------------------------------------------------------------------------------
 
 
-@given(st.integers(1, 500), st.integers(1, 16))
-def test_one_set_is_a_fully_associative_tlb(lines: int, ways: int) -> None:
-    assert float(hashed_lru(lines, 1, ways, "cycle")) == pytest.approx(float(miss_probability_cycle(lines, ways)))
-    assert float(hashed_lru(lines, 1, ways, "random")) == pytest.approx(float(miss_probability_random(lines, ways)))
-
-
 @given(st.integers(1, 64), st.integers(1, 16), st.integers(1, 2000))
 def test_the_expectation_over_hashes_is_the_sum_over_the_binomial(sets: int, ways: int, lines: int) -> None:
     """E[k miss(k)] sets / M, summed term by term."""
@@ -131,15 +125,6 @@ def test_what_a_fit_gives_has_so_few_digits_that_the_last_bits_of_a_cpu_do_not_s
         assert abs(fit.residual - left) <= half_a_digit(left), "what is left by the heights that are given, not by others"
 
 
-def test_a_share_of_misses_that_is_but_a_rounding_error_is_none() -> None:
-    """Of hashed sets far below their capacity: a page in 256 sets of 12 has 16 others."""
-    share = model.share_missed("hashed sets, random replacement", np.array([16, 768, 3072]), 3072, 12)
-    assert share[0] == 0 < model.hashed_random_replacement(np.array([16]), 256, 12)[0]
-    assert 0 < share[1] < share[2]
-    with pytest.raises(KeyError):
-        model.share_missed("no such kind", [1], 2, None)
-
-
 def test_a_step_without_ways_is_fitted_without_sets_and_needs_six_points() -> None:
     x = np.array([1024, 1448, 2048, 2896, 4096, 5792])
     y = np.array([2.0, 2.0, 2.0, 10.0, 10.0, 10.0])
@@ -149,33 +134,6 @@ def test_a_step_without_ways_is_fitted_without_sets_and_needs_six_points() -> No
     with pytest.raises(Unavailable) as refused:
         fit_step(x, [*y[:5], math.nan], 2048)
     assert refused.value.code == "too-few-points"
-
-
-# --- two levels
-# ----------------------------------------------------------------------------------------------
-
-
-def two_level_simulation(lines: int, l1: int, l2: int, costs: tuple, rounds: int) -> float:
-    """Mean cost of random draws with the second level asked, and kept, only where the first misses."""
-    pages = accesses("random", lines, rounds, np.random.default_rng(lines))
-    first, second = Lru(1, l1), Lru(1, l2)
-    hit, l2_hit, walk = costs
-    spent = [hit if first.hits(page) else hit + l2_hit if second.hits(page) else hit + l2_hit + walk for page in pages]
-    return float(np.mean(spent[len(spent) // 4 :]))
-
-
-@pytest.mark.parametrize("lines", [16, 160, 512])
-def test_the_cost_of_random_draws_over_two_levels_is_right_to_the_first_levels_share(lines: int) -> None:
-    l1, l2, costs = 8, 128, (1.0, 2.0, 8.0)
-    simulated = two_level_simulation(lines, l1, l2, costs, rounds=80_000 // lines)
-    noise = 0.1
-    found = float(two_level_cost(lines, l1, l2, *costs))
-    assert simulated - noise <= found <= simulated + noise + costs[2] * l1 / lines * (lines > l2)
-
-
-def test_a_second_level_smaller_than_the_first_is_refused() -> None:
-    with pytest.raises(ValueError, match="smaller"):
-        two_level_cost(64, 64, 32, 1, 2, 8)
 
 
 # --- the fit
@@ -240,19 +198,6 @@ def test_with_both_knees_given_a_fit_is_the_textbooks_linear_regression(seed: in
             assert abs(bound - exact) <= half_a_digit(exact), (found, exact)
 
 
-def test_a_point_without_a_price_is_left_out() -> None:
-    y = truth_curve(0.1, 1)
-    gapped = np.where(GRID[-1] == GRID, math.nan, y)
-    assert fit_random_curve(GRID, gapped, 64, 2048) == fit_random_curve(GRID[:-1], y[:-1], 64, 2048) != fit_random_curve(GRID, y, 64, 2048)
-
-
-def test_what_the_points_do_not_show_has_no_bounds_and_the_rest_keeps_its_own() -> None:
-    inside = GRID <= 1500  # no point past the second level
-    fit = fit_random_curve(GRID[inside], truth_curve(0.05, 2)[inside], 64, 2048)
-    assert (fit.walk_ns.low, fit.walk_ns.high) == (-math.inf, math.inf)
-    assert fit.stlb_cost_ns.low < 2 < fit.stlb_cost_ns.high < 2.2
-
-
 def test_a_fit_over_too_few_points_or_none_beyond_the_knee_is_refused() -> None:
     y = truth_curve(0, 0)
     for arguments in (
@@ -268,15 +213,3 @@ def test_a_fit_over_too_few_points_or_none_beyond_the_knee_is_refused() -> None:
     for fit in (lambda: fit_random_curve(GRID, y[:-1]), lambda: fit_step(GRID, y[:-1], 2048)):
         with pytest.raises(ValueError, match="length"):
             fit()
-
-
-@given(st.lists(st.floats(-5, 50), min_size=GRID.size, max_size=GRID.size))
-@settings(max_examples=40, deadline=None)
-def test_any_curve_has_a_fit_of_costs_that_are_not_negative_and_knees_in_order(y: Iterable[float]) -> None:
-    for knees in ((None, None), (64, 2048)):
-        fit = fit_random_curve(GRID, y, *knees)
-        assert fit.stlb_cost_ns.value >= 0 and fit.walk_ns.value >= 0
-        assert fit.l1_entries.value <= fit.l2_entries.value
-        assert np.isfinite(fit.predict(GRID)).all()
-        for interval in (fit.stlb_cost_ns, fit.walk_ns, fit.l1_entries, fit.l2_entries):
-            assert interval.low <= interval.value <= interval.high

@@ -74,12 +74,6 @@ def test_more_lines_never_miss_less_and_random_replacement_never_more_than_lru(a
     assert many <= float(miss_probability_cycle(max(a, b), entries))
 
 
-def test_an_array_gives_the_numbers_of_its_elements():
-    lines = np.array([[100, 200], [300, 4000]])
-    for probability in (lambda m: hashed_random_replacement(m, 16, 12), lambda m: miss_probability_cycle_random_replacement(m, 192)):
-        assert probability(lines) == pytest.approx(np.array([[float(probability(n)) for n in row] for row in lines]))
-
-
 # --- which kind a step came from
 
 KINDS = {
@@ -103,11 +97,3 @@ def test_a_step_is_known_by_its_kind_at_2_percent_of_noise(kind: str, sets: int,
         assert (len(fits), fits[0].kind) == (4, kind)
         assert (fits[0].before, fits[0].after) == pytest.approx((2, 20), abs=0.7)
         assert fits[0].predict(lines, entries, ways) == pytest.approx(exact, abs=1.0)
-
-
-def test_a_gap_in_the_points_is_left_out_of_the_fit():
-    lines = np.array([1000, 1200, 1400, 1600, 1800, 2000, 2200])
-    price = np.where(lines > 1536, 10.0, 2.0)
-    whole, gapped = (fit_step(lines, y, 1536)[0] for y in (price, np.where(lines == 1400, np.nan, price)))
-    assert (whole.kind, gapped.kind) == ("fully associative, LRU",) * 2
-    assert (gapped.before, gapped.after, gapped.residual) == pytest.approx((2, 10, 0), abs=1e-9)

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from experiments.inference.intervals import Interval, median_interval
-from experiments.inference.sides import PAUSE_S, Pair, numbered_runs, of_the_same_kernels, pairs, runs_apart
+from experiments.inference.sides import PAUSE_S, Pair, numbered_runs, of_the_same_kernels, pairs
 
 
 def rows(times: list[float], lines: int = 64, kernel: str = "page_chase", digest: str = "a", state: str = "s", run: list[int] | int = 0,
@@ -45,17 +45,6 @@ def test_a_pause_begins_another_run_in_whatever_order_rows_stand():
     assert numbered_runs(shuffled).tolist() == [1, 0, 1, 0, 0]
 
 
-def test_how_far_a_points_runs_lie_apart_is_the_ratio_of_their_medians():
-    def at(hours: float, times: list[float], lines: int) -> pd.DataFrame:
-        return rows(times, lines=lines).assign(started_at=str(pd.Timestamp("2026-01-31T03:00:00Z") + pd.Timedelta(hours=hours)))
-
-    frame = both(at(0, [10.0, 11.0, 12.0], 64), at(2, [8.0, 9.0, 10.0], 64), at(5, [12.0, 13.0, 11.0], 64),  # medians 11, 9, 12
-                 at(0, [5.0], 128), at(0.5, [7.0], 128),  # one run
-                 at(0, [5.0], 256), at(2, [float("nan")], 256))  # and one run with a value
-    assert runs_apart(frame, ["kernel", "lines"], "ns").to_dict() == {("page_chase", 64): pytest.approx(12 / 9)}
-    assert runs_apart(frame[frame["lines"] > 64], ["kernel", "lines"], "ns").empty
-
-
 # --- programs
 
 
@@ -79,14 +68,6 @@ def test_two_versions_of_what_a_kernel_measures_are_never_compared():
     assert compared(both(second, first), both(first, second)) == ([2.0], [2.0], {})
 
 
-def test_functions_of_one_kernel_are_compared_each_by_its_own_code():
-    a = both(rows([1.0], digest="x", timed="follow"), rows([2.0], digest="y", timed="follow_draws"))
-    b = both(rows([3.0], digest="x", timed="follow"), rows([4.0], digest="z", timed="follow_draws"))
-    assert compared(a, a) == ([1.0, 2.0], [1.0, 2.0], {})
-    assert compared(a, b) == ([1.0], [3.0], {"other-kernels": {"page_chase"}})
-    assert compared(a, rows([5.0])) == ([], [], {"other-kernels": {"page_chase"}})  # of version 1, by the whole kernel
-
-
 # --- pairs
 
 
@@ -107,13 +88,6 @@ def test_runs_that_differ_say_by_how_much_and_lend_it_to_points_of_one_run():
     near, far = found["page_chase", 64], found["page_chase", 128]
     assert near.runs == (2, 1) and near.spread == pytest.approx(2.1 / 1.05) == far.spread
     assert far.runs == (1, 1) and far.slack == near.slack == pytest.approx(log(2.0))
-
-
-def test_a_point_whose_runs_agree_by_luck_has_what_runs_have_in_the_middle_and_both_sides_add_up():
-    lucky, middle, wide = (rows([1.0, factor], lines=lines, run=[0, 1]) for lines, factor in ((1, 1.0), (2, 1.2), (3, 1.5)))
-    found = dict(pairs(both(lucky, middle, wide), both(lucky, middle, wide), ["kernel", "lines"], "ns"))
-    assert [found["page_chase", lines].spread for lines in (1, 2, 3)] == pytest.approx([1.2, 1.2, 1.5])
-    assert found["page_chase", 3].slack == pytest.approx(2**0.5 * log(1.5))
 
 
 def test_the_least_difference_that_would_show_is_half_the_interval_on_its_wider_side():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from itertools import product
 
@@ -11,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from experiments.inference.misses import hashed_lru, miss_probability_cycle_random_replacement, miss_probability_random
+from experiments.inference.misses import miss_probability_cycle_random_replacement
 from experiments.inference.simulator import (
     Counts,
     NestedTlb,
@@ -229,17 +228,6 @@ def missed(machine: SimulatedMachine, stream: np.ndarray, warm: int, seed: int =
     return counts.l1_misses / counts.accesses
 
 
-@pytest.mark.parametrize(("replacement", "pages", "entries", "ways"), [
-    ("lru", 70, 64, 0), ("srrip", 100, 64, 4), ("random", 640, 64, 0), ("fifo", 4096, 1024, 8)])
-def test_random_draws_miss_with_one_less_the_share_of_pages_held(pages: int, entries: int, ways: int, replacement: str):
-    draws = np.random.default_rng(pages).integers(0, pages, 400_000)
-    expected = float(miss_probability_random(pages, entries))
-    # One page's residence makes hits depend on each other a little: six sigma of independent draws.
-    error = 6 * math.sqrt(expected * (1 - expected) / 360_000)
-    # Sets of unlike sizes, all past their ways, have this rate in the mean; 100 pages over 16 sets are such.
-    assert missed(one_level(entries, ways, replacement), draws, warm=40_000) == pytest.approx(expected, abs=error)
-
-
 @pytest.mark.parametrize(("pages", "entries"), [(100, 128), (177, 128), (3000, 1536)])
 def test_random_replacement_misses_a_cycle_as_its_closed_form_says(pages: int, entries: int):
     rate = missed(one_level(entries, 0, "random"), np.tile(np.random.default_rng(pages).permutation(pages), 400), warm=200 * pages)
@@ -255,21 +243,6 @@ def test_the_step_of_a_set_associative_tlb_is_as_sharp_as_one_part_in_its_ways(p
     assert missed(one_level(2048), cycle, warm=pages) == (pages > 2048)
 
 
-@pytest.mark.parametrize("pages", [1536])
-def test_hashed_sets_miss_as_the_mean_over_placements_says(pages: int):
-    sets, ways = 128, 12
-    rates = [missed(one_level(sets * ways, ways, placement="hashed"), np.tile(start + np.arange(pages), 3), warm=pages)
-             for start in range(0, 40_000_000, 1_000_000)]
-    expected = float(hashed_lru(pages, sets, ways, "cycle"))
-    assert np.mean(rates) == pytest.approx(expected, abs=4 * np.std(rates, ddof=1) / math.sqrt(len(rates)) + 1e-3)
-
-
-def test_a_stride_of_the_sets_fills_one_set_by_modulo_and_all_by_xor():
-    stride = np.tile(np.arange(64) * 16, 3)
-    assert missed(one_level(64, 4), stride, warm=64) == 1
-    assert missed(one_level(64, 4, placement="xor"), stride, warm=64) == 0
-
-
 # --- walks, against closed forms
 
 
@@ -282,39 +255,13 @@ def test_a_cold_walk_makes_the_references_of_the_formula(page: str, host_page: s
     assert references_per_walk(page, host_page, levels, host_levels) == expected == found.references
 
 
-@pytest.mark.parametrize("levels", [4, 5])
-@pytest.mark.parametrize("page", ALL_PAGES)
-def test_a_walk_with_warm_caches_loads_the_last_entry_alone(page: str, levels: int):
-    machine = SimulatedMachine((), tuple(WalkCache(level=n, entries=4) for n in range(2, levels + 1)), levels)
-    found = simulate(machine, np.full(11, 1 << 40), page, warm=1)
-    assert (found.walks, found.references, found.references_by_level[LOWEST[page] - 1]) == (10, 10, 10)
-
-
 def test_a_walk_cache_of_one_level_saves_what_lies_above_it():
     stream = np.arange(5) << 21  # the first 2 MiB page of each is another, the first GiB is one
     loads = {level: simulate(SimulatedMachine((), (WalkCache(level=level, entries=2),)), stream).references_by_level for level in (2, 3, 4)}
     assert loads == {2: (5, 5, 5, 5), 3: (5, 5, 1, 1), 4: (5, 5, 5, 1)}
 
 
-def test_a_level_without_the_page_size_misses_each_access():
-    machine = SimulatedMachine((SimulatedTlb(level=1, entries=64), SimulatedTlb(level=2, entries=1024, ways=8, pages=("4k", "2m"))))
-    found = {page: simulate(machine, np.zeros(10, dtype=int), page) for page in ALL_PAGES}
-    assert [(counts.l1_misses, counts.walks) for counts in found.values()] == [(1, 1), (10, 1), (10, 10)]
-
-
 # --- what goes in and what comes out
-
-
-@pytest.mark.parametrize("dtype", [np.uint64, np.int64, np.uint32, np.int32])
-def test_units_and_types_of_addresses_make_no_difference(dtype: type):
-    pages = np.random.default_rng(1).integers(0, 3000, 5000)
-    machine = SimulatedMachine((SimulatedTlb(level=1, entries=64), SimulatedTlb(level=2, entries=1024, ways=8)),
-                               (WalkCache(level=2, entries=4),))
-    expected = plain(machine, (pages << 12).tolist(), "4k")
-    assert simulate(machine, pages.astype(dtype), unit_bytes=4096) == expected
-    assert simulate(machine, (pages << 6).astype(dtype), unit_bytes=64) == expected
-    large = simulate(machine, pages.astype(dtype), "4k", unit_bytes=2 << 20)
-    assert large == simulate(machine, pages << 21) == plain(machine, (pages << 21).tolist(), "4k")
 
 
 @pytest.mark.parametrize(("make", "says"), [

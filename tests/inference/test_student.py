@@ -44,15 +44,6 @@ def test_two_means_are_compared_as_scipy_does(x: list[float], y: list[float]):
     assert (test.difference.low, test.difference.high) == pytest.approx((low, high), rel=1e-6, abs=1e-9)
 
 
-@given(st.lists(st.floats(1, 1000), min_size=2, max_size=30))
-def test_rates_are_averaged_as_scipy_does_and_bounded_by_their_times(rates: list[float]):
-    mean = harmonic_mean(rates)
-    assert mean.value == pytest.approx(stats.hmean(rates))
-    assert mean.low <= mean.value * (1 + 1e-12) and mean.value <= mean.high * (1 + 1e-12)
-    times = sample(1 / np.array(rates)).interval()
-    assert mean.low == pytest.approx(1 / times.high)
-
-
 def test_what_has_no_spread_is_no_sample():
     for ask in (lambda: sample([1.0]), lambda: sample([np.nan, 2.0]), lambda: printed(1.0, 1.0, 1.0, 9), lambda: printed(1.0, 0.9, 1.1, 1)):
         with pytest.raises(Unavailable) as why:

@@ -45,12 +45,6 @@ def test_how_even_the_steps_are_is_measured_and_not_assumed():
     assert np.isnan(found({160.0: 1, 280.0: 1}).evenness.value) and np.isnan(found({160.0: 1}).step_ns.value)
 
 
-def test_a_few_hops_far_out_are_no_heap_and_caches_are_none_either():
-    assert len(found({160.0: 0.97, 700.0: 0.01, 10.0: 0.02}).peaks_ns) == 1
-    nothing = found({10.0: 1.0})
-    assert nothing == Trips([], [], []) and np.isnan(nothing.step_ns.value)
-
-
 def read_in_turn(sets: list[int], cache: int, hops: int = 60_000) -> np.ndarray:
     """Shares of hops with one miss and more, two and more, ..., by an LRU cache that each hop's draws go through."""
     random, kept, missed = np.random.default_rng(1), OrderedDict[tuple[int, int], None](), []

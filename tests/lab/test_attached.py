@@ -9,7 +9,7 @@ import pytest
 from support import fake_perf
 from support.fake_perf import asked, install
 
-from experiments.lab.attached import counted, page_sizes
+from experiments.lab.attached import counted
 from experiments.lab.events import Event
 from experiments.lab.perf import NO_COUNTERS, Plan
 
@@ -46,16 +46,3 @@ def test_without_a_perf_nothing_is_started(tmp_path: Path):
     assert counted(NO_COUNTERS, 1, 0.01) == {}
     missing = Plan(str(tmp_path / "perf"), EVENTS)
     assert counted(missing, 1, 0.01)["walk"].reason == "perf-failed"
-
-
-@pytest.mark.parametrize("event", ["cpu/mem-loads,ldlat=30/P", "ibs_op//"])
-def test_sampled_loads_are_told_by_the_page_that_they_read(event: str, tmp_path: Path):
-    made = plan(tmp_path, samples={event: ["4K"] * 5 + ["2M", "N/A", "64K", "1G", "2M"]})
-    assert page_sizes(made, os.getpid(), 0.01) == {4096: 5, 1 << 16: 1, 2 << 20: 2, 1 << 30: 1}
-
-
-@pytest.mark.parametrize(("samples", "reason"), [
-    ({}, "not-supported"), ({"ibs_op//": []}, "not-counted"), ({"ibs_op//": ["N/A"]}, "not-counted"),
-    ({"ibs_op//": fake_perf.PARANOID.format(level=4)}, "perf-denied"), ({"ibs_op//": "no such device"}, "not-supported")])
-def test_where_no_load_is_sampled_there_is_a_reason(samples: dict[str, object], reason: str, tmp_path: Path):
-    assert page_sizes(plan(tmp_path, samples=samples), os.getpid(), 0.01) == reason

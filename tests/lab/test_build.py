@@ -113,20 +113,6 @@ def test_numba_needs_no_compiler_and_its_digest_follows_its_own_source(kernels: 
         (kernels / f"twins/{name}.py").write_text(SOURCES[f"twins/{name}.py"])
 
 
-def test_without_a_compiler_auto_is_numba_and_c_says_so(kernels: Path, monkeypatch):
-    use_compiler(monkeypatch, None)
-    assert (build.engine_for("auto"), build.engine_for("numba")) == ("numba", "numba")
-    with pytest.raises(Unavailable) as refused:
-        build.engine_for("c")
-    assert (refused.value.code, why().code) == ("no-compiler", "no-compiler")
-
-
-@pytest.mark.parametrize("name", ["", "nope", "shared", "../ask", "ask.c"])
-def test_an_unknown_kernel_is_refused_with_the_names_there_are(kernels: Path, name: str):
-    assert (why(name).code, why(name, "numba").code) == ("bad-parameter", "bad-parameter")
-    assert "there are ask" in why(name).detail
-
-
 @pytest.mark.parametrize(("text", "detail"), [("kill -9 $$", "no message"), ("echo 'ld: cannot find crt1.o' >&2; exit 1", "find crt1.o"),
                                               ('echo "error: in $LC_ALL" >&2; exit 1', "in C")])
 def test_a_compiler_that_fails_in_any_way_leaves_no_binary(kernels: Path, tmp_path: Path, monkeypatch, text: str, detail: str):

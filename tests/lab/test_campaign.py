@@ -11,7 +11,7 @@ import pytest
 from support.common import make_record
 from support.lab import MACHINE, NAME, STATE, Scripted, run
 
-from experiments.lab import build, campaign, perf
+from experiments.lab import build, perf
 from experiments.lab.build import Kernel
 from experiments.lab.campaign import Outcome
 from experiments.lab.events import Event
@@ -46,30 +46,12 @@ def test_each_point_is_measured_once_before_any_is_repeated(faked: Scripted, sto
     assert orders[0] != orders[1] != orders[2] and orders[0] != list(range(10))  # shuffled, each round anew
 
 
-def test_the_order_is_a_function_of_the_seed(faked: Scripted, tmp_path: Path):
-    orders = []
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        faked.asked.clear()
-        go(faked, Store(tmp_path / name), seed=seed)
-        orders.append(list(faked.asked))
-    assert orders[0] == orders[1] != orders[2]
-
-
 def test_what_is_stored_is_not_measured_again(faked: Scripted, store: Store):
     go(faked, store, repeats=2)
     faked.asked.clear()
     assert (go(faked, store, repeats=2).measured, go(faked, store, repeats=2).cached) == (0, 20)
     assert faked.asked == []
     assert go(faked, store, repeats=3).measured == 10 and {repeat for _, repeat in faked.asked} == {2}
-
-
-def test_a_run_with_nothing_to_do_takes_no_lock(faked: Scripted, store: Store, own_lock: Path):
-    go(faked, store, repeats=1)
-    with campaign.measuring_lock():
-        assert go(faked, store, repeats=1).cached == 10
-        with pytest.raises(Unavailable) as refused:
-            go(faked, store, repeats=2)
-    assert refused.value.code == "measuring-already"
 
 
 def test_an_interruption_loses_the_point_in_flight_and_nothing_else(faked: Scripted, store: Store):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from pathlib import Path
 
@@ -64,26 +63,6 @@ def test_rows_of_points_that_another_grid_asked_for_are_there_for_all_and_stored
         assert Counter(store.load(MACHINE, name)["lines"]) == {point.lines: 5 for point in grid}
     assert len(store.keys(MACHINE, "first") & store.keys(MACHINE, "second")) == 20
     assert_whole(store, 100, "first", "second")  # each row stands there once
-
-
-def rounds(asked: list[tuple[Point, int]]) -> list[tuple[int, set[Point]]]:
-    """(repeat, points) of each stretch of one repeat."""
-    return [(repeat, {point for point, _ in stretch}) for repeat, stretch in itertools.groupby(asked, key=lambda one: one[1])]
-
-
-def test_where_time_is_short_what_is_compared_has_all_rounds_before_the_rest_has_its_second(processes: Scripted, store: Store):
-    go(processes, store, compared=lambda point: point.lines < 70, seconds=PROCESS_S * 45)
-    compared = {point for point in POINTS if point.lines < 70}
-    assert rounds(processes.asked)[:5] == [(0, set(POINTS)), *((repeat, compared) for repeat in range(1, 5))][:5]
-
-
-def test_what_was_measured_changes_no_order_until_all_rounds_are_over(processes: Scripted, tmp_path: Path):
-    orders = []
-    for name, values in (("quiet", [("", 5.0)] * 60), ("wild", [("", 5.0 * (1 + n % 7)) for n in range(60)])):
-        processes.tries, processes.asked = list(values), []
-        go(processes, Store(tmp_path / name), seconds=120, compared=lambda point: point.lines % 2 == 0)
-        orders.append(processes.asked)
-    assert orders[0] == orders[1] and len(orders[0]) == 60
 
 
 @pytest.mark.parametrize(("seconds", "measured"), [(float("nan"), 0), (-5.0, 0), (40.0, 20), (61.0, 30), (1e9, 100)])

@@ -13,13 +13,6 @@ from experiments.lab.record import Quantity
 from experiments.lab.store import Store
 
 
-def test_a_counter_that_a_row_never_asked_for_has_a_reason_too(store: Store) -> None:
-    put(store, MACHINE, NAME, KERNEL, make_record(counters={"walk": Quantity(value=5e6)}), make_record(repeat=1))
-    frame = store.load(MACHINE, NAME)
-    assert frame["walk_per_access"].tolist()[0] == 0.5 and math.isnan(frame["walk_per_access"][1])
-    assert frame["walk_reason"].tolist() == ["", "no-data"]
-
-
 @pytest.mark.parametrize("reason", ["\ud800", "<b>", "No PMU.", ""])
 def test_a_reason_is_a_code(reason: str) -> None:
     with pytest.raises(ValueError, match="reason"):

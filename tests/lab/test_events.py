@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
-from support import fake_perf
 
-from experiments.lab import perf
-from experiments.lab.events import CANONICAL, PROGRAMMABLE, SOFTWARE, TABLE, Event, quantities
+from experiments.lab.events import PROGRAMMABLE, SOFTWARE, TABLE, Event, quantities
 from experiments.lab.perf import Plan, derive
 from experiments.lab.record import Quantity
 from experiments.machine import pmu
-from experiments.words.reasons import REASONS
 
 CPUS = [*TABLE, ("never heard of", "cpu"), ("", "cpu")]
 NAMES = [f"{name} {unit}".strip() or "nothing" for name, unit in CPUS]
@@ -80,7 +76,6 @@ def test_every_event_has_the_code_that_its_vendor_gives_it(cpu: tuple[str, str])
 # 100 fetches that missed, 30 of which walked. By hand: 250,000 + 500,000 = 750,000 and 70 + 30 = 100.
 
 
-
 SUM = Event("l1_dtlb_miss", None, derived=("stlb_hit", "+", "walk"))
 DIFFERENCE = Event("stlb_hit", None, derived=("l1_dtlb_miss", "-", "walk"))
 
@@ -105,19 +100,6 @@ def test_a_part_larger_than_its_whole_is_a_contradiction_and_no_negative_count()
 
 
 # --- the table as a whole
-
-
-@pytest.mark.parametrize("cpu", CPUS, ids=NAMES)
-def test_every_cpu_has_each_quantity_once_with_an_event_a_sum_or_a_reason(cpu: tuple[str, str]):
-    table = rows(cpu)
-    names = [row.quantity for row in table]
-    assert len(set(names)) == len(names) and set(CANONICAL) <= set(names)
-    for row in SOFTWARE + table:
-        assert [row.event is not None, row.reason is not None, row.derived is not None].count(True) == 1, row
-        assert row.reason is None or row.reason in REASONS
-        assert row.source or row.reason == "event-unknown"
-        if row.derived:
-            assert {row.derived[0], row.derived[2]} <= set(names) and row.derived[1] in "+-"
 
 
 @pytest.mark.parametrize("cpu", CPUS, ids=NAMES)
@@ -160,28 +142,3 @@ HYBRID = {"cpu_atom": (16, 17, 18, 19), "cpu_core": tuple(range(16))}
 ])
 def test_the_pmu_is_that_of_the_cpu_that_measures(cpu: int, pmus: dict[str, tuple[int, ...]], name: str | None):
     assert pmu.of_cpu(cpu, pmus) == name
-
-
-def hybrid(root: Path) -> Path:
-    for name, cpus in (("cpu_core", "0-15"), ("cpu_atom", "16-19"), ("power", None)):
-        folder = root / "sys/bus/event_source/devices" / name
-        folder.mkdir(parents=True)
-        if cpus:
-            (folder / "cpus").write_text(cpus + "\n")
-    return root
-
-
-@pytest.mark.parametrize(("cpu", "name", "walk"), [(0, "cpu_core", "event=0x12,umask=0x0e"), (16, "cpu_atom", "event=0x08,umask=0x0e")])
-def test_on_a_hybrid_part_each_event_names_the_pmu_of_the_measuring_cpu(tmp_path: Path, monkeypatch, cpu: int, name: str, walk: str):
-    monkeypatch.setattr(perf.shutil, "which", lambda name: None)  # no taskset: this computer has no CPU 16
-    asked = [row.event for row in SOFTWARE + quantities("Meteor Lake", name) if row.event]
-    program = fake_perf.install(tmp_path / "bin", dict.fromkeys(asked, 12))
-    plan = perf.plan("Meteor Lake", program, cpu=cpu, root=hybrid(tmp_path))
-    found = {event.quantity: event.event for event in plan.events}
-    assert found["walk"] == f"{name}/{walk}/u" and found["core_cycles"] == f"{name}/cycles/u"
-    assert plan.lacking == {"nested_walk_cycles": "no-nested-walk-event"}
-
-
-def test_the_pmus_of_sysfs_come_with_their_cpus(tmp_path: Path):
-    assert pmu.listed(hybrid(tmp_path)) == {"cpu_atom": (16, 17, 18, 19), "cpu_core": tuple(range(16))}
-    assert pmu.listed(tmp_path / "nothing") == {}

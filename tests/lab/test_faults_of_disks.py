@@ -16,12 +16,11 @@ from support.common import make_record, needs_root
 from support.lab import MACHINE, NAME, POINTS, ROWS, assert_whole, put, says
 from support.stand_ins import in_a_child
 
-from experiments.article import parameters, publish
+from experiments.article import parameters
 from experiments.article.chapter import Chapter
 from experiments.chapters.stlb_cliff import grid
 from experiments.lab import build, publishing
 from experiments.lab.record import Point
-from experiments.machine import host
 from experiments.machine.compiler import Compiler
 from experiments.words.reasons import Unavailable
 
@@ -59,8 +58,8 @@ def refuse(patch: pytest.MonkeyPatch, folder: Path, number: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), REFUSALS)
-@pytest.mark.parametrize("what", ["the results", "the grids", "machine.json", "the quarantine", "the build folder", "the card",
-                                  "the notebook", "the site's sources", "a published machine"])
+@pytest.mark.parametrize("what", ["the results", "the grids", "machine.json", "the quarantine", "the build folder",
+                                  "a published machine"])
 def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what: str, number: int, code: str):
     def measure_a_chapter() -> None:
         values = parameters.check("stlb_cliff", {"machine": "this", "profile": "smoke", "repeats": 1, "engine": "numba"})
@@ -74,10 +73,7 @@ def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what: 
         "machine.json": (store.root, measure_a_chapter),
         "the quarantine": (path.with_name(f"{ROWS}.quarantine.jsonl"), lambda: run(POINTS, 2)),
         "the build folder": (tmp_path / "build", lambda: build.kernel("page_chase")),
-        "the card": (store.own.root / host.machine_id(host.inspect()) / "README.md", measure_a_chapter),
-        "the notebook": (tmp_path / "runs", lambda: publish.execute("stlb_cliff", tmp_path / "runs/x.ipynb", {})),
         "a published machine": (store.root, lambda: publishing.publish(store, MACHINE)),
-        "the site's sources": (tmp_path / "_build", lambda: publish.book({"machine": "reference", "profile": "smoke"})),
     }[what]
     if what == "the build folder":
         monkeypatch.setenv("TLB_BUILD", str(folder))
@@ -87,9 +83,6 @@ def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what: 
     if what == "the quarantine":
         run()
         path.write_bytes(path.read_bytes() + b"broken\n")
-    if what == "the site's sources":
-        monkeypatch.setattr(publish, "ROOT", tmp_path)
-        monkeypatch.setattr(parameters, "table_of_contents", lambda: [])
     if what == "a published machine":
         run()
         put(store.own, MACHINE, NAME, "a" * 16, make_record())
@@ -99,7 +92,7 @@ def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what: 
         act()
     says(why.value, code)
     assert (path.read_bytes() if path.exists() else b"") == before
-    if what in ("the results", "the grids", "the quarantine", "machine.json", "the card"):
+    if what in ("the results", "the grids", "the quarantine", "machine.json"):
         act()  # the same once more, with room again
         assert sum(len(one.load(machine, NAME)) for one in (store, store.own) for machine in one.machines()) >= 3
 

@@ -11,19 +11,15 @@ from pathlib import Path
 
 import pytest
 from support.common import lacking, needs_c
-from support.lab import MACHINE, NAME, POINTS, VICTIM, says
+from support.lab import POINTS, VICTIM, says
 from support.stand_ins import in_a_child, put_before
 
-from experiments.lab import kernels
 from experiments.lab.campaign import Outcome
 from experiments.lab.record import Point
-from experiments.lab.rig import usable_bytes
-from experiments.machine import doctor, host, memory
 from experiments.system import procfs
 from experiments.words.reasons import REASONS
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
-MIB = 2**20
 
 # --- pool empty or partial; THP never; 1g unsupported (test_kernels.py)
 
@@ -94,29 +90,3 @@ def test_thp_forbidden_to_this_process_alone_never_passes_for_thp(own_lock, stor
 
     count, code, remedy = in_a_child(work)
     assert count == 2 and code in ("backing-partial", "thp-never") and remedy
-
-
-# --- RLIMIT_MEMLOCK, RLIMIT_AS, cgroup v1 and v2 (test_host.py)
-
-
-ADDRESS_SPACE = 5 << 28  # 1.25 GiB, of which a kernel takes 1 to align its arena
-
-
-@pytest.fixture
-def little_address_space(monkeypatch: pytest.MonkeyPatch) -> host.Host:
-    """Kernels run under a real RLIMIT_AS; this computer, inspected under it."""
-    put_before(monkeypatch, "sh", "-c", f'ulimit -v {ADDRESS_SPACE >> 10} && exec "$0" "$@"')
-    return host.inspect(computer=host.Platform(rlimits=memory.Rlimits(address_space_bytes=ADDRESS_SPACE)))
-
-
-@needs_c
-def test_a_limit_on_address_space_sizes_the_run_so_that_all_it_takes_is_measured(little_address_space, run, store):
-    if little_address_space.memory.limit_source != "RLIMIT_AS":
-        pytest.skip("less than 256 MiB of memory is free here")
-    half = usable_bytes(little_address_space)
-    most = half // (4096 + kernels.SIDE_BYTES_PER_LINE)
-    outcome = run([Point(kernel="page_chase", lines=lines, region_ms=1) for lines in (64, most, most + 1)], usable_bytes=half)
-    assert {point.lines for point in outcome.lacking} == {most + 1} and sorted(store.load(MACHINE, NAME)["lines"]) == [64, most]
-    says(*outcome.lacking.values(), "memory-short")
-    (advice,) = (advice for advice in doctor.advice(little_address_space) if advice.topic == "memory")
-    assert advice.finding.startswith("RLIMIT_AS leaves 256 MiB") and "ulimit" in advice.remedy

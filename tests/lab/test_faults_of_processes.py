@@ -19,7 +19,6 @@ from support.stand_ins import in_a_child
 
 from experiments.lab import campaign, measure
 from experiments.lab.record import Point
-from experiments.machine import host
 from experiments.words.reasons import Unavailable
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
@@ -45,20 +44,6 @@ def test_a_kernel_process_that(befall, run, store, text: str, code: str):
 
 
 # --- an affinity mask without CPU 0; a CPU that goes away
-
-
-@needs_c
-def test_a_mask_without_cpu_0_is_kept_to(run, store):
-    mask = os.sched_getaffinity(0) - {0}
-    if not mask:
-        pytest.skip("CPU 0 is all there is here")
-
-    def work() -> tuple[int, tuple[int, ...]]:
-        os.sched_setaffinity(0, mask)
-        return run().measured, host.inspect().usable_cpus
-
-    assert in_a_child(work) == (3, tuple(sorted(mask)))
-    assert set(store.load(MACHINE, NAME)["cpu"]) <= mask
 
 
 GONE = "echo 'CPU 7 is not one this process may use.' >&2; exit 2"

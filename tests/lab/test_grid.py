@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.lab import grid
 from experiments.lab.grid import Profile, Scope, octaves
 from experiments.lab.record import Point
 from experiments.words.reasons import Unavailable
@@ -23,31 +22,6 @@ def test_octaves_hold_every_power_and_end_where_they_are_told(low: int, doubling
     found = octaves(low, low * 2**doublings, per_octave)
     assert {low * 2**k for k in range(doublings + 1)} <= set(found)
     assert (found[0], found[-1]) == (low, low * 2**doublings) and found == sorted(set(found))
-
-
-# --- profiles
-
-
-def test_the_profiles_are_smoke_quick_and_full_and_grow():
-    assert grid.profile_names() == ["full", "quick", "smoke"]
-    smoke, quick, full = (grid.profile(name) for name in ("smoke", "quick", "full"))
-    assert smoke.max_working_set < quick.max_working_set <= full.max_working_set == 4 << 30
-    assert smoke.repeats < quick.repeats < full.repeats
-
-
-@pytest.mark.parametrize("name", ["", "fast", "../profiles/quick", "quick.yaml"])
-def test_an_unknown_profile_is_refused_with_the_names_there_are(name: str):
-    with pytest.raises(Unavailable) as refused:
-        grid.profile(name)
-    assert refused.value.code == "bad-parameter" and "full, quick, smoke" in refused.value.detail
-
-
-@pytest.mark.parametrize("text", ["", "12 bananas", "-1", "65535", "1K"])
-def test_a_size_below_the_smallest_sweep_or_none_is_refused(text: str):
-    with pytest.raises(Unavailable, match="max_working_set") as why:
-        grid.check_size("max_working_set", text)
-    assert why.value.code == "bad-parameter"
-    assert grid.check_size("max_working_set", "64KiB") == 64 << 10
 
 
 # --- scopes: the base page is the machine's
@@ -69,9 +43,6 @@ def test_knees_have_most_of_an_octave_on_each_side_of_what_each_level_states(pro
         near = [n for n in found if 0.6 * entries < n <= 2 * entries]
         assert {entries, 2 * entries} <= set(near) and len(near) == per_octave * 1.75
     assert [n for n in found if n > 2 * 3072] == ([] if profile is FINE else [8689, 4 * 3072])
-
-
-PROFILE_SCOPE = Scope(PROFILE.model_copy(update={"max_working_set": 8 * MIB}), base_page_bytes=4096)
 
 
 @pytest.mark.parametrize("kib", [4, 16, 64])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,33 +37,11 @@ def code(act: Callable[[], object]) -> str:
 
 
 @needs_c
-@needs_thp
-def test_each_touch_is_timed_and_large_pages_are_counted():
-    with fragments.memory(ROOM, 0, 0) as free:
-        begin = time.monotonic_ns()
-        large, base = free.touch("thp", 4), free.touch("4k", 4)
-        elapsed = time.monotonic_ns() - begin
-    for run in (large, base):
-        assert len(run.first_ns) == 4 and 0 < run.p50_ns <= run.p99_ns <= run.p999_ns <= run.longest_ns
-        assert max(run.first_ns) <= run.longest_ns and sum(run.first_ns) <= 4 * run.room_ns
-    assert base.large == 0 and large.large_share > 0
-    assert 4 * (large.room_ns + base.room_ns) < elapsed  # nothing is counted twice
-
-
-@needs_c
 @pytest.mark.skipif(FREE_BYTES < 512 * MIB, reason="takes 256 MiB")
 def test_filling_ends_where_the_memory_of_others_begins():
     with pytest.raises(Unavailable) as caught, fragments.memory(ROOM, 256 * MIB, FREE_BYTES - 200 * MIB):
         pytest.fail("memory of this computer cannot end so soon")
     assert caught.value.code == "memory-whole"
-
-
-@needs_c
-def test_a_program_that_is_ended_is_a_reason():
-    with fragments.memory(ROOM, 0, 0) as free:
-        free.process.kill()
-        free.process.wait()
-        assert code(free.plug) == "memory-short"
 
 
 # --- rooms

@@ -17,7 +17,6 @@ from support.common import make_record
 from experiments.lab import build, kernels
 from experiments.lab.kernels import CATALOGUE, Declaration, arena_bytes, is_within, with_defaults
 from experiments.lab.record import Point
-from experiments.words.reasons import Unavailable
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 
@@ -91,13 +90,6 @@ def test_what_the_files_say_is_read(file: str):
         {"vertices": 0, "walkers": 1, "block_vertices": 0, "block_steps": 1024, "distance": 8, "per_hop": 0})
 
 
-def test_an_unknown_kernel_is_refused_with_the_names_there_are():
-    for ask in (kernels.of, kernels.first_mode, lambda name: kernels.shape(name, {})):
-        with pytest.raises(Unavailable) as why:
-            ask("nope")
-        assert why.value.code == "bad-parameter" and all(name in why.value.detail for name in CATALOGUE)
-
-
 # --- what a point is where nothing is said
 
 
@@ -130,12 +122,6 @@ def test_a_frame_has_the_catalogue_s_default_wherever_nothing_was_asked():
     assert frame["vertices"].tolist()[:2] == [64, 128] and frame["threads"].tolist()[3] == 1
 
 
-def test_a_size_has_no_default_and_a_row_of_an_unknown_kernel_stays_as_it_is():
-    frame = with_defaults(rows(("radix_partition", {}), ("one of yesterday", {"walkers": 3})))
-    assert "tuples" not in frame and frame["bits"].tolist()[0] == 6 and frame["walkers"].tolist()[1] == 3
-    assert with_defaults(rows(("page_chase", {}))).columns.tolist() == ["kernel"]
-
-
 # --- memory and time
 
 
@@ -146,14 +132,6 @@ def test_what_a_point_needs_is_whole_pages_and_room_for_its_order(lines: int, pa
     page = {"4k": base, "64k": 64 * KIB, "thp": 2 * MIB, "2m": 2 * MIB, "1g": GIB}[pages]
     arena = needed - 16 * lines
     assert arena % page == 0 and 0 <= arena - lines * (base if layout == "spread" else 64) < page
-
-
-@pytest.mark.parametrize("base", [4 * KIB, 16 * KIB, 64 * KIB])
-def test_pages_that_stand_apart_and_aliased_ones_need_their_own_memory_alone(base: int):
-    apart = Point(kernel="page_chase", lines=1000, stride_pages=64)
-    assert arena_bytes(apart, base) == 1000 * (base + 16)
-    alias = arena_bytes(Point(kernel="page_chase", layout="alias", lines=2**16), base)
-    assert 8 * base < alias < 2**16 * base / 100
 
 
 # --- what belongs to a sweep

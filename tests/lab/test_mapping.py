@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,8 @@ from support.common import make_record
 from support.lab import GIB, MACHINE, STATE, run
 from support.stand_in_session import starts
 
-from experiments.lab import build, kernels, mapping
-from experiments.lab.mapping import Result, measured
+from experiments.lab import build, kernels
+from experiments.lab.mapping import measured
 from experiments.lab.measure import Setting, seed_of
 from experiments.lab.record import KernelReport, Point, Record
 from experiments.words.reasons import Unavailable
@@ -81,31 +80,6 @@ def test_a_line_says_all_that_a_point_is(program):
     assert second == f"1 page_chase - alias cycle 64 512 {seed_of(walk, 1)} 1"
 
 
-def test_points_on_arenas_of_their_own_are_measured_in_a_process_without_a_shared_one(program):
-    """Prefixes of 4 to 16 MiB, and what no prefix can be: smaps of gibibytes beside them would be read before and after each."""
-    folder = program()
-    prefixes = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in (1023, 4097, 1 << 15)]
-    own = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in (1024, 4096)] + [
-        Point(kernel="page_chase", lines=1 << 15, stride_pages=4, region_ms=1), Point(kernel="page_chase", layout="alias", lines=64)]
-    alone = Point(kernel="page_fault", order="sequential", lines=64, mode="file")
-    made = mapping.groups([*prefixes, *own, alone], random.Random(1))
-    assert [{*group.points} for group in made if not group.shares] == [{alone}]
-    for group in made:
-        if group.shares:
-            results(group.points)
-    assert {int(start["words"][3]): len(start["lines"]) for start in starts(folder)} == {128 * MIB: 3, 0: 4}
-
-
-def test_points_of_one_mapping_come_out_as_they_are_proved(program):
-    """On base pages smaps is read once in a hundred answers."""
-    folder = program()
-    points = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in range(16, 16 + 103)]
-    iterator = measured(points, 0, SETTING)
-    next(iterator)
-    assert len(asked(folder)[0]) == 101
-    assert len(list(iterator)) == 102
-
-
 def test_what_a_point_lacks_is_its_own_reason_and_the_next_one_is_measured(program):
     folder = program(at={"64": "fail pool-empty", "128": {"ns_per_access": -1.0}, "256": {"lines": 255}})
     assert codes(results(SMALL)) == {16: "", 32: "", 64: "pool-empty", 128: "kernel-garbage", 256: "kernel-garbage", 512: ""}
@@ -139,15 +113,6 @@ def test_on_transparent_huge_pages_what_was_proved_before_a_crash_is_kept(progra
 def test_nothing_that_was_not_proved_is_a_record(program, proves: object):
     program(proves=proves)
     assert set(codes(results(SMALL)).values()) == {"kernel-garbage"}
-
-
-def test_an_iteration_that_ends_leaves_no_process(program):
-    folder = program(slow_s=0.01)
-    iterator: Iterator[Result] = measured([point.model_copy(update={"pages": "thp"}) for point in SMALL], 0, SETTING)
-    next(iterator)
-    iterator.close()
-    (start,) = starts(folder)
-    assert len(start["lines"]) < len(SMALL)
 
 
 # --- memory

@@ -70,12 +70,6 @@ def test_a_crash_names_its_signal(kernel, number: str):
     assert (why().code, why().detail) == ("kernel-crashed", f"signal SIG{number}")
 
 
-@pytest.mark.parametrize(("pages", "code"), [("4k", "memory-short"), ("thp", "memory-short"), ("2m", "pool-empty"), ("1g", "pool-empty")])
-def test_a_sigbus_is_memory_that_was_promised_and_is_gone(kernel, pages: str, code: str):
-    kernel("kill -BUS $$")
-    assert why(POINT.model_copy(update={"pages": pages})).code == code
-
-
 @pytest.mark.needs("perf that counts faults")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, "oom-killed"), (signal.SIGBUS, "memory-short"),
                                               (signal.SIGSEGV, "kernel-crashed")])
@@ -91,13 +85,6 @@ def test_another_exit_status_is_a_crash_even_with_a_report(kernel, status: int):
     assert (why().code, why().detail) == ("kernel-crashed", f"exit status {status}")
 
 
-def test_a_hang_is_ended_and_said(kernel, monkeypatch):
-    monkeypatch.setattr(session, "HANG_S", 0.2)
-    monkeypatch.setattr(session, "HANG_TIMES", 0.0)
-    kernel("sleep 61.5; :")
-    assert why().code == "kernel-hung"
-
-
 # --- a kernel that says what is lacking
 
 
@@ -105,11 +92,6 @@ def test_a_hang_is_ended_and_said(kernel, monkeypatch):
 def test_exit_3_gives_the_kernels_own_reason_and_detail(kernel, code: str):
     kernel(say("a warning of the C library", 2) + "\n" + say(json.dumps({"reason": code, "detail": "8 needed, 0 free"}), 2) + "\nexit 3")
     assert (why().code, why().detail) == (code, "8 needed, 0 free")
-
-
-def test_exit_2_is_a_bad_parameter_with_the_kernels_sentence(kernel):
-    kernel(say("--layout takes spread, packed; not 'x'.", 2) + "\nexit 2")
-    assert (why().code, why().detail) == ("bad-parameter", "--layout takes spread, packed; not 'x'.")
 
 
 def test_a_cpu_that_never_was_ours_is_a_bad_parameter_and_one_that_was_is_gone(kernel):
@@ -170,15 +152,6 @@ def test_too_little_memory_is_said_before_anything_is_started(kernel):
     assert (reason.code, reason.detail) == ("memory-short", "16 MiB needed, 16 MiB may be used")
     assert not log.exists()
     assert measured(usable_bytes=arena_bytes(POINT)).lines == POINT.lines
-
-
-# --- noise
-
-
-def test_a_report_of_a_disturbed_process_is_marked(kernel):
-    for change, mark in (({}, ""), ({"migrations": 1}, "migrated"), ({"batch_ns_per_access": [6.0, 6.5, 9.0]}, "uneven")):
-        kernel(say(json.dumps(REPORT | change)))
-        assert (measured().noisy, measured().tries) == (mark, 1)
 
 
 # --- seeds

@@ -8,7 +8,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -104,20 +103,6 @@ def test_the_gate_of_perf_is_opened_from_inside(fresh, tmp_path: Path):
     assert [record.counters[event.quantity].value for event in SOFTWARE] == [100, 101]
 
 
-@pytest.mark.measures
-@pytest.mark.measuring
-@pytest.mark.needs("a C compiler", "setpriv")
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else; the other tests are an ordinary user's then")
-def test_an_ordinary_user_measures_in_them_too(fresh):
-    with tempfile.TemporaryDirectory() as folder:  # pytest's own are closed to others
-        os.chmod(folder, 0o755)
-        binary = shutil.copy(build.kernel("page_chase").command[0], folder)
-        nobody = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--")
-        done = run((*nobody, *fresh), binary, "--lines", "300", "--region-ms", "1", cwd="/")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert KernelReport.model_validate_json(done.stdout).lines == 300
-
-
 # --- what the kernel is told and what it says
 
 
@@ -172,14 +157,6 @@ def test_a_refusal_is_quoted(unshare, kernel, words: str):
     unshare(f"echo {shlex.quote(words)} >&2; exit 1")
     log = kernel(say(REPORT))
     assert why_not().startswith(words) and not log.exists()
-
-
-def test_an_unshare_that_hangs_is_given_up_with_all_that_it_started(unshare, kernel, monkeypatch):
-    monkeypatch.setattr(namespaces, "PATIENCE_S", 0.3)
-    unshare("sleep 94.25; :")
-    kernel(say(REPORT))
-    assert why_not().startswith("unshare gave no answer")
-    assert alive("sleep 94.25") == []
 
 
 @pytest.mark.parametrize(("settings", "found"), [

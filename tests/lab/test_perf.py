@@ -19,7 +19,7 @@ from experiments.lab.measure import measure
 from experiments.lab.perf import Plan, parse
 from experiments.lab.record import Point, Quantity
 from experiments.machine.compiler import compiler
-from experiments.words.reasons import REASONS, Unavailable
+from experiments.words.reasons import REASONS
 
 FAULTS, CLOCK = perf.SOFTWARE
 WALK = Event("walk", "cpu/event=0x45,umask=0xf0/u")
@@ -83,22 +83,16 @@ def test_rows_wrapped_into_a_json_list_are_not_guessed_at():
     assert parse("[\n" + line("1").rstrip() + ",\n" + line("2") + "]\n", [WALK, MISSES]) == {}
 
 
-@pytest.mark.parametrize("value", ["12,5", "1.234.567", "", "many", "0x10", "-1", "nan", str(2**64)])
+@pytest.mark.parametrize("value", ["12,5", "1.234.567", "", "0x10", "-1", "nan", str(2**64)])
 def test_a_decimal_comma_or_what_no_counter_can_hold_is_not_a_value(value: str):
     found = one(line(value))
     assert found.value is None and (found.reason == "perf-failed" or value[0] in "-n1")
 
 
-@pytest.mark.parametrize("broken", [{"pcnt-running": float("nan")}, {"event-runtime": [1]}, {"event-runtime": 10**400}, {"event-runtime": -5},
-                                    {"counter-value": True}])
+@pytest.mark.parametrize("broken", [{"pcnt-running": float("nan")}, {"event-runtime": [1]}, {"event-runtime": 10**400},
+                                    {"event-runtime": -5}, {"counter-value": True}])
 def test_a_field_of_the_wrong_kind_is_never_a_value(broken: dict):
     assert one(json.dumps(json.loads(line("7")) | broken)).value is None
-
-
-def test_lines_that_only_hold_a_metric_are_passed_over():
-    metric = '{"metric-value" : 12.3, "metric-unit" : "frontend bound"}\n'
-    assert {n: q.value for n, q in parse(line("1") + metric + line("2") + metric, [WALK, MISSES]).items()} == {
-        "walk": 1, "l1_dtlb_miss": 2}
 
 
 @pytest.mark.parametrize("text", [
@@ -109,10 +103,6 @@ def test_lines_that_only_hold_a_metric_are_passed_over():
 ])
 def test_lines_that_do_not_fit_the_events_give_nothing(text: str):
     assert parse(text, [WALK, MISSES]) == {}
-
-
-def test_json_between_the_workloads_own_words_is_found():
-    assert one(f"sh: Killed\n{line('5')}warning: something\n").value == 5
 
 
 json_values = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8), lambda inner: (
@@ -143,13 +133,6 @@ def script(folder: Path, text: str) -> str:
     path.write_text("#!/bin/sh\n" + text)
     path.chmod(0o755)
     return str(path)
-
-
-def test_without_perf_every_quantity_says_so(monkeypatch):
-    monkeypatch.setattr(perf.shutil, "which", lambda name: None)
-    plan = perf.plan("Zen 4")
-    assert (plan.perf, plan.events, set(plan.lacking.values())) == (None, (), {"no-perf"})
-    assert set(plan.lacking) == {event.quantity for event in perf.SOFTWARE + perf.quantities("Zen 4")}
 
 
 ZEN_LACKS = {"walk_cycles": "no-walk-cycle-event", "itlb_walk_cycles": "no-walk-cycle-event",
@@ -238,30 +221,6 @@ def test_perf_counts_exactly_the_faults_between_the_gates(tmp_path_factory, page
     assert run.counters["minor_faults"].value == pages
 
 
-@pytest.mark.needs("a C compiler", "perf that counts faults")
-@pytest.mark.measures
-@pytest.mark.measuring
-def test_the_timed_region_of_a_kernel_faults_nothing_as_perf_counts_it_too():
-    runs = (measure(SMALL, repeat, state="0" * 12, usable_bytes=2**30, plan=software_plan()) for repeat in range(3))
-    assert any(run.counters["minor_faults"].value == 0 for run in runs)  # NUMA balancing may unmap a page
-
-
-@pytest.mark.parametrize(("kernel", "mode", "asked"), [("guest_chase", "4k", "cycles:uG"), ("page_chase", "", "cycles:u")])
-def test_the_runner_counts_guests_as_guests(monkeypatch: pytest.MonkeyPatch, kernel: str, mode: str, asked: str):
-    seen: list[Plan] = []
-
-    def run(command: list[str], plan: Plan, *rest: object, **how: object) -> perf.Run:
-        seen.append(plan)
-        return perf.Run("", '{"reason": "no-kvm", "detail": "none"}', 3, {})
-
-    monkeypatch.setattr(perf, "run", run)
-    monkeypatch.setattr(build, "kernel", lambda *_: build.Kernel(kernel, "c", ("true",), "a" * 16))
-    with pytest.raises(Unavailable):
-        measure(Point(kernel=kernel, mode=mode, lines=64), state="0" * 12, usable_bytes=2**40,
-                plan=Plan("perf", (Event("core_cycles", "cycles:u"),)))
-    assert [event.event for event in seen[0].events] == [asked]
-
-
 # --- what is counted together
 
 
@@ -286,10 +245,6 @@ def test_each_event_is_counted_in_one_run_and_no_run_takes_more_counters_than_th
     told = counted_together(*events, *ALWAYS, programmable=programmable)
     assert [group[0] for group in told] == ["cycles"] * len(runs) and [len(group) - 1 for group in told] == runs
     assert sorted(name for group in told for name in group[1:]) == sorted(event.quantity for event in events)
-
-
-def test_groups_come_in_their_order_whatever_that_of_the_table():
-    assert counted_together(*of_group(2, "c"), *of_group(0, "a"), *of_group(1, "b"), programmable=1) == [["a"], ["b"], ["c"]]
 
 
 @pytest.mark.parametrize("parts", [("c", "f"), ("f", "c"), ("e", "f")])

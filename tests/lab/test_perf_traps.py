@@ -19,12 +19,10 @@ from experiments.lab.events import SOFTWARE, quantities
 from experiments.lab.measure import measure
 from experiments.lab.perf import Plan
 from experiments.lab.record import Point, Quantity
-from experiments.machine import pmu
 from experiments.words.reasons import REASONS, Unavailable, explain
 
 pytestmark = pytest.mark.slow  # a stand-in for perf is a process or ten
 
-NO_PMU = {"value": "<not supported>", "runtime": 0, "running": 100.0}
 VENDORS = {"Intel": "Ice Lake server", "AMD": "Zen 4", "Arm": "Neoverse N1"}
 SMALL = Point(kernel="page_chase", lines=64, region_ms=1)
 
@@ -81,16 +79,6 @@ def test_a_real_kernel_opens_the_gate_and_the_counts_of_each_vendor_reach_the_re
 # --- what the answer says
 
 
-def test_no_pmu_is_exit_0_runtime_0_and_100_percent_and_a_reason(tmp_path: Path):
-    hardware = {row.quantity: NO_PMU for row in quantities("Ice Lake server") if row.event}
-    program = install(tmp_path, answers("Ice Lake server", **hardware))
-    plan = perf.plan("Ice Lake server", program, root=tmp_path)
-    assert {plan.lacking[name] for name in ("core_cycles", "walk", "l1_dtlb_miss", "itlb_walk")} == {"no-pmu"}
-    assert [event.quantity for event in plan.events] == ["minor_faults", "task_clock_ns"]
-    assert "bare metal" in explain("no-pmu")
-    assert reasons(gated(program))["walk"] == "not-supported"  # where it goes away between the probe and the run
-
-
 def test_a_gate_that_is_never_opened_counts_nothing(tmp_path: Path):
     program = install(tmp_path, answers("Zen 4"))
     run = gated(program, "Zen 4", command=workload("print('done')"))
@@ -126,12 +114,6 @@ def test_events_that_a_hypervisor_filters_are_no_zeros(tmp_path: Path, cpu: str)
     assert "hypervisor" in explain("not-counted")
 
 
-def test_one_event_that_is_filtered_takes_its_sum_with_it_and_nothing_else(tmp_path: Path):
-    plan = perf.plan("Ice Lake server", install(tmp_path, answers("Ice Lake server", stlb_hit=0.0)), root=tmp_path)
-    assert {name for name, reason in plan.lacking.items() if reason == "not-counted"} == {"stlb_hit", "l1_dtlb_miss"}
-    assert "walk" in {event.quantity for event in plan.events}
-
-
 @pytest.mark.parametrize(("cpu", "counters", "programmable"), [("Haswell", 4, 2), ("Zen 4", 5, 3), ("Zen 4", 3, 1)])
 def test_with_fewer_counters_fewer_events_are_counted_at_once_and_all_of_them_all_the_time(tmp_path: Path, cpu: str, counters: int,
                                                                                              programmable: int):
@@ -155,16 +137,6 @@ def test_the_canary_touches_16384_pages():
 
 
 # --- a perf that refuses
-
-
-def test_an_event_that_perf_does_not_know_is_left_out_of_the_plan(tmp_path: Path):
-    known = {event: 5 for event in answers("Sapphire Rapids") if "umask=0x20" not in event}
-    plan = perf.plan("Sapphire Rapids", install(tmp_path, known), root=tmp_path)
-    assert {name for name, reason in plan.lacking.items() if reason == "event-unknown"} == {
-        "stlb_hit", "l1_dtlb_miss", "itlb_stlb_hit", "l1_itlb_miss"}
-    assert "newer perf" in explain("event-unknown")
-    run = perf.run(workload(), plan, 30)
-    assert counted(run)["walk"] == 5 and reasons(run)["stlb_hit"] == "event-unknown"
 
 
 REFUSALS = [(129, "event syntax error: 'cpu/event=0x08/u'\n", "event-unknown"), (234, "invalid argument\n", "perf-failed")]
@@ -212,28 +184,11 @@ def test_a_perf_that_hangs_at_its_probe_is_given_up_with_all_that_it_started(tmp
     assert alive("sleep 86.25") == [] and alive(str(tmp_path / "perf")) == []
 
 
-def test_a_perf_that_hangs_while_the_computer_is_inspected_leaves_no_process(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(pmu, "_TIMEOUT_S", 0.5)
-    program = install(tmp_path, {"cycles:u": 5}, hangs=85.25)
-    assert pmu.probe(which=lambda name: program if name == "perf" else "true") == ("timing", "perf-failed")
-    assert alive("sleep 85.25") == [] and alive(str(tmp_path / "perf")) == []
-
-
 def test_a_kernel_that_waits_for_an_ack_in_vain_is_killed_with_its_perf(tmp_path: Path):
     program = install(tmp_path, answers("Zen 4"), silent=True)
     with pytest.raises(subprocess.TimeoutExpired):
         perf.run(workload(GATED, 88.25), Plan(program, SOFTWARE), 0.7)
     assert alive("88.25") == [] and alive(str(tmp_path / "perf")) == []
-
-
-@pytest.mark.measures
-@pytest.mark.measuring
-@pytest.mark.needs("a C compiler")
-def test_a_real_kernel_that_is_never_acknowledged_gives_up_by_itself(tmp_path: Path):
-    program = install(tmp_path, answers("Zen 4"), silent=True)
-    with pytest.raises(Unavailable) as why:
-        measure(SMALL, state="0" * 12, usable_bytes=2**30, plan=Plan(program, SOFTWARE))
-    assert (why.value.code, "acknowledge" in why.value.detail) == ("perf-failed", True)
 
 
 # --- top-down

@@ -9,8 +9,6 @@ from support.common import needs_c
 from support.lab import MACHINE, NAME, POINTS, VICTIM
 
 from experiments.lab import noise
-from experiments.lab.mapping import RETRY_SHARE
-from experiments.lab.record import Point
 from experiments.words.reasons import Unavailable
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
@@ -62,12 +60,3 @@ def test_which_try_is_kept_is_decided_by_its_mark_and_never_by_its_time(scripted
     run(POINTS[:1])
     (row,) = store.load(MACHINE, NAME).itertuples()
     assert (row.noisy, row.ns_per_access, row.tries) == kept and len(fake.asked) == 2
-
-
-def test_on_a_computer_that_is_always_noisy_second_tries_add_their_share_and_no_more(scripted, run, store):
-    fake = scripted(*[("stolen", 1.0)] * 2000)
-    points = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in range(64, 164)]
-    outcome = run(points, 4)
-    assert outcome.measured == outcome.noisy == 400 and set(store.load(MACHINE, NAME)["noisy"]) == {"stolen"}
-    assert outcome.retries == len(fake.asked) - 400 == RETRY_SHARE * 400
-    assert set(store.load(MACHINE, NAME).groupby("repeat")["tries"].sum()) == {110}  # as many in each round

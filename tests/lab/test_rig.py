@@ -8,13 +8,11 @@ from support.lab import GIB, a_rig, one_by_one
 from support.synthetic import Stated
 
 from experiments.lab import kernels, mapping, perf
-from experiments.lab.build import Kernel
 from experiments.lab.record import Point, Record
 from experiments.lab.rig import Rig, usable_bytes
 from experiments.lab.store import Store
 from experiments.machine import host as hosts
 from experiments.machine.host import Host
-from experiments.words.reasons import Unavailable
 
 POINT = Point(kernel="page_chase", lines=64)
 
@@ -67,17 +65,6 @@ def test_with_the_pools_filled_as_advised_on_16_gib_a_point_on_a_pool_is_measure
     assert room(store, filled, CHASE) >= 0
     for pages in ("4k", "64k", "thp"):
         assert room(store, filled, CHASE.model_copy(update={"pages": pages})) < 0
-
-
-def test_measuring_holds_each_point_against_the_memory_that_it_takes(store: Store, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("experiments.lab.build.kernel", lambda name, engine: Kernel(name, engine, ("false",), "a" * 16))
-    rig = Rig.of(with_memory(3 * GIB, 4096), store, counters=False)
-    codes = []
-    for pages in ("2m", "4k"):
-        with pytest.raises(Unavailable) as why:
-            rig.take(CHASE.model_copy(update={"pages": pages}))
-        codes.append(why.value.code)
-    assert codes == ["kernel-crashed", "memory-short"]  # the first was let start
 
 
 @pytest.mark.parametrize(("pages", "size"), [("4k", GIB), ("thp", GIB), ("2m", 2 * GIB), ("1g", 0)])

@@ -55,18 +55,6 @@ def test_a_kernel_that_does_not_build_is_no_reason_to_drop_rows_in_silence():
     assert raised.value.code == "compile-failed"
 
 
-def test_nothing_stays_nothing_and_keeps_its_columns():
-    for kept in (rows.current(frame(), "now"), rows.of_one_engine(frame(), set(), "c")):
-        assert kept.empty and list(kept) == list(frame())
-
-
-def test_rows_are_told_by_what_is_in_them_and_not_by_where_they_stand():
-    there = frame(("page_chase", "c", "a", "now"), ("page_chase", "numba", "b", "now"), ("graph_walk", "c", "old", "now"))
-    there.index = [2, 0, 7]
-    assert list(rows.current(there, "now")["number"]) == [0, 1]
-    assert list(rows.of_one_engine(there, {("page_chase", "numba")}, "c")["number"]) == [1, 2]
-
-
 BOTH = frame(("page_chase", "c", "a", "now"), ("page_chase", "numba", "b", "now"), ("graph_walk", "numba", "d", "now"))
 
 

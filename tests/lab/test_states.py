@@ -38,18 +38,6 @@ def test_each_state_is_described_as_it_was_and_machine_json_as_it_is(store: Stor
         f"machine-{hosts.state(host)}.json" for host in (PLAIN, FOUR_LEVELS))}
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"cpu_model": 7}'])
-def test_a_description_that_is_none_is_a_reason_and_is_not_kept(store: Store, content: str):
-    states.describe(store, MACHINE, PLAIN)
-    (store.root / MACHINE / "machine.json").write_text(content)
-    for ask in (lambda: states.latest(store, MACHINE), lambda: states.described(store, MACHINE, hosts.state(PLAIN))):
-        with pytest.raises(Unavailable) as refused:
-            ask()
-        says(refused.value, "no-data")
-    states.describe(store, MACHINE, NEWER)
-    assert [path.name for path in (store.root / MACHINE).iterdir()] == ["machine.json"]
-
-
 @pytest.mark.parametrize(("name", "host"), [
     ("no5lvl", FOUR_LEVELS), ("pti=off", FOUR_LEVELS), ("6.12.1", NEWER), (hosts.state(PLAIN), PLAIN),
     (hosts.state(NEWER)[:4], NEWER)])
@@ -65,14 +53,6 @@ def test_a_name_that_means_no_state_is_a_reason_that_lists_those_that_there_are(
         states.chosen(store, MACHINE, name, STATES)
     says(refused.value, "no-data")
     assert all(state in refused.value.detail for state in STATES) and "no5lvl" in refused.value.detail
-
-
-def test_a_name_that_means_two_states_is_a_reason_that_names_both(store: Store):
-    kept(store)  # of a Linux, with and without a word
-    with pytest.raises(Unavailable) as refused:
-        states.chosen(store, MACHINE, "6.1.0", STATES)
-    says(refused.value, "bad-parameter")
-    assert all(hosts.state(host) in refused.value.detail for host in (PLAIN, FOUR_LEVELS))
 
 
 # --- boots of one machine in one state, which are virtual machines of one image

@@ -8,7 +8,6 @@ import math
 import tempfile
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,7 +15,7 @@ from support.common import ROOT, make_record
 from support.lab import KERNEL, MACHINE, NAME, put, repeats, tree
 
 from experiments.lab import lines
-from experiments.lab.lines import key_of, record_key
+from experiments.lab.lines import record_key
 from experiments.lab.record import Identity, Option, Quantity, Record
 from experiments.lab.store import Store
 from experiments.words.reasons import Unavailable
@@ -92,12 +91,6 @@ def test_any_record_comes_back_as_it_went_in(made: list[Record]) -> None:
                     assert row[f"{name}_reason"] == ""
 
 
-def test_a_key_can_be_computed_again_from_its_line(store: Store, path: Path) -> None:
-    for line in path.read_bytes().splitlines():
-        content = json.loads(line)
-        assert content["key"] == key_of(Record.model_validate(content["record"]), content["kernel_digest"])
-
-
 def test_a_key_changes_with_each_thing_that_decides_a_measurement() -> None:
     point, state = make_record().point, "00112233aabb"
     changes = ({"lines": 4097}, {"pages": "2m"}, {"layout": "packed"}, {"order": "random"},
@@ -127,7 +120,8 @@ def test_a_key_is_the_same_in_every_version_of_the_code(store: Store) -> None:
 
 def test_published_rows_of_version_1_are_written_as_they_were_read() -> None:
     """To the byte, of the last that were published (older ones lack fields of version 1): nothing that is younger comes in."""
-    published = [row for path in sorted((ROOT / "data").glob("*/*.jsonl")) for row in lines.read(path)[0][::10] if b'"histogram"' in row[1]]
+    published = [row for path in sorted((ROOT / "data").glob("*/*.jsonl"))
+                 if path.stat().st_size < 400_000 for row in lines.read(path)[0][::10] if b'"histogram"' in row[1]]
     assert len(published) > 100
     for entry, line in published:
         assert isinstance(entry, lines.Stored)
@@ -139,15 +133,6 @@ def test_published_rows_of_version_1_are_written_as_they_were_read() -> None:
 def test_a_row_of_version_1_has_no_younger_field(younger: dict) -> None:
     with pytest.raises(ValueError, match="version 1"):
         make_record(schema_version=1, **younger)
-
-
-def test_rows_come_in_the_order_of_appending_with_the_kernel_they_were_measured_with(store: Store) -> None:
-    for repeat, kernel in ((5, "aa"), (1, "bb"), (3, "aa")):
-        put(store, MACHINE, NAME, kernel, make_record(repeat=repeat))
-    frame = store.load(MACHINE, NAME)
-    assert frame["repeat"].tolist() == [5, 1, 3]
-    assert frame["kernel_digest"].tolist() == ["aa", "bb", "aa"]
-    pd.testing.assert_frame_equal(frame, Store(store.root).load(MACHINE, NAME))
 
 
 def test_a_second_result_for_one_key_does_not_replace_the_first(store: Store) -> None:

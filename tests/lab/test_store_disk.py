@@ -5,12 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from support.common import ROOT, make_record, needs_root
+from support.common import make_record, needs_root
 from support.lab import KERNEL, MACHINE, NAME, ROWS, failing, put, repeats, tree
 
 from experiments.lab.store import Store
@@ -87,33 +85,6 @@ def test_a_line_is_one_write_and_is_synced_with_its_new_folders(store: Store, mo
     calls.clear()
     store.append(MACHINE, make_record(repeat=1), KERNEL)
     assert calls == [f"write {file}", f"sync {file}"]
-
-
-def test_a_replacement_is_synced_with_its_folder(store: Store, path: Path, monkeypatch) -> None:
-    synced: list[str] = []
-    sync = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(os.readlink(f"/proc/self/fd/{fd}")), sync(fd))[1])
-    store.write_machine(MACHINE, {"cpu_model": "Zen 3"})
-    assert synced == [str(path.parent / ".machine.json.tmp"), str(path.parent)]
-
-
-def test_a_file_size_limit_stops_a_real_write_half_way_and_nothing_of_it_stays(store: Store, path: Path) -> None:
-    before = path.read_bytes()
-    program = f"""if True:
-        import resource, sys
-        sys.path[:0] = sys.argv[2:]
-        from support.common import make_record
-        from experiments.words.reasons import Unavailable
-        from experiments.lab.store import Store
-        resource.setrlimit(resource.RLIMIT_FSIZE, ({len(before) + 100}, {len(before) + 100}))
-        try:
-            Store(sys.argv[1]).append({MACHINE!r}, make_record(repeat=3), {KERNEL!r})
-        except Unavailable as e:
-            print(e.code)
-    """
-    command = [sys.executable, "-c", program, str(store.root), str(ROOT), str(ROOT / "tests")]
-    assert subprocess.run(command, capture_output=True, text=True).stdout.strip() == "disk-full"
-    assert path.read_bytes() == before
 
 
 @needs_root

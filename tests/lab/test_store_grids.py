@@ -58,25 +58,6 @@ def test_a_row_is_of_each_experiment_that_asked_for_its_point_and_stands_there_o
     assert (store.kernels(MACHINE, "first"), store.kernels(MACHINE, "third")) == ([mine.kernel], [])
 
 
-def test_a_row_in_the_file_of_another_kernel_is_nobodys(store: Store, path: Path) -> None:
-    put(store, MACHINE, NAME, KERNEL, make_record(kernel="page_gather"))
-    path.write_bytes(path.read_bytes() + (gather := path.with_name("page_gather.jsonl")).read_bytes())
-    gather.unlink()
-    assert set(store.load(MACHINE, NAME)["kernel"]) == {"page_chase"}
-    assert {record.kernel for record in store.records(MACHINE, ["page_chase", "page_gather"]).values()} == {"page_chase"}
-
-
-def test_to_ask_takes_nothing_away_and_writes_only_what_is_new(store: Store) -> None:
-    store.ask(MACHINE, NAME, POINTS)
-    before, inode = grids_file(store).read_bytes(), grids_file(store).stat().st_ino
-    assert json.loads(before) == {NAME: {ROWS: sorted(point_id(point) for point in POINTS)}}
-    for points in (POINTS[:1], [], POINTS[::-1]):
-        store.ask(MACHINE, NAME, points)
-    assert (grids_file(store).read_bytes(), grids_file(store).stat().st_ino) == (before, inode)
-    store.ask(MACHINE, "another", POINTS[:1])
-    assert json.loads(grids_file(store).read_bytes())[NAME] == json.loads(before)[NAME]
-
-
 def test_the_grids_are_never_read_or_written_through_a_symbolic_link(store: Store, path: Path, tmp_path: Path) -> None:
     grids_file(store).rename(tmp_path / "elsewhere.json")
     grids_file(store).symlink_to(tmp_path / "elsewhere.json")

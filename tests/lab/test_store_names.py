@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import math
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -36,21 +35,6 @@ def test_no_hostile_machine_name_reaches_the_disk(store: Store, name: str) -> No
             call()
         assert refused.value.code == "bad-parameter"
         assert "\n" not in str(refused.value)
-        assert repr(str(name)[:80]) in refused.value.detail
-    assert not store.root.exists()
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_no_hostile_experiment_name_reaches_the_disk(store: Store, name: str) -> None:
-    for call in (
-        lambda: store.ask(MACHINE, name, [make_record().point]),
-        lambda: store.records(MACHINE, [name]),
-        lambda: store.load(MACHINE, name),
-        lambda: store.keys(MACHINE, name),
-    ):
-        with pytest.raises(Unavailable) as refused:
-            call()
-        assert refused.value.code == "bad-parameter"
         assert repr(str(name)[:80]) in refused.value.detail
     assert not store.root.exists()
 
@@ -103,17 +87,6 @@ def test_own_rows_lie_apart_and_never_behind_a_link(store: Store, path: Path, tm
     assert tree(store.root) == before
 
 
-def test_machines_are_the_folders_that_hold_results(store: Store, path: Path, tmp_path: Path) -> None:
-    for name in ("literature", "empty", "Capital", "a.b"):
-        (store.root / name).mkdir()
-    (store.root / "literature" / "published.jsonl").touch()
-    (store.root / "Capital" / "machine.json").touch()
-    (store.root / "linked").symlink_to(path.parent)
-    store.write_machine("inspected-only", {})
-    assert store.machines() == ["inspected-only", MACHINE]
-    assert Store(tmp_path / "nowhere").machines() == []
-
-
 def test_machine_names_are_resolved_or_refused_in_one_sentence(store: Store, path: Path) -> None:
     assert store.resolve(MACHINE) == MACHINE
     assert store.resolve("this") == "this"
@@ -125,15 +98,6 @@ def test_machine_names_are_resolved_or_refused_in_one_sentence(store: Store, pat
         assert refused.value.code == "no-data"
     (store.root / "reference").write_text(f"{MACHINE}\n")
     assert store.resolve("reference") == store.reference() == MACHINE
-
-
-def test_of_an_experiment_that_the_reference_lacks_the_next_that_has_it_stands_in(store: Store, path: Path) -> None:
-    other = "zen-4-00c0ffee"
-    shutil.copytree(store.root / MACHINE, store.root / other)
-    (store.root / "reference").write_text(f"{MACHINE}\n{other}\n")
-    (store.root / other / "grids.json").write_text('{"walk_anatomy": {}}')
-    assert (store.reference(), store.reference("walk_anatomy"), store.reference("nowhere")) == (MACHINE, other, MACHINE)
-    assert store.resolve("reference", experiment="walk_anatomy") == other
 
 
 @pytest.mark.parametrize("text", [b"", b"../x", b"\xff", b"this"])

@@ -9,10 +9,9 @@ import pytest
 from support.geometry import CACHES, SHARP, Made, lru
 
 from experiments.article.verdicts import LEAST_COVERAGE
-from experiments.inference import geometry, splinter
+from experiments.inference import geometry
 from experiments.inference.intervals import median_interval
-from experiments.lab import noise, survey
-from experiments.lab.grid import octaves
+from experiments.lab import survey
 from experiments.lab.record import Point
 from experiments.lab.rig import Rig
 from experiments.lab.store import Store
@@ -52,12 +51,6 @@ def test_rows_that_are_there_already_ask_for_the_same_points_again():
     assert frames[0].equals(frames[1])
 
 
-def test_a_machine_without_a_knee_is_swept_to_the_end_and_asked_for_no_more():
-    _, farther, *rest = asked(Made(lambda *_: 0.0, lambda *_: 0.0))
-    assert {p.lines for p in farther} == {n for n in octaves(survey.TO_LINES, survey.FARTHEST_LINES, 3) if n > survey.TO_LINES}
-    assert [len(stage) for stage in rest] == [0, 0, 0]
-
-
 @pytest.mark.parametrize(("made", "goes_on"), [(Made(lru(64), lru(1536)), False), (Made(lru(224), lru(32768)), True),
                                                (Made(lru(10), lru(512)), True)])
 def test_the_sweep_goes_on_where_fewer_than_two_levels_show(made: Made, goes_on: bool):
@@ -93,26 +86,3 @@ def test_a_survey_of_this_computer_is_stored_and_not_measured_again(here: Rig, m
     before = here.store.keys("x", survey.NAME)
     again, _ = survey.measured(here, "4k", repeats=1, quiet=True)
     assert here.store.keys("x", survey.NAME) == before and len(again) == len(frame)
-
-
-@measuring
-def test_a_survey_tries_nothing_twice(here: Rig, monkeypatch: pytest.MonkeyPatch):
-    """It takes the least of several processes, and half a minute has no room for more; what was noisy keeps its mark."""
-    monkeypatch.setattr(survey, "farther", lambda pages: [])
-    monkeypatch.setattr(noise, "disturbance", lambda record: "stolen")
-    monkeypatch.setattr(survey, "coarse", lambda pages: [Point(kernel="page_chase", lines=n, region_ms=1) for n in (16, 20)])
-    frame, _ = survey.measured(here, "4k", quiet=True)
-    assert set(frame["tries"]) == {1} and set(frame["noisy"]) == {"stolen"} and len(frame) == 2 * survey.REPEATS
-
-
-# --- pieces of large pages
-
-
-@measuring
-def test_pieces_of_this_computer_are_rows_that_can_be_judged_or_not(here: Rig, monkeypatch: pytest.MonkeyPatch):
-    """Without THP or a pool the rows are of base pages alone, and the verdict says so."""
-    monkeypatch.setattr(survey, "TO_LINES", 1024)
-    frame = survey.pieces(here, "thp", quiet=True)
-    assert {"4k"} <= set(frame["pages"]) <= {"4k", "thp"} and (frame["backing"] == frame["pages"]).all()
-    found = splinter.backing(frame, "kvm")
-    assert "thp" in set(frame["pages"]) or (found.verdict == "cannot tell" and "2 MiB pages" in found.evidence)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 from support.stand_ins import no_tools as no_tools
 
-from experiments.lab import build, toolchains
+from experiments.lab import toolchains
 from experiments.words.reasons import Unavailable
-
-SIZE = 16 << 20
 
 
 def code(call, *arguments) -> str:
@@ -19,14 +16,6 @@ def code(call, *arguments) -> str:
         call(*arguments)
     assert len(str(caught.value).splitlines()) == 1
     return caught.value.code
-
-
-def test_settings_that_would_change_the_pages_do_not_reach_a_program(monkeypatch):
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseTransparentHugePages")
-    monkeypatch.setenv("GOFLAGS", "-mod=vendor")
-    seen = toolchains.environment()
-    assert "JAVA_TOOL_OPTIONS" not in seen and seen["GOFLAGS"] == "" and seen["GOTOOLCHAIN"] == "local"
-    assert seen["PATH"] == os.environ["PATH"]
 
 
 def put(folder: Path, name: str, text: str) -> None:
@@ -40,14 +29,6 @@ def test_without_its_toolchain_a_language_says_what_to_install(no_tools: Path, l
     with pytest.raises(Unavailable) as caught:
         toolchains.build(language)
     assert caught.value.code == "no-toolchain" and f"apt install {package}" in str(caught.value)
-
-
-def test_a_compiler_that_fails_leaves_nothing_behind_and_is_quoted(no_tools: Path):
-    put(no_tools, "go", 'if [ "$1" = version ]; then echo go version go1; exit 0; fi\necho "error: no space for it" >&2; exit 1')
-    with pytest.raises(Unavailable) as caught:
-        toolchains.build("go")
-    assert caught.value.code == "no-toolchain" and "go: error: no space for it" in str(caught.value)
-    assert list(build.build_folder().iterdir()) == []
 
 
 @pytest.mark.parametrize(("words", "expected"), [("No space left on device", "disk-full"), ("write: no space left on device", "disk-full"),

@@ -64,13 +64,6 @@ def test_a_wide_point_gets_nine_mappings_and_a_narrow_one_five_and_then_nothing_
         assert (half_width(tuple(values)) > NARROW) == (noise[point] > 0.01)
 
 
-@pytest.mark.usefixtures("all_the_time")
-@pytest.mark.parametrize("repeats", [4, 9])
-def test_whoever_asks_for_fewer_than_an_interval_takes_or_for_nine_and_more_gets_what_was_asked_for(go, repeats: int):
-    go(measure := Noisy(dict.fromkeys(POINTS, 0.05)), repeats)
-    assert Counter(point for point, _ in measure.asked) == dict.fromkeys(POINTS, repeats)
-
-
 def test_what_follows_the_rounds_takes_a_fifth_of_their_time_for_the_widest_that_are_compared(go, store: Store, monkeypatch):
     now = [1000.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])

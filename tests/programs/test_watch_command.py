@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -41,12 +40,6 @@ def test_what_cannot_be_watched_is_one_line_and_exit_1(arguments: list[str], mon
     assert call(monkeypatch, "--seconds", "5", *arguments) in ((0, 1) if arguments == ["true"] else (1,))  # true may live for a look
     told = capsys.readouterr()
     assert len(told.err.splitlines()) <= 1 and (told.out == "" or arguments == ["true"])
-
-
-def test_a_person_reads_lines_a_table_and_sentences(monkeypatch: pytest.MonkeyPatch, capsys):
-    assert call(monkeypatch, "--seconds", "1", "--overhead", "50", str(os.getpid())) == 0
-    told = capsys.readouterr()
-    assert told.err == "" and "base pages" in told.out and "it touches" in told.out and "Looks took" in told.out
 
 
 def test_a_program_reads_json_with_what_perf_counted(monkeypatch: pytest.MonkeyPatch, capsys, tmp_path):

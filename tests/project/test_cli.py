@@ -8,17 +8,14 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import psutil
 import pytest
-from support.common import ROOT, descendants_with, in_turn, living, make_record, needs_c
+from support.common import ROOT, descendants_with, in_turn, living, needs_c
 
 from experiments import cli
-from experiments.lab.record import Point, Record, read_options
-from experiments.lab.rig import Rig
+from experiments.lab.record import Record, read_options
 from experiments.machine import doctor, host
-from experiments.machine.host import Host
 from experiments.system import files
 
 TLB = [sys.executable, "-c", "from experiments.cli import main; main()"]
@@ -35,13 +32,6 @@ def test_help_lists_every_command_with_what_it_does():
     for command in cli.app.registered_commands:
         assert (command.name or command.callback.__name__.replace("_", "-")) in done.stdout
         assert command.callback.__doc__.split()[0] in done.stdout
-
-
-@pytest.mark.slow
-def test_inspect_as_json_is_the_inspection_and_nothing_else():
-    done = tlb("inspect", "--json")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert host.machine_id(Host.model_validate(json.loads(done.stdout))) == host.machine_id(host.inspect())
 
 
 @pytest.mark.slow
@@ -154,23 +144,3 @@ def test_ctrl_c_ends_the_kernel_and_says_that_nothing_is_lost():
     (["--threads", "2", "--bytes=0"], [("threads", 2), ("bytes", 0)])])
 def test_a_kernels_own_options_follow_its_name_in_either_form(words: list[str], options: list[tuple[str, int]]):
     assert read_options(words) == options
-
-
-@pytest.mark.parametrize("arguments", [["--threads", "2", "--mode", "populate", "--pages", "4k"],
-                                       ["--pages", "4k", "--mode=populate", "--threads=2"]])
-def test_measure_hands_a_kernels_own_options_on_and_keeps_its_own(arguments: list[str], monkeypatch, capsys, own_lock: Path):
-    asked: list[Point] = []
-
-    def fake(point: Point, repeat: int, **_: object) -> Record:
-        asked.append(point)
-        return make_record(**point.model_dump(), repeat=repeat, also={"free_ns_per_access": 50.5})
-
-    monkeypatch.setattr(Rig, "take", lambda _, point, repeat: fake(point, repeat))
-    monkeypatch.setattr(cli, "measuring_lock", lambda: files.measuring_lock(path=own_lock))
-    monkeypatch.setattr(sys, "argv", ["tlb", "measure", "prefault", "--engine", "numba", "--order", "sequential", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert ended.value.code == 0
-    assert asked == [Point(kernel="prefault", engine="numba", order="sequential", lines=4096, mode="populate", options=(("threads", 2),))]
-    told = json.loads(capsys.readouterr().out)
-    assert (told["options"], told["mode"], told["also"]) == ([["threads", 2]], "populate", {"free_ns_per_access": 50.5})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +10,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 from rich.console import Console
-from support.common import ROOT, make_record
+from support.common import make_record
 from support.synthetic import Paged, Stated, tlbs
 
 from experiments import cli
@@ -122,27 +121,3 @@ def test_whether_they_reach_the_tlb_is_told_where_their_own_survey_shows_no_step
         assert Backing.model_validate_json(said.out).verdict == "splintered by the host"
     else:
         assert said.out.startswith("Large pages: splintered by the host. ") and len(said.out.splitlines()) == 1
-
-
-def test_geometry_stores_nothing(surveyed: SimpleNamespace, monkeypatch, capsys, tmp_path: Path):
-    assert geometry(monkeypatch) == 0
-    assert surveyed.root is not None and not surveyed.root.exists() and not surveyed.root.is_relative_to(tmp_path / "data")
-    assert not (tmp_path / "data").exists()
-
-
-def test_geometry_of_a_flat_machine_is_one_line_and_exit_1(surveyed: SimpleNamespace, monkeypatch, capsys):
-    surveyed.frame = stairs(steps=())
-    assert geometry(monkeypatch) == 1
-    said = capsys.readouterr()
-    assert said.out == "" and len(said.err.splitlines()) == 1
-    assert said.err.startswith(REASONS["no-step"].sentence.removesuffix("."))
-
-
-@pytest.mark.slow
-def test_a_survey_that_could_measure_nothing_says_why_and_ends_with_1():
-    script = ("import pandas as pd\nfrom experiments import cli\nfrom experiments.lab import survey\n"
-              "from experiments.words.reasons import Note\n"
-              "notes = [Note('Alias chases: none.'), Note('Spread chases: none.')]\n"
-              "survey.measured = lambda *_, **__: (pd.DataFrame(), notes)\ncli.main()")
-    done = subprocess.run([sys.executable, "-c", script, "geometry"], capture_output=True, text=True, cwd=ROOT, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", "Alias chases: none.\nSpread chases: none.\n")

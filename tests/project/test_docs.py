@@ -16,7 +16,6 @@ from experiments.article import readme
 from experiments.system.files import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/literature/README.md"]
 
 
 def shell_commands() -> list[list[str]]:
@@ -67,14 +66,6 @@ def test_ci_runs_the_readme_s_test_command_then_the_rest_and_builds_the_site():
     subprocess.run(["bash", "-n", ROOT / ".ci" / "run"], check=True)
     assert re.findall(r"^make \w+$", script, re.MULTILINE) == ["make test", "make endurance", "make site"]
     assert "## Tests\n\n```sh\nmake test\n```" in README
-
-
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_every_link_to_a_file_resolves(document):
-    text = (ROOT / document).read_text(encoding="utf-8")
-    targets = [target for target in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in target]
-    folder = (ROOT / document).parent
-    assert [target for target in targets if not (folder / target.split("#")[0]).exists()] == []
 
 
 # Where a file was written, or from where its packages came. Split, so that this file does not say it either.

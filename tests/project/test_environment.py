@@ -100,13 +100,6 @@ def test_the_locks_have_one_fitting_version_of_every_requirement(python, archite
         assert [f"{n} {pins[n][0]} against {spec}" for n, spec in wanted.items() if pins[n][0] not in spec] == []
 
 
-@pytest.mark.parametrize("python", PYTHONS)
-def test_what_a_fleet_adds_changes_no_package_of_the_book(python):
-    book, fleet = (installed(lock, on_linux(python, "x86_64")) for lock in (LOCK, FLEET_LOCK))
-    assert {name: fleet[name] for name in book if name in fleet} == {name: book[name] for name in book if name in fleet}
-    assert set(by_name(project()["project"]["optional-dependencies"]["fleet"])).isdisjoint(book)
-
-
 @pytest.mark.parametrize("lock", [LOCK, FLEET_LOCK], ids=["book", "fleet"])
 def test_every_locked_package_is_checked_by_hash(lock):
     pins = locked(lock)

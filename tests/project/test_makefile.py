@@ -120,14 +120,6 @@ def bare_path(tmp_path):
     return folder
 
 
-def test_the_newest_python_that_can_make_an_environment_is_chosen(checkout, bare_path):
-    fake_python(bare_path, "python3.13", fits=False)
-    fake_python(bare_path, "python3.12")
-    fake_python(bare_path, "python3")
-    assert make(checkout, "site", path=str(bare_path)).returncode == 0
-    assert log(checkout)[0] == "python3.12 -m venv --clear .venv"
-
-
 @pytest.mark.parametrize(
     ("fits", "new", "says"),
     [

@@ -42,13 +42,6 @@ def test_jobs_write_only_what_they_are_for_and_none_that_runs_a_pull_request():
         assert "timeout-minutes" in job, (workflow, name)
 
 
-def test_no_workflow_holds_a_secret_and_no_checkout_keeps_its_token():
-    for workflow in WORKFLOWS:
-        assert "secrets." not in workflow.read_text(encoding="utf-8"), workflow.name
-    steps = [step for _, _, job in jobs() for step in job["steps"] if step.get("uses", "").startswith("actions/checkout@")]
-    assert steps and all(step["with"] == {"persist-credentials": False} for step in steps)
-
-
 def test_workflows_run_what_is_here():
     runs = "\n".join(step["run"] for _, _, job in jobs() for step in job["steps"] if "run" in step)
     targets = re.search(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)[1].split()
