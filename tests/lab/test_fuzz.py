@@ -1,6 +1,6 @@
 """Whatever perf, the kernel, /proc or a disk hands us: no exception but the ones announced, and never a number made up.
 
-A sample here; 100 000 inputs of each kind in `make endurance`.
+A sample here; 20 000 inputs of each kind in `make endurance`.
 """
 
 from __future__ import annotations

@@ -104,8 +104,8 @@ def times(name: str, whole: int, sample: int = 1) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(name, numbers if ENDURANCE else range(sample))
 
 
-parts = times("part", 10)
-COUNT = 10_000 if ENDURANCE else 2_000  # inputs of each part
+parts = times("part", 2)
+COUNT = 10_000 if ENDURANCE else 1_000  # inputs of each part
 
 
 def fuzz(part: int, make: Callable[[random.Random], Any], check: Callable[[Any], str], count: int = COUNT) -> Counter[str]:
