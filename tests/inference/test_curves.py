@@ -112,18 +112,6 @@ def test_at_is_the_nearest_point_in_the_logarithm_and_no_farther_away_than_asked
         assert Interval.of(points.row(x, within)) == points.at(x, within)
 
 
-@few
-@given(grids, st.integers(0, 1 << 20), st.integers(0, 1 << 20))
-def test_between_keeps_both_ends(grid, low: int, high: int):
-    low, high = min(low, high), max(low, high)
-    points = measured(grid)
-    part = points.between(low, high)
-    assert list(part) == [(n, median_interval(grid[n])) for n in sorted(grid) if low <= n <= high]
-    assert part.table.index.tolist() == list(range(len(part))) and part.x == "lines"
-    for n in grid:
-        assert points.between(n, n).xs == [n]
-
-
 # --- between two curves
 
 
@@ -175,16 +163,6 @@ def test_the_price_is_spread_minus_packed_at_the_same_point():
     assert points.table["n_left"].tolist() == points.table["n_right"].tolist() == [6, 6]
     assert points.table["unstable"].tolist() == [False, True] and points.table["coverage"].tolist() == [0.96875, 0.96875]
     assert points.medians.equals((spread(FRAME) - packed(FRAME)).medians)
-
-
-def test_at_a_gap_there_is_no_price_and_the_control_is_why():
-    times = {1 << 14: (15, 60), 1 << 16: (15, 200), 1 << 18: (140, 240)}
-    found = price(pd.DataFrame([row for n, layouts in times.items() for layout, ns in zip(("packed", "spread"), layouts, strict=True)
-                                for row in rows(n, layout, [ns] * 5)]))
-    assert (found.gaps, found.xs) == ((1 << 16,), [1 << 14, 1 << 18])
-    with pytest.raises(Unavailable) as refused:
-        found.at(1 << 16)
-    assert refused.value.code == "control-elsewhere" and found.between(1 << 17, 1 << 18).gaps == ()
 
 
 @pytest.mark.parametrize(("column", "where"), [

@@ -92,18 +92,6 @@ def test_a_walk_that_was_not_measured_keeps_its_place_with_a_reason():
     assert (memory.table_in, memory.cost) == ("memory", None) and "this chase was left out" in memory.reason
 
 
-def test_a_step_between_two_points_is_bounded_by_what_lies_between_them():
-    frame = rows(SHARP, "4k", 1)
-    near = geometry.infer(frame[~frame["lines"].isin([65, 66])]).levels[0].entries
-    assert (near.value, near.low) == (64, 64)
-    assert near.high == min(frame.loc[frame["lines"] > 66, "lines"]) - 1
-
-
-def test_a_level_more_in_cpuid_than_was_found_is_matched_by_size():
-    assert [level.stated for level in inferred(SHARP, stated=(16, 64, 1536)).levels] == [64, 1536]
-    assert [level.stated for level in inferred(SHARP, stated=(1536,)).levels] == [None, 1536]
-
-
 def test_where_the_two_opinions_disagree_the_verdict_says_which_to_believe():
     first = inferred(Made(lru(64), lru(1536), misplaced=1.2)).levels[0]
     assert first.opinions["price"].value == 64 and first.opinions["alias"].value == pytest.approx(77, abs=1)
@@ -141,21 +129,6 @@ def test_a_change_of_the_clock_between_processes_is_no_step():
     frame.loc[slow, "ns_per_access"] *= 2
     frame.loc[slow, "core_ghz"] /= 2
     assert [level.entries.value for level in geometry.infer(frame).levels] == pytest.approx([64, 1536], rel=0.01)
-
-
-def test_with_2_mib_pages_lines_stand_one_to_a_page_of_2_mib():
-    made = inferred(Made(lru(32), lru(1024)), pages="2m")
-    assert made.pages == "2m" and [level.entries.value for level in made.levels] == pytest.approx([32, 1024], rel=0.02)
-    beyond = [walk for walk in made.walks if walk.cost is None]
-    assert beyond and all("address space" in walk.reason for walk in beyond)
-
-
-def test_a_rise_where_the_page_table_fills_a_cache_is_said_to_be_that():
-    knee = geometry.Knee(70, 100, 4000, 4200, 3990, 4210)
-    first, second = (knee._replace(last_low=n, first_high=n + 1) for n in (64.0, 512.0))
-    tlb, others = geometry._tlb_steps([first, second, knee], CACHES)
-    assert len(tlb) == 2 and others == [(knee, "there the page table fills the L1 cache")]
-    assert "no TLB or cache" in geometry._tlb_steps([knee, knee, knee._replace(last_low=9e4, first_high=1e5)], CACHES)[1][0][1]
 
 
 @pytest.mark.parametrize(("caches", "places"), [

@@ -143,10 +143,6 @@ def test_a_ratio_is_open_where_a_bound_reaches_zero_and_absent_where_a_median_do
             assert refused.value.code == "unstable"
 
 
-bounded = st.tuples(st.floats(-1e6, 1e6), st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0, 1)).map(
-    lambda of: Interval(of[0], of[0] - of[1], of[0] + of[2], of[3]))
-
-
 @given(samples, samples)
 def test_a_ratio_times_the_ratio_turned_over_is_one(x: list[float], y: list[float]) -> None:
     a, b = median_interval(x), median_interval(y)
@@ -174,17 +170,6 @@ def test_a_ratio_times_the_ratio_turned_over_is_one(x: list[float], y: list[floa
 ])
 def test_an_interval_prints_itself_by_a_number_s_format_and_no_zero_has_a_sign(bounds: tuple, spec: str, text: str) -> None:
     assert format(Interval(*bounds), spec) == text
-
-
-def test_an_interval_is_read_from_a_row_of_a_summary_or_from_columns_with_a_prefix() -> None:
-    table = summarise(FRAME, ["lines", "layout"])
-    assert Interval.of(table.iloc[3]) == Interval(8.05, 8.0, 30.0, 0.96875)
-    gain = {"gain": 2, "gain_low": 1, "gain_high": 3, "median": 9, "low": 8, "high": 10}
-    assert Interval.of(gain, "gain") == Interval(2.0, 1.0, 3.0, 1.0)
-    assert Interval.of(gain | {"coverage": 0.75}, "gain").coverage == 0.75
-    assert Interval.of(gain) == Interval(9.0, 8.0, 10.0, 1.0) and isinstance(Interval.of(gain).value, float)
-    with pytest.raises(KeyError):
-        Interval.of({"median": 1.0, "low": 1.0})
 
 
 # --- spread and outliers
@@ -298,17 +283,6 @@ def test_a_trend_is_found_where_there_is_one_in_any_order_of_rows_and_almost_nev
 def test_two_modes_are_two_places_with_two_processes_each_and_a_jump_between(values: list[float], expected: int) -> None:
     assert modes(values) == median_interval(values).modes == expected
     assert modes([math.nan, *values]) == expected
-
-
-@pytest.mark.parametrize("n", [4, 9])
-def test_two_modes_are_seen_where_there_are_two_and_almost_never_in_noise(n: int) -> None:
-    rng, trials = np.random.default_rng(n), 2000
-    noise = rng.lognormal(0, 0.1, (trials, n))
-    assert np.mean([modes(x) == 2 for x in noise]) < 0.001
-    is_upper = rng.random((trials, n)) < 0.5
-    both = np.minimum(is_upper.sum(axis=1), (~is_upper).sum(axis=1)) >= 2
-    seen = np.array([modes(x) == 2 for x in noise ** 0.3 * np.where(is_upper, 4.4, 1.0)])
-    assert seen[both].all() and not seen[~both].any()
 
 
 def test_what_is_computed_from_a_point_of_two_modes_says_so() -> None:

@@ -125,17 +125,6 @@ def test_what_a_fit_gives_has_so_few_digits_that_the_last_bits_of_a_cpu_do_not_s
         assert abs(fit.residual - left) <= half_a_digit(left), "what is left by the heights that are given, not by others"
 
 
-def test_a_step_without_ways_is_fitted_without_sets_and_needs_six_points() -> None:
-    x = np.array([1024, 1448, 2048, 2896, 4096, 5792])
-    y = np.array([2.0, 2.0, 2.0, 10.0, 10.0, 10.0])
-    for ways in (None, 0, 3):
-        assert {fit.kind.split(",")[0] for fit in fit_step(x, y, 2048, ways)} == {"fully associative"}
-    assert fit_step(x, y, 2048)[0].residual == pytest.approx(0, abs=1e-9)
-    with pytest.raises(Unavailable) as refused:
-        fit_step(x, [*y[:5], math.nan], 2048)
-    assert refused.value.code == "too-few-points"
-
-
 # --- the fit
 # -------------------------------------------------------------------------------------------------
 

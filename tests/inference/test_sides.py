@@ -54,12 +54,6 @@ def test_rows_are_compared_of_the_kernels_that_are_the_same_on_both_sides():
     assert compared(a, b) == ([1.0], [4.0], {"other-kernels": {"page_gather"}})
 
 
-def test_of_several_versions_that_are_the_same_the_last_is_compared_and_of_each_side_its_last_campaign():
-    a = both(rows([1.0], digest="old"), rows([2.0], digest="new"))
-    b = both(rows([3.0], digest="new", state="before"), rows([4.0], digest="new", state="after"), rows([5.0], digest="old"))
-    assert compared(a, b) == ([2.0], [4.0], {})
-
-
 def test_two_versions_of_what_a_kernel_measures_are_never_compared():
     """Though the timed loop is the same, as where it was warmed up otherwise."""
     first, second = (rows([float(measures)], measures=measures, timed="follow") for measures in (1, 2))

@@ -255,12 +255,6 @@ def test_a_cold_walk_makes_the_references_of_the_formula(page: str, host_page: s
     assert references_per_walk(page, host_page, levels, host_levels) == expected == found.references
 
 
-def test_a_walk_cache_of_one_level_saves_what_lies_above_it():
-    stream = np.arange(5) << 21  # the first 2 MiB page of each is another, the first GiB is one
-    loads = {level: simulate(SimulatedMachine((), (WalkCache(level=level, entries=2),)), stream).references_by_level for level in (2, 3, 4)}
-    assert loads == {2: (5, 5, 5, 5), 3: (5, 5, 1, 1), 4: (5, 5, 5, 1)}
-
-
 # --- what goes in and what comes out
 
 

@@ -66,14 +66,6 @@ def test_noise_that_hides_the_steps_gives_no_verdict(splintered: bool, noise: fl
     assert share_right(Paged(splintered=splintered, noise=noise), OPEN) >= 0.95
 
 
-@pytest.mark.parametrize("splintered", [True, False])
-def test_a_sweep_that_ends_before_the_second_level_judges_by_the_first(splintered: bool):
-    guest = Paged(splintered=splintered)
-    assert share_right(guest, HOST if splintered else WHOLE, most=1024) >= 0.95
-    found = splinter.judge(rows(guest, most=1024), "kvm")
-    assert found.walk is None and found.evidence.count("translation costs") == 1
-
-
 @pytest.mark.parametrize(("frame", "code"), [
     (rows(Paged(hit_ns=0.0, walk_ns=0.0)), "no-step"),
     (rows(Paged(pages=("4k",))), "pool-empty"),

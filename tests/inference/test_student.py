@@ -27,15 +27,6 @@ def test_the_published_test_comes_back_to_two_digits_from_means_intervals_and_co
     assert test.relative == pytest.approx(-0.0023, abs=5e-5) and test.effect == pytest.approx(-5.35 * (2 / 30) ** 0.5, rel=0.01)
 
 
-@given(values)
-def test_a_mean_has_scipys_interval_and_comes_back_from_it(x: list[float]):
-    interval = sample(x).interval()
-    theirs = stats.t.interval(0.95, len(x) - 1, loc=np.mean(x), scale=stats.sem(x))
-    assert (interval.low, interval.high) == pytest.approx(theirs) and interval.value == pytest.approx(np.mean(x))
-    again = printed(*interval[:3], len(x))
-    assert tuple(again) == pytest.approx(tuple(sample(x))) and again.deviation == pytest.approx(np.std(x, ddof=1))
-
-
 @given(values, values)
 def test_two_means_are_compared_as_scipy_does(x: list[float], y: list[float]):
     test, theirs = compare(sample(x), sample(y)), stats.ttest_ind(y, x)

@@ -64,12 +64,6 @@ def test_the_most_is_what_a_program_of_far_loads_alone_would_pay_and_gain(mib: f
     assert gain.ratio.value == pytest.approx(1 / (1 + price)) and gain.ratio.low <= gain.ratio.value and gain.ratio.high == 1.0
 
 
-def test_what_is_on_large_pages_gains_no_more():
-    assert expected_gain(rows(), 64 * MIB, 64 * MIB, PAGE).ratio.low == pytest.approx(1.0)
-    half, alone = expected_gain(rows(), 64 * MIB, 60 * MIB, PAGE), expected_gain(rows(), 4 * MIB, 0, PAGE)
-    assert half == alone
-
-
 def test_a_program_may_live_on_fewer_pages_where_large_ones_gain_more():
     """Past 2^15 pages everything takes 100 ns more, and the walk is a smaller part of it."""
     far = (2**15, 100.0)

@@ -11,7 +11,7 @@ from support.fake_perf import asked, install
 
 from experiments.lab.attached import counted
 from experiments.lab.events import Event
-from experiments.lab.perf import NO_COUNTERS, Plan
+from experiments.lab.perf import Plan
 
 EVENTS = (Event("instructions", "instructions:u"), Event("core_cycles", "cycles:u"), Event("walk", "cpu/event=0x08/u", group=0),
           Event("stlb_hit", "cpu/event=0x09/u", group=0), Event("itlb_walk", "cpu/event=0x85/u", group=1))
@@ -40,9 +40,3 @@ def test_a_turn_counts_a_group_with_cycles_and_instructions(tmp_path: Path):
 def test_what_perf_refuses_has_its_reason(traps: dict[str, object], reason: str, tmp_path: Path):
     counts = counted(plan(tmp_path, **traps), os.getpid(), 0.01)
     assert {counts[name].reason for name in ("instructions", "core_cycles", "walk", "stlb_hit")} == {reason}
-
-
-def test_without_a_perf_nothing_is_started(tmp_path: Path):
-    assert counted(NO_COUNTERS, 1, 0.01) == {}
-    missing = Plan(str(tmp_path / "perf"), EVENTS)
-    assert counted(missing, 1, 0.01)["walk"].reason == "perf-failed"

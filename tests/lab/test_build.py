@@ -102,17 +102,6 @@ def test_flags_and_the_compilers_version_are_part_of_the_digest(kernels: Path, t
     assert all(re.fullmatch("[0-9a-f]{16}", digest) for digest in digests)
 
 
-def test_numba_needs_no_compiler_and_its_digest_follows_its_own_source(kernels: Path, monkeypatch):
-    use_compiler(monkeypatch, None)
-    before = build.kernel("ask", "numba")
-    (kernels / "ask.c").write_text("nothing of numba's")
-    assert build.kernel("ask", "numba") == before
-    for name in ("ask", "shared", "deeper"):
-        (kernels / f"twins/{name}.py").write_text(SOURCES[f"twins/{name}.py"] + "# more\n")
-        assert build.kernel("ask", "numba").digest != before.digest
-        (kernels / f"twins/{name}.py").write_text(SOURCES[f"twins/{name}.py"])
-
-
 @pytest.mark.parametrize(("text", "detail"), [("kill -9 $$", "no message"), ("echo 'ld: cannot find crt1.o' >&2; exit 1", "find crt1.o"),
                                               ('echo "error: in $LC_ALL" >&2; exit 1', "in C")])
 def test_a_compiler_that_fails_in_any_way_leaves_no_binary(kernels: Path, tmp_path: Path, monkeypatch, text: str, detail: str):

@@ -103,25 +103,6 @@ def test_a_switch_of_a_setting_ends_the_campaign_and_no_row_is_of_two_states(pro
     assert len(store.keys(MACHINE, "first") | store.keys(MACHINE, "second")) == 7
 
 
-def test_progress_tells_the_time_left_at_the_pace_of_each_kind_and_no_more_than_there_is(clock: Clock):
-    with Progress("test", quiet=True) as bar:
-        bar.expect({"slow": 100.0, "fast": 100.0, "unknown": 10.0}, clock.now + 1000)
-        assert bar.left_s == 210
-        for kind, pace in (("slow", 4), ("fast", 1)):
-            assert bar.begin(kind, 50.0, "")
-            clock.now += 50 * pace
-            bar.end()
-        assert (bar.gone_s, bar.pace("slow"), bar.pace("fast"), bar.pace("unknown")) == (250, 4, 1, 2.5)
-        assert bar.left_s == 4 * 50 + 50 + 2.5 * 10
-        assert bar.has_time_for_all()
-        bar.later_s = 60
-        assert bar.left_s == 275 + 60
-        bar.until = clock.now + 199
-        assert not bar.has_time_for_all() and not bar.begin("slow", 50.0, "")
-        assert bar.left_s == 50 + 25 + 60  # what there was no time for is not to come
-        assert bar.begin("fast", 50.0, "")
-
-
 @pytest.mark.parametrize("speed", [0.3, 4.0])
 def test_an_estimate_is_right_within_a_fifth_once_one_round_of_five_is_measured(
         processes: Scripted, store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch, speed: float):

@@ -85,13 +85,6 @@ def test_what_derives_says_so_and_ran_as_little_as_its_least_part():
     assert derive(counted, [SUM])["l1_dtlb_miss"] == Quantity(value=7, event="derived: stlb_hit + walk", running_percent=60)
 
 
-@pytest.mark.parametrize("reason", ["no-pmu", "multiplexed", "other-repeat"])
-def test_what_derives_from_something_lacking_has_its_reason(reason: str):
-    for parts in ({"stlb_hit": Quantity(reason=reason), "walk": Quantity(value=2, running_percent=100)},
-                  {"stlb_hit": Quantity(value=2, running_percent=100), "walk": Quantity(reason=reason)}):
-        assert derive(parts, [SUM])["l1_dtlb_miss"].reason == reason
-
-
 def test_a_part_larger_than_its_whole_is_a_contradiction_and_no_negative_count():
     counted = {"l1_dtlb_miss": Quantity(value=10, running_percent=100), "walk": Quantity(value=11, running_percent=100)}
     assert derive(counted, [DIFFERENCE])["stlb_hit"].reason == "counts-disagree"

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import shlex
-import shutil
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.common import lacking, needs_c
+from support.common import needs_c
 from support.lab import POINTS, VICTIM, says
-from support.stand_ins import in_a_child, put_before
+from support.stand_ins import in_a_child
 
 from experiments.lab.campaign import Outcome
 from experiments.lab.record import Point
@@ -24,28 +20,6 @@ pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 # --- pool empty or partial; THP never; 1g unsupported (test_kernels.py)
 
 SYS = Path("/sys/kernel/mm")
-
-
-@pytest.fixture
-def laid_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Kernels see other files in the place of those of /sys, in a mount namespace of each one's own: nobody else does."""
-
-    def lay(*replaced: tuple[Path, str | None]) -> None:
-        if shutil.which("unshare") is None:
-            lacking("unshare")
-        mounts = []
-        for number, (path, content) in enumerate(replaced):
-            if not path.exists():
-                pytest.skip(f"this kernel has no {path}")
-            other = tmp_path / f"other{number}"
-            other.mkdir() if content is None else other.write_text(content)
-            mounts.append(f"mount --bind {shlex.quote(str(other))} {path}")
-        inside = ("unshare", "--map-root-user", "--mount", "sh", "-c", " && ".join([*mounts, 'exec "$0" "$@"']))
-        if subprocess.run([*inside, "true"], capture_output=True).returncode:
-            pytest.skip("needs the right to mount, in a namespace")
-        put_before(monkeypatch, *inside)
-
-    return lay
 
 
 def on_pages(pages: str, **changes: object) -> list[Point]:
@@ -69,12 +43,6 @@ def test_an_empty_pool_is_a_reason_and_points_without_it_are_measured(run, pages
     outcome = run(on_pages(pages, lines=lines), usable_bytes=2**60)
     detail = lacks(outcome, "pool-empty" if pool.exists() else "page-size-unsupported")
     assert not pool.exists() or f"{lines * 4 // kib} pages of {pages} needed, " in detail
-
-
-@needs_c
-def test_thp_never_is_a_reason_and_points_without_it_are_measured(laid_over, run):
-    laid_over((SYS / "transparent_hugepage/enabled", "always madvise [never]\n"))
-    lacks(run(on_pages("thp")), "thp-never")
 
 
 @needs_c

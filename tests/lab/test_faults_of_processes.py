@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import signal
 import subprocess
 import sys
 import time
-from datetime import UTC, datetime
 from typing import Any
 
 import psutil
 import pytest
 from support.common import ROOT, descendants_with, living, needs_c
-from support.lab import MACHINE, NAME, assert_whole, only_the_victim_lacks, says
+from support.lab import MACHINE, NAME, assert_whole, says
 from support.stand_ins import in_a_child
 
 from experiments.lab import campaign, measure
@@ -22,25 +20,6 @@ from experiments.lab.record import Point
 from experiments.words.reasons import Unavailable
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
-
-
-# --- OOM kill and SIGBUS (test_measure.py); a kernel that crashes, hangs, prints garbage, NaN or a negative time
-
-
-@needs_c
-@pytest.mark.parametrize(("text", "code"), [
-    pytest.param("kill -KILL $$", "oom-killed", id="is killed because memory ran out"),
-    pytest.param("kill -BUS $$", "memory-short", id="gets SIGBUS"),
-    pytest.param("kill -SEGV $$", "kernel-crashed", id="crashes"),
-    pytest.param("exit 0", "kernel-crashed", id="says nothing"),
-    pytest.param("echo Segmentation fault", "kernel-garbage", id="prints garbage"),
-    pytest.param('"$REAL" "$@" | sed \'s/"ns_per_access": [^,]*/"ns_per_access": NaN/\'', "kernel-garbage", id="prints NaN"),
-    pytest.param('"$REAL" "$@" | sed \'s/"elapsed_ns": /&-/\'', "kernel-garbage", id="prints a negative region"),
-    pytest.param('"$REAL" "$@" | head --bytes=200', "kernel-garbage", id="prints half a record"),
-])
-def test_a_kernel_process_that(befall, run, store, text: str, code: str):
-    befall(text)
-    only_the_victim_lacks(run(), store, code)
 
 
 # --- an affinity mask without CPU 0; a CPU that goes away
@@ -143,26 +122,3 @@ def test_a_runner_that_is_ended_leaves_no_kernel_and_the_same_run_goes_on(store,
     assert_whole(store, 30)
     again = run([Point(kernel="page_chase", lines=lines, region_ms=1) for lines in range(64, 95)])
     assert (again.cached, again.measured) == (30, 1)
-
-
-# --- clock steps
-
-
-@needs_c
-def test_a_clock_that_steps_changes_the_date_of_a_row_and_no_number(run, store, monkeypatch):
-    dates = itertools.cycle([datetime(2038, 1, 19, 3, 14, 8, tzinfo=UTC), datetime(1970, 1, 1, tzinfo=UTC)])  # on and back again
-
-    class Stepping(datetime):
-        @classmethod
-        def now(cls, tz: object = None) -> datetime:
-            return next(dates)
-
-    monkeypatch.setattr(measure, "datetime", Stepping)
-    monkeypatch.setattr(time, "time", lambda: pytest.fail("the wall clock was used to measure"))
-    monkeypatch.setattr(time, "time_ns", lambda: pytest.fail("the wall clock was used to measure"))
-    outcome = run()
-    frame = store.load(MACHINE, NAME)
-    assert outcome.measured == 3 and outcome.elapsed_s > 0
-    assert set(frame["started_at"]) <= {"2038-01-19T03:14:08Z", "1970-01-01T00:00:00Z"}
-    assert (frame["wall_ns"] > frame["elapsed_ns"]).all() and (frame["elapsed_ns"] > 0).all()
-    assert run().cached == 3

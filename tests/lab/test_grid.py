@@ -12,7 +12,6 @@ from experiments.words.reasons import Unavailable
 
 MIB = 2**20
 PROFILE = Profile(max_working_set=2**30, repeats=3, region_ms=7, points_per_octave=2)
-FINE = PROFILE.model_copy(update={"points_per_octave": 4})
 
 # --- octaves
 
@@ -33,16 +32,6 @@ def test_a_line_of_a_scope_has_a_base_page_of_the_machine(kib: int):
     assert (scope.most_lines, scope.lines(64 * MIB)) == (2**30 // (kib << 10), 64 * MIB // (kib << 10))
     assert {pages: scope.pages_of(pages) for pages in ("4k", "64k", "thp", "2m", "1g")} == {
         "4k": 1, "64k": 64 // kib, "thp": 2048 // kib, "2m": 2048 // kib, "1g": MIB // kib}
-
-
-@pytest.mark.parametrize(("profile", "engine", "first", "last"), [
-    (FINE, "c", 8, 8), (PROFILE, "c", 4, 8), (FINE, "numba", 4, 4), (PROFILE, "numba", 4, 4)])
-def test_knees_have_most_of_an_octave_on_each_side_of_what_each_level_states(profile: Profile, engine: str, first: int, last: int):
-    found = Scope(profile, engine, (72, 3072), base_page_bytes=4096).knees()
-    for entries, per_octave in ((72, first), (3072, last)):
-        near = [n for n in found if 0.6 * entries < n <= 2 * entries]
-        assert {entries, 2 * entries} <= set(near) and len(near) == per_octave * 1.75
-    assert [n for n in found if n > 2 * 3072] == ([] if profile is FINE else [8689, 4 * 3072])
 
 
 @pytest.mark.parametrize("kib", [4, 16, 64])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.common import needs_c
 
-from experiments.lab import fragments, housework
+from experiments.lab import housework
 from experiments.lab.housekeeping import Housekeeping, Idle, Lives, Touched
 from experiments.lab.rooms import HUGE, NO_HUGE, rooms
 from experiments.machine import borrowed, settings
@@ -23,7 +23,6 @@ pytestmark = [pytest.mark.measuring, pytest.mark.skipif(sys.platform != "linux",
 MIB = 1 << 20
 THP = settings.thp(Path("/"))
 ROOM = THP.page_bytes or 2 * MIB
-FREE_BYTES = housework.memory.usable_memory().usable_bytes if sys.platform == "linux" else 0
 needs_thp = pytest.mark.skipif(THP.enabled not in ("always", "madvise") or THP.defrag == "never", reason="THP is off")
 
 
@@ -31,17 +30,6 @@ def code(act: Callable[[], object]) -> str:
     with pytest.raises(Unavailable) as caught:
         act()
     return caught.value.code
-
-
-# --- the programs
-
-
-@needs_c
-@pytest.mark.skipif(FREE_BYTES < 512 * MIB, reason="takes 256 MiB")
-def test_filling_ends_where_the_memory_of_others_begins():
-    with pytest.raises(Unavailable) as caught, fragments.memory(ROOM, 256 * MIB, FREE_BYTES - 200 * MIB):
-        pytest.fail("memory of this computer cannot end so soon")
-    assert caught.value.code == "memory-whole"
 
 
 # --- rooms
@@ -65,11 +53,6 @@ def test_rooms_lie_where_a_large_page_may_and_smaps_has_them():
 
 
 # --- the parts
-
-
-def test_more_memory_than_may_be_taken_is_refused_at_once(monkeypatch):
-    monkeypatch.setattr(housework, "borrow", lambda *what: pytest.fail("a setting was changed"))
-    assert code(lambda: [*housework.in_pieces(ROOM, 1 << 50, 1 << 50)]) == "memory-whole"
 
 
 @pytest.fixture

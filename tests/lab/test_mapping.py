@@ -59,17 +59,6 @@ def asked(folder: Path) -> list[list[int]]:
 # --- one process
 
 
-def test_all_points_are_measured_in_one_mapping_as_large_as_its_largest_prefix(program):
-    folder = program()
-    got = results([*SMALL, *LARGE], 3)
-    (start,) = starts(folder)
-    assert stand_in_session.Process(["", *start["words"]], str(folder / "session")).bytes == 128 * MIB
-    assert len(start["lines"]) == len(got) == 9
-    for point, record in got.items():
-        assert (record.point, record.repeat, record.state, record.seed) == (point, 3, STATE, seed_of(point, 3))
-    assert len({record.started_at for record in got.values()}) == 1
-
-
 def test_a_line_says_all_that_a_point_is(program):
     folder = program()
     point = Point(kernel="random_touch", layout="packed", order="random", lines=16, options={"bytes": 1000, "spare_draws": 2}, region_ms=7)

@@ -144,14 +144,6 @@ def test_an_unshare_that_changes_nothing_is_found_out(unshare, kernel):
     assert not log.exists()
 
 
-@pytest.mark.parametrize(("option", "kind"), [("--net", "net"), ("--mount", "mnt")])
-def test_one_that_is_left_as_it_was_is_named(fresh, unshare, kernel, option: str, kind: str):
-    real = shutil.which("unshare")
-    unshare(f'for word do shift; [ "$word" = {option} ] || set -- "$@" "$word"; done; exec {real} "$@"')
-    kernel(say(REPORT))
-    assert why_not() == f"unshare left the old ones: {kind}"
-
-
 @pytest.mark.parametrize("words", ["unshare: unshare failed: Operation not permitted", "unshare: bad option"])
 def test_a_refusal_is_quoted(unshare, kernel, words: str):
     unshare(f"echo {shlex.quote(words)} >&2; exit 1")

@@ -48,20 +48,15 @@ def clocked(ran_ns: float | None, **changes: object) -> Record:
     (make_record(), ""),
     (make_record(migrations=1), "migrated"),
     (make_record(major_faults=1), "faulted"),
-    (make_record(minor_faults=9, voluntary_switches=9, involuntary_switches=9), ""),  # a handful
     (make_record(minor_faults=650), ""),  # of 65 ms, at a microsecond each
     (make_record(minor_faults=651), "faulted"),
-    (make_record(minor_faults=262_144, elapsed_ns=1e9), "faulted"),  # NUMA balancing, over a gibibyte
     (make_record(kernel="prefault", order="sequential", minor_faults=262_144), ""),  # which it is there to measure
-    (make_record(kernel="prefault", order="sequential", major_faults=1), "faulted"),
-    (make_record(also={"off_node_pages": 0.0}), ""),
     (make_record(also={"off_node_pages": 1.0}), "spilled"),
     (make_record(also={"off_node_pages": 1.0}, minor_faults=262_144), "faulted"),  # the first that is found
     (make_record(wall_ns=4e9, steal_ms=39.0), ""),
     (make_record(wall_ns=4e9, steal_ms=41.0), "stolen"),
     (make_record(wall_ns=1e8, steal_ms=noise.tick_ms()), ""),  # a single step of a coarse clock
     (make_record(wall_ns=1e8, steal_ms=2 * noise.tick_ms()), "stolen"),
-    (make_record(steal_ms=None), ""),
     (clocked(0.99e8), ""),
     (clocked(0.97e8), "switched"),
     (make_record(cpu_ns=97_000_000, elapsed_ns=1e8), "switched"),
@@ -70,7 +65,6 @@ def clocked(ran_ns: float | None, **changes: object) -> Record:
     (make_record(batch_ns_per_access=[6.0, 6.0, 6.0, 6.0, 60.0]), ""),  # one batch of five: the median does not feel it
     (make_record(batch_ns_per_access=[6.0, 6.0, 6.0, 6.7, 6.7]), "uneven"),
     (make_record(batch_ns_per_access=[6.0, 6.0, 6.0, 6.5, 6.5]), ""),
-    (make_record(batch_ns_per_access=[6.0]), ""),
 ])
 def test_what_disturbed_a_process_is_its_mark(record: Record, mark: str):
     assert noise.disturbance(record) == mark

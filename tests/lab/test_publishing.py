@@ -49,15 +49,6 @@ def test_of_a_kernel_new_rows_follow_those_published_and_lines_that_are_none_sta
     assert repeats(store) == [0, 1, 2, 7]
 
 
-def test_rows_that_nobody_asked_for_are_refused_and_not_left_behind(store: Store, path: Path) -> None:
-    put(store.own, MACHINE, NAME, KERNEL, make_record(repeat=7))
-    store.own.append(MACHINE, gather(), KERNEL)
-    before = tree(store.root)
-    with pytest.raises(Unavailable, match="page_gather") as refused:
-        publish(store, MACHINE)
-    assert refused.value.code == "no-data" and tree(store.root) == before
-
-
 @pytest.mark.parametrize("measured", ["nothing", "a description", "a broken line"])
 def test_what_was_not_measured_is_not_published(store: Store, path: Path, measured: str) -> None:
     if measured == "a description":

@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 from support.common import needs_c
 from support.lab import MACHINE, NAME, POINTS, VICTIM
 
-from experiments.lab import noise
 from experiments.words.reasons import Unavailable
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
 
 # --- migrations, context switches, steal (test_noise.py); noisy points retried and marked
-
-
-@needs_c
-def test_migrations_switches_and_steal_of_a_process_are_in_its_row(run, store, monkeypatch):
-    looks = itertools.count()
-    stolen_ms = 3 * noise.tick_ms()  # between any look and the next
-    monkeypatch.setattr(noise, "stolen_ms", lambda: dict.fromkeys(range(4096), stolen_ms * next(looks)))
-    outcome = run()
-    frame = store.load(MACHINE, NAME)
-    assert (frame["migrations"] == 0).all() and (frame["steal_ms"] == stolen_ms).all()
-    assert frame[["voluntary_switches", "involuntary_switches", "major_faults"]].ge(0).all(axis=None)
-    assert set(frame["noisy"]) <= {"stolen", "faulted"} and outcome.noisy == 3 and (frame["tries"] > 1).any()
 
 
 MARKS = {

@@ -158,15 +158,6 @@ def test_documents_lie_beside_the_rows_each_under_its_name(store: Store, path: P
     assert store.read_document(MACHINE, "jmh") == {"scores": []}
 
 
-def test_a_document_that_is_not_there_or_none_is_no_data_and_names_itself(store: Store, path: Path) -> None:
-    for text in (None, b"", b"[1]", b"{", b"\xff"):
-        if text is not None:
-            (path.parent / "jmh.json").write_bytes(text)
-        with pytest.raises(Unavailable, match=f"{MACHINE} has no readable jmh.json") as refused:
-            store.read_document(MACHINE, "jmh")
-        assert refused.value.code == "no-data"
-
-
 @pytest.mark.parametrize("name", ["", "../jmh", "a/b", "A", "jmh.json", "x" * 65, "é"])
 def test_a_document_has_a_plain_name(store: Store, path: Path, name: str) -> None:
     before = tree(store.root)

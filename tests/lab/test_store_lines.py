@@ -100,18 +100,6 @@ def test_a_quarantine_that_a_crash_left_half_done_gets_each_line_once(store: Sto
     assert not path.with_name(f".{path.name}.tmp").exists()
 
 
-@pytest.mark.parametrize("version", [0, 3, None, "1"])
-def test_a_line_of_another_schema_version_stays_and_is_not_loaded(store: Store, path: Path, version: object) -> None:
-    lines = path.read_bytes().splitlines(keepends=True)
-    content = content_of(lines[1])
-    content["record"] = {"schema_version": version, "whatever": "it held"}
-    path.write_bytes(lines[0] + sign(content) + lines[2])
-    store.append(MACHINE, make_record(repeat=1), KERNEL)
-    assert repeats(store) == [0, 2, 1]
-    assert sign(content) in path.read_bytes()
-    assert len(tree(store.root)) == 2
-
-
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.geometry import CACHES, SHARP, Made, lru
+from support.geometry import CACHES, SHARP
 
 from experiments.article.verdicts import LEAST_COVERAGE
 from experiments.inference import geometry
@@ -26,17 +26,6 @@ def measuring(test: Callable) -> Callable:
     return test
 
 
-def asked(made: Made, pages: str = "4k") -> list[list[Point]]:
-    run, stages = made.run(), []
-
-    def watched(points: list[Point]):
-        stages.append(points)
-        return run(points)
-
-    survey.survey(watched, pages, CACHES)
-    return stages
-
-
 @pytest.mark.slow
 def test_rows_that_are_there_already_ask_for_the_same_points_again():
     """What makes a second run measure nothing: the rows of all stages are there before the first."""
@@ -49,13 +38,6 @@ def test_rows_that_are_there_already_ask_for_the_same_points_again():
     frames = [survey.survey(watched, "4k", CACHES) for _ in range(2)]
     assert stages[:4] == stages[4:]
     assert frames[0].equals(frames[1])
-
-
-@pytest.mark.parametrize(("made", "goes_on"), [(Made(lru(64), lru(1536)), False), (Made(lru(224), lru(32768)), True),
-                                               (Made(lru(10), lru(512)), True)])
-def test_the_sweep_goes_on_where_fewer_than_two_levels_show(made: Made, goes_on: bool):
-    points = {p for stage in asked(made) for p in stage if p.layout == "spread" and p.order == "cycle" and p.stride_pages == 1}
-    assert (max(p.lines for p in points) > survey.TO_LINES) == goes_on
 
 
 @pytest.mark.parametrize("entries", [1024, 3072])

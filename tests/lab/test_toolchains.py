@@ -36,9 +36,3 @@ def test_without_its_toolchain_a_language_says_what_to_install(no_tools: Path, l
 def test_a_compiler_without_room_on_the_disk_is_not_a_missing_one(no_tools: Path, words: str, expected: str):
     put(no_tools, "rustc", f'[ "$1" = --version ] && echo rustc 1 && exit 0\necho "error: {words}" >&2; exit 1')
     assert code(toolchains.build, "rust") == expected
-
-
-def test_a_compiler_that_hangs_is_ended(no_tools: Path, monkeypatch):
-    put(no_tools, "rustc", '[ "$1" = --version ] && echo rustc 1 && exit 0\nwhile :; do :; done')
-    monkeypatch.setattr(toolchains, "BUILD_LIMIT_S", 0.5)
-    assert code(toolchains.build, "rust") == "no-toolchain"

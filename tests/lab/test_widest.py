@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from math import inf, sqrt
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 from support.lab import NAME, Scripted, a_rig, one_by_one
 
-from experiments.inference.intervals import Interval, median_interval
 from experiments.lab import campaign, mapping, progress
 from experiments.lab.build import Kernel
-from experiments.lab.campaign import LEAST, MOST, NARROW, half_width
+from experiments.lab.campaign import NARROW, half_width
 from experiments.lab.record import Point, Record
 from experiments.lab.store import Store
 
@@ -81,35 +80,3 @@ def test_what_follows_the_rounds_takes_a_fifth_of_their_time_for_the_widest_that
     assert len(extra) == len(POINTS) * 5 * campaign.EXTRA_SHARE // 4 and {point.lines % 2 for point in extra} == {0}
     width = {point: half_width(tuple(measure.ns(point, repeat) for repeat in range(5))) for point in POINTS if point.lines % 2 == 0}
     assert min(width[point] for point in extra) >= max(width[point] for point in width if point not in extra)
-
-
-# --- it takes no side
-
-PAIRS = 3000
-SHARE = 0.5  # of the points, that get all nine mappings
-
-
-@pytest.fixture(scope="module")
-def worlds() -> dict[str, list[list[float]]]:
-    """The values of PAIRS pairs of points whose median is 1, of lognormal noise of 2 to 10 %: where the widest got nine mappings, and where
-    who got them is drawn by lot."""
-    rng = np.random.default_rng(11)
-    noise = rng.uniform(0.02, 0.10, 2 * PAIRS)[:, None]
-    draws, others = (np.exp(noise * rng.standard_normal((2 * PAIRS, MOST))).tolist() for _ in range(2))
-    ascending = sorted(half_width(tuple(row[:LEAST])) for row in draws)
-    bound = ascending[round(len(ascending) * (1 - SHARE))]
-    widest = [row if half_width(tuple(row[:LEAST])) > bound else row[:LEAST] for row in draws]
-    return {"widest": widest, "by lot": [row[:number] for row, number in zip(others, rng.permutation([*map(len, widest)]), strict=True)]}
-
-
-def side(interval: Interval, line: float = 1.0) -> int:
-    """1 above the line, -1 below, 0 where the interval spans it."""
-    return int(interval.low > line) - int(interval.high < line)
-
-
-@pytest.mark.slow
-def test_no_more_intervals_miss_the_median_than_of_five_processes_and_as_many_above_it_as_below(worlds):
-    said = [side(median_interval(row)) for row in worlds["widest"]]
-    above, below, misses = said.count(1), said.count(-1), 1 - median_interval(range(LEAST)).coverage
-    assert 0 < above + below < len(said) * misses + 2 * sqrt(len(said) * misses)
-    assert abs(above - below) < 2 * sqrt(above + below)

@@ -3,7 +3,6 @@ process may, an endurance run also kills it on this computer's own settings."""
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import signal
@@ -85,13 +84,6 @@ def test_all_is_borrowed_and_put_back_the_last_first(kernel):
     assert [one.name for one in restored] == [POOL, SWAP, ZRAM, KSM_RUN, KSM_SLEEP, KSM_PAGES, DEFRAG][-len(restored):]
     assert not any(one.why for one in restored) and kernel.all() == kernel.first
     assert not (kernel.root / JOURNAL).exists() and restore(kernel.root) == []
-
-
-def test_the_journal_has_a_value_before_the_kernel_has_it(kernel, monkeypatch):
-    monkeypatch.setattr(borrowed, "_set", lambda root, name, wanted: kernel.set(root, name, "defer" if wanted in json.loads(
-        (root / JOURNAL).read_text())["changes"][name]["asked"] else "always"))
-    assert code(lambda: borrow(DEFRAG, "never", kernel.root)) == "setting-refused"
-    assert borrowed.value(DEFRAG, kernel.root) == "defer"
 
 
 def test_somebody_else_s_value_stays_and_is_told(kernel):

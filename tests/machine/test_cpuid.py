@@ -82,14 +82,6 @@ def test_descriptors_that_the_manual_leaves_in_doubt_are_unknown_not_guessed():
     assert [(t.kind, t.entries) for t in found] == [("data", 128), ("instruction", 48)]
 
 
-@pytest.mark.parametrize("dump", ["silent", "other vendor"])
-def test_no_geometry_is_no_entries(dump):
-    changes = {"2.0": "00000001 00000000 00000000 00000000"}
-    if dump == "other vendor":
-        changes["0.0"] = "00000016 746E6543 736C7561 48727561"  # CentaurHauls
-    assert tlbs(reader(SKYLAKE, **changes)) == ((), ())
-
-
 def amd_second_level(code: int, entries: int) -> list[Tlb]:
     word = f"{code << 28 | entries << 16:08X}"
     found, _ = tlbs(reader(ZEN_2, **{"80000006.0": f"00000000 {word} 00000000 00000000"}))

@@ -102,28 +102,6 @@ def test_of_big_and_little_cores_the_one_that_is_measured_is_named(tmp_path, usa
     assert found.microarchitecture == name and name in found.cpu_model
 
 
-# --- Ryzen 9 7950X3D: sixteen CPUs with 96 MB of L3, sixteen with 32 and a higher clock
-
-
-def die(mib: int, khz: int) -> Callable[[int], dict[str, str]]:
-    return lambda cpu: cache_of(cpu) | cache_of(cpu, f"{mib}M", 3, "Unified", 16, mib << 10) | {
-        f"{CPU}/cpu{cpu}/cpufreq/cpuinfo_max_freq": f"{khz}\n"}
-
-
-def kib(files: dict[str, str]) -> dict[str, str]:
-    """sysfs states sizes in K."""
-    return {name: f"{int(text[:-2]) << 10}K\n" if text.endswith("M\n") else text for name, text in files.items()}
-
-
-X3D = BARE | kib(on_each(range(8), die(96, 5_250_000)) | on_each(range(8, 16), die(32, 5_750_000)))
-
-
-@pytest.mark.parametrize(("usable", "number", "mib"), [(range(16), 15, 32), (range(8), 7, 96)])
-def test_of_two_dies_the_one_that_is_measured_states_its_cache(tmp_path, usable, number, mib):
-    found = host.inspect(plant(tmp_path, X3D), replace(HERE, usable_cpus=tuple(usable)))
-    assert (found.core.number, host.data_caches(found)[3]) == (number, mib << 20)
-
-
 # --- the choice is made once
 
 

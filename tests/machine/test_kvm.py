@@ -42,12 +42,6 @@ def test_kvms_module_says_what_translates(tmp_path: Path, module: str, parameter
     assert kvm.describe(found).strip() == kvm.describe(found) != ""
 
 
-@pytest.mark.parametrize(("said", "expected"), [("Y\n", True), ("N\n", False), ("never\n", False), (None, None)])
-def test_whether_a_guests_code_is_mapped_in_pieces_is_read(tmp_path: Path, said: str | None, expected: bool | None):
-    planted(tmp_path, "kvm", "nx_huge_pages", said) if said else planted(tmp_path)
-    assert kvm.look(tmp_path, {"vmx"}).nx_huge_pages is expected
-
-
 def test_kvm_is_no_part_of_a_machines_id_and_of_its_state_only_where_guests_are_slower_for_it():
     with_it, without = stated(NPT), stated(None)
     assert machine_id(with_it) == machine_id(without) and state(with_it) == state(without)

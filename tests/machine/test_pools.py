@@ -10,7 +10,6 @@ import re
 import shlex
 import sys
 import tempfile
-import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,6 @@ from hypothesis import strategies as st
 
 from experiments import cli
 from experiments.machine import pools
-from experiments.system import files
 from experiments.words.reasons import REASONS, Unavailable
 from experiments.words.units import parse_size
 
@@ -273,23 +271,6 @@ def test_a_journal_that_cannot_be_trusted_stops_everything_and_is_left_as_it_is(
     assert kernel.asked == [] and (kernel.root / JOURNAL).read_bytes() == content
 
 
-@pytest.mark.parametrize("kind", ["link", "fifo"])
-def test_what_is_no_file_at_the_journal_s_place_is_not_followed(machine, kind):
-    kernel = machine(p2m={"total": 4, "free": 4})
-    path, other = kernel.root / JOURNAL, kernel.root / "other.json"
-    if kind == "link":
-        other.write_bytes(whole(GOOD))
-    if kind.endswith("link"):
-        path.symlink_to(other)
-    elif kind == "folder":
-        path.mkdir()
-    else:
-        os.mkfifo(path)
-    for act in (pools.changes, pools.restore, partial(pools.reserve, "2m", 64 * MIB)):
-        assert why(partial(act, root=kernel.root)) == "pool-journal"
-    assert kernel.asked == [] and other.exists() == (kind == "link")
-
-
 def test_another_boot_s_journal_is_void(machine):
     kernel = machine()
     boot = kernel.root / "proc/sys/kernel/random/boot_id"
@@ -327,19 +308,6 @@ def test_without_root_the_command_for_sudo_is_given_in_full_and_nothing_is_touch
     sudo, program, *arguments = shlex.split(re.search(r"`(.+?)`", str(caught.value))[1])
     assert sudo == "sudo" and Path(program).is_absolute() and arguments == ["pool", "reserve", "--pages", "2m", "--size", "6MiB"]
     assert kernel.asked == [] and not (kernel.root / JOURNAL).exists()
-
-
-def test_a_second_one_waits_for_the_first(machine):
-    kernel = machine()
-    fd = os.open(kernel.root / "sys/kernel/mm/hugepages", os.O_RDONLY)
-    files.lock(fd)
-    second = threading.Thread(target=pools.reserve, args=("2m", 8 * MIB, kernel.root))
-    second.start()
-    second.join(0.3)
-    assert second.is_alive() and kernel.asked == [] and not (kernel.root / JOURNAL).exists()
-    os.close(fd)
-    second.join(30)
-    assert kernel.get("2m") == 4
 
 
 @pytest.mark.slow

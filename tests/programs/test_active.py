@@ -21,7 +21,6 @@ from support.common import SUPPORT, needs_c, needs_root
 from experiments.machine.compiler import compiler
 from experiments.programs import active
 from experiments.programs.active import sight, summed
-from experiments.system import procfs
 from experiments.system.smaps import Mapping
 from experiments.words.reasons import Unavailable
 
@@ -58,18 +57,6 @@ def test_the_active_set_is_the_truth_within_two_per_cent(program: Path, pages: i
     assert seen.active_bytes == pytest.approx(touched * mmap.PAGESIZE, rel=0.02)
     assert seen.mapped["4k"] >= pages * mmap.PAGESIZE and (seen.large_least, seen.denied, seen.processes) == (0, 0, 1)
     assert seen.table_bytes >= pages * 8 and seen.look_s > 0
-
-
-@needs_c
-@pytest.mark.skipif(procfs.chosen(Path("/sys/kernel/mm/transparent_hugepage/enabled")) not in ("always", "madvise"), reason="no THP here")
-@pytest.mark.skipif(procfs.number(Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")) != TWO_MIB, reason="another large page")
-def test_a_touched_large_page_counts_whole(program: Path):
-    with touching(program, TWO_MIB, 96, 60) as pid:
-        seen = sight([pid], 1.0, time.sleep)
-    if seen.mapped["thp"] < 96 * TWO_MIB:
-        pytest.skip("memory is too fragmented for 96 large pages")
-    assert seen.active_bytes == pytest.approx(60 * TWO_MIB, rel=0.02)
-    assert 0.98 * 60 * TWO_MIB <= seen.large_least <= seen.large_most == pytest.approx(60 * TWO_MIB, rel=0.02)
 
 
 FIELDS = st.tuples(st.integers(0, 400), st.integers(0, 3), st.integers(0, 2), st.integers(0, 2000))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from support.programs import look, made, trial
 
 from experiments.programs.levers import Joined
-from experiments.programs.report import document, remarks, rows, verdict_sentence
+from experiments.programs.report import remarks, verdict_sentence
 
 ON_LARGE = (look(huge_mib=90, reached=1),)
 
@@ -36,14 +34,6 @@ def test_a_lever_that_moved_no_pages_made_no_difference_to_them(huge_mib: int, n
     told = remarks(trial(made(2.0), made(1.0, looks=(look(huge_mib=huge_mib, reached=1),))))
     assert any("no difference to its pages" in remark for remark in told) is nothing
     assert not any("no difference to its pages" in remark for remark in remarks(trial(made(), made(), lever="none")))
-
-
-def test_a_lever_seen_in_some_of_the_processes_and_a_program_never_seen_are_said():
-    assert any("2 of its 5 processes" in remark for remark in remarks(
-        trial(made(), made(looks=(look(huge_mib=90, reached=2, processes=5),)))))
-    blind = trial(made(looks=()), made(looks=()))
-    assert any("before its memory could be looked at" in remark for remark in remarks(blind))
-    assert json.loads(json.dumps(document(blind)))["with"]["peak"] is None and rows(blind)[2][1:] == ("ended before a look",) * 2
 
 
 def test_the_seconds_of_joining_are_told_and_so_is_the_ratio_without_them():

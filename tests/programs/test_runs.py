@@ -14,7 +14,7 @@ from support.fake_perf import alive
 
 from experiments.programs import runs
 from experiments.programs.levers import LEVERS
-from experiments.programs.looks import own, peak
+from experiments.programs.looks import own
 from experiments.programs.runs import Run
 from experiments.programs.trial import Aim, attempt
 from experiments.system import processes
@@ -45,12 +45,6 @@ def test_what_a_program_writes_is_counted_and_told_apart_and_its_exit_code_is_ke
     assert first.written == again.written and first.written[1] == other.written[1]
     assert first.written[0].digest != digits.written[0].digest
     assert first.written[0].digest_of_words == digits.written[0].digest_of_words != other.written[0].digest_of_words
-
-
-def test_the_peak_is_of_all_its_processes():
-    one = f"{sys.executable} -c 'import time; b = bytearray(40 << 20); b[::512] = b[1::512]; time.sleep(0.4)'"
-    most = peak(list(shell(f"{one} & {one} & wait", share=0.3).looks))
-    assert most is not None and most.processes == 3 and most.pages.anonymous_bytes >= 80 << 20 and most.table_bytes > 0
 
 
 @pytest.mark.parametrize(("script", "left"), [

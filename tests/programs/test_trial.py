@@ -10,7 +10,7 @@ import pytest
 from support.programs import look, made
 
 from experiments.inference.intervals import Interval
-from experiments.inference.pairs import LEAST_PAIRS, paired_ratio
+from experiments.inference.pairs import paired_ratio
 from experiments.programs import trial
 from experiments.programs.levers import LEVERS
 from experiments.programs.report import document, remarks
@@ -112,15 +112,6 @@ def test_an_effect_of_a_tenth_is_found_and_is_as_large_as_it_is(times: Times, ra
     outcomes = [outcome(times, ratio, seed) for seed in range(100)]
     assert [found for found, _, _ in outcomes].count(word) >= 95
     assert sum(interval.low <= ratio <= interval.high for _, _, interval in outcomes) >= 90
-
-
-def test_it_ends_with_the_time_also_between_two_looks_but_never_before_six_pairs():
-    def loud(random: Random) -> np.ndarray:
-        return random.choice([1.0, 2.0], RUNS)
-
-    assert outcome(loud, 1.0, 1, limit_s=0.0)[1] == LEAST_PAIRS
-    word, pairs, _ = outcome(loud, 1.0, 2, limit_s=23.0)
-    assert LEAST_PAIRS <= pairs <= 11 and word == "cannot tell"
 
 
 def test_of_every_two_pairs_the_lever_comes_first_in_one_which_one_is_drawn():

@@ -83,14 +83,6 @@ def test_looks_are_as_rare_as_asked_and_no_window_is_shorter_than_its_look(look_
         assert watched.left_out_s == tuple(window_s for window_s in WINDOWS_S if window_s < look_s)
 
 
-def test_a_program_that_ends_is_told_with_what_was_seen_before(monkeypatch: pytest.MonkeyPatch):
-    watched = Clock(monkeypatch, 0.01, ends_s=30).watch(1e9, 0.01)
-    assert watched.has_ended and watched.sights and watched.elapsed_s == pytest.approx(30, abs=1)
-    with pytest.raises(Unavailable) as why:
-        Clock(monkeypatch, 0.01, ends_s=0).watch(10, 0.01)
-    assert why.value.code == "process-gone"
-
-
 # --- programs as they come
 
 

@@ -105,16 +105,6 @@ def test_more_than_the_memory_is_refused_with_a_remedy():
 @pytest.mark.measures
 @pytest.mark.measuring
 @needs_c
-def test_two_measurements_never_run_at_once():
-    with files.measuring_lock(wait=True):
-        done = subprocess.run([*TLB, "measure", "page_chase"], capture_output=True, text=True, cwd=ROOT, timeout=60)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"Another measurement is running on this computer (process {os.getpid()})")
-
-
-@pytest.mark.measures
-@pytest.mark.measuring
-@needs_c
 def test_ctrl_c_ends_the_kernel_and_says_that_nothing_is_lost():
     with files.measuring_lock(wait=True):
         pass  # nobody else measures, most likely for the next seconds

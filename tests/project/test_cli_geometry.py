@@ -15,13 +15,13 @@ from support.synthetic import Paged, Stated, tlbs
 
 from experiments import cli
 from experiments.cli import shown
-from experiments.inference.geometry import Backing, Geometry
+from experiments.inference.geometry import Geometry
 from experiments.lab import survey
 from experiments.lab.grid import octaves
 from experiments.lab.record import Point
 from experiments.lab.rig import Rig
 from experiments.machine import host
-from experiments.words.reasons import REASONS, Note
+from experiments.words.reasons import Note
 
 
 def pieces(guest: Paged) -> pd.DataFrame:
@@ -108,16 +108,3 @@ def test_geometry_of_pages_of_2_mib_ends_with_whether_they_reach_the_tlb(surveye
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith(f"Large pages: {verdict}. ") and last.endswith(".")
     assert ("translation costs" in last) == (verdict != "cannot tell")
-
-
-@pytest.mark.parametrize("as_json", [False, True])
-def test_whether_they_reach_the_tlb_is_told_where_their_own_survey_shows_no_step(surveyed: SimpleNamespace, monkeypatch, capsys,
-                                                                                 as_json: bool):
-    surveyed.frame, surveyed.pieces = stairs("2m", steps=()), pieces(Paged(splintered=True))
-    assert geometry(monkeypatch, "--pages", "2m", *["--json"] * as_json) == 1
-    said = capsys.readouterr()
-    assert said.err.startswith(REASONS["no-step"].sentence.removesuffix(".")) and len(said.err.splitlines()) == 1
-    if as_json:
-        assert Backing.model_validate_json(said.out).verdict == "splintered by the host"
-    else:
-        assert said.out.startswith("Large pages: splintered by the host. ") and len(said.out.splitlines()) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import multiprocessing
 import os
 import stat
@@ -108,21 +107,6 @@ def test_the_lock_file_is_open_to_all_users_whatever_the_umask(lock_path: Path, 
     finally:
         os.umask(before)
     assert stat.S_IMODE(lock_path.stat().st_mode) == 0o666
-
-
-def test_an_existing_lock_file_is_not_opened_with_o_creat(lock_path: Path, monkeypatch) -> None:
-    """fs.protected_regular refuses that for another user's file in a sticky folder, even to root."""
-    lock_path.touch()
-    really_open = os.open
-
-    def protected(path, flags, *mode, **kwargs):
-        if flags & os.O_CREAT and os.path.lexists(path):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-        return really_open(path, flags, *mode, **kwargs)
-
-    monkeypatch.setattr(os, "open", protected)
-    with measuring_lock(path=lock_path):
-        pass
 
 
 @needs_root
