@@ -22,6 +22,7 @@ from experiments.inference.simulator import (
     references_per_walk,
     simulate,
 )
+from experiments.inference.walker import INDEXED
 
 BITS = {"4k": 12, "2m": 21, "1g": 30}
 ALL_PAGES = tuple(BITS)
@@ -214,6 +215,17 @@ def test_a_long_stream_through_a_whole_machine_counts_as_in_the_plain_simulator(
     rng = np.random.default_rng(5)
     addresses = rng.integers(0, rng.choice([1 << 21, 1 << 24, 1 << 31, 1 << 41], 40_000))
     assert simulate(machine, addresses, "4k", warm=10_000) == plain(machine, addresses.tolist(), "4k", 10_000)
+
+
+@pytest.mark.parametrize("placement", ["modulo", "xor"])
+@pytest.mark.parametrize("replacement", list(SETS))
+def test_a_set_of_so_many_ways_that_it_has_an_index_counts_as_in_the_plain_simulator(replacement: str, placement: str):
+    entries = 4 * INDEXED
+    tlbs = tuple(SimulatedTlb(level=n, entries=entries, ways=entries // n, replacement=replacement, placement=placement) for n in (1, 2))
+    rng = np.random.default_rng(3)
+    hot = rng.random(6000) * rng.choice([entries // 3, 2 * entries], 6000)
+    for pages in (np.tile(rng.permutation(entries + 9), 5), hot.astype(int), 512 * rng.integers(0, 2 * entries, 4000)):
+        assert simulate(SimulatedMachine(tlbs), pages << 12) == plain(SimulatedMachine(tlbs), (pages << 12).tolist(), "4k")
 
 
 # --- one level, against closed forms
