@@ -54,7 +54,6 @@ def test_workflows_run_what_is_here():
 @pytest.mark.needs("go")
 @pytest.mark.parametrize(("old", "new", "says"), [
     ("", "", None),
-    ("timeout-minutes: 15", "timeout-hours: 15", "timeout-hours"),  # actionlint's
     ("  pull_request:", "  pull_request_target:", "dangerous-triggers"),  # zizmor's
 ])
 def test_the_workflows_are_linted_and_the_linters_find_what_is_wrong(tmp_path, old, new, says):
