@@ -142,7 +142,7 @@ def gone(processes: list[psutil.Process]) -> bool:
 
 
 @linux
-@pytest.mark.parametrize("number", [signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT])
 def test_a_signal_ends_the_program_with_all_that_it_started(number: int, tmp_path: Path):
     process, seen = begun(TRY, tmp_path, 3)
     process.send_signal(number)
