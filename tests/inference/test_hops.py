@@ -43,13 +43,3 @@ def test_the_modes_are_where_the_distribution_has_them_and_ripples_of_the_clock_
     draw = np.random.default_rng(5)
     ns = np.concatenate([draw.normal(75, 5, 40_000), draw.normal(150, 9, 20_000), draw.normal(300, 5, 600)])
     assert hops.modes(hops.smoothed(read(ns, step, 22.0)), step) == pytest.approx([75, 150], abs=8)
-
-
-# --- a clock that says that it steps more finely than its readings do
-
-
-@pytest.mark.parametrize("grain", [5.0, 9.3])
-def test_the_step_of_readings_is_found_in_themselves(grain: float):
-    ns = np.random.default_rng(2).lognormal(5.3, 0.4, 50_000)
-    ns, counts = np.unique(np.round(ns / grain) * grain + 0.44 * np.random.default_rng(3).integers(0, 2, len(ns)), return_counts=True)
-    assert hops.grain_ns(ns, counts) == pytest.approx(grain, abs=0.15)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.inference.intervals import Interval, median_interval
+from experiments.inference.intervals import median_interval
 from experiments.inference.sides import PAUSE_S, Pair, numbered_runs, of_the_same_kernels, pairs
 
 
@@ -82,14 +82,6 @@ def test_runs_that_differ_say_by_how_much_and_lend_it_to_points_of_one_run():
     near, far = found["page_chase", 64], found["page_chase", 128]
     assert near.runs == (2, 1) and near.spread == pytest.approx(2.1 / 1.05) == far.spread
     assert far.runs == (1, 1) and far.slack == near.slack == pytest.approx(log(2.0))
-
-
-def test_the_least_difference_that_would_show_is_half_the_interval_on_its_wider_side():
-    pair = Pair(Interval(1, 1, 1), Interval(1, 1, 1), Interval(2.0, 1.6, 2.2, 0.95), (9, 9), (1, 1), float("nan"), 0.0)
-    assert pair.would_show(1) == pytest.approx(2.0 / 1.6)
-    assert pair._replace(slack=log(1.1)).would_show(1) == pytest.approx(2.0 / 1.6 * 1.1)
-    assert pair.would_show(100) > pair.would_show(10) > pair.would_show(1)
-    assert pair.widened(1)[:3] == pytest.approx((2.0, 1.6, 2.2)) and pair.widened(10).low < 1.6 and pair.widened(10).high > 2.2
 
 
 @pytest.mark.parametrize("among", [1, 40])

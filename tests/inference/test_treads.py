@@ -64,13 +64,6 @@ def test_the_most_is_what_a_program_of_far_loads_alone_would_pay_and_gain(mib: f
     assert gain.ratio.value == pytest.approx(1 / (1 + price)) and gain.ratio.low <= gain.ratio.value and gain.ratio.high == 1.0
 
 
-def test_a_program_may_live_on_fewer_pages_where_large_ones_gain_more():
-    """Past 2^15 pages everything takes 100 ns more, and the walk is a smaller part of it."""
-    far = (2**15, 100.0)
-    gain = expected_gain(rows(Truth(noise=0.0, cache_step=far), Truth((2**40, 2**41), noise=0.0, cache_step=far)), 1024 * MIB, 0, PAGE)
-    assert gain.ratio.value == pytest.approx(101 / 112) and gain.ratio.low == pytest.approx(1 / 12)
-
-
 @settings(max_examples=15)
 @given(st.floats(0, 1), st.floats(0.001, 4096))
 def test_bounds_hold_a_program_that_does_less(share: float, mib: float):

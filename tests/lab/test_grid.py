@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from experiments.lab.grid import Profile, Scope, octaves
 from experiments.lab.record import Point
-from experiments.words.reasons import Unavailable
 
 MIB = 2**20
 PROFILE = Profile(max_working_set=2**30, repeats=3, region_ms=7, points_per_octave=2)
@@ -40,13 +39,3 @@ def test_a_chase_is_a_spread_point_and_its_control_with_as_many_lines(kib: int):
     spread, packed = scope.chase("page_chase", "2m", scope.most_lines, order="random")
     assert spread == Point(kernel="page_chase", engine="numba", pages="2m", order="random", lines=2**20 // kib, region_ms=7)
     assert packed == spread.model_copy(update={"layout": "packed"})
-
-
-def test_a_point_is_what_the_catalogue_has_where_nothing_is_said():
-    scope = Scope(PROFILE, base_page_bytes=4096)
-    assert scope.point("random_touch", "thp", bytes=1000) == Point(
-        kernel="random_touch", pages="thp", layout="packed", order="random", lines=16, options={"bytes": 1000}, region_ms=7)
-    said = {"engine": "numba", "lines": 5, "region_ms": 2}
-    assert scope.point("page_chase", **said) == Point(kernel="page_chase", **said)
-    with pytest.raises(Unavailable, match="there is no kernel 'nope'"):
-        scope.point("nope")

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from support.common import make_record
-from support.lab import GIB, a_rig, one_by_one
+from support.lab import GIB
 from support.synthetic import Stated
 
 from experiments.lab import kernels, mapping, perf
-from experiments.lab.record import Point, Record
+from experiments.lab.record import Point
 from experiments.lab.rig import Rig, usable_bytes
 from experiments.lab.store import Store
 from experiments.machine import host as hosts
 from experiments.machine.host import Host
-
-POINT = Point(kernel="page_chase", lines=64)
 
 
 def with_memory(usable: int, pool_pages: int = 0, reserved: int = 0, limit: int | None = None, **changes: object) -> Host:
@@ -36,19 +33,6 @@ def test_a_rig_is_what_follows_from_its_host(store: Store, monkeypatch: pytest.M
     named = Rig.of(host, store, "another", counters=False)
     assert (named.machine, named.cpu, named.plan) == ("another", 5, perf.NO_COUNTERS) and len(probed) == 1
     assert Rig.of(with_memory(GIB), store).cpu is None  # a description from before says nothing of a CPU
-
-
-def test_a_replaced_measure_gets_the_point_and_all_of_the_rig(store: Store):
-    asked: list[tuple] = []
-
-    def fake(point: Point, repeat: int, **how: object) -> Record:
-        asked.append((point, repeat, how))
-        return make_record(**point.model_dump(), repeat=repeat)
-
-    plan = perf.Plan("perf")
-    ((point, record),) = a_rig(store, measure=one_by_one(fake), cpu=3, plan=plan, usable_bytes=7).measured([POINT], 4, begin=lambda p: True)
-    assert (point, record.point, record.repeat) == (POINT, POINT, 4)
-    assert asked == [(POINT, 4, {"state": "00112233aabb", "usable_bytes": 7, "plan": plan, "cpu": 3, "fifo": False})]
 
 
 # --- a pool's pages are memory of their own

@@ -67,16 +67,3 @@ BOTH = frame(("page_chase", "c", "a", "now"), ("page_chase", "numba", "b", "now"
 def test_no_median_mixes_two_engines(asked: set[tuple[str, str]], engine: str, numbers: list[int]):
     kept = rows.of_one_engine(BOTH, asked, engine)
     assert list(kept["number"]) == numbers and list(kept.index) == [*range(len(numbers))] and list(kept) == list(BOTH)
-
-
-def test_of_a_kernel_without_rows_as_long_as_asked_the_longest_campaign_that_was_not_broken_off_counts():
-    timed = [("page_chase", 2)] * 4 + [("page_chase", 10)] * 6 + [("page_chase", 50)] * 2 + [("graph_walk", 10)] * 3
-    there = pd.DataFrame(timed, columns=["kernel", "region_ms"])
-
-    def kept(*asked: tuple[str, int], **how: bool) -> set[tuple[str, int]]:
-        return set(rows.of_one_region(there, asked, **how).itertuples(index=False, name=None))
-
-    assert kept() == kept(("page_chase", 10)) == kept(("page_chase", 7)) == {("page_chase", 10), ("graph_walk", 10)}
-    assert kept(("page_chase", 2), ("page_chase", 50)) == {("page_chase", 2), ("page_chase", 50), ("graph_walk", 10)}
-    assert kept(("page_chase", 7), is_strict=True) == {("graph_walk", 10)}
-    assert rows.of_one_region(there[:0]).empty

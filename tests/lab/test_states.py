@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 from support.common import make_record
-from support.lab import KERNEL, MACHINE, says
+from support.lab import KERNEL, MACHINE
 from support.synthetic import Stated
 
 from experiments.lab import columns, lines, states
 from experiments.lab.store import Store
 from experiments.machine import host as hosts
 from experiments.machine.host import Host
-from experiments.words.reasons import Unavailable
 
 
 def booted(*words: str, **changes: object) -> Host:
@@ -44,15 +43,6 @@ def test_each_state_is_described_as_it_was_and_machine_json_as_it_is(store: Stor
 def test_a_state_is_called_by_its_boot_its_linux_or_its_digits(store: Store, name: str, host: Host):
     kept(store)
     assert states.chosen(store, MACHINE, name, STATES) == hosts.state(host)
-
-
-@pytest.mark.parametrize("name", ["nopti", "6.12", hosts.state(NEWER)[:3], "", "ffffffffffff"])
-def test_a_name_that_means_no_state_is_a_reason_that_lists_those_that_there_are(store: Store, name: str):
-    kept(store)
-    with pytest.raises(Unavailable) as refused:
-        states.chosen(store, MACHINE, name, STATES)
-    says(refused.value, "no-data")
-    assert all(state in refused.value.detail for state in STATES) and "no5lvl" in refused.value.detail
 
 
 # --- boots of one machine in one state, which are virtual machines of one image

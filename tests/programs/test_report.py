@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from support.programs import look, made, trial
 
-from experiments.programs.levers import Joined
 from experiments.programs.report import remarks, verdict_sentence
 
 ON_LARGE = (look(huge_mib=90, reached=1),)
@@ -34,21 +33,6 @@ def test_a_lever_that_moved_no_pages_made_no_difference_to_them(huge_mib: int, n
     told = remarks(trial(made(2.0), made(1.0, looks=(look(huge_mib=huge_mib, reached=1),))))
     assert any("no difference to its pages" in remark for remark in told) is nothing
     assert not any("no difference to its pages" in remark for remark in remarks(trial(made(), made(), lever="none")))
-
-
-def test_the_seconds_of_joining_are_told_and_so_is_the_ratio_without_them():
-    joined = trial(made(10.0), made(9.0, looks=ON_LARGE, joined=Joined(1.0, 3.0, 1 << 30, ("EINVAL",))), lever="collapse")
-    assert joined.ratio().value == pytest.approx(0.9)
-    told = " ".join(remarks(joined))
-    assert "1 GiB into huge pages took 3 s" in told and "0.600" in told and "EINVAL" in told
-    assert joined.verdict == "helps"
-
-
-@pytest.mark.parametrize(("elapsed_s", "word"), [(0.8, "Helps"), (1.25, "Hurts"), (1.0, "No difference"),
-                                                  (1.01, "It differs, by less than the 2 %")])
-def test_the_verdict_stands_first_and_has_its_ratio(elapsed_s: float, word: str):
-    told = verdict_sentence(trial(made(1.0), made(elapsed_s)))
-    assert told.startswith(word) and f"{elapsed_s:.3f}" in told and "6 pairs" in told
 
 
 def test_what_ended_it_early_and_what_it_left_are_said():

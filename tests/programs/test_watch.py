@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -14,14 +13,13 @@ import pytest
 from support.fake_perf import alive
 from support.synthetic import Truth, frame, scope
 
-from experiments.lab.record import Quantity
 from experiments.programs import active, watch, watch_words
 from experiments.programs.active import Sight, Used
 from experiments.programs.looks import own
 from experiments.programs.reach import Reach
 from experiments.programs.watch import PRICE, WINDOWS_S, Target, Watched
 from experiments.system import processes
-from experiments.words.reasons import REASONS, Unavailable
+from experiments.words.reasons import Unavailable
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="programs are looked at in /proc")
 MIB = 1 << 20
@@ -158,42 +156,3 @@ def test_the_advice_is_what_may_show_and_a_line_to_copy(monkeypatch: pytest.Monk
     assert "tlb try" not in idle
     unknown = watch_words.advice(seen(sight(mib=64)), reach(rows=Unavailable("no-data")))
     assert unknown[-1] == far[-1] and "0.0" not in unknown[0]
-
-
-@pytest.mark.parametrize("counts", ["no-pmu", [{"walk": Quantity(value=3.0), "instructions": Quantity(value=1000.0),
-                                                "walk_cycles": Quantity(reason="no-walk-cycle-event")}]])
-@pytest.mark.parametrize(("known", "look"), [
-    (reach(), sight(pool_mib=2048, denied=1)), (reach(rows=Unavailable("no-data")), sight(mib=0, thp_mib=600, large=(0, 1)))])
-def test_all_that_is_said_is_sentences_and_json(counts: object, known: Reach, look: Sight):
-    what = seen(look, look._replace(window_s=1.0, active_bytes=look.active_bytes + 100 * MIB))
-    told = watch_words.sentences(what, known, counts)
-    assert all(sentence[-1] in ".:" or sentence.startswith("tlb try") for sentence in told)
-    document = json.loads(json.dumps(watch_words.document(what, known, counts), allow_nan=False))
-    assert [window["window_s"] for window in document["active"]] == [0.1, 1.0] and document["sentences"] == told
-    assert ("reason" in document["gain"]) == isinstance(known.rows, Unavailable)
-    text = " ".join(told)
-    assert ("pool" in text) == bool(sight_pool(look)) and ("walks in a thousand" in text) == (counts != "no-pmu")
-    assert len(watch_words.window_rows(what, known)) == 2 and len(watch_words.pages_rows(what)) == 6 + bool(sight_pool(look))
-
-
-def test_folios_are_told_by_size_beside_what_such_a_size_pays_here_or_why_not():
-    chase = frame(Truth((2**8, 2**14), noise=0.0), [p for n in SIZES for p in scope().chase("page_chase", "64k", n)])
-    known = reach(rows=pd.concat([ROWS, LARGE, chase]))
-    what = seen(sight(), folios={"4k": 0.75, "64k": 0.25})
-    assert watch_words.between(what) == {"64k": 128 * MIB} and ("128 MiB" in dict(watch_words.pages_rows(what))[
-        "of these in folios of 64 KiB"])
-    (told,) = watch_words._folios(what, known)
-    assert "25%" in told and f"{known.far_price('64k', 16384):z.1f}" in told and f"{known.far_price('4k', 16384):z.1f}" in told
-    assert known.far_price("64k", 16384).value < known.far_price("4k", 16384).value
-    (unmeasured,) = watch_words._folios(what, reach())
-    assert str(REASONS["too-few-points"].sentence.removesuffix(".")) in unmeasured
-    (none,) = watch_words._folios(seen(sight(), folios={"4k": 1.0}), known)
-    assert "None of" in none
-    (denied,) = watch_words._folios(seen(sight(), folios=Unavailable("frames-denied")), known)
-    assert REASONS["frames-denied"].sentence.removesuffix(".") in denied
-    document = watch_words.document(seen(sight(), folios=Unavailable("frames-denied")), known, "no-pmu")
-    assert document["folios"] == {"reason": "frames-denied"}
-
-
-def sight_pool(look: Sight) -> int:
-    return look.mapped.get("1g", 0)

@@ -97,14 +97,3 @@ def test_geometry_as_json_is_the_geometry_and_nothing_else(surveyed: SimpleNames
     assert [level.entries.low <= n <= level.entries.high for level, n in zip(inferred.levels, (64, 2048), strict=True)] == [True, True]
     assert inferred.levels[1].hit_cost.value == pytest.approx(10) and inferred.unit == "cycles" and inferred.core_ghz == pytest.approx(3.2)
     assert surveyed.lacking[0] in inferred.notes
-
-
-@pytest.mark.parametrize(("guest", "verdict"), [(Paged(), "not splintered"), (Paged(splintered=True), "splintered by the host"),
-                                                (Paged(pages=("4k",)), "cannot tell")])
-def test_geometry_of_pages_of_2_mib_ends_with_whether_they_reach_the_tlb(surveyed: SimpleNamespace, monkeypatch, capsys, guest: Paged,
-                                                                          verdict: str):
-    surveyed.frame, surveyed.pieces = stairs("2m"), pieces(guest)
-    assert geometry(monkeypatch, "--pages", "2m") == 0
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert last.startswith(f"Large pages: {verdict}. ") and last.endswith(".")
-    assert ("translation costs" in last) == (verdict != "cannot tell")

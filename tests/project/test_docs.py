@@ -6,13 +6,11 @@ import re
 import shlex
 import subprocess
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 import typer
 
 from experiments import cli
-from experiments.article import readme
 from experiments.system.files import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -52,13 +50,6 @@ def test_every_tlb_command_of_the_readme_is_understood_by_the_command_line():
         shown.add(name)
         group.commands[name].make_context(name, arguments)  # raises what does not parse; runs nothing
     assert shown == set(group.commands), "the README leaves a command out"
-
-
-def test_the_readme_shows_the_first_figure_as_it_is_now():
-    words, drawing = readme.figure()
-    assert README.count(words) == 1, "`tlb refresh index` puts it there"
-    assert (ROOT / readme.FILE).read_text(encoding="utf-8") == drawing
-    assert ElementTree.fromstring(drawing).tag == "{http://www.w3.org/2000/svg}svg"  # a file of its own is XML
 
 
 def test_ci_runs_the_readme_s_test_command_then_the_rest_and_builds_the_site():

@@ -108,32 +108,3 @@ def test_tests_run_in_one_pytest_of_two_processes_after_lint(checkout, target, m
     assert tests.endswith(f" -m {marks}")
     assert [ruff, imports] == LINT or target == "endurance"
     assert ("book --nbval" in tests and "--nbval-sanitize-with tests/nbval_sanitize.cfg" in tests) == pages
-
-
-@pytest.fixture
-def bare_path(tmp_path):
-    """A PATH with the shell's tools and no Python but those that a test puts there."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    for tool in ("sh", "basename", "mkdir", "cp", "touch", "awk", "rm", "find"):
-        (folder / tool).symlink_to(shutil.which(tool))
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("fits", "new", "says"),
-    [
-        (False, True, "python3 cannot make virtual environments: on Debian or Ubuntu, 'sudo apt install"),
-        (False, False, "python3 is older than 3.11: install a newer Python"),
-        (None, None, "No python3 was found: install Python 3.11 or newer"),
-    ],
-)
-def test_without_a_fitting_python_one_sentence_says_what_to_do(checkout, bare_path, fits, new, says):
-    if fits is not None:
-        fake_python(bare_path, "python3", fits=fits, new=new)
-    made = make(checkout, "site", path=str(bare_path))
-    assert made.returncode != 0
-    sentence, *rest = made.stderr.splitlines()
-    assert sentence.startswith(says)
-    assert len(rest) == 1 and rest[0].startswith("make: ***")
-    assert not (checkout / ".venv").exists()
