@@ -296,6 +296,7 @@ def test_a_price_is_the_machines_or_it_is_a_gap():
             for row in rows(n, layout, (ns * np.exp(0.01 * noise.normal(size=9))).tolist())])
         found, difference = price(frame, ENTRIES), spread(frame) - packed(frame)
         assert sorted([*found.xs, *found.gaps]) == grid
+        assert all(found.between(gap, gap).gaps == (gap,) for gap in found.gaps)
         prices += list(found)
         differences += list(difference)
     hits = sum(interval.low <= walk_ns(n) <= interval.high for n, interval in prices)
