@@ -37,16 +37,19 @@ static void on_sigbus(int signal)
 
 /* ---- requesting memory */
 
-/* Addresses without memory, aligned to 1 GiB for every page size, so that runs do not differ in how they fall on the page table's
- * levels or a TLB's sets. */
+/* Addresses without memory, aligned to 1 GiB whatever the page size, so that no two runs differ in how they fall on the page
+ * table's levels or on a TLB's sets. A base page on both sides stays without memory: the stack of a thread right beside would be
+ * joined with the arena into one mapping (on base pages both are VM_NOHUGEPAGE, since Linux 6.7 made stacks so), and smaps would
+ * state the stack's pages as the arena's. */
 static inline char *reserve_addresses(uint64_t bytes)
 {
-    char *room = bytes > UINT64_MAX - GIB ? MAP_FAILED
-                 : mmap(NULL, bytes + GIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    uint64_t room_bytes = bytes + base_page() + GIB;
+    char *room = room_bytes < bytes ? MAP_FAILED
+                 : mmap(NULL, room_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (room == MAP_FAILED)
         unavailable("memory-short", "no address space for %" PRIu64 " bytes: %s", bytes, strerror(ENOMEM));
-    keep(room, bytes + GIB, -1);
-    return (char *)round_up((uint64_t)room, GIB);
+    keep(room, room_bytes, -1);
+    return (char *)round_up((uint64_t)room + base_page(), GIB);
 }
 
 /* Address space for `bytes` on the page size asked for, not yet memory. */

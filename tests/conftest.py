@@ -12,16 +12,15 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from support.common import ROOT, lacking, make_record, software_plan
+from support.common import ROOT, lacking, software_plan
 from support.dead_worker import pytest_testnodedown as pytest_testnodedown  # a hook
 
 from experiments.lab import build
 from experiments.lab.build import Kernel
-from experiments.lab.record import Record
 from experiments.machine.compiler import compiler
 from experiments.system import files, processes
 
-# What `@pytest.mark.needs(...)` may name beside a program.
+# What `@pytest.mark.needs(...)` may name besides a program.
 ABILITIES: dict[str, Callable[[], bool]] = {
     "a C compiler": lambda: compiler() is not None,
     "perf that counts faults": lambda: "minor_faults" in {event.quantity for event in software_plan().events},
@@ -44,10 +43,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """What runs in one process: all files with a test that measures; all that open the built site, which is built once; else a file,
-    for its fixtures, or a notebook, whose cells are one run.
+    """Run in one process all files that measure, all that open the built site, and else a file or a notebook.
 
-    By the files' text, since the process that hands out tests collects none. (xdist's own groups are lost under pytest 9.)
+    The process that hands out tests collects none, so the files' text decides. (xdist's own groups are lost under pytest 9.)
     """
     from xdist.scheduler import LoadFileScheduling
 
@@ -59,7 +57,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What measures comes first: it is the longest group, and one process runs it while the other one runs all else."""
+    """Put what measures first: it is the longest group, and one process runs it while the other one runs all else."""
     items.sort(key=lambda item: group_of(item.nodeid.partition("::")[0]) != "measuring")
 
 
@@ -98,9 +96,3 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], P
         return log
 
     return fake
-
-
-@pytest.fixture
-def record() -> Callable[..., Record]:
-    """Makes a valid record; keyword arguments replace its fields."""
-    return make_record

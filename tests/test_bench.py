@@ -16,26 +16,10 @@ from experiments.system import files
 from experiments.words.reasons import Unavailable
 
 
-def test_every_table_has_a_title_that_says_what_to_reach_and_columns():
-    titles = {title for title, _ in bench.TABLES.values()}
-    assert len(titles) == len(bench.TABLES) > 0 and all(len(columns) > 1 for _, columns in bench.TABLES.values())
-
-
-def test_every_independent_program_is_there():
-    for name in ("independent_chase.c", "independent_fault.c", "independent_search.c", "independent_stride.c", "naive_graph.c",
-                 "naive_guest.c", "unadvised.c", "empty_gate.c", "engines_in_turn.py",
-                 "part_and_whole.py"):
-        assert (bench.INDEPENDENT / name).is_file()
-
-
 def test_medians_are_taken_program_by_program_over_rounds():
     assert bench.medians([(1.0, 10.0), (9.0, 20.0), (2.0, 90.0)]) == [2.0, 20.0]
     with pytest.raises(ValueError, match="zip"):
         bench.medians([(1.0, 2.0), (1.0,)])
-
-
-def test_two_numbers_are_compared_with_a_signed_share():
-    assert bench.compared(10.3, 10.0) == ("10.30", "10.00", "+3.0%") and bench.compared(9.0, 10.0, 3)[2] == "-10.0%"
 
 
 def test_rows_by_page_size_are_of_medians_and_a_size_that_is_lacking_has_its_reason_s_code():
@@ -150,11 +134,3 @@ def test_the_engines_take_turns_over_one_mapping(tmp_path):
     library = bench.c_program(bench.build.KERNELS / "page_chase.c", str(tmp_path), "-w", "-shared", "-fPIC", "-Dstatic=", "-fgnu89-inline")
     numba, c, ratio = bench.program("engines_in_turn")(library, "spread", 64)
     assert min(numba, c, ratio) > 0
-
-
-@pytest.mark.measures
-@pytest.mark.measuring
-@pytest.mark.needs("a C compiler")
-def test_a_part_is_compared_with_the_whole_of_the_same_region():
-    part, whole, ratio = bench.program("part_and_whole")(*bench.build.kernel("page_chase").command, "packed", (1 << 17) + 1)
-    assert min(part, whole, ratio) > 0

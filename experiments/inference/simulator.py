@@ -210,7 +210,12 @@ def _empty(shapes: Sequence[tuple[int, int, int, int]], seed: int) -> Caches:
     """Caches that hold nothing. shapes: of each its sets, ways, replacement and placement. Each draws numbers of its own from `seed`."""
     size = len(shapes), max(sets * ways for sets, ways, *_ in shapes)
     draws = np.array([(seed + (i << 32)) % 2**64 for i in range(len(shapes))], dtype=np.uint64)
-    return Caches(np.array(shapes), np.full(size, EMPTY), np.zeros(size, dtype=np.int64), draws)
+    indexed = [(sets, sets * ways) for sets, ways, *_ in shapes if ways >= walker.INDEXED] or [(1, 1)]
+    most_sets, most = (max(sizes) for sizes in zip(*indexed, strict=True))
+    states = np.zeros((len(shapes), most_sets, walker.STATES), dtype=np.int64)
+    states[:, :, walker.NEWEST : walker.OLDEST + 1] = EMPTY
+    return Caches(np.array(shapes), np.full(size, EMPTY), np.zeros(size, dtype=np.int64), draws,
+                  np.full((len(shapes), 1 << (2 * most - 1).bit_length()), EMPTY), np.full((len(shapes), 2, most), EMPTY), states)
 
 
 def _require(is_true: bool, otherwise: str) -> None:

@@ -118,8 +118,13 @@ def _ask_for_mthp(base: int, size: int, page: int) -> None:
 
 
 def _reserve(size: int) -> int:
-    """Reserve addresses with room for the bytes from a whole GiB on."""
-    room = libc.mmap(None, size + GIB, 0, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) if size < 1 << 62 else FAILED
+    """Return where addresses begin that have room for so many bytes from a whole GiB on, and for a base page on both sides of them.
+
+    That page stays without memory. A thread's stack right beside the arena would be joined with it into one mapping: both are
+    VM_NOHUGEPAGE on base pages, since Linux 6.7 made stacks so. smaps would then state the stack's pages as the arena's.
+    """
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE
+    room = libc.mmap(None, size + base_page() + GIB, 0, flags, -1, 0) if size < 1 << 62 else FAILED
     if room == FAILED:
         unavailable("memory-short", f"no address space for {size} bytes")
     return room
@@ -191,7 +196,7 @@ def map_arena(pages: str, working_set: int, cpus: list[int]) -> Arena:
     page = page_bytes(pages)
     size = -(-working_set // page) * page
     room = _reserve(size)
-    base = -(-room // GIB) * GIB
+    base = -(-(room + base_page()) // GIB) * GIB
     arena = Arena(pages, room, base, size, base_page(), working_set, page, size, _mthp_faults(page))
     try:
         _ask(base, size, pages, page)
@@ -203,7 +208,7 @@ def map_arena(pages: str, working_set: int, cpus: list[int]) -> Arena:
 
 
 def unmap(arena: Arena) -> None:
-    libc.munmap(arena.room, arena.mapping_bytes + GIB)
+    libc.munmap(arena.room, arena.mapping_bytes + base_page() + GIB)
 
 
 def verify_backing(arena: Arena) -> None:

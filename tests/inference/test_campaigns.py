@@ -70,10 +70,3 @@ def test_of_a_function_that_another_compiler_made_the_last_code_is_kept() -> Non
     assert {*zip(kept["timed"], kept["kernel_digest"], strict=True)} == {("follow", "g"), ("follow_draws", "d")}
     kept = newest(both(chased(), chased(follow="g", points=3)))  # broken off
     assert {*kept["kernel_digest"]} == {"f", "d"}
-
-
-def test_rows_of_version_1_and_later_ones_are_two_campaigns_where_they_measure_the_same() -> None:
-    first = frame([("page_chase", "c", "whole", "s", line) for line in range(10) for _ in range(10)])
-    new = chased(measures=1)
-    pd.testing.assert_frame_equal(newest(both(first, new)), new)
-    pd.testing.assert_frame_equal(newest(both(new, first)), first)

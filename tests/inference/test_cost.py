@@ -3,25 +3,18 @@ says of a machine that is not of its kind."""
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
 from functools import cache, partial
-from math import inf, isfinite
-from pathlib import Path
+from math import inf
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import binom
-from support.synthetic import Stated, Truth, frame, grid
 
 from experiments.inference import cost
-from experiments.inference.campaigns import newest
-from experiments.inference.cost import Known, fit, points, time_ns
+from experiments.inference.cost import Known, fit, time_ns
 from experiments.inference.reuse import SHARING, SharedCache, Tlbs, places
-from experiments.lab.store import Store
-from experiments.machine.host import Host, tlb_entries
-from experiments.system import files
 from experiments.words.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -36,7 +29,6 @@ TRUE = {"load_cycle_ns": 1.1, "load_random_ns": 1.4, "load_l2_adds_ns": 3.0, "lo
 SIZES = np.unique(np.round(2 ** np.arange(4, 20.1, 0.5)))
 # Finer around the entries of the last TLB, where its kind shows.
 FINE = np.unique(np.round(2 ** np.concatenate([np.arange(4, 20.1, 2 / 3), np.arange(9, 12, 1 / 6)])))
-COMMITTED = files.ROOT / "data"
 
 
 def made(known: Known = BARE, noise: float = 0.02, seed: int = 1, tlbs: Tlbs | None = None, sizes: np.ndarray = SIZES,
@@ -83,18 +75,11 @@ def simulated(pages: int, order: str, lines: int, sharing: int, rounds: int = 12
 
 
 @pytest.mark.parametrize("order", ["cycle", "random"])
-@pytest.mark.parametrize("pages", [600, 1200, 2400, 6000])
+@pytest.mark.parametrize("pages", [1200, 6000])
 def test_lines_of_data_and_of_tables_share_a_cache_as_in_one_that_looks_each_up(order: str, pages: int):
     found = places([pages], order, [SharedCache(1000 * 64, inf)], 1.0)
     data, table = simulated(pages, order, 1000, SHARING)
     assert (found.data[0][0], found.tables[0][0][0]) == pytest.approx((data, table), abs=0.05)
-
-
-def test_without_walks_random_loads_miss_a_cache_with_one_less_the_share_it_holds():
-    m = np.array([500, 2000, 4000, 16000])
-    for ways, tolerance in ((inf, 0.04), (32, 0.004)):
-        found = places(m, "random", [SharedCache(1000 * 64, ways)], 0.0).data[0]
-        assert found == pytest.approx(np.maximum(0, 1 - 1000 / m), abs=tolerance)
 
 
 def test_a_cycle_over_scattered_pages_misses_as_often_as_a_set_is_overfull():
@@ -102,25 +87,6 @@ def test_a_cycle_over_scattered_pages_misses_as_often_as_a_set_is_overfull():
     sets, ways, m = 512, 8, np.array([1024, 2048, 3072, 4096, 6144])
     found = places(m, "cycle", [SharedCache(sets * ways * 64, ways)], 0.0).data[0]
     assert found == pytest.approx(binom.sf(ways - 1, m - 1, 1 / sets), abs=0.01)
-
-
-def test_what_others_bring_in_shortens_the_reach_of_the_last_cache_alone():
-    caches = [SharedCache(64 * 64), SharedCache(1000 * 64)]
-    quiet, loud = (places([900], "cycle", caches, 0.0, rivals_bytes=rivals).data for rivals in (0.0, 64.0))
-    assert ([float(one[0]) for one in quiet], [float(one[0]) for one in loud]) == ([1, 0], [1, 1])
-
-
-def test_a_cycle_over_many_lines_of_each_page_misses_a_tlb_as_draws_do():
-    tlbs = Tlbs((64, 1536))
-    assert [float(one[0]) for one in tlbs.misses([3072], "cycle", 64)] == [1 - 64 / 3072, 0.5]
-    assert [float(one[0]) for one in tlbs.misses([3072], "cycle", 1)] == [1.0, 1.0]
-    hashed = Tlbs((64, 1536), "hashed sets, LRU", 12)
-    spread, dense = (float(hashed.misses([2000], "random", lines)[-1][0]) for lines in (1, 64))
-    assert dense == 1 - 1536 / 2000 < spread - 0.01
-    with pytest.raises(KeyError, match="of wax"):
-        Tlbs((64,), "of wax").misses([100], "cycle")
-    with pytest.raises(ValueError, match="order is"):
-        places([100], "sequential", [SharedCache(64)], 0.0)
 
 
 # --- the fit, on machines whose parameters are known
@@ -144,39 +110,15 @@ def coverage(machines: list[cost.CostFit]) -> dict[str, int]:
 
 
 @pytest.mark.endurance
-def test_intervals_hold_the_truth_as_often_as_they_say():
-    """Each machine has its own noise of 2 %. A nominal 95 % falls under 6 of 8 once in 170 tries."""
-    held = coverage(fits(0.02, 8))
-    assert {name: n for name, n in held.items() if n < 6} == {} and sum(held.values()) >= 0.90 * 8 * len(TOLD)
-
-
-@pytest.mark.endurance
 def test_intervals_of_many_machines_hold_the_truth_as_often_as_they_say():
-    """A nominal 95 % falls under 33 of 40 once in a thousand tries."""
-    held = coverage(fits(0.02, 40))
-    assert {name: n for name, n in held.items() if n < 33} == {} and sum(held.values()) >= 0.90 * 40 * len(TOLD)
-
-
-@pytest.mark.endurance
-def test_intervals_are_as_narrow_as_the_noise_allows():
-    for name in ("load_l2_adds_ns", "load_memory_adds_ns", "stlb_hit_ns", "walk_ns", "walk_reads"):
-        quiet, loud = (np.median([np.log(one.parameters[name].high / one.parameters[name].low) for one in fits(noise, 4)])
-                       for noise in (0.005, 0.02))
-        assert quiet < 0.08 and 2.5 < loud / quiet < 6, (name, quiet, loud)
-
-
-@pytest.mark.endurance
-def test_fitted_numbers_have_four_digits():
-    for interval in fits(0.02, 8)[0].parameters.values():
-        assert all(float(f"{number:.4g}") == number for number in interval[:3])
+    """A nominal 95 % falls under 18 of 24 once in several thousand tries."""
+    held = coverage(fits(0.02, 24))
+    assert {name: n for name, n in held.items() if n < 18} == {} and sum(held.values()) >= 0.90 * 24 * len(TOLD)
 
 
 @pytest.mark.parametrize(("known", "tlbs"), [
     (stated((64, 1536), (32768, MIB, 16 * MIB), nested=True), None),
-    (stated((64, 1536), (49152, 2 * MIB)), None),  # no third cache
     (stated((64,), (32768, MIB, 16 * MIB)), None),  # one level of TLB
-    (stated((64, 1536), (32768,)), None),
-    (stated((64, 1536), (32768, MIB, 16 * MIB), ways=12), Tlbs((64, 1536), "hashed sets, random replacement", 12)),
     (stated((64, 1536), (32768, MIB, 16 * MIB), ways=12), Tlbs((64, 1536), "hashed sets, LRU", 12)),
     (stated((64, 1536), (32768, MIB, 16 * MIB), ways=12), Tlbs((64, 1536), "fully associative, random replacement")),
 ])
@@ -195,45 +137,6 @@ def test_a_machine_of_the_models_kind_is_found_and_predicted(known: Known, tlbs:
         assert (price["predicted"] / price["measured_ns"] - 1)[shown].abs().median() < 0.05
 
 
-def test_a_cycle_predicts_the_random_order_that_it_never_saw():
-    rows = made(noise=0.01, load_random_ns=1.1)
-    fitted, drawn = fit(rows[rows["order"] == "cycle"], BARE), rows[(rows["order"] == "random") & (rows["layout"] == "spread")]
-    assert "load_random_ns" not in fitted.parameters and error(fitted, drawn).median() < 0.02
-
-
-def test_half_a_curve_predicts_the_rest_where_it_tells_enough_and_knows_where_not():
-    """64 Ki lines packed are 4 MiB: on a machine with 2 MiB of cache they are in memory, on one with 512 MiB nothing is."""
-    seen, unseen = stated((64, 1536), (32768, MIB, 2 * MIB)), stated((64, 1536), (32768, MIB, 512 * MIB))
-    rows = made(seen, noise=0.01)
-    large = rows[(rows["lines"] > 65536) & (rows["layout"] == "spread")]
-    assert error(fit(rows[rows["lines"] <= 65536], seen), large).median() < 0.05
-    memory = fit(made(unseen, noise=0.01, rivals_bytes_per_ns=0.01), unseen).parameters
-    assert memory["load_memory_adds_ns"].high > 100 * memory["load_memory_adds_ns"].low
-
-
-def test_a_walkers_read_that_no_point_tells_is_taken_for_a_loads_give_or_take_a_third():
-    """All lines and tables are in the only cache."""
-    known = stated((64, 1536), (2048 * MIB,))
-    reads = fit(made(known, noise=0.01), known).parameters["walk_reads"]
-    assert reads.value == pytest.approx(1, abs=0.01) and 0.4 < reads.low < 0.7 and 1.4 < reads.high < 2.5, reads
-
-
-def test_a_dense_array_is_predicted_from_chases_of_lines():
-    dense = 2.0 ** np.arange(8, 25)
-    pages = dense / 64
-    truth = time_ns(BARE, TRUE, Tlbs(BARE.entries).misses(pages, "random", 64), pages, "random", np.full(dense.shape, 64.0))
-    assert fit(made(noise=0.01), BARE).predict(asked(dense, "random", "packed")) == pytest.approx(truth, rel=0.05)
-
-
-def test_larger_base_pages_hold_more_lines():
-    known = Known((64, 1536), (32768, MIB, 16 * MIB), page_bytes=65536)
-    tlbs = Tlbs(known.entries)
-    fitted = cost.CostFit(known, tlbs, {name: cost.Interval(TRUE[name], TRUE[name], TRUE[name]) for name in known.parameters}, (), made())
-    pages = np.array([2.0**12])
-    truth = time_ns(known, TRUE, tlbs.misses(pages, "random", 1024), pages, "random", np.array([1024.0]))
-    assert fitted.predict(asked(pages * 1024, "random", "packed")) == pytest.approx(truth)
-
-
 # --- machines that are not of the model's kind, or tell too little
 
 
@@ -249,12 +152,6 @@ def test_where_the_model_is_wrong_is_the_run_of_points_that_it_lacks(factor: flo
     assert 5700 <= worst["lines"].min() <= 9000 and 11000 <= worst["lines"].max() <= 24000
 
 
-def test_the_points_of_a_frame_are_medians_and_leave_the_sequential_order_out():
-    found = points(frame(Truth(), grid(64 * MIB)))
-    assert set(found["order"]) <= {"cycle", "random"} and set(found["layout"]) == {"spread", "packed"}
-    assert (found["measured_ns"] > 0).all() and not found.duplicated(["order", "layout", "lines"]).any()
-
-
 def test_too_little_is_refused_with_a_reason():
     rows = made()
     for few in (rows.iloc[:0], rows[rows["lines"] < 100], rows[rows["lines"] <= 1536], rows.iloc[:12]):
@@ -265,24 +162,3 @@ def test_too_little_is_refused_with_a_reason():
         with pytest.raises(Unavailable) as refused:
             stated(entries, caches)
         assert refused.value.code == "no-geometry"
-
-
-def test_a_machine_states_its_entries_its_caches_and_whether_it_is_a_guest():
-    assert Known.of(Stated(hypervisor="kvm").host(), (64, 1536)) == stated((64, 1536), (32768, MIB), True, 12)
-    assert Known.of(Stated().host(), (64, 1536)).nested is False
-    assert Known.of(Stated(changes={"base_page_bytes": 65536}).host(), (64, 1536)).lines_per_page == 1024
-    assert Known.of(Stated(tlb=()).host(), (224, 32768)).entries == (224, 32768)  # nobody stated them: they were found
-    with pytest.raises(Unavailable):
-        Known.of(Stated(tlb=()).host(), ())
-
-
-@pytest.mark.parametrize("folder", sorted(path.parent for path in COMMITTED.glob("*/grids.json")), ids=lambda path: path.name)
-@pytest.mark.endurance
-def test_the_committed_rows_are_fitted_and_predicted_in_finite_numbers(folder: Path):
-    known = Known.of(host := Host.model_validate(json.loads((folder / "machine.json").read_text())), tlb_entries(host))
-    rows = points(newest(Store(COMMITTED).load(folder.name, "stlb_cliff")))
-    rows = rows[rows["lines"].isin(sorted(set(rows["lines"]))[::3])]
-    fitted = fit(rows, known)
-    assert all(isfinite(one.value) and one.low <= one.value <= one.high for one in fitted.parameters.values())
-    assert (fitted.residuals["predicted_ns"] > 0).all() and fitted.residuals["relative"].abs().median() < 0.05
-    assert fitted.predict(rows) == pytest.approx(fitted.residuals["predicted_ns"].to_numpy())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from support.common import make_record
 
-from experiments.inference.curves import Curve, packed, price, select, spread
+from experiments.inference.curves import Curve, packed, price, spread
 from experiments.inference.intervals import UNKNOWN, Interval, median_interval
 from experiments.words.reasons import Unavailable
 
@@ -59,24 +59,6 @@ CLIFF = curve({1024: (5.0, 4.9, 5.1), 2048: (5.2, 5.1, 5.3), 4096: (20.8, 20.0, 
 EMPTY = measured({})
 
 
-# --- rows that are meant
-
-
-def test_select_keeps_the_rows_that_have_each_of_the_values_named():
-    frame = pd.DataFrame({"pages": ["4k", "2m", "thp", "4k"], "mode": ["a", "a", "b", "b"], "n": [1, 2, 3, 4]})
-    assert select(frame)["n"].tolist() == [1, 2, 3, 4]
-    assert select(frame, pages="4k")["n"].tolist() == [1, 4]
-    for large in (["2m", "thp"], ("2m", "thp"), {"2m", "thp"}):
-        assert select(frame, pages=large)["n"].tolist() == [2, 3]
-    assert select(frame, pages="4k", mode="b")["n"].tolist() == [4]
-    assert select(frame, n=3)["pages"].tolist() == ["thp"]
-
-
-def test_a_column_that_is_not_there_leaves_no_row_and_all_columns():
-    nothing = select(FRAME, lines=64, walkers=1)
-    assert nothing.empty and nothing.columns.tolist() == FRAME.columns.tolist()
-
-
 # --- a curve of rows
 
 
@@ -100,17 +82,6 @@ def test_a_curve_is_of_the_rows_selected_and_of_the_value_named():
     assert Curve.of(frame, x="repeat", layout="spread").x == "repeat"
 
 
-def test_a_point_measured_once_is_there_without_coverage_and_unstable():
-    once = measured({256: [9.0]})
-    assert once.at(256) == Interval(9.0, 9.0, 9.0, 0.0) and once.last == once.at(256)
-    assert once.table["unstable"].tolist() == [True] and once.table["n"].tolist() == [1]
-
-
-def test_rows_without_a_value_do_not_count():
-    holed = measured({64: [1.0, math.nan, 3.0], 128: [math.nan]})
-    assert holed.xs == [64] and holed.at(64) == median_interval([1.0, 3.0]) and holed.table["n"].tolist() == [2]
-
-
 def test_an_empty_curve_has_no_point_and_says_so():
     assert len(EMPTY) == 0 and EMPTY.xs == [] and EMPTY.intervals == [] and list(EMPTY) == [] and EMPTY.medians.empty
     assert len(EMPTY - CLIFF) == len(CLIFF / EMPTY) == len(EMPTY.between(0, math.inf)) == 0
@@ -120,14 +91,6 @@ def test_an_empty_curve_has_no_point_and_says_so():
             ask()
         assert refused.value.code == "too-few-points"
     assert EMPTY.get(1) is UNKNOWN
-
-
-def test_curves_by_kind_are_those_that_were_measured_in_the_order_asked_for():
-    kinds = [("spread", 1.0, "4k"), ("spread", 2.0, "thp"), ("packed", 9.0, "1g")]
-    frame = pd.DataFrame([row for layout, ns, pages in kinds for row in rows(64, layout, [ns], pages=pages)])
-    by = Curve.by(frame, ["thp", "2m", "4k", "1g"], layout="spread")
-    assert {kind: points.at(64).value for kind, points in by.items()} == {"thp": 2.0, "4k": 1.0} and list(by) == ["thp", "4k"]
-    assert list(Curve.by(frame, ["packed", "spread"], "layout", pages="4k")) == ["spread"]
 
 
 # --- points of it
@@ -147,39 +110,6 @@ def test_at_is_the_nearest_point_in_the_logarithm_and_no_farther_away_than_asked
     else:
         assert points.at(x, within) in [median_interval(grid[n]) for n in grid if away[n] <= nearest + 1e-12]
         assert Interval.of(points.row(x, within)) == points.at(x, within)
-
-
-@few
-@given(grids, st.integers(1, 1 << 20))
-def test_get_is_exact_or_unknown(grid, x: int):
-    points = measured(grid)
-    for n in (x, *grid):
-        interval = points.get(n)
-        assert interval == median_interval(grid[n]) if n in grid else interval is UNKNOWN
-
-
-@few
-@given(grids, st.integers(0, 1 << 20), st.integers(0, 1 << 20))
-def test_between_keeps_both_ends(grid, low: int, high: int):
-    low, high = min(low, high), max(low, high)
-    points = measured(grid)
-    part = points.between(low, high)
-    assert list(part) == [(n, median_interval(grid[n])) for n in sorted(grid) if low <= n <= high]
-    assert part.table.index.tolist() == list(range(len(part))) and part.x == "lines"
-    for n in grid:
-        assert points.between(n, n).xs == [n]
-
-
-@few
-@given(grids, st.integers(0, 1 << 20), st.integers(0, 1 << 20))
-def test_a_level_is_the_median_of_the_medians(grid, low: int, high: int):
-    low, high = min(low, high), max(low, high)
-    medians = [np.median(grid[n]) for n in grid if low <= n <= high]
-    if medians:
-        assert measured(grid).level(low, high) == np.median(medians)
-    else:
-        with pytest.raises(Unavailable):
-            measured(grid).level(low, high)
 
 
 # --- between two curves
@@ -222,12 +152,6 @@ def test_a_difference_is_unstable_where_a_side_is():
     assert (chase - measured({64: quiet, 128: quiet, 256: noisy})).table["unstable"].tolist() == [False, True, True]
 
 
-def test_differences_can_be_taken_of_differences():
-    price = CLIFF - exact({1024: 1.0, 4096: 2.0})
-    assert dict(price - exact({1024: 1.0}))[1024] == pytest.approx((3.0, 2.9, 3.1, 0.9375, 1))
-    assert (price / exact({4096: 2.0})).at(4096) == pytest.approx((9.4, 9.0, 9.5, 0.9375, 1))
-
-
 # --- the price of translation
 
 
@@ -241,47 +165,6 @@ def test_the_price_is_spread_minus_packed_at_the_same_point():
     assert points.medians.equals((spread(FRAME) - packed(FRAME)).medians)
 
 
-# A machine with three caches. A spread chase keeps page-table entries in them too: an eighth of a line each of the guest's, a line each
-# of its host's. A walk reads one of the guest's.
-CACHES = ((512, 1.0), (8192, 4.0), (1 << 17, 15.0), (1 << 60, 140.0))  # lines, ns
-ENTRIES = 1536
-
-
-def cached_ns(lines: float) -> float:
-    return next(ns for most, ns in CACHES if lines <= most)
-
-
-def walk_ns(lines: int) -> float:
-    return 2.0 * (lines > 64) + (cached_ns(lines / 8) if lines > ENTRIES else 0.0)
-
-
-def test_a_price_is_the_machines_or_it_is_a_gap():
-    noise, grid = np.random.default_rng(1), [round(2 ** (k / 2)) for k in range(8, 41)]
-    prices, differences = [], []
-    for _ in range(8):
-        frame = pd.DataFrame([row for n in grid for layout, ns in (
-            ("packed", cached_ns(n)), ("spread", walk_ns(n) + cached_ns(n * 17 / 8 if n > ENTRIES else n)))
-            for row in rows(n, layout, (ns * np.exp(0.01 * noise.normal(size=9))).tolist())])
-        found, difference = price(frame, ENTRIES), spread(frame) - packed(frame)
-        assert sorted([*found.xs, *found.gaps]) == grid
-        prices += list(found)
-        differences += list(difference)
-    hits = sum(interval.low <= walk_ns(n) <= interval.high for n, interval in prices)
-    assert hits >= least_expected(len(prices), 0.96)
-    assert max(interval.value / walk_ns(n) for n, interval in prices if n > 64) < 2
-    assert max(interval.value / walk_ns(n) for n, interval in differences if n > 64) > 10  # what it would be without gaps
-
-
-def test_at_a_gap_there_is_no_price_and_the_control_is_why():
-    times = {1 << 14: (15, 60), 1 << 16: (15, 200), 1 << 18: (140, 240)}
-    found = price(pd.DataFrame([row for n, layouts in times.items() for layout, ns in zip(("packed", "spread"), layouts, strict=True)
-                                for row in rows(n, layout, [ns] * 5)]))
-    assert (found.gaps, found.xs) == ((1 << 16,), [1 << 14, 1 << 18])
-    with pytest.raises(Unavailable) as refused:
-        found.at(1 << 16)
-    assert refused.value.code == "control-elsewhere" and found.between(1 << 17, 1 << 18).gaps == ()
-
-
 @pytest.mark.parametrize(("column", "where"), [
     ("kernel", {}), ("order", {}), ("lines", {}), ("pages", {"pages": "4k"}), ("engine", {"engine": "c"}), ("mode", {"mode": ""})])
 def test_a_control_of_another_point_is_no_control(column: str, where: dict):
@@ -289,15 +172,6 @@ def test_a_control_of_another_point_is_no_control(column: str, where: dict):
     assert len(price(frame, **where)) == 1
     frame[column] = frame[column].astype(object).where(frame["layout"] == "spread", 65 if column == "lines" else "other")
     assert len(price(frame, **where)) == 0
-
-
-def test_a_chase_of_another_kernel_or_order_has_its_own_price():
-    random = FRAME.assign(order="random", ns_per_access=10 * FRAME["ns_per_access"])
-    gather = FRAME.assign(kernel="page_gather", ns_per_access=FRAME["ns_per_access"] / 10)
-    frame = pd.concat([FRAME, random, gather])
-    assert price(frame).at(64).value == pytest.approx(0.1)
-    assert price(frame, order="random").at(64).value == pytest.approx(1.0)
-    assert price(frame, kernel="page_gather").at(64).value == pytest.approx(0.01)
 
 
 # --- where it passes a height
@@ -330,20 +204,7 @@ def test_a_crossing_is_where_the_curve_passes_a_height_for_good(points, height: 
         assert exact(points).crossing(height, low, high) == pytest.approx(expected)
 
 
-def test_a_crossing_halfway_up_a_cliff_lies_between_its_edges_in_the_logarithm():
-    assert CLIFF.crossing(13.0) == pytest.approx(2048 * math.sqrt(2))
-    assert CLIFF.crossing(20.8) == pytest.approx(4096)  # at a height that a point has, at the point
-    with pytest.raises(Unavailable) as refused:
-        CLIFF.crossing(13.0, high=2048)
-    assert refused.value.code == "no-step"
-
-
 # --- what claims ask of it
-
-
-def test_a_doubling_is_the_ratio_of_the_two_medians():
-    assert CLIFF.doubling(2048) == Interval(20.8, 20.0, 21.0, 0.9375) / Interval(5.2, 5.1, 5.3, 0.9375)
-    assert CLIFF.doubling(2048).value == pytest.approx(4.0)
 
 
 def test_a_doubling_takes_the_grid_s_rounding_and_no_other_point():
@@ -366,47 +227,12 @@ def test_flatness_is_the_largest_over_the_smallest_and_blind_to_what_lies_beyond
     assert refused.value.code == "too-few-points"
 
 
-def test_flatness_covers_as_often_as_the_worst_of_its_points():
-    worst = Curve(CLIFF.table.assign(coverage=[0.9, 0.5, 0.95, 0.95]))
-    assert worst.flatness(0, 8192).coverage == 0.5 and worst.flatness(4096, 8192).coverage == 0.95
-
-
-def test_flatness_takes_any_x():
-    assert Curve(CLIFF.table.assign(lines=[0.25, 0.5, 1.0, 2.0])).flatness(0, 2) == CLIFF.flatness(0, 8192)
-
-
-@pytest.mark.parametrize("low", [0.0, -0.5])
-def test_a_flatness_is_open_where_a_bound_reaches_zero(low: float):
-    assert curve({1: (5.0, low, 6.0), 2: (5.0, 4.0, 6.0)}).flatness(1, 2).high == math.inf
-
-
-def test_a_flatness_below_one_nanosecond_is_as_good_as_any():
-    assert curve({1: (0.5, 0.4, 0.6), 2: (0.5, 0.45, 0.55)}).flatness(1, 2).high == pytest.approx(1.5)
-
-
-def test_a_falling_curve_is_no_flatter_than_the_same_curve_rising():
-    backwards = Curve(CLIFF.table.assign(lines=CLIFF.table["lines"].to_numpy()[::-1]).sort_values("lines"))
-    assert backwards.flatness(0, 8192) == pytest.approx(CLIFF.flatness(0, 8192))
-
-
-def test_a_bump_raises_what_flatness_may_be_and_not_what_it_must_be():
-    bump = curve({1: (5.0, 4.9, 5.1), 2: (9.0, 8.0, 9.5), 4: (5.0, 4.9, 5.1)}).flatness(0, 4)
-    assert bump.low == 1 and bump.value == pytest.approx(1.8) and bump.high == pytest.approx(9.5 / 4.9)
-
-
 @pytest.mark.parametrize("depth", [-0.1, 0.0])
 def test_medians_below_zero_have_no_flatness(depth: float):
     for sunk in ({1: (5.0, 4.0, 6.0), 2: (depth, -0.2, 0.0), 4: (5.0, 4.0, 6.0)}, {1: (depth, -0.2, 0.0), 2: (5.0, 4.0, 6.0)}):
         with pytest.raises(Unavailable) as refused:
             curve(sunk).flatness(1, 4)
         assert refused.value.code == "unstable"
-
-
-@few
-@given(st.lists(samples, min_size=2, max_size=8))
-def test_a_flatness_is_at_least_one_and_inside_its_bounds(points: list[list[float]]):
-    flat = measured(dict(enumerate(points, 1))).flatness(1, len(points))
-    assert 1 <= flat.low <= flat.value * (1 + 1e-12) and flat.value <= flat.high * (1 + 1e-12)
 
 
 @pytest.mark.parametrize(("truth", "noise"), [(np.full(20, 10.0), 0.2), (np.linspace(10, 13, 10), 0.3)], ids=["flat", "slope"])
@@ -445,7 +271,35 @@ def test_where_a_curve_passes_a_height_is_known_to_the_points_beside_it():
     assert (f"{never:.0f}", f"{always:.0f}") == ("at least 200", "at most 400")
 
 
-def test_a_place_is_known_as_well_as_the_points_beside_it():
-    far = Curve(pd.DataFrame({"lines": [100, 200, 400, 800], "coverage": [0.5, 0.9375, 0.96875, 0.5], "modes": [2, 1, 1, 2],
-                              **{name: [1, 1, 9, 9] for name in ("median", "low", "high")}}))
-    assert far.passes(5.0)[3:] == (0.9375, 1)
+# A machine with three caches. A spread chase keeps page-table entries in them too: an eighth of a line each of the guest's, a line each
+# of its host's. A walk reads one of the guest's.
+CACHES = ((512, 1.0), (8192, 4.0), (1 << 17, 15.0), (1 << 60, 140.0))  # lines, ns
+
+
+ENTRIES = 1536
+
+
+def cached_ns(lines: float) -> float:
+    return next(ns for most, ns in CACHES if lines <= most)
+
+
+def walk_ns(lines: int) -> float:
+    return 2.0 * (lines > 64) + (cached_ns(lines / 8) if lines > ENTRIES else 0.0)
+
+
+def test_a_price_is_the_machines_or_it_is_a_gap():
+    noise, grid = np.random.default_rng(1), [round(2 ** (k / 2)) for k in range(8, 41)]
+    prices, differences = [], []
+    for _ in range(4):
+        frame = pd.DataFrame([row for n in grid for layout, ns in (
+            ("packed", cached_ns(n)), ("spread", walk_ns(n) + cached_ns(n * 17 / 8 if n > ENTRIES else n)))
+            for row in rows(n, layout, (ns * np.exp(0.01 * noise.normal(size=9))).tolist())])
+        found, difference = price(frame, ENTRIES), spread(frame) - packed(frame)
+        assert sorted([*found.xs, *found.gaps]) == grid
+        assert all(found.between(gap, gap).gaps == (gap,) for gap in found.gaps)
+        prices += list(found)
+        differences += list(difference)
+    hits = sum(interval.low <= walk_ns(n) <= interval.high for n, interval in prices)
+    assert hits >= least_expected(len(prices), 0.96)
+    assert max(interval.value / walk_ns(n) for n, interval in prices if n > 64) < 2
+    assert max(interval.value / walk_ns(n) for n, interval in differences if n > 64) > 10  # what it would be without gaps

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-from support.your_machine import BARE, FIRST, IN_NS, SECOND, UNKNOWN, estimate, geometry, level
+from support.your_machine import FIRST, IN_NS, SECOND, estimate, geometry
 
 from experiments.inference import geometry_words
 from experiments.words.reasons import explain
@@ -17,17 +16,6 @@ def test_the_levels_table_has_each_opinion_with_its_bounds():
          "CPUID": "64", "hit, cycles": "0", "ways": "all"},
         {"level": "STLB", "entries": "2,048 (1,999 to 2,100)", "by": "alias", "price": "2,000", "alias": "–",
          "draws": "2,050 (2,000 to 2,100)", "CPUID": "3,072", "hit, cycles": "7.0 (6.9 to 7.2)", "ways": "–"}]
-
-
-def test_a_level_of_which_little_is_known_has_dashes():
-    first, second = geometry_words.levels_table(geometry(levels=[UNKNOWN, BARE])).to_dict("records")
-    assert (first["CPUID"], first["ways"], first["hit, cycles"]) == ("–", "–", "0")
-    assert (second["price"], second["alias"], second["draws"], second["CPUID"], second["hit, cycles"]) == ("–", "1,500", "–", "–", "–")
-
-
-@pytest.mark.parametrize(("ways", "shown"), [(0, "all"), (4, "4"), (None, "–")])
-def test_ways_are_a_number_or_all_or_a_dash(ways: int | None, shown: str):
-    assert geometry_words.levels_table(geometry(levels=[level(1, estimate(64), ways=ways)]))["ways"].item() == shown
 
 
 def test_the_walks_table_has_cycles_and_ns_or_a_dash():
@@ -46,32 +34,9 @@ def test_without_a_clock_walks_are_in_ns_alone():
     assert "hit, ns" in geometry_words.levels_table(geometry(**IN_NS)).columns
 
 
-def test_where_no_walk_was_asked_for_the_table_is_empty_and_has_a_head():
-    table = geometry_words.walks_table(geometry(walks=[]))
-    assert len(table) == 0 and [*table.columns] == ["page table in", "pages"]
-
-
 def test_the_sentences_are_the_verdicts_the_ways_the_walks_the_penalty_and_the_notes():
     first, second, ways, walks, penalty, note = geometry_words.sentences(geometry())
     assert (first, second) == (f"L1 dTLB: {FIRST.verdict}", f"STLB: {SECOND.verdict}")
     assert ways.startswith("L1 dTLB: ") and "up to 64 pages apart" in ways
     assert "L3" in walks and walks.endswith(explain("no-data"))
     assert [penalty] == geometry_words.penalty(geometry()) and note == "Alias chases: a note."
-
-
-def test_ways_that_are_not_known_have_their_reason():
-    assert UNKNOWN.ways_reason in " ".join(geometry_words.sentences(geometry(levels=[UNKNOWN])))
-    for known in (0, 4):
-        told = geometry_words.sentences(geometry(levels=[level(1, estimate(64), ways=known)], walks=[], notes=[], alias_penalty=None))
-        assert len(told) == (2 if known == 0 else 1)
-
-
-@pytest.mark.parametrize(("cost", "said"), [(None, False), (-3.0, False), (0.0, False), (0.99, False), (1.0, True), (9.4, True)])
-def test_the_way_predictor_is_named_only_where_aliasing_costs_a_cycle(cost: float | None, said: bool):
-    found = geometry(alias_penalty=cost)
-    assert bool(geometry_words.penalty(found)) == said
-    assert len(geometry_words.sentences(found)) == 5 + said
-
-
-def test_the_penalty_is_in_the_unit_of_the_rest():
-    assert " 9 cycles " in geometry_words.penalty(geometry())[0] and " 9 ns " in geometry_words.penalty(geometry(**IN_NS))[0]

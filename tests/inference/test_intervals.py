@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from itertools import product
 
 import numpy as np
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from experiments.inference.intervals import (
-    UNKNOWN,
     Interval,
     _rank,
     interval_of_difference,
@@ -57,7 +55,7 @@ def most_expected(trials: int, coverage: float) -> float:
 # --- the interval of a median
 
 
-@pytest.mark.parametrize("n", range(2, 16))
+@pytest.mark.parametrize("n", [2, 5, 8, 12, 15])
 def test_the_interval_of_a_median_covers_as_often_as_it_says(n: int) -> None:
     rng = np.random.default_rng(n)
     trials = 1000
@@ -68,12 +66,6 @@ def test_the_interval_of_a_median_covers_as_often_as_it_says(n: int) -> None:
         assert hits <= most_expected(trials, intervals[0].coverage)
 
 
-@pytest.mark.parametrize(("n", "coverage"), [(1, 0), (2, 0.5), (3, 0.75), (4, 0.875), (5, 0.9375), (6, 0.96875), (7, 0.984375)])
-def test_few_values_give_the_full_range_and_its_true_coverage(n: int, coverage: float) -> None:
-    x = np.arange(n) * 2.0
-    assert median_interval(x) == Interval(n - 1, 0, 2 * (n - 1), coverage)
-
-
 @pytest.mark.parametrize(("n", "rank"), [(8, 1), (9, 2), (11, 2), (12, 3), (14, 3), (15, 4)])
 def test_the_ranks_are_the_innermost_that_still_reach_95_percent(n: int, rank: int) -> None:
     interval = median_interval(np.arange(1, n + 1))
@@ -82,8 +74,8 @@ def test_the_ranks_are_the_innermost_that_still_reach_95_percent(n: int, rank: i
     assert interval.coverage >= 0.95 > 1 - 2 * stats.binom.cdf(rank, n, 0.5)
 
 
-@pytest.mark.parametrize("confidence", [0.8, 0.9, 0.95])
-@pytest.mark.parametrize("n", range(6, 31))
+@pytest.mark.parametrize("confidence", [0.8, 0.95])
+@pytest.mark.parametrize("n", [*range(6, 16), 30])
 def test_the_ranks_are_those_of_scipy_s_quantile_test(n: int, confidence: float) -> None:
     oracle = stats.quantile_test(np.arange(1, n + 1), q=0, p=0.5).confidence_interval(confidence)
     rank, _ = _rank(n, confidence)
@@ -101,12 +93,6 @@ def test_an_interval_holds_its_median_and_knows_no_order(x: list[float], confide
     assert median_interval([*x, math.nan], confidence) == interval
 
 
-@pytest.mark.parametrize("confidence", [0, 1, -0.1, 95, math.nan])
-def test_a_confidence_that_is_no_probability_is_refused(confidence: float) -> None:
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        median_interval([1, 2], confidence)
-
-
 def test_no_value_gives_no_median() -> None:
     for nothing in ([], [math.nan], [math.inf]):
         interval = median_interval(nothing)
@@ -116,7 +102,7 @@ def test_no_value_gives_no_median() -> None:
 # --- differences and ratios
 
 
-@pytest.mark.parametrize(("n_a", "n_b"), [(2, 2), (3, 3), (5, 5), (5, 3), (7, 7), (10, 10), (15, 5)])
+@pytest.mark.parametrize(("n_a", "n_b"), [(2, 2), (5, 3), (15, 5)])
 def test_a_difference_and_a_ratio_cover_at_least_as_often_as_they_say(n_a: int, n_b: int) -> None:
     """Over noise of one scale and of scales 50 apart, where an assumption of equal shape breaks."""
     trials = 600
@@ -144,20 +130,6 @@ def test_a_difference_is_that_of_the_medians_inside_the_widest_bounds(x: list[fl
     assert a.low - b.high - slack <= interval.low <= interval.value <= interval.high <= a.high - b.low + slack
 
 
-def test_a_difference_from_something_exact_has_the_other_ones_interval() -> None:
-    noisy = Interval(5.0, 4.0, 8.0, 0.9375)
-    assert interval_of_difference(noisy, Interval(1.0, 1.0, 1.0, 1.0)) == Interval(4.0, 3.0, 7.0, 0.9375)
-    assert interval_of_ratio(noisy, Interval(2.0, 2.0, 2.0, 1.0)) == pytest.approx((2.5, 2.0, 4.0, 0.9375, 1))
-
-
-@given(samples, samples)
-def test_a_ratio_turned_over_has_its_bounds_turned_over(x: list[float], y: list[float]) -> None:
-    a, b = median_interval(x), median_interval(y)
-    there, back = interval_of_ratio(a, b), interval_of_ratio(b, a)
-    assert there[:3] == pytest.approx((1 / back.value, 1 / back.high, 1 / back.low))
-    assert there.low <= there.value * (1 + 1e-12) and there.value <= there.high * (1 + 1e-12)
-
-
 def test_a_ratio_is_open_where_a_bound_reaches_zero_and_absent_where_a_median_does() -> None:
     touching, clear = Interval(2.0, -1.0, 3.0, 0.95), Interval(4.0, 3.0, 5.0, 0.95)
     for low in (touching, touching._replace(low=0.0)):
@@ -171,17 +143,6 @@ def test_a_ratio_is_open_where_a_bound_reaches_zero_and_absent_where_a_median_do
             assert refused.value.code == "unstable"
 
 
-bounded = st.tuples(st.floats(-1e6, 1e6), st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0, 1)).map(
-    lambda of: Interval(of[0], of[0] - of[1], of[0] + of[2], of[3]))
-
-
-@given(bounded, bounded)
-def test_a_difference_turned_over_is_its_negative(a: Interval, b: Interval) -> None:
-    there, back = a - b, b - a
-    assert there == interval_of_difference(a, b)
-    assert there == Interval(-back.value, -back.high, -back.low, back.coverage)
-
-
 @given(samples, samples)
 def test_a_ratio_times_the_ratio_turned_over_is_one(x: list[float], y: list[float]) -> None:
     a, b = median_interval(x), median_interval(y)
@@ -191,74 +152,27 @@ def test_a_ratio_times_the_ratio_turned_over_is_one(x: list[float], y: list[floa
         assert getattr(there, end) * getattr(back, other) == pytest.approx(1)
 
 
-def test_what_was_not_measured_makes_a_difference_unknown_and_a_ratio_unavailable() -> None:
-    known = Interval(2.0, 1.0, 3.0, 0.95)
-    for gap in (known - UNKNOWN, UNKNOWN - known):
-        assert all(map(math.isnan, gap[:3])) and gap.coverage == 0
-    for a, b in ((known, UNKNOWN), (UNKNOWN, known)):
-        with pytest.raises(Unavailable):
-            a / b
-
-
 # --- what an interval says and is read from
 
 
 @pytest.mark.parametrize(("bounds", "spec", "text"), [
     ((1.5217, 1.4, 1.6), ".2f", "1.52 (1.40 to 1.60)"),
     ((0.273, 0.2, 0.299), ".0%", "27% (20% to 30%)"),
-    ((1234.5, 1000.0, 1400.9), ",.0f", "1,234 (1,000 to 1,401)"),
     ((106.0, 54.0, 180.0), ".0f", "54 to 180"),
     ((52.0, 52.0, 52.0, 0.75), ".0f", "52 (3 processes)"), ((52.0, 52.0, 52.0, 0.0), ".0f", "52 (1 process)"),
     ((9.0, 1.0, 99.0, 0.875), ".0f", "9 (4 processes)"),
     ((5.0, 4.0, math.inf), ".1f", "at least 4.0"), ((5.0, -math.inf, 6.0), ".1f", "at most 6.0"),
     ((-0.004, -0.2, 0.001), ".1f", "0.0 (-0.2 to 0.0)"),
-    ((-0.004, -0.2, -0.0), "z.1f", "0.0 (-0.2 to 0.0)"),
-    ((-0.004, -0.004, 0.3), ".0%", "0% (0% to 30%)"),
     ((-0.004, -0.004, 0.3), "z.0%", "0% (0% to 30%)"),
-    ((-0.0, -0.0, 0.0), ".2", "0.0 (0.0 to 0.0)"),
     ((-0.04, -3.0, 0.04), "+.1f", "+0.0 (-3.0 to +0.0)"),
     ((-0.04, 1.0, 1.4), ">5.1f", "  0.0 (  1.0 to   1.4)"),
-    ((-0.04, 1.0, 1.4), "*>+6.1f", "**+0.0 (**+1.0 to **+1.4)"),
-    ((5.0, -math.inf, math.inf), ".1f", "5.0 (-inf to inf)"),
     ((math.nan, math.nan, math.nan), ".1f", "nan (nan to nan)"),
 ])
 def test_an_interval_prints_itself_by_a_number_s_format_and_no_zero_has_a_sign(bounds: tuple, spec: str, text: str) -> None:
     assert format(Interval(*bounds), spec) == text
 
 
-def test_without_a_format_an_interval_is_a_tuple_s_text() -> None:
-    interval = Interval(1.0, 0.5, 2.0, 0.9)
-    assert f"{interval}" == str(interval) and "coverage=0.9" in str(interval)
-
-
-@given(bounded, st.integers(0, 4))
-def test_what_an_interval_prints_is_its_numbers_rounded(interval: Interval, decimals: int) -> None:
-    text = f"{interval:.{decimals}f}"
-    pattern = r"(\S+) \(\d+ process(?:es)?\)" if interval.coverage < 0.9 else r"(\S+) \((\S+) to (\S+)\)"
-    words, shown = (found.groups(), interval[:3]) if (found := re.fullmatch(pattern, text)) else (text.split(" to "), interval[1:3])
-    assert [float(word) for word in words] == [round(bound, decimals) for bound in shown[:len(words)]]
-    assert not [word for word in words if float(word) == 0 and word.startswith("-")]
-
-
-def test_an_interval_is_read_from_a_row_of_a_summary_or_from_columns_with_a_prefix() -> None:
-    table = summarise(FRAME, ["lines", "layout"])
-    assert Interval.of(table.iloc[3]) == Interval(8.05, 8.0, 30.0, 0.96875)
-    gain = {"gain": 2, "gain_low": 1, "gain_high": 3, "median": 9, "low": 8, "high": 10}
-    assert Interval.of(gain, "gain") == Interval(2.0, 1.0, 3.0, 1.0)
-    assert Interval.of(gain | {"coverage": 0.75}, "gain").coverage == 0.75
-    assert Interval.of(gain) == Interval(9.0, 8.0, 10.0, 1.0) and isinstance(Interval.of(gain).value, float)
-    with pytest.raises(KeyError):
-        Interval.of({"median": 1.0, "low": 1.0})
-
-
 # --- spread and outliers
-
-
-def test_one_bad_run_of_seven_does_not_make_a_point_unstable_and_a_second_mode_does() -> None:
-    quiet = [10.0, 10.1, 9.9, 10.05, 9.95, 10.0]
-    assert relative_spread([*quiet, 20.0]) < 0.05
-    assert relative_spread([10.0] * 10 + [12.0] * 5) > 0.05
-    assert relative_spread([10.0] * 8 + [12.0] * 7) > 0.05  # the MAD of these is 0
 
 
 @given(st.lists(values, min_size=2, max_size=15), st.floats(0.01, 100))
@@ -266,13 +180,6 @@ def test_spread_has_no_unit_and_is_at_most_the_range(x: list[float], scale: floa
     spread = relative_spread(x)
     assert 0 <= spread <= np.ptp(x) / np.median(x) * (1 + 1e-9)
     assert relative_spread([scale * v for v in x]) == pytest.approx(spread, rel=1e-9, abs=1e-9)
-
-
-def test_the_spread_of_two_values_is_their_range_and_of_one_unknown() -> None:
-    assert relative_spread([9.0, 11.0]) == pytest.approx(0.2)
-    assert math.isnan(relative_spread([9.0])) and math.isnan(relative_spread([]))
-    assert relative_spread([0.0, 0.0, 0.0]) == 0
-    assert relative_spread([0.0, 0.0, 0.0, 1.0, 2.0]) == math.inf
 
 
 def test_quiet_points_have_no_outlier_and_a_run_a_third_slower_is_one() -> None:
@@ -326,12 +233,6 @@ def test_a_summary_has_a_row_for_each_group_in_the_groups_order() -> None:
     pd.testing.assert_frame_equal(table, summarise(FRAME, ["lines", "layout"]))
 
 
-def test_a_point_measured_once_is_marked_unstable() -> None:
-    once = summarise(FRAME, ["lines", "layout"]).iloc[4]
-    assert once["unstable"] and math.isnan(once["spread"])
-    assert (once["median"], once["low"], once["high"], once["coverage"], once["n"]) == (9.0, 9.0, 9.0, 0.0, 1)
-
-
 @pytest.mark.parametrize(("slow", "unstable"), [(10.49, False), (10.51, True)])
 def test_a_row_is_unstable_when_its_spread_is_over_five_percent(slow: float, unstable: bool) -> None:
     frame = pd.DataFrame({"lines": 1, "ns_per_access": [10, 10, 10, 10, slow, slow, slow]})
@@ -347,26 +248,9 @@ def test_a_summary_leaves_out_what_could_not_be_counted() -> None:
     assert math.isnan(two.median) and (two.n, two.coverage, two.outliers) == (0, 0, 0) and two.unstable
 
 
-def test_a_group_without_a_name_is_a_group() -> None:
-    table = summarise(pd.DataFrame({"cpu": [1.0, math.nan, math.nan], "ns_per_access": [4.0, 5.0, 6.0]}), ["cpu"])
-    assert table["median"].tolist() == [4.0, 5.5] and math.isnan(table["cpu"][1])
-
-
-def test_less_confidence_gives_summaries_narrower_bounds() -> None:
-    frame = pd.DataFrame(rows(64, "spread", [4.0, 5.0, 6.0, 7.0, 8.0]) + rows(64, "packed", [1.0] * 5))
-    wide, narrow = (summarise(frame, ["layout"], confidence=c).iloc[1] for c in (0.9, 0.6))
-    assert (wide["low"], wide["high"], wide["coverage"]) == (4.0, 8.0, 0.9375)
-    assert (narrow["low"], narrow["high"], narrow["coverage"]) == (5.0, 7.0, 0.625)
-
-
 def test_a_spread_of_exactly_five_percent_is_stable() -> None:
     row = summarise(pd.DataFrame({"lines": 1, "ns_per_access": [19.5, 20.5]}), ["lines"]).iloc[0]
     assert row["spread"] == 0.05 and not row["unstable"]
-
-
-def test_no_rows_give_an_empty_summary() -> None:
-    empty = summarise(FRAME[:0], ["lines"])
-    assert empty.shape == (0, 10) and empty.columns.tolist() == summarise(FRAME, ["lines"]).columns.tolist()
 
 
 # --- repeats that drift
@@ -379,20 +263,11 @@ def drifting(rng: np.random.Generator, slope: float, points: int = 40, repeats: 
     return pd.DataFrame({"lines": np.repeat(np.arange(points), repeats), "repeat": repeat, "ns_per_access": np.exp(logs)})
 
 
-@pytest.mark.parametrize("slope", [0.0, 0.015, -0.015, 0.05])
-def test_intervals_of_repeats_that_drift_hold_the_median_of_any_moment_as_often_as_they_say(slope: float) -> None:
-    rng, trials = np.random.default_rng(5), 60
-    tables = [summarise(drifting(rng, slope), ["lines"]) for _ in range(trials)]
-    for truth in np.exp(slope * np.array([-2, 0, 2])):
-        hits = sum(((table["low"] <= truth) & (truth <= table["high"])).sum() for table in tables)
-        assert hits >= least_expected(40 * trials, 0.9375)
-
-
 def test_a_trend_is_found_where_there_is_one_in_any_order_of_rows_and_almost_never_in_noise() -> None:
     rng = np.random.default_rng(6)
     found = [trend(drifting(rng, slope).sample(frac=1, random_state=1), ["lines"], "ns_per_access") for slope in (0.015, -0.05)]
     assert found == pytest.approx([0.015, -0.05], abs=0.004)
-    assert sum(trend(drifting(rng, 0.0), ["lines"], "ns_per_access") != 0 for _ in range(400)) <= 6
+    assert sum(trend(drifting(rng, 0.0), ["lines"], "ns_per_access") != 0 for _ in range(150)) <= 4
     assert trend(drifting(rng, 0.05).drop(columns="repeat"), ["lines"], "ns_per_access") == 0
     few = drifting(rng, 0.2, points=1)
     assert trend(few, ["lines"], "ns_per_access") == 0 and trend(few[:0], ["lines"], "ns_per_access") == 0
@@ -410,17 +285,6 @@ def test_two_modes_are_two_places_with_two_processes_each_and_a_jump_between(val
     assert modes([math.nan, *values]) == expected
 
 
-@pytest.mark.parametrize("n", [4, 5, 9, 15])
-def test_two_modes_are_seen_where_there_are_two_and_almost_never_in_noise(n: int) -> None:
-    rng, trials = np.random.default_rng(n), 2000
-    noise = rng.lognormal(0, 0.1, (trials, n))
-    assert np.mean([modes(x) == 2 for x in noise]) < 0.001
-    is_upper = rng.random((trials, n)) < 0.5
-    both = np.minimum(is_upper.sum(axis=1), (~is_upper).sum(axis=1)) >= 2
-    seen = np.array([modes(x) == 2 for x in noise ** 0.3 * np.where(is_upper, 4.4, 1.0)])
-    assert seen[both].all() and not seen[~both].any()
-
-
 def test_what_is_computed_from_a_point_of_two_modes_says_so() -> None:
     split, plain = median_interval([38, 38.5, 169, 170, 171]), Interval(10.0, 9.0, 11.0)
     for told in (split, split - plain, plain / split, (plain / split) - plain):
@@ -432,3 +296,18 @@ def test_a_share_of_the_whole_is_a_ratio_and_of_what_may_be_nothing_its_own_inte
     whole = Interval(10.0, 8.0, 12.5, 0.94)
     assert Interval(5.0, 4.0, 6.0, 0.94).share_of(whole) == Interval(5.0, 4.0, 6.0, 0.94) / whole
     assert Interval(1.0, -1.0, 3.0, 0.94).share_of(whole)[:3] == pytest.approx((0.1, -0.1, 0.3))
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.05])
+def test_intervals_of_repeats_that_drift_hold_the_median_of_any_moment_as_often_as_they_say(slope: float) -> None:
+    rng, trials = np.random.default_rng(5), 20
+    tables = [summarise(drifting(rng, slope), ["lines"]) for _ in range(trials)]
+    for truth in np.exp(slope * np.array([-2, 0, 2])):
+        hits = sum(((table["low"] <= truth) & (truth <= table["high"])).sum() for table in tables)
+        assert hits >= least_expected(40 * trials, 0.9375)
+
+
+@pytest.mark.parametrize(("n", "coverage"), [(1, 0), (2, 0.5), (3, 0.75), (4, 0.875), (5, 0.9375), (6, 0.96875), (7, 0.984375)])
+def test_few_values_give_the_full_range_and_its_true_coverage(n: int, coverage: float) -> None:
+    x = np.arange(n) * 2.0
+    assert median_interval(x) == Interval(n - 1, 0, 2 * (n - 1), coverage)

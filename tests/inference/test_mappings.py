@@ -7,12 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from experiments.inference.curves import Curve, price
 from experiments.inference.intervals import Interval, interval_of_rows, median_interval, summarise
-from experiments.inference.treads import smoothed
 
 MAPPINGS = np.array([1.0, 3.0, 0.5, 10.0, 2.0, 5.0])  # what a mapping multiplies all of its times by
 TRUE = {(1024, "spread"): 4.0, (1024, "packed"): 2.0, (2048, "spread"): 9.0, (2048, "packed"): 2.5}  # ns
@@ -75,31 +72,10 @@ def test_without_five_pairs_two_points_are_independent(other: pd.DataFrame):
     assert a / b == median_interval(list(TIMES.values())) / median_interval(other["ns_per_access"])
 
 
-def test_mappings_that_one_point_lacks_are_left_out():
-    more = interval_of_rows(rows({n: 2 * TIMES.get(n, 90.0) for n in range(-3, 9)}))
-    assert (more / interval_of_rows(rows(TIMES)))[:3] == exactly(2.0)
-
-
 def test_rows_of_one_mapping_count_once():
     several = pd.concat([rows(numbered(MAPPINGS[:5])), rows(numbered(3 * MAPPINGS[:5])), rows(numbered(2 * MAPPINGS[:5]))])
     assert interval_of_rows(several) == median_interval(2 * MAPPINGS[:5])
     assert summarise(several.assign(lines=1), ["lines"]).iloc[0]["n"] == 5
-
-
-def test_bounds_that_were_changed_are_no_longer_those_of_the_mappings():
-    curve = Curve.of(pd.concat(rows(numbered(ns * MAPPINGS), lines=lines) for lines, ns in [(1, 1.0), (2, 9.0), (4, 2.0)]))
-    assert not curve.at(2)._replace(high=99.0).repeats.values
-    ratio = smoothed(curve).at(2) / curve.at(1)
-    assert ratio == Interval(*curve.at(4)) / Interval(*curve.at(1))
-
-
-@given(st.lists(st.floats(0.1, 1e3), min_size=5, max_size=12), st.floats(0.1, 10))
-def test_a_ratio_turned_over_has_its_bounds_turned_over(times: list[float], factor: float):
-    random = np.random.default_rng(len(times))
-    others = factor * np.array(times) * random.lognormal(size=len(times))
-    a, b = (interval_of_rows(rows(numbered(values))) for values in (times, others))
-    there, back = a / b, b / a
-    assert (there.low, there.high, there.coverage) == pytest.approx((1 / back.high, 1 / back.low, back.coverage))
 
 
 def test_of_mappings_that_drift_a_difference_holds_the_first_and_the_last():

@@ -1,7 +1,6 @@
 """How often the intervals of a median, of a paired ratio and of two points of a mapping hold the truth, under noise like that of computers.
 
 What the docstrings promise is asserted: the median's interval asks for independence alone, and what a pair has in common leaves its ratio.
-Where repeats depend on each other, an interval is right less often than it says; that is asserted too, so that no text forgets it.
 Each test prints what it found: pytest -rP -m endurance tests/inference/test_noise.py
 """
 
@@ -21,7 +20,7 @@ from experiments.inference.pairs import paired_ratio
 pytestmark = pytest.mark.endurance
 
 TRIALS = 2000
-SIZES = 5, 9, 15  # processes, or pairs
+SIZES = 5, 15  # processes, or pairs
 Noise = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]  # logarithms of times: campaigns by repeats
 
 
@@ -52,12 +51,7 @@ def drifting(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
 
 
 INDEPENDENT = normal, heavy_tailed, bistable
-COMMON = bistable, autocorrelated, drifting
-
-
-def middle_of(noise: Noise) -> float:
-    """The median of one process."""
-    return float(np.median(noise(np.random.default_rng(0), (1_000_000, 1)))) if noise is bistable else 0.0
+COMMON = autocorrelated, drifting
 
 
 def held(intervals: list[Interval], truth: float) -> int:
@@ -71,33 +65,6 @@ def bounds(coverage: float) -> tuple[float, float]:
 
 def campaigns(noise: Noise, n: int) -> np.ndarray:
     return np.exp(noise(np.random.default_rng(n), (TRIALS, n)))
-
-
-@pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("noise", INDEPENDENT)
-def test_the_median_of_independent_processes_is_held_as_often_as_stated(noise: Noise, n: int):
-    intervals = [median_interval(times) for times in campaigns(noise, n)]
-    hits, (least, most) = held(intervals, np.exp(middle_of(noise))), bounds(intervals[0].coverage)
-    print(f"median, {noise.__name__}, n = {n}: {hits / TRIALS:.1%}, stated {intervals[0].coverage:.1%}")
-    assert least <= hits <= most
-
-
-@pytest.mark.parametrize("n", SIZES)
-def test_the_median_of_repeats_that_resemble_each_other_is_held_less_often(n: int):
-    intervals = [median_interval(times) for times in campaigns(autocorrelated, n)]
-    hits, (least, _) = held(intervals, 1.0), bounds(intervals[0].coverage)
-    print(f"median, autocorrelated, n = {n}: {hits / TRIALS:.1%}, stated {intervals[0].coverage:.1%}")
-    assert hits < least
-
-
-@pytest.mark.parametrize("n", SIZES)
-def test_where_repeats_drift_the_median_of_the_campaign_s_middle_is_held_and_that_of_its_end_is_not(n: int):
-    intervals = [median_interval(times) for times in campaigns(drifting, n)]
-    middle, end = held(intervals, 1.0), held(intervals, np.exp(0.15))
-    print(f"median, drifting, n = {n}: {middle / TRIALS:.1%} of the middle, {end / TRIALS:.1%} of the end, "
-          f"stated {intervals[0].coverage:.1%}")
-    least, _ = bounds(intervals[0].coverage)
-    assert end < least <= middle
 
 
 @pytest.mark.parametrize("n", SIZES)
@@ -116,27 +83,6 @@ def test_a_ratio_of_pairs_is_held_as_often_as_stated_whatever_a_pair_has_in_comm
     assert least <= hits <= most
 
 
-@pytest.mark.parametrize("n", SIZES)
-def test_a_ratio_of_pairs_that_resemble_the_pairs_before_them_is_held_less_often(n: int):
-    rng = np.random.default_rng(n)
-    above, below = (np.exp(autocorrelated(rng, (TRIALS, n))) for _ in range(2))
-    paired = [paired_ratio(a, b, 0.95) for a, b in zip(above, below, strict=True)]
-    hits, (least, _) = held(paired, 1.0), bounds(paired[0].coverage)
-    print(f"ratio, autocorrelated each for itself, n = {n}: {hits / TRIALS:.1%}, stated {paired[0].coverage:.1%}")
-    assert hits < least
-
-
-@pytest.mark.parametrize("n", SIZES[1:])
-def test_where_one_side_alone_has_two_modes_the_median_of_the_ratios_is_held_less_often(n: int):
-    """The logarithms then lie unevenly about it."""
-    rng = np.random.default_rng(n)
-    above, below = np.exp(bistable(rng, (TRIALS, n))), np.exp(0.02 * rng.standard_normal((TRIALS, n)))
-    paired = [paired_ratio(a, b, 0.95) for a, b in zip(above, below, strict=True)]
-    hits, (least, _) = held(paired, np.exp(middle_of(bistable))), bounds(paired[0].coverage)
-    print(f"ratio, bistable above alone, n = {n}: {hits / TRIALS:.1%}, stated {paired[0].coverage:.1%}")
-    assert hits < least
-
-
 def nothing(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
     return np.zeros(size)
 
@@ -149,12 +95,12 @@ def of_mappings(times: np.ndarray) -> Interval:
     return median_interval(times).of_repeats(Repeats(dict(enumerate(times.tolist()))))
 
 
-OWN = [(normal, normal), (heavy_tailed, heavy_tailed), (bistable, bistable), (skewed, skewed), (bistable, normal), (skewed, nothing)]
+OWN = [(heavy_tailed, heavy_tailed), (bistable, normal), (skewed, nothing)]
 
 
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("own", OWN, ids=lambda own: " over ".join(noise.__name__ for noise in own))
-@pytest.mark.parametrize("common", [nothing, normal, bistable])
+@pytest.mark.parametrize("common", [nothing, bistable])
 def test_two_points_of_the_same_mappings_are_held_as_often_as_stated(common: Noise, own: tuple[Noise, Noise], n: int):
     """The truth is the median of what mappings give. Pairs are at most a sixth wider than independent medians, where nothing is shared."""
     rng = np.random.default_rng(n)
@@ -170,14 +116,3 @@ def test_two_points_of_the_same_mappings_are_held_as_often_as_stated(common: Noi
               f"{pairs[0].coverage:.1%}; as if not paired {held(apart, truth) / TRIALS:.1%} +-{half[1]:.1%}")
         assert least <= hits <= most
         assert half[0] <= 7 / 6 * half[1]
-
-
-def test_the_narrower_of_two_intervals_is_right_less_often_than_it_says(n: int = 15):
-    rng = np.random.default_rng(n)
-    above, below, over, under = (np.exp(noise(rng, size)) for size in ((TRIALS, n), (1_000_000, 1)) for noise in (bistable, normal))
-    both = [(of_mappings(a) / of_mappings(b), median_interval(a) / median_interval(b)) for a, b in
-            zip(above, below, strict=True)]
-    narrower = [min(intervals, key=lambda interval: interval.high - interval.low) for intervals in both]
-    hits, (least, _) = held(narrower, float(np.median(over / under))), bounds(narrower[0].coverage)
-    print(f"the narrower of two, nothing in common, n = {n}: {hits / TRIALS:.1%}, stated {narrower[0].coverage:.1%}")
-    assert hits < least

@@ -7,7 +7,6 @@ from itertools import product
 import numpy as np
 import pytest
 
-from experiments.inference.intervals import median_interval
 from experiments.inference.pairs import LEAST_PAIRS, is_look, paired_ratio
 
 
@@ -15,7 +14,7 @@ def test_looks_are_half_as_many_pairs_apart_again():
     assert [n for n in range(60) if is_look(n)] == [6, 9, 14, 21, 32, 48]
 
 
-@pytest.mark.parametrize("n", range(2, 11))
+@pytest.mark.parametrize("n", [2, 5, 9])
 def test_the_coverage_is_that_of_all_signs_of_the_ranks(n: int):
     """Of ranks 1 to n with any signs, how often the bounds leave out 0: counted one by one, by the means themselves."""
     signs = np.array(list(product((-1, 1), repeat=n)))
@@ -24,19 +23,6 @@ def test_the_coverage_is_that_of_all_signs_of_the_ranks(n: int):
                    for interval in [paired_ratio(np.exp(0.01 * row * np.arange(1, n + 1)), np.ones(n), confidence)])
         assert held / len(signs) == pytest.approx(paired_ratio(np.ones(n) * 2, np.ones(n), confidence).coverage)
         assert held / len(signs) >= min(confidence, 1 - 2.0 ** (1 - n)) - 1e-12
-
-
-def test_few_pairs_give_their_whole_range_as_the_book_s_interval_of_a_median_does():
-    ratios = np.array([1.1, 1.4, 1.2, 1.5, 1.25])
-    interval, median = paired_ratio(ratios, np.ones(5)), median_interval(ratios)
-    assert interval[1:4] == pytest.approx(median[1:4])
-
-
-def test_with_over_without_is_the_inverse_of_without_over_with():
-    random = np.random.default_rng(5)
-    a, b = random.lognormal(size=(2, 12))
-    forth, back = paired_ratio(a, b), paired_ratio(b, a)
-    assert (forth.value, forth.low, forth.high) == pytest.approx((1 / back.value, 1 / back.high, 1 / back.low))
 
 
 def test_what_drifts_from_pair_to_pair_is_not_in_the_ratio():

@@ -41,7 +41,7 @@ def misses(sets_of_pages: np.ndarray, sets: int, ways: int, rounds: int, rng: np
     return missed / visited
 
 
-@pytest.mark.parametrize(("lines", "entries"), [(100, 128), (140, 128), (177, 128), (256, 128), (90, 64), (400, 64)])
+@pytest.mark.parametrize(("lines", "entries"), [(140, 128), (256, 128), (400, 64)])
 def test_one_set_misses_as_the_formula_says(lines: int, entries: int):
     rng = np.random.default_rng(lines)
     simulated = misses(np.zeros(lines, dtype=int), 1, entries, 120, rng)
@@ -49,7 +49,7 @@ def test_one_set_misses_as_the_formula_says(lines: int, entries: int):
     assert float(miss_probability_cycle_random_replacement(lines, entries)) == pytest.approx(simulated, abs=0.01 + 1 / entries)
 
 
-@pytest.mark.parametrize("ratio", [0.6, 0.8, 1.0, 1.3, 2.0])
+@pytest.mark.parametrize("ratio", [0.6, 1.0, 2.0])
 def test_hashed_sets_miss_as_the_mean_over_placements_says(ratio: float):
     sets, ways = 16, 8
     lines = int(ratio * sets * ways)
@@ -57,19 +57,6 @@ def test_hashed_sets_miss_as_the_mean_over_placements_says(ratio: float):
     found = [misses(rng.integers(0, sets, lines), sets, ways, 40, rng) for _ in range(12)]
     error = np.std(found, ddof=1) / math.sqrt(len(found))
     assert float(hashed_random_replacement(lines, sets, ways)) == pytest.approx(np.mean(found), abs=4 * error + 0.02)
-
-
-def test_below_the_capacity_only_hashed_sets_miss():
-    lines = np.array([1, 32, 64, 127, 128])
-    assert (miss_probability_cycle_random_replacement(lines, 128) == 0).all()
-    hashed = hashed_random_replacement(lines, 16, 8)
-    assert hashed[0] == pytest.approx(0, abs=1e-12) and 0.1 < hashed[-1] < 0.7
-
-
-def test_half_of_the_step_is_done_at_twice_the_logarithm_of_two():
-    entries = 10_000
-    at = 2 * math.log(2) * entries
-    assert float(miss_probability_cycle_random_replacement(round(at), entries)) == pytest.approx(0.5, abs=1e-3)
 
 
 @given(st.integers(1, 4096), st.integers(1, 2**20))
@@ -87,25 +74,6 @@ def test_more_lines_never_miss_less_and_random_replacement_never_more_than_lru(a
     assert many <= float(miss_probability_cycle(max(a, b), entries))
 
 
-@given(st.integers(1, 64), st.integers(1, 16), st.integers(1, 3000))
-def test_random_replacement_in_hashed_sets_never_misses_more_than_lru_in_them(sets: int, ways: int, lines: int):
-    random = float(hashed_random_replacement(lines, sets, ways))
-    lru = float(hashed_lru(lines, sets, ways, "cycle"))
-    assert -1e-9 <= random <= lru + 1e-9
-
-
-def test_a_single_slot_a_set_has_nothing_to_choose_and_misses_as_lru():
-    lines = np.array([1, 5, 16, 40])
-    lru = hashed_lru(lines, 16, 1, "cycle")
-    assert hashed_random_replacement(lines, 16, 1) == pytest.approx(lru, abs=1e-9)
-
-
-def test_an_array_gives_the_numbers_of_its_elements():
-    lines = np.array([[100, 200], [300, 4000]])
-    for probability in (lambda m: hashed_random_replacement(m, 16, 12), lambda m: miss_probability_cycle_random_replacement(m, 192)):
-        assert probability(lines) == pytest.approx(np.array([[float(probability(n)) for n in row] for row in lines]))
-
-
 # --- which kind a step came from
 
 KINDS = {
@@ -117,7 +85,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("sets", "ways"), [(256, 12), (128, 12), (256, 8)])
+@pytest.mark.parametrize(("sets", "ways"), [(256, 12), (128, 8)])
 def test_a_step_is_known_by_its_kind_at_2_percent_of_noise(kind: str, sets: int, ways: int):
     entries = sets * ways
     lines = np.unique(np.round(entries * 2 ** np.arange(-0.75, 1.01, 0.125)).astype(int))
@@ -129,11 +97,3 @@ def test_a_step_is_known_by_its_kind_at_2_percent_of_noise(kind: str, sets: int,
         assert (len(fits), fits[0].kind) == (4, kind)
         assert (fits[0].before, fits[0].after) == pytest.approx((2, 20), abs=0.7)
         assert fits[0].predict(lines, entries, ways) == pytest.approx(exact, abs=1.0)
-
-
-def test_a_gap_in_the_points_is_left_out_of_the_fit():
-    lines = np.array([1000, 1200, 1400, 1600, 1800, 2000, 2200])
-    price = np.where(lines > 1536, 10.0, 2.0)
-    whole, gapped = (fit_step(lines, y, 1536)[0] for y in (price, np.where(lines == 1400, np.nan, price)))
-    assert (whole.kind, gapped.kind) == ("fully associative, LRU",) * 2
-    assert (gapped.before, gapped.after, gapped.residual) == pytest.approx((2, 10, 0), abs=1e-9)

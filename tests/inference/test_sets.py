@@ -12,7 +12,7 @@ from experiments.inference.simulator import SimulatedMachine, SimulatedTlb, simu
 from experiments.words.reasons import Unavailable
 
 PAGES, STRIDES = 256, [1 << k for k in range(19)]
-TLBS = [(1536, 12), (3072, 12), (4096, 16), (2048, 8), (1024, 4)]
+TLBS = [(1536, 12), (4096, 16)]
 
 
 def walks(placement: str, entries: int, ways: int, stride: int) -> float:

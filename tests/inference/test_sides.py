@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from math import exp, inf, isnan, log
+from math import exp, log
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.inference.intervals import Interval, median_interval
-from experiments.inference.sides import PAUSE_S, Pair, numbered_runs, of_the_same_kernels, pairs, runs_apart
+from experiments.inference.intervals import median_interval
+from experiments.inference.sides import PAUSE_S, Pair, numbered_runs, of_the_same_kernels, pairs
 
 
 def rows(times: list[float], lines: int = 64, kernel: str = "page_chase", digest: str = "a", state: str = "s", run: list[int] | int = 0,
@@ -45,17 +45,6 @@ def test_a_pause_begins_another_run_in_whatever_order_rows_stand():
     assert numbered_runs(shuffled).tolist() == [1, 0, 1, 0, 0]
 
 
-def test_how_far_a_points_runs_lie_apart_is_the_ratio_of_their_medians():
-    def at(hours: float, times: list[float], lines: int) -> pd.DataFrame:
-        return rows(times, lines=lines).assign(started_at=str(pd.Timestamp("2026-01-31T03:00:00Z") + pd.Timedelta(hours=hours)))
-
-    frame = both(at(0, [10.0, 11.0, 12.0], 64), at(2, [8.0, 9.0, 10.0], 64), at(5, [12.0, 13.0, 11.0], 64),  # medians 11, 9, 12
-                 at(0, [5.0], 128), at(0.5, [7.0], 128),  # one run
-                 at(0, [5.0], 256), at(2, [float("nan")], 256))  # and one run with a value
-    assert runs_apart(frame, ["kernel", "lines"], "ns").to_dict() == {("page_chase", 64): pytest.approx(12 / 9)}
-    assert runs_apart(frame[frame["lines"] > 64], ["kernel", "lines"], "ns").empty
-
-
 # --- programs
 
 
@@ -65,40 +54,12 @@ def test_rows_are_compared_of_the_kernels_that_are_the_same_on_both_sides():
     assert compared(a, b) == ([1.0], [4.0], {"other-kernels": {"page_gather"}})
 
 
-def test_of_several_versions_that_are_the_same_the_last_is_compared_and_of_each_side_its_last_campaign():
-    a = both(rows([1.0], digest="old"), rows([2.0], digest="new"))
-    b = both(rows([3.0], digest="new", state="before"), rows([4.0], digest="new", state="after"), rows([5.0], digest="old"))
-    assert compared(a, b) == ([2.0], [4.0], {})
-
-
-def test_an_engine_is_compared_with_itself():
-    twins = [rows([ns], engine="numba", digest="n") for ns in (2.0, 3.0)]
-    assert compared(both(rows([1.0]), twins[0]), twins[1]) == ([2.0], [3.0], {})
-
-
 def test_two_versions_of_what_a_kernel_measures_are_never_compared():
     """Though the timed loop is the same, as where it was warmed up otherwise."""
     first, second = (rows([float(measures)], measures=measures, timed="follow") for measures in (1, 2))
     assert compared(first, second) == ([], [], {"measured-differently": {"page_chase"}})
     assert compared(both(second, first), first) == ([1.0], [1.0], {})
     assert compared(both(second, first), both(first, second)) == ([2.0], [2.0], {})
-
-
-def test_functions_of_one_kernel_are_compared_each_by_its_own_code():
-    a = both(rows([1.0], digest="x", timed="follow"), rows([2.0], digest="y", timed="follow_draws"))
-    b = both(rows([3.0], digest="x", timed="follow"), rows([4.0], digest="z", timed="follow_draws"))
-    assert compared(a, a) == ([1.0, 2.0], [1.0, 2.0], {})
-    assert compared(a, b) == ([1.0], [3.0], {"other-kernels": {"page_chase"}})
-    assert compared(a, rows([5.0])) == ([], [], {"other-kernels": {"page_chase"}})  # of version 1, by the whole kernel
-
-
-@pytest.mark.parametrize("empty", [0, 1])
-def test_a_side_without_rows_has_nothing_in_common(empty: int):
-    sides = [rows([1.0]), rows([2.0])]
-    sides[empty] = sides[empty].iloc[:0]
-    mine, theirs, left_out = of_the_same_kernels(*sides)
-    assert (len(mine), len(theirs), any(left_out.values())) == (0, 0, False)
-    assert pairs(mine.assign(run=0), theirs.assign(run=0), ["kernel", "lines"], "ns") == []
 
 
 # --- pairs
@@ -115,49 +76,12 @@ def test_a_pair_has_the_medians_and_the_ratio_of_its_point_and_of_no_other():
     assert (far.ratio.value, far.processes) == (2.0, (1, 2))
 
 
-def test_a_column_that_is_nan_on_both_sides_is_no_difference_of_the_point():
-    a, b = (rows([1.0, 2.0]).assign(threads=np.nan) for _ in range(2))
-    assert len(pairs(a, b, ["kernel", "lines", "threads"], "ns")) == 1
-
-
-def test_no_ratio_to_nothing():
-    pair = pair_of([0.0, 0.0, 0.0], [1.0, 1.0, 1.0])
-    assert pair.ratio is None and pair.widened(3) is None and pair.would_show(3) == inf and pair.logs.coverage == 0
-
-
 def test_runs_that_differ_say_by_how_much_and_lend_it_to_points_of_one_run():
     a = both(rows([1.0, 1.1, 2.0, 2.2], run=[0, 0, 1, 1]), rows([5.0, 5.0], lines=128))
     found = dict(pairs(a, both(rows([3.0]), rows([5.0], lines=128)), ["kernel", "lines"], "ns"))
     near, far = found["page_chase", 64], found["page_chase", 128]
     assert near.runs == (2, 1) and near.spread == pytest.approx(2.1 / 1.05) == far.spread
     assert far.runs == (1, 1) and far.slack == near.slack == pytest.approx(log(2.0))
-
-
-def test_a_point_whose_runs_agree_by_luck_has_what_runs_have_in_the_middle_and_both_sides_add_up():
-    lucky, middle, wide = (rows([1.0, factor], lines=lines, run=[0, 1]) for lines, factor in ((1, 1.0), (2, 1.2), (3, 1.5)))
-    found = dict(pairs(both(lucky, middle, wide), both(lucky, middle, wide), ["kernel", "lines"], "ns"))
-    assert [found["page_chase", lines].spread for lines in (1, 2, 3)] == pytest.approx([1.2, 1.2, 1.5])
-    assert found["page_chase", 3].slack == pytest.approx(2**0.5 * log(1.5))
-
-
-def test_of_one_run_nothing_is_known_of_runs():
-    pair = pair_of([1.0, 2.0], [1.0, 2.0])
-    assert isnan(pair.spread) and pair.slack == 0
-
-
-def test_the_least_difference_that_would_show_is_half_the_interval_on_its_wider_side():
-    pair = Pair(Interval(1, 1, 1), Interval(1, 1, 1), Interval(2.0, 1.6, 2.2, 0.95), (9, 9), (1, 1), float("nan"), 0.0)
-    assert pair.would_show(1) == pytest.approx(2.0 / 1.6)
-    assert pair._replace(slack=log(1.1)).would_show(1) == pytest.approx(2.0 / 1.6 * 1.1)
-    assert pair.would_show(100) > pair.would_show(10) > pair.would_show(1)
-    assert pair.widened(1)[:3] == pytest.approx((2.0, 1.6, 2.2)) and pair.widened(10).low < 1.6 and pair.widened(10).high > 2.2
-
-
-@pytest.mark.parametrize("ratio", [Interval(1.0, 0.0, 2.0, 0.95), Interval(1.0, 0.5, inf, 0.95)])
-def test_an_open_bound_lets_nothing_show(ratio: Interval):
-    pair = Pair(Interval(1, 1, 1), Interval(1, 1, 1), ratio, (9, 9), (1, 1), float("nan"), 0.0)
-    assert pair.would_show(1) == inf
-    assert pair.widened(2).low == 0.0 or pair.widened(2).high == inf
 
 
 @pytest.mark.parametrize("among", [1, 40])

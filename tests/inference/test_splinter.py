@@ -11,7 +11,6 @@ from support.synthetic import Paged
 
 from experiments.inference import geometry_words as wording
 from experiments.inference import splinter
-from experiments.inference.geometry import Backing
 from experiments.lab import survey
 from experiments.lab.grid import octaves
 from experiments.lab.record import Point
@@ -20,7 +19,7 @@ from experiments.words.reasons import REASONS, Unavailable
 pytestmark = pytest.mark.filterwarnings("error")
 
 WHOLE, HOST, OPEN = "not splintered", "splintered by the host", "cannot tell"
-SEEDS = range(40)
+SEEDS = range(20)
 
 
 def points(large: str = "2m", most: int = survey.TO_LINES) -> list[Point]:
@@ -44,7 +43,7 @@ def share_right(guest: Paged, verdict: str, hypervisor: str = "kvm", large: str 
 
 
 @pytest.mark.endurance
-@pytest.mark.parametrize("noise", [0.005, 0.02, 0.05])
+@pytest.mark.parametrize("noise", [0.05])
 @pytest.mark.parametrize("splintered", [True, False])
 @pytest.mark.parametrize("guest", [Paged(), Paged(entries=(72, 3072)), Paged(hit_ns=7 / 3.2, walk_ns=30 / 3.2), Paged(depth=1.0),
                                    Paged(depth=0.3)], ids=["textbook", "Zen", "short walks", "as deep", "shallow"])
@@ -60,47 +59,19 @@ def test_transparent_pages_serve_where_the_pool_has_none(splintered: bool):
     assert found.pages == "thp" and "transparent 2 MiB pages" in found.evidence and "pool" not in found.evidence
 
 
-def test_of_both_kinds_the_pools_pages_are_compared():
-    both = pd.concat([rows(Paged(), "thp"), rows(Paged(), "2m").query("pages == '2m'")], ignore_index=True)
-    assert splinter.large_pages(both) == splinter.judge(both, "kvm").pages == "2m"
-
-
 @pytest.mark.endurance
 @pytest.mark.parametrize("splintered", [True, False])
-@pytest.mark.parametrize("noise", [1.0, 2.0])
+@pytest.mark.parametrize("noise", [1.0])
 def test_noise_that_hides_the_steps_gives_no_verdict(splintered: bool, noise: float):
     assert share_right(Paged(splintered=splintered, noise=noise), OPEN) >= 0.95
-
-
-@pytest.mark.parametrize(("splintered", "verdict"), [(True, OPEN), (False, WHOLE)])
-def test_bare_metal_is_never_splintered_by_a_host(splintered: bool, verdict: str):
-    assert share_right(Paged(splintered=splintered), verdict, hypervisor="none") >= 0.95
-    evidence = splinter.backing(rows(Paged(splintered=splintered)), "none").evidence
-    assert ("no host is in sight" in evidence) == splintered
-
-
-@pytest.mark.parametrize("splintered", [True, False])
-def test_a_sweep_that_ends_before_the_second_level_judges_by_the_first(splintered: bool):
-    guest = Paged(splintered=splintered)
-    assert share_right(guest, HOST if splintered else WHOLE, most=1024) >= 0.95
-    found = splinter.judge(rows(guest, most=1024), "kvm")
-    assert found.walk is None and found.evidence.count("translation costs") == 1
-
-
-def test_an_engine_without_a_clock_is_judged_in_nanoseconds():
-    found = splinter.judge(rows(Paged(splintered=True, ghz=0.0, noise=0.0)), "kvm")
-    assert (found.verdict, found.unit) == (HOST, "ns")
-    assert "costs 2.0 ns a load on base pages" in found.evidence and "cycles" not in found.evidence
 
 
 @pytest.mark.parametrize(("frame", "code"), [
     (rows(Paged(hit_ns=0.0, walk_ns=0.0)), "no-step"),
     (rows(Paged(pages=("4k",))), "pool-empty"),
     (rows(Paged(pages=("2m",))), "no-step"),
-    (rows(Paged()).query("layout == 'spread'"), "no-step"),
     (rows(Paged()).query("pages == '4k' or layout == 'spread'"), "too-few-points"),
-    (rows(Paged()).query("pages == '4k' or lines < 60"), "too-few-points"),
-], ids=["no step", "no large pages", "no base pages", "no control", "no control of large pages", "large pages below the step alone"])
+], ids=["no step", "no large pages", "no base pages", "no control of large pages"])
 def test_what_cannot_be_judged_is_a_reason_and_not_a_verdict(frame: pd.DataFrame, code: str):
     with pytest.raises(Unavailable) as why:
         splinter.judge(frame, "kvm")
@@ -108,21 +79,6 @@ def test_what_cannot_be_judged_is_a_reason_and_not_a_verdict(frame: pd.DataFrame
     backing = splinter.backing(frame, "kvm")
     assert (backing.verdict, backing.evidence) == (OPEN, str(why.value))
     assert REASONS[code].sentence.removesuffix(".") in wording.backing_sentence(backing)
-
-
-def test_other_orders_strides_and_kernels_do_not_count():
-    clean, other = rows(Paged(splintered=True)), rows(Paged(), seed=2)
-    foreign = [other.assign(order="random"), other.assign(stride_pages=64), other.assign(kernel="page_gather")]
-    assert splinter.judge(pd.concat([clean, *foreign], ignore_index=True), "kvm") == splinter.judge(clean, "kvm")
-
-
-def test_a_walk_that_large_pages_pay_and_a_hit_that_they_do_not_leave_the_verdict_open_and_say_of_what():
-    """Neither a whole page (which pays neither) nor a splintered one (which pays both)."""
-    guest = rows(Paged(splintered=True, noise=0.005))
-    spared = (guest["pages"] == "2m") & (guest["layout"] == "spread") & guest["lines"].between(64, 1536)
-    found = splinter.backing(guest.assign(ns_per_access=guest["ns_per_access"].where(~spared, 1.0)), "kvm")
-    assert found.verdict == OPEN
-    assert re.search(r"large over base is 0\.(69|7\d)", found.evidence)
 
 
 # --- the evidence
@@ -140,10 +96,9 @@ COMPARED = re.compile(r"from ([\d,]+) to ([\d,]+) lines, one to each base page, 
                       r"and (-?[\d.]+) on ([^.;]+)[.;]", re.IGNORECASE)
 
 
-@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("splintered", [True, False])
-def test_the_evidence_names_the_numbers_that_were_compared(splintered: bool, seed: int):
-    frame = rows(Paged(splintered=splintered), seed=seed)
+def test_the_evidence_names_the_numbers_that_were_compared(splintered: bool):
+    frame = rows(Paged(splintered=splintered))
     found = splinter.judge(frame, "kvm")
     ((first, last, base, large, names),) = COMPARED.findall(found.evidence)
     assert names == "2 MiB pages of the pool" and (base, large) == (f"{found.first.base:z.1f}", f"{found.first.large:z.1f}")
@@ -156,15 +111,3 @@ def test_the_evidence_names_the_numbers_that_were_compared(splintered: bool, see
     if splintered:
         assert found.walk.share.value == pytest.approx(found.walk.large / found.walk.base, rel=0.01)
         assert found.walk.share.low < (2 + 30 * 0.7) / 32 < found.walk.share.high
-
-
-@pytest.mark.parametrize("hypervisor", ["kvm", "none", "unknown"])
-@pytest.mark.parametrize("guest", [Paged(), Paged(splintered=True), Paged(noise=1.0), Paged(splintered=True, noise=0.3),
-                                   Paged(hit_ns=0.0, walk_ns=0.0), Paged(pages=("4k",)), Paged(hit_ns=0.0), Paged(ghz=0.0)])
-def test_every_guest_has_a_sentence_without_a_hole(guest: Paged, hypervisor: str):
-    for seed in range(5):
-        found = splinter.backing(rows(guest, seed=seed), hypervisor)
-        assert isinstance(found, Backing)
-        said = wording.backing_sentence(found)
-        assert said.startswith(f"Large pages: {found.verdict}. ") and said.endswith(".") and found.evidence[0].isupper()
-        assert not re.search(r"\b(nan|inf|None)\b|-0(\.0+)?(?![.\d])|  ", said), said

@@ -27,40 +27,12 @@ def test_the_published_test_comes_back_to_two_digits_from_means_intervals_and_co
     assert test.relative == pytest.approx(-0.0023, abs=5e-5) and test.effect == pytest.approx(-5.35 * (2 / 30) ** 0.5, rel=0.01)
 
 
-@given(values)
-def test_a_mean_has_scipys_interval_and_comes_back_from_it(x: list[float]):
-    interval = sample(x).interval()
-    theirs = stats.t.interval(0.95, len(x) - 1, loc=np.mean(x), scale=stats.sem(x))
-    assert (interval.low, interval.high) == pytest.approx(theirs) and interval.value == pytest.approx(np.mean(x))
-    again = printed(*interval[:3], len(x))
-    assert tuple(again) == pytest.approx(tuple(sample(x))) and again.deviation == pytest.approx(np.std(x, ddof=1))
-
-
 @given(values, values)
 def test_two_means_are_compared_as_scipy_does(x: list[float], y: list[float]):
     test, theirs = compare(sample(x), sample(y)), stats.ttest_ind(y, x)
     assert (test.t, test.p, test.freedom) == pytest.approx((theirs.statistic, theirs.pvalue, theirs.df), rel=1e-6, abs=1e-12)
     low, high = theirs.confidence_interval(0.95)
     assert (test.difference.low, test.difference.high) == pytest.approx((low, high), rel=1e-6, abs=1e-9)
-
-
-@given(st.lists(st.floats(1, 1000), min_size=2, max_size=30))
-def test_rates_are_averaged_as_scipy_does_and_bounded_by_their_times(rates: list[float]):
-    mean = harmonic_mean(rates)
-    assert mean.value == pytest.approx(stats.hmean(rates))
-    assert mean.low <= mean.value * (1 + 1e-12) and mean.value <= mean.high * (1 + 1e-12)
-    times = sample(1 / np.array(rates)).interval()
-    assert mean.low == pytest.approx(1 / times.high)
-
-
-def test_the_harmonic_mean_is_the_rate_of_all_the_work():
-    assert harmonic_mean([100.0, 300.0]).value == pytest.approx(150.0)
-
-
-def test_the_nominal_share_of_intervals_holds_the_mean():
-    draws = np.random.default_rng(1).normal(100, 3, (4000, 7))
-    held = [i.low <= 100 <= i.high for i in (sample(x).interval() for x in draws)]
-    assert np.mean(held) == pytest.approx(0.95, abs=0.015)
 
 
 def test_what_has_no_spread_is_no_sample():

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.inference.trips import Trips, expected, explain, shares, trips
+from experiments.inference.trips import Trips, expected, explain, trips
 
 CACHED_NS, MEMORY_NS = 40.0, 100.0
 
@@ -45,24 +45,6 @@ def test_how_even_the_steps_are_is_measured_and_not_assumed():
     assert np.isnan(found({160.0: 1, 280.0: 1}).evenness.value) and np.isnan(found({160.0: 1}).step_ns.value)
 
 
-def test_the_spread_between_processes_is_in_the_intervals():
-    still, moving = found({160.0: 1, 280.0: 1}), found({160.0: 1, 280.0: 1}, moved=0.03)
-    assert all(b.high - b.low > 2 * (a.high - a.low) for a, b in zip(still.peaks_ns, moving.peaks_ns, strict=True))
-
-
-def test_a_few_hops_far_out_are_no_heap_and_caches_are_none_either():
-    assert len(found({160.0: 0.97, 700.0: 0.01, 10.0: 0.02}).peaks_ns) == 1
-    nothing = found({10.0: 1.0})
-    assert nothing == Trips([], [], []) and np.isnan(nothing.step_ns.value)
-
-
-def test_shares_are_those_past_each_line_by_size():
-    table = shares({1 << 30: hops({10.0: 0.5, 160.0: 0.3, 280.0: 0.2}, 1), 1 << 20: hops({10.0: 1.0}, 1)}, [40.0, 220.0])
-    assert list(table.index) == [1 << 20, 1 << 30] and list(table) == [1, 2]
-    assert table.loc[1 << 30].to_list() == pytest.approx([0.5, 0.2], abs=0.01)
-    assert table.loc[1 << 20].to_list() == pytest.approx([0, 0], abs=1e-3)
-
-
 def read_in_turn(sets: list[int], cache: int, hops: int = 60_000) -> np.ndarray:
     """Shares of hops with one miss and more, two and more, ..., by an LRU cache that each hop's draws go through."""
     random, kept, missed = np.random.default_rng(1), OrderedDict[tuple[int, int], None](), []
@@ -81,7 +63,7 @@ def read_in_turn(sets: list[int], cache: int, hops: int = 60_000) -> np.ndarray:
     return np.array([(late >= k).mean() for k in range(1, len(sets) + 1)])
 
 
-@pytest.mark.parametrize("sets", [[4000, 500, 500], [20_000, 300], [900, 900, 900], [3000, 40, 700]])
+@pytest.mark.parametrize("sets", [[20_000, 300], [3000, 40, 700]])
 def test_what_one_cache_leaves_of_several_sets_is_what_a_cache_leaves(sets: list[int]):
     assert expected(sets, 600) == pytest.approx(read_in_turn(sets, 600), abs=0.015)
     assert expected([10, 10], 30).tolist() == [0, 0]

@@ -9,9 +9,9 @@ import pytest
 from support import fake_perf
 from support.fake_perf import asked, install
 
-from experiments.lab.attached import counted, page_sizes
+from experiments.lab.attached import counted
 from experiments.lab.events import Event
-from experiments.lab.perf import NO_COUNTERS, Plan
+from experiments.lab.perf import Plan
 
 EVENTS = (Event("instructions", "instructions:u"), Event("core_cycles", "cycles:u"), Event("walk", "cpu/event=0x08/u", group=0),
           Event("stlb_hit", "cpu/event=0x09/u", group=0), Event("itlb_walk", "cpu/event=0x85/u", group=1))
@@ -40,34 +40,3 @@ def test_a_turn_counts_a_group_with_cycles_and_instructions(tmp_path: Path):
 def test_what_perf_refuses_has_its_reason(traps: dict[str, object], reason: str, tmp_path: Path):
     counts = counted(plan(tmp_path, **traps), os.getpid(), 0.01)
     assert {counts[name].reason for name in ("instructions", "core_cycles", "walk", "stlb_hit")} == {reason}
-
-
-def test_events_that_took_turns_or_did_not_count_are_no_counts(tmp_path: Path):
-    answers = ANSWERS | {"cpu/event=0x08/u": "<not counted>"}
-    counts = counted(plan(tmp_path, answers), os.getpid(), 0.01)
-    assert counts["walk"].reason == counts["l1_dtlb_miss"].reason == "not-counted" and counts["instructions"].value == 1000
-
-
-def test_without_a_perf_nothing_is_started(tmp_path: Path):
-    assert counted(NO_COUNTERS, 1, 0.01) == {}
-    missing = Plan(str(tmp_path / "perf"), EVENTS)
-    assert counted(missing, 1, 0.01)["walk"].reason == "perf-failed"
-
-
-@pytest.mark.parametrize("event", ["cpu/mem-loads,ldlat=30/P", "ibs_op//"])
-def test_sampled_loads_are_told_by_the_page_that_they_read(event: str, tmp_path: Path):
-    made = plan(tmp_path, samples={event: ["4K"] * 5 + ["2M", "N/A", "64K", "1G", "2M"]})
-    assert page_sizes(made, os.getpid(), 0.01) == {4096: 5, 1 << 16: 1, 2 << 20: 2, 1 << 30: 1}
-
-
-@pytest.mark.parametrize(("samples", "reason"), [
-    ({}, "not-supported"), ({"ibs_op//": []}, "not-counted"), ({"ibs_op//": ["N/A"]}, "not-counted"),
-    ({"ibs_op//": fake_perf.PARANOID.format(level=4)}, "perf-denied"), ({"ibs_op//": "no such device"}, "not-supported")])
-def test_where_no_load_is_sampled_there_is_a_reason(samples: dict[str, object], reason: str, tmp_path: Path):
-    assert page_sizes(plan(tmp_path, samples=samples), os.getpid(), 0.01) == reason
-
-
-def test_without_counters_nothing_is_sampled(tmp_path: Path):
-    assert page_sizes(NO_COUNTERS, 1, 0.01) == "no-perf"
-    assert page_sizes(Plan(str(tmp_path / "perf"), (), {"walk": "no-pmu"}), 1, 0.01) == "no-pmu"
-    assert page_sizes(Plan(str(tmp_path / "perf"), EVENTS), 1, 0.01) == "perf-failed"

@@ -11,7 +11,7 @@ import pytest
 from support.common import make_record
 from support.lab import MACHINE, NAME, STATE, Scripted, run
 
-from experiments.lab import build, campaign, perf
+from experiments.lab import build, perf
 from experiments.lab.build import Kernel
 from experiments.lab.campaign import Outcome
 from experiments.lab.events import Event
@@ -46,37 +46,12 @@ def test_each_point_is_measured_once_before_any_is_repeated(faked: Scripted, sto
     assert orders[0] != orders[1] != orders[2] and orders[0] != list(range(10))  # shuffled, each round anew
 
 
-def test_a_large_point_may_have_fewer_repeats(faked: Scripted, store: Store):
-    large = POINTS[0]
-    assert go(faked, store, repeats=lambda point: 1 if point == large else 3).measured == 28
-    assert Counter(p for p, _ in faked.asked)[large] == 1 and {p for p, _ in faked.asked[:10]} == set(POINTS)
-    assert go(faked, store).measured == 2  # what was left out
-
-
-def test_the_order_is_a_function_of_the_seed(faked: Scripted, tmp_path: Path):
-    orders = []
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        faked.asked.clear()
-        go(faked, Store(tmp_path / name), seed=seed)
-        orders.append(list(faked.asked))
-    assert orders[0] == orders[1] != orders[2]
-
-
 def test_what_is_stored_is_not_measured_again(faked: Scripted, store: Store):
     go(faked, store, repeats=2)
     faked.asked.clear()
     assert (go(faked, store, repeats=2).measured, go(faked, store, repeats=2).cached) == (0, 20)
     assert faked.asked == []
     assert go(faked, store, repeats=3).measured == 10 and {repeat for _, repeat in faked.asked} == {2}
-
-
-def test_a_run_with_nothing_to_do_takes_no_lock(faked: Scripted, store: Store, own_lock: Path):
-    go(faked, store, repeats=1)
-    with campaign.measuring_lock():
-        assert go(faked, store, repeats=1).cached == 10
-        with pytest.raises(Unavailable) as refused:
-            go(faked, store, repeats=2)
-    assert refused.value.code == "measuring-already"
 
 
 def test_an_interruption_loses_the_point_in_flight_and_nothing_else(faked: Scripted, store: Store):
@@ -99,19 +74,6 @@ def test_an_interruption_loses_the_point_in_flight_and_nothing_else(faked: Scrip
         (p.lines, p.layout, repeat) for p in POINTS for repeat in range(3))
 
 
-def test_an_unforeseen_error_comes_through_and_what_was_measured_stays(faked: Scripted, store: Store):
-    def fail(point: Point, repeat: int) -> None:
-        if len(faked.asked) == 5:
-            raise ZeroDivisionError
-
-    faked.trouble = fail
-    with pytest.raises(ZeroDivisionError):
-        go(faked, store)
-    assert len(store.load(MACHINE, NAME)) == 4
-    with campaign.measuring_lock():
-        pass  # it was let go
-
-
 def test_a_point_that_the_machine_cannot_do_is_not_retried_and_the_others_go_on(faked: Scripted, store: Store):
     lacking = POINTS[3]
 
@@ -125,17 +87,6 @@ def test_a_point_that_the_machine_cannot_do_is_not_retried_and_the_others_go_on(
     assert Counter(p for p, _ in faked.asked) == {p: 1 if p == lacking else 3 for p in POINTS}
     assert "1 points could not be measured" in str(outcome)
     assert go(faked, store).lacking.keys() == {lacking}  # a second run tries again: memory may be free by then
-
-
-def test_what_numba_has_no_kernel_for_is_lacking_and_the_rest_is_measured(own_lock: Path, store: Store):
-    fake = Scripted()
-    without = [Point(kernel="prefault", engine="numba", order="sequential", lines=n, mode="touch", region_ms=1) for n in (64, 128)]
-    touch = Point(kernel="random_touch", engine="numba", layout="packed", order="random", lines=16, options={"bytes": 1000}, region_ms=1)
-    rest = [Point(kernel="page_chase", engine="numba", lines=64, region_ms=1), touch]
-    outcome = go(fake, store, without + rest, 1)
-    assert list(outcome.lacking) == without and outcome.measured == len(rest)
-    assert all(why.code == "engine-lacks" and "prefault" in why.detail for why in outcome.lacking.values())
-    assert {point for point, _ in fake.asked} == set(rest)
 
 
 @pytest.mark.parametrize("changed", ["kernel", "state", "region_ms", "pages"])
@@ -184,21 +135,3 @@ def test_rows_without_counts_are_measured_again_once_they_can_be_counted_and_the
     frame = store.load(MACHINE, NAME)
     assert len(frame) == 20 and set(frame["walk_per_access"]) == {0.5} and set(frame["ns_per_access"]) == {2.0}
     assert run(store, POINTS, 2, measure=take(counted, asked, 3.0), plan=lacking).measured == 0  # perf is gone: what was counted stays
-
-
-def test_a_row_whose_event_was_asked_for_and_not_counted_is_not_measured_again(faked: Scripted, store: Store):
-    asked: list[Point] = []
-    failing = take(lambda **_: {"walk": Quantity(reason="not-counted", event=WALK.event)}, asked, 1.0)
-    assert [run(store, POINTS, 1, measure=failing, plan=COUNTING).measured for _ in range(2)] == [10, 0]
-
-
-def test_another_order_of_points_is_the_same_experiment(faked: Scripted, store: Store):
-    go(faked, store)
-    assert go(faked, store, POINTS[::-1]).measured == 0
-
-
-@pytest.mark.filterwarnings("error")
-def test_the_progress_bar_goes_to_stderr_and_not_into_data(faked: Scripted, store: Store, capsys):
-    go(faked, store, quiet=False)
-    said = capsys.readouterr()
-    assert said.out == "" and "mapping 3 of 3: page_chase on 4k" in said.err and NAME in said.err

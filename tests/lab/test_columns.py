@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 
 import pytest
 from support.common import make_record
@@ -11,19 +10,6 @@ from support.lab import KERNEL, MACHINE, NAME, put
 
 from experiments.lab.record import Quantity
 from experiments.lab.store import Store
-
-
-def test_a_counter_that_a_row_never_asked_for_has_a_reason_too(store: Store) -> None:
-    put(store, MACHINE, NAME, KERNEL, make_record(counters={"walk": Quantity(value=5e6)}), make_record(repeat=1))
-    frame = store.load(MACHINE, NAME)
-    assert frame["walk_per_access"].tolist()[0] == 0.5 and math.isnan(frame["walk_per_access"][1])
-    assert frame["walk_reason"].tolist() == ["", "no-data"]
-
-
-def test_texts_are_kept_alike_whatever_else_is_installed(store: Store) -> None:
-    put(store, MACHINE, NAME, KERNEL, make_record(counters={"walk": Quantity(reason="no-pmu")}))
-    texts = store.load(MACHINE, NAME)[["kernel", "pages", "walk_reason", "kernel_digest"]]
-    assert {dtype.storage for dtype in texts.dtypes} == {"python"}
 
 
 @pytest.mark.parametrize("reason", ["\ud800", "<b>", "No PMU.", ""])
@@ -53,25 +39,9 @@ def test_an_own_number_that_would_hide_a_column_is_refused(store: Store, changes
     assert not store.root.exists()
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"counters": {"ns": Quantity(value=1.0)}},
-        {"counters": {"batch_ns": Quantity(value=1.0)}},
-        {"counters": {"<script>": Quantity(value=1.0)}},
-        {"counters": {"": Quantity(value=1.0)}},
-        {"accesses": 2**63},
-        {"lines": 2**40 + 1},
-        {"region_ms": 60_001},
-    ],
-)
+@pytest.mark.parametrize("changes", [
+    {"counters": {"ns": Quantity(value=1.0)}}, {"counters": {"<script>": Quantity(value=1.0)}}, {"accesses": 2**63}, {"lines": 2**40 + 1}])
 def test_a_record_that_fits_no_column_is_refused_and_nothing_is_written(store: Store, changes: dict) -> None:
     with pytest.raises(ValueError, match="walk|counter cannot be called|does not fit 64 bits|lines|region_ms|accesses"):
         store.append(MACHINE, make_record(**changes), KERNEL)
     assert not store.root.exists()
-
-
-@pytest.mark.parametrize("digest", ["", "A" * 16, "a" * 65, "../x", "aa\n"])
-def test_a_kernel_digest_that_is_no_slug_is_refused(store: Store, digest: str) -> None:
-    with pytest.raises(ValueError, match="digest cannot be " + re.escape(repr(digest[:64]))):
-        store.append(MACHINE, make_record(), digest)

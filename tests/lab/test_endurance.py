@@ -1,6 +1,6 @@
 """Runs killed at random moments and writers all at once: nothing that was finished is lost, nothing broken stays.
 
-A few here; `make endurance` kills a runner 200 times and lets eight writers fight for 50 rounds.
+A few here; `make endurance` kills a runner 100 times and lets eight writers fight for 15 rounds.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.measures
 @pytest.mark.measuring
 @pytest.mark.needs("a C compiler")
-@pytest.mark.parametrize("kills", [10, pytest.param(200, marks=pytest.mark.endurance)])
+@pytest.mark.parametrize("kills", [6, pytest.param(100, marks=pytest.mark.endurance)])
 def test_a_runner_killed_again_and_again_at_random_moments_loses_nothing_and_measures_nothing_twice(
         kills: int, tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each run goes on where the one before it was killed, and one that would end before its last kill begins anew elsewhere."""
@@ -177,13 +177,13 @@ def test_a_runner_killed_again_and_again_at_random_moments_loses_nothing_and_mea
 @pytest.mark.parametrize("plan", [
     pytest.param(lambda: perf.NO_COUNTERS, id="alone"),
     pytest.param(software_plan, id="under perf", marks=pytest.mark.needs("perf that counts faults"))])
-@times("part", 20)
+@times("part", 5)
 def test_no_kernel_outlives_a_runner_killed_while_it_starts_one(
         part: int, plan: Callable[[], perf.Plan], tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel would run for a minute. Killed before it asked to die with its parent, it must find that out by itself."""
     rng = random.Random(f"{SEED} {part}")
     build.kernel("page_chase")
-    for number in range(10):
+    for number in range(4):
         monkeypatch.setenv("TLB_DATA", str(tmp_path / str(number)))
         runner, reader = start({NAME: [Point(kernel="page_chase", lines=16, region_ms=60_000)]}, plan=plan())
         time.sleep(rng.uniform(0, 0.03))
@@ -237,7 +237,7 @@ def break_lines(root: Path, report: int, number: int, seed: str) -> None:
 
 
 @pytest.mark.slow
-@times("number", 50, 3)
+@times("number", 15, 2)
 def test_eight_writers_at_once_lose_and_tear_nothing(number: int, tmp_path: Path) -> None:
     """All create the file at once; one is killed with -9 again and again; corrupt lines appear and are moved away meanwhile."""
     rng = random.Random(f"{SEED} {number}")

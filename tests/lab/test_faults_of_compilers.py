@@ -6,7 +6,6 @@ import shlex
 import shutil
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from support.common import needs_c
 from support.kernels import measured
@@ -15,7 +14,6 @@ from support.lab import MACHINE, NAME, POINTS, ROWS, says
 from experiments.lab import build
 from experiments.lab.record import Point
 from experiments.machine import compiler as compilers
-from experiments.machine import host
 from experiments.words.reasons import Unavailable
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
@@ -32,37 +30,6 @@ def use_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str) -> 
 
 
 # --- compiler, flags, kernel release or THP setting changed (test_build.py, test_host.py)
-
-
-@needs_c
-@pytest.mark.parametrize("changed", ["compiler", "flags", "kernel release", "THP setting"])
-def test_everything_is_measured_again_and_old_rows_are_kept_after_a_change_of(run, store, tmp_path, monkeypatch, changed: str):
-    monkeypatch.setenv("TLB_BUILD", str(tmp_path / "build"))
-    enabled = tmp_path / "root/sys/kernel/mm/transparent_hugepage/enabled"
-    enabled.parent.mkdir(parents=True)
-    enabled.write_text("always [madvise] never\n")
-
-    def state() -> str:
-        return host.state(host.inspect(tmp_path / "root", host.Platform(kernel_release=release)))
-
-    release = "6.12.1"
-    assert run(state=state()).measured == 3
-    before = store.load(MACHINE, NAME)
-    if changed == "compiler":
-        use_compiler(tmp_path, monkeypatch, "-O3")
-    elif changed == "flags":
-        monkeypatch.setattr(build, "FLAGS", (*build.FLAGS, "-O3"))
-    elif changed == "kernel release":
-        release = "6.12.2"
-    else:
-        enabled.write_text("[always] madvise never\n")
-    again = run(state=state())
-    assert (again.measured, again.cached) == (3, 0) and run(state=state()).cached == 3
-    after = store.load(MACHINE, NAME)
-    assert len(after) == 6
-    pd.testing.assert_frame_equal(after.head(3), before)
-    assert set(zip(after["kernel_digest"].head(3), after["state"].head(3), strict=True)).isdisjoint(
-        zip(after["kernel_digest"].tail(3), after["state"].tail(3), strict=True))
 
 
 @needs_c
@@ -102,16 +69,3 @@ def test_a_compiler_that_leaves_accesses_out_gives_no_number(tmp_path, monkeypat
     with pytest.raises(Unavailable) as why:
         measured(point, 2**30)
     says(why.value, "kernel-garbage")
-
-
-def test_a_compiler_that_fails_is_a_reason_with_another_engine_as_its_remedy(tmp_path, monkeypatch, run, store):
-    failing = tmp_path / "cc"
-    failing.write_text("#!/bin/sh\n[ \"$1\" = --version ] && echo cc 1.0 && exit\necho 'cc: error: no headers' >&2; exit 1\n")
-    failing.chmod(0o755)
-    monkeypatch.setenv("CC", str(failing))
-    monkeypatch.setenv("TLB_BUILD", str(tmp_path / "build"))
-    monkeypatch.setattr(build, "compiler", compilers.compiler.__wrapped__)
-    with pytest.raises(Unavailable) as why:
-        run()
-    says(why.value, "compile-failed")
-    assert "no headers" in why.value.detail and "--engine numba" in str(why.value)

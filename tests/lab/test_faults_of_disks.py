@@ -6,7 +6,6 @@ import builtins
 import ctypes
 import errno
 import io
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -14,15 +13,14 @@ from typing import Any
 
 import pytest
 from support.common import make_record, needs_root
-from support.lab import MACHINE, NAME, POINTS, ROWS, assert_whole, content_of, put, says, sign
+from support.lab import MACHINE, NAME, POINTS, ROWS, assert_whole, put, says
 from support.stand_ins import in_a_child
 
-from experiments.article import parameters, publish
+from experiments.article import parameters
 from experiments.article.chapter import Chapter
 from experiments.chapters.stlb_cliff import grid
 from experiments.lab import build, publishing
 from experiments.lab.record import Point
-from experiments.machine import host
 from experiments.machine.compiler import Compiler
 from experiments.words.reasons import Unavailable
 
@@ -32,7 +30,7 @@ pytestmark = [pytest.mark.measures]
 # --- ENOSPC, EROFS and EDQUOT at each write (test_store.py)
 
 REFUSALS = [pytest.param(getattr(errno, name), code, id=name)
-            for name, code in (("ENOSPC", "disk-full"), ("EDQUOT", "disk-full"), ("EROFS", "disk-read-only"))]
+            for name, code in (("EDQUOT", "disk-full"), ("EROFS", "disk-read-only"))]
 
 
 def refuse(patch: pytest.MonkeyPatch, folder: Path, number: int) -> None:
@@ -60,8 +58,8 @@ def refuse(patch: pytest.MonkeyPatch, folder: Path, number: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), REFUSALS)
-@pytest.mark.parametrize("what", ["the results", "the grids", "machine.json", "the quarantine", "the build folder", "the card",
-                                  "the notebook", "the site's sources", "a published machine"])
+@pytest.mark.parametrize("what", ["the results", "the grids", "machine.json", "the quarantine", "the build folder",
+                                  "a published machine"])
 def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what: str, number: int, code: str):
     def measure_a_chapter() -> None:
         values = parameters.check("stlb_cliff", {"machine": "this", "profile": "smoke", "repeats": 1, "engine": "numba"})
@@ -75,10 +73,7 @@ def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what: 
         "machine.json": (store.root, measure_a_chapter),
         "the quarantine": (path.with_name(f"{ROWS}.quarantine.jsonl"), lambda: run(POINTS, 2)),
         "the build folder": (tmp_path / "build", lambda: build.kernel("page_chase")),
-        "the card": (store.own.root / host.machine_id(host.inspect()) / "README.md", measure_a_chapter),
-        "the notebook": (tmp_path / "runs", lambda: publish.execute("stlb_cliff", tmp_path / "runs/x.ipynb", {})),
         "a published machine": (store.root, lambda: publishing.publish(store, MACHINE)),
-        "the site's sources": (tmp_path / "_build", lambda: publish.book({"machine": "reference", "profile": "smoke"})),
     }[what]
     if what == "the build folder":
         monkeypatch.setenv("TLB_BUILD", str(folder))
@@ -88,9 +83,6 @@ def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what: 
     if what == "the quarantine":
         run()
         path.write_bytes(path.read_bytes() + b"broken\n")
-    if what == "the site's sources":
-        monkeypatch.setattr(publish, "ROOT", tmp_path)
-        monkeypatch.setattr(parameters, "table_of_contents", lambda: [])
     if what == "a published machine":
         run()
         put(store.own, MACHINE, NAME, "a" * 16, make_record())
@@ -100,7 +92,7 @@ def test_a_disk_that_refuses(tmp_path, monkeypatch, scripted, run, store, what: 
         act()
     says(why.value, code)
     assert (path.read_bytes() if path.exists() else b"") == before
-    if what in ("the results", "the grids", "the quarantine", "machine.json", "the card"):
+    if what in ("the results", "the grids", "the quarantine", "machine.json"):
         act()  # the same once more, with room again
         assert sum(len(one.load(machine, NAME)) for one in (store, store.own) for machine in one.machines()) >= 3
 
@@ -147,49 +139,3 @@ def test_a_disk_that_really_is_full_and_then_read_only_keeps_every_line_that_was
     full, read_only = answer
     says(full, "disk-full")
     says(read_only, "disk-read-only")
-
-
-# --- store lines that are not whole (test_store.py)
-
-
-def flipped(line: bytes) -> bytes:
-    at = line.index(b'"ns_per_access":') + 17
-    return line[:at] + bytes([line[at] ^ 1]) + line[at + 1 :]
-
-
-def of_schema(line: bytes, version: int) -> bytes:
-    content = content_of(line)
-    content["record"]["schema_version"] = version
-    return sign(content).removesuffix(b"\n")
-
-
-@pytest.mark.parametrize(("damage", "kept"), [
-    pytest.param(lambda line: line[:-40], "quarantine", id="truncated"),
-    pytest.param(flipped, "quarantine", id="bit-flipped"),
-    pytest.param(lambda line: line.replace(b'"digest":"', b'"digest":"0')[:-1] + b"}", "quarantine", id="with a wrong digest"),
-    pytest.param(lambda line: of_schema(line, 0), "results", id="of an older schema"),
-])
-def test_a_stored_line_is_never_read_but_measured_again_when(scripted, run, store, damage, kept: str):
-    fake = scripted()
-    run()
-    path = store.root / MACHINE / f"{ROWS}.jsonl"
-    lines = path.read_bytes().splitlines()
-    bad = damage(lines[1])
-    assert bad != lines[1]
-    path.write_bytes(b"\n".join([lines[0], bad, lines[2]]) + b"\n")
-    lost = {json.loads(lines[1])["record"]["lines"]}
-    assert set(store.load(MACHINE, NAME)["lines"]) == {64, 128, 256} - lost
-    fake.asked.clear()
-    assert (run().measured, run().cached) == (1, 3)
-    assert {point.lines for point, _ in fake.asked} == lost and len(store.load(MACHINE, NAME)) == 3
-    where = path if kept == "results" else path.with_name(f"{ROWS}.quarantine.jsonl")
-    assert bad in where.read_bytes().splitlines()
-
-
-def test_a_last_line_that_a_power_cut_tore_is_dropped_and_measured_again(scripted, run, store):
-    scripted()
-    run()
-    path = store.root / MACHINE / f"{ROWS}.jsonl"
-    path.write_bytes(path.read_bytes()[:-60])
-    assert len(store.load(MACHINE, NAME)) == 2 and (run().measured, len(store.load(MACHINE, NAME))) == (1, 3)
-    assert_whole(store, 3)

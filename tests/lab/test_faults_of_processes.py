@@ -2,76 +2,27 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from datetime import UTC, datetime
 from typing import Any
 
 import psutil
 import pytest
-from support.common import ROOT, descendants_with, living, needs_c, needs_root
-from support.lab import MACHINE, NAME, assert_whole, only_the_victim_lacks, says
+from support.common import ROOT, descendants_with, living, needs_c
+from support.lab import MACHINE, NAME, assert_whole, says
 from support.stand_ins import in_a_child
 
-from experiments.lab import build, campaign, measure, session
+from experiments.lab import campaign, measure
 from experiments.lab.record import Point
-from experiments.machine import host
 from experiments.words.reasons import Unavailable
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
 
-# --- OOM kill and SIGBUS (test_measure.py); a kernel that crashes, hangs, prints garbage, NaN or a negative time
-
-
-@needs_c
-@pytest.mark.parametrize(("text", "code"), [
-    pytest.param("kill -KILL $$", "oom-killed", id="is killed because memory ran out"),
-    pytest.param("kill -BUS $$", "memory-short", id="gets SIGBUS"),
-    pytest.param("kill -SEGV $$", "kernel-crashed", id="crashes"),
-    pytest.param("exit 1", "kernel-crashed", id="gives up"),
-    pytest.param("exit 0", "kernel-crashed", id="says nothing"),
-    pytest.param("echo Segmentation fault", "kernel-garbage", id="prints garbage"),
-    pytest.param('"$REAL" "$@" | sed \'s/"ns_per_access": [^,]*/"ns_per_access": NaN/\'', "kernel-garbage", id="prints NaN"),
-    pytest.param('"$REAL" "$@" | sed \'s/"ns_per_access": /&-/\'', "kernel-garbage", id="prints a negative time"),
-    pytest.param('"$REAL" "$@" | sed \'s/"elapsed_ns": /&-/\'', "kernel-garbage", id="prints a negative region"),
-    pytest.param('"$REAL" "$@" | head --bytes=200', "kernel-garbage", id="prints half a record"),
-])
-def test_a_kernel_process_that(befall, run, store, text: str, code: str):
-    befall(text)
-    only_the_victim_lacks(run(), store, code)
-
-
-@needs_c
-def test_a_kernel_process_that_hangs_is_ended_and_the_others_are_measured(befall, run, store, monkeypatch):
-    monkeypatch.setattr(session, "HANG_S", 0.5)
-    monkeypatch.setattr(session, "HANG_TIMES", 0.0)
-    befall("echo $$ > $HERE/pid; exec sleep 61")
-    outcome = run()
-    only_the_victim_lacks(outcome, store, "kernel-hung")
-    assert not psutil.pid_exists(int((store.root.parent / "befall/pid").read_text()))
-
-
 # --- an affinity mask without CPU 0; a CPU that goes away
-
-
-@needs_c
-def test_a_mask_without_cpu_0_is_kept_to(run, store):
-    mask = os.sched_getaffinity(0) - {0}
-    if not mask:
-        pytest.skip("CPU 0 is all there is here")
-
-    def work() -> tuple[int, tuple[int, ...]]:
-        os.sched_setaffinity(0, mask)
-        return run().measured, host.inspect().usable_cpus
-
-    assert in_a_child(work) == (3, tuple(sorted(mask)))
-    assert set(store.load(MACHINE, NAME)["cpu"]) <= mask
 
 
 GONE = "echo 'CPU 7 is not one this process may use.' >&2; exit 2"
@@ -82,14 +33,6 @@ def test_when_the_cpu_goes_away_the_next_process_takes_another(befall, run, stor
     folder = befall(f'if [ -e "$HERE/once" ]; then exec "$REAL" "$@"; fi; touch "$HERE/once"; {GONE}')
     outcome = run()
     assert (folder / "once").exists() and (outcome.measured, outcome.lacking) == (3, {})
-
-
-@needs_c
-def test_a_cpu_that_stays_away_is_a_reason_and_not_a_wrong_parameter(befall, run, store):
-    folder = befall(f'echo >> "$HERE/tries"; {GONE}')
-    outcome = run()
-    only_the_victim_lacks(outcome, store, "cpu-gone")
-    assert (folder / "tries").read_text().count("\n") == 2
 
 
 @needs_c
@@ -179,77 +122,3 @@ def test_a_runner_that_is_ended_leaves_no_kernel_and_the_same_run_goes_on(store,
     assert_whole(store, 30)
     again = run([Point(kernel="page_chase", lines=lines, region_ms=1) for lines in range(64, 95)])
     assert (again.cached, again.measured) == (30, 1)
-
-
-# --- two runs at once (test_cli.py, test_store.py)
-
-
-@needs_c
-def test_of_two_runs_at_once_the_second_is_told_to_wait_and_measures_nothing(run, store):
-    with campaign.measuring_lock(), pytest.raises(Unavailable) as why:
-        run()
-    says(why.value, "measuring-already")
-    assert store.load(MACHINE, NAME).empty
-    assert run().measured == 3
-
-
-# --- clock steps
-
-
-@needs_c
-def test_a_clock_that_steps_changes_the_date_of_a_row_and_no_number(run, store, monkeypatch):
-    dates = itertools.cycle([datetime(2038, 1, 19, 3, 14, 8, tzinfo=UTC), datetime(1970, 1, 1, tzinfo=UTC)])  # on and back again
-
-    class Stepping(datetime):
-        @classmethod
-        def now(cls, tz: object = None) -> datetime:
-            return next(dates)
-
-    monkeypatch.setattr(measure, "datetime", Stepping)
-    monkeypatch.setattr(time, "time", lambda: pytest.fail("the wall clock was used to measure"))
-    monkeypatch.setattr(time, "time_ns", lambda: pytest.fail("the wall clock was used to measure"))
-    outcome = run()
-    frame = store.load(MACHINE, NAME)
-    assert outcome.measured == 3 and outcome.elapsed_s > 0
-    assert set(frame["started_at"]) <= {"2038-01-19T03:14:08Z", "1970-01-01T00:00:00Z"}
-    assert (frame["wall_ns"] > frame["elapsed_ns"]).all() and (frame["elapsed_ns"] > 0).all()
-    assert run().cached == 3
-
-
-def test_no_kernel_reads_a_clock_that_can_be_set():
-    for path in sorted(build.KERNELS.glob("*.[chp]*")):
-        if path.is_file():
-            text = path.read_text()
-            assert not any(word in text for word in ("CLOCK_REALTIME", "gettimeofday", "time.time(", "time(NULL)")), path.name
-
-
-# --- root and an ordinary user
-
-# What a clock or the scheduler decides. Counters are left out too: perf_event_paranoid may deny them to one of the two.
-CHANCE = {"accesses", "elapsed_ns", "ns_per_access", "batch_ns_per_access", "core_ghz", "prepare_ns", "wall_ns", "started_at", "steal_ms",
-          "cpu_ns", "voluntary_switches", "involuntary_switches", "tries", "noisy", "counters", "page_table_bytes"}
-
-
-@needs_root
-@needs_c
-@pytest.mark.parametrize(("kernel", "layout", "order"), [("page_chase", "spread", "cycle"), ("page_chase", "packed", "random"),
-                                                         ("page_gather", "spread", "cycle")])
-def test_root_and_an_ordinary_user_differ_in_times_and_in_the_right_to_fifo(monkeypatch, kernel: str, layout: str, order: str):
-    point = Point(kernel=kernel, lines=1000, layout=layout, order=order, region_ms=1)
-
-    def work(user: int) -> dict[str, Any]:
-        if user:
-            os.setgroups([])
-            os.setgid(user)
-            os.setuid(user)
-        here = host.inspect().model_copy(update={"fifo": False})
-        record = measure.measure(point, 3, state=host.state(here), usable_bytes=2**30)
-        return record.model_dump(exclude=CHANCE) | {"machine": host.machine_id(here)}
-
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        os.chmod(folder, 0o755)
-        monkeypatch.setenv("TLB_BUILD", folder)
-        build.kernel(kernel)
-        root, nobody = in_a_child(lambda: work(0)), in_a_child(lambda: work(65534))
-    assert root == nobody
-    assert {"checksum", "backing", "minor_faults", "seed", "arena_bytes", "cpu", "state"} <= root.keys()

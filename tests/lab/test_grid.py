@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.lab import grid
-from experiments.lab.grid import DENSE_BELOW_BYTES, SMALLEST_LINES, Profile, Scope, octaves
+from experiments.lab.grid import Profile, Scope, octaves
 from experiments.lab.record import Point
-from experiments.words.reasons import Unavailable
 
 MIB = 2**20
 PROFILE = Profile(max_working_set=2**30, repeats=3, region_ms=7, points_per_octave=2)
-FINE = PROFILE.model_copy(update={"points_per_octave": 4})
 
 # --- octaves
-
-
-def test_octaves_of_the_docstring():
-    assert octaves(16, 64, 2) == [16, 23, 32, 45, 64]
 
 
 @given(st.integers(1, 2**22), st.integers(0, 20), st.integers(1, 16))
@@ -32,45 +22,7 @@ def test_octaves_hold_every_power_and_end_where_they_are_told(low: int, doubling
     assert (found[0], found[-1]) == (low, low * 2**doublings) and found == sorted(set(found))
 
 
-@given(st.integers(16, 2**22), st.integers(16, 2**30), st.integers(1, 16))
-def test_octaves_lie_evenly_in_the_logarithm_and_never_beyond_the_end(low: int, high: int, per_octave: int):
-    expected = {round(low * math.exp(math.log(2) * k / per_octave)) for k in range(40 * per_octave)}
-    found = octaves(low, high, per_octave)
-    assert set(found) <= {n for n in expected if n <= high}
-    assert all(n in found for n in expected if n < high)
-
-
-# --- profiles
-
-
-def test_the_profiles_are_smoke_quick_and_full_and_grow():
-    assert grid.profile_names() == ["full", "quick", "smoke"]
-    smoke, quick, full = (grid.profile(name) for name in ("smoke", "quick", "full"))
-    assert smoke.max_working_set < quick.max_working_set <= full.max_working_set == 4 << 30
-    assert smoke.repeats < quick.repeats < full.repeats
-
-
-@pytest.mark.parametrize("name", ["", "fast", "../profiles/quick", "quick.yaml"])
-def test_an_unknown_profile_is_refused_with_the_names_there_are(name: str):
-    with pytest.raises(Unavailable) as refused:
-        grid.profile(name)
-    assert refused.value.code == "bad-parameter" and "full, quick, smoke" in refused.value.detail
-
-
-@pytest.mark.parametrize("text", ["", "12 bananas", "-1", "65535", "1K"])
-def test_a_size_below_the_smallest_sweep_or_none_is_refused(text: str):
-    with pytest.raises(Unavailable, match="max_working_set") as why:
-        grid.check_size("max_working_set", text)
-    assert why.value.code == "bad-parameter"
-    assert grid.check_size("max_working_set", "64KiB") == 64 << 10
-
-
 # --- scopes: the base page is the machine's
-
-
-def test_a_scope_is_of_a_machine_whose_base_page_is_known():
-    with pytest.raises(TypeError, match="base_page_bytes"):
-        Scope(PROFILE)
 
 
 @pytest.mark.parametrize("kib", [4, 16, 64])
@@ -82,52 +34,8 @@ def test_a_line_of_a_scope_has_a_base_page_of_the_machine(kib: int):
 
 
 @pytest.mark.parametrize("kib", [4, 16, 64])
-@pytest.mark.parametrize(("profile", "per_octave", "expected"), [(PROFILE, None, 1), (FINE, None, 4), (PROFILE, 8, 8), (FINE, 1, 1)])
-def test_dense_numbers_of_lines_end_where_a_point_gets_slow_on_any_base_page(
-        kib: int, profile: Profile, per_octave: int | None, expected: int):
-    dense = Scope(profile, base_page_bytes=kib << 10).dense(per_octave)
-    assert dense == octaves(SMALLEST_LINES, DENSE_BELOW_BYTES // (kib << 10), expected)
-    small = replace(PROFILE_SCOPE, base_page_bytes=kib << 10).dense(per_octave)
-    assert max(small) * (kib << 10) <= PROFILE_SCOPE.profile.max_working_set < DENSE_BELOW_BYTES
-
-
-@pytest.mark.parametrize(("profile", "engine", "first", "last"), [
-    (FINE, "c", 8, 8), (PROFILE, "c", 4, 8), (FINE, "numba", 4, 4), (PROFILE, "numba", 4, 4)])
-def test_knees_have_most_of_an_octave_on_each_side_of_what_each_level_states(profile: Profile, engine: str, first: int, last: int):
-    found = Scope(profile, engine, (72, 3072), base_page_bytes=4096).knees()
-    for entries, per_octave in ((72, first), (3072, last)):
-        near = [n for n in found if 0.6 * entries < n <= 2 * entries]
-        assert {entries, 2 * entries} <= set(near) and len(near) == per_octave * 1.75
-    assert [n for n in found if n > 2 * 3072] == ([] if profile is FINE else [8689, 4 * 3072])
-
-
-def test_no_knee_is_looked_for_past_the_largest_working_set_or_at_one_point_an_octave():
-    assert max(Scope(PROFILE_SCOPE.profile, entries=(64, 3072), base_page_bytes=4096).knees()) <= 2048
-    coarsest = PROFILE.model_copy(update={"points_per_octave": 1})
-    assert Scope(coarsest, entries=(64, 3072), base_page_bytes=4096).knees() == []
-
-
-PROFILE_SCOPE = Scope(PROFILE.model_copy(update={"max_working_set": 8 * MIB}), base_page_bytes=4096)
-
-
-@pytest.mark.parametrize("kib", [4, 16, 64])
 def test_a_chase_is_a_spread_point_and_its_control_with_as_many_lines(kib: int):
     scope = Scope(PROFILE, engine="numba", base_page_bytes=kib << 10)
     spread, packed = scope.chase("page_chase", "2m", scope.most_lines, order="random")
     assert spread == Point(kernel="page_chase", engine="numba", pages="2m", order="random", lines=2**20 // kib, region_ms=7)
     assert packed == spread.model_copy(update={"layout": "packed"})
-
-
-def test_a_point_is_what_the_catalogue_has_where_nothing_is_said():
-    scope = Scope(PROFILE, base_page_bytes=4096)
-    assert scope.point("random_touch", "thp", bytes=1000) == Point(
-        kernel="random_touch", pages="thp", layout="packed", order="random", lines=16, options={"bytes": 1000}, region_ms=7)
-    said = {"engine": "numba", "lines": 5, "region_ms": 2}
-    assert scope.point("page_chase", **said) == Point(kernel="page_chase", **said)
-    with pytest.raises(Unavailable, match="there is no kernel 'nope'"):
-        scope.point("nope")
-
-
-@pytest.mark.parametrize(("per_octave", "is_fine"), [(1, False), (2, False), (4, True)])
-def test_a_fine_grid_is_the_reference_machine_s(per_octave: int, is_fine: bool):
-    assert Scope(PROFILE.model_copy(update={"points_per_octave": per_octave}), base_page_bytes=4096).is_fine == is_fine

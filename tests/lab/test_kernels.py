@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,10 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.common import make_record
 
-from experiments.lab import build, kernels, namespaces
-from experiments.lab.kernels import CATALOGUE, Declaration, arena_bytes, expected_s, is_within, with_defaults
+from experiments.lab import build, kernels
+from experiments.lab.kernels import CATALOGUE, Declaration, arena_bytes, is_within, with_defaults
 from experiments.lab.record import Point
-from experiments.words.reasons import Unavailable
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 
@@ -93,56 +90,6 @@ def test_what_the_files_say_is_read(file: str):
         {"vertices": 0, "walkers": 1, "block_vertices": 0, "block_steps": 1024, "distance": 8, "per_hop": 0})
 
 
-def declared(name: str, **changes: object) -> dict[str, Declaration]:
-    return CATALOGUE | {name: replace(CATALOGUE[name], **changes)}  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(("catalogue", "files"), [
-    (CATALOGUE | {"nothing": Declaration()}, ["kernels/nothing.c"]),
-    ({name: kernel for name, kernel in CATALOGUE.items() if name != "prefault"}, ["prefault.c"]),
-    (declared("prefault", modes=("touch", "populate", "memset", "hope")), ["kernels/prefault.c"]),
-    (declared("prefault", modes=("populate", "touch", "memset")), ["kernels/prefault.c"]),  # another one is the default
-    (declared("radix_partition", modes=("naive",)), ["kernels/radix_partition.c", "kernels/twins/radix_partition.py"]),
-    (declared("graph_walk", options={"vertices": None}), ["kernels/graph_walk.c", "kernels/twins/graph_walk.py"]),
-    (declared("guest_chase", options={"levels": 5}), ["kernels/guest_chase.c"]),
-    (declared("page_gather", order="sequential"), ["kernels/page_gather.c", "kernels/twins/page_gather.py"]),
-    (declared("random_touch", layout="spread"), ["kernels/random_touch.c", "kernels/twins/random_touch.py"]),
-    (declared("page_chase", played={}), ["kernels/page_chase.c", "kernels/twins/page_chase.py"]),
-])
-def test_what_is_wrong_is_one_sentence_a_file_that_names_it(catalogue: dict[str, Declaration], files: list[str]):
-    found = list(complaints(build.KERNELS, catalogue))
-    assert len(found) == len(files)
-    for file, sentence in zip(files, found, strict=True):
-        assert file in sentence and sentence.endswith(".") and "\n" not in sentence
-
-
-def test_a_file_that_knows_another_mode_or_number_than_is_declared_is_named(tmp_path: Path):
-    folder = shutil.copytree(build.KERNELS, tmp_path / "kernels")
-    for name, before, after in (("numa_chase.c", '"local-local"', '"near"'),
-                                ("twins/random_touch.py", '"spare_draws": (0', '"spare_draws": (1')):
-        text = (folder / name).read_text()
-        assert text.count(before) == 1
-        (folder / name).write_text(text.replace(before, after))
-    (folder / "another.c").write_text("int main(void) { return 0; }\n")
-    found = list(complaints(folder, CATALOGUE))
-    assert [next(word for word in sentence.split() if "." in word) for sentence in found] == [
-        "another.c", "kernels/twins/random_touch.py", "kernels/numa_chase.c"]
-
-
-@pytest.mark.parametrize("name", CATALOGUE)
-def test_a_kernel_that_has_its_size_from_an_option_has_that_option(name: str):
-    kernel = CATALOGUE[name]
-    assert kernel.size == "" or (kernel.options[kernel.size] is None and kernel.lines(2048) >= 1)
-    assert kernel.order_of in (*CATALOGUE, "") and kernel.least_cycles >= 0 and set(kernel.played) <= set(kernel.modes)
-
-
-def test_an_unknown_kernel_is_refused_with_the_names_there_are():
-    for ask in (kernels.of, kernels.first_mode, lambda name: kernels.shape(name, {})):
-        with pytest.raises(Unavailable) as why:
-            ask("nope")
-        assert why.value.code == "bad-parameter" and all(name in why.value.detail for name in CATALOGUE)
-
-
 # --- what a point is where nothing is said
 
 
@@ -175,19 +122,6 @@ def test_a_frame_has_the_catalogue_s_default_wherever_nothing_was_asked():
     assert frame["vertices"].tolist()[:2] == [64, 128] and frame["threads"].tolist()[3] == 1
 
 
-def test_a_size_has_no_default_and_a_row_of_an_unknown_kernel_stays_as_it_is():
-    frame = with_defaults(rows(("radix_partition", {}), ("one of yesterday", {"walkers": 3})))
-    assert "tuples" not in frame and frame["bits"].tolist()[0] == 6 and frame["walkers"].tolist()[1] == 3
-    assert with_defaults(rows(("page_chase", {}))).columns.tolist() == ["kernel"]
-
-
-@pytest.mark.parametrize("name", CATALOGUE)
-def test_a_frame_with_defaults_is_what_the_catalogue_says_of_each_kernel(name: str):
-    frame = with_defaults(rows((name, {})))
-    assert {option: frame[option][0] for option in frame.columns if option != "kernel"} == {
-        option: value for option, value in CATALOGUE[name].options.items() if value is not None}
-
-
 # --- memory and time
 
 
@@ -200,21 +134,6 @@ def test_what_a_point_needs_is_whole_pages_and_room_for_its_order(lines: int, pa
     assert arena % page == 0 and 0 <= arena - lines * (base if layout == "spread" else 64) < page
 
 
-@pytest.mark.parametrize("base", [4 * KIB, 16 * KIB, 64 * KIB])
-def test_pages_that_stand_apart_and_aliased_ones_need_their_own_memory_alone(base: int):
-    apart = Point(kernel="page_chase", lines=1000, stride_pages=64)
-    assert arena_bytes(apart, base) == 1000 * (base + 16)
-    alias = arena_bytes(Point(kernel="page_chase", layout="alias", lines=2**16), base)
-    assert 8 * base < alias < 2**16 * base / 100
-
-
-@given(st.sampled_from(["c", "numba"]), st.integers(1, 2**20), st.integers(1, 1000))
-def test_a_guess_of_the_time_grows_with_the_work(engine: str, lines: int, region_ms: int):
-    point = Point(kernel="page_chase", engine=engine, lines=lines, region_ms=region_ms)
-    larger = point.model_copy(update={"lines": 2 * lines, "region_ms": 2 * region_ms})
-    assert 0 < expected_s(point) < expected_s(larger)
-
-
 # --- what belongs to a sweep
 
 
@@ -224,8 +143,3 @@ def test_a_packed_control_belongs_to_its_spread_points_and_an_array_has_its_own_
             ("random_touch", "packed", 4096), ("random_touch", "packed", 4097)]
     frame = pd.DataFrame([make_record(kernel=name, layout=layout, lines=lines).model_dump() for name, layout, lines in made])
     assert is_within(frame, most).tolist() == [True, False, True, False, True, False]
-
-
-def test_the_mode_that_the_runner_plays_is_page_chase_s_alone():
-    assert [name for name, kernel in CATALOGUE.items() if kernel.played] == ["page_chase"]
-    assert CATALOGUE["page_chase"].played[namespaces.MODE] is namespaces.prefix

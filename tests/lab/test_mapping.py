@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,8 @@ from support.common import make_record
 from support.lab import GIB, MACHINE, STATE, run
 from support.stand_in_session import starts
 
-from experiments.lab import build, kernels, mapping, measure, session
-from experiments.lab.mapping import Result, measured
+from experiments.lab import build, kernels, mapping, measure
+from experiments.lab.mapping import measured
 from experiments.lab.measure import Setting, seed_of
 from experiments.lab.record import KernelReport, Point, Record
 from experiments.words.reasons import Unavailable
@@ -62,25 +62,6 @@ def asked(folder: Path) -> list[list[int]]:
 # --- one process
 
 
-def test_all_points_are_measured_in_one_mapping_as_large_as_its_largest_prefix(program):
-    folder = program()
-    got = results([*SMALL, *LARGE], 3)
-    (start,) = starts(folder)
-    assert stand_in_session.Process(["", *start["words"]], str(folder / "session")).bytes == 128 * MIB
-    assert len(start["lines"]) == len(got) == 9
-    for point, record in got.items():
-        assert (record.point, record.repeat, record.state, record.seed) == (point, 3, STATE, seed_of(point, 3))
-    assert len({record.started_at for record in got.values()}) == 1
-
-
-def test_a_session_gets_the_cpu_and_fifo_only_where_they_are_given(program):
-    folder = program()
-    results(SMALL)
-    results(SMALL, setting=Setting(STATE, GIB, cpu=5, fifo=True))
-    without, words = (start["words"] for start in starts(folder))
-    assert words == [*without, "--cpu", "5", "--fifo"]
-
-
 def test_a_line_says_all_that_a_point_is(program):
     folder = program()
     point = Point(kernel="random_touch", layout="packed", order="random", lines=16, options={"bytes": 1000, "spare_draws": 2}, region_ms=7)
@@ -89,21 +70,6 @@ def test_a_line_says_all_that_a_point_is(program):
     first, second = starts(folder)[0]["lines"]
     assert first == f"0 random_touch - packed random 16 1 {seed_of(point, 1)} 7 --bytes 1000 --spare_draws 2"
     assert second == f"1 page_chase - alias cycle 64 512 {seed_of(walk, 1)} 1"
-
-
-def test_points_on_arenas_of_their_own_are_measured_in_a_process_without_a_shared_one(program):
-    """Prefixes of 4 to 16 MiB, and what no prefix can be: smaps of gibibytes beside them would be read before and after each."""
-    folder = program()
-    prefixes = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in (1023, 4097, 1 << 15)]
-    own = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in (1024, 4096)] + [
-        Point(kernel="page_chase", lines=1 << 15, stride_pages=4, region_ms=1), Point(kernel="page_chase", layout="alias", lines=64)]
-    alone = Point(kernel="page_fault", order="sequential", lines=64, mode="file")
-    made = mapping.groups([*prefixes, *own, alone], random.Random(1))
-    assert [{*group.points} for group in made if not group.shares] == [{alone}]
-    for group in made:
-        if group.shares:
-            results(group.points)
-    assert {int(start["words"][3]): len(start["lines"]) for start in starts(folder)} == {128 * MIB: 3, 0: 4}
 
 
 def test_points_that_walk_one_graph_follow_each_other_in_an_order_of_chance(program):
@@ -142,28 +108,10 @@ def test_points_that_sleep_do_so_side_by_side_and_a_failure_of_one_is_its_own(mo
     assert sum(map(made[2].cost_s, sleepers)) < 6 < sum(map(kernels.expected_s, sleepers))
 
 
-def test_points_of_one_mapping_come_out_as_they_are_proved(program):
-    """On base pages smaps is read once in a hundred answers."""
-    folder = program()
-    points = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in range(16, 16 + 103)]
-    iterator = measured(points, 0, SETTING)
-    next(iterator)
-    assert len(asked(folder)[0]) == 101
-    assert len(list(iterator)) == 102
-
-
 def test_what_a_point_lacks_is_its_own_reason_and_the_next_one_is_measured(program):
     folder = program(at={"64": "fail pool-empty", "128": {"ns_per_access": -1.0}, "256": {"lines": 255}})
     assert codes(results(SMALL)) == {16: "", 32: "", 64: "pool-empty", 128: "kernel-garbage", 256: "kernel-garbage", 512: ""}
     assert len(starts(folder)) == 1
-
-
-def test_what_cannot_be_is_not_asked(program):
-    folder = program()
-    walk = Point(kernel="page_chase", engine="numba", layout="alias", lines=64, region_ms=1)
-    assert codes(results([walk])) == {64: "engine-lacks"}
-    assert codes(results(LARGE, setting=Setting(STATE, 100 * MIB))) == {1 << 15: "memory-short", 1 << 13: "", 1 << 14: ""}
-    assert starts(folder)[0]["words"][3] == str(64 * MIB)
 
 
 def test_a_point_for_which_there_is_no_time_is_left_out_and_those_before_it_are_proved(program):
@@ -174,8 +122,7 @@ def test_a_point_for_which_there_is_no_time_is_left_out_and_those_before_it_are_
 # --- faults of a process
 
 
-@pytest.mark.parametrize(("what", "code"), [("crash", "kernel-crashed"), ("garbage", "kernel-garbage"), ("other", "kernel-garbage"),
-                                            ("exit no-pmu", "no-pmu")])
+@pytest.mark.parametrize(("what", "code"), [("crash", "kernel-crashed"), ("garbage", "kernel-garbage"), ("exit no-pmu", "no-pmu")])
 def test_a_point_that_ends_its_process_has_the_reason_and_all_others_are_measured_in_another_one(program, what: str, code: str):
     folder = program(at={"128": what})
     assert codes(results(SMALL)) == {point.lines: code * (point.lines == 128) for point in SMALL}
@@ -190,38 +137,10 @@ def test_on_transparent_huge_pages_what_was_proved_before_a_crash_is_kept(progra
     assert asked(folder) == [[16, 32, 64, 128], [64, 256, 512]]  # that 64 was proved, the answer to 128 would have said
 
 
-def test_a_hang_is_ended_after_ten_times_what_was_expected_and_the_rest_is_measured(program, monkeypatch: pytest.MonkeyPatch):
-    folder = program(at={"64": "hang"})
-    monkeypatch.setattr(session, "HANG_S", 0.5)
-    assert codes(results(SMALL)) == {point.lines: "kernel-hung" * (point.lines == 64) for point in SMALL}
-    assert len(starts(folder)) == 2
-
-
-def test_a_process_that_never_maps_is_a_reason_for_all(program, monkeypatch: pytest.MonkeyPatch):
-    program(hangs=True)
-    monkeypatch.setattr(session, "HANG_S", 0.3)
-    assert set(codes(results(SMALL)).values()) == {"kernel-hung"}
-
-
-def test_a_program_that_does_not_start_is_a_reason_for_all(program, monkeypatch: pytest.MonkeyPatch):
-    program()
-    monkeypatch.setattr(build, "session", lambda name, engine: ("/nonexistent/session",))
-    assert set(codes(results(SMALL)).values()) == {"kernel-crashed"}
-
-
 @pytest.mark.parametrize("proves", [False, "all"])
 def test_nothing_that_was_not_proved_is_a_record(program, proves: object):
     program(proves=proves)
     assert set(codes(results(SMALL)).values()) == {"kernel-garbage"}
-
-
-def test_an_iteration_that_ends_leaves_no_process(program):
-    folder = program(slow_s=0.01)
-    iterator: Iterator[Result] = measured([point.model_copy(update={"pages": "thp"}) for point in SMALL], 0, SETTING)
-    next(iterator)
-    iterator.close()
-    (start,) = starts(folder)
-    assert len(start["lines"]) < len(SMALL)
 
 
 # --- memory
@@ -232,12 +151,6 @@ def test_a_mapping_that_is_refused_is_tried_half_as_large_without_the_points_tha
     folder = program(most_bytes=50 * MIB, refusal=refusal)
     assert codes(results([*SMALL[:2], *LARGE])) == {16: "", 32: "", 1 << 13: "", 1 << 14: code, 1 << 15: code}
     assert [int(start["words"][3]) // MIB for start in starts(folder)] == [128, 64, 32]
-
-
-def test_a_process_that_is_killed_for_memory_as_it_measures_is_followed_by_one_of_half_its_size(program):
-    folder = program(at={"16": "kill once"})
-    assert codes(results([*LARGE, *SMALL[:2]])) == {16: "", 32: "", 1 << 13: "", 1 << 14: "", 1 << 15: "memory-short"}
-    assert [int(start["words"][3]) // MIB for start in starts(folder)] == [128, 64]
 
 
 @pytest.mark.parametrize("after", [0, 1])
@@ -264,31 +177,6 @@ def test_a_disturbed_point_is_measured_once_more_after_all_others(program):
     assert (record.noisy, record.tries) == ("migrated", 2) and {got[p].tries for p in SMALL[1:]} == {1}
     results(SMALL, retry_share=0)
     assert asked(folder)[1:] == [[16, 32, 64, 128, 256, 512]]
-
-
-def test_of_a_mapping_whose_points_are_all_disturbed_no_more_than_a_share_is_measured_again(program):
-    points = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in range(100, 130)]
-    folder = program(at={str(point.lines): NOISY for point in points})
-    assert {record.noisy for record in results(points).values()} == {"migrated"}
-    assert len(asked(folder)[0]) == 30 + 3 == 30 * (1 + mapping.RETRY_SHARE)
-
-
-@pytest.mark.parametrize("end", ["", "crash"])
-def test_a_disturbed_number_is_better_than_none(program, end: str, tmp_path: Path):
-    """The second time there is no time for it, or the process ends."""
-    program(at={"16": NOISY})
-    begun: list[Point] = []
-
-    def begin(point: Point) -> bool:
-        begun.append(point)
-        if end and begun.count(point) == 2:
-            program(at={"16": end})
-        return bool(end) or begun.count(point) == 1
-
-    points = [point.model_copy(update={"pages": "thp"}) for point in SMALL]
-    record = results(points, begin=begin)[points[0]]
-    assert isinstance(record, Record) and (record.noisy, record.tries) == ("migrated", 1 if not end else record.tries)
-    assert kernels.of("page_chase").session
 
 
 # --- the real programs

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from support.common import make_record, software_plan
 
 from experiments.lab import build, measure, perf, session
-from experiments.lab.build import Kernel
 from experiments.lab.kernels import arena_bytes
 from experiments.lab.record import KernelReport, Point, Record
 from experiments.words.reasons import Unavailable
@@ -65,26 +64,10 @@ def test_a_kernel_gets_the_points_parameters_and_the_cpu_and_fifo_only_where_the
 # --- a kernel that dies
 
 
-@pytest.mark.parametrize("number", ["SEGV", "ABRT", "ILL", "FPE", "TERM", "HUP", "INT", "XCPU", "SYS", "PIPE"])
+@pytest.mark.parametrize("number", ["SEGV", "TERM"])
 def test_a_crash_names_its_signal(kernel, number: str):
     kernel(f"kill -{number} $$")
     assert (why().code, why().detail) == ("kernel-crashed", f"signal SIG{number}")
-
-
-def test_a_crash_quotes_the_last_words(kernel):
-    kernel(say("first", 2) + "\n" + say("*** stack smashing detected ***", 2) + "\nkill -ABRT $$")
-    assert why().detail == "signal SIGABRT; *** stack smashing detected ***"
-
-
-def test_a_kill_9_is_taken_for_the_kernel_that_ran_out_of_memory(kernel):
-    kernel("kill -KILL $$")
-    assert (why().code, why().detail) == ("oom-killed", "page_chase with 16 MiB")
-
-
-@pytest.mark.parametrize(("pages", "code"), [("4k", "memory-short"), ("thp", "memory-short"), ("2m", "pool-empty"), ("1g", "pool-empty")])
-def test_a_sigbus_is_memory_that_was_promised_and_is_gone(kernel, pages: str, code: str):
-    kernel("kill -BUS $$")
-    assert why(POINT.model_copy(update={"pages": pages})).code == code
 
 
 @pytest.mark.needs("perf that counts faults")
@@ -96,49 +79,19 @@ def test_a_signal_is_recognised_although_perf_exits_0(kernel, number: signal.Sig
     assert code != "kernel-crashed" or why(plan=software_plan()).detail.startswith(f"signal {number.name}")
 
 
-@pytest.mark.parametrize("status", [1, 4, 127, 255])
+@pytest.mark.parametrize("status", [1, 255])
 def test_another_exit_status_is_a_crash_even_with_a_report(kernel, status: int):
     kernel(say(json.dumps(REPORT)) + f"\nexit {status}")
     assert (why().code, why().detail) == ("kernel-crashed", f"exit status {status}")
 
 
-def test_a_kernel_that_cannot_start_is_a_crash(monkeypatch):
-    missing = Kernel("page_chase", "c", ("/nonexistent/kernel",), "0" * 16)
-    monkeypatch.setattr(build, "kernel", lambda name, engine: missing)
-    assert why().code == "kernel-crashed"
-
-
-def test_a_hang_is_ended_and_said(kernel, monkeypatch):
-    monkeypatch.setattr(session, "HANG_S", 0.2)
-    monkeypatch.setattr(session, "HANG_TIMES", 0.0)
-    kernel("sleep 61.5; :")
-    assert why().code == "kernel-hung"
-
-
-def test_silence_is_a_crash_and_no_record(kernel):
-    kernel("exit 0")
-    assert why().code == "kernel-crashed"
-
-
 # --- a kernel that says what is lacking
 
 
-@pytest.mark.parametrize("code", ["pool-empty", "thp-never", "mthp-off", "backing-partial", "memory-short", "page-size-unsupported"])
+@pytest.mark.parametrize("code", ["pool-empty", "backing-partial"])
 def test_exit_3_gives_the_kernels_own_reason_and_detail(kernel, code: str):
     kernel(say("a warning of the C library", 2) + "\n" + say(json.dumps({"reason": code, "detail": "8 needed, 0 free"}), 2) + "\nexit 3")
     assert (why().code, why().detail) == (code, "8 needed, 0 free")
-
-
-@pytest.mark.parametrize("words", ["", "Killed", "{", "[]", '"pool-empty"', "null", '{"detail": "no reason"}',
-                                   '{"reason": "a code that nobody knows", "detail": "x"}', '{"reason": null}'])
-def test_exit_3_with_anything_else_is_garbage(kernel, words: str):
-    kernel(say(words, 2) + "\nexit 3")
-    assert why().code == "kernel-garbage"
-
-
-def test_exit_2_is_a_bad_parameter_with_the_kernels_sentence(kernel):
-    kernel(say("--layout takes spread, packed; not 'x'.", 2) + "\nexit 2")
-    assert (why().code, why().detail) == ("bad-parameter", "--layout takes spread, packed; not 'x'.")
 
 
 def test_a_cpu_that_never_was_ours_is_a_bad_parameter_and_one_that_was_is_gone(kernel):
@@ -148,38 +101,17 @@ def test_a_cpu_that_never_was_ours_is_a_bad_parameter_and_one_that_was_is_gone(k
     assert why(cpu=once).detail == "CPU 99 is not one this process may use."
 
 
-def test_a_reason_beats_an_empty_output_under_a_wrapper_that_forgets_the_status(kernel):
-    kernel(say('{"reason": "pool-empty", "detail": "SIGBUS"}', 2) + "\nexit 0")
-    assert why().code == "pool-empty"
-
-
 # --- a kernel that prints something else than its report
 
 
-@pytest.mark.parametrize("text", ["hello", "{}", "[]", "null", "1", json.dumps(REPORT)[:-10], json.dumps(REPORT) * 2,
-                                  "\x01", "{" * 5000],
-                         ids=range(9))
-def test_anything_but_one_report_is_garbage(kernel, text: str):
-    kernel(say(text))
-    assert why().code == "kernel-garbage"
-
-
 @pytest.mark.parametrize("change", [
-    {"ns_per_access": float("nan")}, {"ns_per_access": float("inf")}, {"ns_per_access": -1.0}, {"ns_per_access": 0.0},
-    {"ns_per_access": "6.5"}, {"ns_per_access": None}, {"batch_ns_per_access": []}, {"batch_ns_per_access": [6.0, float("nan")]},
-    {"elapsed_ns": -1.0}, {"minor_faults": -1}, {"minor_faults": 0.5}, {"accesses": 0}, {"accesses": 10**30}, {"core_ghz": float("nan")},
-    {"checksum": "xyz"}, {"pages": "8k", "backing": "8k"}, {"surplus": 1}, {"seed": True}, {"lines": 4096.0},
+    {"ns_per_access": float("inf")}, {"ns_per_access": 0.0}, {"ns_per_access": "6.5"}, {"batch_ns_per_access": [6.0, float("nan")]},
+    {"elapsed_ns": -1.0}, {"minor_faults": -1}, {"accesses": 10**30}, {"checksum": "xyz"}, {"surplus": 1}, {"seed": True},
 ])
 def test_a_field_that_cannot_be_is_garbage_and_named(kernel, change: dict):
     kernel(say(json.dumps(REPORT | change)))
     assert why().code == "kernel-garbage"
     assert why().detail.startswith(next(iter(change)))
-
-
-def test_a_missing_field_is_garbage_and_named(kernel):
-    for name in (name for name in REPORT if KernelReport.model_fields[name].is_required()):
-        kernel(say(json.dumps({field: value for field, value in REPORT.items() if field != name})))
-        assert (why().code, name in why().detail) == ("kernel-garbage", True)
 
 
 def test_a_number_on_another_page_size_is_never_taken(kernel):
@@ -190,7 +122,7 @@ def test_a_number_on_another_page_size_is_never_taken(kernel):
 
 
 @pytest.mark.parametrize(("kernel_name", "core_ghz", "least_ns"), [
-    ("page_chase", 4.0, 0.25), ("page_gather", 4.0, 0.025), ("page_chase", 0.0, 0.1), ("page_gather", 0.0, 0.01),
+    ("page_chase", 4.0, 0.25), ("page_gather", 0.0, 0.01),
     ("random_touch", 4.0, 0.125),
 ])
 def test_accesses_faster_than_any_core_makes_them_were_not_made(kernel, kernel_name: str, core_ghz: float, least_ns: float):
@@ -204,8 +136,8 @@ def test_accesses_faster_than_any_core_makes_them_were_not_made(kernel, kernel_n
             assert measured(point).ns_per_access == share * least_ns
 
 
-@pytest.mark.parametrize("change", [{"lines": 4095}, {"layout": "packed"}, {"order": "random"}, {"engine": "numba"},
-                                    {"kernel": "page_gather"}, {"pages": "2m", "backing": "2m"}])
+@pytest.mark.parametrize("change", [{"lines": 4095}, {"order": "random"},
+                                    {"kernel": "page_gather"}])
 def test_a_report_of_another_point_is_never_taken(kernel, change: dict):
     kernel(say(json.dumps(REPORT | change)))
     assert (why().code, "asked for" in why().detail) == ("kernel-garbage", True)
@@ -220,15 +152,6 @@ def test_too_little_memory_is_said_before_anything_is_started(kernel):
     assert (reason.code, reason.detail) == ("memory-short", "16 MiB needed, 16 MiB may be used")
     assert not log.exists()
     assert measured(usable_bytes=arena_bytes(POINT)).lines == POINT.lines
-
-
-# --- noise
-
-
-def test_a_report_of_a_disturbed_process_is_marked(kernel):
-    for change, mark in (({}, ""), ({"migrations": 1}, "migrated"), ({"batch_ns_per_access": [6.0, 6.5, 9.0]}, "uneven")):
-        kernel(say(json.dumps(REPORT | change)))
-        assert (measured().noisy, measured().tries) == (mark, 1)
 
 
 # --- seeds
@@ -259,13 +182,6 @@ def test_a_real_point_is_measured_by_each_engine(engine: str):
     record = measured(Point(kernel="page_gather", engine=engine, lines=100, region_ms=1), plan=perf.NO_COUNTERS)
     assert (record.engine, record.lines, record.seed) == (engine, 100, measure.seed_of(record.point, 0))
     assert record.wall_ns > record.elapsed_ns
-
-
-@pytest.mark.measures
-@pytest.mark.measuring
-@pytest.mark.needs("a C compiler")
-def test_a_cpu_that_is_not_ours_is_a_bad_parameter():
-    assert why(POINT, cpu=1023).code == "bad-parameter"
 
 
 def test_measuring_leaves_the_package_free_of_the_kernels_own_modules():

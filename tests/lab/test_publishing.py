@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 from support.common import make_record
 from support.lab import KERNEL, MACHINE, NAME, ROWS, put, repeats, tree
-from support.synthetic import Stated
 
-from experiments.lab.publishing import of_another_state, publish
+from experiments.lab.publishing import publish
 from experiments.lab.store import LACKS, Store
-from experiments.machine import host as hosts
 from experiments.words.reasons import Unavailable
 
 OTHER = "hugepages"
@@ -49,44 +47,6 @@ def test_of_a_kernel_new_rows_follow_those_published_and_lines_that_are_none_sta
     publish(store, MACHINE)
     assert path.read_bytes() == published + whole.splitlines(keepends=True)[-1]
     assert repeats(store) == [0, 1, 2, 7]
-
-
-@pytest.mark.parametrize("own_rows", [1, 4])
-def test_the_machine_is_described_as_in_the_state_of_most_rows_and_beside_it_as_in_the_other(store: Store, own_rows: int) -> None:
-    old, new = Stated().host(), Stated(changes={"kernel_release": "6.12.1"}).host()
-    for place, host, number in ((store, old, 3), (store.own, new, own_rows)):
-        put(place, MACHINE, NAME, KERNEL, *(gather(repeat, state=hosts.state(host)) for repeat in range(number)))
-        place.write_machine(MACHINE, host.model_dump(mode="json"))
-    publish(store, MACHINE)
-    main, other = (old, new) if own_rows < 3 else (new, old)
-    assert store.read_machine(MACHINE) == main.model_dump(mode="json")
-    assert store.read_document(MACHINE, f"machine-{hosts.state(other)}") == other.model_dump(mode="json")
-
-
-def test_a_document_of_a_state_that_no_row_has_is_named(store: Store, path: Path) -> None:
-    store.write_document(MACHINE, "jmh", {"state": make_record().state})
-    store.write_document(MACHINE, "housekeeping", {"state": "ffeeddccbbaa"})
-    assert of_another_state(store, MACHINE) == {"housekeeping.json": "ffeeddccbbaa"}
-
-
-@pytest.mark.parametrize("where", ["own", "published"])
-def test_a_damaged_grids_file_is_refused_and_nothing_is_lost(store: Store, path: Path, where: str) -> None:
-    put(store.own, MACHINE, OTHER, KERNEL, gather())
-    ((store.own if where == "own" else store).root / MACHINE / "grids.json").write_text('{"hugepages": {"page_ga')
-    before = tree(store.root)
-    for call in (lambda: publish(store, MACHINE), lambda: (store.own if where == "own" else store).ask(MACHINE, NAME, [])):
-        with pytest.raises(Unavailable, match=r"no readable grids\.json.*put it back") as refused:
-            call()
-        assert refused.value.code == "no-data" and tree(store.root) == before
-
-
-def test_rows_that_nobody_asked_for_are_refused_and_not_left_behind(store: Store, path: Path) -> None:
-    put(store.own, MACHINE, NAME, KERNEL, make_record(repeat=7))
-    store.own.append(MACHINE, gather(), KERNEL)
-    before = tree(store.root)
-    with pytest.raises(Unavailable, match="page_gather") as refused:
-        publish(store, MACHINE)
-    assert refused.value.code == "no-data" and tree(store.root) == before
 
 
 @pytest.mark.parametrize("measured", ["nothing", "a description", "a broken line"])

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 from pydantic import ValidationError
-from support.common import make_record
 
 from experiments.lab.record import Option, Point
 
@@ -24,11 +21,3 @@ def test_the_same_options_in_any_order_are_the_same_point(given: object) -> None
 def test_what_is_no_list_of_names_with_whole_numbers_is_refused(given: object) -> None:
     with pytest.raises(ValidationError):
         Point(kernel="random_touch", lines=1, options=given)
-
-
-@pytest.mark.parametrize("bad", [[(1.0, 2), (1.0, 3)], [(2.0, 1), (1.0, 1)], [(1.0, 0)], [(math.nan, 1)], [(1.0,)], [(1.0, 2, 3)],
-                                 [(1.0, 2.5)], [("1", 2)], [1.0], 5])
-def test_a_histogram_is_pairs_of_ascending_ns_and_how_many(bad: object) -> None:
-    assert make_record(histogram=[[-1.5, 1], [0.0, 2]]).histogram == [(-1.5, 1), (0.0, 2)]
-    with pytest.raises(ValidationError):
-        make_record(histogram=bad)

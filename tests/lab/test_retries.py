@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 from support.common import needs_c
 from support.lab import MACHINE, NAME, POINTS, VICTIM
 
-from experiments.lab import noise
-from experiments.lab.mapping import RETRY_SHARE
-from experiments.lab.record import Point
 from experiments.words.reasons import Unavailable
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
 
 # --- migrations, context switches, steal (test_noise.py); noisy points retried and marked
-
-
-@needs_c
-def test_migrations_switches_and_steal_of_a_process_are_in_its_row(run, store, monkeypatch):
-    looks = itertools.count()
-    stolen_ms = 3 * noise.tick_ms()  # between any look and the next
-    monkeypatch.setattr(noise, "stolen_ms", lambda: dict.fromkeys(range(4096), stolen_ms * next(looks)))
-    outcome = run()
-    frame = store.load(MACHINE, NAME)
-    assert (frame["migrations"] == 0).all() and (frame["steal_ms"] == stolen_ms).all()
-    assert frame[["voluntary_switches", "involuntary_switches", "major_faults"]].ge(0).all(axis=None)
-    assert set(frame["noisy"]) <= {"stolen", "faulted"} and outcome.noisy == 3 and (frame["tries"] > 1).any()
 
 
 MARKS = {
@@ -62,12 +45,3 @@ def test_which_try_is_kept_is_decided_by_its_mark_and_never_by_its_time(scripted
     run(POINTS[:1])
     (row,) = store.load(MACHINE, NAME).itertuples()
     assert (row.noisy, row.ns_per_access, row.tries) == kept and len(fake.asked) == 2
-
-
-def test_on_a_computer_that_is_always_noisy_second_tries_add_their_share_and_no_more(scripted, run, store):
-    fake = scripted(*[("stolen", 1.0)] * 2000)
-    points = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in range(64, 164)]
-    outcome = run(points, 4)
-    assert outcome.measured == outcome.noisy == 400 and set(store.load(MACHINE, NAME)["noisy"]) == {"stolen"}
-    assert outcome.retries == len(fake.asked) - 400 == RETRY_SHARE * 400
-    assert set(store.load(MACHINE, NAME).groupby("repeat")["tries"].sum()) == {110}  # as many in each round

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
-
 import pytest
-from support.common import make_record
-from support.lab import GIB, a_rig, one_by_one, run
+from support.lab import GIB
 from support.synthetic import Stated
 
 from experiments.lab import kernels, mapping, perf
-from experiments.lab.build import Kernel
-from experiments.lab.record import Point, Record
+from experiments.lab.record import Point
 from experiments.lab.rig import Rig, usable_bytes
 from experiments.lab.store import Store
 from experiments.machine import host as hosts
 from experiments.machine.host import Host
-from experiments.words.reasons import Unavailable
-
-POINT = Point(kernel="page_chase", lines=64)
 
 
 def with_memory(usable: int, pool_pages: int = 0, reserved: int = 0, limit: int | None = None, **changes: object) -> Host:
@@ -43,36 +35,6 @@ def test_a_rig_is_what_follows_from_its_host(store: Store, monkeypatch: pytest.M
     assert Rig.of(with_memory(GIB), store).cpu is None  # a description from before says nothing of a CPU
 
 
-def test_a_replaced_measure_gets_the_point_and_all_of_the_rig(store: Store):
-    asked: list[tuple] = []
-
-    def fake(point: Point, repeat: int, **how: object) -> Record:
-        asked.append((point, repeat, how))
-        return make_record(**point.model_dump(), repeat=repeat)
-
-    plan = perf.Plan("perf")
-    ((point, record),) = a_rig(store, measure=one_by_one(fake), cpu=3, plan=plan, usable_bytes=7).measured([POINT], 4, begin=lambda p: True)
-    assert (point, record.point, record.repeat) == (POINT, POINT, 4)
-    assert asked == [(POINT, 4, {"state": "00112233aabb", "usable_bytes": 7, "plan": plan, "cpu": 3, "fifo": False})]
-
-
-def test_a_campaign_measures_with_the_rig_s_own_measure_and_stores_under_its_machine(store: Store, own_lock: Path, monkeypatch):
-    monkeypatch.setattr("experiments.lab.build.kernel", lambda name, engine: Kernel(name, engine, ("true",), "a" * 16))
-
-    def fake(point: Point, repeat: int, *, state: str, **_: object) -> Record:
-        if point.lines == 128:
-            raise Unavailable("memory-short")
-        return make_record(**point.model_dump(), repeat=repeat, state=state, ns_per_access=4.5)
-
-    outcome = run(store, [POINT, POINT.model_copy(update={"lines": 128})], measure=fake, machine="elsewhere", name="x")
-    assert outcome.measured == 1 and [point.lines for point in outcome.lacking] == [128]
-    assert store.load("elsewhere", "x")["ns_per_access"].tolist() == [4.5]
-
-
-def test_two_rigs_of_one_store_are_apart(store: Store):
-    assert replace(a_rig(store), machine="b") != a_rig(store) == a_rig(store)
-
-
 # --- a pool's pages are memory of their own
 
 CHASE = Point(kernel="page_chase", pages="2m", lines=(4 * GIB) // 4096)  # 4 GiB, and 16 MiB of order beside it
@@ -87,22 +49,6 @@ def test_with_the_pools_filled_as_advised_on_16_gib_a_point_on_a_pool_is_measure
     assert room(store, filled, CHASE) >= 0
     for pages in ("4k", "64k", "thp"):
         assert room(store, filled, CHASE.model_copy(update={"pages": pages})) < 0
-
-
-def test_what_a_kernel_needs_beside_a_pools_pages_is_held_against_memory(store: Store):
-    packed = CHASE.model_copy(update={"layout": "packed", "lines": (2 * GIB) // 64})  # whose order takes 512 MiB
-    assert room(store, with_memory(GIB - 4096, 4096), packed) < 0 <= room(store, with_memory(GIB, 4096), packed)
-
-
-def test_measuring_holds_each_point_against_the_memory_that_it_takes(store: Store, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("experiments.lab.build.kernel", lambda name, engine: Kernel(name, engine, ("false",), "a" * 16))
-    rig = Rig.of(with_memory(3 * GIB, 4096), store, counters=False)
-    codes = []
-    for pages in ("2m", "4k"):
-        with pytest.raises(Unavailable) as why:
-            rig.take(CHASE.model_copy(update={"pages": pages}))
-        codes.append(why.value.code)
-    assert codes == ["kernel-crashed", "memory-short"]  # the first was let start
 
 
 @pytest.mark.parametrize(("pages", "size"), [("4k", GIB), ("thp", GIB), ("2m", 2 * GIB), ("1g", 0)])

@@ -55,22 +55,6 @@ def test_a_kernel_that_does_not_build_is_no_reason_to_drop_rows_in_silence():
     assert raised.value.code == "compile-failed"
 
 
-def test_nothing_stays_nothing_and_keeps_its_columns():
-    for kept in (rows.current(frame(), "now"), rows.of_one_engine(frame(), set(), "c")):
-        assert kept.empty and list(kept) == list(frame())
-
-
-def test_rows_are_told_by_what_is_in_them_and_not_by_where_they_stand():
-    there = frame(("page_chase", "c", "a", "now"), ("page_chase", "numba", "b", "now"), ("graph_walk", "c", "old", "now"))
-    there.index = [2, 0, 7]
-    assert list(rows.current(there, "now")["number"]) == [0, 1]
-    assert list(rows.of_one_engine(there, {("page_chase", "numba")}, "c")["number"]) == [1, 2]
-
-
-def test_a_row_without_a_digest_is_of_no_kernel_that_cannot_be_built():
-    assert rows.current(frame(("gone", "c", "", "now"), ("gone", "c", "XXXX", "now")), "now").empty
-
-
 BOTH = frame(("page_chase", "c", "a", "now"), ("page_chase", "numba", "b", "now"), ("graph_walk", "numba", "d", "now"))
 
 
@@ -83,16 +67,3 @@ BOTH = frame(("page_chase", "c", "a", "now"), ("page_chase", "numba", "b", "now"
 def test_no_median_mixes_two_engines(asked: set[tuple[str, str]], engine: str, numbers: list[int]):
     kept = rows.of_one_engine(BOTH, asked, engine)
     assert list(kept["number"]) == numbers and list(kept.index) == [*range(len(numbers))] and list(kept) == list(BOTH)
-
-
-def test_of_a_kernel_without_rows_as_long_as_asked_the_longest_campaign_that_was_not_broken_off_counts():
-    timed = [("page_chase", 2)] * 4 + [("page_chase", 10)] * 6 + [("page_chase", 50)] * 2 + [("graph_walk", 10)] * 3
-    there = pd.DataFrame(timed, columns=["kernel", "region_ms"])
-
-    def kept(*asked: tuple[str, int], **how: bool) -> set[tuple[str, int]]:
-        return set(rows.of_one_region(there, asked, **how).itertuples(index=False, name=None))
-
-    assert kept() == kept(("page_chase", 10)) == kept(("page_chase", 7)) == {("page_chase", 10), ("graph_walk", 10)}
-    assert kept(("page_chase", 2), ("page_chase", 50)) == {("page_chase", 2), ("page_chase", 50), ("graph_walk", 10)}
-    assert kept(("page_chase", 7), is_strict=True) == {("graph_walk", 10)}
-    assert rows.of_one_region(there[:0]).empty

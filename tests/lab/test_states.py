@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 from support.common import make_record
-from support.lab import KERNEL, MACHINE, says
+from support.lab import KERNEL, MACHINE
 from support.synthetic import Stated
 
 from experiments.lab import columns, lines, states
 from experiments.lab.store import Store
 from experiments.machine import host as hosts
 from experiments.machine.host import Host
-from experiments.words.reasons import Unavailable
 
 
 def booted(*words: str, **changes: object) -> Host:
@@ -30,10 +29,6 @@ def kept(store: Store) -> dict[str, Host]:
     return STATES
 
 
-def test_a_boot_keeps_the_machine_and_is_another_state():
-    assert len({hosts.machine_id(host) for host in STATES.values()}) == 1 and len(STATES) == 3
-
-
 def test_each_state_is_described_as_it_was_and_machine_json_as_it_is(store: Store):
     for state, host in kept(store).items():
         assert states.described(store, MACHINE, state) == host
@@ -42,66 +37,12 @@ def test_each_state_is_described_as_it_was_and_machine_json_as_it_is(store: Stor
         f"machine-{hosts.state(host)}.json" for host in (PLAIN, FOUR_LEVELS))}
 
 
-def test_what_fluctuates_is_no_state_and_keeps_nothing(store: Store):
-    states.describe(store, MACHINE, PLAIN)
-    busy = booted(noise=PLAIN.noise.model_dump() | {"load1": 9.0})
-    states.describe(store, MACHINE, busy)
-    assert [path.name for path in (store.root / MACHINE).iterdir()] == ["machine.json"] and states.latest(store, MACHINE) == busy
-
-
-def test_a_state_that_is_back_is_described_as_it_is(store: Store):
-    kept(store)
-    again = booted(logical_cpus=3)  # which is no part of a state
-    states.describe(store, MACHINE, again)
-    assert states.described(store, MACHINE, hosts.state(PLAIN)) == again
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"cpu_model": 7}'])
-def test_a_description_that_is_none_is_a_reason_and_is_not_kept(store: Store, content: str):
-    states.describe(store, MACHINE, PLAIN)
-    (store.root / MACHINE / "machine.json").write_text(content)
-    for ask in (lambda: states.latest(store, MACHINE), lambda: states.described(store, MACHINE, hosts.state(PLAIN))):
-        with pytest.raises(Unavailable) as refused:
-            ask()
-        says(refused.value, "no-data")
-    states.describe(store, MACHINE, NEWER)
-    assert [path.name for path in (store.root / MACHINE).iterdir()] == ["machine.json"]
-
-
 @pytest.mark.parametrize(("name", "host"), [
     ("no5lvl", FOUR_LEVELS), ("pti=off", FOUR_LEVELS), ("6.12.1", NEWER), (hosts.state(PLAIN), PLAIN),
     (hosts.state(NEWER)[:4], NEWER)])
 def test_a_state_is_called_by_its_boot_its_linux_or_its_digits(store: Store, name: str, host: Host):
     kept(store)
     assert states.chosen(store, MACHINE, name, STATES) == hosts.state(host)
-
-
-@pytest.mark.parametrize("name", ["nopti", "6.12", hosts.state(NEWER)[:3], "", "ffffffffffff"])
-def test_a_name_that_means_no_state_is_a_reason_that_lists_those_that_there_are(store: Store, name: str):
-    kept(store)
-    with pytest.raises(Unavailable) as refused:
-        states.chosen(store, MACHINE, name, STATES)
-    says(refused.value, "no-data")
-    assert all(state in refused.value.detail for state in STATES) and "no5lvl" in refused.value.detail
-
-
-def test_a_state_without_rows_is_none(store: Store):
-    kept(store)
-    with pytest.raises(Unavailable) as refused:
-        states.chosen(store, MACHINE, "no5lvl", {hosts.state(PLAIN)})
-    says(refused.value, "no-data")
-
-
-def test_a_name_that_means_two_states_is_a_reason_that_names_both(store: Store):
-    kept(store)  # of a Linux, with and without a word
-    with pytest.raises(Unavailable) as refused:
-        states.chosen(store, MACHINE, "6.1.0", STATES)
-    says(refused.value, "bad-parameter")
-    assert all(hosts.state(host) in refused.value.detail for host in (PLAIN, FOUR_LEVELS))
-
-
-def test_a_state_that_nobody_described_has_its_digits(store: Store):
-    assert states.chosen(store, MACHINE, "00112233aabb", ["00112233aabb", "ffeeddccbbaa"]) == "00112233aabb"
 
 
 # --- boots of one machine in one state, which are virtual machines of one image
@@ -113,14 +54,6 @@ TWO_BOOTS = columns.frame([make_record(repeat=k, boot_id=boot) for k, boot in en
 @pytest.mark.parametrize(("name", "repeats"), [("1a2b3", [0]), (SECOND, [1, 3]), (make_record().state[:6], [0, 1, 2, 3])])
 def test_the_rows_of_a_boot_or_a_state_are_picked_by_its_first_digits(store: Store, name: str, repeats: list[int]):
     assert states.rows_of(store, MACHINE, name, TWO_BOOTS)["repeat"].tolist() == repeats
-
-
-@pytest.mark.parametrize(("name", "code"), [("1a2b", "bad-parameter"), ("1a2", "no-data"), ("ffffff", "no-data")])
-def test_digits_that_mean_no_one_boot_are_a_reason_that_lists_the_boots(store: Store, name: str, code: str):
-    with pytest.raises(Unavailable) as refused:
-        states.rows_of(store, MACHINE, name, TWO_BOOTS)
-    says(refused.value, code)
-    assert FIRST in refused.value.detail and SECOND in refused.value.detail
 
 
 def test_a_boot_is_kept_with_a_row_and_is_no_part_of_its_key_and_rows_from_before_stay_the_same_bytes():

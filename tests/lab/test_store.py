@@ -8,7 +8,6 @@ import math
 import tempfile
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,9 +15,9 @@ from support.common import ROOT, make_record
 from support.lab import KERNEL, MACHINE, NAME, put, repeats, tree
 
 from experiments.lab import lines
-from experiments.lab.lines import key_of, record_key
+from experiments.lab.lines import record_key
 from experiments.lab.record import Identity, Option, Quantity, Record
-from experiments.lab.store import Store, data_root
+from experiments.lab.store import Store
 from experiments.words.reasons import Unavailable
 
 counts = st.integers(0, 2**63 - 1)
@@ -92,12 +91,6 @@ def test_any_record_comes_back_as_it_went_in(made: list[Record]) -> None:
                     assert row[f"{name}_reason"] == ""
 
 
-def test_a_key_can_be_computed_again_from_its_line(store: Store, path: Path) -> None:
-    for line in path.read_bytes().splitlines():
-        content = json.loads(line)
-        assert content["key"] == key_of(Record.model_validate(content["record"]), content["kernel_digest"])
-
-
 def test_a_key_changes_with_each_thing_that_decides_a_measurement() -> None:
     point, state = make_record().point, "00112233aabb"
     changes = ({"lines": 4097}, {"pages": "2m"}, {"layout": "packed"}, {"order": "random"},
@@ -127,7 +120,8 @@ def test_a_key_is_the_same_in_every_version_of_the_code(store: Store) -> None:
 
 def test_published_rows_of_version_1_are_written_as_they_were_read() -> None:
     """To the byte, of the last that were published (older ones lack fields of version 1): nothing that is younger comes in."""
-    published = [row for path in sorted((ROOT / "data").glob("*/*.jsonl")) for row in lines.read(path)[0][::10] if b'"histogram"' in row[1]]
+    published = [row for path in sorted((ROOT / "data").glob("*/*.jsonl"))
+                 if path.stat().st_size < 400_000 for row in lines.read(path)[0][::10] if b'"histogram"' in row[1]]
     assert len(published) > 100
     for entry, line in published:
         assert isinstance(entry, lines.Stored)
@@ -139,24 +133,6 @@ def test_published_rows_of_version_1_are_written_as_they_were_read() -> None:
 def test_a_row_of_version_1_has_no_younger_field(younger: dict) -> None:
     with pytest.raises(ValueError, match="version 1"):
         make_record(schema_version=1, **younger)
-
-
-def test_nothing_measured_is_an_empty_frame_with_the_same_columns_and_types(store: Store, path: Path) -> None:
-    empty, filled = store.load(MACHINE, "another"), store.load(MACHINE, NAME)
-    assert len(empty) == 0
-    assert empty.dtypes.to_dict() == filled.dtypes.to_dict()
-    assert list(empty.columns) == list(filled.columns)
-    assert store.load("never-seen", NAME).columns.tolist() == filled.columns.tolist()
-    assert store.keys("never-seen", NAME) == set()
-
-
-def test_rows_come_in_the_order_of_appending_with_the_kernel_they_were_measured_with(store: Store) -> None:
-    for repeat, kernel in ((5, "aa"), (1, "bb"), (3, "aa")):
-        put(store, MACHINE, NAME, kernel, make_record(repeat=repeat))
-    frame = store.load(MACHINE, NAME)
-    assert frame["repeat"].tolist() == [5, 1, 3]
-    assert frame["kernel_digest"].tolist() == ["aa", "bb", "aa"]
-    pd.testing.assert_frame_equal(frame, Store(store.root).load(MACHINE, NAME))
 
 
 def test_a_second_result_for_one_key_does_not_replace_the_first(store: Store) -> None:
@@ -171,13 +147,6 @@ def test_a_second_result_that_counts_what_the_first_could_not_stands_in_its_plac
     assert store.load(MACHINE, NAME)["ns_per_access"].tolist() == [7.5] and len(store.keys(MACHINE, NAME)) == 1
 
 
-def test_the_data_root_is_the_checkouts_or_the_one_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TLB_DATA", "/elsewhere")
-    assert data_root() == Path("/elsewhere")
-    monkeypatch.delenv("TLB_DATA")
-    assert data_root() == ROOT / "data"
-
-
 def test_documents_lie_beside_the_rows_each_under_its_name(store: Store, path: Path) -> None:
     documents = {"runtimes": {"state": "00112233aabb", "reports": []}, "jmh": {"scores": [{"ns": 1.5}]}, "machine": {"cpu_model": "x"}}
     for name, content in documents.items():
@@ -189,15 +158,6 @@ def test_documents_lie_beside_the_rows_each_under_its_name(store: Store, path: P
     assert store.read_document(MACHINE, "jmh") == {"scores": []}
 
 
-def test_a_document_that_is_not_there_or_none_is_no_data_and_names_itself(store: Store, path: Path) -> None:
-    for text in (None, b"", b"[1]", b"{", b"\xff"):
-        if text is not None:
-            (path.parent / "jmh.json").write_bytes(text)
-        with pytest.raises(Unavailable, match=f"{MACHINE} has no readable jmh.json") as refused:
-            store.read_document(MACHINE, "jmh")
-        assert refused.value.code == "no-data"
-
-
 @pytest.mark.parametrize("name", ["", "../jmh", "a/b", "A", "jmh.json", "x" * 65, "é"])
 def test_a_document_has_a_plain_name(store: Store, path: Path, name: str) -> None:
     before = tree(store.root)
@@ -206,11 +166,3 @@ def test_a_document_has_a_plain_name(store: Store, path: Path, name: str) -> Non
             call()
         assert refused.value.code == "bad-parameter"
     assert tree(store.root) == before
-
-
-def test_a_document_is_never_written_through_a_symbolic_link(store: Store, path: Path, tmp_path: Path) -> None:
-    (tmp_path / "elsewhere.json").write_text("{}")
-    (path.parent / "jmh.json").symlink_to(tmp_path / "elsewhere.json")
-    with pytest.raises(Unavailable):
-        store.write_document(MACHINE, "jmh", {"scores": []})
-    assert (tmp_path / "elsewhere.json").read_text() == "{}"

@@ -10,7 +10,6 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from support import lab
 from support.common import make_record
@@ -57,34 +56,6 @@ def test_a_row_is_of_each_experiment_that_asked_for_its_point_and_stands_there_o
     assert_whole(store, 3, "first", "second")
     assert store.experiments(MACHINE) == ["first", "second"]
     assert (store.kernels(MACHINE, "first"), store.kernels(MACHINE, "third")) == ([mine.kernel], [])
-
-
-def test_an_experiment_of_two_kernels_has_the_rows_of_both_by_kernel_each_in_the_order_of_appending(store: Store) -> None:
-    records = [make_record(kernel=kernel, lines=lines) for lines in (64, 16) for kernel in ("page_gather", "page_chase")]
-    put(store, MACHINE, NAME, KERNEL, *records)
-    frame = store.load(MACHINE, NAME)
-    assert [*zip(frame["kernel"], frame["lines"], strict=True)] == [
-        ("page_chase", 64), ("page_chase", 16), ("page_gather", 64), ("page_gather", 16)]
-    assert {path.name for path in grids_file(store).parent.iterdir()} == {"grids.json", "page_chase.jsonl", "page_gather.jsonl"}
-
-
-def test_a_row_in_the_file_of_another_kernel_is_nobodys(store: Store, path: Path) -> None:
-    put(store, MACHINE, NAME, KERNEL, make_record(kernel="page_gather"))
-    path.write_bytes(path.read_bytes() + (gather := path.with_name("page_gather.jsonl")).read_bytes())
-    gather.unlink()
-    assert set(store.load(MACHINE, NAME)["kernel"]) == {"page_chase"}
-    assert {record.kernel for record in store.records(MACHINE, ["page_chase", "page_gather"]).values()} == {"page_chase"}
-
-
-def test_to_ask_takes_nothing_away_and_writes_only_what_is_new(store: Store) -> None:
-    store.ask(MACHINE, NAME, POINTS)
-    before, inode = grids_file(store).read_bytes(), grids_file(store).stat().st_ino
-    assert json.loads(before) == {NAME: {ROWS: sorted(point_id(point) for point in POINTS)}}
-    for points in (POINTS[:1], [], POINTS[::-1]):
-        store.ask(MACHINE, NAME, points)
-    assert (grids_file(store).read_bytes(), grids_file(store).stat().st_ino) == (before, inode)
-    store.ask(MACHINE, "another", POINTS[:1])
-    assert json.loads(grids_file(store).read_bytes())[NAME] == json.loads(before)[NAME]
 
 
 def test_the_grids_are_never_read_or_written_through_a_symbolic_link(store: Store, path: Path, tmp_path: Path) -> None:
@@ -140,12 +111,11 @@ def test_writers_of_the_grids_at_once_lose_nothing_that_one_of_them_asked_for(st
 
 
 @pytest.mark.parametrize("text", [
-    b"", b"{", b'{"stlb_cliff": {"page_chase": ["0123456789abc', b"null", b"[]", b"7", b"\xff", b"\0" * 4096,
+    b"", b'{"stlb_cliff": {"page_chase": ["0123456789abc', b"null", b"[]", b"\xff",
     *(json.dumps(value).encode() for value in (
-        {NAME: [ID]}, {NAME: None}, {NAME: {ROWS: ID}}, {NAME: {ROWS: {ID: 1}}}, {NAME: {ROWS: [7]}}, {NAME: {ROWS: [None]}},
-        {NAME: {ROWS: [ID[:15]]}}, {NAME: {ROWS: [ID + "\n"]}}, {NAME: {ROWS: ["../../../etc/pas"]}}, {NAME: {"../outside": [ID]}},
-        {NAME: {"/etc/passwd": [ID]}}, {NAME: {"": [ID]}}, {NAME: {"a\0b": [ID]}}, {"../x": {ROWS: [ID]}}, {"a" * 65: {ROWS: [ID]}})),
-    b"[" * 200_000, b'{"stlb_cliff":' * 200_000, b'{"stlb_cliff": ' + b"9" * 100_000 + b"}", b'{"stlb_cliff": {"page_chase": [NaN]}}',
+        {NAME: [ID]}, {NAME: {ROWS: ID}}, {NAME: {ROWS: [7]}}, {NAME: {ROWS: [ID[:15]]}}, {NAME: {ROWS: [ID + "\n"]}},
+        {NAME: {"../outside": [ID]}}, {NAME: {"": [ID]}}, {"../x": {ROWS: [ID]}}, {"a" * 65: {ROWS: [ID]}})),
+    b"[" * 200_000, b'{"stlb_cliff": ' + b"9" * 100_000 + b"}",
 ], ids=lambda text: text[:48].decode("ascii", "replace"))
 def test_grids_that_are_none_are_one_sentence_for_whoever_reads_or_asks(
         store: Store, scripted: Callable[..., Scripted], run: Callable[..., Outcome], text: bytes) -> None:
@@ -161,22 +131,3 @@ def test_grids_that_are_none_are_one_sentence_for_whoever_reads_or_asks(
         with pytest.raises(Unavailable):
             call()
     assert tree(store.root) == before
-
-
-def test_without_the_grids_rows_are_nobodys_until_the_next_run_asks_and_none_is_measured_again(
-        store: Store, scripted: Callable[..., Scripted], run: Callable[..., Outcome]) -> None:
-    scripted()
-    run()
-    whole = store.load(MACHINE, NAME)
-    grids_file(store).unlink()
-    assert store.load(MACHINE, NAME).empty and store.experiments(MACHINE) == [] and store.machines() == [MACHINE]
-    assert run().measured == 0
-    pd.testing.assert_frame_equal(store.load(MACHINE, NAME), whole)
-
-
-def test_as_many_points_as_anybody_may_ask_for_are_read_and_kept(store: Store, path: Path) -> None:
-    many = sorted(f"{number:016x}" for number in range(100_000))
-    grids_file(store).write_text(json.dumps({"others": {"no_such_kernel": many, ROWS: many}}))
-    store.ask(MACHINE, NAME, [make_record().point])
-    assert len(store.load(MACHINE, NAME)) == 3 and store.load(MACHINE, "others").empty
-    assert json.loads(grids_file(store).read_bytes())["others"] == {"no_such_kernel": many, ROWS: many}

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import random
 import stat
 import tempfile
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -18,8 +16,6 @@ from support.lab import KERNEL, MACHINE, NAME, ROWS, assert_whole, content_of, r
 from experiments.lab.lines import key_of
 from experiments.lab.record import Record
 from experiments.lab.store import Store
-
-# --- lines that broke
 
 
 def test_a_file_is_read_again_only_after_somebody_else_changed_it(store: Store, path: Path, monkeypatch) -> None:
@@ -48,22 +44,6 @@ def test_a_torn_last_line_is_dropped_and_cut_off_by_the_next_append(store: Store
     assert len(tree(store.root)) == 2  # a torn line is no evidence of anything: it is not quarantined
 
 
-@pytest.mark.slow
-def test_no_flipped_bit_is_ever_loaded_as_another_value(store: Store, path: Path) -> None:
-    lines = path.read_bytes().splitlines(keepends=True)
-    good = store.load(MACHINE, NAME)
-    rng = random.Random(1)
-    for _ in range(100):
-        bit = rng.randrange(8 * len(lines[1]))
-        broken = bytearray(lines[1])
-        broken[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(lines[0] + broken + lines[2])
-        frame = store.load(MACHINE, NAME)
-        # The line is gone, or (its newline flipped) two are; never is there one that says something else.
-        assert set(frame["repeat"]) <= {0, 2}
-        pd.testing.assert_frame_equal(frame, good[good["repeat"].isin(frame["repeat"])].reset_index(drop=True))
-
-
 def broken_lines(line: bytes) -> dict[str, bytes]:
     """One line for each way to fail, each with a right digest but the first two."""
     content = content_of(line)
@@ -72,25 +52,16 @@ def broken_lines(line: bytes) -> dict[str, bytes]:
         "value": line.replace(b'"ns_per_access":6.5', b'"ns_per_access":1.5', 1),
         "digest": line.replace(b'"digest":"', b'"digest":"0', 1),
         "member twice, the first another": line.replace(b'{"digest"', b'{"key":"","digest"', 1),
-        "member twice, both the same": line.replace(b'"lines":4096', b'"lines":4096,"lines":4096', 1),
         "spaces": line.replace(b'"lines":4096', b'"lines": 4096', 1),
-        "same number otherwise": line.replace(b'"ns_per_access":6.5', b'"ns_per_access":6.50', 1),
-        "order": line.replace(b'{"digest"', b'{"kernel_digest":"%s","digest"' % KERNEL.encode(), 1).replace(
-            b'"kernel_digest":"%s","key"' % KERNEL.encode(), b'"key"', 1),
         "byte order mark": b"\xef\xbb\xbf" + line,
-        "UTF-16": line.decode().strip().encode("utf-16-le").replace(b"\n", b"") + b"\n",
         "key": sign(content | {"key": "0" * 16}),
         "repeat": sign(content | {"record": record | {"repeat": 99}}),
         "kernel_digest": sign(content | {"kernel_digest": "0" * 16}),
         "schema": sign(content | {"record": record | {"ns_per_access": -1.0}}),
         "extra field": sign(content | {"record": record | {"user": "me"}}),
-        "extra key": sign(content | {"user": "me"}),
-        "backing": sign(content | {"record": record | {"backing": "2m"}}),
         "no record": sign({"key": content["key"], "kernel_digest": KERNEL}),
         "list": b"[1, 2]\n",
-        "number": b"7\n",
         "empty": b"\n",
-        "NUL": b"\0" * 100 + b"\n",
         "not UTF-8": b"\xff\xfe{}\n",
         "NaN": line.replace(b'"ns_per_access":6.5', b'"ns_per_access":NaN', 1),
         "deep": b"[" * 200_000 + b"\n",
@@ -129,23 +100,6 @@ def test_a_quarantine_that_a_crash_left_half_done_gets_each_line_once(store: Sto
     assert not path.with_name(f".{path.name}.tmp").exists()
 
 
-@pytest.mark.parametrize("version", [0, 3, None, "1"])
-def test_a_line_of_another_schema_version_stays_and_is_not_loaded(store: Store, path: Path, version: object) -> None:
-    lines = path.read_bytes().splitlines(keepends=True)
-    content = content_of(lines[1])
-    content["record"] = {"schema_version": version, "whatever": "it held"}
-    path.write_bytes(lines[0] + sign(content) + lines[2])
-    store.append(MACHINE, make_record(repeat=1), KERNEL)
-    assert repeats(store) == [0, 2, 1]
-    assert sign(content) in path.read_bytes()
-    assert len(tree(store.root)) == 2
-
-
-def test_line_ends_of_another_system_change_nothing(store: Store, path: Path) -> None:
-    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    assert repeats(store) == [0, 1, 2]
-
-
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
@@ -176,7 +130,7 @@ def resigned(field: str, value: object) -> bytes:
 ))
 @example(b'{"digest": "' + b"\\ud800" * 3 + b'"}')
 @example(b'{"digest":"0","key":1e999,"kernel_digest":0,"record":0}')
-@settings(max_examples=150, deadline=None)  # tests/test_fuzz.py has thousands, from lines that are almost right
+@settings(max_examples=100, deadline=None)  # tests/test_fuzz.py has thousands, from lines that are almost right
 def test_no_line_whatsoever_breaks_a_reader_or_passes_for_a_record(line: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = Store(folder)
@@ -187,8 +141,3 @@ def test_no_line_whatsoever_breaks_a_reader_or_passes_for_a_record(line: bytes) 
         assert frame["checksum"].iloc[-1] == "0123456789abcdef"
         if len(frame) == 2:  # a field replaced by a valid value, signed: a record like any other
             Record.model_validate(content_of(line)["record"])
-
-
-def test_the_lines_the_fuzzer_starts_from_are_those_that_append_writes(store: Store) -> None:
-    store.append(MACHINE, make_record(), KERNEL)
-    assert (store.root / MACHINE / f"{ROWS}.jsonl").read_bytes() == GOOD

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import math
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -15,24 +14,7 @@ from support.lab import KERNEL, MACHINE, NAME, ROWS, put, repeats, tree
 from experiments.lab.store import Store
 from experiments.words.reasons import Unavailable
 
-HOSTILE = [
-    "../x",
-    "a/b",
-    "",
-    "A",
-    "a" * 65,
-    "this/..",
-    ".",
-    "..",
-    "a\n",
-    "a\0b",
-    "é",
-    "a b",
-    "</script>",
-    7,
-    None,
-    ["a"],
-]
+HOSTILE = ["../x", "", "A", "a" * 65, "..", "a\n", "a\0b", "é", 7, None]
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, "this", "reference", "literature", "own"])
@@ -53,21 +35,6 @@ def test_no_hostile_machine_name_reaches_the_disk(store: Store, name: str) -> No
             call()
         assert refused.value.code == "bad-parameter"
         assert "\n" not in str(refused.value)
-        assert repr(str(name)[:80]) in refused.value.detail
-    assert not store.root.exists()
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_no_hostile_experiment_name_reaches_the_disk(store: Store, name: str) -> None:
-    for call in (
-        lambda: store.ask(MACHINE, name, [make_record().point]),
-        lambda: store.records(MACHINE, [name]),
-        lambda: store.load(MACHINE, name),
-        lambda: store.keys(MACHINE, name),
-    ):
-        with pytest.raises(Unavailable) as refused:
-            call()
-        assert refused.value.code == "bad-parameter"
         assert repr(str(name)[:80]) in refused.value.detail
     assert not store.root.exists()
 
@@ -105,11 +72,6 @@ def test_no_symbolic_link_leads_out_of_the_store(store: Store, path: Path, tmp_p
             store.load(MACHINE, NAME)
 
 
-def test_the_root_itself_may_be_a_link(store: Store, path: Path, tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(store.root)
-    assert repeats(Store(tmp_path / "link")) == [0, 1, 2]
-
-
 def test_own_rows_lie_apart_and_never_behind_a_link(store: Store, path: Path, tmp_path: Path) -> None:
     before = tree(store.root)
     put(store.own, MACHINE, NAME, KERNEL, make_record(repeat=7))
@@ -125,17 +87,6 @@ def test_own_rows_lie_apart_and_never_behind_a_link(store: Store, path: Path, tm
     assert tree(store.root) == before
 
 
-def test_machines_are_the_folders_that_hold_results(store: Store, path: Path, tmp_path: Path) -> None:
-    for name in ("literature", "empty", "Capital", "a.b"):
-        (store.root / name).mkdir()
-    (store.root / "literature" / "published.jsonl").touch()
-    (store.root / "Capital" / "machine.json").touch()
-    (store.root / "linked").symlink_to(path.parent)
-    store.write_machine("inspected-only", {})
-    assert store.machines() == ["inspected-only", MACHINE]
-    assert Store(tmp_path / "nowhere").machines() == []
-
-
 def test_machine_names_are_resolved_or_refused_in_one_sentence(store: Store, path: Path) -> None:
     assert store.resolve(MACHINE) == MACHINE
     assert store.resolve("this") == "this"
@@ -149,24 +100,7 @@ def test_machine_names_are_resolved_or_refused_in_one_sentence(store: Store, pat
     assert store.resolve("reference") == store.reference() == MACHINE
 
 
-def test_of_an_experiment_that_the_reference_lacks_the_next_that_has_it_stands_in(store: Store, path: Path) -> None:
-    other = "zen-4-00c0ffee"
-    shutil.copytree(store.root / MACHINE, store.root / other)
-    (store.root / "reference").write_text(f"{MACHINE}\n{other}\n")
-    (store.root / other / "grids.json").write_text('{"walk_anatomy": {}}')
-    assert (store.reference(), store.reference("walk_anatomy"), store.reference("nowhere")) == (MACHINE, other, MACHINE)
-    assert store.resolve("reference", experiment="walk_anatomy") == other
-
-
-def test_of_an_experiment_that_is_a_document_alone_the_next_that_has_it_stands_in(store: Store, path: Path) -> None:
-    for machine in ("zen-5-33333333", "zen-4-44444444"):
-        store.write_machine(machine, {})
-    store.write_document("zen-4-44444444", "your_program", {"told": []})
-    (store.root / "reference").write_text("zen-5-33333333\nzen-4-44444444\n")
-    assert (store.reference("your_program"), store.reference("code"), store.reference()) == ("zen-4-44444444", *["zen-5-33333333"] * 2)
-
-
-@pytest.mark.parametrize("text", [b"", b"not-here", b"../x", b"\xff", b"this"])
+@pytest.mark.parametrize("text", [b"", b"../x", b"\xff", b"this"])
 def test_a_reference_that_names_no_machine_is_refused(store: Store, path: Path, text: bytes) -> None:
     (store.root / "reference").write_bytes(text)
     with pytest.raises(Unavailable) as refused:
@@ -192,11 +126,3 @@ def test_machine_json_comes_back_and_is_not_touched_without_a_change(store: Stor
     store.write_machine(MACHINE, facts | {"tlb_reason": "no-geometry"})
     assert store.read_machine(MACHINE)["tlb_reason"] == "no-geometry"
     assert [p.name for p in file.parent.iterdir()] == ["machine.json"]
-
-
-@pytest.mark.parametrize("text", [b"", b"[]", b"{", b"\xff", b"[" * 200_000])
-def test_a_machine_json_that_is_none_is_a_reason(store: Store, path: Path, text: bytes) -> None:
-    (path.parent / "machine.json").write_bytes(text)
-    with pytest.raises(Unavailable, match=f"{MACHINE} has no readable machine.json") as refused:
-        store.read_machine(MACHINE)
-    assert refused.value.code == "no-data"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from math import hypot, inf, sqrt
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 from support.lab import NAME, Scripted, a_rig, one_by_one
 
-from experiments.inference.intervals import Interval, interval_of_ratio, median_interval
 from experiments.lab import campaign, kernels, mapping, progress
 from experiments.lab.build import Kernel
-from experiments.lab.campaign import LEAST, MOST, NARROW, half_width
+from experiments.lab.campaign import NARROW, half_width
 from experiments.lab.record import Point, Record
 from experiments.lab.store import Store
 
@@ -64,21 +63,6 @@ def test_a_wide_point_gets_nine_mappings_and_a_narrow_one_five_and_then_nothing_
         assert (half_width(tuple(values)) > NARROW) == (noise[point] > 0.01)
 
 
-@pytest.mark.usefixtures("all_the_time")
-def test_a_run_whose_rounds_are_all_there_measures_nothing_be_its_intervals_ever_so_wide(go, store: Store):
-    noise = dict.fromkeys(POINTS, 0.05)
-    go(Noisy(noise), most=0)
-    with campaign.measuring_lock():
-        assert go(measure := Noisy(noise)).measured == 0 == len(measure.asked)
-
-
-@pytest.mark.usefixtures("all_the_time")
-@pytest.mark.parametrize("repeats", [1, 2, 4, 9, 12])
-def test_whoever_asks_for_fewer_than_an_interval_takes_or_for_nine_and_more_gets_what_was_asked_for(go, repeats: int):
-    go(measure := Noisy(dict.fromkeys(POINTS, 0.05)), repeats)
-    assert Counter(point for point, _ in measure.asked) == dict.fromkeys(POINTS, repeats)
-
-
 def test_what_follows_the_rounds_takes_a_fifth_of_their_time_for_the_widest_that_are_compared(go, store: Store, monkeypatch):
     now = [1000.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
@@ -96,60 +80,3 @@ def test_what_follows_the_rounds_takes_a_fifth_of_their_time_for_the_widest_that
     assert len(extra) == len(POINTS) * 5 * campaign.EXTRA_SHARE // 4 and {point.lines % 2 for point in extra} == {0}
     width = {point: half_width(tuple(measure.ns(point, repeat) for repeat in range(5))) for point in POINTS if point.lines % 2 == 0}
     assert min(width[point] for point in extra) >= max(width[point] for point in width if point not in extra)
-
-
-@pytest.mark.usefixtures("all_the_time")
-def test_where_the_values_lie_changes_nothing(go, tmp_path: Path):
-    noise = {point: 0.01 + 0.002 * number for number, point in enumerate(POINTS)}
-    plain, tenfold = Noisy(noise), Noisy(noise, scale=10)
-    for name, measure in (("plain", plain), ("tenfold", tenfold)):
-        go(measure, store=Store(tmp_path / name), compared=lambda point: point.lines % 2 == 0)
-    assert plain.asked == tenfold.asked and 5 * len(POINTS) < len(plain.asked)
-
-
-# --- it takes no side
-
-PAIRS = 3000
-SHARE = 0.5  # of the points, that get all nine mappings
-
-
-@pytest.fixture(scope="module")
-def worlds() -> dict[str, list[list[float]]]:
-    """The values of PAIRS pairs of points whose median is 1, of lognormal noise of 2 to 10 %: where the widest got nine mappings, and where
-    who got them is drawn by lot."""
-    rng = np.random.default_rng(11)
-    noise = rng.uniform(0.02, 0.10, 2 * PAIRS)[:, None]
-    draws, others = (np.exp(noise * rng.standard_normal((2 * PAIRS, MOST))).tolist() for _ in range(2))
-    ascending = sorted(half_width(tuple(row[:LEAST])) for row in draws)
-    bound = ascending[round(len(ascending) * (1 - SHARE))]
-    widest = [row if half_width(tuple(row[:LEAST])) > bound else row[:LEAST] for row in draws]
-    return {"widest": widest, "by lot": [row[:number] for row, number in zip(others, rng.permutation([*map(len, widest)]), strict=True)]}
-
-
-def side(interval: Interval, line: float = 1.0) -> int:
-    """1 above the line, -1 below, 0 where the interval spans it."""
-    return int(interval.low > line) - int(interval.high < line)
-
-
-@pytest.mark.slow
-@pytest.mark.endurance
-def test_the_widest_first_decides_more_than_a_lot_would_and_no_more_of_it_wrongly(worlds):
-    """Claims of ratios that are up to 20 % on either side of a line at one."""
-    truths = np.exp(np.random.default_rng(12).uniform(-0.2, 0.2, PAIRS))
-    wrong, right = dict[str, float](), dict[str, float]()
-    for name, values in worlds.items():
-        medians = [median_interval(row) for row in values]
-        ratios = (interval_of_ratio(a, b) for a, b in zip(medians[::2], medians[1::2], strict=True))
-        said = np.array([side(ratio, 1 / truth) for ratio, truth in zip(ratios, truths, strict=True)])
-        wrong[name], right[name] = np.mean(said * (truths - 1) < 0), np.mean(said * (truths - 1) > 0)
-    error = hypot(*(sqrt(share * (1 - share) / PAIRS) for share in wrong.values()))
-    assert abs(wrong["widest"] - wrong["by lot"]) < 2 * error < 0.01
-    assert right["widest"] > right["by lot"]
-
-
-@pytest.mark.slow
-def test_no_more_intervals_miss_the_median_than_of_five_processes_and_as_many_above_it_as_below(worlds):
-    said = [side(median_interval(row)) for row in worlds["widest"]]
-    above, below, misses = said.count(1), said.count(-1), 1 - median_interval(range(LEAST)).coverage
-    assert 0 < above + below < len(said) * misses + 2 * sqrt(len(said) * misses)
-    assert abs(above - below) < 2 * sqrt(above + below)

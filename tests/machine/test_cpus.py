@@ -16,7 +16,6 @@ from experiments.lab.rig import Rig
 from experiments.lab.store import Store
 from experiments.machine import host
 from experiments.machine.cpuid import Registers
-from experiments.machine.cpus import measuring_cpu
 from experiments.machine.host import Host
 from experiments.system.processes import pinned
 from experiments.words.reasons import Unavailable
@@ -103,54 +102,6 @@ def test_of_big_and_little_cores_the_one_that_is_measured_is_named(tmp_path, usa
     assert found.microarchitecture == name and name in found.cpu_model
 
 
-def test_big_cores_that_come_first_are_measured_all_the_same(tmp_path):
-    turned = on_each(range(4), big) | on_each(range(4, 8), little)
-    assert rockchip(tmp_path, range(8), turned).core.number == 3
-
-
-def test_cores_of_one_kind_may_differ_a_little_and_the_last_is_taken(tmp_path):
-    assert rockchip(tmp_path, range(8), on_each(range(6, 8), lambda cpu: big(cpu, 979))).core.number == 7
-
-
-def test_rows_of_big_and_of_little_cores_are_never_of_one_state(tmp_path):
-    strong, weak = rockchip(tmp_path, range(8)), rockchip(tmp_path, range(4))
-    assert host.state(strong) != host.state(weak) and host.state(strong) == host.state(rockchip(tmp_path, range(5)))
-
-
-def test_a_container_that_numbers_its_cpus_anew_names_the_core_where_they_are_alike_and_else_none(tmp_path):
-    alike = {"proc/cpuinfo": blocks(GRAVITON.replace("0xd40", "0xd0b"), range(20, 22))}
-    assert rockchip(tmp_path, range(8), alike).microarchitecture == "Cortex-A76"
-    mixed = {"proc/cpuinfo": alike["proc/cpuinfo"] + blocks(GRAVITON, range(22, 23))}
-    assert rockchip(tmp_path, range(8), mixed).microarchitecture == "unknown"
-
-
-# --- Ryzen 9 7950X3D: sixteen CPUs with 96 MB of L3, sixteen with 32 and a higher clock
-
-
-def die(mib: int, khz: int) -> Callable[[int], dict[str, str]]:
-    return lambda cpu: cache_of(cpu) | cache_of(cpu, f"{mib}M", 3, "Unified", 16, mib << 10) | {
-        f"{CPU}/cpu{cpu}/cpufreq/cpuinfo_max_freq": f"{khz}\n"}
-
-
-def kib(files: dict[str, str]) -> dict[str, str]:
-    """sysfs states sizes in K."""
-    return {name: f"{int(text[:-2]) << 10}K\n" if text.endswith("M\n") else text for name, text in files.items()}
-
-
-X3D = BARE | kib(on_each(range(8), die(96, 5_250_000)) | on_each(range(8, 16), die(32, 5_750_000)))
-
-
-@pytest.mark.parametrize(("usable", "number", "mib"), [(range(16), 15, 32), (range(8), 7, 96)])
-def test_of_two_dies_the_one_that_is_measured_states_its_cache(tmp_path, usable, number, mib):
-    found = host.inspect(plant(tmp_path, X3D), replace(HERE, usable_cpus=tuple(usable)))
-    assert (found.core.number, host.data_caches(found)[3]) == (number, mib << 20)
-
-
-def test_rows_of_two_dies_are_never_of_one_state(tmp_path):
-    one, other = (host.inspect(plant(tmp_path, X3D), replace(HERE, usable_cpus=tuple(usable))) for usable in (range(16), range(8)))
-    assert host.state(one) != host.state(other)
-
-
 # --- the choice is made once
 
 
@@ -159,14 +110,6 @@ def test_a_rig_measures_on_the_cpu_that_was_inspected_with_the_counters_of_its_p
     monkeypatch.setattr("experiments.lab.rig.perf.plan", lambda name, cpu: asked.append(cpu))
     found = rockchip(tmp_path, range(8), on_each(range(4), big) | on_each(range(4, 8), little))
     assert (Rig.of(found, Store(tmp_path)).cpu, asked) == (3, [3])
-
-
-def test_another_cpu_is_inspected_where_one_is_named_and_refused_where_it_may_not_be_used(tmp_path):
-    here = replace(ARM, usable_cpus=tuple(range(8)))
-    assert host.inspect(plant(tmp_path, RK3588), here, cpu=2).core.number == 2
-    with pytest.raises(Unavailable, match="CPU 8 is not one this process may use") as why:
-        host.inspect(tmp_path, here, cpu=8)
-    assert why.value.code == "bad-parameter"
 
 
 def test_a_cpu_that_went_away_before_it_could_be_asked_is_no_other_cpu(tmp_path):
@@ -178,12 +121,6 @@ def test_a_cpu_that_went_away_before_it_could_be_asked_is_no_other_cpu(tmp_path)
     with pytest.raises(Unavailable) as why:
         host.inspect(plant(tmp_path, SERVER), replace(HERE, pinned=gone))
     assert why.value.code == "cpu-gone" and "CPU 3" in why.value.detail
-
-
-def test_of_no_cpus_none_is_measured(tmp_path):
-    assert measuring_cpu(tmp_path, ()) is None
-    found = host.inspect(plant(tmp_path, SERVER), replace(HERE, usable_cpus=()))
-    assert found.core is None and host.state(found)
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs a system that pins threads")

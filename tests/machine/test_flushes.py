@@ -28,15 +28,3 @@ def reader(signatures: dict[int, bytes], features: int = 0, hints: int = 0):
     ({0x40000000: b"XenVMMXenVMM"}, 1 << 9 | 1 << 5, 0, False), ({}, 1 << 9 | 1 << 5, 0, False)])
 def test_a_hypervisor_defers_flushes_where_it_offers_to_and_knows_who_runs(signatures, features, hints, defers):
     assert flushes.defers(reader(signatures, features, hints)) is defers
-
-
-@pytest.mark.parametrize(("flags", "meltdown", "said"), [
-    ("fpu pcid invlpgb", "Mitigation: PTI", (True, True)), ("fpu", "Not affected", (False, False)), (None, None, (None, None))])
-def test_flags_and_mitigations_are_read_as_they_stand(tmp_path, flags, meltdown, said):
-    for path, text in (("proc/cpuinfo", f"processor : 0\nflags : {flags}\n" if flags else ""), (flushes.MELTDOWN, meltdown)):
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        if text:
-            (tmp_path / path).write_text(text)
-    told = flushes.ask("a" * 12, False, None, tmp_path)
-    assert (told.broadcasts, told.pti) == said and told.defers is None
-    assert flushes.ask("a" * 12, True, None, tmp_path).broadcasts is True

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from support.host import (
     ARM,
     CPUINFO,
-    GRAVITON,
     HERE,
     JUNK,
     SERVER,
@@ -27,7 +26,6 @@ from support.host import (
     topics,
     well_formed,
 )
-from support.synthetic import Stated
 
 from experiments.machine import doctor, host
 from experiments.machine.cpuid import Registers
@@ -70,11 +68,6 @@ def test_a_server_is_read_field_by_field(tmp_path):
     assert (found.memory.total_bytes, found.memory.usable_bytes) == (31 * GIB, 16 * GIB)
 
 
-def test_a_host_survives_the_way_through_json(tmp_path):
-    found = inspect(tmp_path)
-    assert host.Host.model_validate(json.loads(json.dumps(found.model_dump(mode="json")))) == found
-
-
 def test_an_empty_root_is_a_host_that_knows_nothing(tmp_path):
     found = host.inspect(tmp_path, replace(HERE, cpuid=None))
     assert (
@@ -85,38 +78,6 @@ def test_an_empty_root_is_a_host_that_knows_nothing(tmp_path):
     assert found.memory.usable_bytes == 0 and found.installation == ""
     assert host.machine_id(found).startswith("cpu-")
     assert {"memory", "TLB", "THP", "mTHP"} <= topics(found)
-
-
-def test_this_computer_can_be_inspected():
-    found = host.inspect()
-    assert re.fullmatch(r"[a-z0-9-]{1,64}", host.machine_id(found))
-    assert found.usable_cpus and found.base_page_bytes >= 4096
-    assert found.pmu.tier in ("counters", "software", "timing")
-    assert (found.pmu.reason is None) == (found.pmu.tier == "counters")
-
-
-def test_cpuid_stands_in_where_sysfs_shows_no_caches(tmp_path):
-    def with_caches(leaf: int, subleaf: int) -> Registers:
-        if (leaf, subleaf) == (4, 0):
-            return Registers(0x1C004121, 0x02C0003F, 0x3F, 0)
-        return cpuid_of_a_server(leaf, subleaf)
-
-    bare = {name: content for name, content in SERVER.items() if "/cache/" not in name}
-    (cache,) = host.inspect(plant(tmp_path, bare), replace(HERE, cpuid=with_caches)).caches
-    assert (cache.size_bytes, cache.shared_cpus) == (48 * 1024, ())
-
-
-def test_a_silent_cpuid_is_a_reason_and_an_unknown_descriptor_is_named(tmp_path):
-    def silent(leaf: int, subleaf: int) -> Registers:
-        return cpuid_of_a_server(leaf, subleaf) if leaf != 2 else Registers(1, 0, 0, 0)
-
-    def strange(leaf: int, subleaf: int) -> Registers:
-        return cpuid_of_a_server(leaf, subleaf) if leaf != 2 else Registers(0xC201, 0, 0, 0)
-
-    assert inspect(tmp_path, here=replace(HERE, cpuid=silent)).tlb_reason == "no-geometry"
-    found = inspect(tmp_path, here=replace(HERE, cpuid=strange))
-    assert found.tlb_unknown_descriptors == ("0xc2",)
-    assert any("0xc2" in advice.finding for advice in doctor.advice(found))
 
 
 # --- identity
@@ -167,11 +128,6 @@ def test_each_setting_that_decides_a_number_is_a_state_of_its_own(tmp_path, file
     assert re.fullmatch(r"[0-9a-f]{12}", before) and after != before
 
 
-@pytest.mark.parametrize("platform", [{"kernel_release": "6.12.2"}, {"base_page_bytes": 65536}], ids=lambda platform: next(iter(platform)))
-def test_the_kernel_and_its_pages_are_a_state(tmp_path, platform):
-    assert host.state(inspect(tmp_path, here=replace(HERE, **platform))) != host.state(inspect(tmp_path))
-
-
 @pytest.mark.parametrize("files", [
     {"proc/loadavg": "5.00 1 1 1/2 3"}, {f"{THP}/khugepaged/full_scans": "78"}, {f"{CPU}/cpu3/cpufreq/scaling_cur_freq": "800000"},
     {"proc/meminfo": "MemTotal: 32505856 kB\nMemAvailable: 5 kB\n"}, {"sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "7"},
@@ -192,14 +148,6 @@ def test_a_boot_is_told_by_those_of_its_words_that_change_a_translation_and_keep
     assert host.machine_id(plain) == host.machine_id(booted) and host.state(plain) != host.state(booted)
     assert json.loads(json.dumps(host.state_facts(booted))) == host.state_facts(booted) and "boot" not in host.state_facts(plain)
     assert dict(doctor.describe(booted))["booted with"] == "no5lvl pti=off" and "booted with" not in dict(doctor.describe(plain))
-
-
-def test_the_facts_of_a_state_are_plain_json_of_settings_alone(tmp_path):
-    facts = host.state_facts(inspect(tmp_path))
-    assert json.loads(json.dumps(facts)) == facts
-    assert facts["core"] == {"kind": "", "highest_khz": 3_500_000, "l3_bytes": None}  # and not its number
-    assert facts["mitigations"] == {"l1tf": "Mitigation: PTE Inversion", "meltdown": "Mitigation: PTI"}
-    assert not {"pools", "memory", "load1", "usable_cpus"} & facts.keys()
 
 
 # --- what translates
@@ -224,14 +172,10 @@ XEN = "sys/hypervisor"
     ("", "npt", {}, False),  # bare metal, whatever it could offer
     ("TCGTCGTCGTCG", "npt", {}, False),
     ("", "fpu", {f"{XEN}/type": "xen", f"{XEN}/guest_type": "PV"}, False),  # its CPUID is the processor's own
-    ("XenVMMXenVMM", "fpu", {f"{XEN}/type": "xen", f"{XEN}/guest_type": "PV"}, False),
-    ("XenVMMXenVMM", "fpu", {f"{XEN}/type": "xen", f"{XEN}/guest_type": "HVM"}, None),  # hap=0 is an option
     ("XenVMMXenVMM", "npt", {f"{XEN}/type": "xen", f"{XEN}/guest_type": "HVM"}, True),
     ("KVMKVMKVM", "fpu", {}, None),  # ept=0 and a host that shadows look the same from inside
     ("KVMKVMKVM", "npt", {}, True),
-    ("KVMKVMKVM", "fpu\nvmx flags\t: vnmi ept vpid", {}, True),
     ("Microsoft Hv", "fpu", {}, True),
-    ("VMwareVMware", "fpu", {}, None),
 ])
 def test_a_walk_has_two_dimensions_only_where_something_says_so(tmp_path, signature, flags, files, nested):
     cpu = {"proc/cpuinfo": CPUINFO.replace("fpu pdpe1gb la57 hypervisor", flags)}
@@ -240,24 +184,11 @@ def test_a_walk_has_two_dimensions_only_where_something_says_so(tmp_path, signat
     assert found.hypervisor == "xen" if XEN + "/type" in files else found.hypervisor != "xen"
 
 
-@pytest.mark.parametrize(("product", "nested"), [("KVM Virtual Machine", True), ("QEMU x", None), ("c7g.metal", None)])
-def test_on_arm64_a_guest_has_a_second_stage_where_its_hypervisor_is_named(tmp_path, product, nested):
-    assert inspect(tmp_path, {"proc/cpuinfo": GRAVITON, "sys/class/dmi/id/product_name": product}, ARM).has_nested_walks is nested
-
-
-@pytest.mark.parametrize(("tables", "nested"), [("NPT", True), ("EPT", True), ("shadow", None), ("none", None)])
-def test_a_description_from_before_says_what_its_kvm_module_had(tables, nested):
-    old = Stated(hypervisor="kvm", changes={"kvm": {"device": True, "module": "kvm_x", "tables": tables}}).host()
-    assert (old.nested_paging, old.has_nested_walks) == (None, nested)
-
-
 @pytest.mark.parametrize(("everybody", "own", "setting"), [
-    ("never", "madvise", "madvise"), ("never", "always", "always"), ("never", "inherit", "never"), ("never", None, "never"),
-    ("madvise", "never", "never"), ("always", "never", "never"), ("always", "inherit", "always"), ("madvise", None, "madvise"),
+    ("never", "madvise", "madvise"), ("never", "inherit", "never"), ("always", "never", "never"), ("madvise", None, "madvise"),
     (None, None, "absent"),
 ])
-@pytest.mark.parametrize("mib", [2, 512])  # with base pages of 4 and of 64 KiB
-def test_huge_pages_follow_their_own_setting_and_then_everybodys(tmp_path, everybody, own, setting, mib):
+def test_huge_pages_follow_their_own_setting_and_then_everybodys(tmp_path, everybody, own, setting, mib=512):
     files = {f"{THP}/hpage_pmd_size": f"{mib << 20}", f"{THP}/enabled": f"[{everybody}]" if everybody else ""}
     files |= {f"{THP}/hugepages-{mib << 10}kB/enabled": f"[{own}]"} if own else {}
     plant(tmp_path, files)
@@ -265,15 +196,6 @@ def test_huge_pages_follow_their_own_setting_and_then_everybodys(tmp_path, every
         (tmp_path / THP / "enabled").unlink()
     bare = {name: content for name, content in SERVER.items() if THP not in name}
     assert host.inspect(plant(tmp_path, bare), HERE).thp_setting == setting
-
-
-def test_no_name_of_host_user_or_installation_leaves_the_computer(tmp_path):
-    files = {"proc/self/cgroup": "0::/user.slice/alice\n", "proc/self/mountinfo": V2_MOUNT}
-    found = inspect(tmp_path, files)
-    shown = found.model_dump_json() + host.machine_id(found) + repr(doctor.describe(found) + doctor.advice(found))
-    for secret in ("secret-host", "alice", "0123456789abcdef", str(tmp_path)):
-        assert secret not in shown
-    assert re.fullmatch(r"[0-9a-f]{16}", found.installation)
 
 
 # --- files that hold anything
@@ -284,9 +206,18 @@ DAMAGED = [*SERVER, "proc/self/cgroup", "proc/self/mountinfo", "sys/fs/cgroup/me
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.dictionaries(st.sampled_from(DAMAGED), JUNK, min_size=1, max_size=8), st.sampled_from([HERE, ARM]))
 def test_files_of_any_bytes_give_a_host_and_a_proper_id(files, here):
     with tempfile.TemporaryDirectory() as folder:
         mounted = {"proc/self/cgroup": "0::/\n", "proc/self/mountinfo": V2_MOUNT}
         well_formed(inspect(Path(folder), mounted | files, here))
+
+
+def test_no_name_of_host_user_or_installation_leaves_the_computer(tmp_path):
+    files = {"proc/self/cgroup": "0::/user.slice/alice\n", "proc/self/mountinfo": V2_MOUNT}
+    found = inspect(tmp_path, files)
+    shown = found.model_dump_json() + host.machine_id(found) + repr(doctor.describe(found) + doctor.advice(found))
+    for secret in ("secret-host", "alice", "0123456789abcdef", str(tmp_path)):
+        assert secret not in shown
+    assert re.fullmatch(r"[0-9a-f]{16}", found.installation)

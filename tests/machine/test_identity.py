@@ -7,8 +7,6 @@ from support.host import ARM, GRAVITON, inspect
 
 from experiments.machine import host
 
-GIB = 2**30
-
 
 @pytest.mark.parametrize(
     ("flags", "bits", "levels"),

@@ -42,22 +42,6 @@ def test_kvms_module_says_what_translates(tmp_path: Path, module: str, parameter
     assert kvm.describe(found).strip() == kvm.describe(found) != ""
 
 
-@pytest.mark.parametrize(("said", "expected"), [("Y\n", True), ("N\n", False), ("never\n", False), (None, None)])
-def test_whether_a_guests_code_is_mapped_in_pieces_is_read(tmp_path: Path, said: str | None, expected: bool | None):
-    planted(tmp_path, "kvm", "nx_huge_pages", said) if said else planted(tmp_path)
-    assert kvm.look(tmp_path, {"vmx"}).nx_huge_pages is expected
-
-
-def test_a_built_in_module_of_another_cpu_does_not_serve(tmp_path: Path):
-    planted(planted(tmp_path, "kvm_amd", "npt", "1"), "kvm_pvm", device=False)
-    assert kvm.look(tmp_path, {"vmx"}).module == "kvm_pvm" and kvm.look(tmp_path, {"svm"}).tables == "NPT"
-
-
-def test_without_the_device_it_is_said(tmp_path: Path):
-    assert kvm.describe(kvm.look(planted(tmp_path, "kvm_amd", "npt", "1", device=False), {"svm"})) == "kvm_amd with NPT, but no /dev/kvm"
-    assert kvm.describe(kvm.look(tmp_path / "nothing", ())) == "no module, no /dev/kvm"
-
-
 def test_kvm_is_no_part_of_a_machines_id_and_of_its_state_only_where_guests_are_slower_for_it():
     with_it, without = stated(NPT), stated(None)
     assert machine_id(with_it) == machine_id(without) and state(with_it) == state(without)
@@ -65,8 +49,3 @@ def test_kvm_is_no_part_of_a_machines_id_and_of_its_state_only_where_guests_are_
         assert machine_id(stated(other)) == machine_id(with_it) and state(stated(other)) != state(with_it)
     assert "kvm_amd with NPT" in dict(doctor.describe(with_it)).values()
     assert not any("kvm_amd" in value for value in dict(doctor.describe(without)).values())
-
-
-def test_a_description_from_before_this_question_still_validates():
-    old = {name: value for name, value in stated(None).model_dump(mode="json").items() if name != "kvm"}
-    assert Host.model_validate(old).kvm is None

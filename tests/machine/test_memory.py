@@ -30,21 +30,6 @@ def test_without_limits_what_is_available_is_usable(tmp_path):
     assert usable(tmp_path, {}) == (16 * GIB, "MemAvailable")
 
 
-def test_a_kernel_without_memavailable_counts_what_is_free(tmp_path):
-    assert usable(tmp_path, {"proc/meminfo": "MemTotal: 8 kB\nMemFree: 4 kB\n"}) == (4096, "MemFree")
-
-
-def test_a_cgroup_leaves_its_limit_less_what_is_used(tmp_path):
-    files = v2("/job", job={"max": str(4 * GIB), "current": str(GIB)})
-    assert usable(tmp_path, files) == (3 * GIB, "cgroup v2 memory.max")
-
-
-def test_page_cache_counts_as_reclaimable(tmp_path):
-    stat = f"anon 5\nfile {GIB}\nactive_file {GIB // 4}\ninactive_file {GIB // 4}\n"
-    files = v2("/job", job={"max": str(4 * GIB), "current": str(GIB), "stat": stat})
-    assert usable(tmp_path, files) == (4 * GIB - GIB // 2, "cgroup v2 memory.max")
-
-
 def test_an_ancestors_limit_binds_too(tmp_path):
     files = v2(
         "/a/b/c",
@@ -58,11 +43,6 @@ def test_an_ancestors_limit_binds_too(tmp_path):
 def test_beyond_memory_high_the_kernel_throttles_so_it_is_a_limit(tmp_path):
     files = v2("/job", job={"max": "max", "high": str(GIB), "current": "0"})
     assert usable(tmp_path, files) == (GIB, "cgroup v2 memory.high")
-
-
-def test_a_cgroup_over_its_limit_leaves_nothing(tmp_path):
-    files = v2("/job", job={"max": str(GIB), "current": str(2 * GIB)})
-    assert usable(tmp_path, files) == (0, "cgroup v2 memory.max")
 
 
 def test_a_v1_tree_is_walked_to_its_root(tmp_path):
@@ -79,27 +59,6 @@ def test_a_v1_tree_is_walked_to_its_root(tmp_path):
     assert usable(tmp_path, files) == (5 * GIB // 2, "cgroup v1 memory.limit_in_bytes")
 
 
-@pytest.mark.parametrize("path", ["/docker/abc", "/docker/abc/sub", "/", "/../..", "/elsewhere"])
-def test_in_a_container_the_mount_is_the_nearest_ancestor_there_is(tmp_path, path):
-    # The mount shows /docker/abc of the host as its top; the process may see its path from inside or outside.
-    files = {
-        "proc/self/cgroup": f"0::{path}\n",
-        "proc/self/mountinfo": "31 23 0:28 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n",
-        "sys/fs/cgroup/memory.max": str(GIB),
-        "sys/fs/cgroup/memory.current": "0",
-    }
-    assert usable(tmp_path, files) == (GIB, "cgroup v2 memory.max")
-
-
-def test_a_mount_point_with_a_space_is_found(tmp_path):
-    files = {
-        "proc/self/cgroup": "0::/\n",
-        "proc/self/mountinfo": r"31 23 0:28 / /my\040groups rw - cgroup2 none rw" + "\n",
-        "my groups/memory.max": str(GIB),
-    }
-    assert usable(tmp_path, files) == (GIB, "cgroup v2 memory.max")
-
-
 @pytest.mark.parametrize(
     ("rlimits", "size", "source"),
     [
@@ -112,12 +71,6 @@ def test_a_mount_point_with_a_space_is_found(tmp_path):
 def test_resource_limits_bind(tmp_path, rlimits, size, source):
     assert usable(tmp_path, {}, rlimits) == (size, source)
     assert usable_memory(tmp_path, rlimits).address_space_bytes == size  # which bind a pool's pages too
-
-
-def test_what_is_free_and_what_a_cgroup_leaves_say_nothing_of_a_pools_pages(tmp_path):
-    files = v2("/job", job={"max": str(GIB), "current": "0"})
-    assert usable_memory(plant(tmp_path, MEMINFO | files), Rlimits()).address_space_bytes is None
-    assert usable_memory(tmp_path, Rlimits(9 * GIB)).address_space_bytes == 8 * GIB
 
 
 def test_the_limits_of_this_process_are_read():
@@ -134,13 +87,8 @@ def test_the_limits_of_this_process_are_read():
     assert source.strip() == "RLIMIT_DATA" or int(size) < GIB
 
 
-def test_the_source_of_a_limit_never_names_a_cgroup(tmp_path):
-    files = v2("/user.slice/alice", **{"user.slice__alice": {"max": "1", "current": "0"}})
-    assert "alice" not in usable(tmp_path, files)[1]
-
-
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(JUNK, JUNK, JUNK)
 def test_cgroup_files_of_any_bytes_give_an_amount_of_memory(cgroup, mountinfo, value):
     with tempfile.TemporaryDirectory() as folder:

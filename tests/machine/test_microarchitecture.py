@@ -6,8 +6,6 @@ import pytest
 
 from experiments.machine import microarchitecture
 
-GIB = 2**30
-
 
 @pytest.mark.parametrize(
     ("implementer", "part", "name"),

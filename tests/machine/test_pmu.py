@@ -24,17 +24,12 @@ def row(value: str, event: str = "cycles:u") -> str:
     ("status", "stderr", "expected"),
     [
         (0, row("123456.000000"), ("counters", None)),
-        (0, row("123456.000000", "cycles"), ("counters", None)),  # names come back altered
-        (0, "warning: something\n" + row("7"), ("counters", None)),
         (0, row("<not supported>"), ("software", "no-pmu")),
         (0, row("<not counted>"), ("software", "not-counted")),
         (0, "", ("timing", "perf-failed")),
-        (0, row("1.234,56"), ("timing", "perf-failed")),
-        (0, row("5", "minor-faults:u"), ("timing", "perf-failed")),
         (0, "123456,,cycles:u,1000,100.00,,\n", ("timing", "perf-failed")),  # no -j although it was asked for
         (129, "  Error: unknown switch `j'\n", ("timing", "event-unknown")),  # perf before 5.19, which counts nothing here
         (255, "Error: perf_event_paranoid setting is 4:\n", ("timing", "perf-denied")),
-        (255, "cycles:u: Operation not permitted\n", ("timing", "perf-denied")),
         (2, "WARNING: perf not found for kernel 6.8.0-1\n", ("timing", "no-perf")),
         (-9, row("123456.000000"), ("timing", "perf-failed")),
     ],
@@ -59,10 +54,6 @@ def test_a_perf_that_hangs_or_does_not_start_leaves_times_alone(error, expected)
         raise error
 
     assert pmu.probe(run, which=lambda name: f"/bin/{name}") == ("timing", expected)
-
-
-def test_without_perf_there_are_times_alone():
-    assert pmu.probe(which=lambda name: None) == ("timing", "no-perf")
 
 
 def test_the_pmus_of_a_hybrid_cpu_are_both_named(tmp_path):

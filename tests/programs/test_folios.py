@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import struct
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from experiments.programs import folios
 from experiments.programs.folios import folio_pages, shares
-from experiments.system.smaps import Mapping, mappings
+from experiments.system.smaps import Mapping
 from experiments.words.reasons import Unavailable
 
 PAGE, HEAD, TAIL = 4096, 1 << 15, 1 << 16
@@ -55,12 +54,6 @@ def test_shares_are_those_of_the_pages_within_three_standard_errors(orders: list
     assert sum(found.values()) == pytest.approx(1)
 
 
-def test_a_process_that_has_ended_counts_for_nothing_and_one_without_base_pages_has_none(tmp_path: Path):
-    one = process(tmp_path, [4] * 64)
-    assert shares([one, (8, one[1])], PAGE, tmp_path) == {"64k": 1}
-    assert shares([], PAGE, tmp_path) == {} == shares([(7, [one[1][0]._replace(thp_bytes=one[1][0].resident_bytes)])], PAGE, tmp_path)
-
-
 @pytest.mark.parametrize("how", ["frames are hidden", "no flags", "flags refused", "pages refused"])
 def test_what_only_root_may_see_is_one_reason(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     one = process(tmp_path, [0] * 64)
@@ -80,10 +73,3 @@ def test_what_only_root_may_see_is_one_reason(how: str, tmp_path: Path, monkeypa
     with pytest.raises(Unavailable) as why:
         shares([one], PAGE, tmp_path)
     assert why.value.code == "frames-denied"
-
-
-@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root sees frames")
-def test_of_this_process_shares_add_up_and_leave_no_file_open():
-    before = sorted(os.listdir("/proc/self/fd"))
-    found = shares([(os.getpid(), mappings(Path("/proc/self/smaps").read_text()))], os.sysconf("SC_PAGE_SIZE"))
-    assert sum(found.values()) == pytest.approx(1) and sorted(os.listdir("/proc/self/fd")) == before

@@ -7,9 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from support.common import needs_c
-from support.programs import made, trial
 
-from experiments.inference.intervals import Interval
 from experiments.lab.independent import INDEPENDENT, c_program
 from experiments.lab.record import Point
 from experiments.programs import known
@@ -35,12 +33,6 @@ def test_the_chase_asks_for_nothing_and_gets_what_a_lever_asks_for(tmp_path: Pat
     assert [run([program, *words], LEVERS["none"], limit_s=60, share=0.3).status for words in ([], ["chase", "0"])] == [2, 3]
 
 
-def test_two_ratios_stand_beside_each_other_with_by_how_much_they_differ():
-    tried, rows = Interval(0.6, 0.57, 0.63), Interval(0.5, 0.49, 0.51)
-    apart = tried / rows
-    assert known.beside_rows(tried, rows) == (f"{tried:.3f}", f"{rows:.3f}", f"+20.0% ({apart.low - 1:+.1%} to {apart.high - 1:+.1%})")
-
-
 def test_the_rows_beside_a_trial_are_pairs_as_its_own_are(monkeypatch: pytest.MonkeyPatch):
     class Rig:
         def take(self, point: Point, repeat: int) -> SimpleNamespace:
@@ -51,9 +43,3 @@ def test_the_rows_beside_a_trial_are_pairs_as_its_own_are(monkeypatch: pytest.Mo
     monkeypatch.setattr(known.Rig, "of", lambda *given, **how: Rig())
     for pairs in (0, 9):
         assert known.ratio_of_rows(pairs)[:3] == pytest.approx((0.6, 0.6, 0.6))
-
-
-def test_what_trying_costs_is_beside_all_runs_also_those_that_do_not_count():
-    slow = trial(made(2.0), made(1.0))  # which took 9 s in all
-    slow.spent_s = 7 * 3.0 * 1.25
-    assert known.beside([slow, slow]) == pytest.approx(0.25)

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
-import shutil
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from ctypes.util import find_library
 from pathlib import Path
 from threading import Event
@@ -17,9 +12,8 @@ import pytest
 from support.common import needs_c, needs_root
 from support.programs import answer, built
 
-from experiments.lab.build import library
 from experiments.programs import levers, looks
-from experiments.programs.levers import LEVERS, SHIM
+from experiments.programs.levers import LEVERS
 from experiments.programs.runs import Run, run
 from experiments.programs.trial import Aim, attempt
 from experiments.system import procfs
@@ -48,21 +42,12 @@ def share(peak: looks.Look) -> float:
     return peak.pages.huge_bytes / peak.pages.anonymous_bytes
 
 
-@pytest.mark.parametrize("mode", ["malloc", "mmap", "pieces", "blocks", "thread"])
+@pytest.mark.parametrize("mode", ["malloc", "pieces", "thread"])
 def test_advice_reaches_what_malloc_and_mmap_give_in_any_size_and_thread(program: Path, mode: str):
     (plain, without), (advised, with_lever) = ran(program, mode, LEVERS["none"]), ran(program, mode, LEVERS["advise"])
     assert (without.pages.huge_bytes, without.reached, with_lever.reached) == (0, 0, 1)
     assert share(with_lever) > 0.8
     assert advised.written[0] == plain.written[0] and advised.minor_faults < plain.minor_faults / 2
-
-
-def test_the_control_of_advice_changes_no_pages(program: Path):
-    assert share(ran(program, "blocks", LEVERS["advise-control"])[1]) == 0
-
-
-def test_malloc_asks_by_itself_where_it_is_told_to(program: Path):
-    assert share(ran(program, "malloc", LEVERS["malloc"])[1]) > 0.8
-    assert share(ran(program, "mmap", LEVERS["malloc"])[1]) == 0
 
 
 def test_a_program_without_large_pages_has_none_by_any_advice(program: Path):
@@ -76,47 +61,11 @@ def test_a_program_without_large_pages_has_none_by_any_advice(program: Path):
     assert not LEVERS["no-thp"].reached(os.getpid())  # put back
 
 
-@contextmanager
-def waiting(code: str) -> Iterator[int]:
-    """A Python program that has written "ready" and waits."""
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as child:
-        try:
-            assert child.stdout.readline() == b"ready\n"
-            yield child.pid
-        finally:
-            child.kill()
-
-
 @needs_root
 def test_memory_is_joined_from_outside(program: Path):
     done, peak = ran(program, "mmap", LEVERS["collapse"], passes=20, after_s=0.2)
     assert done.joined is not None and done.joined.took_s > 0 and done.joined.at_s >= 0.2
     assert done.joined.bytes >= 0.8 * (MIB << 20) and share(peak) > 0.8
-
-
-@needs_root
-def test_among_a_thousand_mappings_those_are_joined_that_hold_a_whole_large_page(program: Path):
-    """Of two neighbours one may not be written, so that the kernel keeps them apart."""
-    many = ("import mmap, time\nkept = [mmap.mmap(-1, 1 << 16, flags=34, prot=1 + 2 * (n % 2)) for n in range(1000)]\n"  # private
-            "large = mmap.mmap(-1, 16 << 20, flags=34)\nlarge.write(bytes(16 << 20))\nprint('ready', flush=True)\ntime.sleep(20)")
-    with waiting(many) as pid:
-        assert len(procfs.text(Path(f"/proc/{pid}/maps"), 1 << 24).splitlines()) > 1000
-        joined, errors = levers.collapse(pid, 2 << 20, Event())
-    assert joined >= 14 << 20 and errors <= {"EINVAL"}
-
-
-# Of 256 MiB every second 4 MiB are written.
-HOLES = ("import mmap, time\nheld = mmap.mmap(-1, 256 << 20, flags=34)\nfor start in range(0, 256 << 20, 8 << 20):\n"
-         "    held[start:start + (4 << 20)] = bytes(4 << 20)\nprint('ready', flush=True)\ntime.sleep(20)")
-
-
-@needs_root
-def test_memory_between_holes_is_collapsed_and_counted_as_linux_counts_it():
-    with waiting(HOLES) as pid:
-        joined, errors = levers.collapse(pid, 2 << 20, Event())
-        seen = re.search(r"^AnonHugePages: +([0-9]+) kB$", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
-    assert joined == int(seen[1]) << 10 and errors <= {"EINVAL"}
-    assert joined >= 64 << 20  # of 128 MiB, in 32 pieces that hold one or two whole huge pages
 
 
 def test_memory_between_holes_is_collapsed_by_a_kernel_that_stops_at_a_hole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -157,43 +106,6 @@ def test_a_static_program_is_not_reached_and_the_reason_says_so(tmp_path: Path):
     assert (why.value.code, "statically" in why.value.detail) == ("lever-absent", True)
 
 
-@needs_root
-def test_a_setuid_program_is_not_reached_and_the_reason_says_so(tmp_path_factory: pytest.TempPathFactory, program: Path):
-    other = tmp_path_factory.mktemp("setuid") / "far_sum"
-    other.write_bytes(program.read_bytes())
-    os.chown(other, 65534, -1)
-    other.chmod(0o4755)
-    with pytest.raises(Unavailable) as why:
-        attempt(Aim([str(other), "mmap", str(MIB), "1", "200"], LEVERS["advise"], within=0.1))
-    assert (why.value.code, "another user's rights" in why.value.detail) == ("lever-absent", True)
-
-
-def test_the_library_is_built_once_and_reached_under_any_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: Path):
-    monkeypatch.setenv("TLB_BUILD", str(tmp_path / "a path: with both"))
-    assert library(SHIM) == library(SHIM)
-    assert ran(program, "mmap", LEVERS["advise"])[1].reached == 1
-
-
-def test_what_the_environment_has_already_is_kept(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("LD_PRELOAD", "other.so")
-    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=0")
-    monkeypatch.setenv("NUMPY_MADVISE_HUGEPAGE", "1")
-    with LEVERS["advise"].around() as environment:
-        assert environment["LD_PRELOAD"].endswith(":other.so")
-        assert environment["GLIBC_TUNABLES"].startswith("glibc.malloc.check=0:glibc.malloc.hugetlb=1:")
-    with LEVERS["numpy-off"].around() as environment:
-        assert environment == {"NUMPY_MADVISE_HUGEPAGE": "0"}
-    with levers.lever("advise", ["A=1=2", "B="]).around() as environment:
-        assert environment == {"A": "1=2", "B": ""}
-
-
-def test_an_array_of_numpy_s_loses_its_large_pages():
-    code = f"import numpy, time; a = numpy.ones({MIB} << 17); time.sleep(0.3)"
-    command = [sys.executable, "-c", code]
-    sides = [looks.peak(list(run(command, LEVERS[name], limit_s=60, share=0.3).looks)) for name in ("none", "numpy-off")]
-    assert sides[0].pages.huge_bytes >= 0.9 * (MIB << 20) and sides[1].pages.huge_bytes == 0
-
-
 @pytest.mark.skipif(find_library("jemalloc") is None, reason="takes libjemalloc")
 def test_jemalloc_asks_where_it_is_told_to(program: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("LD_PRELOAD", str(find_library("jemalloc")))
@@ -201,13 +113,6 @@ def test_jemalloc_asks_where_it_is_told_to(program: Path, monkeypatch: pytest.Mo
     assert share(ran(program, "malloc", LEVERS["none"])[1]) == 0
     assert share(ran(program, "malloc", LEVERS["jemalloc"])[1]) > 0.8
     assert share(ran(program, "mmap", LEVERS["jemalloc"])[1]) < 0.2  # its own arenas
-
-
-@pytest.mark.skipif(shutil.which("node") is None, reason="takes Node")
-def test_node_s_own_code_is_on_large_pages():
-    command = ["node", "-e", "setTimeout(() => {}, 600)"]
-    most = [max(look.pages.thp_bytes for look in run(command, LEVERS[name], limit_s=60, share=0.3).looks) for name in ("none", "node-text")]
-    assert most[0] == 0 and most[1] >= 8 << 20
 
 
 @pytest.mark.endurance
@@ -220,26 +125,11 @@ def test_a_jvm_s_heap_is_on_large_pages(tmp_path: Path):
     assert sides[0].pages.huge_bytes < 64 << 20 and sides[1].pages.huge_bytes >= 200 << 20
 
 
-@pytest.mark.parametrize(("name", "settings"), [("nope", []), ("", []), ("advise", ["A"]), ("advise", ["=1"])])
+@pytest.mark.parametrize(("name", "settings"), [("nope", []), ("advise", ["=1"])])
 def test_what_is_no_lever_is_a_bad_parameter(name: str, settings: list[str]):
     with pytest.raises(Unavailable) as why:
         levers.lever(name, settings)
     assert why.value.code == "bad-parameter"
-
-
-def test_what_this_computer_lacks_is_said_before_anything_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(levers, "_HUGE", tmp_path)
-    monkeypatch.setattr(levers.pools, "look", dict)
-    (tmp_path / "enabled").write_text("always madvise [never]\n")
-    codes = {"advise": "thp-never", "malloc": "thp-never", "jvm": "thp-never", "collapse": "no-collapse", "malloc-pool": "pool-empty",
-             "jvm-pool": "pool-empty", "jemalloc": "thp-never", "node-text": "thp-never"}
-    for name in LEVERS:
-        if name not in codes:
-            assert levers.lever(name, []).name == name
-            continue
-        with pytest.raises(Unavailable) as why:
-            levers.lever(name, [])
-        assert why.value.code == codes[name]
 
 
 PIECES = """

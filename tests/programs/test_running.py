@@ -18,7 +18,7 @@ from support.programs import built, look, made
 
 from experiments.programs import running
 from experiments.programs.levers import LEVERS, Joined
-from experiments.programs.running import Change, apart, change, check, document, rows, sentences
+from experiments.programs.running import Change, change, check, document, rows, sentences
 from experiments.programs.trial import Aim
 from experiments.system import procfs
 from experiments.words.reasons import Unavailable
@@ -59,49 +59,6 @@ def test_what_is_no_process_to_join_is_refused_in_a_sentence_each(sleeper: subpr
     zombie = refused(sleeper.pid)  # which nobody has waited for
     sleeper.wait()
     assert [zombie.code, refused(sleeper.pid).code, refused(1 << 30).code] == ["pid-gone"] * 3
-
-
-@needs_root
-@pytest.mark.parametrize(("uid", "code"), [(65534, "pid-denied"), (0, "")])
-def test_another_user_s_process_is_not_looked_into(sleeper: subprocess.Popen, uid: int, code: str):
-    reading, writing = os.pipe()
-    if not (child := os.fork()):
-        told = "wrong"
-        try:
-            os.setresuid(uid, uid, uid)
-            check(sleeper.pid)
-            told = ""
-        except Unavailable as why:
-            told = why.code
-        finally:
-            os.write(writing, told.encode() + b".")
-            os._exit(0)
-    os.waitpid(child, 0)
-    assert os.read(reading, 99).decode() == f"{code}."
-    os.close(reading), os.close(writing)
-
-
-@needs_root
-def test_one_s_own_process_takes_a_right_to_be_joined():
-    """As nobody, who owns the process and has no CAP_SYS_NICE."""
-    reading, writing = os.pipe()
-    if not (child := os.fork()):
-        told = "wrong"
-        try:
-            os.setresuid(65534, 65534, 65534)
-            with subprocess.Popen(["sleep", "20"]) as own:
-                try:
-                    check(own.pid)
-                except Unavailable as why:
-                    told = why.code
-                finally:
-                    own.kill()
-        finally:
-            os.write(writing, told.encode())
-            os._exit(0)
-    os.waitpid(child, 0)
-    assert os.read(reading, 99).decode() == "collapse-denied"
-    os.close(reading), os.close(writing)
 
 
 @pytest.mark.measures
@@ -161,13 +118,3 @@ def test_a_change_no_larger_than_the_drift_is_said_to_be_none():
     assert [any("no more than" in told for told in sentences(each)) for each in (drifting, gone)] == [True, False]
     assert "0.500" in sentences(gone)[0] and document(gone)["verdict"] is None and "1 GiB" in " ".join(sentences(gone))
     assert rows(gone)[1][1:] == ("0 B, 0%", "90 MiB, 90%")
-
-
-def test_a_container_and_a_switch_of_its_own_are_said(tmp_path: Path):
-    for who, number in (("self", 1), ("7", 2), ("8", 1)):
-        (tmp_path / who / "ns").mkdir(parents=True)
-        for kind in ("pid", "mnt", "net"):
-            (tmp_path / who / "ns" / kind).symlink_to(f"{kind}:[{number if kind == 'pid' else 1}]")
-    assert (apart(7, tmp_path), apart(8, tmp_path)) == (("processes",), ())
-    told = " ".join(sentences(of([1.0] * 6, [1.0] * 6, apart=("processes",), switched_off=True)))
-    assert "container" in told and "prctl" in told

@@ -12,12 +12,12 @@ import pytest
 from support.fake_perf import alive
 
 from experiments.programs import runs, served
-from experiments.programs.levers import LEVERS, lever
+from experiments.programs.levers import LEVERS
 from experiments.programs.looks import own, peak
-from experiments.programs.report import document, remarks, verdict_sentence
+from experiments.programs.report import remarks
 from experiments.programs.runs import Run
 from experiments.programs.served import Driver, listens, serve
-from experiments.programs.trial import Aim, Trial, attempt
+from experiments.programs.trial import Aim, Trial
 from experiments.system import processes
 from experiments.words.reasons import Unavailable
 
@@ -81,15 +81,6 @@ def test_the_driver_is_measured_and_the_server_is_looked_at(address: str, ready:
     assert done.minor_faults * os.sysconf("SC_PAGE_SIZE") > 40 << 20
 
 
-def test_a_lever_is_the_server_s_and_not_the_driver_s(address: str):
-    done = serve(server(address), driver(address), lever("", ["ANSWER=other"]), limit_s=60, share=0.1)
-    assert done.written[0].size_bytes == len("other None took 12.5 s\n")
-    asks = "print(*[line for line in open('/proc/self/status') if 'THP' in line])"
-    off = serve(server(address, "os.unlink(path)"), Driver([sys.executable, "-c", asks]), LEVERS["no-thp"], limit_s=60, share=0.3)
-    on = serve(server(address, "os.unlink(path)"), Driver([sys.executable, "-c", asks]), LEVERS["none"], limit_s=60, share=0.3)
-    assert off.written[0] == on.written[0] and peak(list(off.looks)).reached == 1
-
-
 def test_a_server_that_does_not_end_when_asked_is_killed_and_that_is_said(address: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(runs, "GRACE_S", 0.2)
     stubborn = ran(server(address, "signal.signal(signal.SIGTERM, signal.SIG_IGN)"), driver(address))
@@ -98,7 +89,7 @@ def test_a_server_that_does_not_end_when_asked_is_killed_and_that_is_said(addres
     assert any("SIGTERM" in remark and "2 times" in remark for remark in remarks(trial))
 
 
-@pytest.mark.parametrize("unseen, ends", [(1, False), (2, False), (9, True)])
+@pytest.mark.parametrize("unseen, ends", [(2, False), (9, True)])
 def test_a_server_that_a_look_misses_on_its_way_into_the_background_has_not_ended(unseen: int, ends: bool, monkeypatch: pytest.MonkeyPatch):
     """A list of processes is no snapshot."""
     monkeypatch.setattr(served, "listens", lambda pid: True)
@@ -109,11 +100,6 @@ def test_a_server_that_a_look_misses_on_its_way_into_the_background_has_not_ende
     with pytest.raises(Unavailable) as why:
         served._wait_until_ready([], Driver(["true"]), lambda: next(looks), time.monotonic() + 20)
     assert why.value.code == "server-ended"
-
-
-def test_a_server_in_the_background_and_its_workers_are_ended_too(address: str):
-    done = ran(server(address, "os.fork() and os._exit(0); os.setsid(); os.fork() or time.sleep(91.25)"), driver(address))
-    assert done.status == 0 and done.left == 2
 
 
 @pytest.mark.parametrize(("first", "ready", "code"), [
@@ -138,21 +124,6 @@ def test_a_driver_that_never_ends_or_starts_leaves_no_server(address: str, comma
     assert why.value.code in ("program-endless", "program-missing") and alive("96.25") == []
 
 
-def test_ctrl_c_ends_both(address: str, monkeypatch: pytest.MonkeyPatch):
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(runs, "drain", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        ran(server(address), Driver(["sleep", "97.25"]))
-    assert alive("97.25") == []
-
-
-def test_a_server_that_writes_without_end_is_read_meanwhile(address: str):
-    writes = "os.fork() or [os.write(1, bytes(1 << 20)) for _ in iter(int, 1)]"
-    assert ran(server(address, writes), driver(address)).status == 0
-
-
 def test_who_listens_is_seen_by_its_sockets(tmp_path: Path):
     for pid, fd in ((7, "socket:[41]"), (8, "socket:[42]"), (9, "socket:[43]"), (10, "socket:[44]"), (11, "/dev/null")):
         (tmp_path / f"{pid}/fd").mkdir(parents=True)
@@ -164,11 +135,3 @@ def test_who_listens_is_seen_by_its_sockets(tmp_path: Path):
         (tmp_path / f"{pid}/net/unix").write_text("head\n0: 00000002 00000000 00010000 0001 01 43 /s\n"
                                                      "0: 00000002 00000000 00000000 0001 01 44\n")
     assert [listens(pid, tmp_path) for pid in range(7, 13)] == [True, False, True, False, False, False]
-
-
-def test_an_experiment_on_a_server_says_that_its_driver_was_compared(address: str):
-    aim = Aim(server(address, "os.path.exists(path) and os.unlink(path)"), LEVERS["none"], within=0.5, minutes=0.2,
-              driver=driver(address, hold_s=0.1, status=4))
-    done = attempt(aim)
-    assert len(done.pairs) >= 6 and "driver" in verdict_sentence(done) and "driver's exit code is 4" in remarks(done)[0]
-    assert document(done)["driver"] == aim.driver.command and served.Driver(["x"]).ready is None

@@ -10,12 +10,12 @@ import pytest
 from support.programs import look, made
 
 from experiments.inference.intervals import Interval
-from experiments.inference.pairs import LEAST_PAIRS, paired_ratio
+from experiments.inference.pairs import paired_ratio
 from experiments.programs import trial
 from experiments.programs.levers import LEVERS
 from experiments.programs.report import document, remarks
 from experiments.programs.runs import Run
-from experiments.programs.trial import Aim, attempt, is_narrow, paired, verdict, would_have_shown
+from experiments.programs.trial import Aim, attempt, paired, verdict, would_have_shown
 from experiments.words.reasons import Unavailable
 
 WITHIN, RUNS = 0.02, 400
@@ -30,10 +30,6 @@ def quiet(random: Random) -> np.ndarray:
 
 def noisy(random: Random) -> np.ndarray:
     return np.exp(0.02 * random.standard_normal(RUNS))
-
-
-def tailed(random: Random) -> np.ndarray:
-    return 1 + 0.03 * random.exponential(size=RUNS)
 
 
 def at_two_places(random: Random) -> np.ndarray:
@@ -58,14 +54,9 @@ def staying_at_two_places(random: Random) -> np.ndarray:
     return np.where(np.cumsum(random.random(RUNS) < 0.1) % 2, 1.08, 1.0) * quiet(random)
 
 
-def heavy_tailed(random: Random) -> np.ndarray:
-    """Student's t of two degrees of freedom, which has no variance."""
-    return np.exp(np.clip(0.01 * random.standard_t(2, RUNS), -1, 1))
-
-
 # Times of runs as they follow each other: each alone, and each related to those before.
-MEASURED: list[Times] = [quiet, noisy, tailed, at_two_places]
-RELATED: list[Times] = [drifting, following, staying_at_two_places, heavy_tailed]
+MEASURED: list[Times] = [quiet, noisy, at_two_places]
+RELATED: list[Times] = [drifting, following, staying_at_two_places]
 
 
 def outcome(times: Times, ratio: float, seed: int, limit_s: float = 60.0, second: float = 1.0) -> tuple[str, int, Interval]:
@@ -99,13 +90,13 @@ def test_without_a_lever_one_experiment_in_twenty_finds_a_difference_at_most():
 @pytest.mark.parametrize("second", [1.0, SECOND])
 @pytest.mark.parametrize("times", [*MEASURED, *RELATED])
 def test_one_in_twenty_at_most_also_where_runs_are_related(times: Times, second: float):
-    experiments = 1000
+    experiments = 400
     assert wrong(times, second, experiments) <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / experiments)
 
 
 def test_no_difference_is_said_where_there_is_none_and_the_program_is_quiet():
-    outcomes = [outcome(quiet, 1.0, seed) for seed in range(200)]
-    assert sum(word == "no difference" and would_have_shown(interval) <= WITHIN for word, _, interval in outcomes) >= 0.9 * 200
+    outcomes = [outcome(quiet, 1.0, seed) for seed in range(100)]
+    assert sum(word == "no difference" and would_have_shown(interval) <= WITHIN for word, _, interval in outcomes) >= 0.9 * 100
 
 
 def test_a_small_difference_is_not_called_none():
@@ -123,31 +114,11 @@ def test_an_effect_of_a_tenth_is_found_and_is_as_large_as_it_is(times: Times, ra
     assert sum(interval.low <= ratio <= interval.high for _, _, interval in outcomes) >= 90
 
 
-def test_it_ends_when_the_ratio_is_known_and_not_before_six_pairs():
-    assert outcome(lambda random: np.ones(RUNS), 1.0, 1)[:2] == ("no difference", LEAST_PAIRS)
-    assert outcome(lambda random: np.ones(RUNS), 0.5, 1)[:2] == ("helps", LEAST_PAIRS)
-
-
-def test_it_ends_with_the_time_also_between_two_looks_but_never_before_six_pairs():
-    def loud(random: Random) -> np.ndarray:
-        return random.choice([1.0, 2.0], RUNS)
-
-    assert outcome(loud, 1.0, 1, limit_s=0.0)[1] == LEAST_PAIRS
-    word, pairs, _ = outcome(loud, 1.0, 2, limit_s=23.0)
-    assert LEAST_PAIRS <= pairs <= 11 and word == "cannot tell"
-
-
 def test_of_every_two_pairs_the_lever_comes_first_in_one_which_one_is_drawn():
     drawn = list(islice(trial.orders(3), 40))
     assert drawn == list(islice(trial.orders(3), 40)) != list(islice(trial.orders(4), 40))
     assert all(first is not second for first, second in zip(drawn[::2], drawn[1::2], strict=True))
     assert 4 < sum(drawn[::2]) < 16
-
-
-def test_what_is_taken_with_the_lever_stands_second_whatever_came_first():
-    taken: list[bool] = []
-    pairs = paired(lambda lever: taken.append(lever) or (2.0 if lever else 1.0), float, WITHIN, 1.0, 3)
-    assert set(pairs) == {(1.0, 2.0)} and taken[::2] == [*islice(trial.orders(3), LEAST_PAIRS)]
 
 
 def known(value: float, low: float, high: float) -> Interval:
@@ -162,13 +133,6 @@ def known(value: float, low: float, high: float) -> Interval:
 def test_a_verdict_is_of_the_interval_and_of_what_is_better(interval: Interval, higher: bool, word: str):
     assert verdict(interval, 6, WITHIN, higher) == word
     assert verdict(interval, 5, WITHIN, higher) == "cannot tell"
-
-
-@pytest.mark.parametrize(("interval", "narrow"), [
-    (known(1.0, 0.981, 1.019), True), (known(1.01, 0.99, 1.03), False), (known(0.9, 0.885, 0.915), True), (known(0.9, 0.86, 0.94), False),
-    (known(0.5, 0.48, 0.52), True), (known(0.5, 0.4, 0.6), False)])
-def test_an_interval_is_narrow_about_1_or_about_an_effect(interval: Interval, narrow: bool):
-    assert is_narrow(interval, WITHIN) is narrow
 
 
 @pytest.fixture
@@ -204,16 +168,3 @@ def test_what_ends_it_early_leaves_the_pairs_before(after, then, says: str):
 def test_ctrl_c_before_six_pairs_is_an_end_without_a_result(after):
     with pytest.raises(KeyboardInterrupt):
         attempt(after(2 + 10, KeyboardInterrupt()))
-
-
-def test_other_systems_are_refused(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(trial.sys, "platform", "darwin")
-    with pytest.raises(Unavailable) as why:
-        attempt(Aim(["program"], LEVERS["none"]))
-    assert why.value.code == "not-linux"
-
-
-def test_each_hears_of_it_after_the_rehearsal_and_after_each_pair(after):
-    heard: list[int] = []
-    attempt(after(2 + 12, KeyboardInterrupt()), lambda so_far: heard.append(len(so_far.pairs)))
-    assert heard == list(range(7))

@@ -84,18 +84,3 @@ def test_publish_adds_own_rows_to_published_ones_and_writes_the_card_anew(tmp_pa
         assert (tmp_path / name / "README.md").read_text() == card(store, name, Stated().host())
     with files.measuring_lock(path=own_lock):
         assert call(monkeypatch, "publish") == 1  # a campaign appends
-
-
-@pytest.mark.parametrize(("name", "status"), [("zen-9-00000000", 1), ("reference", 2), ("own", 2), ("../x", 2), ("", 2)])
-def test_publish_of_what_is_no_measured_machine_is_one_sentence(tmp_path, monkeypatch, capsys, own_lock: Path, name: str, status: int):
-    monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(publish, "measuring_lock", lambda: files.measuring_lock(path=own_lock))
-    assert call(monkeypatch, "publish", name) == status
-    told = capsys.readouterr()
-    assert (told.out, len(told.err.splitlines()), (tmp_path / "data").exists()) == ("", 1, False)
-
-
-def test_refresh_of_a_chapter_that_is_none_changes_no_other(monkeypatch, capsys):
-    monkeypatch.setattr(publish, "refresh", lambda name: pytest.fail(f"{name} was executed"))
-    assert call(monkeypatch, "refresh", "stlb_cliff", "nope") == 2
-    assert "there is no chapter 'nope'" in capsys.readouterr().err

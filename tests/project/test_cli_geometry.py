@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,18 +10,18 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 from rich.console import Console
-from support.common import ROOT, make_record
+from support.common import make_record
 from support.synthetic import Paged, Stated, tlbs
 
 from experiments import cli
 from experiments.cli import shown
-from experiments.inference.geometry import Backing, Geometry
+from experiments.inference.geometry import Geometry
 from experiments.lab import survey
 from experiments.lab.grid import octaves
 from experiments.lab.record import Point
 from experiments.lab.rig import Rig
 from experiments.machine import host
-from experiments.words.reasons import REASONS, Note
+from experiments.words.reasons import Note
 
 
 def pieces(guest: Paged) -> pd.DataFrame:
@@ -74,15 +73,6 @@ def geometry(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     return ended.value.code
 
 
-@pytest.mark.slow
-def test_geometry_says_in_its_help_what_it_does_and_takes():
-    done = subprocess.run([sys.executable, "-c", "from experiments.cli import main; main()", "geometry", "--help"], capture_output=True,
-                          text=True, cwd=ROOT, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
-    for words in ("Infer", "--pages", "--json", "nothing is stored"):
-        assert words in " ".join(done.stdout.split())
-
-
 def test_geometry_prints_both_tables_and_what_they_mean(surveyed: SimpleNamespace, monkeypatch, capsys):
     assert geometry(monkeypatch) == 0
     said = capsys.readouterr()
@@ -107,73 +97,3 @@ def test_geometry_as_json_is_the_geometry_and_nothing_else(surveyed: SimpleNames
     assert [level.entries.low <= n <= level.entries.high for level, n in zip(inferred.levels, (64, 2048), strict=True)] == [True, True]
     assert inferred.levels[1].hit_cost.value == pytest.approx(10) and inferred.unit == "cycles" and inferred.core_ghz == pytest.approx(3.2)
     assert surveyed.lacking[0] in inferred.notes
-
-
-def test_geometry_of_pages_of_2_mib_asks_the_survey_for_those(surveyed: SimpleNamespace, monkeypatch, capsys):
-    surveyed.frame = stairs("2m")
-    assert geometry(monkeypatch, "--pages", "2m", "--json") == 0
-    inferred = Geometry.model_validate_json(capsys.readouterr().out)
-    assert surveyed.asked == ["2m"] and inferred.pages == "2m"
-    assert [level.stated for level in inferred.levels] == [None, None]  # this CPUID states nothing of 2 MiB
-    assert surveyed.torn == ["2m"] and inferred.backing.verdict == "not splintered" and "An entry spans" in inferred.backing.evidence
-
-
-@pytest.mark.parametrize(("guest", "verdict"), [(Paged(), "not splintered"), (Paged(splintered=True), "splintered by the host"),
-                                                (Paged(pages=("4k",)), "cannot tell")])
-def test_geometry_of_pages_of_2_mib_ends_with_whether_they_reach_the_tlb(surveyed: SimpleNamespace, monkeypatch, capsys, guest: Paged,
-                                                                          verdict: str):
-    surveyed.frame, surveyed.pieces = stairs("2m"), pieces(guest)
-    assert geometry(monkeypatch, "--pages", "2m") == 0
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert last.startswith(f"Large pages: {verdict}. ") and last.endswith(".")
-    assert ("translation costs" in last) == (verdict != "cannot tell")
-
-
-@pytest.mark.parametrize("as_json", [False, True])
-def test_whether_they_reach_the_tlb_is_told_where_their_own_survey_shows_no_step(surveyed: SimpleNamespace, monkeypatch, capsys,
-                                                                                 as_json: bool):
-    surveyed.frame, surveyed.pieces = stairs("2m", steps=()), pieces(Paged(splintered=True))
-    assert geometry(monkeypatch, "--pages", "2m", *["--json"] * as_json) == 1
-    said = capsys.readouterr()
-    assert said.err.startswith(REASONS["no-step"].sentence.removesuffix(".")) and len(said.err.splitlines()) == 1
-    if as_json:
-        assert Backing.model_validate_json(said.out).verdict == "splintered by the host"
-    else:
-        assert said.out.startswith("Large pages: splintered by the host. ") and len(said.out.splitlines()) == 1
-
-
-def test_a_machine_without_pages_of_2_mib_is_not_asked_about_their_pieces(surveyed: SimpleNamespace, monkeypatch):
-    surveyed.frame, surveyed.lacking = pd.DataFrame(), [REASONS["pool-empty"].sentence]
-    assert geometry(monkeypatch, "--pages", "2m") == surveyed.lacking[0] and surveyed.torn == []
-
-
-def test_geometry_stores_nothing(surveyed: SimpleNamespace, monkeypatch, capsys, tmp_path: Path):
-    assert geometry(monkeypatch) == 0
-    assert surveyed.root is not None and not surveyed.root.exists() and not surveyed.root.is_relative_to(tmp_path / "data")
-    assert not (tmp_path / "data").exists()
-
-
-def test_geometry_of_a_flat_machine_is_one_line_and_exit_1(surveyed: SimpleNamespace, monkeypatch, capsys):
-    surveyed.frame = stairs(steps=())
-    assert geometry(monkeypatch) == 1
-    said = capsys.readouterr()
-    assert said.out == "" and len(said.err.splitlines()) == 1
-    assert said.err.startswith(REASONS["no-step"].sentence.removesuffix("."))
-
-
-@pytest.mark.slow
-def test_a_survey_that_could_measure_nothing_says_why_and_ends_with_1():
-    script = ("import pandas as pd\nfrom experiments import cli\nfrom experiments.lab import survey\n"
-              "from experiments.words.reasons import Note\n"
-              "notes = [Note('Alias chases: none.'), Note('Spread chases: none.')]\n"
-              "survey.measured = lambda *_, **__: (pd.DataFrame(), notes)\ncli.main()")
-    done = subprocess.run([sys.executable, "-c", script, "geometry"], capture_output=True, text=True, cwd=ROOT, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", "Alias chases: none.\nSpread chases: none.\n")
-
-
-def test_geometry_without_a_compiler_is_one_line_and_exit_1(monkeypatch, capsys):
-    monkeypatch.setattr(survey, "compiler", lambda: None)
-    assert geometry(monkeypatch) == 1
-    said = capsys.readouterr()
-    assert said.out == "" and len(said.err.splitlines()) == 1
-    assert said.err.startswith(REASONS["engine-lacks"].sentence.removesuffix("."))

@@ -21,74 +21,56 @@ from experiments.article.verdicts import REGISTRY
 
 pytestmark = [pytest.mark.endurance, pytest.mark.timeout(600)]
 
-_BEGINS = "for (uint64_t i = hops / 16; i; i--) {"
-LOOP = ("page_chase", _BEGINS, f"{_BEGINS}\n        for (volatile int n = 0; n < 9; n++)\n            ;")
-TURN = ("graph_walk", "for (; turns; turns--) {\n        uint64_t random = draw(&state);\n        UNROLL",
-        "for (; turns; turns--) {\n        for (volatile int n = 0; n < 9; n++)\n            ;\n        uint64_t random = draw(&state);\n"
-        "        UNROLL")
+_CHASE = "for (uint64_t i = hops / 16; i; i--) {"
+_WALK = "for (; turns; turns--) {\n        uint64_t random = draw(&state);\n        UNROLL"
+_WAIT = "for (volatile int n = 0; n < 9; n++)\n            ;\n"
+# A chapter's kernel, a point more, its lines, and the timed loop, before and after a change.
+MEASURED = {
+    "stlb_cliff": ("page_chase", "chapter.scope.chase('page_chase', '4k', 49)", 49, _CHASE, f"{_CHASE}\n        {_WAIT}"),
+    "graph_walk": ("graph_walk", "[chapter.scope.point('graph_walk', mode='plain', vertices=512)]", 512, _WALK,
+                   _WALK.replace("{\n", "{\n        " + _WAIT, 1)),
+}
 
 
 @dataclass(frozen=True)
 class Edits:
-    """What a reader might change of a page: a definition and the figure that it is drawn in, a band and the claim that it decides, a
-    point more, and a loop."""
+    """What a reader might change of a page: a definition and the figure that it is drawn in, a band and the claim that it decides."""
 
     definition: tuple[str, str]
     figure: str
     band: tuple[str, str]
     claim: str  # its id
-    more: str  # points
-    kernel: str
-    lines: int  # of the point more
-    loop: tuple[str, str, str]
 
 
-CHASE = "chapter.scope.chase('page_chase', '4k', 49)", "page_chase", 49
-WALK = "[chapter.scope.point('graph_walk', mode='plain', vertices=512)]", "graph_walk", 512
-_SUMS = "for (uint64_t i = 0; i < elements; i += step) {"
-SUM = ("[chapter.scope.point('stride_sum', mode='plain', bytes=1 << 20, step_bytes=64)]", "stride_sum", 1 << 14,
-       ("stride_sum", _SUMS, f"{_SUMS}\n            for (volatile int n = 0; n < 9; n++)\n                ;"))
-_TABLES = "for (; i + 8 <= visits; i += 8) {"
-TABLE = ("[chapter.scope.point('table_chase', mode='random', lines=64, tables_1=8, tables_2=1, tables_3=1)]", "table_chase", 64,
-         ("table_chase", _TABLES, f"{_TABLES}\n        for (volatile int n = 0; n < 9; n++)\n            ;"))
-_ROUNDS = "for (; rounds; rounds--) {"
-JUMP = ("[chapter.scope.point('code_chase', mode='listed', lines=49)]", "code_chase", 49,
-        ("code_chase", _ROUNDS, f"{_ROUNDS}\n        for (volatile int n = 0; n < 9999; n++)\n            ;"))
-_CALLS = "for (uint64_t i = 0; i < calls && !failed; i++, from += apart)"
-CALL = ("[chapter.scope.point('shootdown', mode='unmap', lines=49)]", "shootdown", 49,
-        ("shootdown", _CALLS, f"for (volatile int n = 0; n < 99; n++)\n        ;\n    {_CALLS}"))
-TOUCH = ("[chapter.scope.point('page_fault', mode='anonymous', lines=49)]", "page_fault", 49,
-         ("page_fault", "    while (rounds--) {\n", "    while (rounds--) {\n        for (volatile int n = 0; n < 99999; n++)\n           "
-                                                    " ;\n"))
 EDITS: dict[str, Edits] = {
     "your_machine": Edits(("a.price = a.spread - a.packed", "a.price = a.spread / a.packed"), "staircase",
-                          ('"pool_pages": claims.POOL_PAGES', '"pool_pages": 1'), "entries-cover-a-pool", *CHASE, LOOP),
+                          ('"pool_pages": claims.POOL_PAGES', '"pool_pages": 1'), "entries-cover-a-pool"),
     "stlb_cliff": Edits(("a.price = a.price_of(a.spread, a.packed)", "a.price = a.spread / a.packed"), "price",
-                        ('{"most": claims.FLAT}', '{"most": 1.0}'), "price-flat-below-reach", *CHASE, LOOP),
+                        ('{"most": claims.FLAT}', '{"most": 1.0}'), "price-flat-below-reach"),
     "strides": Edits(("curve.between(least, most)", "curve.between(64, most)"), "strides",
-                     ('{"band": (0.75, 1.25)}', '{"band": (0.1, 9.0)}'), "strides-4k-and-8k-alike", *SUM),
+                     ('{"band": (0.75, 1.25)}', '{"band": (0.1, 9.0)}'), "strides-4k-and-8k-alike"),
     "walk_anatomy": Edits(("curve.between(least, most)", "curve.between(1024, most)"), "staircase",
                           ('"full_walks_hurt": {"band": (1.0, float("inf"))}', '"full_walks_hurt": {"band": (0.0, 1.0)}'),
-                          "full-walks-would-hurt", *TABLE),
+                          "full-walks-would-hurt"),
     "hugepages": Edits(("spread[pages] - packed[pages]", "spread[pages] / packed[pages]"), "page_prices",
-                       ("bands = {", 'bands = {"thp_is_like_the_pool": {"same": 0.5}, '), "thp-like-pool", *CHASE, LOOP),
+                       ("bands = {", 'bands = {"thp_is_like_the_pool": {"same": 0.5}, '), "thp-like-pool"),
     "keeping_pages": Edits(("far[pages] - near[pages]", "far[pages] / near[pages]"), "ladder",
-                           ('{"band": claims.SIX}', '{"band": (0.1, 1.0)}'), "thp-faults-six-times", *CHASE, LOOP),
+                           ('{"band": claims.SIX}', '{"band": (0.1, 1.0)}'), "thp-faults-six-times"),
     "graph_walk": Edits(("(1 - reach / sizes)", "(1 - reach / sizes / 2)"), "walk_misses",
-                        ('{"band": claims.TWICE}', '{"band": (1.0, 2.0), "from_bytes": 1}'), "tail-twice-the-median", *WALK, TURN),
+                        ('{"band": claims.TWICE}', '{"band": (1.0, 2.0), "from_bytes": 1}'), "tail-twice-the-median"),
     "tlb_blocking": Edits(('2 ** fan_out["bits"]', '4 ** fan_out["bits"]'), "fan_out",
-                          ("bands = {", 'bands = {"join_partitions_first": {"same": 9.9}, '), "join-partitions-first", *WALK, TURN),
+                          ("bands = {", 'bands = {"join_partitions_first": {"same": 9.9}, '), "join-partitions-first"),
     "churn": Edits(("price.between(1, 1 << 20)", "price.between(512, 1 << 20)"), "switches",
                    ('{"a_cold_start_pays": {"band": (1.0, float("inf"))}', '{"a_cold_start_pays": {"band": (0.0, 1.0)}'),
-                   "cold-starts-pay-a-tax", *CALL),
+                   "cold-starts-pay-a-tax"),
     "code": Edits(("alias.between(least, most)", "alias.between(1024, most)"), "translation",
                   ('{"many_pages_cost": {"band": (1.0, float("inf"))}', '{"many_pages_cost": {"band": (0.0, 1.0)}'),
-                  "many-code-pages-cost", *JUMP),
+                  "many-code-pages-cost"),
     "page_faults": Edits(("rates[rates[\"threads\"] <= most]", "rates[rates[\"threads\"] < 3]"), "churn",
                          ('"faults_cost_latency": {"band": (1.0, float("inf"))}', '"faults_cost_latency": {"band": (0.0, 1.0)}'),
-                         "runtime-faults-cost-latency", *TOUCH),
+                         "runtime-faults-cost-latency"),
     "virtualization": Edits(("curve - packed[chase]", "curve / packed[chase]"), "guest_steps",
-                            ('{"same": claims.SAME}', '{"same": 0.5}'), "containers-add-nothing", *CHASE, LOOP),
+                            ('{"same": claims.SAME}', '{"same": 0.5}'), "containers-add-nothing"),
 }
 
 
@@ -150,20 +132,21 @@ def test_another_definition_and_another_band_are_drawn_and_judged(name, tmp_path
 
 @pytest.mark.measuring
 @pytest.mark.needs("a C compiler")
-@pytest.mark.parametrize("name", EDITS)
+@pytest.mark.parametrize("name", MEASURED)
 def test_a_point_more_and_another_loop_are_measured(name, tmp_path, monkeypatch):
     """As far as the cell that measures: the rest of the page is read off those rows."""
     monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
+    kernel, more, lines, old, new = MEASURED[name]
     small = {"machine": "this", "profile": "smoke", "repeats": 1, "max_working_set": "1MiB"}
     seen = []
-    for patch in ("", f"chapter.patch(*{EDITS[name].loop!r})\n"):
+    for patch in ("", f"chapter.patch({kernel!r}, {old!r}, {new!r})\n"):
         notebook = sources(name)
         line = f"points = {name}.grid.points(chapter.scope)"
-        edit(notebook, line, f"{patch}{line} + {EDITS[name].more}")
+        edit(notebook, line, f"{patch}{line} + {more}")
         last = next(i for i, cell in enumerate(notebook.cells) if line in cell.source)
         notebook.cells = [*notebook.cells[: last + 1], nbformat.v4.new_code_cell("assert len(a.frame)")]
         execute(notebook, tmp_path, **small)
         rows = [json.loads(text) for path in (tmp_path / "data" / "own").glob("*/*.jsonl") for text in path.read_text().splitlines()]
-        assert any((row["record"]["kernel"], row["record"]["lines"]) == (EDITS[name].kernel, EDITS[name].lines) for row in rows)
-        seen.append({row["kernel_digest"] for row in rows if row["record"]["kernel"] == EDITS[name].loop[0]})
+        assert any((row["record"]["kernel"], row["record"]["lines"]) == (kernel, lines) for row in rows)
+        seen.append({row["kernel_digest"] for row in rows if row["record"]["kernel"] == kernel})
     assert len(seen[1]) == len(seen[0]) + 1 and seen[0] < seen[1]

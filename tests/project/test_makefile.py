@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -109,72 +108,3 @@ def test_tests_run_in_one_pytest_of_two_processes_after_lint(checkout, target, m
     assert tests.endswith(f" -m {marks}")
     assert [ruff, imports] == LINT or target == "endurance"
     assert ("book --nbval" in tests and "--nbval-sanitize-with tests/nbval_sanitize.cfg" in tests) == pages
-
-
-def test_targets_asked_for_together_share_one_environment(checkout):
-    made = make(checkout, "-j8", "bench", "site", "lint", f"PYTHON={fake_python(checkout, 'python-new')}")
-    assert made.returncode == 0
-    lines = log(checkout)
-    assert sum("-m venv" in line for line in lines) == 1
-    assert lines[-4:] == ["tlb bench", "tlb site", *LINT]
-
-
-@pytest.fixture
-def bare_path(tmp_path):
-    """A PATH with the shell's tools and no Python but those that a test puts there."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    for tool in ("sh", "basename", "mkdir", "cp", "touch", "awk", "rm", "find"):
-        (folder / tool).symlink_to(shutil.which(tool))
-    return folder
-
-
-def test_the_newest_python_that_can_make_an_environment_is_chosen(checkout, bare_path):
-    fake_python(bare_path, "python3.13", fits=False)
-    fake_python(bare_path, "python3.12")
-    fake_python(bare_path, "python3")
-    assert make(checkout, "site", path=str(bare_path)).returncode == 0
-    assert log(checkout)[0] == "python3.12 -m venv --clear .venv"
-
-
-@pytest.mark.parametrize(
-    ("fits", "new", "says"),
-    [
-        (False, True, "python3 cannot make virtual environments: on Debian or Ubuntu, 'sudo apt install"),
-        (False, False, "python3 is older than 3.11: install a newer Python"),
-        (None, None, "No python3 was found: install Python 3.11 or newer"),
-    ],
-)
-def test_without_a_fitting_python_one_sentence_says_what_to_do(checkout, bare_path, fits, new, says):
-    if fits is not None:
-        fake_python(bare_path, "python3", fits=fits, new=new)
-    made = make(checkout, "site", path=str(bare_path))
-    assert made.returncode != 0
-    sentence, *rest = made.stderr.splitlines()
-    assert sentence.startswith(says)
-    assert len(rest) == 1 and rest[0].startswith("make: ***")
-    assert not (checkout / ".venv").exists()
-
-
-def test_a_python_that_is_named_is_the_only_one_tried(checkout, bare_path):
-    fake_python(bare_path, "python3")
-    made = make(checkout, "site", "PYTHON=/no such/python3", path=str(bare_path))
-    assert made.stderr.startswith("No /no such/python3 was found")
-
-
-def test_help_is_the_default_and_names_every_target(checkout):
-    targets = re.search(r"^\.PHONY: (.+)$", (checkout / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-    plain, asked = make(checkout), make(checkout, "help")
-    assert plain.returncode == 0 and plain.stdout == asked.stdout
-    named = re.findall(r"^  make ([a-z]+) {2,}\S", plain.stdout, re.MULTILINE)
-    assert named == targets[1].split()
-    assert not (checkout / ".venv").exists()
-
-
-def test_clean_keeps_the_environment_and_the_data(checkout):
-    kept = [".venv/bin", "data/reference", "book", "kernels", "tests"]
-    for name in [*kept, "_build/html", "experiments/__pycache__"]:
-        (checkout / name).mkdir(parents=True)
-    assert make(checkout, "clean").returncode == 0
-    assert not (checkout / "_build").exists() and not (checkout / "experiments/__pycache__").exists()
-    assert all((checkout / name).exists() for name in kept)

@@ -38,11 +38,6 @@ def assert_is_all(copy: Copy, title: str, files: set[str]) -> None:
         assert Path(file).suffix in text and any(part in text for part in Path(file).parts), file
 
 
-@pytest.mark.parametrize("title", re.findall(r"^### (.*?)(?:,.*)?: \d+ files?$", CONTRIBUTING, re.MULTILINE))
-def test_a_recipe_has_ten_lines_at_most(title):
-    assert len([line for line in recipe(title)[1].splitlines() if line.strip()]) <= 10
-
-
 @pytest.mark.measuring
 @pytest.mark.needs("a C compiler")
 def test_a_kernel(copy):

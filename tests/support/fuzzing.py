@@ -93,19 +93,14 @@ def mutated(rng: random.Random, seeds: Sequence[bytes]) -> bytes:
     return data
 
 
-def sampled(test: Any) -> Any:
-    """Marks a test that is a sample of itself in the suite and whole in `make endurance`."""
-    return pytest.mark.endurance(test) if ENDURANCE else test
-
-
 def times(name: str, whole: int, sample: int = 1) -> pytest.MarkDecorator:
     """Runs a test so often, with its number as the argument `name`."""
     numbers = [pytest.param(n, marks=pytest.mark.endurance) for n in range(whole)]
     return pytest.mark.parametrize(name, numbers if ENDURANCE else range(sample))
 
 
-parts = times("part", 10)
-COUNT = 10_000 if ENDURANCE else 2_000  # inputs of each part
+parts = times("part", 2)
+COUNT = 10_000 if ENDURANCE else 1_000  # inputs of each part
 
 
 def fuzz(part: int, make: Callable[[random.Random], Any], check: Callable[[Any], str], count: int = COUNT) -> Counter[str]:

@@ -48,12 +48,6 @@ def says(why: Unavailable, code: str) -> None:
     assert str(why).endswith(REASONS[code].remedy) and len(str(why).splitlines()) == 1
 
 
-def only_the_victim_lacks(outcome: campaign.Outcome, store: Store, code: str) -> None:
-    assert list(outcome.lacking) == [VICTIM]
-    says(outcome.lacking[VICTIM], code)
-    assert sorted(store.load(MACHINE, NAME)["lines"]) == [64, 256]
-
-
 def one_by_one(measure: Callable[..., Record]) -> Callable[..., Iterator[Result]]:
     """`mapping.measured` by a function of one point: nothing is tried again."""
 

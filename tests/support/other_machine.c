@@ -107,8 +107,25 @@ static void *from_pool(void *at, size_t bytes, int protection, int flags)
     return got;
 }
 
+/* Addresses that a kernel reserves begin at a whole GiB, with the next free ones right below, which the stack of its next
+ * thread takes: the worst of the places that Linux may give, so that a mapping without a gap around it is joined with that stack
+ * (both are VM_NOHUGEPAGE since Linux 6.7), and smaps states them as one. */
+static void *reserved(size_t bytes, int flags)
+{
+    const uintptr_t gib = 1ul << 30;
+    char *room = real_mmap(NULL, bytes + gib, PROT_NONE, flags, -1, 0);
+    if (room == MAP_FAILED)
+        return room;
+    char *whole = (char *)(((uintptr_t)room + gib - 1) & ~(gib - 1));
+    if (whole > room)
+        syscall(SYS_munmap, room, whole - room);
+    return whole;
+}
+
 void *mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset)
 {
+    if (!at && protection == PROT_NONE && flags & MAP_NORESERVE && bytes > 1ul << 30)
+        return reserved(bytes, flags);
     return flags & MAP_HUGETLB ? from_pool(at, bytes, protection, flags) : real_mmap(at, bytes, protection, flags, fd, offset);
 }
 

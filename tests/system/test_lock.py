@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import multiprocessing
 import os
-import signal
 import stat
 import subprocess
 import sys
@@ -16,7 +14,6 @@ from pathlib import Path
 import pytest
 from support.common import ROOT, needs_root
 
-from experiments.system import files
 from experiments.system.files import measuring_lock
 from experiments.words.reasons import Unavailable
 
@@ -60,22 +57,6 @@ def test_a_second_measurement_is_refused_and_told_who_holds_the_lock(holder, loc
     assert refused.value.code == "measuring-already"
     assert refused.value.detail in (f"process {holder.pid}", "")  # "" where the system has no list of locks
     assert refused.value.detail or str(lock_path.stat().st_ino) not in Path("/proc/locks").read_text()
-
-
-def test_a_killed_holder_leaves_no_lock_behind(holder, lock_path: Path) -> None:
-    holder.send_signal(signal.SIGKILL)
-    holder.wait()
-    with measuring_lock(path=lock_path):
-        pass
-
-
-def test_who_waits_gets_the_lock_when_the_holder_is_gone(holder, lock_path: Path) -> None:
-    waiter = fork.Process(target=wait_for_lock, args=(lock_path,))
-    waiter.start()
-    waiter.join(0.3)
-    assert waiter.exitcode is None
-    holder.kill()
-    wait_for([waiter])
 
 
 def wait_for_lock(path: Path) -> None:
@@ -128,36 +109,6 @@ def test_the_lock_file_is_open_to_all_users_whatever_the_umask(lock_path: Path, 
     assert stat.S_IMODE(lock_path.stat().st_mode) == 0o666
 
 
-def test_an_existing_lock_file_is_not_opened_with_o_creat(lock_path: Path, monkeypatch) -> None:
-    """fs.protected_regular refuses that for another user's file in a sticky folder, even to root."""
-    lock_path.touch()
-    really_open = os.open
-
-    def protected(path, flags, *mode, **kwargs):
-        if flags & os.O_CREAT and os.path.lexists(path):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-        return really_open(path, flags, *mode, **kwargs)
-
-    monkeypatch.setattr(os, "open", protected)
-    with measuring_lock(path=lock_path):
-        pass
-
-
-def test_two_that_create_the_lock_file_at_once_share_it(lock_path: Path, monkeypatch) -> None:
-    really_open = os.open
-
-    def late(path, flags, *mode, **kwargs):
-        if flags & os.O_CREAT:  # the other was faster by this much
-            os.close(really_open(path, flags, *mode))
-            if not flags & os.O_EXCL:  # what fs.protected_regular does, the other being another user
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-        return really_open(path, flags, *mode, **kwargs)
-
-    monkeypatch.setattr(os, "open", late)
-    with measuring_lock(path=lock_path):
-        assert lock_path.exists()
-
-
 @needs_root
 def test_root_and_an_ordinary_user_share_the_lock() -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
@@ -191,15 +142,13 @@ def with_user(user: int, call, *args: Path) -> int:
     return process.exitcode
 
 
-@pytest.mark.parametrize("kind", ["link", "link to nowhere", "folder", "fifo"])
+@pytest.mark.parametrize("kind", ["link", "link to nowhere", "fifo"])
 def test_a_lock_path_that_is_no_file_is_refused(lock_path: Path, tmp_path: Path, kind: str) -> None:
     target = tmp_path / "target"
     if kind == "link":
         target.write_text("precious")
     if kind.startswith("link"):
         lock_path.symlink_to(target)
-    elif kind == "folder":
-        lock_path.mkdir()
     else:
         os.mkfifo(lock_path)
     with pytest.raises(Unavailable) as refused, measuring_lock(path=lock_path):
@@ -208,16 +157,3 @@ def test_a_lock_path_that_is_no_file_is_refused(lock_path: Path, tmp_path: Path,
     assert "remove it" in str(refused.value)
     assert kind != "link" or target.read_text() == "precious"
     assert target.exists() == (kind == "link")
-
-
-def test_the_lock_is_one_for_the_host_and_not_one_for_each_tmpdir() -> None:
-    program = "from experiments.system.files import MEASURING_LOCK; print(MEASURING_LOCK)"
-    environment = os.environ | {"TMPDIR": "/var/tmp"}
-    run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert run.stdout.strip() == "/tmp/tlb-measuring.lock" == str(files.MEASURING_LOCK)
-
-
-def test_what_cannot_lock_says_that_measuring_needs_linux(lock_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(files, "fcntl", None)
-    with pytest.raises(Unavailable, match="Linux"), measuring_lock(path=lock_path):
-        pytest.fail("locked without a lock")

@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from experiments.system import procfs
 
-GIB = 2**30
-
 
 @given(st.text())
 def test_any_text_becomes_a_label_of_one_line(text):

@@ -32,13 +32,6 @@ def test_a_size_is_read_in_bytes(text, size_bytes):
 
 
 @pytest.mark.parametrize(
-    ("text", "size_bytes"), [("100KB", 100_000), ("1 MB", 10**6), ("2GB", 2 * 10**9), ("1tb", 10**12)]
-)
-def test_units_of_a_thousand_are_decimal_as_their_name_says(text, size_bytes):
-    assert parse_size(text) == size_bytes
-
-
-@pytest.mark.parametrize(
     "text",
     ["12 bananas", "-1", "", " ", "1e999", "nan", "inf", "0", "0.0M", "0.3B", "1.0001K", "MiB", "4 4K",
      "1,5G", "9223372036854775808", "9999999999T", "1" * 400, "٣K", "4 GiB\n4", "0x10", "1_000",
@@ -67,11 +60,6 @@ def test_a_printed_size_reads_back_to_within_its_two_decimals(count, unit):
 def parse_size_loosely(text: str) -> float:
     value, unit = text.split(" ")
     return float(value) * {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}[unit]
-
-
-@given(st.integers(0, 62))
-def test_powers_of_two_print_and_read_back_exactly(power):
-    assert parse_size(format_size(2**power)) == 2**power
 
 
 @pytest.mark.parametrize(
@@ -122,12 +110,6 @@ def test_a_duration_is_printed_to_three_digits(ns, text):
 def test_a_printed_duration_is_within_half_a_percent_of_its_value(ns):
     value, unit = format_ns(ns).split(" ")
     assert float(value) * {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9}[unit] == pytest.approx(ns, rel=0.0051)
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_no_number_is_never_printed_as_a_duration(value):
-    with pytest.raises(ValueError):
-        format_ns(value)
 
 
 @pytest.mark.parametrize(("value", "digits", "text"), [
