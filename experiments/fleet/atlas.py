@@ -10,6 +10,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -35,6 +36,7 @@ from experiments.words.reasons import Unavailable, if_available
 
 VERSION, MANIFEST = 4, "manifest.json"
 PART_ROWS, GROUP_ROWS = 1 << 20, 1 << 14  # of a part of `rows`, which is sorted; of a row group, the least that a reader skips
+FEW = 12  # inputs, for which no processes are started
 # What questions pick first, so that the rest of a part is skipped by its row groups' bounds.
 ORDER = ["mode", "layout", "pages", "order", "lines", "machine", "state", "key"]
 _WHERE = [("machine", pa.string()), ("microarchitecture", pa.string())]
@@ -71,14 +73,14 @@ def build(atlas: Path, paths: Sequence[Path]) -> Built:
     """
     given = [path for named in paths for path in inputs(named)]
     new, aside = (atlas.with_name(f".{atlas.name}.{word}") for word in ("new", "old"))
-    with disk_errors(atlas), workers() as pool:
+    with disk_errors(atlas), workers() if len(given) > FEW else nullcontext() as pool:
         if atlas.exists() and any(atlas.iterdir()) and not (atlas / MANIFEST).is_file():
             raise Unavailable("no-atlas", f"{atlas} holds something else")
         unfinished(atlas, aside)
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(parents=True)
         try:
-            built = _write(new, pool.map(_read, given))
+            built = _write(new, (pool.map if pool else map)(_read, given))
             if not built.machines:
                 raise built.refused[0]
             put_folder(new, atlas, aside)
@@ -165,7 +167,8 @@ def _tables(store: Store, machine: str) -> tuple[Tables, int]:
             if row.key not in kept or row.record.counts_more_than(kept[row.key].record):
                 kept[row.key] = row
         frame = columns.frame([row.record for row in kept.values()], [row.kernel_digest for row in kept.values()])
-        frames.append(frame.assign(key=[*kept], point=[row.point for row in kept.values()], **where))
+        histograms = [json.dumps(row.record.histogram) for row in kept.values()]
+        frames.append(frame.assign(key=[*kept], point=[row.point for row in kept.values()], histogram=histograms, **where))
         tables[f"kernel={kernel}"] = pa.Table.from_pandas(frames[-1].drop(columns="kernel"), preserve_index=False).replace_schema_metadata()
     described = _machines(store, machine, pd.concat(frames) if frames else pd.DataFrame({"state": []}), latest)
     for name, each in ("machines", described), ("profile", _profile(store, machine)), ("verdicts", _verdicts(store, machine)):

@@ -91,8 +91,11 @@ def _rows(packed: Packed, store: Store, asked: set[str], allow: set[str]) -> Non
     """Take the rows that a reader of the store sees: of two with one key, one."""
     found, events = set(), set()
     for kernel, whole in store.whole(packed.machine).items():
-        taken = {_id(record) for record in store.records(packed.machine, [kernel]).values()}
-        kept = [(row.record, line) for row, line in whole if row.record.kernel == kernel and _id(row.record) in taken]
+        taken, kept = {_id(record) for record in store.records(packed.machine, [kernel]).values()}, []
+        for row, line in whole:
+            if row.record.kernel == kernel and _id(row.record) in taken:
+                taken.remove(_id(row.record))
+                kept.append((row.record, line))
         if kernel not in asked or not kept:
             continue
         packed.files[f"{kernel}.jsonl"] = b"".join(line.removesuffix(b"\r") + b"\n" for _, line in kept)

@@ -76,7 +76,7 @@ def test_a_small_fleet_whose_worker_scheduler_and_client_are_killed_gives_what_c
 # --- eight in namespaces of their own
 
 EIGHT = ("a", "a again", "b", "c", "d", "liar", "full", "clock")
-DISK_BYTES = 44 << 10  # for the worker that fills up: less than its rows take
+DISK_BYTES = 32 << 10  # for the worker that fills up: less than its rows take
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def begin_eight(processes: Processes, address: str, pem: str, folder: Path, rng:
     faults = {"a again": {"alike": "a"}, "full": {"disk_bytes": DISK_BYTES}, "clock": {"hour": 13},
               "liar": {"sends": rng.choice(["no bundle", "a flipped bit", "a changed row"])}}
     for name in EIGHT:
-        processes.start(name, fleet.work, name, address, pem, folder / name.removesuffix(" again"), own=folder / "tmp" / name,
+        processes.start(name, fleet.work, name, address, pem, folder / name.removesuffix(" again"), own=folder / "tmp" / name.removesuffix(" again"),
                         **faults.get(name, {}))
 
 

@@ -12,6 +12,7 @@ from experiments.front.profile import Profile, Quantity
 from experiments.lab import lines
 from experiments.lab.record import Bin, Point, Record
 from experiments.lab.record import Quantity as Counted
+from experiments.lab.store import Store
 from experiments.machine import host as hosts
 from experiments.machine.host import Host
 from support.common import make_record
@@ -67,6 +68,7 @@ def put(folder: Path, described: Host | None, ledger: list[bytes], quantities: d
     by_kernel: dict[str, list[bytes]] = {}
     for line in ledger:
         by_kernel.setdefault(json.loads(line)["record"]["kernel"], []).append(line)
+    Store(folder.parent).ask(folder.name, "stlb_cliff", [Record.model_validate(json.loads(line)["record"]).point for line in ledger])
     for kernel, rows in by_kernel.items():
         with (folder / f"{kernel}.jsonl").open("ab") as file:
             file.write(b"".join(rows))
