@@ -32,6 +32,10 @@ _SQL = Path(__file__).with_name("questions.sql").read_text("ascii")
 # name -> (what it asks, SQL)
 QUESTIONS = {name: (says, sql) for name, says, sql in re.findall(r"^-- (\w+): (.+)\n((?:(?!-- \w+: ).*\n)+)", _SQL, re.MULTILINE)}
 _, VIEWS = QUESTIONS.pop("views")
+_OF_QUESTIONS = (
+    duckdb.ProgrammingError, duckdb.DataError, duckdb.NotSupportedError, duckdb.IntegrityError, duckdb.PermissionException,
+    duckdb.OutOfMemoryException, TypeError, UnicodeError,
+)  # fmt: skip
 
 
 class Answer:
@@ -95,8 +99,8 @@ def _answered(do: Callable[[], Any]) -> Any:
     try:
         return do()
     except (duckdb.Error, RuntimeError, TypeError, UnicodeError) as error:
-        files = (duckdb.InvalidInputException, duckdb.IOException, duckdb.InternalException, duckdb.FatalException)
-        code = "atlas-broken" if isinstance(error, files) and ".parquet" in str(error) else "bad-query"
+        is_file = isinstance(error, duckdb.InvalidInputException) and ".parquet" in str(error)
+        code = "bad-query" if isinstance(error, _OF_QUESTIONS) and not is_file else "atlas-broken"
         text = re.split(r"\n\s*\n|\nLINE ", str(error))[0]  # without its drawing, and its advice on settings that are locked here
         raise Unavailable(code, " ".join(text.split()).rstrip(".") or type(error).__name__) from None
 

@@ -164,13 +164,13 @@ def _tables(store: Store, machine: str) -> tuple[Tables, int]:
     for kernel, rows in store.whole(machine).items():
         kept: dict[str, Stored] = {}
         for row, _ in rows:
-            if row.key not in kept or row.record.counts_more_than(kept[row.key].record):
+            if row.record.kernel == kernel and (row.key not in kept or row.record.counts_more_than(kept[row.key].record)):
                 kept[row.key] = row
         frame = columns.frame([row.record for row in kept.values()], [row.kernel_digest for row in kept.values()])
         histograms = [json.dumps(row.record.histogram) for row in kept.values()]
         frames.append(frame.assign(key=[*kept], point=[row.point for row in kept.values()], histogram=histograms, **where))
         tables[f"kernel={kernel}"] = pa.Table.from_pandas(frames[-1].drop(columns="kernel"), preserve_index=False).replace_schema_metadata()
-    described = _machines(store, machine, pd.concat(frames) if frames else pd.DataFrame({"state": []}), latest)
+    described = _machines(store, machine, pd.concat(frames, ignore_index=True) if frames else pd.DataFrame({"state": []}), latest)
     for name, each in ("machines", described), ("profile", _profile(store, machine)), ("verdicts", _verdicts(store, machine)):
         tables[name] = pa.Table.from_pylist([where | row for row in each], schema=SCHEMAS[name])
     return tables, sum(store.broken(machine).values())
@@ -179,7 +179,7 @@ def _tables(store: Store, machine: str) -> tuple[Tables, int]:
 def _machines(store: Store, machine: str, rows: pd.DataFrame, latest: Host | None) -> Iterator[dict[str, Any]]:
     """Yield a row for each state that there are rows of, and for that of machine.json. What no state changes is known of all."""
     states_of = {*rows["state"]} | ({hosts.state(latest)} if latest else set())
-    last = rows.loc[rows["started_at"].idxmax(), "state"] if len(rows) and rows.index.is_unique else None
+    last = rows.loc[rows["started_at"].sort_values().index[-1], "state"] if len(rows) else None
     for state in sorted(states_of):
         own, host = rows[rows["state"] == state], if_available(states.described, store, machine, state)
         row: dict[str, Any] = {"state": state, "is_latest": state == last or len(states_of) == 1, **_host_pages(own, host or latest)}

@@ -11,6 +11,7 @@ import stat
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -35,12 +36,10 @@ def shared(path: Path) -> str:
     with disk_errors(path):
         if not path.exists():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            draft = path.with_name(f".{path.name}.{os.getpid()}")
-            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
-                file.write(_made())
-            with suppress(FileExistsError):  # of two first uses at once, one wins
-                os.link(draft, path)
-            draft.unlink()
+            with NamedTemporaryFile("w", dir=path.parent, encoding="ascii") as draft, suppress(FileExistsError):
+                draft.write(_made())
+                draft.flush()
+                os.link(draft.name, path)  # of two first uses at once, one wins
         status = path.stat()
         if stat.S_IMODE(status.st_mode) & 0o077 or status.st_uid != os.geteuid():
             raise Unavailable("fleet-certificates", f"{path} is not this user's alone")
