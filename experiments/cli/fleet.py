@@ -65,7 +65,7 @@ def fleet(
     chapter: Annotated[list[str] | None, typer.Option(help="Of this chapter alone; may be given again.")] = None,
     output: Annotated[Path | None, typer.Option(help="Where rows are collected, a folder a machine. Default: data/own.")] = None,
     workers: Annotated[int, typer.Option(help="With --scheduler: how many computers are expected at least.", min=1)] = 1,
-    allow: Annotated[list[str] | None, typer.Option(metavar="WORD", help="A word of descriptions that may leave, as in tlb bundle.")] = None,
+    allow: Annotated[list[str] | None, typer.Option(metavar="WORD", help="A word of descriptions that may leave.")] = None,
     ssh: Annotated[str, typer.Option(help="With --hosts: what starts a worker.")] = "",
     certificate: Certificate = "", insecure: Insecure = False, patience: Patience = 10.0,
 ) -> None:  # fmt: skip

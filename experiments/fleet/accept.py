@@ -78,7 +78,9 @@ def _compare(known: Known, machine: str, row: Stored) -> None:
     if owner != machine:
         raise Unavailable("bundle-known", f"a row of {row.record.kernel} was measured on {owner}, at {row.record.started_at}")
     if known.checksums.get(hash(plausible.visits(row.record)), row.record.checksum) != row.record.checksum:
-        raise Unavailable("bundle-impossible", f"a row of {row.record.kernel} has another checksum than the same lines elsewhere")
+        raise Unavailable(
+            "bundle-impossible", f"a row of {row.record.kernel} has another checksum than the same lines elsewhere"
+        )
 
 
 def add(data: Store, bundle: Bundle, known: Known | None = None) -> Added:
@@ -111,7 +113,11 @@ def _merged(data: Store, bundle: Bundle, new: dict[str, list[bytes]]) -> dict[st
     """Return the files of the machine's folder but the derived ones. Documents and description come from the side with the newest row."""
     machine, there, before, last = bundle.machine, {}, {}, ""
     if machine in data.machines():
-        there = {path.name: path.read_bytes() for path in (data.root / machine).glob("*.json*") if path.is_file() and path.name != VERDICTS}
+        there = {
+            path.name: path.read_bytes()
+            for path in (data.root / machine).glob("*.json*")
+            if path.is_file() and path.name != VERDICTS
+        }
         before = data.grids(machine)
         kernels = {kernel for grid in before.values() for kernel in grid}
         last = max((record.started_at for record in data.records(machine, kernels).values()), default="")
@@ -127,7 +133,9 @@ def _merged(data: Store, bundle: Bundle, new: dict[str, list[bytes]]) -> dict[st
     grids: dict[str, dict[str, list[str]]] = {}
     for name in {*before, *bundle.grids}:
         sides = before.get(name, {}), bundle.grids.get(name, {})
-        grids[name] = {kernel: sorted(set().union(*(side.get(kernel, ()) for side in sides))) for kernel in {*sides[0], *sides[1]}}
+        grids[name] = {
+            kernel: sorted(set().union(*(side.get(kernel, ()) for side in sides))) for kernel in {*sides[0], *sides[1]}
+        }
     return files | {check.GRIDS_FILE: documents.written(grids)}
 
 

@@ -1,7 +1,7 @@
 """The file that a bundle is: a zip of one flat layout, always written the same way, and read as if an enemy had written it.
 
-Zip readers disagree about much: names stand in two places, sizes in three, and bytes may lie between members. So a file is laid out again
-from its members' names, sizes and deflated bytes, and is refused unless that gives the same bytes. Only then is anything unpacked.
+Zip says names twice and sizes thrice, and bytes may lie between members. So a file is laid out again from its members' names, sizes and
+deflated bytes, and is refused unless that gives the same bytes. Only then is anything unpacked.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import stat
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,14 +20,12 @@ from experiments.system.files import OPEN_FLAGS
 from experiments.words.reasons import Unavailable
 
 NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_-]{0,63}\.(?:jsonl|json|md)")
-# The three machines that were published first have 14 MB in 35 members, 1.3 MB as a bundle: ten times as much is room for a full profile
-# in many states, passes most mail servers (25 MB), and is unpacked in a second.
-MOST_FILE_BYTES = 24 << 20
-MOST_BYTES = 128 << 20
-MOST_MEMBERS = 96
-MOST_DOCUMENT_BYTES = 1 << 20  # the longest document has 35 KB; one is parsed whole
-# Sections of APPNOTE.TXT: 4.3.7 local header, 4.3.12 directory (both with these fields), 4.3.16 end of the directory.
-_FIELDS = struct.Struct("<5H3L2H")  # version, flags, method, time, date; sum, packed size, size; lengths of name and extra field
+# Ten times what the published machines have together (14 MB, 35 members); mail servers pass 25 MB. The longest document has 35 KB.
+MOST_FILE_BYTES, MOST_BYTES, MOST_MEMBERS, MOST_DOCUMENT_BYTES = 24 << 20, 128 << 20, 96, 1 << 20
+# APPNOTE.TXT: 4.3.7 local header and 4.3.12 directory have these fields in common, 4.3.16 ends the directory.
+_FIELDS = struct.Struct(
+    "<5H3L2H"
+)  # version, flags, method, time, date; sum, packed size, size; lengths of name and extra field
 _CENTRAL, _LOCAL_BYTES = struct.Struct("<4sH26s3H2L"), 30
 _END = struct.Struct("<4s4H2LH")
 _FIXED = (20, 0, 8, 0, 33)  # zip 2.0, no flags, deflated, 1980-01-01, which stands for no time
@@ -43,12 +42,10 @@ class _Member(NamedTuple):
 
 def packed(members: Mapping[str, bytes]) -> bytes:
     """Return an archive of these members, in the order of their names; the same bytes by the same zlib."""
-    return _laid_out([_Member(name.encode(), zlib.crc32(data), len(data), _deflated(data)) for name, data in sorted(members.items())])
-
-
-def _deflated(data: bytes) -> bytes:
-    deflate = zlib.compressobj(wbits=-zlib.MAX_WBITS)
-    return deflate.compress(data) + deflate.flush()
+    deflated = {name: zlib.compress(data, wbits=-zlib.MAX_WBITS) for name, data in members.items()}
+    return _laid_out(
+        [_Member(name.encode(), zlib.crc32(data), len(data), deflated[name]) for name, data in sorted(members.items())]
+    )
 
 
 def _laid_out(members: Sequence[_Member]) -> bytes:
@@ -62,42 +59,38 @@ def _laid_out(members: Sequence[_Member]) -> bytes:
 
 
 def read(path: Path) -> bytes:
-    """Return a file's bytes. Raises Unavailable: no-bundle for none, bundle-unsafe for anything but a regular file, or a large one."""
+    """Return a file's bytes. Raises Unavailable: no-bundle, bundle-unsafe for anything but a regular file of a bundle's size."""
     try:
-        fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS)  # neither waits for a FIFO nor follows a link
+        fd = os.open(
+            path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS
+        )  # neither waits for a FIFO nor follows a link
     except OSError as error:
         raise Unavailable("no-bundle", f"{path}: {error.strerror}") from None
-    try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise Unavailable("bundle-unsafe", "it is no regular file")
-        with open(fd, "rb", closefd=False) as file:
-            content = file.read(MOST_FILE_BYTES + 1)
-    finally:
-        os.close(fd)
-    if len(content) > MOST_FILE_BYTES:
-        raise Unavailable("bundle-unsafe", f"it has more than {MOST_FILE_BYTES >> 20} MiB")
+    with open(fd, "rb") if stat.S_ISREG(os.fstat(fd).st_mode) else nullcontext() as file:
+        content = file.read(MOST_FILE_BYTES + 1) if file else os.close(fd)
+    if content is None or len(content) > MOST_FILE_BYTES:
+        raise Unavailable("bundle-unsafe", f"it is no regular file, or has more than {MOST_FILE_BYTES >> 20} MiB")
     return content
 
 
 def unpacked(content: bytes) -> dict[str, bytes]:
-    """Return the members by name. Raises Unavailable: bundle-unsafe for anything that `packed` does not write, bundle-broken where a
-    member's checksum does not match."""
+    """Return the members by name. Raises Unavailable: bundle-unsafe for what `packed` does not write, bundle-broken."""
     try:
         members = _members(content)
     except struct.error:
         raise Unavailable("bundle-unsafe", "it is no zip archive, or does not end with its directory") from None
     names = [member.name.decode("latin-1") for member in members]
     for name, member in zip(names, members, strict=True):
-        if not NAME.fullmatch(name):
-            raise Unavailable("bundle-unsafe", f"a member cannot be called {ascii(name[:80])}")
-        if not name.endswith(".jsonl") and member.size > MOST_DOCUMENT_BYTES:
-            raise Unavailable("bundle-unsafe", f"{name} has more than {MOST_DOCUMENT_BYTES >> 20} MiB")
-    if not names or names != sorted(names) or len({name.lower() for name in names}) < len(names):
+        if not NAME.fullmatch(name) or (member.size > MOST_DOCUMENT_BYTES and not name.endswith(".jsonl")):
+            raise Unavailable("bundle-unsafe", f"a member cannot be called {ascii(name[:80])}, or not be as large")
+    if names != sorted(names) or not 0 < len({name.lower() for name in names}) == len(names):
         raise Unavailable("bundle-unsafe", "two members have one name, or they are not in order")
     if sum(member.size for member in members) > MOST_BYTES:
         raise Unavailable("bundle-unsafe", f"its members have more than {MOST_BYTES >> 20} MiB")
     if _laid_out(members) != content:
-        raise Unavailable("bundle-unsafe", "it is laid out otherwise: other headers, or bytes before, between or behind its members")
+        raise Unavailable(
+            "bundle-unsafe", "it is laid out otherwise: other headers, or bytes before, between or behind its members"
+        )
     return {name: _inflated(name, member) for name, member in zip(names, members, strict=True)}
 
 
@@ -117,7 +110,6 @@ def _members(content: bytes) -> list[_Member]:
 
 
 def _inflated(name: str, member: _Member) -> bytes:
-    """Unpack a member, holding no more of it than it says it has."""
     inflate = zlib.decompressobj(-zlib.MAX_WBITS)
     try:
         data = inflate.decompress(member.deflated, member.size + 1)

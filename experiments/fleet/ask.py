@@ -30,7 +30,9 @@ _OFF = ("autoinstall_known_extensions", "autoload_known_extensions", "allow_comm
 _SETTINGS = dict.fromkeys((*_OFF, "preserve_insertion_order"), "false") | {"threads": THREADS, "max_temp_directory_size": SPILL}
 _SQL = Path(__file__).with_name("questions.sql").read_text("ascii")
 # name -> (what it asks, SQL)
-QUESTIONS = {name: (says, sql) for name, says, sql in re.findall(r"^-- (\w+): (.+)\n((?:(?!-- \w+: ).*\n)+)", _SQL, re.MULTILINE)}
+QUESTIONS = {
+    name: (says, sql) for name, says, sql in re.findall(r"^-- (\w+): (.+)\n((?:(?!-- \w+: ).*\n)+)", _SQL, re.MULTILINE)
+}
 _, VIEWS = QUESTIONS.pop("views")
 _OF_QUESTIONS = (
     duckdb.ProgrammingError, duckdb.DataError, duckdb.NotSupportedError, duckdb.IntegrityError, duckdb.PermissionException,
@@ -101,7 +103,9 @@ def _answered(do: Callable[[], Any]) -> Any:
     except (duckdb.Error, RuntimeError, TypeError, UnicodeError) as error:
         is_file = isinstance(error, duckdb.InvalidInputException) and ".parquet" in str(error)
         code = "bad-query" if isinstance(error, _OF_QUESTIONS) and not is_file else "atlas-broken"
-        text = re.split(r"\n\s*\n|\nLINE ", str(error))[0]  # without its drawing, and its advice on settings that are locked here
+        text = re.split(r"\n\s*\n|\nLINE ", str(error))[
+            0
+        ]  # without its drawing, and its advice on settings that are locked here
         raise Unavailable(code, " ".join(text.split()).rstrip(".") or type(error).__name__) from None
 
 

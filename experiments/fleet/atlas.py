@@ -51,7 +51,8 @@ _COLUMNS = {
     "verdicts": "chapter claim verdict evidence effects measures",
 }  # fmt: skip
 SCHEMAS = {
-    table: pa.schema([*_WHERE, *((name, _TYPES.get(name, pa.string())) for name in names.split())]) for table, names in _COLUMNS.items()
+    table: pa.schema([*_WHERE, *((name, _TYPES.get(name, pa.string())) for name in names.split())])
+    for table, names in _COLUMNS.items()
 }
 Tables = dict[str, pa.Table]  # by name; those of rows by "kernel=..."
 
@@ -109,7 +110,9 @@ def _write(folder: Path, read: Iterator[tuple[str, Tables, int] | Unavailable]) 
     machines, refused, rows, broken = set[str](), list[Unavailable](), 0, 0
     for found in read:
         if isinstance(found, Unavailable) or found[0] in machines:
-            refused.append(found if isinstance(found, Unavailable) else Unavailable("bundle-known", f"{found[0]} from another input"))
+            refused.append(
+                found if isinstance(found, Unavailable) else Unavailable("bundle-known", f"{found[0]} from another input")
+            )
             continue
         machines.add(found[0])
         broken += found[2]
@@ -159,7 +162,10 @@ def _read(path: Path) -> tuple[str, Tables, int] | Unavailable:
 
 def _tables(store: Store, machine: str) -> tuple[Tables, int]:
     latest = if_available(states.latest, store, machine)
-    where = {"machine": machine, "microarchitecture": re.sub(r"[^a-z0-9]+", "-", latest.microarchitecture.lower()) if latest else "unknown"}
+    where = {
+        "machine": machine,
+        "microarchitecture": re.sub(r"[^a-z0-9]+", "-", latest.microarchitecture.lower()) if latest else "unknown",
+    }
     tables, frames = {}, []
     for kernel, rows in store.whole(machine).items():
         kept: dict[str, Stored] = {}
@@ -169,8 +175,12 @@ def _tables(store: Store, machine: str) -> tuple[Tables, int]:
         frame = columns.frame([row.record for row in kept.values()], [row.kernel_digest for row in kept.values()])
         histograms = [json.dumps(row.record.histogram) for row in kept.values()]
         frames.append(frame.assign(key=[*kept], point=[row.point for row in kept.values()], histogram=histograms, **where))
-        tables[f"kernel={kernel}"] = pa.Table.from_pandas(frames[-1].drop(columns="kernel"), preserve_index=False).replace_schema_metadata()
-    described = _machines(store, machine, pd.concat(frames, ignore_index=True) if frames else pd.DataFrame({"state": []}), latest)
+        tables[f"kernel={kernel}"] = pa.Table.from_pandas(
+            frames[-1].drop(columns="kernel"), preserve_index=False
+        ).replace_schema_metadata()
+    described = _machines(
+        store, machine, pd.concat(frames, ignore_index=True) if frames else pd.DataFrame({"state": []}), latest
+    )
     for name, each in ("machines", described), ("profile", _profile(store, machine)), ("verdicts", _verdicts(store, machine)):
         tables[name] = pa.Table.from_pylist([where | row for row in each], schema=SCHEMAS[name])
     return tables, sum(store.broken(machine).values())
@@ -182,12 +192,20 @@ def _machines(store: Store, machine: str, rows: pd.DataFrame, latest: Host | Non
     last = rows.loc[rows["started_at"].sort_values().index[-1], "state"] if len(rows) else None
     for state in sorted(states_of):
         own, host = rows[rows["state"] == state], if_available(states.described, store, machine, state)
-        row: dict[str, Any] = {"state": state, "is_latest": state == last or len(states_of) == 1, **_host_pages(own, host or latest)}
+        row: dict[str, Any] = {
+            "state": state,
+            "is_latest": state == last or len(states_of) == 1,
+            **_host_pages(own, host or latest),
+        }
         if known := host or latest:
             row |= {name: getattr(known, name) for name in ("cpu_model", "hypervisor", "logical_cpus")}
             row["memory_bytes"] = known.memory.total_bytes
         if host:
-            row |= {"kernel_release": host.kernel_release, "base_page_bytes": host.base_page_bytes, "description": host.model_dump_json()}
+            row |= {
+                "kernel_release": host.kernel_release,
+                "base_page_bytes": host.base_page_bytes,
+                "description": host.model_dump_json(),
+            }
         if len(own):
             row |= {"measured_from": own["started_at"].min(), "measured_until": own["started_at"].max()}
         yield row
@@ -219,4 +237,8 @@ def _verdicts(store: Store, machine: str) -> Iterator[dict[str, Any]]:
     verdicts = _document(store, machine, "verdicts", Verdicts)
     for chapter, claims in verdicts.chapters.items() if verdicts else ():
         for claim, judged in claims.items():
-            yield judged.model_dump(mode="json") | {"chapter": chapter, "claim": claim, "measures": verdicts.newest_measures(chapter)}
+            yield judged.model_dump(mode="json") | {
+                "chapter": chapter,
+                "claim": claim,
+                "measures": verdicts.newest_measures(chapter),
+            }

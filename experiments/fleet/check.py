@@ -68,7 +68,9 @@ class Bundle:
 def sealed(machine: str, files: dict[str, bytes]) -> bytes:
     """Return a bundle of these files, with the digest of each."""
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    return archive.packed(files | {MANIFEST: documents.written({"schema_version": SCHEMA, "machine": machine, "members": digests})})
+    return archive.packed(
+        files | {MANIFEST: documents.written({"schema_version": SCHEMA, "machine": machine, "members": digests})}
+    )
 
 
 def opened(content: bytes, now: datetime | None = None) -> Bundle:
@@ -84,7 +86,9 @@ def opened(content: bytes, now: datetime | None = None) -> Bundle:
     for name in ("machine.json", GRIDS_FILE):
         if name not in files:
             raise Unavailable("bundle-foreign", f"it has no {name}")
-    described = {name: documents.host(name, files[name]) for name in sorted(files) if DESCRIPTION.fullmatch(name.removesuffix(".json"))}
+    described = {
+        name: documents.host(name, files[name]) for name in sorted(files) if DESCRIPTION.fullmatch(name.removesuffix(".json"))
+    }
     by_state = {_state(machine, name, host): host for name, host in described.items()}
     grids = _grids(files[GRIDS_FILE])
     for name in sorted(files.keys() & {f"{model}.json" for model in MODELS}):
@@ -142,7 +146,9 @@ def _grids(content: bytes) -> Grids:
         grids = GRIDS_SCHEMA.validate_json(content)
     except ValidationError:
         raise Unavailable("bundle-foreign", f"{GRIDS_FILE} asks for what is no point") from None
-    if odd := (grids.keys() - experiments()) | ({kernel for grid in grids.values() for kernel in grid} - kernels.CATALOGUE.keys()):
+    if odd := (grids.keys() - experiments()) | (
+        {kernel for grid in grids.values() for kernel in grid} - kernels.CATALOGUE.keys()
+    ):
         raise Unavailable("bundle-foreign", f"{GRIDS_FILE}: there is no experiment or kernel {plain(min(odd))}")
     return grids
 

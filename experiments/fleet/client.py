@@ -84,7 +84,9 @@ class Fleet:
                         while not self.finished and client.status == "running":
                             identity = await asyncio.wait_for(client.scheduler.identity(), 30.0)
                             heard = time.monotonic()
-                            self._look(client, {str(worker["name"]): address for address, worker in identity["workers"].items()})
+                            self._look(
+                                client, {str(worker["name"]): address for address, worker in identity["workers"].items()}
+                            )
                             await asyncio.sleep(LOOK_S)
                     finally:
                         for visit in self._visits.values():

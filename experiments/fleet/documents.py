@@ -61,13 +61,17 @@ def parsed(name: str, content: bytes) -> dict[str, Any]:
     try:
         document = json.loads(content)
         if not isinstance(document, dict) or written(document) != content:
-            raise Unavailable("bundle-unsafe", f"{name} is not JSON as the store writes it: keys once and in order, finite numbers")
+            raise Unavailable(
+                "bundle-unsafe", f"{name} is not JSON as the store writes it: keys once and in order, finite numbers"
+            )
     except (ValueError, RecursionError):
         raise Unavailable("bundle-unsafe", f"{name} is no JSON, or nested too deep") from None
     for key, leaf in leaves(document):
         if isinstance(leaf, str):
             if len(leaf) > MOST_TEXT or not PLAIN.fullmatch(leaf):
-                raise Unavailable("bundle-unsafe", f"{name}: a text is too long, or has markup or control characters: {plain(leaf)}")
+                raise Unavailable(
+                    "bundle-unsafe", f"{name}: a text is too long, or has markup or control characters: {plain(leaf)}"
+                )
             if key in FORMS and not re.fullmatch(FORMS[key], leaf):
                 raise Unavailable("bundle-foreign", f"{name}: {key} cannot be {plain(leaf)}")
         elif leaf is not None and not abs(leaf) <= INT64_MAX:
@@ -113,7 +117,9 @@ def modelled(name: str, document: dict[str, Any], kind: type[Model]) -> Model:
         made = kind.model_validate_json(json.dumps(document))
     except ValidationError as error:
         first = error.errors()[0]
-        raise Unavailable("bundle-foreign", f"{name}: {plain('.'.join(map(str, first['loc'])))}: {plain(first['msg'])}") from None
+        raise Unavailable(
+            "bundle-foreign", f"{name}: {plain('.'.join(map(str, first['loc'])))}: {plain(first['msg'])}"
+        ) from None
     if made.model_dump(mode="json", exclude_unset=True) != document:
         raise Unavailable("bundle-foreign", f"{name}: a field is of another type")
     return made
@@ -125,7 +131,22 @@ def phrases() -> frozenset[str]:
     schemas = [json.loads(json.dumps(kind.model_json_schema())) for kind in (*MODELS.values(), Host)]
     tools = [f"{tool} {variant}" for tool in TOOLS for variant in ("plain", "huge", "pool")]
     named = [text for schema in schemas for text in _named(schema)]
-    return frozenset({*named, *tools, *TOOLS, *REASONS, *CASES, *WAYS, *TEXT_WAYS, *BALLOON.values(), *JAVA_FLAGS, *LARGE_FLAGS, *PAGES, MEANS})
+    return frozenset(
+        {
+            *named,
+            *tools,
+            *TOOLS,
+            *REASONS,
+            *CASES,
+            *WAYS,
+            *TEXT_WAYS,
+            *BALLOON.values(),
+            *JAVA_FLAGS,
+            *LARGE_FLAGS,
+            *PAGES,
+            MEANS,
+        }
+    )
 
 
 def _named(schema: Any) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Packing: what may leave a computer, of what data/ has of a machine.
 
-A model's own field leaves; a text leaves if its words are known to name nobody. Digests are made of some texts (the kernel's release, the
-CPU's name): without a word, they would be another machine's, so the owner is asked. Other texts end before the word.
+A model's own field leaves; a text leaves if its words are known to name nobody. Of a description, which digests are made of, the owner is
+asked word by word; compilers' lines end before the word, and other documents stay.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from experiments.words.reasons import Unavailable
 # Texts that no digest is of: compilers' and programs' own lines, and what was in brackets behind a reason.
 CUT = {"c_compiler", "toolchain", "version", "jvm", "jmh", "detail"}
 UNNAMED = "not named"  # where nothing of such a text is left
-FUNCTIONS = "profiles"  # of kernel_side.json: names of functions, which whoever builds a kernel may choose
 DERIVED = {"verdicts", profile.NAME, LACKS}
 
 
@@ -113,7 +112,7 @@ def _id(record: Record) -> tuple[object, ...]:
 
 
 def _documents(packed: Packed, store: Store, allow: set[str]) -> None:
-    """Take the documents that this version reads; others stay."""
+    """Take the documents that this version reads and whose words name nobody; others stay."""
     for path in sorted((store.root / packed.machine).glob("*.json")):
         if path.name in packed.files or path.stem in DERIVED or DESCRIPTION.fullmatch(path.stem):
             continue
@@ -122,28 +121,17 @@ def _documents(packed: Packed, store: Store, allow: set[str]) -> None:
                 raise Unavailable("bundle-foreign")
             content = store.read_document(packed.machine, path.stem)
             means = {MEANS: content.pop(MEANS)} if MEANS in content else {}
-            if path.stem == "kernel_side":
-                _leave_functions(content, allow, packed)
             made = documents.modelled(path.name, content, MODELS[path.stem]).model_dump(mode="json", exclude_unset=True)
             document = documents.written(public(path.name, made | means, allow, packed))
             documents.check(path.name, document)
             packed.files[path.name] = document
         except Unavailable as why:
-            if why.code == "bundle-private":
-                raise
-            packed.left_out.append(f"{path.name}, of another version")
-
-
-def _leave_functions(content: dict[str, Any], allow: set[str], packed: Packed) -> None:
-    """Leave out a kernel's profiles if a function is unlisted: with one share missing, the others would seem larger."""
-    profiles = content.get(FUNCTIONS)
-    if isinstance(profiles, dict) and any(unknown(str(text), allow) for _, text in documents.leaves(profiles) if isinstance(text, str)):
-        content |= {FUNCTIONS: {}, "lacking": {**content.get("lacking", {}), FUNCTIONS: "bundle-private"}}
-        packed.left_out.append(f"{FUNCTIONS} of kernel_side.json, for functions that are in no list")
+            reason = f"for {why.detail}" if why.code == "bundle-private" else "of another version"
+            packed.left_out.append(f"{path.name}, {reason}")
 
 
 def public(name: str, content: dict[str, Any], allow: Collection[str], packed: Packed) -> dict[str, Any]:
-    """Return a document of which every text may leave: all of a bundle but its rows passes here. Raises Unavailable("bundle-private")."""
+    """Return a document of which every text may leave: all but rows passes here. Raises Unavailable("bundle-private")."""
     asked: dict[str, str] = {}
 
     def passed(value: Any, key: str) -> Any:
@@ -156,7 +144,9 @@ def public(name: str, content: dict[str, Any], allow: Collection[str], packed: P
         found = unknown(value, allow)
         if found and key in CUT:
             packed.left_out.append(f"the end of {key} in {name}")
-            return value[: value.rfind(" ", 0, found[0][0]) + 1].rstrip(" (-_.,:;=/+") or UNNAMED  # with all that the word is joined to
+            return (
+                value[: value.rfind(" ", 0, found[0][0]) + 1].rstrip(" (-_.,:;=/+") or UNNAMED
+            )  # with all that the word is joined to
         asked.update({word: f"{key} of {name}" for _, word in found})
         if not found and not value.isascii():
             asked[value] = f"{key} of {name}"
@@ -180,14 +170,18 @@ def _derive(packed: Packed) -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = staged(Path(folder), machine, packed.files)
         made = profiled(store, machine)
-        plain = made.model_copy(update={"quantities": tuple(quantity.model_copy(update={"detail": ""}) for quantity in made.quantities)})
+        plain = made.model_copy(
+            update={"quantities": tuple(quantity.model_copy(update={"detail": ""}) for quantity in made.quantities)}
+        )
         packed.files[f"{profile.NAME}.json"] = documents.written(plain.model_dump(mode="json"))
         packed.files[check.CARD] = card.card(store, machine, host).encode()
 
 
 def profiled(store: Store, machine: str) -> profile.Profile:
     """Return a machine's profile, worked out from a store."""
-    return profile.of_chapter(Chapter(profile.PAGE, parameters.check(profile.PAGE, {"machine": machine, "minutes": 0.0}), store))
+    return profile.of_chapter(
+        Chapter(profile.PAGE, parameters.check(profile.PAGE, {"machine": machine, "minutes": 0.0}), store)
+    )
 
 
 def staged(root: Path, machine: str, files: dict[str, bytes]) -> Store:
@@ -197,4 +191,3 @@ def staged(root: Path, machine: str, files: dict[str, bytes]) -> Store:
         (folder / name).write_bytes(content)
     (root / "reference").write_text(f"{machine}\n", encoding="ascii")
     return Store(root)
-

@@ -25,7 +25,11 @@ FIRST_DAY = datetime(2024, 1, 1, tzinfo=UTC)  # before the first kernel was writ
 AHEAD = timedelta(hours=25)  # by which a clock may be wrong: an hour, and a zone mistaken for UTC
 SLACK = 1e-3  # a kernel prints times to six digits
 TICK_MS = 100.0  # the coarseness of counters of stolen time
-UNEVEN = {"collapse_chase", "neighbour_chase", "switch_chase"}  # whose batches end when another program's do, so that some are longer
+UNEVEN = {
+    "collapse_chase",
+    "neighbour_chase",
+    "switch_chase",
+}  # whose batches end when another program's do, so that some are longer
 MOST_RESULTS = 64  # of a kernel's own, beside the columns that all have
 EVENT = re.compile(r"[ -~]{1,200}")
 
@@ -77,10 +81,16 @@ def _sizes(record: Record, host: Host) -> Iterator[str]:
     if record.working_set_bytes != record.lines * (kernels.LINE_BYTES if packed else record.stride_bytes):
         yield "its working set is not that of its lines"
     # Lines that are spread farther apart than a page have a page each; with alias all share one.
-    least = {"alias": page, "packed": record.working_set_bytes}.get(record.layout, record.lines * min(record.stride_bytes, page))
+    least = {"alias": page, "packed": record.working_set_bytes}.get(
+        record.layout, record.lines * min(record.stride_bytes, page)
+    )
     if not least <= record.arena_bytes <= host.memory.total_bytes:
         yield "its arena is smaller than what lies in it, or larger than this computer's memory"
-    if record.pages == BASE and record.page_table_bytes is not None and record.page_table_bytes < record.arena_bytes // base * ENTRY_BYTES:
+    if (
+        record.pages == BASE
+        and record.page_table_bytes is not None
+        and record.page_table_bytes < record.arena_bytes // base * ENTRY_BYTES
+    ):
         yield "its page tables have no room for its pages"
 
 
@@ -96,7 +106,10 @@ def _times(record: Record) -> Iterator[str]:
         low, high = min(batches), max(batches)
     if not low * (1 - SLACK) <= record.elapsed_ns / record.accesses <= high * (1 + SLACK):
         yield "its accesses and its time are not those of its batches"
-    if record.core_ghz > FASTEST_GHZ or record.ns_per_access * (record.core_ghz or FASTEST_GHZ) < kernels.of(record.kernel).least_cycles:
+    if (
+        record.core_ghz > FASTEST_GHZ
+        or record.ns_per_access * (record.core_ghz or FASTEST_GHZ) < kernels.of(record.kernel).least_cycles
+    ):
         yield "no core is as fast"
     if (record.steal_ms or 0) > record.wall_ns / 1e6 + TICK_MS:
         yield "more time was stolen than it took"

@@ -25,7 +25,9 @@ _ADDRESS = re.compile(
     r"|[0-9a-f]{8}-[0-9a-f]{4}|\w@\w",
     re.IGNORECASE,
 )
-_RELEASE = re.compile(r"[2-9]\.[0-9]{1,3}\.[0-9]{1,4}(?:\.[0-9]{1,4})?(?=-[A-Za-z])")  # 5.15.167.4-microsoft looks like an address
+_RELEASE = re.compile(
+    r"[2-9]\.[0-9]{1,3}\.[0-9]{1,4}(?:\.[0-9]{1,4})?(?=-[A-Za-z])"
+)  # 5.15.167.4-microsoft looks like an address
 _LISTED = Path(__file__).with_name("words.txt").read_text("ascii")
 _TEXTS = [*re.sub("#.*", "", _LISTED).splitlines(), *microarchitecture.names()]
 WORDS = frozenset(_WORD.findall(" ".join(_TEXTS).replace("_", " ").lower()))

@@ -68,7 +68,10 @@ def security(pem: str) -> Security:
 
 def _made() -> str:
     """Return a new key and its certificate (RFC 5280), valid from a day ago, since the clocks of a fleet differ."""
-    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "every-load fleet")])
+    key, name = (
+        ec.generate_private_key(ec.SECP256R1()),
+        x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "every-load fleet")]),
+    )
     now, pem = datetime.now(UTC), serialization.Encoding.PEM
     builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
     builder = builder.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=DAYS))

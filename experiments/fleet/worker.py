@@ -81,7 +81,9 @@ def measure(asked: str) -> Measured:
         given = parameters.check(page, {"machine": "this", "profile": task.profile})
         chapter = Chapter(page, given, Store(data_root()))
         try:
-            grids = book.grids_of(chapter.scope, [name for name in book.gridded() if not task.chapters or name in task.chapters])
+            grids = book.grids_of(
+                chapter.scope, [name for name in book.gridded() if not task.chapters or name in task.chapters]
+            )
             outcome = chapter.campaign(grids, seconds=task.seconds, compared=book.compared(chapter.scope))
         except Unavailable as why:
             stopped = why
@@ -113,7 +115,9 @@ class QuietWorker(Worker):
             callback.stop()
         return started
 
-    async def close(self, timeout: float = 30, executor_wait: bool = True, nanny: bool = True, reason: str = "worker-close") -> str | None:
+    async def close(
+        self, timeout: float = 30, executor_wait: bool = True, nanny: bool = True, reason: str = "worker-close"
+    ) -> str | None:
         """Close without a wait for the thread: what it measures goes into the ledger, and the next worker's task waits for it."""
         self.sent_home = self.sent_home or reason == "scheduler-close"
         return await super().close(timeout, False, nanny, reason)

@@ -271,7 +271,8 @@ REASONS: dict[str, ReasonText] = {
     "atlas-broken": ReasonText("A part of the atlas is gone or damaged.",
         "Build it again from its inputs."),
     "bad-query": ReasonText("This question cannot be answered.",
-        "Ask one SELECT of rows, machines, profile or verdicts (`DESCRIBE rows` lists columns); `tlb atlas ask` lists the questions that have names."),
+        "Ask one SELECT of rows, machines, profile or verdicts (`DESCRIBE rows` lists columns); `tlb atlas ask` lists questions that have "
+        "names."),
     "nothing-common": ReasonText("The two have no point in common: none of one kernel with the same parameters.",
         "Measure the same chapters of both with one profile, as `tlb run CHAPTER -p profile quick` or `make book` does."),
     "other-kernels": ReasonText("What both have measured is of other versions of the kernels, or of another compiler.",

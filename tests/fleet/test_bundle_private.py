@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import io
 import json
-import shutil
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,11 +96,6 @@ def trimmed(content: Any) -> Any:
     return [trimmed(value) for value in content[:1]] if isinstance(content, list) else content
 
 
-def places(name: str) -> dict[tuple[str, ...], tuple[tuple[Any, ...], bool]]:
-    """Of a list's entries, which are alike, one."""
-    return {(*(step for step in place if isinstance(step, str)), str(is_key)): (place, is_key) for place, is_key in texts(DOCUMENTS[name])}
-
-
 def variants(value: str, secret: str) -> list[str]:
     return [secret, f"{value} {secret}", f"{secret}-{value}", f"{value}({secret})", f"{secret}/{value}/{secret}"]
 
@@ -129,28 +123,6 @@ def told(name: str, content: dict[str, Any]) -> str:
 
 def test_documents_go_as_they_are_where_they_name_nobody():
     assert all(told(name, content) for name, content in DOCUMENTS.items())
-
-
-@pytest.mark.endurance
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_no_bundle_takes_a_name_out_of_its_computer(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The same of whole files, whatever the store lets in."""
-    monkeypatch.setattr(pack, "_derive", lambda packed: None)  # which the next test looks at
-    for number, (place, is_key) in enumerate(places(name).values()):
-        value = place[-1] if is_key else _at(DOCUMENTS[name], place)
-        for secret in (SECRETS[number % len(SECRETS)], SECRETS[0]):
-            for text in variants(value, secret):
-                store = Store(tmp_path / str(number))
-                content = planted(DOCUMENTS[name], place, is_key, text)
-                try:
-                    host = Host.model_validate(content) if name == "machine" else bundles.HOST
-                except ValueError:
-                    continue  # the model allows no such text
-                machine = bundles.filled(store, host, [row.model_copy(update={"state": hosts.state(host)}) for row in bundles.ROWS[:1]])
-                store.write_document(machine, name, content)
-                assert not holds(written(store, tmp_path / "bundle.zip", machine), secret), (place, text)
-                (tmp_path / "bundle.zip").unlink(missing_ok=True)
-                shutil.rmtree(store.root)
 
 
 def test_what_is_made_of_a_description_says_no_more_than_it_does(tmp_path: Path):

@@ -103,8 +103,8 @@ def begin_eight(processes: Processes, address: str, pem: str, folder: Path, rng:
     faults = {"a again": {"alike": "a"}, "full": {"disk_bytes": DISK_BYTES}, "clock": {"hour": 13},
               "liar": {"sends": rng.choice(["no bundle", "a flipped bit", "a changed row"])}}
     for name in EIGHT:
-        processes.start(name, fleet.work, name, address, pem, folder / name.removesuffix(" again"), own=folder / "tmp" / name.removesuffix(" again"),
-                        **faults.get(name, {}))
+        computer = name.removesuffix(" again")
+        processes.start(name, fleet.work, name, address, pem, folder / computer, own=folder / "tmp" / computer, **faults.get(name, {}))
 
 
 def harm(processes: Processes, rng: random.Random, over_s: float) -> None:
