@@ -314,7 +314,7 @@ def test_over_a_real_ssh_a_killed_client_leaves_nothing_there_and_the_same_comma
     address = f"127.0.0.1:{free_port()}"
     hosts = tmp_path / "hosts"
     command = [sys.executable, "-c", "from experiments.cli import main; main()", "fleet", "--hosts", str(hosts), "--ssh", shell, "--listen",
-               address, "--profile", "smoke", "--chapter", "stlb_cliff", "--minutes", "0.1", "--output", str(tmp_path / "here")]
+               address, "--profile", "smoke", "--chapter", "stlb_cliff", "--minutes", "2", "--output", str(tmp_path / "here")]
     environment = os.environ | {"XDG_STATE_HOME": str(tmp_path / "state")}
     with subprocess.Popen(daemon, stderr=subprocess.DEVNULL) as served_by:
         try:
