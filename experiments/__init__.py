@@ -9,6 +9,6 @@ article    how rows are shown and published: charts, verdicts, what a notebook w
 programs   other people's programs: what a lever changes in them
 chapters   one folder a chapter: grid, analysis, figures, claims; the text is in its notebook
 front      what speaks of several chapters or machines: the first page, the campaign, comparisons
-fleet      many computers: what one sends and a reviewer accepts, a courier between them, one table of all
+fleet      many computers: what one sends and a reviewer accepts, a campaign on all, one table of all
 bench, cli
 """

@@ -22,7 +22,6 @@ from experiments import chapters
 from experiments.article import paint, publish
 from experiments.chapters.page_faults import grid as faults
 from experiments.chapters.strides import grid as grids
-from experiments.fleet import overhead as fleets
 from experiments.front import campaign as book
 from experiments.front import prefixes, rule
 from experiments.inference.curves import select
@@ -55,7 +54,7 @@ def main(names: Sequence[str] = ()) -> None:
     known = {rows.__name__: rows for rows in TABLES}
     if unknown := sorted({*names} - {*known}):
         raise Unavailable("bad-parameter", f"there is no table '{unknown[0][:80]}'; there are {', '.join(sorted(known))}")
-    chosen, themselves = [known[name] for name in names or known], (fleets.fleet, repeatability, whole_experiment)
+    chosen, themselves = [known[name] for name in names or known], (repeatability, whole_experiment)
     with measuring_lock():
         _print(rows for rows in chosen if rows not in themselves)
     _print(rows for rows in chosen if rows in themselves)  # which take the lock themselves
@@ -68,7 +67,7 @@ def table(title: str, *columns: str) -> Callable[[Callable[[], Rows]], Callable[
 
 TABLES[lambda: paint.first_figures(publish.build_site(build.ROOT, Path(folder().name)).parent)] = paint.TITLE, paint.COLUMNS
 TABLES |= {rows: (module.TITLE, module.COLUMNS) for rows, module in (
-    (rule.rule, rule), (prefixes.prefixes, prefixes), (watching.overhead, watching), (tries.known, tries), (fleets.fleet, fleets))}
+    (rule.rule, rule), (prefixes.prefixes, prefixes), (watching.overhead, watching), (tries.known, tries))}
 
 
 def _print(tables: Iterable[Callable[[], Rows]]) -> None:

@@ -94,27 +94,13 @@ def test_tables_are_chosen_by_name_and_what_takes_the_lock_itself_is_run_without
 
     monkeypatch.setattr(bench, "_print", note)
     monkeypatch.setattr(bench, "measuring_lock", lambda: files.measuring_lock(path=own_lock))
-    bench.main(["mean_hop", "fleet"])
-    assert held == {"mean_hop": True, "fleet": False}
+    bench.main(["mean_hop", "repeatability"])
+    assert held == {"mean_hop": True, "repeatability": False}
     bench.main()
     assert {*held} == {rows.__name__ for rows in bench.TABLES} and len(held) == len(bench.TABLES)
     with pytest.raises(Unavailable) as why:
         bench.main(["nope"])
     assert why.value.code == "bad-parameter"
-
-
-@pytest.mark.measures
-@pytest.mark.measuring
-@pytest.mark.endurance
-@pytest.mark.needs("a C compiler")
-def test_what_a_worker_costs_is_measured_in_pairs(monkeypatch: pytest.MonkeyPatch):
-    pytest.importorskip("distributed", reason="`make fleet` adds it")
-    monkeypatch.setattr(bench.fleets, "ROUNDS", 5)  # pairs, the fewest whose ratio has bounds
-    monkeypatch.setattr(bench.fleets, "LINES", {"a few": 64, "more": 128})
-    monkeypatch.setattr(bench.fleets, "SLICES", 5)
-    rows = [*bench.fleets.fleet()]
-    assert len(rows) == 4 == len({words for words, *_ in rows})
-    assert all(min(float(hand), float(worker)) > 0 and "to" in ratio for _, hand, worker, ratio in rows)
 
 
 @pytest.mark.measures

@@ -33,8 +33,8 @@ from experiments.system.files import ROOT, disk_errors, measuring_lock
 _JUPYTER_BOOK = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()"]
 # Warnings are errors, a missing reference is a warning, and all of them are shown at once.
 _STRICT = ["-W", "-n", "--keep-going"]
-# What a site is built from: its settings, its pages, the sources that its listings show, and a page's table.
-_STAGED = ("_config.yml", "_toc.yml", "book", "kernels", "experiments", "data/atlas.csv")
+# What a site is built from: its settings, its pages, and the sources that its listings show.
+_STAGED = ("_config.yml", "_toc.yml", "book", "kernels", "experiments")
 
 
 class SiteError(RuntimeError):

@@ -240,7 +240,7 @@ def release(output: Annotated[Path | None, typer.Option(help="Where to; default 
 
 
 @app.command()
-def bench(table: Annotated[list[str] | None, typer.Argument(help="By default all; fleet, mean_hop, ...")] = None) -> None:
+def bench(table: Annotated[list[str] | None, typer.Argument(help="By default all; mean_hop, ...")] = None) -> None:
     """Print the ratios that the book promises, each against an independent measurement in the same run."""
     from experiments import bench
 

@@ -29,14 +29,11 @@ Folder = Annotated[Path, typer.Option("--atlas", help="The atlas's folder.")]
 def build(
     inputs: Annotated[list[Path], typer.Argument(metavar="INPUT…", help="Bundles, machines' folders, or folders of either, such as data.")],
     output: Annotated[Path, typer.Option(help="The atlas's folder.")] = DEFAULT,
-    anew: Annotated[bool, typer.Option("--anew", help="Of these inputs alone: what the atlas had of others goes.")] = False,
 ) -> None:
-    """Add machines to the atlas, which is made where there is none; what it has is not read again, and exit 1 if one was refused."""
-    built = fleet.module("atlas_build").build(output, inputs, anew, tell=lambda line: print(line, file=sys.stderr))
-    manifest = built.manifest
-    machines, broken = {staged.machine for staged in manifest.inputs.values()}, sum(staged.broken for staged in manifest.inputs.values())
-    print(f"{output}: {count(manifest.rows)} rows of {count(len(machines))} machines in {count(len(manifest.parts))} parts, of which "
-          f"{count(built.new_parts)} are new." + (f" {count(broken)} lines that do not prove whole are left out." if broken else ""))
+    """Make an atlas of these inputs, in the place of the one that was there; exit 1 if one was refused."""
+    built = fleet.module("atlas").build(output, inputs)
+    print(f"{output}: {count(built.rows)} rows of {count(built.machines)} machines." + (
+        f" {count(built.broken)} lines that do not prove whole are left out." if built.broken else ""))  # fmt: skip
     for why in built.refused:
         print(f"Left out: {why}", file=sys.stderr)
     if built.refused:
@@ -51,16 +48,13 @@ def ask(
     as_csv: Annotated[bool, typer.Option("--csv", help="As CSV.")] = False,
 ) -> None:
     """Ask the atlas: a question by its name, or SQL over rows, machines, profile and verdicts."""
-    asking, questions = fleet.module("atlas_ask"), fleet.module("atlas_questions").QUESTIONS
+    asking = fleet.module("ask")
     if not question:
-        for name, known in questions.items():
-            print(f"{name:10}  {known.says}")
-        print("\nOr SQL, one SELECT:\n")
-        for table, schema in fleet.module("atlas_schema").SCHEMAS.items():
-            own = ["kernel"] if table == "rows" else ["is_latest"] if table == "machines" else []
-            print(f"{table}: {', '.join(['microarchitecture', *own, *schema.names])}\n")
+        for name, (says, _) in asking.QUESTIONS.items():
+            print(f"{name:10}  {says}")
+        print("\nOr SQL, one SELECT of rows, machines, profile or verdicts; DESCRIBE rows shows the columns of one.")
         return
-    sql = questions[question].sql if question in questions else question
+    sql = asking.QUESTIONS[question][1] if question in asking.QUESTIONS else question
     with asking.opened(atlas) as connection:
         answer = asking.ask(connection, sql)
         if as_json:
@@ -71,17 +65,6 @@ def ask(
             out.writerows((_text(value) for value in row) for row in answer)
         else:
             _print_table(answer)
-
-
-@app.command()
-def bench(
-    rows: Annotated[int, typer.Option(help="Of the large atlas; 10^8 take 10 GB of disk, which are freed.")] = 100_000_000,
-    bundles: Annotated[int, typer.Option(help="Of which an atlas is built.")] = 200,
-    folder: Annotated[Path, typer.Option(help="Where both are made, and removed.")] = ROOT / "_build" / "atlas_bench",
-    keep: Annotated[bool, typer.Option("--keep", help="As data/atlas.csv, which the book's page about atlases shows.")] = False,
-) -> None:
-    """Print how fast an atlas is built, how long each question takes over many rows, and what a fleet would take by that."""
-    shown.parts(fleet.module("atlas_bench").bench(folder, rows, bundles, keep))
 
 
 def _print_json(answer: Any) -> None:

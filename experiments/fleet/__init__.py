@@ -1,4 +1,4 @@
-"""Many machines: what one sends, what a reviewer accepts, a courier between them, and one table of all."""
+"""Many machines: what one sends, what a reviewer accepts, a campaign on all of them, and one table of all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from experiments.words.reasons import Unavailable
 
 
 def module(name: str) -> ModuleType:
-    """One of this room's that stands on the extra `fleet`. Raises Unavailable("no-fleet") where that is not installed."""
+    """Return a module that needs the extra `fleet`. Raises Unavailable("no-fleet") without it."""
     try:
         return import_module(f"{__name__}.{name}")
     except ModuleNotFoundError as lacking:

@@ -1,133 +1,122 @@
-"""The file that a bundle is: a zip of one flat layout, written the same way each time, and read as if an enemy had written it.
+"""The file that a bundle is: a zip of one flat layout, always written the same way, and read as if an enemy had written it.
 
-Zip leaves much open that readers take differently: a name in two places, sizes in three, bytes before, between and after its members.
-Here a file is what `packed` would have laid out, header for header, or it is refused before a byte is unpacked; and of what is unpacked no
-more is ever held than a member said it has, and than a bundle may have.
+Zip says names twice and sizes thrice, and bytes may lie between members. So a file is laid out again from its members' names, sizes and
+deflated bytes, and is refused unless that gives the same bytes. Only then is anything unpacked.
 """
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import stat
 import struct
-import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
+from typing import NamedTuple
 
 from experiments.system.files import OPEN_FLAGS
 from experiments.words.reasons import Unavailable
 
 NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_-]{0,63}\.(?:jsonl|json|md)")
-# The three machines that were published first have 14 MB in 35 members, 1.3 MB as a bundle: ten times as much is room for a full profile
-# in many states, passes most mail servers (25 MB), and is unpacked in a second.
-MOST_FILE_BYTES = 24 << 20
-MOST_BYTES = 128 << 20
-MOST_MEMBERS = 96
-MOST_DOCUMENT_BYTES = 1 << 20  # the longest document has 35 KB; one is parsed whole
-_EOCD = struct.Struct("<4s4H2LH")  # APPNOTE.TXT 4.3.16, end of central directory record, without a comment
-_CENTRAL_BYTES, _LOCAL_BYTES = 46, 30  # 4.3.12 and 4.3.7, before the name
-_MODE = stat.S_IFREG | 0o644
+# Ten times what the published machines have together (14 MB, 35 members); mail servers pass 25 MB. The longest document has 35 KB.
+MOST_FILE_BYTES, MOST_BYTES, MOST_MEMBERS, MOST_DOCUMENT_BYTES = 24 << 20, 128 << 20, 96, 1 << 20
+# APPNOTE.TXT: 4.3.7 local header and 4.3.12 directory have these fields in common, 4.3.16 ends the directory.
+_FIELDS = struct.Struct(
+    "<5H3L2H"
+)  # version, flags, method, time, date; sum, packed size, size; lengths of name and extra field
+_CENTRAL, _LOCAL_BYTES = struct.Struct("<4sH26s3H2L"), 30
+_END = struct.Struct("<4s4H2LH")
+_FIXED = (20, 0, 8, 0, 33)  # zip 2.0, no flags, deflated, 1980-01-01, which stands for no time
+_UNIX = 3 << 8 | 20
+_MODE = (stat.S_IFREG | 0o644) << 16
+
+
+class _Member(NamedTuple):
+    name: bytes
+    sum: int
+    size: int
+    deflated: bytes
 
 
 def packed(members: Mapping[str, bytes]) -> bytes:
-    """An archive of these members: in the order of their names, of no time and no owner, the same bytes by the same zlib."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in sorted(members):
-            entry = zipfile.ZipInfo(name)  # of 1980-01-01, which stands for no time
-            entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, _MODE << 16
-            archive.writestr(entry, members[name])
-    return buffer.getvalue()
+    """Return an archive of these members, in the order of their names; the same bytes by the same zlib."""
+    deflated = {name: zlib.compress(data, wbits=-zlib.MAX_WBITS) for name, data in members.items()}
+    return _laid_out(
+        [_Member(name.encode(), zlib.crc32(data), len(data), deflated[name]) for name, data in sorted(members.items())]
+    )
+
+
+def _laid_out(members: Sequence[_Member]) -> bytes:
+    files, directory = bytearray(), bytearray()
+    for name, crc, size, deflated in members:
+        fields = _FIELDS.pack(*_FIXED, crc, len(deflated), size, len(name), 0)
+        directory += _CENTRAL.pack(b"PK\1\2", _UNIX, fields, 0, 0, 0, _MODE, len(files)) + name
+        files += b"PK\3\4" + fields + name + deflated
+    count = len(members)
+    return bytes(files + directory + _END.pack(b"PK\5\6", 0, 0, count, count, len(directory), len(files), 0))
 
 
 def read(path: Path) -> bytes:
-    """A file's bytes. Raises Unavailable: no-bundle for none, bundle-unsafe for what is no regular file, or too large."""
+    """Return a file's bytes. Raises Unavailable: no-bundle, bundle-unsafe for anything but a regular file of a bundle's size."""
     try:
-        fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS)  # a FIFO is not waited for, a link not followed
+        fd = os.open(
+            path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS
+        )  # neither waits for a FIFO nor follows a link
     except OSError as error:
         raise Unavailable("no-bundle", f"{path}: {error.strerror}") from None
-    try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise Unavailable("bundle-unsafe", "it is no regular file")
-        with open(fd, "rb", closefd=False) as file:
-            content = file.read(MOST_FILE_BYTES + 1)
-    finally:
-        os.close(fd)
-    if len(content) > MOST_FILE_BYTES:
-        raise Unavailable("bundle-unsafe", f"it has more than {MOST_FILE_BYTES >> 20} MiB")
+    with open(fd, "rb") if stat.S_ISREG(os.fstat(fd).st_mode) else nullcontext() as file:
+        content = file.read(MOST_FILE_BYTES + 1) if file else os.close(fd)
+    if content is None or len(content) > MOST_FILE_BYTES:
+        raise Unavailable("bundle-unsafe", f"it is no regular file, or has more than {MOST_FILE_BYTES >> 20} MiB")
     return content
 
 
 def unpacked(content: bytes) -> dict[str, bytes]:
-    """The members by name. Raises Unavailable: bundle-unsafe for all that `packed` does not lay out, bundle-broken where a member's sum
-    is another."""
-    entries = _directory(content)
-    stated = sum(entry.file_size for entry in entries)
-    if stated > MOST_BYTES:
-        raise Unavailable("bundle-unsafe", f"its members have {stated >> 20} MiB, and {MOST_BYTES >> 20} at most are allowed")
-    at = 0
-    for entry in entries:
-        _check(entry, content, at)
-        at += _LOCAL_BYTES + len(entry.filename) + entry.compress_size
-    names = [entry.filename for entry in entries]
-    if names != sorted(set(names)) or len({name.lower() for name in names}) < len(names):
-        raise Unavailable("bundle-unsafe", "two members have one name, or they are not in order")
-    if at != struct.unpack_from("<L", content, len(content) - 6)[0]:
-        raise Unavailable("bundle-unsafe", "something lies before, between or behind its members")
-    return {entry.filename: _inflated(entry, content) for entry in entries}
-
-
-def _directory(content: bytes) -> list[zipfile.ZipInfo]:
-    """The members that the directory names, which ends the file, has a bounded size, and is on no other disk."""
-    if len(content) < _EOCD.size or not content.startswith(b"PK\3\4"):
-        raise Unavailable("bundle-unsafe", "it is no zip archive, or begins with something else")
-    mark, disk, first, here, count, size, offset, comment = _EOCD.unpack(content[-_EOCD.size:])
-    if mark != b"PK\5\6" or comment or disk or first or here != count:
-        raise Unavailable("bundle-unsafe", "it does not end with a directory, or has something behind it")
-    if not 0 < count <= MOST_MEMBERS or size > count * (_CENTRAL_BYTES + 72) or offset + size != len(content) - _EOCD.size:
-        raise Unavailable("bundle-unsafe", f"it has no member, more than {MOST_MEMBERS}, or a directory of another size")
+    """Return the members by name. Raises Unavailable: bundle-unsafe for what `packed` does not write, bundle-broken."""
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            entries = archive.infolist()
-    except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError, struct.error, IndexError) as error:
-        raise Unavailable("bundle-unsafe", f"its directory cannot be read: {type(error).__name__}") from None
-    if len(entries) != count or sum(_CENTRAL_BYTES + len(entry.orig_filename) for entry in entries) != size:
-        raise Unavailable("bundle-unsafe", "its directory holds more than its members")
-    return entries
+        members = _members(content)
+    except struct.error:
+        raise Unavailable("bundle-unsafe", "it is no zip archive, or does not end with its directory") from None
+    names = [member.name.decode("latin-1") for member in members]
+    for name, member in zip(names, members, strict=True):
+        if not NAME.fullmatch(name) or (member.size > MOST_DOCUMENT_BYTES and not name.endswith(".jsonl")):
+            raise Unavailable("bundle-unsafe", f"a member cannot be called {ascii(name[:80])}, or not be as large")
+    if names != sorted(names) or not 0 < len({name.lower() for name in names}) == len(names):
+        raise Unavailable("bundle-unsafe", "two members have one name, or they are not in order")
+    if sum(member.size for member in members) > MOST_BYTES:
+        raise Unavailable("bundle-unsafe", f"its members have more than {MOST_BYTES >> 20} MiB")
+    if _laid_out(members) != content:
+        raise Unavailable(
+            "bundle-unsafe", "it is laid out otherwise: other headers, or bytes before, between or behind its members"
+        )
+    return {name: _inflated(name, member) for name, member in zip(names, members, strict=True)}
 
 
-def _check(entry: zipfile.ZipInfo, content: bytes, at: int) -> None:
-    """A member is a regular file of a plain name, deflated, and lies where the one before it ends."""
-    name = ascii(entry.orig_filename[:80])
-    if not NAME.fullmatch(entry.orig_filename) or entry.orig_filename != entry.filename:
-        raise Unavailable("bundle-unsafe", f"a member cannot be called {name}")
-    if entry.flag_bits or entry.compress_type != zipfile.ZIP_DEFLATED or entry.extra or entry.comment:
-        raise Unavailable("bundle-unsafe", f"{name} is encrypted, not deflated, or has more said of it than its name")
-    if entry.external_attr != _MODE << 16 or entry.internal_attr or entry.volume:
-        raise Unavailable("bundle-unsafe", f"{name} is a link, a device, a folder, or anything but a plain file")
-    if not entry.filename.endswith(".jsonl") and entry.file_size > MOST_DOCUMENT_BYTES:
-        raise Unavailable("bundle-unsafe", f"{name} has more than {MOST_DOCUMENT_BYTES >> 20} MiB")
-    header = struct.pack("<4s5H3L2H", b"PK\3\4", 20, 0, zipfile.ZIP_DEFLATED, *_TIME, entry.CRC, entry.compress_size, entry.file_size,
-                         len(entry.filename), 0) + entry.filename.encode("ascii")
-    if entry.header_offset != at or content[at:at + len(header)] != header:
-        raise Unavailable("bundle-unsafe", f"{name} overlaps another one, or is said to be something else where it lies")
+def _members(content: bytes) -> list[_Member]:
+    """Return the members that the directory names, as if each lay where the one before it ends. Raises struct.error."""
+    *_, count, size, start, _ = _END.unpack(content[-_END.size :])
+    if count > MOST_MEMBERS or size > count * (_CENTRAL.size + 72):
+        raise Unavailable("bundle-unsafe", f"it has more than {MOST_MEMBERS} members, or a directory of another size")
+    members, at = [], 0
+    for _ in range(count):
+        *_, crc, packed_size, size, name_size, _ = _FIELDS.unpack_from(_CENTRAL.unpack_from(content, start)[2])
+        name = content[start + _CENTRAL.size :][:name_size] if name_size < 80 else b""
+        data = at + _LOCAL_BYTES + name_size
+        members.append(_Member(name, crc, size, content[data : data + packed_size]))
+        start, at = start + _CENTRAL.size + name_size, data + packed_size
+    return members
 
 
-_TIME = (0, 33)  # MS-DOS's 1980-01-01 00:00 (APPNOTE.TXT 4.4.6)
-
-
-def _inflated(entry: zipfile.ZipInfo, content: bytes) -> bytes:
-    start = entry.header_offset + _LOCAL_BYTES + len(entry.filename)
+def _inflated(name: str, member: _Member) -> bytes:
     inflate = zlib.decompressobj(-zlib.MAX_WBITS)
     try:
-        data = inflate.decompress(content[start:start + entry.compress_size], entry.file_size + 1)
+        data = inflate.decompress(member.deflated, member.size + 1)
     except zlib.error:
-        raise Unavailable("bundle-broken", f"{entry.filename} cannot be unpacked") from None
-    if len(data) > entry.file_size or not inflate.eof or inflate.unused_data or inflate.unconsumed_tail:
-        raise Unavailable("bundle-unsafe", f"{entry.filename} unpacks to more or less than is said of it")
-    if len(data) != entry.file_size or zlib.crc32(data) != entry.CRC:
-        raise Unavailable("bundle-broken", f"{entry.filename} has another sum")
+        raise Unavailable("bundle-broken", f"{name} cannot be unpacked") from None
+    if len(data) != member.size or not inflate.eof or inflate.unused_data or inflate.unconsumed_tail:
+        raise Unavailable("bundle-unsafe", f"{name} unpacks to more or less than it says")
+    if zlib.crc32(data) != member.sum:
+        raise Unavailable("bundle-broken", f"{name} has another checksum")
     return data

@@ -20,11 +20,11 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The atlas of all its machines."""
-    from experiments.fleet import atlas_build
+    from experiments.fleet import atlas
 
-    atlas = tmp_path_factory.mktemp("atlas")
-    atlas_build.build(atlas, [data], processes=1)
-    return atlas
+    folder = tmp_path_factory.mktemp("atlas") / "atlas"
+    atlas.build(folder, [data])
+    return folder
 
 
 @pytest.fixture

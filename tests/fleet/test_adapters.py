@@ -1,9 +1,8 @@
-"""Other people's harnesses around `tlb run`: ReFrame runs its test, PerfKitBenchmarker is a stub; each number with its unit, none a 0."""
+"""ReFrame around `tlb run`: each number with its unit, none a 0."""
 
 from __future__ import annotations
 
 import ast
-import importlib.util
 import json
 import os
 import re
@@ -11,8 +10,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -32,64 +30,6 @@ def printed(**changes: Any) -> str:
     """What `tlb run --json` prints of the published machine, with other quantities or another version."""
     quantities = [{**found, **changes.get(name, {})} for name, found in PUBLISHED.items()]
     return json.dumps({"version": changes.get("version", 1), "machine": MACHINE, "rows": "", "quantities": quantities})
-
-
-# --- PerfKitBenchmarker
-
-
-class Sample(NamedTuple):
-    metric: str
-    value: float
-    unit: str
-    metadata: dict[str, Any]
-
-
-class Machine:
-    """A virtual machine that keeps what was asked of it."""
-
-    def __init__(self, answer: str) -> None:
-        self.answer, self.asked = answer, []
-
-    def InstallPackages(self, packages: str) -> None:
-        self.asked.append(packages)
-
-    def RemoteCommand(self, command: str) -> tuple[str, str]:
-        self.asked.append(command)
-        return self.answer, "progress"
-
-
-@pytest.fixture
-def benchmark(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    library = ModuleType("perfkitbenchmarker")
-    library.configs = SimpleNamespace(LoadConfig=lambda text, user, name: (text, user, name))
-    library.sample = SimpleNamespace(Sample=Sample)
-    flags = SimpleNamespace(DEFINE_string=lambda name, default, _: SimpleNamespace(value=default or "https://example.org/a book.git"),
-                            DEFINE_list=lambda name, default, _: SimpleNamespace(value=default))
-    absl = ModuleType("absl")
-    absl.flags = flags
-    for name, module in (("perfkitbenchmarker", library), ("absl", absl)):
-        monkeypatch.setitem(sys.modules, name, module)
-    spec = importlib.util.spec_from_file_location("tlb_benchmark", FOLDER / "pkb_tlb.py")
-    spec.loader.exec_module(module := importlib.util.module_from_spec(spec))
-    return module
-
-
-def test_a_sample_is_a_quantity_that_has_a_number_in_its_unit(benchmark: ModuleType):
-    lacks = {"gain_1g": {"value": None, "low": None, "high": None, "coverage": None, "reason": "pool-empty"}}
-    vm = Machine(printed(**lacks) + "\n")
-    benchmark.Prepare(SimpleNamespace(vms=[vm]))
-    assert "'https://example.org/a book.git'" in vm.asked[1]  # one word of the shell
-    samples = {found.metric: found for found in benchmark.Run(SimpleNamespace(vms=[vm]))}
-    known = {name: found for name, found in PUBLISHED.items() if found["value"] is not None and name != "gain_1g"}
-    assert {name: (found.value, found.unit) for name, found in samples.items()} == {
-        name: (found["value"], found["unit"]) for name, found in known.items()}
-    assert all(found.metadata["machine"] == MACHINE and found.metadata["lacks_gain_1g"] == "pool-empty" for found in samples.values())
-    assert samples["load_first_level"].metadata["coverage"] == PUBLISHED["load_first_level"]["coverage"]
-    assert [command.split(" run ")[1].split()[0] for command in vm.asked[2:]] == ["page_faults", "hugepages", "stlb_cliff"]
-    assert benchmark.GetConfig({})[2] == benchmark.BENCHMARK_NAME and benchmark.Cleanup(None) is None
-
-
-# --- ReFrame
 
 
 def test_the_quantities_that_reframe_asks_for_are_those_of_a_profile():

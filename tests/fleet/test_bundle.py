@@ -17,8 +17,8 @@ from support import bundles
 from support.lab import says, tree
 
 from experiments import cli
-from experiments.article.crate import NAME as CRATE
-from experiments.fleet import archive, bundle, contributed, sealed
+from experiments.cli import bundle as commands
+from experiments.fleet import accept, archive, check, pack
 from experiments.front import judged, profile
 from experiments.lab import lines
 from experiments.lab.record import Record
@@ -37,11 +37,11 @@ def of(rows: list[Record], host: Host = bundles.HOST) -> bytes:
     """A bundle of a machine with these rows."""
     data = b"".join(lines.write(row, bundles.KERNEL)[1] for row in rows)
     described = json.dumps(host.model_dump(mode="json"), indent=2, sort_keys=True).encode() + b"\n"
-    return sealed.sealed(hosts.machine_id(host), bundles.files() | {"page_chase.jsonl": data, "machine.json": described})
+    return check.sealed(hosts.machine_id(host), bundles.files() | {"page_chase.jsonl": data, "machine.json": described})
 
 
-def opened(rows: list[Record], host: Host = bundles.HOST) -> sealed.Bundle:
-    return sealed.opened(of(rows, host))
+def opened(rows: list[Record], host: Host = bundles.HOST) -> check.Bundle:
+    return check.opened(of(rows, host))
 
 
 @pytest.fixture(autouse=True)
@@ -54,41 +54,31 @@ def no_quantities(monkeypatch: pytest.MonkeyPatch) -> None:
 def data(tmp_path: Path) -> Store:
     """data/ with the machine in it, taken in from a bundle."""
     store = Store(tmp_path / "data")
-    contributed.add(store, sealed.opened(bundles.good()))
+    accept.add(store, check.opened(bundles.good()))
     return store
 
 
 def test_what_was_packed_comes_out_the_same(tmp_path: Path):
     store, path = Store(tmp_path / "own"), tmp_path / "a.tlb.zip"
     bundles.filled(store)
-    packed = bundle.write(store, MACHINE, path)
-    accepted = bundle.checked(path)
+    packed = pack.write(store, MACHINE, path)
+    accepted = check.opened(archive.read(path))
     assert (accepted.machine, accepted.host) == (MACHINE, bundles.HOST) and list(accepted.records()) == bundles.ROWS
     assert (packed.rows, packed.states, packed.left_out) == (len(bundles.ROWS), [bundles.STATE], [])
     assert accepted.files["page_chase.jsonl"] == (store.root / MACHINE / "page_chase.jsonl").read_bytes()
     assert json.loads(accepted.files["flushes.json"]) == bundles.FLUSHES
     first = path.read_bytes()
     os.utime(store.root / MACHINE / "machine.json", (0, 0))
-    bundle.write(store, MACHINE, path)
+    pack.write(store, MACHINE, path)
     assert path.read_bytes() == first and {*tmp_path.iterdir()} == {tmp_path / "own", path}
-
-
-def test_its_metadata_are_those_of_an_ro_crate():
-    members = archive.unpacked(bundles.good())
-    entities = {entity["@id"]: entity for entity in json.loads(members[CRATE])["@graph"]}
-    assert entities[CRATE]["conformsTo"] == {"@id": "https://w3id.org/ro/crate/1.1"} and entities[CRATE]["about"] == {"@id": "./"}
-    root = entities["./"]
-    assert {part["@id"] for part in root["hasPart"]} == members.keys() - {CRATE, sealed.MANIFEST}
-    assert all(int(entities[name]["contentSize"]) == len(members[name]) for name in members.keys() - {CRATE, sealed.MANIFEST})
-    assert root["datePublished"] == "2025-01-31" and root["license"]["@id"] in entities and f"#{MACHINE}" in entities
 
 
 def test_of_two_rows_with_one_key_that_goes_which_readers_take(tmp_path: Path):
     store = Store(tmp_path / "own")
     counted = bundles.row(counters={"walk": {"value": 3.0, "event": "cycles:u"}}, started_at="2025-02-01T00:00:00Z")
     bundles.filled(store, rows=[bundles.row(counters={"walk": {"reason": "no-pmu"}}), counted])
-    bundle.write(store, MACHINE, path := tmp_path / "a.tlb.zip")
-    assert list(bundle.checked(path).records()) == [counted]
+    pack.write(store, MACHINE, path := tmp_path / "a.tlb.zip")
+    assert list(check.opened(archive.read(path)).records()) == [counted]
 
 
 def test_documents_of_other_versions_and_chapters_stay(tmp_path: Path):
@@ -97,9 +87,9 @@ def test_documents_of_other_versions_and_chapters_stay(tmp_path: Path):
     store.ask(MACHINE, "my_own_notebook", [bundles.ROWS[0].point])
     for name, content in (("flags", {"x": 1}), ("mine", {"x": 1}), ("verdicts", {"x": 1}), ("lacking", {"x": 1})):
         store.write_document(MACHINE, name, content)
-    packed = bundle.write(store, MACHINE, tmp_path / "a.tlb.zip")
+    packed = pack.write(store, MACHINE, tmp_path / "a.tlb.zip")
     assert packed.left_out == ["flags.json, of another version", "mine.json, of another version"]
-    assert bundle.checked(tmp_path / "a.tlb.zip").grids.keys() == {bundles.EXPERIMENT}
+    assert check.opened(archive.read(tmp_path / "a.tlb.zip")).grids.keys() == {bundles.EXPERIMENT}
 
 
 @pytest.mark.parametrize("lack", ["rows", "machine"])
@@ -109,7 +99,7 @@ def test_nothing_is_packed_of_nothing(lack: str, tmp_path: Path):
         store.write_machine(MACHINE, bundles.HOST.model_dump(mode="json"))
         store.write_document(MACHINE, "grids", {})
     with pytest.raises(Unavailable) as why:
-        bundle.write(store, MACHINE, tmp_path / "a.tlb.zip")
+        pack.write(store, MACHINE, tmp_path / "a.tlb.zip")
     says(why.value, "no-data")
     assert not (tmp_path / "a.tlb.zip").exists()
 
@@ -118,7 +108,7 @@ def test_what_is_packed_would_be_taken_or_is_not_packed(tmp_path: Path):
     store = Store(tmp_path / "own")
     bundles.filled(store, rows=[bundles.row(seed=1)])
     with pytest.raises(Unavailable) as why:
-        bundle.write(store, MACHINE, tmp_path / "a.tlb.zip")
+        pack.write(store, MACHINE, tmp_path / "a.tlb.zip")
     assert why.value.code == "bundle-impossible" and [*tmp_path.iterdir()] == [tmp_path / "own"]
 
 
@@ -132,7 +122,7 @@ def test_rows_come_into_data_as_they_are_and_all_else_is_made_anew(data: Store):
     assert {path.name for path in data.root.iterdir()} == {MACHINE}
     card = b"# not what was measured\n"
     other = Store(data.root.parent / "other")
-    contributed.add(other, sealed.opened(sealed.sealed(MACHINE, bundles.files() | {"README.md": card})))
+    accept.add(other, check.opened(check.sealed(MACHINE, bundles.files() | {"README.md": card})))
     assert tree(other.root) == tree(data.root)
     assert b"4 | 0 | 4 |" in (folder / "README.md").read_bytes()
 
@@ -141,24 +131,24 @@ def test_a_newer_bundle_adds_rows_and_rewrites_none(data: Store):
     before = (data.root / MACHINE / "page_chase.jsonl").read_bytes()
     other = bundles.row(noisy="uneven", started_at="2025-02-02T00:00:00Z", wall_ns=2e8)  # of a key that is there
     newer = bundles.HOST.model_copy(update={"kernel_release": "6.2.0"})
-    added = contributed.add(data, opened([other, *[row.model_copy(update={"state": hosts.state(newer)}) for row in LATER]], newer))
+    added = accept.add(data, opened([other, *[row.model_copy(update={"state": hosts.state(newer)}) for row in LATER]], newer))
     after = (data.root / MACHINE / "page_chase.jsonl").read_bytes()
     assert (added.rows, added.known) == (2, 1) and after.startswith(before) and after.count(b"\n") == 6
     assert data.read_machine(MACHINE)["kernel_release"] == "6.2.0"
     assert data.read_document(MACHINE, f"machine-{bundles.STATE}")["kernel_release"] == bundles.HOST.kernel_release
     assert data.load(MACHINE, bundles.EXPERIMENT).shape[0] == 4  # the points that were asked for; the new bundle's grids ask for no others
-    contributed_again = sealed.opened(sealed.sealed(MACHINE, {name: (data.root / MACHINE / name).read_bytes() for name in (
+    contributed_again = check.opened(check.sealed(MACHINE, {name: (data.root / MACHINE / name).read_bytes() for name in (
         "machine.json", f"machine-{bundles.STATE}.json", "page_chase.jsonl", "grids.json", "flushes.json")}))
     assert contributed_again.hosts.keys() == {bundles.STATE, hosts.state(newer)}
 
 
 def test_an_older_bundle_leaves_the_description_that_is_newer(tmp_path: Path):
     data, newer = Store(tmp_path / "data"), bundles.HOST.model_copy(update={"kernel_release": "6.2.0"})
-    contributed.add(data, opened([row.model_copy(update={"state": hosts.state(newer)}) for row in LATER], newer))
-    contributed.add(data, sealed.opened(bundles.good()))
+    accept.add(data, opened([row.model_copy(update={"state": hosts.state(newer)}) for row in LATER], newer))
+    accept.add(data, check.opened(bundles.good()))
     assert data.read_machine(MACHINE)["kernel_release"] == "6.2.0"
     assert data.read_document(MACHINE, f"machine-{bundles.STATE}")["kernel_release"] == bundles.HOST.kernel_release
-    told = contributed.remarks(sealed.opened(sealed.sealed(MACHINE, {name: (data.root / MACHINE / name).read_bytes() for name in (
+    told = commands.remarks(check.opened(check.sealed(MACHINE, {name: (data.root / MACHINE / name).read_bytes() for name in (
         "machine.json", f"machine-{bundles.STATE}.json", "page_chase.jsonl", "grids.json")})))
     assert any("1 rows began before" in line for line in told)
 
@@ -169,8 +159,6 @@ def renamed(**changes: Any) -> Host:
 
 
 REFUSED: dict[str, tuple[str, Callable[[Store], bytes]]] = {
-    "replayed": ("bundle-known", lambda data: bundles.good()),
-    "replayed, a row less": ("bundle-known", lambda data: of(bundles.ROWS[1:])),
     "another machine's rows under a new name": ("bundle-known", lambda data: of(bundles.ROWS, renamed())),
     "one of another machine's rows among others": ("bundle-known", lambda data: of([*LATER, bundles.ROWS[0]], renamed())),
     "rows of another machine's state": ("bundle-impossible", lambda data: of(LATER, renamed(kernel_release="6.3.0"))),
@@ -192,15 +180,22 @@ def test_what_data_knows_better_is_refused(name: str, data: Store):
     content = make(data)
     before = tree(data.root)
     with pytest.raises(Unavailable) as why:
-        contributed.add(data, sealed.opened(content))
+        accept.add(data, check.opened(content))
     says(why.value, code)
     assert tree(data.root) == before and {path.name for path in data.root.iterdir()} == {MACHINE}
+
+
+def test_what_is_there_already_changes_nothing(data: Store):
+    before = tree(data.root)
+    for content, known in ((bundles.good(), 4), (of(bundles.ROWS[1:]), 3)):
+        added = accept.add(data, check.opened(content))
+        assert (added.rows, added.known) == (0, known) and tree(data.root) == before
 
 
 def test_another_computer_of_the_same_kind_is_added_beside(data: Store):
     host = renamed()
     rows = [row.model_copy(update={"started_at": row.started_at.replace("2025-01", "2025-03")}) for row in bundles.ROWS]
-    contributed.add(data, opened(rows, host))
+    accept.add(data, opened(rows, host))
     assert data.machines() == sorted([MACHINE, hosts.machine_id(host)])
 
 
@@ -209,7 +204,7 @@ def test_another_computer_of_the_same_kind_is_added_beside(data: Store):
 STEPS = {"add", "_merged", "_made", "staged", "put_folder", "write_bytes", "rename", "rmtree", "sync_folder", "_exchanged", "replace"}
 
 
-def killed(step: int, data: Path, accepted: sealed.Bundle) -> bool:
+def killed(step: int, data: Path, accepted: check.Bundle) -> bool:
     """Adds a bundle in a process of its own, which is killed as it enters or leaves its `step`-th call of STEPS; whether it was."""
     left = step
 
@@ -224,7 +219,7 @@ def killed(step: int, data: Path, accepted: sealed.Bundle) -> bool:
     if not child:
         try:
             sys.setprofile(dies)
-            contributed.add(Store(data), accepted)
+            accept.add(Store(data), accepted)
             sys.setprofile(None)
         finally:
             os._exit(0)
@@ -240,9 +235,9 @@ def test_a_kill_leaves_either_what_was_or_what_is_to_be(way: str, tmp_path: Path
         monkeypatch.setattr(files, "_exchanged", lambda one, other: False)
     accepted, begun, finished = opened(LATER), Store(tmp_path / "begun"), Store(tmp_path / "finished")
     for store in (begun, finished):
-        contributed.add(store, sealed.opened(bundles.good()))
+        accept.add(store, check.opened(bundles.good()))
     before = tree(finished.root)
-    contributed.add(finished, accepted)
+    accept.add(finished, accepted)
     after, seen = tree(finished.root), set()
     for step in count(1):
         root = tmp_path / f"data-{step}"
@@ -255,7 +250,7 @@ def test_a_kill_leaves_either_what_was_or_what_is_to_be(way: str, tmp_path: Path
         if not was_killed:
             break
         if there != after:
-            contributed.add(Store(root), accepted)
+            accept.add(Store(root), accepted)
             assert tree(root) == after
     assert there == after and seen >= {"before", "after"} and (way == "exchanged") == ("between" not in seen) and step > 20
 

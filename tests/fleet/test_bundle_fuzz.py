@@ -18,8 +18,8 @@ from support.fuzzing import COUNT, ENDURANCE, VALUES, fuzz, mutated, parts
 from support.lab import content_of, sign
 from support.zips import CENTRAL, END, LOCAL
 
-from experiments.fleet import archive, documents, sealed
-from experiments.fleet.sealed import Bundle
+from experiments.fleet import archive, check, documents
+from experiments.fleet.check import Bundle
 from experiments.machine import host as hosts
 from experiments.words.reasons import Unavailable
 
@@ -39,7 +39,7 @@ def small() -> dict[str, bytes]:
 
 @cache
 def whole() -> bytes:
-    return sealed.sealed(MACHINE, small())
+    return check.sealed(MACHINE, small())
 
 
 def of_bytes(rng: random.Random) -> bytes:
@@ -74,7 +74,7 @@ def of_members(rng: random.Random) -> bytes:
         files[name], files[other] = files[other], files[name]
     else:
         files[name] = mutated(rng, [files[name]])
-    return sealed.sealed(MACHINE, files)
+    return check.sealed(MACHINE, files)
 
 
 def of_values(rng: random.Random) -> bytes:
@@ -84,7 +84,7 @@ def of_values(rng: random.Random) -> bytes:
     place, key = rng.choice([*places(content)])
     place[key] = _other(rng)
     files[name] = bundles.written(content)
-    return sealed.sealed(MACHINE, files)
+    return check.sealed(MACHINE, files)
 
 
 def of_rows(rng: random.Random) -> bytes:
@@ -105,7 +105,7 @@ def of_rows(rng: random.Random) -> bytes:
     if rng.random() < 0.8:
         content["key"] = key_of(content)
     kept[number] = sign(content)
-    return sealed.sealed(MACHINE, small() | {"page_chase.jsonl": b"".join(kept)})
+    return check.sealed(MACHINE, small() | {"page_chase.jsonl": b"".join(kept)})
 
 
 def _other(rng: random.Random) -> Any:
@@ -145,18 +145,18 @@ def payload(rng: random.Random) -> bytes:
 
 def answer(content: bytes) -> str:
     try:
-        accepted = sealed.opened(content, NOW)
+        accepted = check.opened(content, NOW)
     except Unavailable as why:
         assert why.code in REASONS and str(why).isascii() and len(str(why)) < 1000
         return why.code
-    check(accepted)
+    prove(accepted)
     return "as it was" if accepted.files == small() else "whole"
 
 
-def check(accepted: Bundle) -> None:
+def prove(accepted: Bundle) -> None:
     """A bundle that was accepted is one by rules that are written out here again."""
     assert all(archive.NAME.fullmatch(name) for name in accepted.files) and accepted.machine == MACHINE
-    assert sealed.opened(sealed.sealed(MACHINE, accepted.files), NOW).files == accepted.files
+    assert check.opened(check.sealed(MACHINE, accepted.files), NOW).files == accepted.files
     assert hosts.machine_id(hosts.Host.model_validate_json(accepted.files["machine.json"])) == MACHINE
     for name, content in accepted.files.items():
         for line in content.splitlines(keepends=True) if name.endswith(".jsonl") else ():

@@ -17,7 +17,7 @@ from support.lab import says, sign
 from support.zips import CENTRAL, END, LOCAL, archive, attribute, by_hand, patched
 
 from experiments.fleet import archive as layout
-from experiments.fleet import bundle, sealed
+from experiments.fleet import check
 from experiments.lab import lines
 from experiments.lab.record import Record
 from experiments.words.reasons import Unavailable
@@ -32,7 +32,7 @@ def beside(name: str, content: bytes = b"{}\n") -> bytes:
 
 
 def sealed_with(**more: bytes) -> bytes:
-    return sealed.sealed(bundles.MACHINE, files(**more))
+    return check.sealed(bundles.MACHINE, files(**more))
 
 
 def manifest(**fields: Any) -> bytes:
@@ -52,7 +52,7 @@ def put(**fields: Any) -> Callable[[dict[str, Any]], None]:
 
 def machine(text: bytes, name: str = "machine.json") -> bytes:
     """A bundle in which a document is these bytes."""
-    return sealed.sealed(bundles.MACHINE, files() | {name: text})
+    return check.sealed(bundles.MACHINE, files() | {name: text})
 
 
 def load1(number: bytes) -> bytes:
@@ -183,7 +183,7 @@ OF_DOCUMENTS: dict[str, tuple[str, Callable[[], bytes]]] = {
     "another microarchitecture": (IMPOSSIBLE, lambda: changed("machine.json", put(microarchitecture="Zen 5"))),
     "pages of no size": (IMPOSSIBLE, lambda: changed("machine.json", put(base_page_bytes=0))),
     "installation that is no hash": (FOREIGN, lambda: changed("machine.json", put(installation="secret-host"))),
-    "no description": (FOREIGN, lambda: sealed.sealed(bundles.MACHINE, {k: v for k, v in files().items() if k != "machine.json"})),
+    "no description": (FOREIGN, lambda: check.sealed(bundles.MACHINE, {k: v for k, v in files().items() if k != "machine.json"})),
     "description of another state": (IMPOSSIBLE, lambda: machine(files()["machine.json"], "machine-00112233aabb.json")),
     "unknown document": (FOREIGN, lambda: machine(b"{}\n", "evil.json")),
     "verdicts": (FOREIGN, lambda: machine(b"{}\n", "verdicts.json")),
@@ -196,7 +196,7 @@ OF_DOCUMENTS: dict[str, tuple[str, Callable[[], bytes]]] = {
     "link in a card": (UNSAFE, lambda: sealed_with(README__md=b"[x](javascript:alert)\n")),
     "bidi in a card": (UNSAFE, lambda: sealed_with(README__md=f"# x{BIDI}\n".encode())),
     "HTML in metadata": (UNSAFE, lambda: machine(b'{\n  "a": "<b>"\n}\n', "ro-crate-metadata.json")),
-    "no grids": (FOREIGN, lambda: sealed.sealed(bundles.MACHINE, {k: v for k, v in files().items() if k != "grids.json"})),
+    "no grids": (FOREIGN, lambda: check.sealed(bundles.MACHINE, {k: v for k, v in files().items() if k != "grids.json"})),
     "unknown experiment": (FOREIGN, lambda: changed("grids.json", put(evil={"page_chase": []}))),
     "experiment in another folder": (FOREIGN, lambda: changed("grids.json", put(**{"../evil": {"page_chase": []}}))),
     "points that are none": (FOREIGN, lambda: changed("grids.json", put(stlb_cliff={"page_chase": ["x"]}))),
@@ -210,7 +210,7 @@ def fields(**changes: Any) -> bytes:
 
 
 OF_ROWS: dict[str, tuple[str, Callable[[], bytes]]] = {
-    "no rows": (FOREIGN, lambda: sealed.sealed(bundles.MACHINE, {k: v for k, v in files().items() if k != "page_chase.jsonl"})),
+    "no rows": (FOREIGN, lambda: check.sealed(bundles.MACHINE, {k: v for k, v in files().items() if k != "page_chase.jsonl"})),
     "million rows": (UNSAFE, lambda: rows(b"{}\n" * 1_000_000)),
     "million empty rows": (UNSAFE, lambda: rows(b"\n" * 1_000_000)),
     "row of 8 MiB": (UNSAFE, lambda: rows(b'{"a":"' + b"a" * 8 * MIB + b'"}\n')),
@@ -226,8 +226,8 @@ OF_ROWS: dict[str, tuple[str, Callable[[], bytes]]] = {
     "row with an unknown field": (IMPOSSIBLE, lambda: fields(hostname="secret-host")),
     "row with an object for a list": (FOREIGN, lambda: fields(options={})),
     "row without a field": (IMPOSSIBLE, lambda: resigned(lambda record: record.pop("checksum") and None)),
-    "row of an unknown kernel": (FOREIGN, lambda: sealed.sealed(bundles.MACHINE, files() | {"evil.jsonl": b"{}\n"})),
-    "row of another kernel's file": (IMPOSSIBLE, lambda: sealed.sealed(bundles.MACHINE, files() | {
+    "row of an unknown kernel": (FOREIGN, lambda: check.sealed(bundles.MACHINE, files() | {"evil.jsonl": b"{}\n"})),
+    "row of another kernel's file": (IMPOSSIBLE, lambda: check.sealed(bundles.MACHINE, files() | {
         "page_gather.jsonl": files()["page_chase.jsonl"].splitlines(keepends=True)[0]})),
     "row of an engine that its kernel has not": (IMPOSSIBLE, lambda: fields(engine="numpy")),
     "NaN in a row": (IMPOSSIBLE, lambda: rows(files()["page_chase.jsonl"].replace(b'"ns_per_access":6.5', b'"ns_per_access":NaN', 1))),
@@ -277,15 +277,15 @@ PAYLOADS = OF_ZIP | OF_DOCUMENTS | OF_ROWS
 def test_a_hostile_bundle_is_refused_with_a_reason(name: str):
     code, make = PAYLOADS[name]
     with pytest.raises(Unavailable) as refused:
-        sealed.opened(make())
+        check.opened(make())
     says(refused.value, code)
     assert str(refused.value).isascii() and str(refused.value).isprintable()
 
 
 def test_the_bundle_that_all_of_these_are_made_of_is_accepted():
-    accepted = sealed.opened(good())
+    accepted = check.opened(good())
     assert accepted.machine == bundles.MACHINE and list(accepted.records()) == bundles.ROWS and len(PAYLOADS) >= 60
-    assert sealed.opened(resigned(put(noisy="uneven"))) and sealed.opened(changed("flushes.json", put(pti=True)))
+    assert check.opened(resigned(put(noisy="uneven"))) and check.opened(changed("flushes.json", put(pti=True)))
 
 
 @pytest.mark.parametrize("name", [name for name in PAYLOADS if "bomb" in name or "MiB" in name or "million" in name or "overlap" in name])
@@ -294,7 +294,7 @@ def test_a_bomb_holds_little_memory(name: str):
     tracemalloc.start()
     try:
         with pytest.raises(Unavailable):
-            sealed.opened(payload)
+            check.opened(payload)
         assert tracemalloc.get_traced_memory()[1] < 40 * MIB
     finally:
         tracemalloc.stop()
@@ -306,9 +306,9 @@ def test_what_is_no_regular_file_is_neither_followed_nor_waited_for(tmp_path: Pa
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "large").touch()
     os.truncate(tmp_path / "large", 1 << 40)
-    assert bundle.checked(tmp_path / "bundle.tlb.zip").machine == bundles.MACHINE
+    assert check.opened(layout.read(tmp_path / "bundle.tlb.zip")).machine == bundles.MACHINE
     unsafe = {"fifo", "large", ".", "/dev/zero"}
     for name in (*unsafe, "link", "nothing"):
         with pytest.raises(Unavailable) as refused:
-            bundle.checked(tmp_path / name)
+            check.opened(layout.read(tmp_path / name))
         assert refused.value.code == (UNSAFE if name in unsafe else "no-bundle"), name

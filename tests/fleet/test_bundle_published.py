@@ -9,7 +9,7 @@ import pytest
 from support.common import ROOT
 from support.fuzzing import ENDURANCE, sampled
 
-from experiments.fleet import bundle, contributed, plausible
+from experiments.fleet import accept, archive, check, pack, plausible
 from experiments.lab import lines
 from experiments.lab.store import Store
 from experiments.machine.host import Host
@@ -35,9 +35,9 @@ def test_no_row_that_was_measured_is_impossible(machine: str):
 def test_a_published_machine_goes_into_another_data_as_it_is(tmp_path: Path):
     """All its rows and what only it can say; what is derived is derived again."""
     machine = DATA.reference()
-    bundle.write(DATA, machine, tmp_path / "a.tlb.zip")
+    pack.write(DATA, machine, tmp_path / "a.tlb.zip")
     ours = Store(tmp_path / "data")
-    contributed.add(ours, bundle.checked(tmp_path / "a.tlb.zip"))
+    accept.add(ours, check.opened(archive.read(tmp_path / "a.tlb.zip")))
     there = {path.name: path.read_bytes() for path in (DATA.root / machine).iterdir()}
     came = {path.name: path.read_bytes() for path in (ours.root / machine).iterdir()}
     assert came.keys() == there.keys() - {"verdicts.json"}

@@ -12,6 +12,7 @@ from experiments.front.profile import Profile, Quantity
 from experiments.lab import lines
 from experiments.lab.record import Bin, Point, Record
 from experiments.lab.record import Quantity as Counted
+from experiments.lab.store import Store
 from experiments.machine import host as hosts
 from experiments.machine.host import Host
 from support.common import make_record
@@ -67,6 +68,7 @@ def put(folder: Path, described: Host | None, ledger: list[bytes], quantities: d
     by_kernel: dict[str, list[bytes]] = {}
     for line in ledger:
         by_kernel.setdefault(json.loads(line)["record"]["kernel"], []).append(line)
+    Store(folder.parent).ask(folder.name, "stlb_cliff", [Record.model_validate(json.loads(line)["record"]).point for line in ledger])
     for kernel, rows in by_kernel.items():
         with (folder / f"{kernel}.jsonl").open("ab") as file:
             file.write(b"".join(rows))
@@ -105,4 +107,53 @@ def fleet(root: Path) -> Path:
     odd = [lines.write(record, KERNEL)[1] for record in odd_records()]
     put(root / "ice-lake-server-000000aa", whole, of(Paged(), chase("4k", "2m", sizes=SWEEP), whole, repeats=3) + odd, {}, {"one": "holds"})
     put(root / "cpu-00000000", None, of(Paged(), chase("4k"), guest, repeats=2))
+    return root
+
+
+def large(root: Path, rows: int, machine_rows: int = 10_000) -> Path:
+    """An atlas of so many rows, as a fleet has them: 10,000 a machine, of three kernels, a few of them the chase over 2 GiB; of 50 rows one
+    was disturbed, and every tenth machine was measured under two Linux kernels."""
+    import numpy as np
+    import pyarrow as pa
+
+    from experiments.fleet import atlas
+
+    rng, machines, together = np.random.default_rng(1), max(rows // machine_rows, 1), 100
+    root.mkdir(parents=True)
+    described = []
+    for first in range(0, machines, together):
+        numbers = np.arange(first, min(first + together, machines))
+        n = len(numbers) * (machine_rows // 3)
+        machine = np.repeat(numbers, machine_rows // 3)
+        names = [f"zen-{number % 5}-{number:08x}" for number in range(machines)]
+        for kernel in ("page_chase", "page_gather", "graph_walk"):
+            lines = 2 ** rng.integers(6, 20, n)
+            state = np.where((machine % 10 == 0) & (rng.random(n) < 0.5), "b" * 12, "a" * 12)
+            columns = {
+                "machine": pa.DictionaryArray.from_arrays(machine.astype(np.int32), names).cast(pa.string()),
+                "microarchitecture": np.array(["zen-0", "zen-1", "zen-2", "zen-3", "zen-4"])[machine % 5],
+                "key": pa.array(rng.integers(0, 2**62, n)).cast(pa.string()), "state": state, "mode": np.full(n, ""),
+                "layout": rng.choice(["spread", "packed"], n), "pages": rng.choice(["4k", "2m", "thp", "64k"], n),
+                "order": rng.choice(["cycle", "random"], n, p=[0.9, 0.1]), "lines": lines, "working_set_bytes": 4096 * lines,
+                "stride_pages": np.ones(n, int), "ns_per_access": rng.lognormal(3, 1, n), "measures": np.ones(n, int),
+                "kernel_digest": np.full(n, KERNEL), "engine": np.full(n, "c"), "started_at": np.where(
+                    state == "b" * 12, "2025-03-01T00:00:00Z", "2025-02-01T00:00:00Z"),
+                "noisy": np.where(rng.random(n) < 0.02, "stolen", ""), "repeat": rng.integers(0, 5, n), "wall_ns": rng.random(n) * 1e9}
+            atlas.put(root, f"kernel={kernel}", [pa.table(columns)])
+        for number in numbers:
+            for state in ("a", "b") if number % 10 == 0 else ("a",):
+                described.append({
+                    "machine": f"zen-{number % 5}-{number:08x}", "microarchitecture": f"zen-{number % 5}", "state": 12 * state,
+                    "is_latest": state == "b" or number % 10 > 0, "cpu_model": f"Zen {number % 5}",
+                    "hypervisor": ("kvm", "none")[number % 2],
+                    "kernel_release": f"6.{state}", "base_page_bytes": 4096, "measured_until": f"2025-0{2 + (state == 'b')}-01T00:00:00Z",
+                    "host_pages": "splintered by the host" if number % 3 == 0 else "not splintered"})
+    where = [{name: row[name] for name in ("machine", "microarchitecture")} for row in described if row["is_latest"]]
+    profiles = [row | {"name": name, "part": "entries", "value": float(rng.normal(100, 5))} for row in where
+                for name in ("entries_level_1", "entries_level_2", "walk_over_2_gib")]
+    verdicts = [row | {"chapter": "strides", "claim": f"claim {n}", "verdict": ("holds", "fails")[int(rng.random() < 0.1)], "measures": 1}
+                for row in where for n in range(20)]
+    for name, each in (("machines", described), ("profile", profiles), ("verdicts", verdicts)):
+        atlas.put(root, name, [pa.Table.from_pylist(each, schema=atlas.SCHEMAS[name])])
+    atlas.seal(root)
     return root

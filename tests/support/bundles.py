@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from experiments.fleet import packing, sealed
+from experiments.fleet import check, pack
 from experiments.front import profile
 from experiments.lab import lines, measure
 from experiments.lab.record import Point, Record
@@ -57,7 +57,7 @@ def _packed() -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as real:
         real.setattr(profile, "of_chapter", OF_CHAPTER)
         store = Store(Path(folder))
-        return packing.pack(store, filled(store)).files
+        return pack.pack(store, filled(store)).files
 
 
 def files(**changes: bytes) -> dict[str, bytes]:
@@ -66,13 +66,13 @@ def files(**changes: bytes) -> dict[str, bytes]:
 
 
 def good() -> bytes:
-    return sealed.sealed(MACHINE, files())
+    return check.sealed(MACHINE, files())
 
 
 def changed(name: str, change: Any) -> bytes:
     """A bundle in which a document was changed: `change` takes it and gives another, or changes it."""
     content = json.loads(files()[name])
-    return sealed.sealed(MACHINE, files() | {name: written(change(content) or content)})
+    return check.sealed(MACHINE, files() | {name: written(change(content) or content)})
 
 
 def written(content: Any) -> bytes:
@@ -92,4 +92,4 @@ def resigned(change: Any, number: int = 0, rekey: bool = True) -> bytes:
         except ValueError:
             pass
     kept[number] = sign(content)
-    return sealed.sealed(MACHINE, files() | {"page_chase.jsonl": b"".join(kept)})
+    return check.sealed(MACHINE, files() | {"page_chase.jsonl": b"".join(kept)})

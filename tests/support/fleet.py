@@ -1,5 +1,5 @@
-"""A fleet on one computer: workers, a scheduler and a client as processes that may be killed, and measuring that is made up but the same
-whenever it is asked for. In namespaces each worker has a /tmp, processes and a data folder that nobody else sees."""
+"""A fleet on one computer: workers, a scheduler and a client as processes that may be killed, and measurements that are made up but the
+same whenever they are asked for. In namespaces each worker has a /tmp, processes and a data folder that nobody else sees."""
 
 from __future__ import annotations
 
@@ -19,12 +19,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
-
-from experiments.fleet import parcel, slot
-from experiments.fleet.campaigns import Campaign
-from experiments.fleet.certificates import Pass
-from experiments.fleet.collected import collecting
+from experiments.article.chapter import Chapter
+from experiments.front import campaign as book
+from experiments.front import profile
 from experiments.lab import build, campaign, measure
 from experiments.lab.build import Kernel
 from experiments.lab.record import Point, Record
@@ -33,64 +30,71 @@ from experiments.lab.store import Store
 from experiments.machine import host as hosts
 from experiments.machine.host import Host
 from experiments.system import files
-from support.common import make_record
+from support import bundles
 from support.lab import one_by_one
 from support.synthetic import Stated
 
 fork = multiprocessing.get_context("fork")
 KERNEL = "feedfeedfeedfeed"
-POINTS = [Point(kernel=kernel, lines=lines, region_ms=1) for kernel in ("page_chase", "page_gather") for lines in (64, 128, 256)]
+POINTS = [Point(kernel="page_chase", lines=lines, layout=layout) for lines in (64, 128, 256) for layout in ("spread", "packed")]
 GRIDS = {"stlb_cliff": POINTS, "strides": POINTS[1:4]}
 GIB = 2**30
 PROCESS_S = 0.01  # of a made-up process: long enough to be killed in
-CLOCK_S = 3600  # by which a wrong clock is off
 _NEWNS, _NEWPID, _REC_PRIVATE, _BIND_REC = 0x20000, 0x20000000, 0x4000 | 0x40000, 0x1000 | 0x4000  # linux/sched.h, linux/mount.h
 _PDEATHSIG = 1
 
 
-class Small(Campaign):
-    """A campaign of six points in place of the book's."""
-
-    def grids(self, host: Host) -> dict[str, list[Point]]:
-        return GRIDS
-
-
-CAMPAIGN = Small(profile="quick", repeats=5, seconds=600.0)
-
-
 def host_of(name: str) -> Host:
-    return Stated(changes={"installation": hashlib.sha256(name.encode()).hexdigest()[:16]}).host()
+    changes = {"cpu_model": "Intel Xeon 9000", "installation": hashlib.sha256(name.encode()).hexdigest()[:16]}
+    return Stated(changes=changes).host()
 
 
-def made_up(name: str, clock_s: int = 0) -> Callable[..., Record]:
+def machine_of(name: str) -> str:
+    return hosts.machine_id(host_of(name))
+
+
+def made_up(name: str, hour: int = 12) -> Callable[..., Record]:
     """Stands for measure.measure on a computer: the same record for the same process, whenever and how often it is asked for."""
 
     def one(point: Point, repeat: int, *, state: str, **_: object) -> Record:
-        noise = random.Random(f"{name} {point} {repeat}").uniform(0.998, 1.002)
+        rng = random.Random(f"{name} {point} {repeat}")
         time.sleep(PROCESS_S)
-        return make_record(**point.model_dump(), repeat=repeat, state=state, seed=measure.seed_of(point, repeat),
-                           ns_per_access=5.0 * noise, started_at=f"2025-01-31T{12 + clock_s // 3600}:00:00Z")
+        seed = measure.seed_of(point, repeat)
+        return bundles.row(point.lines, point.layout, repeat, state=state, ns_per_access=6.5, wall_ns=1.2e8 + rng.randrange(10**8),
+                           checksum=f"{seed:016x}"[:16], started_at=f"2025-01-31T{hour}:{repeat:02}:00Z",
+                           arena_bytes=4096 * point.lines, page_table_bytes=8 * 4096)
 
     return one
 
 
-def a_rig(name: str, root: Path, clock_s: int = 0) -> Rig:
+def a_rig(name: str, root: Path, hour: int = 12) -> Rig:
     host = host_of(name)
     return Rig(host=host, store=Store(root).own, machine=hosts.machine_id(host), state=hosts.state(host), usable_bytes=GIB,
-               measure=one_by_one(made_up(name, clock_s)))
+               measure=one_by_one(made_up(name, hour)))
 
 
-def stand_in(kernel: Kernel | None = None) -> None:
-    """In this process nothing is compiled."""
-    build.kernel = lambda name, engine="c": kernel or Kernel(name, engine, ("true",), KERNEL)
+def pretend(name: str, root: Path, hour: int = 12) -> None:
+    """Make this process measure as that computer, without compiling, and make profiles say nothing, which takes no time."""
+    build.kernel = lambda kernel, engine="c": Kernel(kernel, engine, ("true",), KERNEL)
+    profile.of_chapter = lambda chapter: profile.Profile(machine=chapter.machine, quantities=())
+    hosts.inspect = lambda *_, **__: host_of(name)
+    book.grids_of = lambda scope, names=None: GRIDS
+    rig = a_rig(name, root, hour)
+    Chapter.rig = property(lambda chapter: _described(rig))
+    os.environ["TLB_DATA"] = str(root)
 
 
-def plain(name: str, root: Path, clock_s: int = 0) -> dict[str, list[bytes]]:
+def _described(rig: Rig) -> Rig:
+    from experiments.lab import states
+
+    states.describe(rig.store, rig.machine, rig.host)
+    return rig
+
+
+def by_hand(name: str, root: Path, hour: int = 12) -> dict[str, list[bytes]]:
     """What a campaign by hand gives on that computer, without a fleet: the lines of each kernel, in no order."""
-    rig = a_rig(name, root, clock_s)
-    for kernel, repeats, most in CAMPAIGN.rounds(GRIDS):
-        grids = {experiment: [point for point in points if point.kernel == kernel] for experiment, points in GRIDS.items()}
-        campaign.run(rig, grids, repeats, most=most, quiet=True)
+    rig = a_rig(name, root, hour)
+    campaign.run(rig, GRIDS, 5, most=campaign.most(5), quiet=True)
     return lines_of(rig.store.root / rig.machine)
 
 
@@ -138,92 +142,81 @@ def enter(own: Path, keep: list[Path], disk_bytes: int, data: Path) -> None:
 
 def quick() -> None:
     """Waits that are for networks, short."""
-    from experiments.fleet import courier, nodes
+    from experiments.fleet import client, worker
 
-    nodes.AGAIN_S = courier.LOOK_S = courier.PAUSE_S = 0.1
-    nodes.QUIET_S = 1.0
-    nodes.SETTINGS["distributed.worker-ttl"] = "5s"
-    nodes.keep_off = lambda cpu: True
+    worker.configure()
+    worker.AGAIN_S = client.LOOK_S = client.PAUSE_S = 0.1
+    worker._keep_off = lambda cpu: None
 
 
 def off_clock(seconds: float) -> None:
     """Every module's clock of this process is wrong by so much: that of the wall, not that of waits."""
     right = time.time
-    wrong = lambda: right() + seconds  # noqa: E731
     for module in [*sys.modules.values()]:
         for name, value in [*vars(module).items()] if hasattr(module, "__dict__") else []:
             if value is right:
                 with contextlib.suppress(AttributeError, TypeError):
-                    setattr(module, name, wrong)
+                    setattr(module, name, lambda: right() + seconds)
 
 
 def garbage(kind: str) -> Callable[[str], object]:
-    """A worker's `take` that sends what no worker would."""
-    real = slot.take
+    """A worker's `measure` that sends what no worker would."""
+    from experiments.fleet import check, worker
 
-    def take(asked: str) -> object:
+    real = worker.measure
+
+    def measured(asked: str) -> object:
         sent = real(asked)
-        if not sent["lines"]:
-            return sent
-        line = sent["lines"][0]
-        if kind == "no parcel":
+        if kind == "no bundle":
             return ["rows", 1]
         if kind == "a flipped bit":
-            sent["lines"][0] = line[:200] + bytes([line[200] ^ 1]) + line[201:]
-        elif kind == "a flipped bit, digest and all":
-            sent["lines"][0] = flipped = line.replace(b'"ns_per_access":', b'"ns_per_access":1')
-            sent["sha256"][0] = hashlib.sha256(flipped).hexdigest()
-        elif kind == "another's rows":
-            other = json.loads(sent["sender"])
-            other["host"]["installation"] = "0" * 16
-            sent["sender"] = json.dumps(other)
-        return sent
+            middle = len(sent.bundle) // 2
+            return sent._replace(bundle=sent.bundle[:middle] + bytes([sent.bundle[middle] ^ 1]) + sent.bundle[middle + 1:])
+        files = dict(check.opened(sent.bundle).files)
+        files["page_chase.jsonl"] = files["page_chase.jsonl"].replace(b'"ns_per_access":', b'"ns_per_access":1', 1)
+        return sent._replace(bundle=check.sealed(check.opened(sent.bundle).machine, files))
 
-    return take
+    return measured
 
 
-def work(name: str, address: str, shown: Pass | None, data: Path, *, alike: str = "", own: Path | None = None, disk_bytes: int = 0,
-         clock_s: int = 0, sends: str = "", other_version: bool = False) -> None:
+def work(name: str, address: str, pem: str, data: Path, *, alike: str = "", own: Path | None = None, disk_bytes: int = 0, hour: int = 12,
+         sends: str = "") -> None:
     """A worker, by itself: of the computer `alike` where that is not its own name."""
     data.mkdir(parents=True, exist_ok=True)
     if own:
         own.mkdir(parents=True, exist_ok=True)
         enter(own, [files.ROOT, data], disk_bytes, data)
-    from experiments.fleet import nodes
+    from experiments.fleet import worker
 
     quick()
-    stand_in()
-    os.environ["TLB_DATA"] = str(data)
+    pretend(alike or name, data, hour)
     if not own:
         campaign.measuring_lock = lambda: files.measuring_lock(path=data / "lock")
-    if clock_s:
-        off_clock(clock_s)
+    if hour != 12:
+        off_clock(3600 * (hour - 12))
     if sends:
-        slot.take = garbage(sends)
-    if other_version:
-        slot.version = lambda: parcel.version() | {"kernels": "000000000000"}
-    slot.rig = lambda: a_rig(alike or name, data, clock_s)
-    with nodes.configured():
-        asyncio.run(nodes.work(address, name, shown, patience_s=60))
+        liar = garbage(sends)
+        worker.measure = lambda asked: liar(asked)
+    asyncio.run(worker.work(address, name, pem, patience_s=60))
 
 
-def schedule(address: str, shown: Pass | None) -> None:
-    from experiments.fleet import nodes
+def schedule(address: str, pem: str) -> None:
+    from experiments.fleet import worker
 
     quick()
-    with nodes.configured(distributed__scheduler__worker_ttl="5s"):
-        asyncio.run(nodes.serve(address, shown))
+    asyncio.run(worker.serve(address, pem))
 
 
-def ask(address: str, shown: Pass | None, output: Path, names: list[str], told: Path) -> None:
+def ask(address: str, pem: str, output: Path, names: list[str], told: Path) -> None:
     """A client; what became of each computer goes into a file once all is done."""
-    from experiments.fleet import nodes
-    from experiments.fleet.courier import Courier
+    from experiments.fleet.client import Fleet
+    from experiments.fleet.worker import Campaign
 
     quick()
-    with nodes.configured(), collecting(output) as collected:
-        fleet = asyncio.run(Courier(collected, CAMPAIGN, names, patience_s=60).run(address, shown))
-    told.write_text(json.dumps({one.name: [one.why.code, one.why.detail] if one.why else [""] for one in fleet}))
+    pretend("client", output.parent / "client")
+    fleet = Fleet(Store(output), Campaign(), names, patience_s=60)
+    asyncio.run(fleet.run(address, pem))
+    told.write_text(json.dumps({one.name: [one.why.code, one.why.detail] if one.why else [""] for one in fleet.computers.values()}))
 
 
 class Processes:
@@ -246,10 +239,6 @@ class Processes:
         self.running[called].kill()
         self.running[called].join()
 
-    def inside(self, called: str) -> int:
-        """The process that `enter` started: the worker itself, as it is called outside of its namespaces."""
-        return psutil.Process(self.running[called].pid).children()[0].pid
-
     def end(self) -> None:
         for called in self.running:
             self.kill(called)
@@ -264,4 +253,3 @@ def _alone(what: Callable[..., None], *given: Any, **how: Any) -> None:
         os.dup2(null, 1)
         os.dup2(null, 2)
     what(*given, **how)
-
