@@ -71,10 +71,10 @@ def published_profile(a: Analysis) -> Figure:
 def own_profile(a: Analysis) -> Figure:
     """What large pages take off each function's share of this machine's samples, in percentage points."""
     rows = required(a.profiles, "no profile was taken", a.side.lacking.get("profiles", "no-data"))
-    data = rows.assign(points=100 * (rows["large"] - rows["base"])).head(DIFFERENT)
+    data = rows.head(DIFFERENT).copy()
     data["symbol"] = data["symbol"].str.removeprefix("[k] ").str.removeprefix("[.] ")
-    return _differences(data, "Percentage points of all samples, large pages less base pages",
-                        "The difference of two profiles of this machine, by function", "large pages than on base pages")
+    return _differences(data, "Percentage points of all samples, huge pages less base pages",
+                        "The difference of two profiles of this machine, by function", "huge pages than on base pages")
 
 
 def _differences(data: pd.DataFrame, title: str, what: str, where: str) -> Figure:
