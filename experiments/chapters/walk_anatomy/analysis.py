@@ -36,6 +36,7 @@ from experiments.words.reasons import Unavailable, if_available, required
 from experiments.words.units import format_size
 
 UNSTATED_WAYS = 16  # where nothing states the last level's: of those published the most, and sets of as many are nearly one
+INDEXES = {"modulo": "an index of the lowest bits", "xor": "an index of the lowest bits XORed with higher ones"}
 EVENLY, AT_RANDOM = "exactly", "at random places"
 
 
@@ -249,6 +250,11 @@ class Analysis(analysis.Analysis):
     def placements(self) -> list[str]:
         """The simulator's choices of a set that fit `fit`. Raises Unavailable."""
         return sets.fitting(self.fit, self.entries[-1], self._ways(-1) or self.entries[-1], [round(x) for x in self.strides.xs])
+
+    @property
+    def indexes(self) -> list[str]:
+        """The names of `placements`, as a text has them. Raises Unavailable."""
+        return [INDEXES[placement] for placement in self.placements]
 
     @property
     def widened(self) -> list[int]:

@@ -88,8 +88,8 @@ def test_the_grid_has_each_point_once_and_a_control_for_each_number_of_threads()
 def test_what_was_not_measured_is_empty_or_a_reason():
     a = analysis(NOTHING)
     assert a.touches == a.per_fault == {} and a.histograms.empty and a.charged.empty and a.rates.empty and a.again.empty
-    for ask in (lambda: a.page_ns(FILE), lambda: a.known(a.per_fault, FILE), lambda: a.group_ratio, lambda: a.own_test, lambda: a.churned("4k"),
-                lambda: a.most_real_threads, lambda: a.waited("thp")):
+    for ask in (lambda: a.page_ns(FILE), lambda: a.known(a.per_fault, FILE), lambda: a.group_ratio, lambda: a.own_test,
+                lambda: a.churned("4k"), lambda: a.most_real_threads, lambda: a.waited("thp")):
         with pytest.raises(Unavailable):
             ask()
 
