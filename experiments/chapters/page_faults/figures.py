@@ -34,7 +34,7 @@ def touches(a: Analysis) -> Figure:
               axis=charts.ns_axis("ns a touch", [tick for tick in _TICKS if low <= tick <= high]))
     chart = alt.Chart(data).mark_bar(opacity=0.55).encode(
         x=x, x2="high_ns:Q", y=alt.Y("share:Q", stack=None, axis=_SHARES), y2=alt.datum(0),
-        color=alt.Color("way:N", sort=named, scale=charts.colours(named), legend=alt.Legend(title=None)),
+        color=alt.Color("way:N", sort=named, scale=charts.colours(named), legend=alt.Legend(title=None, columns=1)),
         tooltip=["way:N", alt.Tooltip("ns:Q", format=",.3~r"), alt.Tooltip("share:Q", format=".2%")])
     peaks = data.loc[data.groupby("way")["share"].idxmax()].set_index("way")
     told = listed(f"about {peaks.loc[name, 'ns']:,.0f} ns of {name}" for name in named)

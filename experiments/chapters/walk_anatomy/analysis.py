@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -35,6 +36,7 @@ from experiments.machine.tlb import ways_of
 from experiments.words.reasons import Unavailable, if_available, required
 from experiments.words.units import format_size
 
+SECOND_RISE = 1.25  # from one stride to the next: past the first step, TLB misses alone rise by a tenth
 UNSTATED_WAYS = 16  # where nothing states the last level's: of those published the most, and sets of as many are nearly one
 INDEXES = {"modulo": "an index of the lowest bits", "xor": "an index of the lowest bits XORed with higher ones"}
 EVENLY, AT_RANDOM = "exactly", "at random places"
@@ -245,6 +247,15 @@ class Analysis(analysis.Analysis):
             raise Unavailable("one-level", f"of two that hold fewer and more than {COLLIDING} pages")
         walked = required(self.times.get(1, ()), "no tables of the lowest level were swept").intervals[0]
         return sets.find(self.strides, COLLIDING, walked.value - self.held_ns.value)
+
+    @property
+    def second_rise(self) -> int | None:
+        """The widest stride past `fit` up to which a visit takes no longer; None where it takes no longer at any. Raises Unavailable."""
+        past = self.strides.between(2 * self.fit.widest, float("inf"))
+        for (stride, visit), (_, wider) in pairwise(past):
+            if (wider / visit).low > SECOND_RISE:
+                return int(stride)
+        return None
 
     @property
     def placements(self) -> list[str]:

@@ -120,3 +120,10 @@ def test_what_was_not_measured_is_empty_or_a_reason():
     for what in ("held_ns", "first_ns", "last_ns", "ghz"):
         with pytest.raises(Unavailable):
             getattr(a, what)
+
+
+def test_a_second_rise_along_the_strides_is_where_visits_get_slower_again():
+    frame = rows(QUIET)
+    far = (frame["kernel"] == "page_chase") & (frame["stride_pages"] > 4096) & (frame["stride_pages"] % 2 == 0)
+    assert analysis(frame).second_rise is None
+    assert analysis(frame.assign(ns_per_access=frame["ns_per_access"].where(~far, 2 * frame["ns_per_access"]))).second_rise == 4096
