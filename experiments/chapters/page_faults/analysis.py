@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -18,16 +19,15 @@ from experiments.inference.curves import Curve, select
 from experiments.inference.intervals import UNKNOWN, Interval, median_interval, summarise, summarise_beside
 from experiments.inference.student import Sample, Test
 from experiments.words.pages import BASE
-from experiments.words.prose import Side, side
 from experiments.words.reasons import Unavailable, if_available, required
 
 BINS_AN_OCTAVE = 16  # of the histogram, as kernels/touches.h merges them
 DRAWN_AN_OCTAVE = 2  # bins of the figure: what the eye tells apart on a page
-DEAR = 2.0  # times as long: another fault, and no noise
 LEAST_NS = 8.0  # what is faster is within the clock's own step of a load from a near cache
 BESIDE = ("faults_per_access", "map_ns_per_access", "later_ns_per_access", "p50_ns", "p99_ns", "unmap_ns_per_access",
           "unmap_empty_ns_per_access", "protect_ns_per_access", "protect_empty_ns_per_access", "fork_ns_per_access",
           "fork_empty_ns_per_access", "untouched_table_bytes", "filled_table_bytes")
+Value = TypeVar("Value")
 
 
 class Way(NamedTuple):
@@ -43,12 +43,15 @@ class Way(NamedTuple):
 FILE, IN_ORDER, FILE_READY, FILE_AT_ONCE = Way("file"), Way("file", "sequential"), Way("file", populate=1), Way("file", written=AT_ONCE)
 FRESH, FRESH_READY, FRESH_LARGE = Way("anonymous"), Way("anonymous", populate=1), Way("anonymous", pages=LARGE)
 WAYS = {FILE: "a file, shuffled", IN_ORDER: "a file, in order", FILE_READY: "a file, populated", FILE_AT_ONCE: "a file, written at once",
-        FRESH: "fresh memory", FRESH_READY: "fresh memory, populated", FRESH_LARGE: "fresh memory, large pages"}
+        FRESH: "fresh memory", FRESH_READY: "fresh memory, populated", FRESH_LARGE: "fresh memory, huge pages"}
 
 
 class Analysis(analysis.Analysis):
     """The rows of `page_fault`, `touch_again`, `map_churn` and `prefault`. What nothing was measured for is empty here; methods raise
-    Unavailable."""
+    Unavailable.
+
+    The page defines: shown, histograms, pages_per_fault, per_fault, charged, rates, published_test, published_buckets and profiles.
+    """
 
     documents = ("side",)
 
@@ -77,42 +80,32 @@ class Analysis(analysis.Analysis):
         """ns a page. Raises Unavailable("too-few-points")."""
         return Interval.of(self.touch(way))
 
-    def fault_ns(self, way: Way) -> Interval:
-        """ns a fault: of a page, over the faults that a page takes. Raises Unavailable("too-few-points") where none faults."""
-        faults = float(self.touch(way)["faults_per_access"])
-        if not faults > 0:
-            raise Unavailable("too-few-points", "no touch faulted")
-        return self.page_ns(way) * (1 / faults)
+    @staticmethod
+    def known(values: Mapping[Way, Value], way: Way) -> Value:
+        """Return what a table of the page says of a way. Raises Unavailable("too-few-points")."""
+        return required([values[way]] if way in values else [], f"{WAYS[way]} was not measured, or did not fault")[0]
 
-    @property
-    def pages_a_fault(self) -> float:
-        """How many pages of a file one fault enters. Raises Unavailable("too-few-points")."""
-        faults = float(self.touch(FILE)["faults_per_access"])
-        return float(required([1 / faults] if faults > 0 else [], "no touch of the file faulted")[0])
-
-    @cached_property
-    def histograms(self) -> pd.DataFrame:
-        """What single touches took, all processes of a way together: way (in words), ns (the middle of a bin), low_ns, high_ns, share. Of a
-        file, and of fresh memory on base pages and on large ones."""
-        parts = [_histogram(self.rows(way)).assign(way=WAYS[way]) for way in (FILE, FRESH, FRESH_LARGE) if len(self.rows(way))]
+    def histograms_of(self, ways: Iterable[Way]) -> pd.DataFrame:
+        """Return what single touches took, all processes of a way together: way (in words), ns (the middle of a bin), low_ns, high_ns and
+        share."""
+        parts = [_histogram(self.rows(way)).assign(way=WAYS[way]) for way in ways if len(self.rows(way))]
         parts = [part for part in parts if len(part)]
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["ns", "low_ns", "high_ns", "share", "way"])
 
     # --- in a memory cgroup and outside
 
-    @cached_property
     def grouped(self) -> pd.DataFrame:
-        """A row a process that took turns in a memory cgroup and outside: inside_ns, outside_ns a page, and their ratio."""
+        """Return a row a process that alternated between a memory cgroup and the root: inside_ns and outside_ns, a page."""
         rows = select(self.frame, kernel="page_fault", mode="grouped")
         if not len(rows) or "outside_ns_per_access" not in rows:
-            return pd.DataFrame(columns=["inside_ns", "outside_ns", "ratio"])
+            return pd.DataFrame(columns=["inside_ns", "outside_ns"], dtype=float)
         inside, outside = rows["ns_per_access"], rows["outside_ns_per_access"]
-        return pd.DataFrame({"inside_ns": inside, "outside_ns": outside, "ratio": inside / outside}).reset_index(drop=True)
+        return pd.DataFrame({"inside_ns": inside, "outside_ns": outside}).reset_index(drop=True)
 
     @property
     def group_ratio(self) -> Interval:
         """A page's time in a memory cgroup over that outside, process by process. Raises Unavailable, as the rows' lack has it."""
-        return median_interval(required(self.grouped, "no page was charged to a memory cgroup", "no-memory-group")["ratio"])
+        return median_interval(required(self.charged, "no page was charged to a memory cgroup", "no-memory-group")["ratio"])
 
     # --- the published statistics, and the same done here
 
@@ -124,14 +117,9 @@ class Analysis(analysis.Analysis):
                                                             int(row.run_count)) for row in rows.itertuples()}
 
     @cached_property
-    def published_test(self) -> Test:
-        """Five levels less four, as published."""
-        return student.compare(self.published[4], self.published[5])
-
-    @cached_property
     def own_test(self) -> Test:
         """The same test of this machine's pages inside a memory cgroup less outside. Raises Unavailable."""
-        rows = required(self.grouped, "no page was charged to a memory cgroup", "no-memory-group")
+        rows = required(self.charged, "no page was charged to a memory cgroup", "no-memory-group")
         return student.compare(student.sample(rows["outside_ns"]), student.sample(rows["inside_ns"]))
 
     @cached_property
@@ -140,13 +128,12 @@ class Analysis(analysis.Analysis):
         rows = literature("page_fault_levels").dropna(subset=["total_ns"])
         return {int(row.page_table_levels): row.total_ns / row.fault_count for row in rows.itertuples()}
 
-    @cached_property
-    def published_buckets(self) -> pd.DataFrame:
-        """A row a level and bucket of the published histograms: page_table_levels, from_ns, to_ns, fault_count, share (of the count that is
-        printed below it)."""
+    def printed_buckets(self) -> pd.DataFrame:
+        """Return a row a level and bucket of the published histograms: page_table_levels, from_ns, to_ns, fault_count, and all_faults, the
+        count that is printed below it."""
         counts = literature("page_fault_levels").dropna(subset=["fault_count"]).set_index("page_table_levels")["fault_count"]
         rows = literature("page_fault_histogram")[["page_table_levels", "from_ns", "to_ns", "fault_count"]]
-        return rows.assign(share=rows["fault_count"] / rows["page_table_levels"].map(counts))
+        return rows.assign(all_faults=rows["page_table_levels"].map(counts))
 
     # --- threads
 
@@ -160,15 +147,14 @@ class Analysis(analysis.Analysis):
         rows = rows[rows["lines"] != CHUNKS * CHUNK_BYTES // LINE_BYTES] if len(rows) else rows
         return median_interval(required(rows, "no chunk as large as a large page was mapped")["ns_per_access"])
 
-    @cached_property
-    def rates(self) -> pd.DataFrame:
-        """A row a mode and number of threads: records a second as the harmonic mean of the processes' rates, with the bounds of their
-        times' mean; faults a record; is_beyond: more threads than CPUs. UNKNOWN of single processes."""
+    def rates_by(self, mean: Callable[[pd.Series], Interval]) -> pd.DataFrame:
+        """Return a row a mode and number of threads: records a second as this mean of the processes' rates, with its bounds, which single
+        processes lack; faults a record; is_beyond: more threads than CPUs."""
         rows = []
         for mode in ("unmap", "keep"):
             found = select(self.frame, kernel="map_churn", mode=mode, pages=BASE, lines=CHUNKS * CHUNK_BYTES // LINE_BYTES)
             for threads, part in found.groupby("threads") if len(found) else ():
-                rate = student.harmonic_mean(1e9 / part["ns_per_access"])
+                rate = mean(1e9 / part["ns_per_access"])
                 rate = rate if rate.value == rate.value else UNKNOWN._replace(value=1e9 / float(part["ns_per_access"].iloc[0]))
                 rows.append((mode, int(threads), *rate[:3], len(part), float(part["faults_per_access"].median()),
                              bool((part["cpus"] < threads).any())))
@@ -202,12 +188,6 @@ class Analysis(analysis.Analysis):
         rows = select(self.frame, kernel="touch_again", pages=pages)
         return median_interval(required(rows, "no memory was touched again")["first_ns_per_access"])
 
-    def found_again(self, price: Interval, pages: str) -> Side:
-        """Whether a page takes so much longer than one that a process takes and gives back over and over that more must have been done for
-        it than a kernel does: "above" where it does, "below" where not, "open" where processes differ. Raises
-        Unavailable("too-few-points") where the latter was not measured."""
-        return side(price / self.page_ns(FRESH if pages == BASE else FRESH_LARGE), DEAR)
-
     def waited(self, pages: str) -> tuple[Interval, Interval, float]:
         """A page that is touched again at once, and after the longest wait, and how long that was, in seconds. Raises Unavailable."""
         rows = self.again[(self.again["pages"] == pages)].sort_values("idle_ms")
@@ -222,13 +202,12 @@ class Analysis(analysis.Analysis):
         """What this computer's kernel says and lets be seen. Raises Unavailable, as `document` does."""
         return self.document("kernel_side", kernel_side.make, KernelSide)
 
-    @cached_property
-    def profiles(self) -> pd.DataFrame:
-        """A row a function: symbol, its share of the samples on base pages and on large ones (`base`, `large`), widest difference first.
-        Empty without profiles."""
+    def sampled(self) -> pd.DataFrame:
+        """Return a row a function: symbol, its share of the samples on base pages and on large ones (`base`, `large`), widest difference
+        first. Empty without profiles."""
         side = if_available(lambda: self.side)
         if not side or not {BASE, LARGE} <= set(side.profiles):
-            return pd.DataFrame(columns=["symbol", "base", "large"])
+            return pd.DataFrame(columns=["symbol", "base", "large"]).astype({"base": float, "large": float})
         base, large = (pd.Series(side.profiles[pages], dtype=float) for pages in (BASE, LARGE))
         table = pd.DataFrame({"base": base, "large": large}).fillna(0.0)
         widest = (table["base"] - table["large"]).abs().sort_values(ascending=False, kind="stable").index

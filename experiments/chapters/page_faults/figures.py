@@ -34,7 +34,7 @@ def touches(a: Analysis) -> Figure:
               axis=charts.ns_axis("ns a touch", [tick for tick in _TICKS if low <= tick <= high]))
     chart = alt.Chart(data).mark_bar(opacity=0.55).encode(
         x=x, x2="high_ns:Q", y=alt.Y("share:Q", stack=None, axis=_SHARES), y2=alt.datum(0),
-        color=alt.Color("way:N", sort=named, scale=charts.colours(named), legend=alt.Legend(title=None)),
+        color=alt.Color("way:N", sort=named, scale=charts.colours(named), legend=alt.Legend(title=None, columns=1)),
         tooltip=["way:N", alt.Tooltip("ns:Q", format=",.3~r"), alt.Tooltip("share:Q", format=".2%")])
     peaks = data.loc[data.groupby("way")["share"].idxmax()].set_index("way")
     told = listed(f"about {peaks.loc[name, 'ns']:,.0f} ns of {name}" for name in named)
@@ -71,10 +71,10 @@ def published_profile(a: Analysis) -> Figure:
 def own_profile(a: Analysis) -> Figure:
     """What large pages take off each function's share of this machine's samples, in percentage points."""
     rows = required(a.profiles, "no profile was taken", a.side.lacking.get("profiles", "no-data"))
-    data = rows.assign(points=100 * (rows["large"] - rows["base"])).head(DIFFERENT)
+    data = rows.head(DIFFERENT).copy()
     data["symbol"] = data["symbol"].str.removeprefix("[k] ").str.removeprefix("[.] ")
-    return _differences(data, "Percentage points of all samples, large pages less base pages",
-                        "The difference of two profiles of this machine, by function", "large pages than on base pages")
+    return _differences(data, "Percentage points of all samples, huge pages less base pages",
+                        "The difference of two profiles of this machine, by function", "huge pages than on base pages")
 
 
 def _differences(data: pd.DataFrame, title: str, what: str, where: str) -> Figure:

@@ -1,6 +1,6 @@
-"""Anatomy of a walk: four loads that are mostly one."""
+"""Anatomy of a page walk: four levels, usually one read."""
 
-from experiments.chapters.walk_anatomy import claims, figures, grid, prose, tables
+from experiments.chapters.walk_anatomy import claims, figures, grid, tables
 from experiments.chapters.walk_anatomy.analysis import Analysis
 
-__all__ = ["Analysis", "claims", "figures", "grid", "prose", "tables"]
+__all__ = ["Analysis", "claims", "figures", "grid", "tables"]

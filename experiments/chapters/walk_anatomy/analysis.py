@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -33,15 +34,20 @@ from experiments.lab import survey
 from experiments.machine.host import data_caches, data_tlbs
 from experiments.machine.tlb import ways_of
 from experiments.words.reasons import Unavailable, if_available, required
+from experiments.words.units import format_size
 
-APART = {1: "a page", 2: "a table's span", 3: "a directory's span"}  # by the level whose entries lead to one page each
+SECOND_RISE = 1.25  # from one stride to the next: past the first step, TLB misses alone rise by a tenth
 UNSTATED_WAYS = 16  # where nothing states the last level's: of those published the most, and sets of as many are nearly one
+INDEXES = {"modulo": "an index of the lowest bits", "xor": "an index of the lowest bits XORed with higher ones"}
 EVENLY, AT_RANDOM = "exactly", "at random places"
 
 
 class Analysis(analysis.Analysis):
     """The rows of `table_chase`: ns a visit. Sweeps run over the number of tables of a level. What nothing was measured for is empty here;
-    methods raise Unavailable."""
+    methods raise Unavailable.
+
+    The page defines: per_miss, prices, predictions, strides and padded.
+    """
 
     @cached_property
     def walked(self) -> pd.DataFrame:
@@ -78,16 +84,18 @@ class Analysis(analysis.Analysis):
         """The rows of the sweep over the tables of a level."""
         return self._through([tuple(tables) for tables in sweep(level, self.pages, self.fanout)])
 
-    @cached_property
-    def prices(self) -> dict[int, Curve]:
-        """What a miss of the TLB costs along each sweep: what a visit takes longer than one that the TLB serves, over the share of visits
-        that miss at that point, taken for exact. Empty where either is not known."""
-        return if_available(self._prices) or {}
+    def along_sweeps(self, per_miss: Callable[[Interval, Interval], Interval]) -> dict[int, Curve]:
+        """Return what a TLB miss costs along each sweep, by level. per_miss: the cost, of the time of a visit and of the share of visits
+        that miss at that point, taken as exact: an error that is common to all points does not blur their steps. Empty where a visit that
+        hits, or the share, is not known."""
+        return if_available(lambda: {level: self._priced(level, visits, per_miss) for level, visits in self.times.items()}) or {}
 
-    def _prices(self) -> dict[int, Curve]:
-        held = self.held_ns
-        return {level: _per_miss(curve, held, [self._missed_by(rows).value for _, rows in self._swept(level).groupby(TABLES[level - 1])])
-                for level, curve in self.times.items()}
+    def _priced(self, level: int, visits: Curve, per_miss: Callable[[Interval, Interval], Interval]) -> Curve:
+        table = visits.table.copy()
+        for place, (tables, visit) in enumerate(visits):
+            share = self._missed_at(level, tables).value
+            table.loc[place, ["median", "low", "high"]] = list(per_miss(visit, Interval(share, share, share))[:3])
+        return Curve(table, visits.x, visits.processes)
 
     @property
     def is_counted(self) -> bool:
@@ -127,32 +135,42 @@ class Analysis(analysis.Analysis):
 
     def _miss_ns(self, visit: Interval, level: int, tables: float) -> Interval:
         """A miss, from a visit at a point of a level's sweep."""
-        return (visit - self.held_ns) / self._missed_by(select(self._swept(level), **{TABLES[level - 1]: tables}))
+        return self.per_miss(visit, self._missed_at(level, tables))
 
-    @cached_property
-    def judged(self) -> pd.DataFrame:
-        """A row a held-out point: its tables, ns a miss as measured (median, low, high) and as what was found along the sweeps says
-        (predicted), and their ratio. Empty where no cache was found."""
+    def _missed_at(self, level: int, tables: float) -> Interval:
+        return self._missed_by(select(self._swept(level), **{TABLES[level - 1]: tables}))
+
+    def held_out(self) -> pd.DataFrame:
+        """Return a row a held-out point: its tables, ns a miss as measured (median, low, high) and as the caches found along the sweeps
+        predict (predicted). Empty where no cache was found."""
         rows = self._through([tuple(tables) for tables in held_out(self.pages, self.fanout)])
         if not len(rows) or not self.caches:
-            return pd.DataFrame(columns=[*TABLES, "median", "low", "high", "predicted", "ratio"])
+            return pd.DataFrame(columns=[*TABLES, "median", "low", "high", "predicted"], dtype=float)
         table = summarise(rows, [*TABLES])
         shares = np.array([[self._missed_by(part).value] for _, part in rows.groupby([*TABLES])])
         table[["median", "low", "high"]] = (table[["median", "low", "high"]] - self.held_ns.value) / shares
         counts = table[[*TABLES]].astype(float).to_numpy()
         first = self.first_ns.value
-        table["predicted"] = [walk_caches.predicted_ns(first, self.caches, dict(zip(LEVELS, row, strict=True))) for row in counts]
-        return table.assign(ratio=table["predicted"] / table["median"])
+        return table.assign(predicted=[walk_caches.predicted_ns(first, self.caches, dict(zip(LEVELS, row, strict=True))) for row in counts])
 
     @cached_property
     def collisions(self) -> pd.DataFrame:
-        """A row a distance and kind of place: apart (words), places, median, low, high in ns a visit, n."""
+        """A row a distance and kind of place: level, apart (as a size), places, median, low, high in ns a visit, n."""
         rows = select(self.frame, kernel="table_chase", order="cycle", lines=COLLIDING)
         placed = [(tables, mode) for _, tables, mode in collisions(self.fanout)]
         rows = rows[[(tuple(row[:-1]), row[-1]) in placed for row in rows[[*TABLES, "mode"]].to_numpy().tolist()]] if len(rows) else rows
         levels = 1 + (rows[TABLES[0]] == COLLIDING).astype(int) + (rows[TABLES[1]] == COLLIDING).astype(int) if len(rows) else []
         placed = rows.assign(level=levels, places=np.where(rows["mode"] == "even", EVENLY, AT_RANDOM))
-        return summarise(placed, ["level", "places"]).assign(apart=lambda table: table["level"].map(APART))
+        return summarise(placed, ["level", "places"]).assign(
+            apart=lambda table: table["level"].map(lambda level: format_size(self.base_page_bytes * self.fanout ** (level - 1))))
+
+    @property
+    def far_apart(self) -> tuple[Interval, Interval, Interval]:
+        """ns a visit of pages side by side, exactly the largest distance apart, and at random places within it. Raises Unavailable."""
+        level = int(required(self.collisions, "no pages were set apart")["level"].max())
+        wanted = [select(self.collisions, level=n, places=places) for n, places in ((1, EVENLY), (level, EVENLY), (level, AT_RANDOM))]
+        side, exact, random = (Interval.of(required(rows, "these pages were not set apart").iloc[0]) for rows in wanted)
+        return side, exact, random
 
     # --- what the last level replaces
 
@@ -209,6 +227,11 @@ class Analysis(analysis.Analysis):
         """The same of the first level beside `first_misses`."""
         return replacement.judge(self.first_misses, (0, self.entries[0]), self._ways(0)) if self.first_misses else []
 
+    @staticmethod
+    def fitting(policies: list[replacement.Policy]) -> list[str]:
+        """Return the names of those policies that fit, the best supported first."""
+        return [replacement.WORDS[policy.name] for policy in replacement.fitting(policies)]
+
     def _ways(self, level: int) -> int:
         """Of a level of the TLB, 0 the first and -1 the last; 0 for one set."""
         levels = data_tlbs(self.host)
@@ -216,20 +239,6 @@ class Analysis(analysis.Analysis):
         return UNSTATED_WAYS if ways is None else ways
 
     # --- the sets of the last level
-
-    def _apart(self, is_asked: Callable[[int], bool]) -> Curve:
-        rows = select(self.frame, kernel="page_chase", layout="alias", lines=COLLIDING)
-        return Curve.of(rows[rows["stride_pages"].map(is_asked).astype(bool)], "stride_pages")
-
-    @cached_property
-    def strides(self) -> Curve:
-        """ns a visit of COLLIDING pages of addresses, over powers of two of pages from one to the next."""
-        return self._apart(lambda stride: int(stride).bit_count() == 1)
-
-    @cached_property
-    def padded(self) -> Curve:
-        """The same a page farther apart than some of those."""
-        return self._apart(lambda stride: stride - 1 in PADDED)
 
     @property
     def fit(self) -> sets.Fit:
@@ -240,9 +249,28 @@ class Analysis(analysis.Analysis):
         return sets.find(self.strides, COLLIDING, walked.value - self.held_ns.value)
 
     @property
+    def second_rise(self) -> int | None:
+        """The widest stride past `fit` up to which a visit takes no longer; None where it takes no longer at any. Raises Unavailable."""
+        past = self.strides.between(2 * self.fit.widest, float("inf"))
+        for (stride, visit), (_, wider) in pairwise(past):
+            if (wider / visit).low > SECOND_RISE:
+                return int(stride)
+        return None
+
+    @property
     def placements(self) -> list[str]:
         """The simulator's choices of a set that fit `fit`. Raises Unavailable."""
         return sets.fitting(self.fit, self.entries[-1], self._ways(-1) or self.entries[-1], [round(x) for x in self.strides.xs])
+
+    @property
+    def indexes(self) -> list[str]:
+        """The names of `placements`, as a text has them. Raises Unavailable."""
+        return [INDEXES[placement] for placement in self.placements]
+
+    @property
+    def widened(self) -> list[int]:
+        """The strides past `fit` that were measured a page wider too. Raises Unavailable."""
+        return [wide for wide in PADDED if wide > self.fit.widest and wide in self.strides.xs and wide + 1 in self.padded.xs]
 
     @property
     def survey(self) -> geometry.Geometry:
@@ -260,11 +288,3 @@ class Analysis(analysis.Analysis):
         """The core's clock while the chases ran. Raises Unavailable("no-clock")."""
         clock = self.walked.loc[self.walked["core_ghz"] > 0, "core_ghz"] if len(self.walked) else self.walked
         return float(required(clock, "in none of the rows", "no-clock").median())
-
-
-def _per_miss(curve: Curve, held: Interval, missed: list[float]) -> Curve:
-    """A curve less one interval, over the share of misses at each x."""
-    table = curve.table.copy()
-    for place, (interval, share) in enumerate(zip(curve.intervals, missed, strict=True)):
-        table.loc[place, ["median", "low", "high"]] = list(((interval - held) * (1 / share))[:3])
-    return Curve(table, curve.x, curve.processes)

@@ -17,6 +17,7 @@ LEAST_SWEPT = 5  # numbers of tables that a cache is found from, inference/walk_
 MOST_UPPER = 32  # tables of the third level: 32 TiB of addresses, half of which are drawn
 COLLIDING = 256  # pages: any second level of a TLB holds as many, and no table has fewer entries
 MOST_STRIDE = 1 << 18  # pages, of powers of two: of 4 KiB, 1 GiB, at which COLLIDING of them take the addresses that page_chase has
+POWERS = [1 << k for k in range(MOST_STRIDE.bit_length())]
 PADDED = (1 << 6, 1 << 9, 1 << 12)  # strides that are also made a page wider
 HOT = 4  # one page in so many is drawn half of the time, and one time in so many of the other half
 Tables = tuple[int, int, int]  # of each level
@@ -64,7 +65,7 @@ def strides(scope: Scope) -> list[Point]:
     most = MOST_STRIDE * SMALLEST_PAGE // scope.base_page_bytes
     padded = [n + 1 for n in PADDED if n < most]
     each = 1 if scope.is_fine else 2
-    apart = sorted({*[1 << k for k in range(most.bit_length()) if 1 << k <= most][::each], *(n - 1 for n in padded)})
+    apart = sorted({*[n for n in POWERS if n <= most][::each], *(n - 1 for n in padded)})
     return [scope.point("page_chase", layout="alias", lines=COLLIDING, stride_pages=n) for n in [*apart, *padded]]
 
 

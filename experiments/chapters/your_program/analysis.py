@@ -17,16 +17,18 @@ from experiments.words.reasons import Unavailable, if_available, required
 COLUMNS = ("case", "title", "language", "ours", "does", "changes_pages", "verdict", "version", "pairs", "gain", "resident_bytes", "memory",
            "large", "faults", "alike")
 ONE = Interval(1.0, 1.0, 1.0)
-REACHED = 0.1  # of what is resident: with less of it on large pages a lever did nothing that a time could be put down to
 
 
 class Analysis(analysis.Analysis):
-    """The document of the programs, for this chapter has no rows. It is none of `documents`: `make book` has no time for it."""
+    """The document of the programs, for this chapter has no rows. It is none of `documents`: `make book` has no time for it.
 
-    def __init__(self, frame: pd.DataFrame, about: About, minutes: float = 0.0):
-        """frame: without rows. minutes: to measure in, where machine is "this" and has no document of its present state; 0 measures
-        nothing."""
-        super().__init__(frame, about)
+    The page defines: on_huge_pages, paged and much_more.
+    """
+
+    def __init__(self, frame: pd.DataFrame, about: About, names: dict[str, Any] | None = None, minutes: float = 0.0):
+        """frame: without rows. names: as in the class above. minutes: to measure in, where machine is "this" and has no document of its
+        present state; 0 measures nothing."""
+        super().__init__(frame, about, names)
         self.minutes = minutes
 
     @cached_property
@@ -71,6 +73,10 @@ class Analysis(analysis.Analysis):
             raise Unavailable("no-data" if why == "no-time" else why, CASES[case].title)
         return rows["gain"].iloc[0]
 
+    def slowdown(self, case: str) -> Interval:
+        """Return the inverse of `gain`, which is clearer where huge pages are expected to hurt. Raises as `gain` does."""
+        return ONE / self.gain(case)
+
     @cached_property
     def profile(self) -> Profile:
         """What a sampling clock found of a chase. Raises Unavailable with the reason why there is none."""
@@ -84,22 +90,18 @@ class Analysis(analysis.Analysis):
         return required(self.trials, "no program was measured")
 
     def of_pages(self, ours: bool | None = None) -> pd.DataFrame:
-        """The trials in which the pages changed and nothing else; of our programs or of others' alone, each once, where that is asked
-        for. Raises Unavailable("too-few-points") where there are none."""
-        rows = reached(self.measured())
+        """Return the trials in `paged`; of our programs or of others' alone, each once, where that is asked for. Raises
+        Unavailable: no-data without a document, too-few-points where there are none."""
+        self.measured()
+        rows = self.paged
         if ours is not None:
             rows = rows[(rows["ours"] == ours) & ~rows["case"].isin([name for name, case in CASES.items() if case.again])]
         return required(rows, "no such program was measured")
 
     def unreached(self) -> pd.DataFrame:
-        """The trials whose lever put next to nothing on large pages."""
-        rows = self.trials
-        return rows[rows["changes_pages"] & (rows["large"] < REACHED)]
-
-
-def reached(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of trials those in which the pages changed, and nothing else."""
-    return rows[rows["changes_pages"] & (rows["large"] >= REACHED)]
+        """Return the trials that were to change the pages and are not in `paged`. Raises Unavailable("no-data")."""
+        rows = self.measured()
+        return rows[rows["changes_pages"].astype(bool) & ~rows["case"].isin(self.paged["case"])]
 
 
 def _row(told: Told) -> dict[str, Any]:

@@ -104,18 +104,18 @@ def _redis() -> Tool:
 def _heap(gib: int) -> Case:
     return Case(f"a JVM that touches {gib} GiB and ends", _of("Java", ("java", "--version"), (
         "java", f"-Xms{gib}g", f"-Xmx{gib}g", "-XX:+AlwaysPreTouch", "-version"), "default-jdk-headless"), "jvm",
-        "its heap on large pages", holds_gib=gib + 1, again=gib > 1)
+        "its heap on huge pages", holds_gib=gib + 1, again=gib > 1)
 
 
-ADVISED = "large pages, advised as memory is mapped"
-JOINED = "memory joined into large pages from outside"
+ADVISED = "huge pages, advised as memory is mapped"
+JOINED = "memory collapsed into huge pages from outside"
 RULES_LARGE = "the slice in a mapping that is advised"
 POOL = "RULES=pool"
 RULES_POOL = "the slice in a mapping from the pool"
 
 # The order is that of measuring: where the time is short, the last ones are left out.
 CASES = {
-    "fare-cache": Case("a cache of fares, every key alike", _c("fare_cache", _GIB, "6000000", "0"), "advise", ADVISED, "ns a look-up"),
+    "fare-cache": Case("a fare cache, every key alike", _c("fare_cache", _GIB, "6000000", "0"), "advise", ADVISED, "ns a look-up"),
     "sort": Case("GNU sort", _of("C", ("sort", "--version"), ("env", "LC_ALL=C", "sort", "--parallel=1", "--buffer-size=1G", "-o",
                                                               "/dev/null", "@/lines.txt"), "coreutils"), "advise", ADVISED),
     "sqlite": Case("SQLite, look-ups by key in memory", _of("C", ("sqlite3", ":memory:", "SELECT 'SQLite ' || sqlite_version()"),
@@ -127,9 +127,9 @@ CASES = {
     "rustc": Case("rustc -O", _of("Rust", ("rustc", "--version"), ("rustc", "--edition", "2021", "-O", "--crate-type", "lib", "--emit=obj",
                                                                    "-o", "@/large.o", "@/large.rs"), "rustc"), "advise", ADVISED),
     "javac": Case("javac", _of("Java", ("javac", "-version"), ("javac", "-d", "@", "@/Large.java"), "default-jdk-headless"), "jvm",
-                  "its JVM's heap on large pages"),
+                  "its JVM's heap on huge pages"),
     "gofmt": Case("gofmt", _of("Go", ("go", "version"), ("gofmt", "-l", "@/large.go"), "golang-go"), "collapse", JOINED),
-    "numpy": Case("NumPy, indices that are drawn", _of("Python", (*_PYTHON, "import numpy; print('NumPy', numpy.__version__)"),
+    "numpy": Case("NumPy, random indices", _of("Python", (*_PYTHON, "import numpy; print('NumPy', numpy.__version__)"),
                                                        (*_PYTHON, _TAKE), "python3-numpy"), "numpy-off", "NumPy's own advice switched off",
                   takes=True),
     **{name: _heap(gib) for name, gib in HEAPS.items() if gib == 1},
@@ -139,7 +139,7 @@ CASES = {
     "xz": Case("xz", _of("C", ("xz", "--version"), ("xz", "-6", "--threads=1", "--stdout", "@/less.txt"), "xz-utils"), "advise", ADVISED),
     "join": Case("a hash join", _c("hash_join", "4000000"), "advise", ADVISED, "ns a row"),
     "join-parts": Case("a hash join, by parts", _c("hash_join", "4000000"), "JOIN=partitioned", "both tables split first", "ns a row"),
-    "fare-cache-hot": Case("a cache of fares, nine in ten of few keys", _c("fare_cache", _GIB, "16000000", "90"), "advise", ADVISED,
+    "fare-cache-hot": Case("a fare cache, nine in ten of few keys", _c("fare_cache", _GIB, "16000000", "90"), "advise", ADVISED,
                            "ns a look-up"),
     "rules-beside": Case("a rules engine beside a stream", _go("rules_engine", _GIB, "500000", "1"), "RULES=large", RULES_LARGE,
                          "ns a transaction"),

@@ -42,11 +42,9 @@ def sharding_gains(a: Analysis, band: Band) -> Answer:
 def large_pages_boost(a: Analysis, band: Band, much_bytes: float = MUCH_BYTES) -> Answer:
     rows = a.of_pages(ours=False)
     rows = required(rows[rows["resident_bytes"] >= much_bytes], "no program with much data was measured")
-    faster = sum(gain.low > 1 for gain in rows["gain"])
-    slower = sum(gain.high < 1 for gain in rows["gain"])
     return [inside(gain, *band) for gain in rows["gain"]], (
-        f"Of {in_words(len(rows))} programs of others with {format_size(int(much_bytes))} and more, large pages make {many(faster)} "
-        f"faster and {many(slower)} slower.")
+        f"Of {in_words(len(rows))} programs of others with {format_size(int(much_bytes))} and more, large pages make "
+        f"{many(rows['faster'].sum())} faster and {many(rows['slower'].sum())} slower.")
 
 
 @claim("redis-latency-after-fork", points=None)

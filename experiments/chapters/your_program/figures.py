@@ -7,10 +7,10 @@ import pandas as pd
 
 from experiments.article import charts
 from experiments.article.render import MUTED, Figure
-from experiments.chapters.your_program.analysis import Analysis, reached
+from experiments.chapters.your_program.analysis import Analysis
 from experiments.words.prose import extremes
 
-_OTHERS, _OURS = "somebody else's", "this book's"
+_OTHERS, _OURS = "written by others", "written for this book"
 _RATIOS = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10, 20, 50, 100)
 _TENTHS = [n / 10 for n in range(1, 40)]
 _NARROW = 2.5  # times from end to end, and there is room for tenths
@@ -22,7 +22,7 @@ def _named(a: Analysis) -> pd.DataFrame:
     """A row a program in which the pages alone changed, of this machine and, where that is another, of the reference."""
     sets = [("this machine", a.of_pages())]
     if a.theirs is not None and len(a.theirs):
-        sets.append(("the reference", reached(a.theirs)))
+        sets.append(("the reference", a.on_huge_pages(a.theirs)))
     rows = pd.concat([rows.assign(machine=name) for name, rows in sets], ignore_index=True)
     return rows.assign(whose=rows["ours"].map({True: _OURS, False: _OTHERS}))
 
@@ -71,7 +71,7 @@ def gains(a: Analysis) -> Figure:
     mine = data[data["machine"] == "this machine"]
     told = extremes(dict(zip(mine["title"], mine["gain"], strict=True)), "times as long", "takes longest on base pages", "least")
     return Figure(_dots(data, _order(a), "times as fast", "gain"),
-                  f"Time on base pages over time on large ones, by program. {told}", data)
+                  f"Time on base pages over time on huge pages, by program. {told}", data)
 
 
 def costs(a: Analysis) -> Figure:
@@ -79,6 +79,6 @@ def costs(a: Analysis) -> Figure:
     rows = _named(a)
     data = rows[["title", "language", "whose", "machine", "does", "memory", "faults", "large"]].dropna(subset=["memory"])
     mine = data[data["machine"] == "this machine"]
-    told = extremes(dict(zip(mine["title"], mine["memory"], strict=True)), "times as much", "takes most on large pages", "least")
+    told = extremes(dict(zip(mine["title"], mine["memory"], strict=True)), "times as much", "takes most on huge pages", "least")
     return Figure(_dots(data, _order(a), "times the memory", "memory"),
-                  f"Resident memory with large pages over that without, by program. {told}", data)
+                  f"Resident memory with huge pages over that without, by program. {told}", data)
