@@ -27,6 +27,7 @@ Chase = tuple[str, str]  # the guest's page, "" of a plain process; and the host
 GUEST, PROCESS, NODE = "guest_chase", "page_chase", "numa_chase"
 OUTSIDE = "no guest"
 GUEST_BASE_BYTES = 4096  # the guest of guest_chase is written for x86-64
+SAME = 0.05  # what this book calls no difference
 LEAST_PAIRS = 5  # of a median, fewer have no interval worth the name
 CLEAR = 1.25  # so far from a level's end that sets which fill unevenly no longer show
 LEAST_BETWEEN = 4  # prices that a level's own price is the median of: two octaves
@@ -129,6 +130,12 @@ class Analysis(analysis.Analysis):
     def ratio_of(self, row: pd.Series) -> Interval:
         """Return the time of a row of `matrix` over that of a plain process on the guest's page size; UNKNOWN without one."""
         return self.ratios[row["guest"], row["host"]].get(row["lines"]) if (row["guest"], row["host"]) in self.ratios else UNKNOWN
+
+    @property
+    def clear_ratios(self) -> pd.DataFrame:
+        """The rows of `matrix` below the largest size whose ratio to a plain process differs from one by more than its interval and SAME."""
+        near = self.matrix[self.matrix["lines"].isin(self.sizes[:-1])]
+        return near[(near["over_alike_low"] > 1 + SAME) | (near["over_alike_high"] < 1 - SAME)]
 
     @property
     def missing(self) -> list[str]:

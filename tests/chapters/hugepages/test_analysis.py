@@ -15,15 +15,6 @@ from experiments.words.reasons import Unavailable
 pytestmark = pytest.mark.filterwarnings("error")
 
 
-def test_a_curve_stands_for_each_page_size_and_is_the_median_of_its_processes():
-    a = analysis()
-    for pages in PAGES:
-        for lines, times in list(a.spread[pages])[::4]:
-            assert times.value == pytest.approx(chased(rows(), pages, lines * 4096))
-            assert times.low <= times.value <= times.high
-        assert (a.spread[pages].table["n"] == 5).all()
-
-
 def test_a_price_is_spread_minus_packed_on_the_same_pages_and_of_one_without_its_control_there_is_none():
     a = analysis(rows().query("pages != '2m' or layout != 'packed' or lines != 4096"))
     for pages in PAGES:
@@ -83,15 +74,6 @@ def test_without_any_large_pages_the_pool_is_what_is_lacking(there: tuple[str, .
     with pytest.raises(Unavailable) as why:
         analysis(only(*there)).large  # noqa: B018
     assert why.value.code == "pool-empty"
-
-
-def test_the_largest_size_is_one_that_all_of_them_have():
-    frame = rows().query("pages != '1g' or lines <= 100_000")
-    lines, ns = analysis(frame).largest("4k", "2m", "1g")
-    assert lines == 65536 and ns == {pages: pytest.approx(chased(frame, pages, lines * 4096)) for pages in ("4k", "2m", "1g")}
-    with pytest.raises(Unavailable) as why:
-        analysis(only("4k")).largest("4k", "2m")
-    assert why.value.code == "too-few-points"
 
 
 # --- random reads

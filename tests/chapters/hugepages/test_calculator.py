@@ -8,7 +8,7 @@ from functools import cache
 
 import pandas as pd
 import pytest
-from support.hugepages import PAGES, SPLIT, WHOLE, analysis, only
+from support.hugepages import PAGES, analysis, only
 from support.hugepages import rows as all_rows
 from support.synthetic import GIB, MIB, PAGE_BYTES, Paged, hugepages
 
@@ -81,11 +81,6 @@ def test_where_nothing_was_measured_past_twice_the_last_level_there_is_a_reason(
     assert why.value.code == "too-few-points" and "3,072" in why.value.detail
 
 
-def test_a_page_size_that_ends_too_early_is_left_out_and_the_others_stay():
-    found = model(rows().query("pages != '64k' or lines < 3000"))
-    assert list(dict.fromkeys(found["pages"])) == ["4k", "thp", "2m", "1g"]
-
-
 # --- what it counts with
 
 
@@ -100,13 +95,6 @@ def test_two_levels_that_were_measured_are_believed_before_cpuid(monkeypatch, en
     monkeypatch.setattr(geometry, "infer", lambda *_: measured(*entries))
     basis = calculator.basis(analysis(kept={"geometry": pd.DataFrame()}))
     assert basis[:2] == expected and ("CPUID" in basis.source) == (len(entries) == 1)
-
-
-@pytest.mark.parametrize("machine", [WHOLE, SPLIT])
-def test_without_a_survey_cpuid_is_what_it_counts_with_and_the_hit_is_that_of_base_pages(machine: Paged):
-    basis = calculator.basis(analysis(all_rows(machine)))
-    assert (basis.first, basis.last, basis.is_splintered) == (64, 1536, machine.splintered) and "CPUID" in basis.source
-    assert basis.hit_ns == pytest.approx(machine.hit_ns, rel=0.05)
 
 
 @pytest.mark.parametrize(("entries", "frame", "code"), [
@@ -157,9 +145,3 @@ def test_the_static_figure_answers_the_choice_that_is_made_at_first(frame: pd.Da
     assert (given["pages"]["value"], given["size"]["value"]) == (pages, size)
     assert figure.alt.endswith(given["answers"]["value"][pages][str(size)])
     assert size in given["size"]["bind"]["options"] and pages in given["pages"]["bind"]["options"]
-
-
-def test_a_size_that_was_not_measured_on_a_page_size_has_no_number():
-    given = parameters(spec_of(drawn(SMALLER_POOL)))
-    assert "30" not in given["answers"]["value"]["2m"] and "30" in given["answers"]["value"]["4k"]
-    assert "This size was not measured on these pages." in given["readout"]["expr"]

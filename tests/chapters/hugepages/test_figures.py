@@ -85,12 +85,6 @@ def test_the_alternatives_tell_the_numbers_at_the_right():
     assert f"{median(rows(), kernel='random_touch', pages='2m', bytes=10**9):.1f} ns on 2m" in figures.touch(a).alt
 
 
-def test_the_published_reads_are_drawn_beside_ours_and_never_as_ours():
-    data = figures.touch(analysis()).data
-    assert len(data[data["where"] == "published"]) == 15 and data[data["where"] == "published"]["n"].isna().all()
-    assert len(data[data["where"] == "here"]) == 18
-
-
 @pytest.mark.parametrize(("make", "there", "code"), [
     (figures.splinter, ("4k",), "pool-empty"), (figures.touch, ("1g",), "too-few-points"),
     (figures.page_sizes, (), "too-few-points"), (figures.page_prices, (), "too-few-points")])

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from support.common import lacking
 
 from experiments.chapters.hugepages.languages import jmh, jvm, maven
@@ -70,11 +68,6 @@ def test_the_scores_are_the_means_of_what_jmh_measured():
         assert (score.iterations_count, score.forks, score.array_bytes, score.pages) == (4, 2, 1000, "4k")
 
 
-def test_one_iteration_has_a_score_and_no_error():
-    text = re.sub(r'"scoreError": [0-9.]+', '"scoreError": "NaN"', REAL)  # which is how JMH writes it
-    assert {score.error_ns for score in jvm.parse(text, "thp", (1000,))} == {None}
-
-
 @pytest.mark.parametrize(("old", "new"), [
     ("ns/op", "us/op"), ('"avgt"', '"thrpt"'), ("ByteArrayTouch.touch", "ByteArrayTouch.other"),
     ('"size": "1000"', '"size": "10"'), ('"size": "1000"', '"size": "many"'), ('"size": "1000"', '"bound": "1000"'),
@@ -102,12 +95,6 @@ def test_no_page_size_passes_for_another(asked: jvm.HeapPages, got: jvm.HeapPage
     if asked != got:
         expected = "pool-empty" if asked == "2m" else "backing-partial"
         assert code_of(jvm.refuse, jvm.heap_of(SMAPS[got] + ELSEWHERE, LOG), asked) == expected
-
-
-def test_of_a_heap_in_the_pool_the_array_must_be_there_and_what_no_one_touched_need_not():
-    heap = jvm.heap_of(mapping(LOW, 192, hugetlb=116, page_kb=2048), LOG)
-    jvm.refuse(heap, "2m", 100 * MIB)
-    assert code_of(jvm.refuse, heap, "2m", 150 * MIB) == "backing-partial"
 
 
 @pytest.mark.parametrize(("asked", "smaps"), [
@@ -162,12 +149,6 @@ def test_what_the_system_lacks_has_its_reason(pages: jvm.HeapPages, file: str, t
     assert code_of(jvm.check, pages, jmh.SIZES, root) == code
 
 
-@given(st.lists(st.integers(1, 2**31 - 3), min_size=1, max_size=5))
-def test_the_heap_holds_the_largest_array_and_is_whole_large_pages(sizes: list[int]):
-    heap = jvm.heap_mib(sizes)
-    assert heap % 2 == 0 and max(sizes) + 32 * MIB <= (heap - 32) * MIB < max(sizes) + 34 * MIB
-
-
 # --- a JVM that is not one -------------------------------------------------------------------------------
 
 FAKE = """#!{python}
@@ -212,12 +193,6 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def run(pages: jvm.HeapPages, root: Path, sizes: tuple[int, ...] = (1000,)) -> list[Score]:
     return jvm.run(Path("benchmark.jar"), pages, sizes, **FORKED, root=root)
-
-
-@pytest.mark.parametrize("pages", jvm.HEAP_PAGES)
-def test_scores_of_forks_that_prove_their_pages_are_taken(pages: jvm.HeapPages, fake, root: Path):
-    fake(SMAPS[pages])
-    assert [score.quantity for score in run(pages, root)] == ["draw", "touch"]
 
 
 def test_a_jvm_that_fell_back_to_small_pages_without_a_word_is_refused(fake, root: Path):
@@ -348,13 +323,6 @@ def test_a_build_that_fails_gives_mavens_own_reason_and_leaves_nothing(said: str
     assert (why.value.code, why.value.detail) == ("maven-failed", detail)
     assert len(calls.read_text().splitlines()) == tries
     assert list((tmp_path / "build" / "kernels").iterdir()) == []
-
-
-def test_a_jvm_without_a_compiler_and_maven_is_not_enough(fake, monkeypatch: pytest.MonkeyPatch):
-    fake()
-    with pytest.raises(Unavailable, match="mvn and javac.*apt install maven") as why:
-        maven.build()
-    assert why.value.code == "no-toolchain"
 
 
 # --- the document ---------------------------------------------------------------------------------------

@@ -79,11 +79,3 @@ def test_jmhs_scores_stand_beside_the_published_ones():
     assert list(table["array, bytes"]) == ["1,000", "10,000", "1,000,000", "10,000,000", "100,000,000"]
     assert table.iloc[-1, 4:].tolist() == ["32.54", "28.70", "28.70"]  # and not 33.58, which a profiler slowed down
     assert float(table.iloc[-1, 1]) == pytest.approx(median(rows(), kernel="random_touch", pages="4k", bytes=10**8), abs=0.006)
-
-
-def test_a_size_that_was_not_published_is_a_row_of_its_own_and_one_without_scores_is_a_dash():
-    document = scores()
-    document["scores"] = [score | {"array_bytes": 50_000} for score in document["scores"] if score["array_bytes"] == 1000]
-    table = read(tables.jvm(analysis(jmh=document))).set_index("array, bytes")
-    assert list(table.index) == ["1,000", "10,000", "50,000", "1,000,000", "10,000,000", "100,000,000"]
-    assert (table.loc["50,000"] == "–").sum() == 3 and (table.loc["1,000"] == "–").sum() == 3
