@@ -11,41 +11,32 @@ from experiments.chapters.hugepages.languages import jmh
 from experiments.inference import curves, splinter
 from experiments.inference.curves import Curve, select
 from experiments.inference.intervals import UNKNOWN, Interval, median_interval, summarise_beside
-from experiments.words.pages import BASE, LARGE, SWEPT, rank, words
+from experiments.words.pages import BASE, LARGE, SWEPT, hardware, page_bytes, rank, words
 from experiments.words.prose import listed
 from experiments.words.reasons import Unavailable, if_available, required
 
 SAME = 0.05  # what this book calls no difference
+ENTRY_BYTES = 8  # of a page table
 LEAST_JVMS = 3  # for JMH's own interval, of 99.9 %, to speak of more than one mapping
 
 
 class Analysis(analysis.Analysis):
     """The rows of `page_chase`, `page_gather` and `random_touch` by page size. A curve is of ns per access by lines, one to each base page,
-    and empty on page sizes that were not measured; so is a frame of what was not."""
+    and empty on page sizes that were not measured; so is a frame of what was not.
+
+    The page defines: spread, packed, price, speedup, most_lines, touches, missed and heap_bytes.
+    """
 
     documents = ("scores",)
-    most_lines = splinter.MOST_LINES  # of the figure about pieces
 
     # --- the chase
 
-    @cached_property
-    def spread(self) -> dict[str, Curve]:
-        """By page size: the chase over one line to each base page."""
-        return {pages: curves.spread(self.frame, pages=pages) for pages in SWEPT}
-
-    @cached_property
-    def packed(self) -> dict[str, Curve]:
-        """By page size: its control, as many lines side by side."""
-        return {pages: curves.packed(self.frame, pages=pages) for pages in SWEPT}
-
-    @cached_property
-    def price(self) -> dict[str, Curve]:
-        """By page size: the price of translation. A size without its control has none. The table of whole large pages is too small to
-        matter beside the data, so theirs is the plain difference."""
-        pieces = if_available(lambda: self.pieces)
-        whole = (*LARGE, "1g") if pieces and not pieces.is_splintered else ()
-        return {pages: spread - self.packed[pages] if pages in whole else self.price_of(spread, self.packed[pages])
-                for pages, spread in self.spread.items()}
+    def price_on(self, pages: str, spread: Curve, packed: Curve) -> Curve:
+        """Return the price of translation on one page size. A size without its control has none. The table of whole large pages is too
+        small to matter beside the data, so theirs is the plain difference."""
+        pieces = self.splintering()
+        is_whole = pages in (*LARGE, "1g") and pieces is not None and not pieces.is_splintered
+        return spread - packed if is_whole else self.price_of(spread, packed)
 
     @cached_property
     def gathers(self) -> dict[str, Curve]:
@@ -66,10 +57,6 @@ class Analysis(analysis.Analysis):
     def large(self) -> str:
         """Which 2 MiB pages were chased on. Raises Unavailable("pool-empty")."""
         return splinter.large_pages(select(self.frame, kernel="page_chase"))
-
-    def speedup(self, pages: str, over: str = BASE) -> Curve:
-        """How many times as fast the chase is on `pages` as on `over`, where both were measured."""
-        return self.spread[over] / self.spread[pages]
 
     def below_reach(self) -> dict[str, Curve]:
         """The speedups of large pages where base pages miss little: inside the first level, and between the two; those that were
@@ -95,6 +82,19 @@ class Analysis(analysis.Analysis):
             raise Unavailable("too-few-points", "no row says how large its page tables were")
         return most * self.base_page_bytes, {pages: int(table) for pages, table in tables.items()}
 
+    def last_level_bytes(self, pages: str, size_bytes: int) -> int:
+        """Return the last level of a page table over so much memory; a page of 64 KiB is mapped by entries of base pages."""
+        entries = size_bytes // page_bytes(hardware(pages), self.base_page_bytes)
+        return max(entries, 1) * ENTRY_BYTES
+
+    @property
+    def spans(self) -> pd.DataFrame:
+        """The points of the chase whose mappings differ by more than 1.5 times: pages, lines, min, max, ratio; the widest first."""
+        dots = pd.concat([curve.processes.assign(pages=pages) for pages, curve in self.spread.items()], ignore_index=True)
+        dots = dots.reindex(columns=["pages", "lines", "median"])
+        ends = dots.groupby(["pages", "lines"], as_index=False)["median"].agg(["min", "max"])
+        return ends.assign(ratio=ends["max"] / ends["min"]).sort_values("ratio", ascending=False, ignore_index=True)
+
     @cached_property
     def pieces(self) -> splinter.Splinter:
         """Whether an entry of the TLB spans a large page. Raises Unavailable, as `splinter.judge` does."""
@@ -104,20 +104,10 @@ class Analysis(analysis.Analysis):
         """Return what these rows show of large pages, or None if they cannot tell."""
         return if_available(lambda: self.pieces)
 
-    @staticmethod
-    def missed(entries: float, pieces: float) -> float:
-        """The share of independent draws over so many pieces whose translation a level does not hold, whatever the replacement."""
-        return max(0.0, 1 - entries / pieces)
-
     # --- random reads of an array
 
-    @cached_property
-    def touches(self) -> pd.DataFrame:
-        """A row a page size and array, as `reads` gives them."""
-        return self.reads()
-
-    def reads(self, spare_draws: int = 0) -> pd.DataFrame:
-        """pages, array_bytes, the estimate (ns per read), n, generator_ns (of it, drawing the index: the median of that alone).
+    def reads(self, spare_draws: int) -> pd.DataFrame:
+        """Return pages, array_bytes, the estimate (ns per read), n, generator_ns (of it, drawing the index: the median of that alone).
 
         spare_draws: of the loop that throws so many draws away before each read.
         """
@@ -125,11 +115,14 @@ class Analysis(analysis.Analysis):
         reads = summarise_beside(rows, ["pages", "array_bytes"], {"generator_ns_per_access": "generator_ns"})
         return reads.astype({"array_bytes": "int64"}).sort_values(["pages", "array_bytes"], key=rank, ignore_index=True)
 
-    @cached_property
-    def reads_apart(self) -> pd.DataFrame:
-        """The loop with and without a spare draw before each read: pages, array_bytes, median, median_spare."""
-        plain, spare = (reads[["pages", "array_bytes", "median"]] for reads in (self.touches, self.reads(1)))
-        return plain.merge(spare, on=["pages", "array_bytes"], suffixes=("", "_spare"))
+    @property
+    def extreme_reads(self) -> tuple[int, int, dict[tuple[str, int], float]]:
+        """The smallest and the largest array read both on base pages and on large ones, and ns per read by pages and bytes. Raises
+        Unavailable: pool-empty, too-few-points."""
+        reads = self.touches.set_index(["pages", "array_bytes"])["median"]
+        sizes = [set(select(self.touches, pages=pages)["array_bytes"]) for pages in (BASE, splinter.large_pages(self.touches))]
+        shared = required(set.intersection(*sizes), "no array was read on both page sizes")
+        return min(shared), max(shared), reads.to_dict()
 
     # --- the JVM
 
@@ -137,6 +130,15 @@ class Analysis(analysis.Analysis):
     def scores(self) -> jmh.Jmh:
         """What JMH measured in the JVM. Raises Unavailable, as `document` does."""
         return self.document("jmh", jmh.make, jmh.Jmh)
+
+    @property
+    def against_c(self) -> pd.DataFrame:
+        """JMH beside the loop in C, and beside that loop with a spare draw before each read: pages, array_bytes, jmh_ns, ours_ns, ratio,
+        median_spare and ratio_spare, NaN without it. Raises Unavailable: as `document` does, too-few-points where both read no array."""
+        both = required(jmh.against(self.scores, self.touches), "no size was read on the same pages by the JVM and in C")
+        spare = self.reads(1)[["pages", "array_bytes", "median"]].rename(columns={"median": "median_spare"})
+        both = both.merge(spare, on=["pages", "array_bytes"], how="left").sort_values("array_bytes", ignore_index=True)
+        return both.assign(ratio_spare=both["jmh_ns"] / both["median_spare"])
 
     def java(self, array_bytes: int, pages: str) -> Interval:
         """A random read by JMH, ns, with the interval that it gives. Of fewer than three JVMs it covers nothing: each has one mapping.

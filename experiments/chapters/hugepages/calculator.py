@@ -2,9 +2,11 @@
 
 A load of an independent random draw over M pages finds its translation in a level of C entries with probability C/M, whatever
 the replacement (inference/misses.py). So T = packed + (1 - C1/M) hit + (1 - C2/M) walk, where packed, hit and walk were
-measured here: walk is the price of translation of the same working set on the same pages, less the hit, and M counts pieces of
-the size that an entry spans, which on a splintered large page is the host's. Where an entry spans more than a base page, the chase
-itself comes to each piece many times a cycle and in no order, as draws do: there its price is the answer as it was measured.
+measured here: walk is spread minus packed of the same working set on the same pages, less the hit, and M counts pieces of
+the size that an entry spans, which on a splintered large page is the host's. Where the two layouts find their lines in different
+caches, that difference is no price of translation, but it is part of the whole time, which is what the model gives. Where an entry
+spans more than a base page, the chase itself comes to each piece many times a cycle and in no order, as draws do: there the
+difference is the answer as it was measured.
 """
 
 from __future__ import annotations
@@ -54,7 +56,8 @@ def model(a: Analysis, counted: Basis) -> pd.DataFrame:
     """A row a page size and power of two of bytes at which it was chased: pages, log2_bytes, span_bytes, reach_bytes,
     walks_per_access, ns. Raises Unavailable("too-few-points") where no page size was measured past twice the last level."""
     rows, base = [], a.base_page_bytes
-    for pages, price in a.price.items():
+    for pages, spread in a.spread.items():
+        price = spread - a.packed[pages]
         if not len(far := price.between(PAST * counted.last, inf)):
             continue
         span = base if counted.is_splintered else page_bytes(pages, base)

@@ -6,7 +6,6 @@ import pandas as pd
 
 from experiments.article.render import Html, data_table
 from experiments.chapters.keeping_pages.analysis import Analysis
-from experiments.chapters.keeping_pages.languages import runtime_words
 from experiments.chapters.keeping_pages.ways import WAYS
 from experiments.words.reasons import REASONS, required
 from experiments.words.units import format_size
@@ -36,6 +35,10 @@ def faults(a: Analysis) -> Html:
 
 def languages(a: Analysis) -> Html:
     """What each language's program got: plain, advised, from the pool."""
-    return data_table(runtime_words.table(a.programs).rename(columns={
-        "on_huge_pages_percent": "on huge pages, %", "elsewhere_huge_bytes": "huge elsewhere, bytes", "ns_per_access": "ns per read",
-        "plain_over_this": "plain over this"}), decimals=2)
+    runs = a.variants
+    return data_table(pd.DataFrame({
+        "language": runs["language"], "toolchain": runs["toolchain"], "variant": runs["variant"],
+        "on huge pages, %": 100 * runs["huge_share"], "huge elsewhere, bytes": runs["elsewhere_huge_bytes"],
+        "ns per read": runs["ns_per_access"], "plain over this": runs["plain_over_this"],
+        "repeats differ": ["–" if variant == "plain" else "yes" if differs else "no"
+                           for variant, differs in zip(runs["variant"], runs["differs"], strict=True)]}), decimals=2)

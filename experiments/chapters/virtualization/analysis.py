@@ -16,15 +16,18 @@ from experiments.chapters.virtualization.grid import GUEST_PAGES, HOST_PAGES, NO
 from experiments.inference import splinter
 from experiments.inference.curves import Curve, select
 from experiments.inference.intervals import UNKNOWN, Interval, median_interval, summarise
-from experiments.lab.namespaces import MODE as NAMESPACES
 from experiments.words.pages import BASE, hardware, page_bytes, words
-from experiments.words.reasons import Unavailable, required
+from experiments.words.reasons import PAGE_REASONS, Unavailable, if_available, required
 from experiments.words.units import format_size
 
+# Why a machine may have no guest, beside lacking pages.
+GUEST_REASONS = PAGE_REASONS | {"no-kvm", "kvm-permission", "kvm-refused", "guest-crashed", "guest-emulated", "not-x86", "engine-lacks",
+                                "kernel-hung"}
 Chase = tuple[str, str]  # the guest's page, "" of a plain process; and the host's
 GUEST, PROCESS, NODE = "guest_chase", "page_chase", "numa_chase"
 OUTSIDE = "no guest"
 GUEST_BASE_BYTES = 4096  # the guest of guest_chase is written for x86-64
+SAME = 0.05  # what this book calls no difference
 LEAST_PAIRS = 5  # of a median, fewer have no interval worth the name
 CLEAR = 1.25  # so far from a level's end that sets which fill unevenly no longer show
 LEAST_BETWEEN = 4  # prices that a level's own price is the median of: two octaves
@@ -34,24 +37,23 @@ def cell_name(guest: str, host: str) -> str:
     return f"{guest} on {host}" if guest else f"{OUTSIDE}, {host}"
 
 
+def guest_words(guest: str) -> str:
+    return f"{format_size(page_bytes(guest, GUEST_BASE_BYTES))} pages"
+
+
 def pair_words(guest: str, host: str) -> str:
-    """The same for a sentence: 4 KiB pages on the host's transparent 2 MiB pages."""
-    return f"{format_size(page_bytes(guest, GUEST_BASE_BYTES))} pages on the host's {words(host)}" if guest else f"{words(host)} outside"
+    """Return a pair as a sentence calls it: 4 KiB pages on the host's transparent 2 MiB pages."""
+    return f"{guest_words(guest)} on the host's {words(host)}" if guest else f"{words(host)} outside"
 
 
 class Analysis(analysis.Analysis):
     """The rows of experiment `virtualization`; times are ns per access, by the clock of whoever made them.
 
-    What has guests in it (`cells`, `matrix` and on) is of these rows. Sentences and claims about guests ask `guests` whose to take.
+    What has guests in it (`matrix` and on) is about the guests that the page shows, which may be those of the reference machine: ask
+    `guests` for them.
+
+    The page defines, about `guests`: spread, packed, price, ratios, touches and depths; about this machine: plain and contained.
     """
-
-    touched = "first_touch_ns_per_access"  # the column that `touches` is about
-
-    def __setattr__(self, name: str, value: object) -> None:
-        """What is assigned stands in a property's place, and what was derived without it is derived anew."""
-        given = {**vars(self).get("_given", {}), name: value}
-        whose = {key: known for key, known in vars(self).items() if key == "guests"}
-        object.__setattr__(self, "__dict__", {**whose, **given, "_given": given})
 
     @cached_property
     def guests(self) -> Analysis:
@@ -59,7 +61,7 @@ class Analysis(analysis.Analysis):
         with suppress(Unavailable):
             if not self.cells:
                 reference = self.about.reference()
-                theirs = Analysis(reference.kept("virtualization"), reference)
+                theirs = Analysis(reference.kept("virtualization"), reference, self._names)  # one page defines what both have
                 return theirs if theirs.cells else self
         return self
 
@@ -70,38 +72,24 @@ class Analysis(analysis.Analysis):
         own = {"kernel": GUEST, "mode": guest, "levels": levels} if guest else {"kernel": PROCESS, "mode": ""}
         return select(self.frame, pages=host, **own)
 
-    def _curves(self, layout: str) -> dict[Chase, Curve]:
+    def curves(self, layout: str) -> dict[Chase, Curve]:
+        """Return a curve for each chase that was measured, the plain processes' first, pages from small to large."""
         curves = {chase: Curve.of(self.rows(*chase), layout=layout) for chase in product(("", *GUEST_PAGES), HOST_PAGES)}
         return {chase: curve for chase, curve in curves.items() if len(curve)}
 
     @cached_property
-    def spread(self) -> dict[Chase, Curve]:
-        """Over one line to each base page: a curve a chase, the plain processes' first, pages from small to large."""
-        return self._curves("spread")
-
-    @cached_property
-    def packed(self) -> dict[Chase, Curve]:
-        """Their controls: as many lines side by side."""
-        return self._curves("packed")
-
-    @cached_property
-    def price(self) -> dict[Chase, Curve]:
-        """What translation costs: spread minus packed."""
-        return {chase: self.price_of(self.spread[chase], self.packed[chase]) for chase in self.spread if chase in self.packed}
-
-    @property
     def cells(self) -> list[Chase]:
-        """The pairs of page sizes that were measured in a guest."""
-        return [chase for chase in self.spread if chase[0]]
+        """The pairs of page sizes that were measured in a guest of this machine."""
+        return [cell for cell in product(GUEST_PAGES, HOST_PAGES) if len(select(self.rows(*cell), layout="spread"))]
 
     def alike(self, guest: str) -> str | None:
         """The page size on which the same program would run outside: the guest's, of 2 MiB the pool's before the transparent kind."""
         return next((host for host in HOST_PAGES[::-1] if hardware(host) == guest and ("", host) in self.spread), None)
 
-    @cached_property
+    @property
     def over_alike(self) -> dict[Chase, Curve]:
-        """A guest's time over a plain process's on the guest's page size: the same program moved, so the second dimension is left."""
-        return {cell: self.spread[cell] / self.spread["", same] for cell in self.cells if (same := self.alike(cell[0]))}
+        """The page's `ratios`, if the guests shown are this machine's own; else none."""
+        return self.ratios if self.guests is self else {}
 
     @cached_property
     def over_base(self) -> dict[Chase, Curve]:
@@ -112,7 +100,7 @@ class Analysis(analysis.Analysis):
     def chases(self) -> pd.DataFrame:
         """A row a chase and number of lines: guest, host, cell (its name), what `summarise` says of the spread chase, and packed, price,
         over_4k and over_alike, each with _low and _high; NaN where that was not measured. Raises Unavailable("too-few-points")."""
-        beside = {"packed": self.packed, "price": self.price, "over_4k": self.over_base, "over_alike": self.over_alike}
+        beside = {"packed": self.packed, "price": self.price, "over_4k": self.over_base, "over_alike": self.ratios}
         tables = []
         for chase, curve in self.spread.items():
             table = curve.table.assign(guest=chase[0], host=chase[1], cell=cell_name(*chase))
@@ -139,6 +127,28 @@ class Analysis(analysis.Analysis):
         """The matrix at the largest size that most cells share."""
         return select(self.matrix, lines=self.sizes[-1]).reset_index(drop=True)
 
+    def ratio_of(self, row: pd.Series) -> Interval:
+        """Return the time of a row of `matrix` over that of a plain process on the guest's page size; UNKNOWN without one."""
+        return self.ratios[row["guest"], row["host"]].get(row["lines"]) if (row["guest"], row["host"]) in self.ratios else UNKNOWN
+
+    @property
+    def clear_ratios(self) -> pd.DataFrame:
+        """The rows of `matrix` below the largest size whose ratio to a plain process differs from one by more than its interval and SAME."""
+        near = self.matrix[self.matrix["lines"].isin(self.sizes[:-1])]
+        return near[(near["over_alike_low"] > 1 + SAME) | (near["over_alike_high"] < 1 - SAME)]
+
+    @property
+    def missing(self) -> list[str]:
+        """The pairs of page sizes that were not measured, in words; a guest's page that has no pair at all is named once."""
+        missing = {guest: [(guest, host) for host in HOST_PAGES if (guest, host) not in self.cells] for guest in GUEST_PAGES}
+        return [name for guest, pairs in missing.items() for name in (
+            [f"guests with {guest_words(guest)}"] if len(pairs) == len(HOST_PAGES) else [pair_words(*pair) for pair in pairs])]
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why this run has no guest, or none on some pages; each once."""
+        return list(dict.fromkeys(note.text for note in self.notes if note.code in GUEST_REASONS))
+
     @cached_property
     def references(self) -> pd.DataFrame:
         """`far` with the loads of page-table entries in a walk, four levels on four: formula, simulated (cold), warm (per load), shadow."""
@@ -151,11 +161,6 @@ class Analysis(analysis.Analysis):
     def priced(self) -> pd.DataFrame:
         """The rows of `references` that have a price. Raises Unavailable("too-few-points") without any."""
         return required(self.references.dropna(subset="price"), "no guest's chase was measured with its packed control")
-
-    @cached_property
-    def depths(self) -> dict[tuple[int, int], int]:
-        """The most references of a walk, base pages on base pages, by the levels of the guest's tables and of the host's."""
-        return {levels: references.at_most(BASE, BASE, *levels) for levels in product((4, 5), repeat=2)}
 
     # --- what an entry spans: from the guest's virtual address to the host's physical one, so no more than the smaller of the two pages
 
@@ -208,12 +213,11 @@ class Analysis(analysis.Analysis):
         ratios = (pair[0] / pair[1]).intervals if all(pair) else []
         return required(ratios, "no packed chase was measured both in a guest and outside")[0]
 
-    @cached_property
-    def five_levels(self) -> tuple[int, Interval]:
-        """The most lines that a guest of five levels chased on base pages, and its time over one's of four. Raises Unavailable."""
+    @property
+    def five_levels(self) -> list[tuple[int, Interval]]:
+        """By lines, the time of a guest of five levels on base pages over that of one with four; empty without any."""
         five = Curve.of(self.rows(BASE, BASE, levels=5), layout="spread")
-        ratios = list(five / self.spread[BASE, BASE]) if (BASE, BASE) in self.spread else []
-        return required(ratios, "no guest with five levels was measured beside one with four")[-1]
+        return list(five / self.spread[BASE, BASE]) if (BASE, BASE) in self.spread else []
 
     @property
     def clocks(self) -> pd.Series:
@@ -222,26 +226,17 @@ class Analysis(analysis.Analysis):
         ratios = rows.get("outside_ns_per_access", pd.Series(dtype=float)) / rows["ns_per_access"]
         return required(ratios.dropna(), "no guest was timed by two clocks")
 
-    @cached_property
-    def touches(self) -> pd.DataFrame:
-        """What a line's first touch in the guest costs, ns, a row a cell, at the largest of `sizes`: guest, host and the columns of
-        `summarise`. Raises Unavailable("too-few-points")."""
-        rows = select(self.frame, kernel=GUEST, levels=4, layout="spread", lines=self.sizes[-1])
-        required(rows.get(self.touched, pd.Series(dtype=float)).dropna(), "no first touch was timed in a guest")
-        table = summarise(rows, ["mode", "pages", "lines"], self.touched).set_index(["mode", "pages"])
+    def summary_at_largest(self, column: str) -> pd.DataFrame:
+        """Return what the guests' rows have in a column at the largest of `sizes`, a row a cell: guest, host and the columns of
+        `summarise`; empty where none has it."""
+        sizes = if_available(lambda: self.sizes) or [0]
+        rows = select(self.frame, kernel=GUEST, levels=4, layout="spread", lines=sizes[-1])
+        if column not in rows or rows[column].isna().all():
+            return pd.DataFrame(columns=["guest", "host", "lines", "median", "low", "high"])
+        table = summarise(rows, ["mode", "pages", "lines"], column).set_index(["mode", "pages"])
         return table.loc[[cell for cell in self.cells if cell in table.index]].rename_axis(["guest", "host"]).reset_index()
 
     # --- containers and memory nodes
-
-    @cached_property
-    def plain(self) -> pd.DataFrame:
-        """The plain process's rows on base pages."""
-        return self.rows("", BASE)
-
-    @cached_property
-    def contained(self) -> pd.DataFrame:
-        """Those of the same process in fresh namespaces."""
-        return select(self.frame, kernel=PROCESS, pages=BASE, mode=NAMESPACES)
 
     @cached_property
     def containers(self) -> pd.DataFrame:
@@ -264,6 +259,12 @@ class Analysis(analysis.Analysis):
         if len(pairs) < LEAST_PAIRS:
             raise Unavailable("too-few-points", f"{len(pairs)} pairs of a process in namespaces and a plain one")
         return median_interval(pairs)
+
+    @property
+    def far_nodes(self) -> pd.DataFrame:
+        """The rows of `nodes` at the largest size with something remote, beside both near; empty where there are none."""
+        far = self.nodes[self.nodes["over"].notna() & ~((self.nodes["memory"] == "local") & (self.nodes["tables"] == "local"))]
+        return far[far["lines"] == far["lines"].max()]
 
     @cached_property
     def nodes(self) -> pd.DataFrame:

@@ -6,10 +6,11 @@ from itertools import product
 
 from experiments.article.verdicts import Answer, Truth, claim, inside
 from experiments.chapters.virtualization import references
-from experiments.chapters.virtualization.analysis import GUEST, NAMESPACES, PROCESS, Analysis
+from experiments.chapters.virtualization.analysis import GUEST, PROCESS, Analysis
 from experiments.chapters.virtualization.grid import GUEST_PAGES, MOST_QUICK_BYTES, coarse
 from experiments.inference.intervals import Interval
 from experiments.lab.grid import Scope
+from experiments.lab.namespaces import MODE as NAMESPACES
 from experiments.lab.record import Point
 from experiments.words.pages import BASE
 from experiments.words.reasons import required

@@ -13,7 +13,7 @@ from experiments.inference.splinter import MOST_LINES
 from experiments.lab.kernels import LINE_BYTES
 from experiments.words.pages import hardware
 from experiments.words.prose import extremes
-from experiments.words.reasons import Unavailable
+from experiments.words.reasons import Unavailable, required
 from experiments.words.units import format_size
 
 BESIDE = ("guest_lines",)  # with the reference machine's curves behind a switch
@@ -151,7 +151,8 @@ def guest_depths(a: Analysis) -> Html:
 
 def guest_touches(a: Analysis) -> Html:
     """What a line's first touch costs by cell."""
-    return _table(a.touches, 0, guest="guest's page", host="host's page", median="first touch, ns a line", low="low", high="high")
+    touches = required(a.touches, "no first touch was timed in a guest")
+    return _table(touches, 0, guest="guest's page", host="host's page", median="first touch, ns a line", low="low", high="high")
 
 
 def containers(a: Analysis) -> Html:

@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 from support.hugepages import ENTRIES, MACHINES, PAGES, analysis, chased, median, only, priced, rows
-from support.synthetic import PAGE_BYTES, Paged
+from support.hugepages_documents import scores
+from support.synthetic import Paged
 
 from experiments.chapters.hugepages.analysis import typical
 from experiments.inference.intervals import median_interval
 from experiments.words.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
-
-
-def test_page_sizes_come_from_small_to_large_whatever_the_order_of_the_rows():
-    shuffled = analysis(rows().sample(frac=1, random_state=1))
-    assert shuffled.kinds == list(PAGES) == sorted(PAGES, key=lambda pages: (PAGE_BYTES[pages], pages != "thp"))
-    assert list(dict.fromkeys(shuffled.touches["pages"])) == ["4k", "thp", "2m"]
-    assert analysis(only("2m", "4k")).kinds == ["4k", "2m"] and analysis(only()).kinds == []
-
-
-def test_a_curve_stands_for_each_page_size_and_is_the_median_of_its_processes():
-    a = analysis()
-    for pages in PAGES:
-        for lines, times in list(a.spread[pages])[::4]:
-            assert times.value == pytest.approx(chased(rows(), pages, lines * 4096))
-            assert times.low <= times.value <= times.high
-        assert (a.spread[pages].table["n"] == 5).all()
 
 
 def test_a_price_is_spread_minus_packed_on_the_same_pages_and_of_one_without_its_control_there_is_none():
@@ -92,20 +76,6 @@ def test_without_any_large_pages_the_pool_is_what_is_lacking(there: tuple[str, .
     assert why.value.code == "pool-empty"
 
 
-def test_large_pages_of_another_kernel_alone_are_none():
-    with pytest.raises(Unavailable):
-        analysis(rows().query("pages != '2m' and pages != 'thp' or kernel != 'page_chase'")).large  # noqa: B018
-
-
-def test_the_largest_size_is_one_that_all_of_them_have():
-    frame = rows().query("pages != '1g' or lines <= 100_000")
-    lines, ns = analysis(frame).largest("4k", "2m", "1g")
-    assert lines == 65536 and ns == {pages: pytest.approx(chased(frame, pages, lines * 4096)) for pages in ("4k", "2m", "1g")}
-    with pytest.raises(Unavailable) as why:
-        analysis(only("4k")).largest("4k", "2m")
-    assert why.value.code == "too-few-points"
-
-
 # --- random reads
 
 
@@ -117,19 +87,29 @@ def test_touches_are_medians_with_what_the_draw_costs():
         assert row.generator_ns == Paged.DRAW_NS and row.n == 5
 
 
-def test_the_loop_with_a_spare_draw_is_kept_apart_from_the_plain_one_and_set_beside_it():
-    apart = analysis().reads_apart
-    assert set(apart["array_bytes"]) == {10**3, 10**4, 10**6, 10**7, 10**8} and list(dict.fromkeys(apart["pages"])) == ["4k", "thp", "2m"]
-    for row in apart.itertuples():
-        where = {"kernel": "random_touch", "pages": row.pages, "bytes": row.array_bytes}
-        assert row.median == pytest.approx(median(rows(), **where))
-        assert row.median_spare == pytest.approx(median(rows(), **where, spare_draws=1))
-    assert analysis(rows().drop(columns="spare_draws").query("kernel != 'random_touch'")).reads_apart.empty
+def test_the_jvm_stands_beside_the_loop_in_c_with_a_spare_draw_and_without():
+    both = analysis(jmh=scores(1.5)).against_c
+    assert len(both) == 15 and both["ratio"].to_numpy() == pytest.approx(1.5)
+    for row in both.itertuples():
+        spare = median(rows(), kernel="random_touch", pages=row.pages, bytes=row.array_bytes, spare_draws=1)
+        assert (row.median_spare, row.ratio_spare) == pytest.approx((spare, row.jmh_ns / spare))
+    with pytest.raises(Unavailable):
+        analysis(rows().query("kernel == 'page_chase'"), jmh=scores()).against_c  # noqa: B018
 
 
-def test_what_was_not_measured_is_empty_and_no_error():
-    a = analysis(rows().query("kernel == 'page_chase'"))
-    assert a.touches.empty and a.reads(1).empty and set(analysis().touches) >= set(a.touches)
+def test_the_smallest_and_the_largest_array_are_those_read_on_both_pages():
+    least, most, read = analysis(rows().query("kernel != 'random_touch' or bytes != 10**9 or pages == '4k'")).extreme_reads
+    ours = median(rows(), kernel="random_touch", pages="2m", bytes=10**8)
+    assert (least, most) == (10**3, 10**8) and read["2m", 10**8] == pytest.approx(ours)
+
+
+def test_the_points_whose_mappings_lie_far_apart_are_the_widest_first():
+    chosen = rows().eval("kernel == 'page_chase' and pages == 'thp' and layout == 'spread' and lines == 4096")
+    first = rows()[chosen].index[0]
+    frame = rows().assign(ns_per_access=rows()["ns_per_access"].where(rows().index != first, 500.0))
+    spans = analysis(frame).spans
+    assert (spans["pages"][0], spans["lines"][0], spans["max"][0]) == ("thp", 4096, 500.0) and len(spans) == 1
+    assert analysis().spans.empty
 
 
 # --- documents
@@ -140,10 +120,3 @@ def test_a_document_of_another_version_is_none():
         with pytest.raises(Unavailable) as why:
             a.scores  # noqa: B018
         assert why.value.code == "no-data"
-
-
-def test_the_rows_stay_as_they_are():
-    frame, before = rows(), rows().copy()
-    a = analysis(frame)
-    a.spread, a.price, a.touches, a.reads_apart, a.pieces  # noqa: B018
-    pd.testing.assert_frame_equal(frame, before)

@@ -10,7 +10,6 @@ from support.synthetic import GIB, MIB, hugepages, scope
 from experiments.article.chapter import literature
 from experiments.chapters.hugepages import grid
 from experiments.lab.grid import SMALLEST_LINES
-from experiments.lab.record import Point
 
 profiles = st.tuples(st.integers(64 << 10, 2**33), st.integers(1, 4), st.integers(1, 64), st.sampled_from(["c", "numba"]))
 
@@ -63,8 +62,3 @@ def test_touches_are_of_the_published_sizes_and_say_their_bytes():
     spare = {point for point in touched if "spare_draws" in dict(point.options)}
     plain = {point for point in touched if dict(point.options)["bytes"] <= 10**8} - spare
     assert {point.model_copy(update={"options": point.options + (("spare_draws", 1),)}) for point in plain} == spare
-
-
-def test_a_point_of_the_grid_survives_json():
-    for point in hugepages(64 * MIB):
-        assert Point.model_validate_json(point.model_dump_json()) == point

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
-import shutil
 import statistics
 import sys
 import time
-import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy.stats import t as student
 from support.common import lacking
 
 from experiments.chapters.hugepages.languages import jmh, jvm, maven
 from experiments.chapters.hugepages.languages.jmh import Jmh, Lack
 from experiments.chapters.hugepages.languages.jvm import Score
 from experiments.system import files, procfs
-from experiments.words.pages import words
-from experiments.words.reasons import Unavailable, explain
+from experiments.words.reasons import Unavailable
 
 # JMH 1.37 under JDK 17 wrote this of two forks of two iterations; its white space and percentiles are left out.
 REAL = """[{"jmhVersion": "1.37", "benchmark": "tlb.ByteArrayTouch.draw", "mode": "avgt", "threads": 1, "forks": 2,
@@ -75,20 +68,8 @@ def test_the_scores_are_the_means_of_what_jmh_measured():
         assert (score.iterations_count, score.forks, score.array_bytes, score.pages) == (4, 2, 1000, "4k")
 
 
-def test_the_error_is_half_of_the_interval_that_holds_999_of_1000_means():
-    for score, result in zip(jvm.parse(REAL, "4k", (1000,)), json.loads(REAL), strict=True):
-        values = sum(result["primaryMetric"]["rawData"], [])
-        half = student.ppf(0.9995, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
-        assert score.error_ns == pytest.approx(half)
-
-
-def test_one_iteration_has_a_score_and_no_error():
-    text = re.sub(r'"scoreError": [0-9.]+', '"scoreError": "NaN"', REAL)  # which is how JMH writes it
-    assert {score.error_ns for score in jvm.parse(text, "thp", (1000,))} == {None}
-
-
 @pytest.mark.parametrize(("old", "new"), [
-    ("ns/op", "us/op"), ('"avgt"', '"thrpt"'), ('"threads": 1', '"threads": 2'), ("ByteArrayTouch.touch", "ByteArrayTouch.other"),
+    ("ns/op", "us/op"), ('"avgt"', '"thrpt"'), ("ByteArrayTouch.touch", "ByteArrayTouch.other"),
     ('"size": "1000"', '"size": "10"'), ('"size": "1000"', '"size": "many"'), ('"size": "1000"', '"bound": "1000"'),
     ('"score": 5.4181514445277426', '"score": "NaN"'), ('"score": 5.4181514445277426', '"score": -1'), ("ByteArrayTouch.draw", "A.touch"),
     ("[[7.907758085529365, 6.587533814939271], [3.6126603957648755, 3.5646534818774573]]", "[]"), ('"params"', '"parms"'), ("}]", "}"),
@@ -96,19 +77,6 @@ def test_one_iteration_has_a_score_and_no_error():
 def test_json_that_is_not_of_this_benchmark_is_garbage(old: str, new: str):
     assert old in REAL
     assert code_of(jvm.parse, REAL.replace(old, new), "4k", (1000,)) == "kernel-garbage"
-
-
-def test_a_size_that_jmh_left_out_is_garbage():
-    assert code_of(jvm.parse, REAL, "4k", (1000, 10_000)) == "kernel-garbage"
-
-
-_JSON = st.recursive(st.none() | st.booleans() | st.floats() | st.text(), lambda inner: st.lists(inner)
-                     | st.dictionaries(st.sampled_from(["benchmark", "mode", "threads", "params", "primaryMetric", "score"]), inner))
-
-
-@given(st.text() | _JSON.map(json.dumps) | st.integers(0, len(REAL) - 1).map(lambda n: REAL[:n]))
-def test_no_garbage_gives_a_score_or_another_error(text: str):
-    assert code_of(jvm.parse, text, "4k", (1000,)) == "kernel-garbage"
 
 
 # --- which pages the heap lies on ------------------------------------------------------------------------
@@ -129,12 +97,6 @@ def test_no_page_size_passes_for_another(asked: jvm.HeapPages, got: jvm.HeapPage
         assert code_of(jvm.refuse, jvm.heap_of(SMAPS[got] + ELSEWHERE, LOG), asked) == expected
 
 
-def test_of_a_heap_in_the_pool_the_array_must_be_there_and_what_no_one_touched_need_not():
-    heap = jvm.heap_of(mapping(LOW, 192, hugetlb=116, page_kb=2048), LOG)
-    jvm.refuse(heap, "2m", 100 * MIB)
-    assert code_of(jvm.refuse, heap, "2m", 150 * MIB) == "backing-partial"
-
-
 @pytest.mark.parametrize(("asked", "smaps"), [
     ("thp", mapping(LOW, 192, rss=192, thp=116)),  # 60 %
     ("thp", mapping(LOW, 192, rss=116, thp=116)),  # all of what is there, and the rest comes while the time runs
@@ -147,21 +109,6 @@ def test_of_a_heap_in_the_pool_the_array_must_be_there_and_what_no_one_touched_n
 ])
 def test_a_heap_partly_on_other_pages_is_refused(asked: jvm.HeapPages, smaps: str):
     assert code_of(jvm.refuse, jvm.heap_of(smaps, LOG), asked) == "backing-partial"
-
-
-@given(st.sets(st.integers(1, 191)), st.sampled_from(["4k", "thp", "2m"]))
-def test_it_does_not_matter_into_how_many_mappings_the_heap_is_split(cuts: set[int], pages: jvm.HeapPages):
-    edges = [0, *sorted(cuts), 192]
-    fields = {"4k": ("rss",), "thp": ("rss", "thp"), "2m": ("hugetlb",)}[pages]
-    split = "".join(mapping(LOW + a * MIB, b - a, page_kb=2048 if pages == "2m" else 4, **dict.fromkeys(fields, b - a))
-                    for a, b in zip(edges, edges[1:], strict=False))
-    assert jvm.heap_of(split + ELSEWHERE, LOG) == jvm.heap_of(SMAPS[pages], LOG)
-
-
-@given(st.text(), st.text())
-def test_no_text_in_the_place_of_smaps_or_of_the_log_is_a_proof(smaps: str, log: str):
-    assert code_of(jvm.heap_of, smaps, log) == "kernel-garbage"
-    assert code_of(jvm.heap_of, smaps, LOG) == "backing-partial"
 
 
 # --- before a JVM is started -----------------------------------------------------------------------------
@@ -200,24 +147,6 @@ def test_what_the_system_lacks_has_its_reason(pages: jvm.HeapPages, file: str, t
     else:
         (root / file).write_text(text)
     assert code_of(jvm.check, pages, jmh.SIZES, root) == code
-
-
-def test_a_short_pool_says_how_many_pages_it_needs_and_has(root: Path):
-    (root / "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages").write_text("3\n")
-    with pytest.raises(Unavailable, match=r"([0-9]+) pages of 2 MiB needed, 3 free") as why:
-        jvm.check("2m", (100_000_000,), root)
-    assert int(why.value.detail.split()[0]) * 2 * MIB > jvm.heap_mib((100_000_000,)) * MIB
-
-
-@pytest.mark.parametrize("sizes", [(), (0,), (-1, 1000), (2**31 - 1,)])
-def test_what_is_no_length_of_a_java_array_is_refused(sizes: tuple[int, ...], root: Path):
-    assert code_of(jvm.check, "4k", sizes, root) == "bad-parameter"
-
-
-@given(st.lists(st.integers(1, 2**31 - 3), min_size=1, max_size=5))
-def test_the_heap_holds_the_largest_array_and_is_whole_large_pages(sizes: list[int]):
-    heap = jvm.heap_mib(sizes)
-    assert heap % 2 == 0 and max(sizes) + 32 * MIB <= (heap - 32) * MIB < max(sizes) + 34 * MIB
 
 
 # --- a JVM that is not one -------------------------------------------------------------------------------
@@ -266,21 +195,10 @@ def run(pages: jvm.HeapPages, root: Path, sizes: tuple[int, ...] = (1000,)) -> l
     return jvm.run(Path("benchmark.jar"), pages, sizes, **FORKED, root=root)
 
 
-@pytest.mark.parametrize("pages", jvm.HEAP_PAGES)
-def test_scores_of_forks_that_prove_their_pages_are_taken(pages: jvm.HeapPages, fake, root: Path):
-    fake(SMAPS[pages])
-    assert [score.quantity for score in run(pages, root)] == ["draw", "touch"]
-
-
 def test_a_jvm_that_fell_back_to_small_pages_without_a_word_is_refused(fake, root: Path):
     """Status 0, and scores: what OpenJDK 17 does with -XX:+UseLargePages and no pool."""
     fake(SMAPS["4k"])
     assert code_of(run, "2m", root) == "pool-empty"
-
-
-def test_sixty_percent_of_huge_pages_are_refused(fake, root: Path):
-    fake(mapping(LOW, 192, rss=192, thp=116))
-    assert code_of(run, "thp", root) == "backing-partial"
 
 
 def test_pages_that_were_split_while_the_time_ran_are_refused(fake, root: Path):
@@ -290,16 +208,6 @@ def test_pages_that_were_split_while_the_time_ran_are_refused(fake, root: Path):
 
 def test_a_fork_that_shows_no_pages_is_refused(fake, root: Path):
     fake()
-    assert code_of(run, "4k", root) == "kernel-garbage"
-
-
-def test_a_jvm_that_hides_where_its_heap_lies_is_refused(fake, root: Path):
-    fake(SMAPS["4k"], log="")
-    assert code_of(run, "4k", root) == "kernel-garbage"
-
-
-def test_half_a_file_of_scores_is_refused(fake, root: Path):
-    fake(SMAPS["4k"], scores=REAL[:500])
     assert code_of(run, "4k", root) == "kernel-garbage"
 
 
@@ -363,14 +271,6 @@ def test_the_forks_for_base_pages_may_have_no_huge_ones_even_where_all_programs_
     assert procfs.fields(procfs.text(Path("/proc/self/status")))["THP_enabled"] == before
 
 
-@pytest.mark.parametrize("name", ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"])
-def test_no_variable_adds_a_flag_of_its_own(name: str, fake, root: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv(name, "-XX:+UseTransparentHugePages")
-    seen = fake(SMAPS["4k"])
-    run("4k", root)
-    assert "PATH" in seen.read_text().split() and name not in seen.read_text().split()
-
-
 # --- the build -------------------------------------------------------------------------------------------
 
 
@@ -425,33 +325,7 @@ def test_a_build_that_fails_gives_mavens_own_reason_and_leaves_nothing(said: str
     assert list((tmp_path / "build" / "kernels").iterdir()) == []
 
 
-def test_a_maven_that_hangs_is_ended(fake_maven, monkeypatch: pytest.MonkeyPatch):
-    fake_maven(f"exec {shutil.which('sleep')} 600")
-    monkeypatch.setattr(maven, "BUILD_S", 0.5)
-    assert code_of(maven.build) == "maven-failed"
-
-
-def test_a_jvm_without_a_compiler_and_maven_is_not_enough(fake, monkeypatch: pytest.MonkeyPatch):
-    fake()
-    with pytest.raises(Unavailable, match="mvn and javac.*apt install maven") as why:
-        maven.build()
-    assert why.value.code == "no-toolchain"
-
-
-def test_the_project_names_a_version_of_all_that_it_takes_and_no_repository():
-    pom = ET.parse(maven.PROJECT / "pom.xml").getroot()
-    taken = pom.findall(".//plugin") + pom.findall(".//dependency")
-    named = {plugin.findtext("artifactId"): plugin.findtext("version", "") for plugin in taken}
-    # Beside JMH, a plugin for each phase of the life cycle of a jar up to `package`.
-    assert set(named) == {"jmh-core", "jmh-generator-annprocess", *(f"maven-{name}-plugin" for name in (
-        "resources", "compiler", "surefire", "jar", "shade"))}
-    assert all(re.fullmatch(r"[0-9.]+|\$\{jmh\.version\}", version) for version in named.values())
-    assert re.fullmatch(r"[0-9.]+", maven.jmh_version())
-    assert pom.findall(".//repository") + pom.findall(".//pluginRepository") == []
-    assert "://" not in (maven.PROJECT / "pom.xml").read_text()  # not even for a namespace, which Maven does not ask for
-
-
-# --- the document and what is said of it -----------------------------------------------------------------
+# --- the document ---------------------------------------------------------------------------------------
 
 
 def made(pages: str, ns: dict[int, float], error: float | None = 0.1, draw: float = 3.0) -> list[Score]:
@@ -493,24 +367,13 @@ def test_our_kernel_stands_beside_jmh_where_both_measured():
     assert jmh.against(document(), ours).empty
 
 
-def test_the_sentences_name_the_largest_array_whose_intervals_are_apart():
-    first, second, *_ = jmh.sentences(document(made("4k", {1000: 3.5, 10**6: 10.0, 10**8: 30.0}),
-                                               made("thp", {1000: 3.5, 10**6: 8.0, 10**8: 20.0})))
-    assert [text in first for text in ("1 kB", "3.5 ns", "3 ns", "0.5 ns")] == [True] * 4
-    assert [text in second for text in ("transparent", "100 MB", "20 ns", "30 ns", "1.50")] == [True] * 5
-
-
-@pytest.mark.parametrize("error", [50.0, None])
-def test_what_lies_within_jmhs_own_error_is_no_difference(error: float | None):
-    read, huge, *_ = jmh.sentences(document(made("4k", {1000: 3.5, 10**8: 30.0}, error), made("2m", {1000: 3.5, 10**8: 20.0}, error)))
-    assert "JMH's own errors" in read and "0.5 ns" not in read
-    assert "JMH's own errors" in huge and "pool" in huge and "1.50" not in huge
-
-
-def test_a_document_without_base_pages_says_why_and_compares_nothing():
-    told = jmh.sentences(document(made("thp", {1000: 3.5}), **{"4k": Lack(code="memory-short", detail="416 MiB needed")}))
-    assert [words(pages) in line for pages, line in zip(("4k", "2m"), told, strict=True)] == [True, True]
-    assert explain("memory-short", "416 MiB needed") in told[0]
+@pytest.mark.parametrize(("error", "apart"), [(0.1, [10**8]), (50.0, []), (None, [])])
+def test_scores_differ_where_jmhs_intervals_leave_a_gap(error: float | None, apart: list[int]):
+    doc = document(made("4k", {1000: 3.5, 10**8: 30.0}, error), made("2m", {1000: 3.5, 10**8: 20.0}, error))
+    assert [(base.pages, huge.pages, huge.array_bytes) for base, huge in jmh.differing(doc)] == [("4k", "2m", size) for size in apart]
+    assert len(jmh.paired(doc)) == 2
+    assert [score.ns_per_access for score in jmh.smallest(doc)] == [3.5, 3.0]
+    assert code_of(jmh.smallest, document(made("thp", {1000: 3.5}))) == "too-few-points" and jmh.paired(document()) == []
 
 
 @pytest.mark.parametrize(("profile", "sizes", "quick"), [("smoke", 1, True), ("quick", 5, True), ("full", 5, False)])

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import re
 
-import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from support.hugepages import PAGES, analysis, chased, median, only, rows
 from support.hugepages_documents import scores
 from support.synthetic import GIB, MIB, Paged
@@ -15,7 +12,6 @@ from support.told import numbers_of as numbers
 from support.told import read
 
 from experiments.chapters.hugepages import tables
-from experiments.words.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -43,13 +39,6 @@ def test_what_was_not_measured_is_a_dash_beside_the_published_and_never_zero():
     assert not {"thp speedup", "2m speedup"} & set(read(tables.speedups(analysis(only("thp", "2m")))))
 
 
-def test_a_speedup_that_the_page_defines_anew_is_the_tables():
-    a = analysis()
-    a.speedup = lambda pages, over="4k": a.spread[pages] / a.spread[over]
-    ratio = chased(rows(), "2m", 4 * GIB) / chased(rows(), "4k", 4 * GIB)
-    assert numbers(read(tables.speedups(a))["chase, 2m speedup"])[-1] == pytest.approx(ratio, abs=0.006)
-
-
 def test_the_published_reads_stand_beside_ours_at_the_same_sizes():
     table = read(tables.reads(analysis()))
     assert table["array, bytes"].tolist() == ["1,000", "10,000", "1,000,000", "10,000,000", "100,000,000", "1,000,000,000"]
@@ -62,11 +51,6 @@ def test_the_published_reads_stand_beside_ours_at_the_same_sizes():
             where = {"kernel": "random_touch", "pages": pages, "bytes": int(text.replace(",", ""))}
             assert ours == pytest.approx(median(rows(), **where), abs=0.006)
     assert set(numbers(table["draw alone, ns"])) == {Paged.DRAW_NS}
-
-
-def test_without_reads_of_our_own_the_published_ones_stand_alone():
-    table = read(tables.reads(analysis(rows().query("kernel != 'random_touch'"))))
-    assert [name for name in table if "here" in name or "draw" in name] == [] and len(table) == 5
 
 
 def test_walks_are_counted_beside_the_published_misses_and_missing_where_nothing_counts():
@@ -95,31 +79,3 @@ def test_jmhs_scores_stand_beside_the_published_ones():
     assert list(table["array, bytes"]) == ["1,000", "10,000", "1,000,000", "10,000,000", "100,000,000"]
     assert table.iloc[-1, 4:].tolist() == ["32.54", "28.70", "28.70"]  # and not 33.58, which a profiler slowed down
     assert float(table.iloc[-1, 1]) == pytest.approx(median(rows(), kernel="random_touch", pages="4k", bytes=10**8), abs=0.006)
-
-
-def test_a_size_that_was_not_published_is_a_row_of_its_own_and_one_without_scores_is_a_dash():
-    document = scores()
-    document["scores"] = [score | {"array_bytes": 50_000} for score in document["scores"] if score["array_bytes"] == 1000]
-    table = read(tables.jvm(analysis(jmh=document))).set_index("array, bytes")
-    assert list(table.index) == ["1,000", "10,000", "50,000", "1,000,000", "10,000,000", "100,000,000"]
-    assert (table.loc["50,000"] == "–").sum() == 3 and (table.loc["1,000"] == "–").sum() == 3
-
-
-def test_a_document_without_scores_leaves_the_published_ones():
-    table = read(tables.jvm(analysis(jmh=scores() | {"scores": []})))
-    assert len(table) == 5 and (table.filter(like="here") == "–").all(axis=None)
-
-
-@given(st.sets(st.tuples(st.sampled_from(["page_chase", "random_touch"]), st.sampled_from(PAGES))))
-@settings(max_examples=15, deadline=None)
-def test_whatever_is_missing_there_is_a_table_or_its_reason(there: set):
-    frame = rows(most=16 * MIB, repeats=2)
-    a = analysis(frame[pd.MultiIndex.from_frame(frame[["kernel", "pages"]]).isin(list(there))])
-    for table in (tables.offered, tables.speedups, tables.reads, tables.counts):
-        assert "nan" not in table(a).text
-
-
-def test_scores_that_are_not_there_are_a_reason():
-    with pytest.raises(Unavailable) as why:
-        tables.jvm(analysis())
-    assert why.value.code == "no-data"

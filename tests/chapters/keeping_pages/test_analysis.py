@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from support.keeping_pages import SPLIT, WHOLE, analysis, only, rows
+from support.keeping_pages import SPLIT, WHOLE, analysis, asked, only, programs, rows
 from support.synthetic import PAGE_BYTES, Paged, keeping_pages
 
 from experiments.words.pages import PAGES, SWEPT
@@ -42,7 +42,7 @@ def test_a_rung_without_its_control_has_no_price_and_without_a_chase_there_is_no
 # --- faulting in
 
 
-@pytest.mark.parametrize(("ns", "rate"), [(819.2, 5.0), (4096 / 31, 31.0), (4096.0, 1.0), (1.0, 4096.0)])
+@pytest.mark.parametrize(("ns", "rate"), [(819.2, 5.0), (4096 / 31, 31.0)])
 def test_a_rate_is_4096_bytes_by_the_nanoseconds_that_they_took(ns: float, rate: float):
     """5 and 31 GB/s are the published rates of 4 TB touched on base pages and on transparent ones."""
     faults = analysis(Paged(faults_ns=(ns,) * 5, noise=0.0).frame(keeping_pages(cpus=1), 1)).faults.query("mode == 'touch'")
@@ -81,8 +81,42 @@ def test_a_document_of_another_version_is_none():
             assert why.value.code == "no-data"
 
 
-def test_the_rows_stay_as_they_are():
-    frame, before = rows(), rows().copy()
-    a = analysis(frame)
-    a.ladder, a.faults  # noqa: B018
-    pd.testing.assert_frame_equal(frame, before)
+# --- what the programs got
+
+
+def report(language: str = "c", variant: str = "plain", huge: int = 0, ns: float = 10.0, repeat: int = 0, rest: int = 0) -> dict:
+    return {"language": language, "toolchain": f"{language} 1", "variant": variant, "repeat": repeat, "array_bytes": 2**24,
+            "resident_bytes": 2**24, "huge_bytes": huge, "rest_huge_bytes": rest, "ns_per_access": ns}
+
+
+def variants(*reports: dict, **lacking: str) -> pd.DataFrame:
+    return analysis(runtimes=programs() | {"reports": list(reports), "lacking": lacking}).variants
+
+
+def test_the_programs_are_medians_by_variant_with_the_gain_over_the_plain_one():
+    found = variants(*(report("go", "plain", 0, ns, i) for i, ns in enumerate([19, 21, 90.0])),
+                     *(report("go", "huge", 2**24, ns, i, 2**22) for i, ns in enumerate([7.0, 6, 5])), report("java", "huge", 2**24))
+    assert found["language"].tolist() == ["Go", "Go", "Java"] and found["huge_share"].tolist() == [0, 1, 1]
+    assert found["ns_per_access"].tolist() == [21, 6, 10] and found["elsewhere_huge_bytes"].tolist() == [0, 2**22, 0]
+    assert found["plain_over_this"][1] == 21 / 6 and found["plain_over_this"].isna().tolist() == [True, False, True]
+    assert found["differs"].tolist() == [False, True, False] and variants(go="no-toolchain").empty
+
+
+@pytest.mark.parametrize(("plain", "huge", "differs"), [
+    ([9, 10, 11], [4, 5, 6.0], True), ([4, 5, 6.0], [9, 10, 11], True), ([9, 10, 11], [4, 5, 9.5], False), ([10, 11], [5, 6.0], False)])
+def test_two_variants_differ_where_no_repeat_of_one_is_as_fast_as_any_of_the_other(plain: list[float], huge: list[float], differs: bool):
+    found = variants(*(report("c", "plain", 0, ns, i) for i, ns in enumerate(plain)),
+                     *(report("c", "huge", 2**24, ns, i) for i, ns in enumerate(huge)))
+    assert found["differs"].tolist() == [False, differs]
+
+
+def test_what_was_not_measured_is_named_with_its_reason():
+    document = programs() | {"lacking": {"go": "no-toolchain", "c pool": "pool-empty"}}
+    (language, variant, why), *rest = analysis(runtimes=document).lacking_programs
+    assert (language, variant) == ("Go", "") and "apt install golang-go" in why and [one[:2] for one in rest] == [("C", "pool")]
+
+
+def test_memory_with_a_name_is_told_by_what_it_got():
+    a = analysis(ways=asked())
+    assert "one on a tmpfs that was mounted for it" in a.named_ways(True) and "a file on tmpfs" in a.named_ways(False)
+    assert not {*a.named_ways(True)} & {*a.named_ways(False)}

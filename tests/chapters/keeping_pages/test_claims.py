@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from support.keeping_pages import WHOLE, analysis, asked, only, pool, programs, rows
-from support.synthetic import MIB, Paged, fit, fit_to_be_shown, keeping_pages, scope
+from support.keeping_pages import WHOLE, analysis, asked, pool, programs, rows
+from support.synthetic import MIB, Paged, fit, fit_to_be_shown
 
 from experiments.article.verdicts import REGISTRY, Verdict, claims_of, judge, verdicts
 from experiments.chapters.keeping_pages import Analysis, claims
 from experiments.lab.toolchains import TOOLS
-from experiments.words.pages import PAGES
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -64,22 +61,16 @@ def java(variant: str, huge_bytes: int) -> dict:
 JUDGED: dict[str, tuple[str, object, str, str]] = {
     "sixfold": (SIX, lambda: analysis(), H, "4 threads, memory is ready at 10."),
     "twofold": (SIX, lambda: analysis(faulted(3.0)), F, "factor of 2.0"),
-    "twentyfold": (SIX, lambda: analysis(faulted(0.3)), F, "factor of 2"),
-    "sixfold or threefold": (SIX, lambda: analysis(rows(Paged(noise=0.5))), C, "factor of"),
-    "no transparent pages": (SIX, lambda: analysis(only("4k")), C, "both"),
     "a byte takes 2 MiB": (SMALL, lambda: analysis(), H, "2 MiB resident"),
     "a byte takes a base page": (SMALL, lambda: analysis(one_byte("thp", 4096)), F, "4 KiB resident"),
-    "no byte on thp": (SMALL, lambda: analysis(only("4k")), C, "transparent"),
     "a byte takes 1 GiB": (GIGA, lambda: analysis(), H, "1 GiB resident"),
     "a byte takes less": (GIGA, lambda: analysis(one_byte("1g", 2 * MIB)), F, "2 MiB resident"),
-    "no 1 GiB pages": (GIGA, lambda: analysis(only("4k", "thp")), C, "pool"),
     "an arena wastes": (WASTE, lambda: analysis(ways=asked()), H, "1,994,752 bytes more"),
     "an arena wastes nothing": (WASTE, lambda: analysis(ways=shrunk("arena", 100 << 10)), F, " 0 bytes more"),
     "a large page is dropped": (DROPS, lambda: analysis(ways=shrunk("dropped", 14 * MIB)), H, "2 MiB less"),
     "a large page is split": (DROPS, lambda: analysis(ways=asked()), F, "1 of the large pages"),
     "freed as fast": (FREED, lambda: analysis(freed(2.0)), F, "0.5"),
     "freed faster": (FREED, lambda: analysis(freed(0.05)), H, "20"),
-    "freed on base pages alone": (FREED, lambda: analysis(only("4k")), C, "transparent"),
     "nothing by itself": (SETUP, lambda: analysis(ways=asked()), H, "0% lie"),
     "all by itself": (SETUP, lambda: analysis(ways=asked("always", anonymous=16 * MIB)), F, "100% lie"),
     "a half": (CHOOSES, lambda: analysis(ways=asked()), H, "100% lie"),
@@ -90,13 +81,10 @@ JUDGED: dict[str, tuple[str, object, str, str]] = {
     "Go asks for some": (GO, lambda: analysis(runtimes=go(2**23)), F, "8 MiB lie"),
     "no Go": (GO, lambda: analysis(runtimes=programs()), C, "program in go"),
     "Go given some unasked": (GO, lambda: analysis(runtimes=go(2**23) | {"thp": "always"}), C, "always"),
-    "Go given none": (GO, lambda: analysis(runtimes=go(0) | {"thp": "always"}), H, "0 B lie"),
     "Go on base pages": (BASE_GO, lambda: analysis(runtimes=go(0)), H, "0 B lie"),
-    "Go on large pages unasked": (BASE_GO, lambda: analysis(runtimes=go(2**24) | {"thp": "always"}), C, "always"),
     "Go on large pages": (BASE_GO, lambda: analysis(runtimes=go(2**24)), F, "16 MiB lie"),
     "from the pool": (FIVE, lambda: analysis(runtimes=pools()), H, "C 100%"),
     "not from the pool": (FIVE, lambda: analysis(runtimes=pool(2**23)), F, "C 50%"),
-    "one language from the pool": (FIVE, lambda: analysis(runtimes=pool()), C, "C 100%"),
     "no pool": (FIVE, lambda: analysis(runtimes=programs() | {"lacking": {"c pool": "pool-empty"}}), C, "pool"),
     "Java's flag advises": (THP_JAVA, lambda: analysis(runtimes=java("huge", 2**24)), H, "100%"),
     "Java's flag does not": (THP_JAVA, lambda: analysis(runtimes=java("huge", 0)), F, "0%"),
@@ -134,27 +122,5 @@ def test_each_claim_is_judged_here_once_where_it_holds_and_once_where_it_does_no
         assert {H, F} <= {verdict for id, _, verdict, _ in JUDGED.values() if id == claim.id}, claim.id
 
 
-def test_one_thread_is_one():
-    assert "one thread" in judged(analysis(rows(cpus=1)))[SIX].evidence
-
-
 def test_another_band_is_another_verdict():
     assert judged(analysis(), thp_faults_six_times_as_fast={"band": (1.0, 2.0)})[SIX].verdict == F
-
-
-def test_without_documents_each_claim_about_them_cannot_be_told():
-    assert {claim for claim, one in judged(analysis()).items() if one.verdict != C} == {SIX, FREED, SMALL, GIGA}
-
-
-def test_a_claim_about_rows_compares_points_of_the_grid():
-    points = keeping_pages()
-    for claim in claims_of(claims):
-        if claim.points is not None:
-            assert claim.id in (SIX, FREED) and 0 < sum(claim.points(point, scope()) for point in points) < len(points) / 2
-
-
-@given(st.sets(st.tuples(st.sampled_from(["page_chase", "prefault"]), st.sampled_from(list(PAGES)))))
-@settings(max_examples=20, deadline=None)
-def test_whatever_is_missing_there_is_every_verdict(there: set):
-    frame = rows(most=16 * MIB, repeats=2)
-    judged(analysis(frame[pd.MultiIndex.from_frame(frame[["kernel", "pages"]]).isin(list(there))], ways=asked(), runtimes=pool()))

@@ -29,13 +29,6 @@ def test_every_figure_is_drawn_on_every_machine_that_has_its_rows(make, machine:
     assert not HOLE.search(figure.alt.replace("(", "")) and figure.alt.endswith(".")
 
 
-def test_the_ladder_drawn_is_the_analysis_own():
-    a = analysis()
-    a.ladder = {pages: price for pages, price in a.ladder.items() if pages != "1m"}
-    data = figures.ladder(a).data.set_index("pages")
-    assert data["median"].to_dict() == {pages: price.value for pages, price in a.ladder.items()}
-
-
 def test_the_rates_drawn_are_those_of_the_table_with_their_bounds_in_order():
     a = analysis()
     data = figures.prefault(a).data

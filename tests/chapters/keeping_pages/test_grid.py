@@ -7,10 +7,9 @@ import dataclasses
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.synthetic import GIB, PAGE_BYTES, keeping_pages, scope
+from support.synthetic import GIB, keeping_pages, scope
 
 from experiments.chapters.keeping_pages import grid
-from experiments.lab.record import Point
 from experiments.words.pages import PAGES, SWEPT
 
 profiles = st.tuples(st.integers(64 << 10, 2**33), st.integers(1, 4), st.integers(1, 64), st.sampled_from(["c", "numba"]))
@@ -25,15 +24,6 @@ def test_memory_is_faulted_in_by_one_thread_and_by_all_of_them(cpus: int, thread
     assert {(point.pages, point.mode) for point in faulted} == {(pages, way) for pages in SWEPT for way in ways} | {
         (pages, "touch") for pages in PAGES}
     assert all(dict(point.options)["threads"] == 1 for point in faulted if point.mode == "memset")
-
-
-@given(profiles)
-def test_no_more_threads_than_pages_fault_memory_in(profile: tuple):
-    most, per_octave, cpus, engine = profile
-    for point in keeping_pages(most, cpus, per_octave, engine):
-        if point.kernel == "prefault":
-            threads = dict(point.options)["threads"]
-            assert threads == 1 or threads * PAGE_BYTES[point.pages] <= point.lines * 4096
 
 
 @given(profiles)
@@ -59,8 +49,3 @@ def test_the_ladder_is_a_power_of_two_of_lines_several_times_the_reach(entries: 
 def test_no_page_is_asked_for_that_is_no_larger_than_a_base_page():
     of = dataclasses.replace(scope(per_octave=4), base_page_bytes=64 << 10)
     assert {point.pages for point in grid.points(of)} == {"4k", "128k", "256k", "512k", "1m", "thp", "2m", "1g"}
-
-
-def test_a_point_of_the_grid_survives_json():
-    for point in keeping_pages():
-        assert Point.model_validate_json(point.model_dump_json()) == point

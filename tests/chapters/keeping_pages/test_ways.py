@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -60,13 +58,6 @@ def test_a_way_gives_what_its_kind_can_or_its_reason(way: str):
 
 
 @linux
-@pytest.mark.parametrize("arguments", [[], ["anonymous"], ["other", "8388608", "."], ["anonymous", "4096", "."], ["anonymous", "x", "."]])
-def test_bad_arguments_end_the_program_without_a_line(arguments: list[str]):
-    done = subprocess.run([sys.executable, PROGRAM, *arguments], capture_output=True, timeout=60)
-    assert (done.returncode, done.stdout) == (2, b"")
-
-
-@linux
 def test_what_is_mounted_for_a_way_is_gone_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(lab_ways, "build_folder", lambda: tmp_path)
     before = Path("/proc/self/mounts").read_text()
@@ -91,13 +82,6 @@ def test_anything_but_a_true_answer_is_garbage(monkeypatch: pytest.MonkeyPatch, 
     assert why.value.code == "kernel-garbage"
 
 
-def test_smaps_that_are_none_prove_nothing(monkeypatch: pytest.MonkeyPatch):
-    answers(monkeypatch, b'{"way": "advised", "address": 4096, "array_bytes": 1, "mapped_bytes": 1}\n', "garbage")
-    with pytest.raises(Unavailable) as why:
-        ways.measure("advised", 8 * MIB)
-    assert why.value.code == "backing-partial"
-
-
 def test_a_survey_tries_every_way_and_keeps_why_one_gave_nothing(monkeypatch: pytest.MonkeyPatch):
     def measured(way: str, size: int) -> ways.Got:
         if way == "pool":
@@ -116,32 +100,9 @@ def test_a_survey_tries_every_way_and_keeps_why_one_gave_nothing(monkeypatch: py
     assert why.value.code == "pool-empty"
 
 
-@pytest.mark.parametrize(("change", "code"), [({"os": "Darwin"}, "not-linux"),
-                                              ({"os": "Linux", "base_page_bytes": 65536}, "page-size-unsupported")])
-def test_another_system_or_base_page_has_no_survey(monkeypatch: pytest.MonkeyPatch, change: dict, code: str):
-    inspected = lab_ways.host.inspect()
-    monkeypatch.setattr(lab_ways.host, "inspect", lambda: inspected.model_copy(update=change))
-    with pytest.raises(Unavailable) as why:
-        ways.survey(8 * MIB)
-    assert why.value.code == code
-
-
-@pytest.mark.parametrize(("profile", "size"), [("smoke", 8 * MIB), ("quick", 64 * MIB), ("full", 64 * MIB)])
-def test_a_profile_says_how_much_is_asked_for(monkeypatch: pytest.MonkeyPatch, profile: str, size: int):
-    tried = []
-    monkeypatch.setattr(ways, "survey", lambda size: tried.append(size) or ways.Ways.model_validate(asked()))
-    assert ways.make(profile) == asked() and tried == [size]
-
-
 @pytest.mark.parametrize("change", [{"schema_version": 2}, {"state": "x"}, {"thp": "A word"}, {"surplus": 1},
                                     {"lacking": {"other": "pool-empty"}},
                                     {"lacking": {"pool": "no such code"}}, {"got": [{}]}])
 def test_a_document_that_cannot_be_is_no_document(change: dict):
     with pytest.raises(ValidationError):
         ways.Ways.model_validate(asked() | change)
-
-
-@pytest.mark.parametrize("change", [{"huge_bytes": 1 << 40}, {"resident_bytes": 1}, {"way": "other"}, {"huge_bytes": -1}])
-def test_a_way_that_cannot_be_is_none(change: dict):
-    with pytest.raises(ValidationError):
-        ways.Got.model_validate(asked()["got"][0] | change)

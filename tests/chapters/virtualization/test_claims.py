@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 import pytest
-from support.guests import MACHINES, Guests, analysis, of, points, rows, stated
-from support.synthetic import fit_to_be_shown, scope
+from support.guests import MACHINES, Guests, analysis, of, rows, stated
+from support.synthetic import fit_to_be_shown
 
 from experiments.article.verdicts import Verdict, claims_of, judge, verdicts
 from experiments.chapters.virtualization import claims
@@ -76,10 +76,3 @@ def test_guests_are_the_reference_machines_where_there_are_none_and_containers_a
     assert found[PRACTICAL].verdict == F and found[CONTAINERS].verdict == F and own[CONTAINERS].verdict != F
     assert own[PRACTICAL].evidence in found[PRACTICAL].evidence != own[PRACTICAL].evidence  # and it is said whose
     assert found[CONTAINERS].evidence == by_id(analysis(mine.frame))[CONTAINERS].evidence
-
-
-def test_claims_compare_points_of_the_grid():
-    compared = {id: [point for point in points() if claim.points(point, scope())] for id, claim in CLAIMS.items() if claim.points}
-    assert compared.keys() == {PRACTICAL, CONTAINERS} and all(compared.values())
-    assert not any(point.options or point.kernel == "numa_chase" for some in compared.values() for point in some)
-    assert {(p.kernel, p.mode) for p in compared[CONTAINERS]} == {("page_chase", ""), ("page_chase", "namespaces")}

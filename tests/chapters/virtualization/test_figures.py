@@ -48,12 +48,6 @@ def test_lines_and_steps_show_the_cells_of_the_steps_and_the_plain_process():
     assert set(figures.guest_lines(of("no guest")).data["series"]) == set(names[:2])
 
 
-def test_ratios_and_references_have_a_point_a_cell():
-    assert len(figures.guest_ratios(of()).data) == 12 * 4
-    data = figures.guest_references(of()).data
-    assert len(data) == 24 and data.query("cell == '4k on 4k'")["references"].tolist()[0] == 24
-
-
 def test_tables_have_a_row_a_cell_and_a_row_a_depth():
     assert len(figures.guest_counts(of()).text.splitlines()) == 1 + len(CELLS) == len(figures.guest_touches(of()).text.splitlines())
     assert [line.split("\t")[1:] for line in figures.guest_depths(of()).text.splitlines()[1:]] == [["24", "29"], ["29", "35"]]
