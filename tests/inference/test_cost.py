@@ -31,8 +31,7 @@ stated = partial(Known, page_bytes=4096)
 BARE = stated((64, 1536), (32768, MIB, 16 * MIB))
 # A quiet machine: its rivals bring in less than any point shows.
 TRUE = {"load_cycle_ns": 1.1, "load_random_ns": 1.4, "load_l2_adds_ns": 3.0, "load_l3_adds_ns": 11.0, "load_memory_adds_ns": 80.0,
-        "stlb_hit_ns": 2.0, "walk_ns": 9.0, "walk_reads": 1.2, "rivals_bytes_per_ns": 1.0, "l2_smear_ways": 8.0,
-        "l3_smear_ways": 16.0, "host_pages_per_table_line": 2.0}
+        "stlb_hit_ns": 2.0, "walk_ns": 9.0, "rivals_bytes_per_ns": 1.0, "l2_smear_ways": 8.0, "l3_smear_ways": 16.0}
 SIZES = np.unique(np.round(2 ** np.arange(4, 20.1, 0.5)))
 # Finer around the entries of the last TLB, where its kind shows.
 FINE = np.unique(np.round(2 ** np.concatenate([np.arange(4, 20.1, 2 / 3), np.arange(9, 12, 1 / 6)])))
@@ -159,7 +158,7 @@ def test_intervals_of_many_machines_hold_the_truth_as_often_as_they_say():
 
 @pytest.mark.endurance
 def test_intervals_are_as_narrow_as_the_noise_allows():
-    for name in ("load_l2_adds_ns", "load_memory_adds_ns", "stlb_hit_ns", "walk_ns", "walk_reads"):
+    for name in ("load_l2_adds_ns", "load_memory_adds_ns", "stlb_hit_ns", "walk_ns"):
         quiet, loud = (np.median([np.log(one.parameters[name].high / one.parameters[name].low) for one in fits(noise, 4)])
                        for noise in (0.005, 0.02))
         assert quiet < 0.08 and 2.5 < loud / quiet < 6, (name, quiet, loud)
@@ -207,15 +206,17 @@ def test_half_a_curve_predicts_the_rest_where_it_tells_enough_and_knows_where_no
     rows = made(seen, noise=0.01)
     large = rows[(rows["lines"] > 65536) & (rows["layout"] == "spread")]
     assert error(fit(rows[rows["lines"] <= 65536], seen), large).median() < 0.05
-    memory = fit(made(unseen, noise=0.01, rivals_bytes_per_ns=0.01), unseen).parameters
-    assert memory["load_memory_adds_ns"].high > 100 * memory["load_memory_adds_ns"].low
+    blind = fit(made(unseen, noise=0.01, rivals_bytes_per_ns=0.01), unseen)
+    memory = blind.parameters["load_memory_adds_ns"]
+    assert memory.high > 100 * memory.low and "load_memory_adds_ns" in blind.undetermined and "walk_ns" not in blind.undetermined
 
 
-def test_a_walkers_read_that_no_point_tells_is_taken_for_a_loads_give_or_take_a_third():
-    """All lines and tables are in the only cache."""
-    known = stated((64, 1536), (2048 * MIB,))
-    reads = fit(made(known, noise=0.01), known).parameters["walk_reads"]
-    assert reads.value == pytest.approx(1, abs=0.01) and 0.4 < reads.low < 0.7 and 1.4 < reads.high < 2.5, reads
+def test_a_fit_does_not_depend_on_the_last_digits_of_the_machine_that_makes_it():
+    """Solvers and special functions differ in their last digits from one CPU to the next, as these points do from each other."""
+    known = stated((64, 1536), (32768, MIB, 16 * MIB), nested=True)
+    rows, draw = made(known, noise=0.05), np.random.default_rng(5)
+    moved = rows.assign(measured_ns=rows["measured_ns"] * (1 + 1e-14 * draw.normal(size=len(rows))))
+    assert fit(rows, known).parameters == fit(moved, known).parameters
 
 
 def test_a_dense_array_is_predicted_from_chases_of_lines():
