@@ -2,6 +2,10 @@
 
 T_data and T_walk grow as lines of data and of page tables leave the caches that they share (inference/reuse.py). The
 control, the same lines packed, is the same formula with 64 lines to a page; the price of translation is the difference.
+
+Two things are assumed, since with both free the published rows leave each open by many powers of ten and the fit depends on the CPU that
+makes it: the page walker waits for a read as long as a load does, and a line of the host's page table holds as many neighbours as one of
+the guest's.
 """
 
 from __future__ import annotations
@@ -21,20 +25,20 @@ from experiments.inference.curves import Curve
 from experiments.inference.intervals import Interval
 from experiments.inference.misses import fit_step
 from experiments.inference.reuse import LINE_BYTES, ORDERS, SHARING, SharedCache, Tlbs, places
-from experiments.inference.robust import ORDINARY, ROBUST, sandwich
+from experiments.inference.robust import ROBUST, sandwich
 from experiments.machine.host import Host, data_caches, data_tlbs
 from experiments.words.reasons import Unavailable
 from experiments.words.units import rounded
 
 SPARE_POINTS = 6  # beyond as many points as parameters; at fewer the smears of the caches are free to follow the noise
 SHARP, SMEARED = 200.0, 3.0  # ways between which a cache's end is looked for: 200 are a step of a tenth
-ROUNDS = 4  # from one without rivals on; by then times move by less than the noise, but for those at the edge of a fall
+# From one without rivals on; by then times move by less than the noise, but for those at the edge of a fall. As many for all parameters:
+# ending early where times agree would make the model jump, and the fit with it.
+ROUNDS = 4
 WINDOW = (0.4, 2.0)  # of the entries: where the kind of the last TLB shows in a cycle
 WAYS = (4, 6, 8, 12, 16)  # tried where nothing states them
 CONFIDENCE = 0.95
-# Where the points do not say what a walker's read takes (no control ever left the last cache), it takes what a load's does,
-# give or take a third. Among points this guess counts as one of ordinary noise.
-GUESSED, GUESS_LOG, GUESS_GIVE = "walk_reads", 0.0, 0.3
+LOOSE = 10.0  # a factor between the bounds of a parameter: one this wide is not determined
 WRONG = 0.10  # of the time; half of it is what the book calls unstable in one point
 
 
@@ -84,16 +88,13 @@ class Known:
 
         load_<place>_adds_ns: what a read answered there takes longer than one answered by the place before. walk_ns: a walk
         whose reads are answered by the nearest place that has room for them; each of its last reads that goes further adds
-        `walk_reads` times what a load adds (1 where the walker waits as a load does). rivals_bytes_per_ns: what other programs
-        bring into the last cache, GB/s. smear_ways: how gradually a cache ends, infinite for a step. host_pages_per_table_line:
-        8 where the guest's neighbouring pages are neighbours for the host, too, 1 where none are, 4096 where the host has 2 MiB
-        pages, so that its table is as good as none.
+        what a load adds. rivals_bytes_per_ns: what other programs bring into the last cache, GB/s. smear_ways: how gradually a
+        cache ends, infinite for a step.
         """
         return [
             "load_cycle_ns", "load_random_ns", *(f"load_{place}_adds_ns" for place in self.beyond),
-            *(["stlb_hit_ns"] if len(self.entries) > 1 else []), "walk_ns", "walk_reads",
+            *(["stlb_hit_ns"] if len(self.entries) > 1 else []), "walk_ns",
             *(["rivals_bytes_per_ns"] if len(self.cache_bytes) > 1 else []), *(f"{place}_smear_ways" for place in self.beyond[:-1]),
-            *(["host_pages_per_table_line"] if self.nested else []),
         ]
 
 
@@ -103,7 +104,7 @@ def time_ns(known: Known, parameters: Mapping[str, float], missed: Sequence[np.n
     p = parameters
     # Pages are scattered over the sets of caches beyond the first, whose sets lie inside a page.
     caches = [SharedCache(size, p.get(f"l{i}_smear_ways", inf)) for i, size in enumerate(known.cache_bytes, 1)]
-    tables = [SHARING, *([p["host_pages_per_table_line"]] if known.nested else [])]
+    tables = [SHARING] * (2 if known.nested else 1)
     *first, walks = missed
     adds = [p[f"load_{place}_adds_ns"] for place in known.beyond]
     alone = p[name] if (name := f"load_{order}_ns") in p else min(p[f"load_{other}_ns"] for other in ORDERS if f"load_{other}_ns" in p)
@@ -113,11 +114,9 @@ def time_ns(known: Known, parameters: Mapping[str, float], missed: Sequence[np.n
     for _ in range(ROUNDS):  # a slower chase leaves others more time to take the last cache from it
         where = places(pages, order, caches, walks, tables, lines_per_page, np.ravel(time) * rivals)
         data = sum(share * ns for ns, share in zip(adds, where.data, strict=True))
-        reads = sum((share * p["walk_reads"] * ns for table in where.tables
+        reads = sum((share * ns for table in where.tables
                      for ns, share in list(zip(adds, table, strict=True))[known.nearest_table:]), start=np.zeros(1))
-        before, time = time, flat + data + np.ravel(walks) * reads
-        if np.allclose(before, time, rtol=1e-4):
-            break
+        time = flat + data + np.ravel(walks) * reads
     return time
 
 
@@ -127,13 +126,18 @@ class CostFit:
 
     known: Known
     tlbs: Tlbs
-    parameters: dict[str, Interval]
+    parameters: dict[str, Interval]  # each with bounds, wide where the points do not determine it
     at_bound: tuple[str, ...]  # those that the points would have moved further than is possible
     points: pd.DataFrame  # that it was fitted to
 
     def predict(self, points: pd.DataFrame) -> np.ndarray:
         """ns of a load at each of so many `lines`, in an `order`; `layout` is spread, one to a page, or packed, a dense array."""
         return _timer(self.known, self.tlbs, points)({name: interval.value for name, interval in self.parameters.items()})
+
+    @property
+    def undetermined(self) -> list[str]:
+        """The parameters whose bounds are more than LOOSE times apart."""
+        return [name for name, fit in self.parameters.items() if not fit.high <= LOOSE * fit.low]
 
     @property
     def residuals(self) -> pd.DataFrame:
@@ -168,8 +172,8 @@ def fit(points: pd.DataFrame, known: Known) -> CostFit:
     points: `points` or rows of it. The bounds are of each parameter's logarithm, by Student and the sandwich of Huber (1967,
     Proc. 5th Berkeley Symposium 1): they hold for noise that differs from point to point, as it does here, which the plain
     Jacobian's do not; and no resampling of repeats can do it, since what the model lacks is the same in each. Where the model
-    is wrong, neighbouring residuals are alike, and the bounds are too narrow. What no point tells has infinite bounds. `walk_reads`
-    has a guess of 1 beside the points. Four digits are kept: the search's own last steps differ from CPU to CPU.
+    is wrong, neighbouring residuals are alike, and the bounds are too narrow. What no point tells has infinite bounds. The search
+    ends far below the four digits that are kept, so they are the same on every CPU. Raises
     Unavailable("too-few-points").
     """
     absent = [f"load_{order}_ns" for order in ORDERS if order not in set(points["order"])]  # predicted with the other order's
@@ -184,14 +188,13 @@ def fit(points: pd.DataFrame, known: Known) -> CostFit:
     times = _timer(known, tlbs, points)
 
     def residual(logs: np.ndarray) -> np.ndarray:
-        off = np.log(times(dict(zip(names, np.exp(logs), strict=True))) / measured)
-        return np.append(off, ORDINARY * (logs[names.index(GUESSED)] - GUESS_LOG) / GUESS_GIVE)
+        return np.log(times(dict(zip(names, np.exp(logs), strict=True))) / measured)
 
     starts = [np.clip(np.log([start[name] for name in names]), low + 1e-6, high - 1e-6) for start in _starts(points, known)]
-    tried = [least_squares(residual, start, bounds=(low, high), loss="soft_l1", f_scale=ROBUST, x_scale="jac", ftol=1e-6, xtol=1e-6,
-                           max_nfev=100) for start in starts]
+    tried = [least_squares(residual, start, bounds=(low, high), loss="soft_l1", f_scale=ROBUST, x_scale="jac", ftol=1e-12, xtol=1e-10,
+                           max_nfev=200) for start in starts]
     best = min(tried, key=lambda solved: solved.cost).x
-    half = stdtrit(len(points) - len(names), (1 + CONFIDENCE) / 2) * np.sqrt(np.diag(sandwich(residual, best, guesses=1)))
+    half = stdtrit(len(points) - len(names), (1 + CONFIDENCE) / 2) * np.sqrt(np.diag(sandwich(residual, best)))
     ends = {name: (exp(v), exp(max(v - w, -700)), exp(v + w) if w < 700 else inf) for name, v, w in zip(names, best, half, strict=True)}
     stuck = tuple(name for name, v, a, b in zip(names, best, low, high, strict=True) if min(v - a, b - v) < 1e-3)
     return CostFit(known, tlbs, {name: Interval(*map(rounded, three), CONFIDENCE) for name, three in ends.items()}, stuck, points)
@@ -235,7 +238,7 @@ def _bounds(points: pd.DataFrame, known: Known) -> dict[str, tuple[float, float]
     least, most = points["measured_ns"].min(), points["measured_ns"].max()
     within = {name: (SMEARED, SHARP) if name.endswith("_ways") else (1e-3 * least, 64 * most) for name in known.parameters}
     # GB/s of rivals: from nothing that shows to all that two memory channels bring.
-    return within | {"walk_reads": (0.05, 20.0), "rivals_bytes_per_ns": (0.01, 100.0), "host_pages_per_table_line": (1.0, SHARING * 512.0)}
+    return within | {"rivals_bytes_per_ns": (0.01, 100.0)}
 
 
 def _starts(points: pd.DataFrame, known: Known) -> list[dict[str, float]]:
@@ -244,12 +247,11 @@ def _starts(points: pd.DataFrame, known: Known) -> list[dict[str, float]]:
     packed = points[points["layout"] == "packed"]
     packed = (points if packed.empty else packed).groupby("lines")["measured_ns"].median()
     size, sizes = packed.index.to_numpy(float) * LINE_BYTES, np.array(known.cache_bytes)
-    start = {name: 8.0 if name.endswith("_ways") else least for name in known.parameters} | {"walk_ns": 5 * least, "walk_reads": 1.0}
+    start = {name: 8.0 if name.endswith("_ways") else least for name in known.parameters} | {"walk_ns": 5 * least}
     heights = np.interp(np.log([*(0.4 * sizes), size.max()]), np.log(size), packed)
     below = added = heights[0] / 2
     for place, ns in zip(known.beyond, np.diff(heights), strict=True):
         below += added
         added = ns if ns > 0.5 * least else 3 * below  # a place that no control reached: each takes some four times the one before
         start[f"load_{place}_adds_ns"] = added
-    guesses = product((0.03, 5.0), (1.5, 6.0) if known.nested else (8.0,))
-    return [start | {"rivals_bytes_per_ns": rivals, "host_pages_per_table_line": host} for rivals, host in guesses]
+    return [start | {"rivals_bytes_per_ns": rivals} for rivals in (0.03, 5.0)]

@@ -7,29 +7,24 @@ from collections.abc import Callable
 import numpy as np
 
 ROBUST = 0.05  # of log T: past what the book calls unstable a residual counts by its size and no more by its square
-ORDINARY = 0.025  # of log T: the noise of a point of which nothing bad is known
 UNTOLD = 1e6  # variance of the logarithm of what no point tells
 
 
 def jacobian(f: Callable[[np.ndarray], np.ndarray], at: np.ndarray, step: float = 1e-4) -> np.ndarray:
     """Central differences: a row for each value of f, a column for each parameter."""
-    # scipy.differentiate.jacobian shrinks its steps, down into the small jumps of a model that ends its own rounds when they are close
-    # enough: on the committed rows it is off tenfold, with 13 times the evaluations.
     return np.stack([(f(at + step * axis) - f(at - step * axis)) / (2 * step) for axis in np.eye(at.size)], axis=1)
 
 
-def sandwich(residual: Callable[[np.ndarray], np.ndarray], at: np.ndarray, guesses: int = 0) -> np.ndarray:
+def sandwich(residual: Callable[[np.ndarray], np.ndarray], at: np.ndarray) -> np.ndarray:
     """The covariance of what minimises the soft L1 loss, by the sandwich of Huber (Proc. 5th Berkeley Symposium 1, 1967).
 
-    UNTOLD along a direction that changes nothing. The last `guesses` residuals are guesses, not points.
+    UNTOLD along a direction that changes nothing.
     """
     jac, r = jacobian(residual, at), residual(at)
     z = 1 + (r / ROBUST) ** 2
     _, size, directions = np.linalg.svd(jac / z[:, None] ** 0.75, full_matrices=False)  # the loss bends by z^(-3/2)
     known = size > 1e-5 * size.max()
     inverse = (directions[known].T / size[known] ** 2) @ directions[known]
-    noise = r / np.sqrt(z)
-    noise[r.size - guesses:] = ORDINARY  # how sure a guess is does not depend on how near it came
-    slopes = jac * noise[:, None]
+    slopes = jac * (r / np.sqrt(z))[:, None]
     return (inverse @ (slopes.T @ slopes) @ inverse * r.size / (r.size - at.size)
             + UNTOLD * directions[~known].T @ directions[~known])

@@ -13,7 +13,6 @@ import pandas as pd
 from experiments.chapters.tlb_blocking import Analysis, grid
 from experiments.lab import kernels
 from experiments.lab.record import Point
-from experiments.words.reasons import Note
 from support.common import About, make_record
 from support.synthetic import GIB, MIB, PAGE_BYTES, Stated, scope, tlbs
 
@@ -103,9 +102,9 @@ def only(*pages: str) -> pd.DataFrame:
     return rows()[rows()["pages"].isin(pages)].reset_index(drop=True)
 
 
-def analysis(frame: pd.DataFrame, entries: Iterable[int] = ENTRIES, notes: Iterable[Note] = ()) -> Analysis:
+def analysis(frame: pd.DataFrame, entries: Iterable[int] = ENTRIES) -> Analysis:
     """Of a machine whose TLB levels have so many entries."""
-    return Analysis(frame, About(Stated(tlb=tlbs([*entries], [0] * len([*entries]))).host(), notes=[*notes]))
+    return Analysis(frame, About(Stated(tlb=tlbs([*entries], [0] * len([*entries]))).host()))
 
 
 def times(frame: pd.DataFrame, factor: float, where: str) -> pd.DataFrame:

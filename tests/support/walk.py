@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from experiments.chapters.graph_walk import Analysis, grid
 from experiments.lab import kernels
-from experiments.words.reasons import Note
 from support.common import About, make_record
 from support.synthetic import GIB, MIB, Stated, scope, tlbs
 
@@ -103,11 +103,12 @@ def only(*pages: str) -> pd.DataFrame:
     return rows()[rows()["pages"].isin(pages)].reset_index(drop=True)
 
 
-def analysis(frame: pd.DataFrame | None = None, entries: Sequence[int] = ENTRIES, core: str = "Imaginary", notes: Sequence[Note] = (),
-             **kept: pd.DataFrame) -> Analysis:
-    """The chapter's Analysis of these rows, by default of a machine where everything was measured. kept: other chapters' rows."""
+def analysis(frame: pd.DataFrame | None = None, entries: Sequence[int] = ENTRIES, core: str = "Imaginary",
+             names: dict[str, Any] | None = None, **kept: pd.DataFrame) -> Analysis:
+    """The chapter's Analysis of these rows, by default of a machine where everything was measured. names: what the page defines; the
+    committed cells where there are none. kept: other chapters' rows."""
     host = Stated(tlb=tlbs(entries, (0, 12)[: len(entries)]), changes={"microarchitecture": core}).host()
-    return Analysis(rows() if frame is None else frame, About(host, rows=kept, notes=list(notes)))
+    return Analysis(rows() if frame is None else frame, About(host, rows=kept), names)
 
 
 # Whole and partial frames, each of which a page can be about.

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from experiments.article import analysis
 from experiments.article.chapter import literature
-from experiments.chapters.graph_walk.grid import TOUCHES
-from experiments.inference import cost, trips
+from experiments.chapters.graph_walk.model import SIZE, ModelAnalysis
+from experiments.inference import trips
 from experiments.inference.curves import Curve, select
 from experiments.inference.hops import below, merged, quantile, smoothed
 from experiments.inference.intervals import Interval, median_interval, summarise
-from experiments.inference.misses import miss_probability_random
 from experiments.inference.trips import Trips
 from experiments.machine.host import data_tlbs
 from experiments.words.pages import BASE, PAGES, hardware, ordered, page_bytes, rank, words
 from experiments.words.reasons import Unavailable, required
 
-SIZE = "working_set_bytes"
 # A hop that takes half as long again as one load from memory did something else beside it: a walk whose own reads went to
 # memory, which on every machine known to us takes as long as the load itself. Half of that is the least doubtful line.
 PAST_MEMORY = 1.5
@@ -32,8 +29,6 @@ DENSITY_SHOWN = 0.99  # of the slowest distribution; the rest of its tail would 
 # Whose core is in it (Linux, arch/x86/include/asm/intel-family.h). An article says two walkers of Sapphire Rapids; others measured four.
 _CORES = {"Alder Lake": "Golden Cove", "Sapphire Rapids": "Golden Cove", "Skylake server": "Skylake client",
           "Cascade Lake": "Skylake client", "Cooper Lake": "Skylake client"}
-_CHASES = {"spread": "chase, a line to a page", "packed": "chase, packed"}
-WALK = "walk of the graph, base pages"
 
 
 def largest(kinds: Mapping[str, Curve]) -> str:
@@ -66,13 +61,12 @@ class Parallel(NamedTuple):
     gain: float
 
 
-class Analysis(analysis.Analysis):
+class Analysis(ModelAnalysis):
     """The rows of `graph_walk`. Curves run over the working set in bytes. What nothing was measured for is empty here; methods and
-    what is derived further raise Unavailable("too-few-points")."""
+    what is derived further raise Unavailable("too-few-points").
 
-    def walks(self, per_hop: int, **where: object) -> pd.DataFrame:
-        """The rows of plain walks that were timed hop by hop (1) or per batch (0)."""
-        return select(self.frame, kernel="graph_walk", mode="plain", per_hop=per_hop, **where)
+    The page defines: p50, p95, ridges, touched, predicted, walkers and held_out_sizes.
+    """
 
     # --- quantiles of a hop
 
@@ -88,8 +82,18 @@ class Analysis(analysis.Analysis):
         """A column of `hops` by page size: medians over processes."""
         return Curve.by(self.hops, PAGES, x=SIZE, value=quantile)
 
-    p50 = cached_property(lambda a: a.curves("p50"))
-    p95 = cached_property(lambda a: a.curves("p95"))
+    @property
+    def clock(self) -> pd.Series:
+        """What an empty pair of timestamps takes (clock_ns) and the clock's resolution (clock_step_ns). Raises Unavailable."""
+        return required(self.walks(1), "no walk was timed hop by hop")[["clock_ns", "clock_step_ns"]].median()
+
+    @property
+    def timings(self) -> pd.DataFrame:
+        """By working set on base pages, ns per hop: ns_per_access, timed hop by hop, timestamps included; mean_ns, without them; batch_ns,
+        timed per batch. Raises Unavailable."""
+        timed = self.walks(1, pages=BASE).groupby(SIZE)[["mean_ns", "ns_per_access"]].median()
+        batches = required(self.means.get(BASE, ()), "no walk on base pages was timed per batch")
+        return required(timed.join(batches.medians.rename("batch_ns"), how="inner"), "no size was timed both ways")
 
     def tail(self, pages: str) -> tuple[int, Interval]:
         """The largest size in bytes, and there how many times its median the 95th percentile is, each process by itself."""
@@ -118,8 +122,6 @@ class Analysis(analysis.Analysis):
                                         "share_per_ns": np.diff(below(spreads[size], edges)) / np.diff(edges)})
                           for size in sorted(spreads, reverse=True)], ignore_index=True)
 
-    ridges = cached_property(lambda a: a.densities(BASE))
-
     @cached_property
     def regimes(self) -> Regimes:
         """The regime of each size on base pages, from the distributions alone.
@@ -140,29 +142,45 @@ class Analysis(analysis.Analysis):
         cuts = float(np.sqrt(max(cache, 1.0) * memory)), PAST_MEMORY * memory
         return Regimes(memory, large, cuts, pd.Series(np.searchsorted(cuts, base), index=base.index))
 
-    # --- trips to memory
+    # --- accesses to memory
 
-    def trips(self, pages: str) -> Trips:
-        """The heaps of hops on a page size at its largest size, past the caches. Raises Unavailable, as `regimes` does."""
+    def peaks_of(self, pages: str) -> Trips:
+        """The peaks of a hop's time on a page size at its largest size, past the caches. Raises Unavailable, as `regimes` does."""
         rows = required(self.walks(1, pages=pages), f"no walk on {words(pages)} was timed hop by hop")
         rows = rows[rows[SIZE] == rows[SIZE].max()]
         return trips.trips(merged(rows), [smoothed(row) for _, row in rows.iterrows()], self.regimes.cut_ns[0], self.regimes.memory_ns)
 
     @cached_property
-    def heaps(self) -> dict[str, Trips]:
-        """`trips` on base pages, and on the large pages that reach as far."""
-        return {pages: self.trips(pages) for pages in (BASE, largest(self.p50))}
+    def peaks(self) -> dict[str, Trips]:
+        """`peaks_of` base pages, and of the large pages that reach as far."""
+        return {pages: self.peaks_of(pages) for pages in (BASE, largest(self.p50))}
 
-    trip_cuts: Callable[[dict[str, Trips]], Sequence[float]] = staticmethod(lambda heaps: heaps[BASE].cuts_ns)  # where each begins, ns
-    trip_shares = cached_property(lambda a: a.shares_past(required(a.trip_cuts(a.heaps), "no hop on base pages left the caches")))
+    @cached_property
+    def access_shares(self) -> pd.DataFrame:
+        """pages (those of `peaks`), working_set_bytes, accesses, share (of hops that wait for so many accesses to memory or more, by the
+        cuts of the largest size on base pages). Raises Unavailable."""
+        cuts_ns = required(self.peaks[BASE].cuts_ns, "no hop on base pages left the caches")
+        tables = {pages: trips.shares(self.distributions(pages), cuts_ns).stack() for pages in self.peaks}
+        return pd.concat(tables, names=["pages", SIZE, "accesses"]).rename("share").reset_index()
 
-    def shares_past(self, cuts_ns: Sequence[float]) -> pd.DataFrame:
-        """pages (those of `heaps`), working_set_bytes, trips, share (of hops that took longer than the line where so many begin)."""
-        tables = {pages: trips.shares(self.distributions(pages), cuts_ns).stack() for pages in self.heaps}
-        return pd.concat(tables, names=["pages", SIZE, "trips"]).rename("share").reset_index()
+    def waits_from(self, accesses: int) -> int:
+        """The smallest working set from which on a tenth of all hops on base pages waits for so many accesses to memory."""
+        rows = select(self.access_shares, pages=BASE, accesses=accesses).sort_values(SIZE)
+        few = rows.loc[rows["share"] < 0.1, SIZE].max()
+        return int(rows.loc[~(rows[SIZE] <= few), SIZE].min())
 
-    # ns a load of a chase by lines, by the order in which its pages were first touched
-    touched = cached_property(lambda a: Curve.by(a.frame, TOUCHES, "mode", kernel="first_touch"))
+    @property
+    def large_peaks(self) -> tuple[str, Trips]:
+        """The large pages of `peaks`, and their peaks."""
+        return list(self.peaks.items())[-1]
+
+    def touch_gain(self) -> tuple[int, Interval]:
+        """The largest size in bytes, and there how many times as long a load takes over pages first touched by address as over pages
+        touched in the order of the visits. Raises Unavailable."""
+        curves = required(self.touched, "no chase was measured over pages touched in several orders")
+        both = curves["address"] / curves["visit"] if {"address", "visit"} <= curves.keys() else ()
+        gain = required(both, "the two orders were not measured at one size")
+        return gain.xs[-1] * self.base_page_bytes, gain.last
 
     # --- means per batch
 
@@ -184,10 +202,9 @@ class Analysis(analysis.Analysis):
 
     # --- several walkers
 
-    @cached_property
-    def walkers(self) -> pd.DataFrame:
-        """A row a page size and number of walks that take turns in one thread: pages, walkers, vertices, as `summarise` (ns per hop);
-        gain, the time of one walker over this; floor_ns, the same loop over a graph of four vertices.
+    def several_walkers(self) -> pd.DataFrame:
+        """Return a row a page size and number of walks that take turns in one thread: pages, walkers, vertices, as `summarise` (ns per
+        hop); floor_ns, the same loop over a graph of four vertices.
 
         Of each page size the largest graph that was walked by several numbers of walkers.
         """
@@ -198,8 +215,7 @@ class Analysis(analysis.Analysis):
         rows = rows[rows["lines"] == rows["pages"].map(most).astype(float)]
         by = ["pages", "walkers"]
         summary = summarise(rows, by).astype({"walkers": int}).sort_values(by, key=rank, ignore_index=True)
-        alone = select(summary, walkers=1).set_index("pages")["median"]
-        summary = summary.assign(vertices=summary["pages"].map(most), gain=summary["pages"].map(alone).astype(float) / summary["median"])
+        summary = summary.assign(vertices=summary["pages"].map(most))
         return summary.merge(rows.groupby(by)["floor_ns"].median().reset_index(), on=by)
 
     def parallel(self, pages: str) -> Parallel:
@@ -259,42 +275,3 @@ class Analysis(analysis.Analysis):
         sizes = {int(size) for size in self.frame[SIZE]}
         sizes |= {reach for reach in self.reach.values() if reach <= max(sizes, default=0)}
         return pd.Series(sorted(sizes), index=sorted(sizes), dtype=float)
-
-    @cached_property
-    def predicted(self) -> dict[str, pd.Series]:
-        """Walks per hop, 1 - C/M, by page size and working set."""
-        return {pages: pd.Series(miss_probability_random(self.sizes, reach), self.sizes.index) for pages, reach in self.reach.items()}
-
-    # --- the model, of the first chapter's chases
-
-    hold_out: Callable[[Sequence[int]], Sequence[int]] = staticmethod(lambda sizes: sizes[1::3])
-
-    @cached_property
-    def chases(self) -> pd.DataFrame:
-        """`cost.points` of the first chapter's chases, and held_out: whether `hold_out` keeps their size from the fit. Of the sizes of
-        both orders together, so that neither shows the other's. Raises Unavailable("no-data")."""
-        points = cost.points(self.about.kept("stlb_cliff"))
-        return points.assign(held_out=points["lines"].isin(self.hold_out(sorted(set(points["lines"])))))
-
-    @cached_property
-    def fitted(self) -> cost.CostFit:
-        """The model of a load's cost, from the chases that are not held out. Raises Unavailable: no-data, no-geometry, too-few-points."""
-        return cost.fit(self.chases[~self.chases["held_out"]], cost.Known.of(self.host, self.entries))
-
-    @cached_property
-    def modelled(self) -> pd.DataFrame:
-        """What was measured in random order beside what the model says: series, seen, lines, measured_ns, predicted_ns.
-
-        The walk is random order over packed lines. A hop picks an edge besides, which costs what a hop in four vertices takes longer
-        than the fit's load from the first cache.
-        """
-        chases = select(self.chases, order="random")
-        parts = [chases.assign(series=chases["layout"].map(_CHASES), seen=np.where(chases["held_out"], "held out", "fitted"),
-                               predicted_ns=self.fitted.predict(chases))]
-        rows = self.walks(0, walkers=1, pages=BASE)
-        edge_ns = rows.get("four_vertices_ns_per_access", pd.Series(dtype=float)).median()
-        if edge_ns > 0 and (load := self.fitted.parameters.get("load_random_ns")):
-            walk = Curve.of(rows).table.rename(columns={"median": "measured_ns"}).assign(order="random", layout="packed")
-            parts.append(walk.assign(series=WALK, seen="held out", predicted_ns=self.fitted.predict(walk) + edge_ns - load.value))
-        columns = ["series", "seen", "lines", "measured_ns", "predicted_ns"]
-        return pd.concat([part[columns] for part in parts]).sort_values(["series", "lines"], ignore_index=True)

@@ -13,6 +13,7 @@ from experiments.article.chapter import literature
 from experiments.article.render import INK, MUTED, PALETTE, Figure, Html, data_table
 from experiments.chapters.graph_walk.analysis import SIZE, Analysis
 from experiments.chapters.graph_walk.grid import WALKERS
+from experiments.inference.cost import LOOSE
 from experiments.words.pages import BASE, ordered, rank, words
 from experiments.words.prose import extremes, in_words
 from experiments.words.reasons import if_available, required
@@ -82,7 +83,7 @@ def ridges(a: Analysis) -> Figure:
     names = "[" + ", ".join(f"'{format_size(size)}'" for size in sizes) + "]"
     axis = alt.Axis(title="Working set", values=list(range(len(sizes))), labelExpr=f"{names}[datum.value]", grid=False)
     scale = alt.Scale(domain=[0, len(sizes) - 1 + OVERLAP], nice=False)
-    x = alt.X("ns:Q", axis=charts.ns_axis("ns per hop, the clock's own cost taken off"), scale=alt.Scale(
+    x = alt.X("ns:Q", axis=charts.ns_axis("ns per hop, without the clock's own cost"), scale=alt.Scale(
         nice=False, domain=[data["ns"].min(), data["ns"].max()]))
     layers, shown, peaks = [], [], {}
     for place, (size, part) in enumerate(data.groupby(SIZE, sort=False)):
@@ -93,17 +94,17 @@ def ridges(a: Analysis) -> Figure:
         layers.append(alt.Chart(pd.DataFrame({"ns": part["ns"], "top": (place + height).round(2)})[bends]).mark_area(
             color=PALETTE[0], opacity=0.75, line={"color": INK, "strokeWidth": 0.8}).encode(
             x=x, y=alt.Y("top:Q", axis=axis, scale=scale), y2=alt.Y2Datum(place)))
-    chart = alt.layer(*reversed(layers), *_trip_rules(a)).properties(height=int(RIDGE_PX * (len(sizes) + OVERLAP)))  # lower ones in front
+    chart = alt.layer(*reversed(layers), *_peak_rules(a)).properties(height=int(RIDGE_PX * (len(sizes) + OVERLAP)))  # lower ones in front
     modes = " and ".join(f"at {peaks[size]:.0f} ns at {format_size(size)}" for size in (sizes[-1], sizes[0]))
     return Figure(chart, f"A ridge for each working set, the distribution of a hop's time. The highest mode lies {modes}.",
                   pd.concat(shown)[[SIZE, "ns", "share_per_ns"]])
 
 
-def _trip_rules(a: Analysis) -> list[alt.Chart]:
-    """Dashed rules at the peaks of the largest graph, each with how many trips to memory it is."""
-    heaps = if_available(lambda: a.heaps[BASE])
-    peaks = enumerate(heaps.peaks_ns if heaps else [], 1)
-    places = pd.DataFrame([(peak.value, f"{n} trip{'s' * (n > 1)}") for n, peak in peaks], columns=["ns", "label"])
+def _peak_rules(a: Analysis) -> list[alt.Chart]:
+    """Dashed rules at the peaks of the largest graph, each with the number of accesses to memory it is."""
+    found = if_available(lambda: a.peaks[BASE])
+    peaks = enumerate(found.peaks_ns if found else [], 1)
+    places = pd.DataFrame([(peak.value, "1 access" if n == 1 else str(n)) for n, peak in peaks], columns=["ns", "label"])
     if places.empty:
         return []
     named = alt.Chart(places).encode(x="ns:Q")
@@ -111,20 +112,22 @@ def _trip_rules(a: Analysis) -> list[alt.Chart]:
             named.mark_text(align="left", dx=4, baseline="top", color=MUTED).encode(text="label:N", y=alt.value(0))]
 
 
-def trips(a: Analysis) -> Figure:
-    """Of all hops, those that wait for two trips to memory and more, and for three, against the working set, by page size."""
-    data = a.trip_shares[a.trip_shares["trips"] > 1]
-    data = required(data, "hops on base pages stand in one heap").assign(series=data["trips"].map(lambda n: f"{in_words(n)} trips or more"))
-    data = data.sort_values(["pages", "trips", SIZE], key=rank, kind="stable").astype({"trips": int})
+def memory_accesses(a: Analysis) -> Figure:
+    """Of all hops, those that wait for two accesses to memory and more, and for three, against the working set, by page size."""
+    data = required(a.access_shares[a.access_shares["accesses"] > 1], "hops on base pages have one peak")
+    data = data.assign(series=data["accesses"].map(lambda n: f"{in_words(n)} or more"))
+    data = data.sort_values(["pages", "accesses", SIZE], key=rank, kind="stable").astype({"accesses": int})
     y = alt.Y("share:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(title="Share of hops", format="%", values=list(_COUNTS)))
     base = alt.Chart(data).encode(x=_SIZES, y=y, color=_pages(data))
-    names = list(dict.fromkeys(data.sort_values("trips")["series"]))
+    names = list(dict.fromkeys(data.sort_values("accesses")["series"]))
     chart = base.mark_line().encode(strokeDash=_dashes(names)) + base.mark_point().encode(
         tooltip=["pages:N", "series:N", f"{SIZE}:Q", alt.Tooltip("share:Q", format=".0%")])
     last = data[data[SIZE] == data[SIZE].max()]
-    told = " and ".join(f"{share:.0%} on {words(pages)}" for pages, share in last[last["trips"] == 2].set_index("pages")["share"].items())
-    return Figure(chart, "The share of hops that wait for more than one trip to memory rises with the working set, more on base pages than "
-                         f"on large ones; two or more at {format_size(data[SIZE].max())}: {told}.", data[["pages", "trips", SIZE, "share"]])
+    two = last[last["accesses"] == 2].set_index("pages")["share"]
+    told = " and ".join(f"{share:.0%} on {words(pages)}" for pages, share in two.items())
+    return Figure(chart, "The share of hops that wait for more than one access to memory rises with the working set, more on base pages "
+                         f"than on large ones; two or more at {format_size(data[SIZE].max())}: {told}.",
+                  data[["pages", "accesses", SIZE, "share"]])
 
 
 def touched(a: Analysis) -> Figure:
@@ -183,7 +186,7 @@ def walkers(a: Analysis) -> Figure:
     data = required(a.walkers[columns], "no graph was walked by several numbers of walkers")
     floor = data.groupby("walkers")["floor_ns"].median().rename("median").dropna().reset_index()
     scale = charts.time_scale(pd.concat([data, floor]))
-    x = alt.X("walkers:Q", axis=alt.Axis(title="Walks that take turns in one thread", values=list(WALKERS), format="d"),
+    x = alt.X("walkers:Q", axis=alt.Axis(title="Walkers that take turns in one thread", values=list(WALKERS), format="d"),
               scale=charts.log_scale())
     y = alt.Y("median:Q", scale=scale, axis=charts.ns_axis("ns per hop", _ticks(pd.concat([data["median"], floor["median"]]))))
     base = alt.Chart(data).encode(x=x, color=_pages(data))
@@ -221,10 +224,12 @@ def model(a: Analysis) -> Figure:
 
 
 def parameters(a: Analysis) -> Html:
-    """Each parameter of the model, its unit in its name, with its interval; an infinite bound is one that no point tells."""
-    def text(value: float) -> str:
-        return f"{value:,.3g}" if 1e-6 < abs(value) < 1e6 else "open"
-
-    rows = [(name.replace("_", " "), text(fit.value), f"{text(fit.low)} to {text(fit.high)}"
-             + " (at its bound)" * (name in a.fitted.at_bound)) for name, fit in a.fitted.parameters.items()]
+    """Each parameter of the model, its unit in its name, with its interval; without a value where the points do not determine it."""
+    rows = []
+    for name, fit in a.fitted.parameters.items():
+        known = name not in a.fitted.undetermined
+        interval = f"{fit.low:,.3g} to {fit.high:,.3g}" if known else f"not determined: bounds more than {LOOSE:.0f} times apart"
+        if name in a.fitted.at_bound:
+            interval += " (at its bound)"
+        rows.append((name.replace("_", " "), f"{fit.value:,.3g}" if known else "–", interval))
     return data_table(pd.DataFrame(rows, columns=["parameter", "value", "95 % interval"]))

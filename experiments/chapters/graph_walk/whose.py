@@ -1,4 +1,4 @@
-"""Which trip is whose, by a cache: what the byte, this machine's entry and the host's would miss of it, beside the hops that waited."""
+"""Which access to memory is for what, by a cache: how often the data, this machine's page-table entry and the host's would miss it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ ENTRY_BYTES = 8
 
 
 def explained(a: Analysis) -> Explained:
-    """The shares of two trips and more, by one cache for the lines of the byte, of this machine's entries for it and, in a guest, of the
-    host's, which has one for each base page where it splinters. Raises Unavailable."""
-    shares = required(a.trip_shares[a.trip_shares["trips"] > 1], "hops on base pages stand in one heap")
-    return trips.explain(shares.astype({SIZE: int}), {pages: _read(a, pages) for pages in a.heaps})
+    """The shares of two accesses to memory and more, by one cache for the lines of the data, of this machine's entries for them and, in a
+    guest, of the host's, which has one for each base page where it splinters. Raises Unavailable."""
+    shares = required(a.access_shares[a.access_shares["accesses"] > 1], "hops on base pages have one peak")
+    return trips.explain(shares.rename(columns={"accesses": "trips"}).astype({SIZE: int}), {pages: _read(a, pages) for pages in a.peaks})
 
 
 def _read(a: Analysis, pages: str) -> list[float]:

@@ -1,6 +1,7 @@
-"""TLB blocking: what a program can do by itself where nobody lets it choose the page size."""
+"""TLB blocking: what can a program do by itself where it cannot choose the page size?"""
 
-from experiments.chapters.tlb_blocking import claims, figures, grid, prose
+from experiments.chapters.tlb_blocking import analysis, claims, figures, grid
 from experiments.chapters.tlb_blocking.analysis import Analysis
+from experiments.chapters.tlb_blocking.joins import with_gain
 
-__all__ = ["Analysis", "claims", "figures", "grid", "prose"]
+__all__ = ["Analysis", "analysis", "claims", "figures", "grid", "with_gain"]

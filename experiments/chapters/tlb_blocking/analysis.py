@@ -1,21 +1,20 @@
-"""What helps where nobody chooses the page size: rows of walks in blocks, of prefetches and of joins as curves, gains and remedies."""
+"""What code can do without larger pages: rows of walks in blocks, of prefetches and of joins as curves, gains and remedies."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
-from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from experiments.article import analysis
+from experiments.chapters.tlb_blocking import joins
+from experiments.chapters.tlb_blocking.joins import best_of
 from experiments.inference.curves import Curve, select
 from experiments.inference.hops import quantile, smoothed
-from experiments.inference.intervals import UNKNOWN, Interval, median_interval, summarise, summarise_beside
-from experiments.words.pages import BASE, ordered, rank, words
+from experiments.inference.intervals import Interval, median_interval
+from experiments.words.pages import BASE, ordered, words
 from experiments.words.reasons import Unavailable, required
 from experiments.words.units import format_size
 
@@ -26,7 +25,7 @@ SAME = 0.05  # what this book calls no difference
 NONE, LARGE_PAGES, BLOCKED = "none", "huge pages", "TLB blocking"
 PUBLISHED_BLOCK = 1 << 22  # vertices, 256 MiB, which the published walk never leaves: what it calls blocking is a walk of these
 AS_PUBLISHED = "one block, as published"
-GAIN = ["gain", "gain_low", "gain_high"]
+NO_WALKS = 0.01  # per hop: a walk of a hundred ns then costs one
 _QUANTILES = {"p50": 0.5, "p95": 0.95}
 
 
@@ -65,49 +64,67 @@ class Optimum(NamedTuple):
     unresolved: tuple[int, ...]  # blocks whose interval reaches that of the fastest
 
 
-class Analysis(analysis.Analysis):
+class Analysis(joins.Analysis):
     """The rows of `graph_walk` and `radix_partition`. Frames have columns as `summarise` names them (ns per hop or row), page sizes
     from small to large; `gain` is how many times as fast a row is as what it is compared with. What nothing was measured for is empty
-    here; methods and what is derived further raise Unavailable("too-few-points")."""
+    here; methods and what is derived further raise Unavailable("too-few-points").
+
+    The page defines: plain, blocks, block_spread, block_packed, block_price, ahead, fan_out and joins.
+    """
 
     # --- walks, timed per batch
 
-    @cached_property
-    def blocks(self) -> pd.DataFrame:
-        """A row a page size, block and number of steps: vertices, block_vertices, block_steps, block_bytes, block_pages (base pages),
-        visits (steps to each page), the estimate, plain (without blocks on base pages), gain over that."""
+    def in_blocks(self) -> pd.DataFrame:
+        """Return a row a page size, block and number of steps: vertices, block_vertices, block_steps, block_bytes, block_pages (base
+        pages), visits (steps to each page), the estimate."""
         found = self._summary("graph_walk", "blocked", ["vertices", "block_vertices", "block_steps"],
                               layout="packed", per_hop=0, walkers=1)
-        found = found[found["vertices"] == found["vertices"].max()].reset_index(drop=True)  # less are those of `block_prices`
+        found = found[found["vertices"] == found["vertices"].max()].reset_index(drop=True)  # less are those of `by_block`
         found["block_bytes"] = found["block_vertices"] * VERTEX_BYTES
         found["block_pages"] = np.maximum(found["block_bytes"] // self.base_page_bytes, 1)
         found["visits"] = found["block_steps"] / found["block_pages"]
-        plain = Curve.of(self.frame, kernel="graph_walk", mode="plain", pages=BASE, layout="packed", per_hop=0, walkers=1)  # by vertices
-        found["plain"] = found["vertices"].map(plain.medians).astype(float)
-        return _with_gain(found, plain.table.rename(columns={"lines": "vertices"}), "vertices")
+        return found
 
-    @cached_property
-    def block_prices(self) -> dict[str, Curve]:
-        """ns a hop by the pages of a block, a vertex to each: spread, packed (as many vertices side by side), and price, their
-        difference; the graph itself is the last block. Empty where no vertex had a page of its own."""
+    @property
+    def base_blocks(self) -> pd.DataFrame:
+        """The rows of `blocks` on base pages that can be compared with the walk without blocks. Raises Unavailable."""
+        return required(self.blocks[(self.blocks["pages"] == BASE) & self.blocks["gain"].notna()],
+                        "no walk with and without blocks was measured on base pages")
+
+    @property
+    def largest_inside(self) -> pd.DataFrame:
+        """The rows of the largest block inside the last TLB level's reach, by number of steps. Raises Unavailable."""
+        inside = self.base_blocks[self.base_blocks["block_pages"] <= self.known_entries[-1]]
+        largest = inside[inside["block_pages"] == inside["block_pages"].max()]
+        return required(largest, "no block is inside the reach").sort_values("block_steps")
+
+    @property
+    def smallest_past(self) -> pd.Series:
+        """The row of the smallest block of twice the reach or more, with the most steps. Raises Unavailable."""
+        base = self.base_blocks
+        past = base[(base["block_steps"] == base["block_steps"].max()) & (base["block_pages"] >= 2 * self.known_entries[-1])]
+        return required(past, "no block is twice the reach").sort_values("block_pages").iloc[0]
+
+    def by_block(self, layout: str) -> Curve:
+        """ns a hop by the vertices of a block: "spread", a page to each vertex, or "packed", as many vertices side by side. The graph
+        itself is the last block. Empty where no vertex had a page of its own."""
         walks = select(self.frame, kernel="graph_walk", mode=["plain", "blocked"], pages=BASE, per_hop=0, walkers=1)
         walks = walks.reindex(columns=dict.fromkeys([*walks, "block_steps", "block_vertices"]))  # where no walk was measured
         walks = walks[walks["block_steps"].where(walks["mode"] == "blocked", APART_STEPS) == APART_STEPS]
         rows = walks[walks["lines"] == select(walks, layout="spread")["lines"].max()]
         rows = rows.assign(block_vertices=rows["block_vertices"].where(rows["mode"] == "blocked", rows["lines"]).astype(int))
-        spread, packed = (Curve.of(rows, "block_vertices", layout=layout) for layout in ("spread", "packed"))
-        return {"spread": spread, "packed": packed, "price": self.price_of(spread, packed)}
+        return Curve.of(rows, "block_vertices", layout=layout)
 
     @property
-    def block_price(self) -> Curve:
-        """The price of translation in `block_prices`. Raises Unavailable."""
-        return required(self.block_prices["price"], "no walk over vertices on pages of their own was measured")
+    def priced_blocks(self) -> Curve:
+        """`block_price`. Raises Unavailable where it is empty."""
+        return required(self.block_price, "no walk over vertices on pages of their own was measured")
 
     @property
     def left_by_blocks(self) -> tuple[int, Interval, Interval]:
         """The pages of the largest blocks inside the last level's reach, ns a hop that translation costs in them, and without blocks.
         Raises Unavailable."""
-        price, reach = self.block_price, self.known_entries[-1]
+        price, reach = self.priced_blocks, self.known_entries[-1]
         pages = required([pages for pages in price.xs[:-1] if pages <= reach], "no block is inside the reach")[-1]
         return pages, price.get(pages), price.last
 
@@ -123,15 +140,19 @@ class Analysis(analysis.Analysis):
                                  float(best["walks"]), tuple(map(int, near))))
         return found
 
-    @cached_property
-    def ahead(self) -> pd.DataFrame:
-        """A row a page size and distance: vertices, distance (hops ahead; 0 for no prefetch), the estimate, gain over distance 0."""
-        found = self._summary("graph_walk", "prefetch", ["vertices", "distance"])
-        return _with_gain(found, select(found, distance=0), "pages", "vertices")
+    @property
+    def mispredicted(self) -> list[Optimum]:
+        """Those `optima` whose predicted block is slower than the fastest by more than noise, the farthest off in walks first."""
+        apart = [best for best in self.optima if best.predicted_bytes not in (best.measured_bytes, *best.unresolved)]
+        return sorted(apart, key=lambda best: -abs(best.measured_walks - best.predicted_walks))
+
+    def prefetches(self) -> pd.DataFrame:
+        """Return a row a page size and distance: vertices, distance (hops ahead; 0 for no prefetch), the estimate."""
+        return self._summary("graph_walk", "prefetch", ["vertices", "distance"])
 
     def best_ahead(self, pages: str) -> pd.Series:
         """The row of `ahead` with the largest gain on a page size."""
-        return _best(self.ahead[self.ahead["distance"] > 0], pages)
+        return best_of(self.ahead[self.ahead["distance"] > 0], pages)
 
     @property
     def distances(self) -> int:
@@ -186,62 +207,6 @@ class Analysis(analysis.Analysis):
             raise Unavailable("too-few-points", f"no walk in blocks {where} was timed hop by hop")
         raise Unavailable("pool-empty", f"the walk was not measured on {' or '.join(map(words, pages))}")
 
-    # --- the join
-
-    @cached_property
-    def fan_out(self) -> pd.DataFrame:
-        """A row a page size, number of passes and of partitions: tuples, bits, partitions, passes, the estimate (ns to partition one
-        row), histogram_ns (of it, counting)."""
-        found = self._summary("radix_partition", "partition", ["tuples", "bits", "passes"],
-                              {"histogram_ns_per_access": "histogram_ns"})
-        return found.assign(partitions=2 ** found["bits"]).sort_values(["pages", "passes", "bits"], key=rank, ignore_index=True)
-
-    def fan_out_rise(self, pages: str, entries: int) -> tuple[Interval, int, int]:
-        """How many times as long a row takes past a TLB level's entries as inside: (ratio, few partitions, many).
-
-        The few are the most up to half the entries, where source and cursors leave room; the many are the most up to four times as
-        many, where three in four writes miss if rows come in no order.
-        """
-        mine = select(self.fan_out, pages=pages, passes=1)
-        few = mine[mine["partitions"] <= entries / 2].tail(1)
-        many = mine[mine["partitions"].between(2 * entries, 4 * entries)].tail(1)
-        if few.empty or many.empty:
-            raise Unavailable("too-few-points", f"partitioning on {words(pages)} was not measured on both sides of {entries:,} partitions")
-        ratio = Interval.of(many.iloc[0]) / Interval.of(few.iloc[0])
-        return ratio, int(few["partitions"].iloc[0]), int(many["partitions"].iloc[0])
-
-    @cached_property
-    def joins(self) -> pd.DataFrame:
-        """A row a page size and way of joining: mode (naive, partitioned), tuples, bits (0 for naive), passes, partitions, the estimate
-        (ns per row), gain over naive on the same pages."""
-        found = self._summary("radix_partition", ["naive", "partitioned"], ["mode", "tuples", "bits", "passes"])
-        naive = found["mode"] == "naive"
-        found.loc[naive, ["bits", "passes"]] = 0
-        found["partitions"] = 2 ** found["bits"]
-        found = found.sort_values(["pages", "mode", "passes", "bits"], key=rank, ignore_index=True)
-        found = _with_gain(found, select(found, mode="naive"), "pages", "tuples")
-        found.loc[found["mode"] == "naive", GAIN] = np.nan  # with itself there is nothing to compare
-        return found
-
-    @property
-    def join_fan_outs(self) -> int:
-        """From how many fan-outs `best_join` chooses, on base pages."""
-        return max(int(select(self.joins, pages=BASE)["gain"].notna().sum()), 1)
-
-    def best_join(self, pages: str) -> pd.Series:
-        """The row of `joins` with the largest gain on a page size."""
-        return _best(self.joins, pages)
-
-    def _summary(self, kernel: str, mode: str | list[str], keys: list[str], beside: Mapping[str, str] | None = None, **where: object
-                 ) -> pd.DataFrame:
-        """`summarise` of the rows of a kernel in a mode by page size and `keys`, with the medians of other columns beside it. Empty
-        without rows."""
-        rows = select(self.frame, kernel=kernel, mode=mode, **where)
-        rows = rows.reindex(columns=dict.fromkeys([*rows, *keys])).assign(vertices=rows["lines"])  # which are as many, of a graph
-        found = summarise_beside(rows, ["pages", *keys], beside) if beside else summarise(rows, ["pages", *keys])
-        found = found.astype({key: int for key in keys if key != "mode"})
-        return found.sort_values(["pages", *keys[::-1]], key=rank, ignore_index=True)
-
 
 def _remedy(remedy: str, pages: str, block: int, rows: pd.DataFrame, vertices: int) -> dict[str, object]:
     row: dict[str, object] = {"remedy": remedy, "pages": pages, "vertices": vertices, "block_vertices": block}
@@ -250,16 +215,3 @@ def _remedy(remedy: str, pages: str, block: int, rows: pd.DataFrame, vertices: i
     for name, interval in medians.items():
         row[name], row[f"{name}_low"], row[f"{name}_high"], row["coverage"], _ = interval
     return row | {"modes": max(interval.modes for interval in medians.values()), "n": len(rows)}
-
-
-def _with_gain(found: pd.DataFrame, slow: pd.DataFrame, *keys: str) -> pd.DataFrame:
-    """How many times as fast each row is as that of `slow` with the same keys: gain, gain_low, gain_high; NaN without one."""
-    key, rows = itemgetter(*keys), found.to_dict("records")
-    known = {key(row): Interval.of(row) for row in slow.to_dict("records")}
-    gains = [known[key(row)] / Interval.of(row) if key(row) in known else UNKNOWN for row in rows]
-    return found.assign(**dict(zip(GAIN, np.array([gain[:3] for gain in gains], dtype=float).reshape(-1, 3).T, strict=True)))
-
-
-def _best(found: pd.DataFrame, pages: str) -> pd.Series:
-    mine = required(found[(found["pages"] == pages) & found["gain"].notna()], f"nothing on {words(pages)} can be compared")
-    return mine.loc[mine["gain"].idxmax()]

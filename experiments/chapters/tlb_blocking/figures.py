@@ -11,12 +11,12 @@ from experiments.article.render import MUTED, PALETTE, Figure
 from experiments.chapters.tlb_blocking.analysis import (
     AS_PUBLISHED,
     BLOCKED,
-    GAIN,
     PUBLISHED_BLOCK,
     VERTEX_BYTES,
     Analysis,
     graph_size,
 )
+from experiments.chapters.tlb_blocking.joins import GAIN
 from experiments.lab.kernels import ROW_BYTES
 from experiments.words.pages import BASE, words
 from experiments.words.prose import extremes
@@ -25,6 +25,9 @@ from experiments.words.units import format_size
 
 BESIDE = ("blocks",)  # with the reference machine's curves behind a switch
 
+# A comma breaks the line.
+_REMEDIES = {BASE: "4 KiB", AS_PUBLISHED: "one block, of 256 MiB", BLOCKED: "blocks in, TLB reach", "thp": "2 MiB, (THP)",
+             "2m": "2 MiB, (hugetlb)", "1g": "1 GiB"}
 _COLUMNS = ["median", "low", "high", "coverage", "n", "unstable"]
 _PER_ROW = (0.5, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500)
 _PER_HOP = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500)
@@ -34,7 +37,8 @@ def blocks(a: Analysis) -> Figure:
     """ns per hop against the block's bytes, a line a number of steps, on base pages; where the same blocks were walked on larger
     pages too, dashed."""
     data = required(a.blocks, "no walk in blocks was measured")
-    data = data.assign(steps=data["block_steps"].map(lambda n: f"{n:,} steps"), lines=data["block_pages"])
+    data = data.assign(steps=data["block_steps"].map(lambda n: f"{n:,} steps"), lines=data["block_pages"],
+                       plain=data["vertices"].map(a.plain.medians).astype(float))
     base, others = required(data[data["pages"] == BASE], "no walk in blocks was measured on base pages"), data[data["pages"] != BASE]
     names = list(dict.fromkeys(data.sort_values("block_steps")["steps"]))
     scheme = charts.colours(names)
@@ -60,7 +64,7 @@ def blocks(a: Analysis) -> Figure:
 
 def block_prices(a: Analysis) -> Figure:
     """ns a hop against the pages of a block, a vertex to each: spread, the same vertices side by side, and their difference."""
-    curves = {name: a.block_prices[name] for name in ("spread", "packed")} | {"price": a.block_price}
+    curves = {"spread": a.block_spread, "packed": a.block_packed, "price": a.priced_blocks}
     data = pd.concat([curve.table.assign(series=name) for name, curve in curves.items()], ignore_index=True)
     data = data.rename(columns={"block_vertices": "pages"}).reindex(columns=["series", "pages", "median", "low", "high"])
     data["lines"] = data["pages"]
@@ -97,12 +101,14 @@ def mitigations(a: Analysis) -> Figure:
     data = pd.concat([part.dropna(axis="columns", how="all") for part in parts], ignore_index=True).reindex(columns=columns)
     data["remedy"] = data["remedy"].mask(data["block_bytes"] == PUBLISHED_BLOCK * VERTEX_BYTES, AS_PUBLISHED)
     data["label"] = data["pages"].where(data["block_bytes"].fillna(0) == 0, data["remedy"])
-    order = [one for one in ("4k", AS_PUBLISHED, BLOCKED, "thp", "2m", "1g") if (data["label"] == one).any()]
+    data["label"] = data["label"].map(_REMEDIES)
+    order = [name for name in _REMEDIES.values() if (data["label"] == name).any()]
     quantiles = list(names.values())
     data["slot"] = data["quantile"] + ", " + data["where"]
     slots = [f"{name}, {where}" for name in quantiles for where in ("here", "published")]
     base = charts.published(alt.Chart(data), "datum.where != 'published'").encode(
-        x=alt.X("label:N", sort=order, axis=alt.Axis(title="Remedy", labelAngle=0)),
+        x=alt.X("label:N", sort=order, axis=alt.Axis(
+            title="Remedy", labelAngle=0, labelOverlap=False, labelExpr="split(datum.label, ', ')")),
         xOffset=alt.XOffset("slot:N", sort=slots, scale=alt.Scale(domain=slots)))
     y = alt.Y("ns:Q", axis=charts.ns_axis("ns per hop"), scale=alt.Scale(domainMin=0))
     bars = base.mark_bar().encode(

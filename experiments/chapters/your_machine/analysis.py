@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from math import inf
+from typing import Any
 
 import pandas as pd
 
 from experiments.article import analysis
 from experiments.article.analysis import About
 from experiments.article.chapter import literature
-from experiments.chapters.your_machine.address import ENTRY_BYTES, split
-from experiments.inference import geometry
+from experiments.chapters.your_machine.address import split
+from experiments.inference import geometry, geometry_words
 from experiments.inference.curves import Curve, select
 from experiments.inference.curves import packed as packed_curve
 from experiments.inference.geometry_curves import costs
@@ -27,45 +28,51 @@ _WHAT = {"l1_dtlb entries": "first level, entries", "l2_tlb entries": "second le
 
 
 class Analysis(analysis.Analysis):
-    """The rows of the survey (experiment `geometry`), and what needs none: the host's own words and published facts."""
+    """The rows of the survey (experiment `geometry`), and what needs none: what the host states and published facts.
 
-    def __init__(self, survey: pd.DataFrame | Callable[[], pd.DataFrame], about: About):
+    The page defines: hit_costs, reaches, caches, spread, packed, alias and price; costs are core cycles an access, ns where nothing has a
+    core clock, by pages touched.
+    """
+
+    def __init__(self, survey: pd.DataFrame | Callable[[], pd.DataFrame], about: About, names: dict[str, Any] | None = None):
         """survey: its rows, or what gives them. What that raises, `geometry` raises: the rest of the page does without."""
         self.lacking: Unavailable | None = None
         try:
             rows = survey() if callable(survey) else survey
         except Unavailable as why:
             rows, self.lacking = _UNMEASURED, why
-        super().__init__(rows, about)
+        super().__init__(rows, about, names)
 
     # --- what the machine states
 
     split = cached_property(lambda a: split(a.host))  # how an address of this machine leads down its page table
 
-    @cached_property
-    def reaches(self) -> pd.DataFrame:
-        """A row for each level of the TLB and page size, for loads: level, page_bytes, entries, reach_bytes. Parts of a level that hold
-        the same size add up."""
+    def stated_levels(self) -> pd.DataFrame:
+        """Return a row for each level of the TLB and page size, for loads: level, page_bytes, entries. A level may have parts that hold the
+        same size."""
         rows = [(tlb.level, page_bytes(pages, self.base_page_bytes), tlb.entries) for pages in HARDWARE
                 for tlb in data_tlbs(self.host, pages)]
-        found = pd.DataFrame(rows, columns=["level", "page_bytes", "entries"]).sort_values(["level", "page_bytes"], ignore_index=True)
-        return found.assign(reach_bytes=found["entries"] * found["page_bytes"])
+        return pd.DataFrame(rows, columns=["level", "page_bytes", "entries"]).sort_values(["level", "page_bytes"], ignore_index=True)
 
-    @cached_property
-    def caches(self) -> pd.DataFrame:
-        """A row a data cache: level, size_bytes, filled_at_bytes (the working set whose last level of the page table fills it)."""
+    def data_caches(self) -> pd.DataFrame:
+        """Return a row a data cache: level, size_bytes."""
         rows = [(cache.level, cache.size_bytes) for cache in self.host.caches if cache.kind != "instruction"]
-        found = pd.DataFrame(rows, columns=["level", "size_bytes"])
-        return found.assign(filled_at_bytes=found["size_bytes"] * (self.base_page_bytes // ENTRY_BYTES))
+        return pd.DataFrame(rows, columns=["level", "size_bytes"])
+
+    @property
+    def first_cache_span(self) -> int | None:
+        """The bytes that the sets of the first-level data cache span, a line each; None where they are not stated."""
+        first = next((cache for cache in self.host.caches if cache.level == 1 and cache.kind != "instruction"), None)
+        return first.sets * first.line_bytes if first and first.sets and first.line_bytes else None
 
     @property
     def last_cache_share(self) -> tuple[int, int, int] | None:
         """The level of the last cache and between which two sizes lines side by side leave it: the last that take less than half of what
         memory takes, and the next. None where that is no less than its stated size, or was not measured."""
         packed = if_available(lambda: packed_curve(self.about.kept("stlb_cliff"), pages=BASE))
-        if packed is None or self.caches.empty:
+        if packed is None or self.data_caches().empty:
             return None
-        level, stated = self.caches[["level", "size_bytes"]].iloc[self.caches["level"].argmax()]
+        level, stated = self.data_caches()[["level", "size_bytes"]].iloc[self.data_caches()["level"].argmax()]
         memory = packed.between(2 * stated / LINE_BYTES, inf)
         within = [lines for lines, took in packed if len(memory) and took.value < memory.last.value / 2]
         past = [lines for lines in packed.xs if within and lines > within[-1]]
@@ -82,16 +89,21 @@ class Analysis(analysis.Analysis):
         row = rows.sort_values("kind").iloc[0]  # "measured" sorts before "stated"
         return float(row["value_low"]), float(row["value_high"])
 
-    @cached_property
-    def hit_costs(self) -> pd.DataFrame:
-        """Cycles of a whole load when the first or the second level of the TLB answers, as measured: a row for each core with both, or
-        with their difference alone."""
+    @property
+    def whole_loads(self) -> pd.Series:
+        """Published cycles of a load that hits in the first level of the TLB and in the first cache."""
+        return select(self.cores, structure="l1_dtlb", quantity="load_to_use")[["value_low", "value_high"]].stack()
+
+    def published_hit_costs(self) -> pd.DataFrame:
+        """Return cycles of a whole load when the first or the second level of the TLB answers, as measured: a row for each core with
+        both, or with their difference alone."""
         measured = select(self.cores, kind="measured")
         facts = measured.groupby(["microarchitecture", "structure", "quantity"])["value_low"].first().unstack([1, 2])
         first, second = (facts[level, "load_to_use"] for level in ("l1_dtlb", "l2_tlb"))
         table = pd.DataFrame({"first level answers": first, "second level answers": second,
-                              "difference": (second - first).fillna(facts["l2_tlb", "penalty_over_l1_dtlb"])})
-        cores = [core for core in measured["microarchitecture"].unique() if pd.notna(table.loc[core, "difference"])]
+                              "difference": facts["l2_tlb", "penalty_over_l1_dtlb"]})
+        known = table["difference"].notna() | (first.notna() & second.notna())
+        cores = [core for core in measured["microarchitecture"].unique() if known[core]]
         return table.loc[cores].astype("Int64").rename_axis("core").reset_index()
 
     @cached_property
@@ -109,14 +121,10 @@ class Analysis(analysis.Analysis):
         """A published minor fault, by the levels of the page table (data/literature/page_fault_levels.csv)."""
         return select(literature("page_fault_levels"), benchmark="lat_pagefault").set_index("page_table_levels")["ns_per_fault"]
 
-    # --- what the survey shows; costs are core cycles an access, ns where nothing has a core clock, by pages touched
+    # --- what the survey shows
 
-    spread = cached_property(lambda a: a._curve("spread", stride_pages=1))  # a cycle through one line a page
-    packed = cached_property(lambda a: a._curve("packed"))  # its control: as many lines side by side
-    alias = cached_property(lambda a: a._curve("alias", stride_pages=1))  # as many pages that are the same few lines of memory
-    price = cached_property(lambda a: a.spread - a.packed)  # what of an access is translation
-
-    def _curve(self, layout: str, **where: object) -> Curve:
+    def cost_curve(self, layout: str, **where: object) -> Curve:
+        """The cost of a cycle through the pages of a layout."""
         return Curve.of(self.frame.assign(cost=costs(self.frame)), value="cost", layout=layout, order="cycle", **where)
 
     @cached_property
@@ -125,3 +133,9 @@ class Analysis(analysis.Analysis):
         if self.lacking:
             raise self.lacking
         return geometry.infer(self.frame, self.stated_entries, data_caches(self.host))
+
+    @property
+    def survey_findings(self) -> list[str]:
+        """What the two methods say of each level, of the ways and of the alias layout, and what was lacking, as `tlb geometry` prints it.
+        Raises Unavailable."""
+        return geometry_words.sentences(self.geometry)

@@ -1,4 +1,4 @@
-"""The chapter's charts, one function a figure: the address as boxes, and the staircase with each tread labelled."""
+"""The chapter's charts, one function a figure: the address as boxes, and the cost of a load with each plateau labelled."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from experiments.words.prose import count
 from experiments.words.reasons import required
 
 _TICKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-_MOST_TIMES = 60  # a price so many times the first tread belongs to walks in memory, and would flatten the stairs
+_MOST_TIMES = 60  # a price so many times the first plateau belongs to walks in memory, and would flatten the rest
 
 
 def address_bits(a: Analysis) -> Figure:
@@ -40,13 +40,13 @@ def staircase(a: Analysis) -> Figure:
     bars = base.mark_rule(clip=True).encode(y=alt.Y("low:Q", scale=scale), y2="high:Q")
     steps = [{"lines": level.entries.value, "label": f"{level_name(level)}: {count(level.entries.value)}"} for level in levels]
     rules = alt.Chart(pd.DataFrame(steps)).encode(x="lines:Q")
-    treads = _treads(data, a.geometry)
+    plateaus = _plateaus(data, a.geometry)
     chart = (base.mark_line(strokeWidth=1) + bars + points + rules.mark_rule(strokeDash=[4, 4], color=MUTED)
              + rules.mark_text(align="right", dx=-5, dy=2, baseline="top", color=MUTED).encode(text="label:N", y=alt.value(0))
-             + alt.Chart(treads).mark_text(dy=16, color=INK).encode(x="lines:Q", y=alt.Y("cost:Q", scale=scale), text="label:N"))
+             + alt.Chart(plateaus).mark_text(dy=16, color=INK).encode(x="lines:Q", y=alt.Y("cost:Q", scale=scale), text="label:N"))
     ends = " and ".join(f"{count(level.entries.value)} pages" for level in levels)
-    names = "; ".join(f"{row.label} from {row.start:,.0f} to {row.end:,.0f} pages" for row in treads.itertuples())
-    return Figure(chart, f"The cost of a load rises over pages touched like a staircase, with steps at {ends}. Treads: {names}.", data)
+    names = "; ".join(f"{row.label} from {row.start:,.0f} to {row.end:,.0f} pages" for row in plateaus.itertuples())
+    return Figure(chart, f"The cost of a load rises over pages touched in steps, at {ends}. Plateaus: {names}.", data)
 
 
 def _curves(a: Analysis) -> dict[str, Curve]:
@@ -65,11 +65,11 @@ def _points(a: Analysis) -> pd.DataFrame:
                     "nothing was measured of the staircase")
 
 
-def _treads(points: pd.DataFrame, found: Geometry) -> pd.DataFrame:
-    """One row a tread: its label, and where it stands: under the lower of the curves."""
+def _plateaus(points: pd.DataFrame, found: Geometry) -> pd.DataFrame:
+    """One row a plateau: its label, and where it stands: under the lower of the curves."""
     ends = [float(points["lines"].min()), *(edge for level in found.levels for edge in level.rise), float(points["lines"].max())]
     labels = [*(f"hits in the {level_name(level)}" for level in found.levels), "misses" if found.levels[-1].is_alone else "walks"]
-    rows = [(label, float(np.sqrt(start * end)), float(tread.groupby("series")["cost"].median().min()), start, end)
+    rows = [(label, float(np.sqrt(start * end)), float(plateau.groupby("series")["cost"].median().min()), start, end)
             for label, start, end in zip(labels, ends[::2], ends[1::2], strict=True)
-            if len(tread := points[points["lines"].between(start, end)])]
+            if len(plateau := points[points["lines"].between(start, end)])]
     return pd.DataFrame(rows, columns=["label", "lines", "cost", "start", "end"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +13,7 @@ from support.walk import FRAMES, Walk, analysis, rows
 
 from experiments.article.render import Figure
 from experiments.chapters.graph_walk import Analysis, figures
+from experiments.inference.intervals import Interval
 from experiments.words.reasons import Unavailable
 from experiments.words.units import rounded
 
@@ -52,7 +55,7 @@ def test_ridges_keep_the_shape_of_the_densities_and_not_their_points():
         assert np.abs(again - full["share_per_ns"]).max() < 0.012 * full["share_per_ns"].max()
 
 
-@pytest.mark.parametrize("name", ["everything", "counted", "base pages alone", "one size"])
+@pytest.mark.parametrize("name", ["counted", "base pages alone"])
 def test_misses_are_drawn_with_what_they_are(name: str):
     a = analysis(FRAMES[name]())
     data = drawn("walk_misses", a).data
@@ -75,9 +78,12 @@ def test_large_pages_in_pieces_are_predicted_as_base_pages_are_and_drawn_once():
 def test_the_model_is_drawn_and_its_parameters_are_in_a_table():
     a = analysis(stlb_cliff=chases(Truth(cache_step=(512, 3.0), noise=0.01), repeats=3).assign(state="s"))
     assert set(drawn("model", a).data["seen"]) == {"fitted", "held out"}
-    table = figures.parameters(a).text.splitlines()
-    assert [line.split("\t")[0].replace(" ", "_") for line in table[1:]] == list(a.fitted.parameters)
-    assert f"{a.fitted.parameters['walk_ns'].value:,.3g}" in table[-1 - list(a.fitted.parameters)[::-1].index("walk_ns")]
+    loose = Interval(8.0, 1.0, 80.0, 0.95)
+    a.fitted = replace(a.fitted, parameters=a.fitted.parameters | {"l2_smear_ways": loose})
+    table = dict(line.split("\t", 1) for line in figures.parameters(a).text.splitlines()[1:])
+    assert [name.replace(" ", "_") for name in table] == list(a.fitted.parameters)
+    assert table["walk ns"].startswith(f"{a.fitted.parameters['walk_ns'].value:,.3g}\t")
+    assert table["l2 smear ways"].startswith("–\tnot determined")
     with pytest.raises(Unavailable):
         figures.parameters(analysis())
 
@@ -91,10 +97,10 @@ def test_first_touch_has_a_row_for_each_order_with_its_interval():
     assert drawn("touched", analysis(FRAMES["no walkers"]().query("kernel == 'graph_walk'"))) is None
 
 
-def test_trips_are_drawn_where_hops_stand_in_several_heaps():
+def test_memory_accesses_are_drawn_where_hops_have_several_peaks():
     a = analysis()
-    assert drawn("trips", a) is None  # of these rows there is one
-    a.trip_shares = pd.DataFrame({"pages": ["4k"] * 4 + ["2m"] * 2, "working_set_bytes": [1 << 20, GIB] * 3, "trips": [2, 2, 3, 3, 2, 2],
-                                  "share": [0.0, 0.6, 0.0, 0.2, 0.0, 0.3]})
-    figure = drawn("trips", a)
+    assert drawn("memory_accesses", a) is None  # of these rows there is one
+    a.access_shares = pd.DataFrame({"pages": ["4k"] * 4 + ["2m"] * 2, "working_set_bytes": [1 << 20, GIB] * 3,
+                                    "accesses": [2, 2, 3, 3, 2, 2], "share": [0.0, 0.6, 0.0, 0.2, 0.0, 0.3]})
+    figure = drawn("memory_accesses", a)
     assert "60%" in figure.alt and "30%" in figure.alt and len(figure.data) == 6

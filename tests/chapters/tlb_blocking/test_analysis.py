@@ -10,11 +10,10 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.blocking import NOTHING, Machine, analysis, control, only, points, rows
+from support.blocking import NOTHING, Machine, analysis, control, points, rows
 from support.synthetic import GIB, MIB
 
 from experiments.article.chapter import literature
-from experiments.chapters.tlb_blocking import figures
 from experiments.chapters.tlb_blocking.analysis import walks_per_hop
 from experiments.words.reasons import Unavailable
 
@@ -60,13 +59,6 @@ def test_walks_per_hop_are_those_of_a_simulated_tlb(pages: int, steps: int):
     assert float(walks_per_hop(pages, steps, 64)) == pytest.approx(simulated(pages, steps, 64), rel=0.13)
 
 
-def test_the_ends_of_the_model_are_known():
-    assert walks_per_hop(10**6, 1, 1536) == pytest.approx(1, abs=1e-5)
-    assert walks_per_hop(4096, 10**9, 1024) == pytest.approx(1 - 1024 / 4096, rel=1e-5)
-    assert walks_per_hop(1024, 10**9, 1024) == pytest.approx(1024e-9)
-    assert walks_per_hop([8, 16], 1000, 64) == pytest.approx([0.008, 0.016])
-
-
 @given(st.integers(1, 10**6), st.integers(1, 10**6), st.integers(1, 10**4))
 def test_walks_are_a_share_that_falls_with_steps_and_with_entries_and_rises_with_pages(pages: int, steps: int, entries: int):
     here = float(walks_per_hop(pages, steps, entries))
@@ -92,7 +84,7 @@ def test_blocks_are_medians_of_their_processes_over_the_walk_without_blocks():
     for row in found.itertuples():
         here = median(rows(), f"mode == 'blocked' and per_hop == 0 and block_vertices == {row.block_vertices} "
                               f"and block_steps == {row.block_steps} and lines == {row.vertices}")
-        assert (row.median, row.plain) == pytest.approx((here, plain)) and row.gain == pytest.approx(plain / here)
+        assert row.median == pytest.approx(here) and row.gain == pytest.approx(plain / here)
         assert row.gain_low <= row.gain <= row.gain_high
         assert row.block_bytes == 64 * row.block_vertices == 4096 * row.block_pages
         assert row.visits == row.block_steps / row.block_pages
@@ -100,12 +92,19 @@ def test_blocks_are_medians_of_their_processes_over_the_walk_without_blocks():
 
 def test_blocks_without_the_plain_walk_have_no_gain():
     found = analysis(rows().query("mode != 'plain'")).blocks
-    assert found["gain"].isna().all() and found["plain"].isna().all() and found["median"].notna().all()
+    assert found["gain"].isna().all() and found["median"].notna().all()
 
 
 def test_blocks_on_larger_pages_are_compared_with_base_pages_too():
-    found = analysis(Machine().frame([*points(), *control()])).blocks
-    assert list(dict.fromkeys(found["pages"])) == ["4k", "2m"] and found["plain"].nunique() == 1
+    found = analysis(Machine(noise=0.0).frame([*points(), *control()])).blocks
+    plain = found["median"] * found["gain"]
+    assert list(dict.fromkeys(found["pages"])) == ["4k", "2m"] and plain.to_numpy() == pytest.approx(plain.iloc[0])
+
+
+def test_blocks_at_the_two_ends_of_the_reach_are_the_largest_inside_and_the_smallest_twice_as_large():
+    a = analysis(rows())
+    assert set(a.largest_inside["block_pages"]) == {1 << 9} and a.largest_inside["block_steps"].is_monotonic_increasing
+    assert a.smallest_past["block_pages"] == 1 << 13 and a.smallest_past["block_steps"] == 1 << 18
 
 
 def test_the_predicted_optimum_is_the_smallest_block_and_the_measured_the_fastest():
@@ -117,6 +116,7 @@ def test_the_predicted_optimum_is_the_smallest_block_and_the_measured_the_fastes
             assert best.predicted_bytes == 128 << 10 and best.measured_bytes == part["median"].idxmin()
             assert best.predicted_walks <= best.measured_walks and best.measured_bytes not in best.unresolved
             assert all(part.loc[size, "low"] <= part.loc[best.measured_bytes, "high"] for size in best.unresolved)
+        assert a.mispredicted == []
 
 
 def test_distances_are_compared_with_no_prefetch_on_the_same_pages():
@@ -126,11 +126,6 @@ def test_distances_are_compared_with_no_prefetch_on_the_same_pages():
         where = "mode == 'prefetch' and pages == '{}' and distance == {}"
         none, here = (median(rows(), where.format(row.pages, d)) for d in (0, row.distance))
         assert row.median == pytest.approx(here) and row.gain == pytest.approx(none / here)
-
-
-def test_the_best_distance_is_never_none():
-    slower = rows(Machine(prefetch_gain=-0.5))
-    assert analysis(slower).best_ahead("4k")["distance"] == 1
 
 
 def test_remedies_are_the_quantiles_of_the_largest_graph():
@@ -165,12 +160,6 @@ def test_without_a_block_inside_a_known_reach_there_is_no_blocking_among_the_rem
     assert refused(a, "remedy", "TLB blocking", "4k") == "too-few-points"
 
 
-def test_a_remedy_takes_the_first_page_size_that_was_measured():
-    a = analysis(only("4k", "thp"))
-    assert a.remedy("huge pages", "2m", "thp")["pages"] == "thp"
-    assert refused(a, "remedy", "huge pages", "1g") == "pool-empty"
-
-
 def test_fan_out_is_per_row_and_partition_with_what_counting_takes():
     found = analysis(rows()).fan_out
     assert len(found) == 30 and (found["partitions"] == 2.0 ** found["bits"]).all() and set(found["histogram_ns"]) == {1.0}
@@ -178,6 +167,20 @@ def test_fan_out_is_per_row_and_partition_with_what_counting_takes():
         once = f"passes == {row.passes}"
         here = median(rows(), f"mode == 'partition' and pages == '{row.pages}' and bits == {row.bits} and {once}")
         assert row.median == pytest.approx(here)
+
+
+def test_two_passes_stand_beside_one_at_the_most_partitions_that_both_have():
+    once = rows().query("passes != 2")
+    twice = once.query("mode == 'partition' and bits <= 8").assign(passes=2.0, ns_per_access=1.0)
+    a = analysis(pd.concat([once, twice], ignore_index=True))
+    partitions, one, two = a.two_passes
+    assert partitions == 256 and two.value == 1.0
+    assert one.value == pytest.approx(median(once, "mode == 'partition' and pages == '4k' and bits == 8"))
+
+
+def test_the_steepest_step_of_the_fan_out_is_at_the_first_levels_entries():
+    before, after, factor = analysis(rows(Machine(noise=0.001))).steepest_fan_out
+    assert (before, after) == (64, 128) and factor == pytest.approx(7 / 4, rel=0.01)
 
 
 def test_the_rise_of_the_fan_out_is_from_half_the_entries_to_past_twice_them():
@@ -188,33 +191,24 @@ def test_the_rise_of_the_fan_out_is_from_half_the_entries_to_past_twice_them():
         assert refused(analysis(rows()), "fan_out_rise", "4k", entries) == "too-few-points"
 
 
-def test_passes_are_kept_apart():
-    once = rows().query("passes != 2")
-    twice = once.query("mode == 'partition' or mode == 'partitioned'").assign(passes=2.0)
-    both = analysis(pd.concat([once, twice.assign(ns_per_access=1.0)], ignore_index=True))
-    assert both.fan_out.query("passes == 1")["median"].tolist() == analysis(once).fan_out["median"].tolist()
-    assert both.joins.query("passes != 2")["median"].tolist() == analysis(rows()).joins["median"].tolist()
-    drawn = figures.fan_out(both).data
-    assert (drawn.loc[drawn["passes"] == 2, "median"] == 1.0).all() and 1.0 not in set(drawn.loc[drawn["passes"] == 1, "median"])
-
-
 def test_a_join_is_compared_with_the_naive_one_on_the_same_pages():
     found = analysis(rows()).joins
     assert len(found) == 12 and set(found.query("mode == 'naive'")["partitions"]) == {1}
-    assert found.query("mode == 'naive'")["gain"].isna().all()
+    assert analysis(rows()).best_join("4k")["mode"] == "partitioned"
     for row in found.query("mode == 'partitioned'").itertuples():
         naive, here = (median(rows(), f"pages == '{row.pages}' and mode == {mode}") for mode in (
             "'naive'", f"'partitioned' and bits == {row.bits}"))
         assert row.gain == pytest.approx(naive / here)
 
 
-@pytest.mark.parametrize("what", ["blocks", "ahead", "fan_out", "joins", "remedies"])
-def test_what_was_not_measured_is_empty_for_a_cell_to_go_on_with(what: str):
-    for frame in (NOTHING, Machine().frame([])):  # the second has not even the columns
-        assert getattr(analysis(frame), what).empty
+@pytest.mark.parametrize("frame", [NOTHING, Machine().frame([])], ids=["no rows", "no columns"])
+def test_what_was_not_measured_is_empty_for_a_cell_to_go_on_with(frame: pd.DataFrame):
+    a = analysis(frame)
+    assert all(getattr(a, what).empty for what in ("blocks", "ahead", "fan_out", "joins", "remedies")) and not len(a.block_price)
 
 
-DERIVED = [("best_ahead", ["4k"]), ("best_join", ["4k"]), ("remedy", ["none", "4k"]), ("block_price", [])]
+DERIVED = [("best_ahead", ["4k"]), ("best_join", ["4k"]), ("remedy", ["none", "4k"]), ("priced_blocks", []), ("largest_inside", []),
+           ("two_passes", []), ("steepest_fan_out", [])]
 
 
 @pytest.mark.parametrize(("what", "given"), DERIVED)

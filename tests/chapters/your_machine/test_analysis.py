@@ -10,7 +10,7 @@ from support.common import About
 from support.geometry import Made, lru, rows
 from support.host import HERE, ICE_LAKE, inspect, reader
 from support.synthetic import scope
-from support.your_machine import ARM, LINES, PENALTY, SURVEYS, host, kind, measured, stating
+from support.your_machine import ARM, LINES, PENALTY, host, kind, measured, stating
 
 from experiments.chapters.your_machine import Analysis, grid
 from experiments.lab import survey
@@ -67,6 +67,12 @@ def test_the_published_hit_costs_are_differences_of_whole_loads():
     assert table.loc["Neoverse V2", "difference"] == 5 and pd.isna(table.loc["Neoverse V2"].iloc[0])
     known = table.dropna()
     assert (known["second level answers"] - known["first level answers"] == known["difference"]).all()
+
+
+def test_the_sets_of_the_first_cache_span_a_line_each():
+    large = {"level": 1, "kind": "data", "size_bytes": 128 << 10, "sets": 256, "line_bytes": 64}
+    assert stating(host(caches=[large])).first_cache_span == 16 << 10
+    assert stating(host(caches=[large | {"sets": None}])).first_cache_span is None and kind("no caches").first_cache_span is None
 
 
 def test_only_like_is_compared_where_vendors_and_measurements_disagree():
@@ -131,12 +137,6 @@ def test_without_a_row_there_is_no_geometry():
     with pytest.raises(Unavailable) as why:
         Analysis(pd.DataFrame(), About(host())).geometry  # noqa: B018
     assert why.value.code == "no-data"
-
-
-def test_every_survey_has_its_curves():
-    for name, (frame, _) in SURVEYS.items():
-        a = Analysis(frame, About(host()))
-        assert len(a.price) == (0 if name == "alias alone" else len(LINES)) and len(a.alias) == (0 if name == "price alone" else len(LINES))
 
 
 @pytest.mark.parametrize(("leaves", "share"), [(1 << 17, (3, 1 << 22, 1 << 23)), (1 << 20, None)])

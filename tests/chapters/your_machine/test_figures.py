@@ -72,13 +72,6 @@ def test_the_data_are_both_curves_in_the_unit_of_the_axis(name: str, series: set
     assert (data["n"] == 1).all()
 
 
-def test_another_definition_of_the_price_draws_another_curve():
-    a = surveyed(*SURVEYS["two levels"])
-    a.price = a.spread
-    data = staircase(a).data
-    assert data.loc[data["series"] == "spread - packed", "cost"].iloc[0] == pytest.approx(4 + 4)  # upon the smallest packed chase
-
-
 def test_a_control_dearer_than_its_chase_leaves_a_tenth_of_it():
     frame = measured()
     frame.loc[(frame["layout"] == "packed") & (frame["lines"] == 32), "ns_per_access"] = 50.0
