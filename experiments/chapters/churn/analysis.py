@@ -94,9 +94,9 @@ class Analysis(HousekeepingAnalysis):
         self.require_others(self.flush_counts, "no calls beside other threads were measured")
         return float(self.flush_counts["flushes_seen"].sum() / self.flush_counts["flushes_asked"].sum())
 
-    def collapse_ns(self, others: bool) -> Interval:
-        """ns a large page that the kernel makes of base pages on request. Raises Unavailable."""
-        rows = self._rows("shootdown", "threads", mode="collapse", threads=self.most_others if others else 0)
+    def collapse_ns(self) -> Interval:
+        """ns a large page that the kernel makes of base pages on request, on one CPU. Raises Unavailable."""
+        rows = self._rows("shootdown", "threads", mode="collapse", threads=0)
         return median_interval(required(rows, "no pages were collapsed")["ns_per_access"])
 
     def flushes_per_collapse(self) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import altair as alt
 import pandas as pd
 
@@ -36,20 +38,27 @@ def _in_us(data: pd.DataFrame) -> pd.DataFrame:
     return data.assign(**{name: data[name] / 1e3 for name in ("median", "low", "high")})
 
 
+def _dashed(data: pd.DataFrame, x: alt.X, title: str, names: Sequence[str], dashes: tuple[str, Sequence[str]], tooltip: list[alt.Tooltip],
+            legend: str | None = None, ticks: Sequence[float] = _LONG) -> alt.Chart:
+    """Lines of `series` by colour, and by a second column, named first in `dashes`, by dash; legend: the title of the colours'."""
+    values = [tick for tick in ticks if data["low"].min() * 0.5 <= tick <= data["high"].max() * 1.1]
+    column, kinds = dashes
+    return alt.Chart(data).mark_line(point=alt.OverlayMarkDef(size=24)).encode(
+        x=x, y=alt.Y("median:Q", axis=charts.ns_axis(title, values), scale=charts.time_scale(data)),
+        color=alt.Color("series:N", sort=list(names), scale=charts.colours(names), legend=alt.Legend(title=legend, columns=1)),
+        strokeDash=alt.StrokeDash(f"{column}:N", sort=list(kinds), legend=charts.line_legend(columns=1)),
+        tooltip=["series:N", f"{column}:N", *tooltip])
+
+
 def calls(a: Analysis) -> Figure:
     """µs a call by the pages that it removes, alone and beside threads on other CPUs."""
     required(a.calls_alone, "no calls were measured")
     sides = [("on one CPU", a.calls_alone), (f"on {in_words(a.most_others + 1)} CPUs", a.calls_beside)]
     data = _in_us(pd.concat([_named(curves, CALL_WORDS, "lines").assign(where=where) for where, curves in sides if curves],
                             ignore_index=True))
-    scheme = charts.colours([CALL_WORDS[call] for call in a.calls_alone])
-    values = [tick for tick in _LONG if data["low"].min() * 0.5 <= tick <= data["high"].max() * 1.1]
-    chart = alt.Chart(data).mark_line(point=alt.OverlayMarkDef(size=24)).encode(
-        x=alt.X("lines:Q", axis=charts.lines_axis("Pages removed by the call", sorted(set(data["lines"]))), scale=charts.log_scale()),
-        y=alt.Y("median:Q", axis=charts.ns_axis("µs a call", values), scale=charts.time_scale(data)),
-        color=alt.Color("series:N", sort=scheme.domain, scale=scheme, legend=alt.Legend(title=None, columns=1)),
-        strokeDash=alt.StrokeDash("where:N", sort=[where for where, _ in sides], legend=charts.line_legend(columns=1)),
-        tooltip=["series:N", "where:N", alt.Tooltip("lines:Q", title="pages"), alt.Tooltip("median:Q", format=".3~r", title="µs")])
+    x = alt.X("lines:Q", axis=charts.lines_axis("Pages removed by the call", sorted(set(data["lines"]))), scale=charts.log_scale())
+    tooltip = [alt.Tooltip("lines:Q", title="pages"), alt.Tooltip("median:Q", format=".3~r", title="µs")]
+    chart = _dashed(data, x, "µs a call", [CALL_WORDS[call] for call in a.calls_alone], ("where", [where for where, _ in sides]), tooltip)
     least = data[data["lines"] == data["lines"].min()]
     told = listed(f"{row.series} {row.where} {row.median:.1f} µs" for row in least.itertuples())
     return Figure(chart, f"Time per call by how many pages it removes, on one CPU and on more. Of one page it takes: {told}.",
@@ -81,15 +90,11 @@ def collapses(a: Analysis) -> Figure:
     a.require_others(a.collapses, "no chase over collapsed pages was measured")
     data = a.collapses.assign(series=a.collapses["mode"].map(COLLAPSED))
     names = [name for mode, name in COLLAPSED.items() if (data["mode"] == mode).any()]
-    scheme, dashes = charts.colours(names), {"p50": "median", "p999": "99.9th percentile"}
+    dashes = {"p50": "median", "p999": "99.9th percentile"}
     data["of"] = data["quantile"].map(dashes)
-    values = [tick for tick in _LONG if data["low"].min() * 0.5 <= tick <= data["high"].max() * 1.1]
-    chart = alt.Chart(data).mark_line(point=alt.OverlayMarkDef(size=24)).encode(
-        x=alt.X("phase:N", sort=list(PHASES), axis=alt.Axis(title=None, labelAngle=0)),
-        y=alt.Y("median:Q", axis=charts.ns_axis("ns a hop", values), scale=charts.time_scale(data)),
-        color=alt.Color("series:N", sort=names, scale=scheme, legend=alt.Legend(title="collapsed", columns=1)),
-        strokeDash=alt.StrokeDash("of:N", sort=list(dashes.values()), legend=charts.line_legend(columns=1)),
-        tooltip=["series:N", "phase:N", "of:N", alt.Tooltip("median:Q", format=".3~r", title="ns")])
+    x = alt.X("phase:N", sort=list(PHASES), axis=alt.Axis(title=None, labelAngle=0))
+    tooltip = [alt.Tooltip("phase:N"), alt.Tooltip("median:Q", format=".3~r", title="ns")]
+    chart = _dashed(data, x, "ns a hop", names, ("of", list(dashes.values())), tooltip, legend="collapsed")
     worst = data.loc[data["median"].idxmax()]
     return Figure(chart, f"Time per hop before, during and after pages are collapsed. The longest is {worst['median']:,.0f} ns, the "
                          f"{worst['of']} {worst['phase']}, where what is collapsed is {worst['series']}.",
@@ -144,16 +149,11 @@ def load(a: Analysis) -> Figure:
     data = pd.concat([curve.table.assign(series=name, of=words) for layout, name in LAYOUTS.items() for value, words in dashes.items()
                       if len(curve := a.beside_stream(layout, value))], ignore_index=True)
     data["lines"] = data["mib"].clip(lower=0.5)  # a logarithmic axis has no place for 0
-    scheme = charts.colours(list(LAYOUTS.values()))
-    values = [tick for tick in charts.TIMES if data["low"].min() * 0.5 <= tick <= data["high"].max() * 1.1]
-    chart = alt.Chart(data).mark_line(point=alt.OverlayMarkDef(size=24)).encode(
-        x=alt.X("lines:Q", scale=charts.log_scale(), axis=alt.Axis(
-            title="MiB streamed by another thread", values=sorted(set(data["lines"])),
-            labelExpr="datum.value < 1 ? 'none' : format(datum.value, '~g')")),
-        y=alt.Y("median:Q", axis=charts.ns_axis("ns a hop", values), scale=charts.time_scale(data)),
-        color=alt.Color("series:N", sort=scheme.domain, scale=scheme, legend=alt.Legend(title=None, columns=1)),
-        strokeDash=alt.StrokeDash("of:N", sort=list(dashes.values()), legend=charts.line_legend(columns=1)),
-        tooltip=["series:N", "of:N", alt.Tooltip("mib:Q", title="MiB"), alt.Tooltip("median:Q", format=".3~r", title="ns")])
+    x = alt.X("lines:Q", scale=charts.log_scale(), axis=alt.Axis(
+        title="MiB streamed by another thread", values=sorted(set(data["lines"])),
+        labelExpr="datum.value < 1 ? 'none' : format(datum.value, '~g')"))
+    tooltip = [alt.Tooltip("mib:Q", title="MiB"), alt.Tooltip("median:Q", format=".3~r", title="ns")]
+    chart = _dashed(data, x, "ns a hop", list(LAYOUTS.values()), ("of", list(dashes.values())), tooltip, ticks=charts.TIMES)
     price = a.loaded
     return Figure(chart, "Time per hop beside a thread that streams memory. What translation costs of it goes from "
                          f"{price.intervals[0].value:.0f} ns beside one that only runs to {price.last.value:.0f} beside "
@@ -176,9 +176,10 @@ def touches(a: Analysis) -> Figure:
     axis, scale = charts.ns_axis("µs a touch", (0.1, 1, 10, 100, 1000, 10_000, 100_000)), charts.time_scale(data)
     quantiles = list(QUANTILE_WORDS.values())
     base = alt.Chart(data).encode(y=charts.row("row", named), color=alt.Color(
-        "of:N", sort=quantiles, scale=charts.colours(quantiles), legend=alt.Legend(title=None, columns=3)))
+        "of:N", sort=quantiles, scale=charts.colours(quantiles), legend=alt.Legend(columns=1)))
     points = base.mark_point(filled=True, size=60).encode(
-        x=alt.X("median:Q", axis=axis, scale=scale), shape=alt.Shape("of:N", sort=quantiles, legend=alt.Legend(title=None, columns=3)),
+        x=alt.X("median:Q", axis=axis, scale=scale), shape=alt.Shape(
+            "of:N", sort=quantiles, scale=alt.Scale(domain=quantiles), legend=alt.Legend(columns=1)),
         tooltip=["row:N", "of:N", alt.Tooltip("median:Q", format=".3~r", title="µs")])
     chart = charts.rows("row", named, base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", axis=axis, scale=scale), x2="high:Q"), points)
     longest = data.loc[data["median"].idxmax()]

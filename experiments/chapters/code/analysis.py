@@ -11,7 +11,7 @@ import pandas as pd
 from experiments.article import analysis
 from experiments.chapters.code import ways
 from experiments.chapters.code.grid import HOT_EVERY, KINDS, LARGE_TEXT, LINE_BYTES, MOST_LINES, TEXT_MIB
-from experiments.inference.curves import Curve, select
+from experiments.inference.curves import HALF_AN_OCTAVE, Curve, select
 from experiments.inference.intervals import UNKNOWN, Interval
 from experiments.inference.misses import RandomFit, fit_random_curve, two_level_cost
 from experiments.machine import flags
@@ -21,7 +21,6 @@ from experiments.words.reasons import Unavailable, if_available, required
 NONE = 1e-9  # entries of a level that is always missed
 FAR = 4  # times a level's entries: there three of four random jumps miss it
 FIRST_LEVEL_PAGES = 24  # that any first level holds: of those published that are no mere buffer before it, the smallest has 32 entries
-TENTH_NS = 0.1
 
 
 class Levels(NamedTuple):
@@ -63,12 +62,11 @@ class Analysis(analysis.Analysis):
         pages = min(spread.xs[-1], packed.xs[-1])
         return pages, spread.at(pages), packed.at(pages)
 
-    def costs_from(self, kind: str) -> int | None:
-        """Return the fewest pages from which on a kind of jump always costs more than a tenth of a ns for translation; None where it never
-        does."""
-        costs = {pages: interval.low > TENTH_NS for pages, interval in self.price.get(kind, ())}
-        free = [pages for pages, is_dear in costs.items() if not is_dear]
-        return next((pages for pages, is_dear in costs.items() if is_dear and pages > max(free, default=0)), None)
+    def price_past(self, kind: str, level: int) -> Interval:
+        """Return the price of translation of a kind of jump over twice the entries stated of the first (0) or second (1) level. Raises
+        Unavailable: no-geometry without two, too-few-points."""
+        entries = required(self.stated[1:] and self.stated, "CPUID states no two levels of a TLB for instructions", "no-geometry")
+        return required(self.price.get(kind, ()), "no such jumps were measured").at(2 * entries[level], HALF_AN_OCTAVE)
 
     # --- the TLB of instructions
 

@@ -16,11 +16,11 @@ from experiments.words.pages import LARGE
 from experiments.words.reasons import required
 
 STRIDE = "step_bytes"
-# The parts of a strided loop's time, in the order in which they are stacked. Where large pages are no control, the time for lines that are
-# not adjacent and that for translation are one part.
-PACKED, SPREAD, TRANSLATION, CONFLICTS = "same lines, packed", "lines not adjacent", "translation", "cache-set conflicts"
-SPREAD_AND_TRANSLATION = "lines not adjacent, and translation"
-PARTS = (PACKED, SPREAD, TRANSLATION, SPREAD_AND_TRANSLATION, CONFLICTS)
+# The parts of a strided loop's time, in the order in which they are stacked. Where large pages are no control, the time for gaps between
+# lines and that for translation are one part.
+PACKED, GAPS, TRANSLATION, CONFLICTS = "same lines packed", "gaps between lines", "translation", "cache-set conflicts"
+GAPS_AND_TRANSLATION = "gaps and translation"
+PARTS = (PACKED, GAPS, TRANSLATION, GAPS_AND_TRANSLATION, CONFLICTS)
 ORDERS = ("sequential", "cycle")
 
 _COLUMNS = [STRIDE, "median", "low", "high", "coverage", "modes", "n", "unstable"]
@@ -67,8 +67,8 @@ class Analysis(analysis.Analysis):
         """A row a stride and part of PARTS: step_bytes, part, ns; time without it, begins_ns, and with it, ends_ns. A part without which
         a control is slower is below zero."""
         large = next((pages for pages in LARGE if pages in self.staggered and not self.is_splintered), "")
-        between = ({SPREAD: self.staggered[large], TRANSLATION: self.base_staggered} if large else
-                   {SPREAD_AND_TRANSLATION: self.base_staggered})
+        between = ({GAPS: self.staggered[large], TRANSLATION: self.base_staggered} if large else
+                   {GAPS_AND_TRANSLATION: self.base_staggered})
         curves, rows = {PACKED: self.packed, **between, CONFLICTS: self.base}, []
         for stride in CONTROLLED:
             steps = [curve.get(stride).value for curve in curves.values()]

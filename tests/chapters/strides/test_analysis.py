@@ -21,7 +21,7 @@ def test_the_loop_has_a_time_at_each_stride_on_each_page_size_and_nothing_of_its
 
 
 def test_each_part_of_a_stride_comes_back():
-    truth = {chapter.PACKED: QUIET.element_ns + QUIET.line_ns, chapter.SPREAD: QUIET.apart_ns, chapter.TRANSLATION: QUIET.walk_ns,
+    truth = {chapter.PACKED: QUIET.element_ns + QUIET.line_ns, chapter.GAPS: QUIET.apart_ns, chapter.TRANSLATION: QUIET.walk_ns,
              chapter.CONFLICTS: QUIET.sets_ns}
     every = analysis(rows(QUIET)).parts
     for each in CONTROLLED[1:]:
@@ -41,7 +41,7 @@ def test_pages_that_the_host_splinters_are_no_control():
     a = analysis(rows(Machine(splintered=True)), splintered=True)
     assert a.price.at(4096).value == pytest.approx(3.0, rel=0.05)  # half of a walk: the other half is paid on both
     parts = a.parts.query("step_bytes == 4096").set_index("part")["ns"]
-    assert parts[chapter.SPREAD_AND_TRANSLATION] == pytest.approx(Machine.apart_ns + Machine.walk_ns, rel=0.05)
+    assert parts[chapter.GAPS_AND_TRANSLATION] == pytest.approx(Machine.apart_ns + Machine.walk_ns, rel=0.05)
     assert chapter.TRANSLATION not in parts and analysis().price.at(4096).value == pytest.approx(6.0, rel=0.05)
 
 
