@@ -65,10 +65,13 @@ class Page:
         shell = get_ipython()
         return f"{self.notebook}.ipynb, cell {self.cell or (shell.execution_count if shell else '?')}"
 
-    def lacking(self, why: Unavailable) -> None:
+    def lacking(self, why: Unavailable, in_its_place: bool = False) -> None:
+        """Put a reason on the page, once; again only where something has to stand in its place, and then without its words."""
         if str(why) not in self.reasons:
             self.reasons.add(str(why))
             self.put(lacking_note(str(why)))
+        elif in_its_place:
+            self.put(lacking_note("For the reason given above."))
 
 
 def _caller() -> dict[str, Any]:
@@ -160,7 +163,7 @@ def figure(make: Callable[[Any], Figure], a: Any) -> None:
     try:
         page.put(with_reference(make, a, make(a)).named(make.__name__))
     except Unavailable as why:
-        page.put(lacking_note(str(why)))
+        page.lacking(why, in_its_place=True)  # of a figure with a number, to which text may refer
 
 
 def table(make: Callable[[Any], Html], a: Any) -> None:
@@ -171,7 +174,7 @@ def table(make: Callable[[Any], Html], a: Any) -> None:
     try:
         page.put(make(a))
     except Unavailable as why:
-        page.put(lacking_note(str(why)))
+        page.lacking(why)
 
 
 def judge(module: ModuleType, a: Analysis, **bands: dict[str, Any]) -> None:

@@ -257,8 +257,3 @@ def lacking_note(*reasons: str, title: str = "Not on this machine") -> Html:
     body = Markup("").join(Markup("<p>{}</p>").format(inline(reason)) for reason in reasons)
     note = Markup('<div class="tlb-lacking" role="note"><p class="tlb-lacking-title">{}</p>{}</div>').format(title, body)
     return Html(str(note), "\n".join(f"{title}: {reason}" for reason in reasons))
-
-
-    """Glue, as myst_nb.glue does, what JupyterLab can show too: there no text takes sentences to their place, so they stand below the
-    cell, without the book's roles."""
-    plain = re.sub(r"\{[\w:]+\}`([^`<]+?)(?: <[^`]*>)?`", r"*\1*", sentences)

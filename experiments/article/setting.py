@@ -187,8 +187,8 @@ def change(a: Analysis) -> str:
 def smaller(a: Analysis, size_bytes: int) -> str:
     """What a chapter offers whose sweeps may end earlier: the parameter, and the time that the rest of this page's sweeps took."""
     size, part = format_size(size_bytes), _seconds(a.frame[kernels.is_within(a.frame, size_bytes)])
-    return (f"**Change one thing:** `-p max_working_set={size.replace(' ', '')}` ends every sweep at {size}. Up to there the measurements of "
-            f"this page took {_time(part)}.")
+    return (f"**Change one thing:** `-p max_working_set={size.replace(' ', '')}` ends every sweep at {size}. Up to there the "
+            f"measurements of this page took {_time(part)}.")
 
 
 def _seconds(frame: pd.DataFrame) -> float:

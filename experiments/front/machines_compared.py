@@ -110,8 +110,8 @@ WANTED = (
          "where its host puts its memory.",
          ".venv/bin/tlb run virtualization -p profile full && .venv/bin/tlb bundle"),
     Want("Bare metal with whole large pages", lambda each: each.is_guest is False and each.pages == "whole",
-         "A guest's large page is only as large as its host allows, and its walk has two dimensions. Only bare metal shows a one-dimensional "
-         "walk, and the gain of a TLB entry that spans 2 MiB.",
+         "A guest's large page is only as large as its host allows, and its walk has two dimensions. Only bare metal shows a "
+         "one-dimensional walk, and the gain of a TLB entry that spans 2 MiB.",
          ".venv/bin/tlb run hugepages -p profile full && .venv/bin/tlb bundle"),
 )
 

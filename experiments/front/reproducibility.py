@@ -62,7 +62,7 @@ class Analysis(analysis.Analysis):
         return runs_apart(rows[[*by, "ns_per_access", "started_at"]], by, "ns_per_access")
 
     def by_chapter(self) -> pd.DataFrame:
-        """Return a row a chapter: of which machine, how many points and processes, the minutes that these took, and a digest of its rows."""
+        """Return a row a chapter: its machine, how many points and measurements, the minutes that these took, a digest of its rows."""
         rows = [(name.replace("_", " "), chapter.machine, len(processes(frame)), len(frame), frame["wall_ns"].sum() / 6e10,
                  frame["started_at"].min()[:10], _digest(frame)) for name, (chapter, frame) in self.kept.items()]
         return pd.DataFrame(rows, columns=["chapter", "machine", "points", "processes", "minutes", "measured from", "rows"])

@@ -13,7 +13,7 @@ import typer
 from experiments import cli
 from experiments.system.files import ROOT
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+README = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "book/commands.md"))
 
 
 def shell_commands() -> list[list[str]]:

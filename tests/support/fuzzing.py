@@ -93,6 +93,11 @@ def mutated(rng: random.Random, seeds: Sequence[bytes]) -> bytes:
     return data
 
 
+def sampled(test: Any) -> Any:
+    """Marks a test that is a sample of itself in the suite and whole in `make endurance`."""
+    return pytest.mark.endurance(test) if ENDURANCE else test
+
+
 def times(name: str, whole: int, sample: int = 1) -> pytest.MarkDecorator:
     """Runs a test so often, with its number as the argument `name`."""
     numbers = [pytest.param(n, marks=pytest.mark.endurance) for n in range(whole)]

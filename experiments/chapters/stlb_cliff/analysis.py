@@ -133,8 +133,8 @@ class Analysis(analysis.Analysis):
         _, entries = self.two_levels()
         over = self.price.flatness(2 * entries, 4 * entries)
         if over.high > FLAT:
-            raise Unavailable(counts.why_not_counted(self.counted_rows, "walk", self.host), "time alone does not tell more misses from dearer "
-                              f"walks: from twice to four times the entries the price varies by a factor of {over:.2f}")
+            raise Unavailable(counts.why_not_counted(self.counted_rows, "walk", self.host), "time alone does not tell more misses from "
+                              f"dearer walks: from twice to four times the entries the price varies by a factor of {over:.2f}")
         return "The price has"
 
     @property
@@ -237,8 +237,8 @@ class Analysis(analysis.Analysis):
         return {name: table for name, table in series.items() if len(table)}
 
     def costs_by_size(self) -> pd.DataFrame:
-        """Return a row a size, each four times the one before: lines, price_ns, price_cycles, walks per access, spent (cycles with a walk in
-        progress; the price in cycles where those are not counted); NaN where walks are not counted."""
+        """Return a row a size, each four times the one before: lines, price_ns, price_cycles, walks per access, spent (cycles with a
+        walk in progress; the price in cycles where those are not counted); NaN where walks are not counted."""
         shown = [n for n in sorted({*self.price.xs, *self.price.gaps}) if n.bit_count() == 1 and n.bit_length() % 2]
         price, walks, spent = (curve.medians.reindex(shown).astype(float)
                                for curve in (self.price, self.counted("walk"), self.counted("walk_cycles")))
