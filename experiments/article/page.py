@@ -161,7 +161,7 @@ def figure(make: Callable[[Any], Figure], a: Any) -> None:
     if page.only_defines:
         return
     try:
-        page.put(with_reference(make, a, make(a)).named(make.__name__))
+        page.put(with_reference(make, a, make(a), is_own=a.about.is_this).named(make.__name__))
     except Unavailable as why:
         page.lacking(why, in_its_place=True)  # of a figure with a number, to which text may refer
 

@@ -20,7 +20,7 @@ WHOLE, SPLIT, QUIET, LOUD = Paged(), Paged(splintered=True), Paged(noise=0.004),
 
 
 @cache
-def rows(machine: Paged = WHOLE, most: int = 4 * GIB, repeats: int = 5, per_octave: int = 4) -> pd.DataFrame:
+def rows(machine: Paged = WHOLE, most: int = 4 * GIB, repeats: int = 5, per_octave: int = 2) -> pd.DataFrame:
     """Of the fine grid, or of a coarse one: 2 an octave."""
     frame = machine.frame(hugepages(most, per_octave=per_octave), repeats)
     _ROWS[id(frame)] = frame

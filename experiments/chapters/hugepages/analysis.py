@@ -34,9 +34,8 @@ class Analysis(analysis.Analysis):
     def price_on(self, pages: str, spread: Curve, packed: Curve) -> Curve:
         """Return the price of translation on one page size. A size without its control has none. The table of whole large pages is too
         small to matter beside the data, so theirs is the plain difference."""
-        pieces = self.splintering()
-        is_whole = pages in (*LARGE, "1g") and pieces is not None and not pieces.is_splintered
-        return spread - packed if is_whole else self.price_of(spread, packed)
+        pieces = self.splintering() if pages in (*LARGE, "1g") else None
+        return spread - packed if pieces and not pieces.is_splintered else self.price_of(spread, packed)
 
     @cached_property
     def gathers(self) -> dict[str, Curve]:

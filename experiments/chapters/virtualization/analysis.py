@@ -133,7 +133,7 @@ class Analysis(analysis.Analysis):
 
     @property
     def clear_ratios(self) -> pd.DataFrame:
-        """The rows of `matrix` below the largest size whose ratio to a plain process leaves one by more than its interval and SAME."""
+        """The rows of `matrix` below the largest size whose ratio to a plain process lies clear of one, by SAME and its interval."""
         near = self.matrix[self.matrix["lines"].isin(self.sizes[:-1])]
         return near[(near["over_alike_low"] > 1 + SAME) | (near["over_alike_high"] < 1 - SAME)]
 

@@ -78,11 +78,12 @@ def test_a_page_size_has_one_colour_in_every_figure_and_on_every_machine():
 
 
 def test_the_alternatives_tell_the_numbers_at_the_right():
-    a = analysis()
-    assert f"{chased(rows(), '4k', 4 * GIB):.0f} ns on 4k at 4 GiB" in figures.page_sizes(a).alt
-    assert f"2m {priced(rows(), '2m', 4 * GIB):.1f} ns" in figures.page_prices(a).alt
-    assert f"base pages {priced(rows(), '4k', 128 * MIB):.1f} ns" in figures.splinter(a).alt
-    assert f"{median(rows(), kernel='random_touch', pages='2m', bytes=10**9):.1f} ns on 2m" in figures.touch(a).alt
+    frame = rows(per_octave=4)
+    a = analysis(frame)
+    assert f"{chased(frame, '4k', 4 * GIB):.0f} ns on 4k at 4 GiB" in figures.page_sizes(a).alt
+    assert f"2m {priced(frame, '2m', 4 * GIB):.1f} ns" in figures.page_prices(a).alt
+    assert f"base pages {priced(frame, '4k', 128 * MIB):.1f} ns" in figures.splinter(a).alt
+    assert f"{median(frame, kernel='random_touch', pages='2m', bytes=10**9):.1f} ns on 2m" in figures.touch(a).alt
 
 
 @pytest.mark.parametrize(("make", "there", "code"), [
