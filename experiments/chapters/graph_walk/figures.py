@@ -39,7 +39,7 @@ def _pages(data: pd.DataFrame) -> alt.Color:
 
 
 def _dashes(names: Sequence[str]) -> alt.StrokeDash:
-    return alt.StrokeDash("series:N", sort=list(names), legend=charts.line_legend(), scale=alt.Scale(
+    return alt.StrokeDash("series:N", sort=list(names), legend=charts.line_legend(columns=1), scale=alt.Scale(
         domain=list(names), range=[[1, 0], [5, 4], [2, 3], [8, 3, 2, 3]][: len(names)]))
 
 
