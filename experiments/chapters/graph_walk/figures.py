@@ -13,6 +13,7 @@ from experiments.article.chapter import literature
 from experiments.article.render import INK, MUTED, PALETTE, Figure, Html, data_table
 from experiments.chapters.graph_walk.analysis import SIZE, Analysis
 from experiments.chapters.graph_walk.grid import WALKERS
+from experiments.chapters.graph_walk.model import CHASES, WALK
 from experiments.inference.cost import LOOSE
 from experiments.words.pages import BASE, ordered, rank, words
 from experiments.words.prose import extremes, in_words
@@ -39,7 +40,7 @@ def _pages(data: pd.DataFrame) -> alt.Color:
 
 
 def _dashes(names: Sequence[str]) -> alt.StrokeDash:
-    return alt.StrokeDash("series:N", sort=list(names), legend=charts.line_legend(), scale=alt.Scale(
+    return alt.StrokeDash("series:N", sort=list(names), legend=charts.line_legend(columns=1), scale=alt.Scale(
         domain=list(names), range=[[1, 0], [5, 4], [2, 3], [8, 3, 2, 3]][: len(names)]))
 
 
@@ -208,7 +209,8 @@ def model(a: Analysis) -> Figure:
     """Points measured in random order, those that the fit saw and those that it did not, beside the model's lines."""
     data = a.modelled
     scale_of = pd.concat([data["measured_ns"], data["predicted_ns"]]).rename("median").to_frame().assign(high=np.nan)
-    scale, scheme = charts.time_scale(scale_of), charts.colours(list(dict.fromkeys(data["series"])))
+    scale = charts.time_scale(scale_of)
+    scheme = charts.colours([name for name in (*CHASES.values(), WALK) if (data["series"] == name).any()])
     base = alt.Chart(data).encode(x=alt.X("lines:Q", axis=charts.lines_axis("Lines visited"), scale=charts.log_scale()),
                                   color=alt.Color("series:N", sort=scheme.domain, scale=scheme))
     lines = base.mark_line().encode(y=alt.Y("predicted_ns:Q", scale=scale, axis=charts.ns_axis("ns per load", _ticks(scale_of["median"]))))

@@ -15,8 +15,8 @@ from experiments.words.reasons import required
 from experiments.words.units import rounded
 
 SIZE = "working_set_bytes"
-CHASES = {"spread": "chase, one line per page", "packed": "chase, packed"}
-WALK = "graph walk, 4 KiB pages"
+CHASES = {"spread": "chase, spread", "packed": "chase, packed"}
+WALK = "graph walk"
 
 
 class ModelAnalysis(analysis.Analysis):

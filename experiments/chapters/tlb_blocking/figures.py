@@ -130,7 +130,8 @@ def fan_out(a: Analysis) -> Figure:
     """ns to partition one row against the number of partitions, a line a page size in one pass, crosses in two."""
     every = a.fan_out.assign(lines=a.fan_out["tuples"] * ROW_BYTES // a.base_page_bytes)
     data, twice = required(every[every["passes"] == 1], "no partitioning in one pass was measured"), every[every["passes"] == 2]
-    x = alt.X("partitions:Q", axis=charts.lines_axis("Partitions"), scale=charts.log_scale())
+    room = int(data["partitions"].min()), 4 * int(data["partitions"].max())  # on the right for the label of the last rule
+    x = alt.X("partitions:Q", axis=charts.lines_axis("Partitions"), scale=charts.log_scale(domain=room))
     scale, scheme = charts.time_scale(every), charts.page_colours(every["pages"])
     chart = charts.series_chart(data, x, "ns per row", scale, _PER_ROW, scheme, "pages")
     if len(twice):

@@ -55,14 +55,6 @@ def test_walks_under_way_at_once_are_as_many_as_the_machine_has_page_walkers(wal
     assert busy.value == pytest.approx(walkers, rel=0.1) and busy.low <= busy.value <= busy.high
 
 
-def test_walks_under_way_cannot_be_told_of_noise_or_without_large_pages():
-    for a, code in ((analysis(rows(Walk(noise=0.5))), "unstable"), (analysis(only("4k")), "pool-empty"),
-                    (analysis(only("2m")), "too-few-points")):
-        with pytest.raises(Unavailable) as why:
-            a.under_way  # noqa: B018
-        assert why.value.code == code
-
-
 def test_the_number_of_page_walkers_is_the_literatures():
     assert [analysis(core=core).page_walkers for core in ("Zen 4", "Skylake server", "Sapphire Rapids", "Imaginary")] == [6, 2, 4, None]
 
