@@ -215,4 +215,3 @@ machine beside the reference, quantity by quantity; of points with fewer than fi
 pages like this one of what is there.""")
 
 
-tlb = stated_tlb  # until every chapter is converted
