@@ -65,7 +65,7 @@ def build_site(source: Path, output: Path, builder: str = "html") -> Path:
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"})
     index = html / "index.html"
     if done.returncode or not index.exists():
-        raise SiteError(f"the site did not build; Jupyter Book said:\n{done.stdout}{done.stderr}".rstrip())
+        raise SiteError(f"the site did not build; Jupyter Book printed:\n{done.stdout}{done.stderr}".rstrip())
     return index
 
 
