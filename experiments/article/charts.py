@@ -57,9 +57,6 @@ def line_legend(**more: object) -> alt.Legend:
     return alt.Legend(title=None, symbolType="stroke", symbolSize=420, symbolOpacity=1, **more)
 
 
-# --- one function a figure ---
-
-
 
 # Colours by what a series is, the same in every chapter.
 LAYOUTS = alt.Scale(domain=["spread", "packed"], range=[PALETTE[0], PALETTE[1]])

@@ -148,13 +148,13 @@ def each(chapters: Iterable[str], run: Callable[[str, Kernel], object]) -> None:
             pass
 
 
-def refresh(chapter: str, within: Kernel | None = None) -> Path:
+def refresh(chapter: str) -> Path:
     """Execute a chapter on the committed results and put its outputs into book/, as they are compared by the tests; its path.
 
     The first page's first figure is the README's, which goes with it."""
     path = BOOK / f"{chapter}.ipynb"
     with tempfile.TemporaryDirectory() as folder:
-        execute(chapter, done := Path(folder) / path.name, {}, within)
+        execute(chapter, done := Path(folder) / path.name, {})
         notebook = nbformat.read(done, as_version=4)
     for part in (notebook, *notebook.cells):  # when and for how long it ran
         part.metadata.pop("papermill", None)
