@@ -52,12 +52,9 @@ def log_scale(base: int = 2, domain: tuple[float, float] | None = None) -> alt.S
     return alt.Scale(type="log", base=base, nice=False, **({"domain": list(domain)} if domain else {}))
 
 
-def line_legend(title: str | None = None, **more: object) -> alt.Legend:
+def line_legend(**more: object) -> alt.Legend:
     """A legend for lines: a stretch of each, with its dash. For colour and dash of the same field alike. more: as alt.Legend has it."""
-    return alt.Legend(title=title, symbolType="stroke", symbolSize=420, symbolOpacity=1, **more)
-
-
-# --- one function a figure ---
+    return alt.Legend(title=None, symbolType="stroke", symbolSize=420, symbolOpacity=1, **more)
 
 
 

@@ -65,7 +65,7 @@ def build_site(source: Path, output: Path, builder: str = "html") -> Path:
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"})
     index = html / "index.html"
     if done.returncode or not index.exists():
-        raise SiteError(f"the site did not build; Jupyter Book said:\n{done.stdout}{done.stderr}".rstrip())
+        raise SiteError(f"the site did not build; Jupyter Book printed:\n{done.stdout}{done.stderr}".rstrip())
     return index
 
 
@@ -148,13 +148,13 @@ def each(chapters: Iterable[str], run: Callable[[str, Kernel], object]) -> None:
             pass
 
 
-def refresh(chapter: str, within: Kernel | None = None) -> Path:
+def refresh(chapter: str) -> Path:
     """Execute a chapter on the committed results and put its outputs into book/, as they are compared by the tests; its path.
 
     The first page's first figure is the README's, which goes with it."""
     path = BOOK / f"{chapter}.ipynb"
     with tempfile.TemporaryDirectory() as folder:
-        execute(chapter, done := Path(folder) / path.name, {}, within)
+        execute(chapter, done := Path(folder) / path.name, {})
         notebook = nbformat.read(done, as_version=4)
     for part in (notebook, *notebook.cells):  # when and for how long it ran
         part.metadata.pop("papermill", None)

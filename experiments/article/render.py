@@ -142,7 +142,7 @@ class Figure:
     """A chart with its text alternative and its data, as Jupyter and the site show it.
 
     `alt` says in a sentence or two what the chart shows, the finding included; `data` is what the reader downloads. `name`, which
-    becomes part of ids and file names, is that of the function that draws it: Chapter.show gives it. Same chart and data, same bytes.
+    becomes part of ids and file names, is that of the function that draws it: `page.figure` gives it. Same chart and data, same bytes.
     """
 
     chart: alt.TopLevelMixin

@@ -33,7 +33,7 @@ def hypervisor_name(host: Host) -> str:
 
 def name_of(host: Host, is_simulated: bool = False) -> str:
     """A machine in a phrase: its CPU, its CPUs, its memory, and whether it is a guest."""
-    where = {"none": "bare metal", "unknown": "bare metal or a guest, which could not be told"}.get(
+    where = {"none": "bare metal", "unknown": "bare metal or a guest, which could not be determined"}.get(
         host.hypervisor, f"a virtual machine under {hypervisor_name(host)}")
     model_name = " ".join(host.cpu_model.split()) or "an unnamed CPU"
     return (f"{'simulated: ' if is_simulated else ''}{model_name} ({host.microarchitecture}), {len(host.usable_cpus)} CPUs, "
@@ -54,7 +54,7 @@ def guest_note(a: Analysis) -> str:
     if a.host.has_nested_walks is False:
         where = "on bare metal" if a.host.hypervisor == "none" else f"under {hypervisor_name(a.host)}, which lends it no second table"
         return (f"It runs {where}: a translation is one walk of one page table, and what is measured is the processor's own.")
-    guest = ("Whether it is a guest could not be told. If it is, each" if a.host.hypervisor == "unknown" else
+    guest = ("Whether it is a guest could not be determined. If it is, each" if a.host.hypervisor == "unknown" else
              "It is a guest. Each" if a.host.has_nested_walks else "It is a guest. Unless its host shadows its page table, each")
     return (f"{guest} step of its page walk yields a guest-physical address that the host must translate in turn, so a "
                  "walk here has two dimensions, and the host decides on what page size. Costs past the STLB hold the host's part, "
@@ -215,4 +215,3 @@ machine beside the reference, quantity by quantity; of points with fewer than fi
 pages like this one of what is there.""")
 
 
-tlb = stated_tlb  # until every chapter is converted

@@ -48,7 +48,7 @@ def bundle(
     if packed.left_out:
         print(f"Left out: {listed(packed.left_out)}.")
     url = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]["url"]
-    where = f"attach it to a new issue or pull request at {url}" if url else "send it to whoever keeps the copy of the book that it is for"
+    where = f"attach it to a new issue or pull request at {url}" if url else "send it to the maintainer of the book that it is for"
     print(f"`tlb check-bundle {path}` shows what is in it; then {where}.")
 
 

@@ -23,7 +23,7 @@ from experiments.words.reasons import Unavailable
 
 app = typer.Typer(help="Measure many computers, each into its own ledger, and collect their rows.", invoke_without_command=True)
 PORT = 8786  # Dask's own
-Insecure = Annotated[bool, typer.Option("--insecure", help="Without TLS: whoever reaches a port runs programs here.")]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Without TLS: anyone who reaches a port can run programs here.")]
 Certificate = Annotated[str, typer.Option(help="The fleet's certificate; - for stdin. Default: this user's, made on first use.")]
 Patience = Annotated[float, typer.Option(help="Minutes without a word until one is given up.")]
 

@@ -70,7 +70,7 @@ def _point(record: Record) -> Iterator[str]:
         if record.seed != measure.seed_of(record.point, record.repeat):
             yield "its seed is not that of its point and repeat"
     except ValueError:
-        yield "it is of a point that nobody could ask for"
+        yield "no grid can contain its point"
 
 
 def _sizes(record: Record, host: Host) -> Iterator[str]:

@@ -36,7 +36,7 @@ DERIVED = frozenset({NAME, "translation"})  # documents of data/ that are made f
 # What a verdict follows from, in experiments/; of a chapter, not how it is drawn and told.
 _CODE = ("words", "machine", "inference", "lab", "article/analysis.py", "article/obstacles.py", "article/verdicts.py", "chapters")
 _DIGITS = 6  # what is beyond them depends on the CPU that judged
-_SHOWN = {"figures.py", "prose.py", "tables.py"}
+_SHOWN = {"figures.py", "tables.py"}
 
 
 class Document(BaseModel):

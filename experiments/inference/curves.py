@@ -134,7 +134,7 @@ class Curve:
         return Curve(table[table["median"].notna()].reset_index(drop=True), self.x)
 
     def level(self, low: float, high: float) -> float:
-        """The median over the points with low <= x <= high: the height of a tread. Raises Unavailable("too-few-points")."""
+        """The median over the points with low <= x <= high: the height of a plateau. Raises Unavailable("too-few-points")."""
         part = self.between(low, high)
         if not len(part):
             raise Unavailable("too-few-points", f"nothing was measured between {low:.0f} and {high:.0f} {self.x}")

@@ -268,7 +268,7 @@ def _tread(points: pd.DataFrame, before: Knee | None, knee: Knee) -> Estimate | 
     upper = points[points["lines"].between(before.nine_tenths, knee.tenth * 0.9)]["cost"]
     if lower.empty or upper.empty:
         return None
-    return Estimate.of(median_interval(upper) - median_interval(lower), "difference of two treads")
+    return Estimate.of(median_interval(upper) - median_interval(lower), "difference of two plateaus")
 
 
 def _ways(frame: pd.DataFrame, entries: Estimate, knee: Knee, stride: int) -> tuple[int | None, str | None]:

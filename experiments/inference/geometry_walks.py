@@ -88,7 +88,7 @@ def walks(frame: pd.DataFrame, tread: pd.Series, entries: float, stride: int, ca
             reason = explain("too-few-points", "this chase was left out")
         else:
             cost = Estimate.of(_between_processes_or_batches(rows) - median_interval(tread),
-                               f"median of {len(rows)} processes, less the tread before")
+                               f"median of {len(rows)} processes, less the plateau before")
         places.append(Walk(table_in=where, pages=lines, stride_pages=apart, cost=cost, reason=reason,
                            table_bytes=lines * min(TABLE_ENTRY_BYTES * apart // stride, LINE_BYTES)))
     return places

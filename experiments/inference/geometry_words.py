@@ -67,4 +67,4 @@ def penalty(geometry: Geometry) -> list[str]:
         return []
     return [f"Reaching one line by another address than the last visit did adds {geometry.alias_penalty:.0f} {geometry.unit} here. AMD's "
             "first-level caches predict their way from a hash of the virtual address and pay for a wrong guess; others may have a price "
-            "of their own. Every tread of alias pays it alike, so its steps stand where they would without."]
+            "of their own. Every plateau of the alias layout pays it alike, so its steps are where they would be without."]

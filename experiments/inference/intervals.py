@@ -73,7 +73,7 @@ class Interval(_Bounds):
     def __format__(self, spec: str) -> str:
         """f"{i:.2f}" is "1.52 (1.40 to 1.60)", no zero with a sign; without a specification, a tuple's text.
 
-        "0.54 to 1.80" where the bounds lie more than JUMP apart, for then the median says little; "1.52 (3 processes)" where they are too
+        "0.54 to 1.80" where the bounds lie more than JUMP apart, for then the median says little; "1.52 (3 repeats)" where they are too
         few for bounds; "at least 1.40" where it is open above.
         """
         if not spec:
@@ -82,7 +82,7 @@ class Interval(_Bounds):
         value, low, high = (format(bound, unsigned) for bound in self[:3])
         if self.coverage < LEAST_COVERAGE and isfinite(self.value):
             n = round(1 - log2(1 - self.coverage))  # the range of n values covers 1 - 2^(1-n)
-            return f"{value} ({n} process{'es' * (n != 1)})"
+            return f"{value} ({n} repeat{'s' * (n != 1)})"
         if self.high == inf and self.low > -inf:
             return f"at least {low}"
         if self.low == -inf and self.high < inf:
@@ -234,7 +234,7 @@ def modes(values: ArrayLike) -> int:
     return 2 if any(y[k] - y[k - 1] >= max(log(JUMP), 2 * (y[k - 1] - y[0]), 2 * (y[-1] - y[k])) for k in splits) else 1
 
 
-def summarise(frame: pd.DataFrame, by: Sequence[str], value: str = "ns_per_access", confidence: float = 0.95) -> pd.DataFrame:
+def summarise(frame: pd.DataFrame, by: Sequence[str], value: str = "ns_per_access") -> pd.DataFrame:
     """One row a group, sorted by `by`: by + median, low, high, coverage, modes, n, spread, unstable, outliers.
 
     median, low and high are in the unit of `value`; spread is `relative_spread`, outliers a count. unstable: the spread is over
@@ -244,7 +244,7 @@ def summarise(frame: pd.DataFrame, by: Sequence[str], value: str = "ns_per_acces
     """
     rows, intervals, slope = [], [], trend(frame, by, value)
     for key, group in frame.groupby(list(by), sort=True, dropna=False):
-        interval = interval_of_rows(group, value, confidence)
+        interval = interval_of_rows(group, value)
         values = interval.repeats.values
         x = finite(list(values.values()) or group[value])
         spread, drift = relative_spread(x), slope * np.ptp(group["repeat"]) / 2 if slope else 0.0

@@ -1,4 +1,4 @@
-"""How often a rule that decides by intervals is wrong, and how often it decides: on made-up processes, and on measured ones drawn again."""
+"""How often a rule that decides by intervals is wrong, and how often it decides: on synthetic processes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 
 from experiments.inference.intervals import Interval, median_interval
@@ -24,16 +23,6 @@ class Rates(NamedTuple):
 def made_up(noise: float) -> Processes:
     """Lognormal times with this relative spread: what slows a process down multiplies."""
     return lambda random, n: np.exp(noise * random.standard_normal(n))
-
-
-def drawn_again(frame: pd.DataFrame, by: list[str], value: str = "ns_per_access", least: int = 4) -> Processes:
-    """Processes as they were measured: each over its own point's median, of points with `least` of them, which are drawn from with
-    return. A median over few has itself an error, so the spread is put right by n/(n-1)."""
-    points = [np.log(times / np.median(times)) * np.sqrt(len(times) / (len(times) - 1))
-              for _, group in frame.groupby(by) if len(times := group[value].to_numpy()) >= least]
-    rest = np.concatenate(points)
-    rest -= np.median(rest)
-    return lambda random, n: np.exp(random.choice(rest, n))
 
 
 def ratio(processes: Processes, true: float) -> Callable[[np.random.Generator, int], Interval]:

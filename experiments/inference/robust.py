@@ -10,9 +10,9 @@ ROBUST = 0.05  # of log T: past what the book calls unstable a residual counts b
 UNTOLD = 1e6  # variance of the logarithm of what no point tells
 
 
-def jacobian(f: Callable[[np.ndarray], np.ndarray], at: np.ndarray, step: float = 1e-4) -> np.ndarray:
-    """Central differences: a row for each value of f, a column for each parameter."""
-    return np.stack([(f(at + step * axis) - f(at - step * axis)) / (2 * step) for axis in np.eye(at.size)], axis=1)
+def jacobian(f: Callable[[np.ndarray], np.ndarray], at: np.ndarray) -> np.ndarray:
+    """Central differences of 1e-4: a row for each value of f, a column for each parameter."""
+    return np.stack([(f(at + 1e-4 * axis) - f(at - 1e-4 * axis)) / 2e-4 for axis in np.eye(at.size)], axis=1)
 
 
 def sandwich(residual: Callable[[np.ndarray], np.ndarray], at: np.ndarray) -> np.ndarray:

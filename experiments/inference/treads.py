@@ -69,11 +69,6 @@ class Gain(NamedTuple):
     large: str
     measured_pages: int
 
-    @property
-    def saved(self) -> Interval:
-        """ns a far load."""
-        return self.price - self.large_price
-
 
 def expected_gain(rows: pd.DataFrame, active_bytes: float, large_bytes: float, base_page_bytes: int, *, kernel_share: float = 0.0) -> Gain:
     """The most that 2 MiB pages can gain a program, from a machine's own rows.

@@ -17,6 +17,7 @@ from scipy.optimize import brentq, minimize_scalar
 
 from experiments.inference.hops import below, modes
 from experiments.inference.intervals import UNKNOWN, Interval, median_interval
+from experiments.inference.reuse import LINE_BYTES
 
 LEAST_SHARE = 0.05  # of the hops from the caches' end on: what less of them do is no heap that a mean would notice
 NEVER = 50.0  # times as many hops as a set has lines: exp(-50) of its lines were not read in so many
@@ -34,13 +35,6 @@ class Trips(NamedTuple):
     def step_ns(self) -> Interval:
         """From the first peak to the second; UNKNOWN with one."""
         return self.peaks_ns[1] - self.peaks_ns[0] if len(self.peaks_ns) > 1 else UNKNOWN
-
-    @property
-    def evenness(self) -> Interval:
-        """The second step over the first, 1 where all trips take alike; UNKNOWN with fewer than three peaks."""
-        if len(self.peaks_ns) < 3:
-            return UNKNOWN
-        return (self.peaks_ns[2] - self.peaks_ns[1]) / self.step_ns
 
 
 def trips(pooled: pd.DataFrame, processes: Sequence[pd.DataFrame], cached_ns: float, memory_ns: float) -> Trips:
@@ -101,7 +95,7 @@ class Explained(NamedTuple):
         return float((self.table["share"] - self.table["expected"]).abs().max())
 
 
-def explain(shares: pd.DataFrame, read: Mapping[str, Sequence[float]], line_bytes: int = 64) -> Explained:
+def explain(shares: pd.DataFrame, read: Mapping[str, Sequence[float]]) -> Explained:
     """Find the cache that makes of what each hop reads the trips that were seen, by least squares.
 
     shares: pages, working_set_bytes, trips, share (of hops that wait for so many or more). read: by page size the bytes of each set that a
@@ -111,7 +105,7 @@ def explain(shares: pd.DataFrame, read: Mapping[str, Sequence[float]], line_byte
         raise ValueError("no shares to explain")
 
     def made(log_bytes: float) -> np.ndarray:
-        by_size = {(pages, size): expected(np.multiply(read[pages], size / line_bytes), np.exp(log_bytes) / line_bytes)
+        by_size = {(pages, size): expected(np.multiply(read[pages], size / LINE_BYTES), np.exp(log_bytes) / LINE_BYTES)
                    for pages, size in set(zip(shares["pages"], shares["working_set_bytes"], strict=True))}
         rows = zip(shares["pages"], shares["working_set_bytes"], shares["trips"].astype(int), strict=True)
         return np.array([np.append(by_size[pages, size], np.zeros(trips))[trips - 1] for pages, size, trips in rows])

@@ -60,7 +60,7 @@ def patch(name: str, old: str, new: str) -> None:
     """
     sources = {path: path.read_text() for path in _closure(_PATCHED.get(name, KERNELS) / f"{name}.c", _included)}
     if sum(text.count(old) for text in sources.values()) != 1:
-        raise Unavailable("bad-parameter", f"the text to change does not stand exactly once in {name}.c and its headers: {old[:80]!r}")
+        raise Unavailable("bad-parameter", f"the text to change must occur exactly once in {name}.c and its headers: {old[:80]!r}")
     with disk_errors(build_folder()):
         folder = Path(tempfile.mkdtemp(dir=build_folder(), prefix=f"{name}-patched-"))
         for path, text in sources.items():

@@ -68,10 +68,10 @@ def _full(looks: list[Look]) -> list[Look]:
     return [look for look in looks if most and look.pages.resident_bytes >= _FULL * most]
 
 
-def settled_s(looks: list[Look], share: float = 0.9) -> float:
-    """When so much of what was resident at most was there for the first time; 0 without a look."""
+def settled_s(looks: list[Look]) -> float:
+    """When nine tenths of what was resident at most was there for the first time; 0 without a look."""
     most = max((look.pages.resident_bytes for look in looks), default=0)
-    return next((look.at_s for look in looks if look.pages.resident_bytes >= share * most), 0.0)
+    return next((look.at_s for look in looks if look.pages.resident_bytes >= 0.9 * most), 0.0)
 
 
 def own(before: set[int]) -> dict[int, bool]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # What follows the program's name is the program's, also without a --.
 SETTINGS = {"name": "watch", "context_settings": {"allow_interspersed_args": False}}
 _PID_DIGITS = 7  # of the largest PID that Linux gives, 4,194,304 (PID_MAX_LIMIT)
-_WINDOWS = ("in", "it touches", "of it on 2 MiB pages", "tread", "looks", "a look")
+_WINDOWS = ("in", "it touches", "of it on 2 MiB pages", "TLB level", "looks", "a look")
 
 
 def watch(

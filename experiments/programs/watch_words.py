@@ -67,7 +67,7 @@ def _name(page: str) -> str:
 
 
 def window_rows(watched: Watched, reach: Reach) -> list[tuple[str, ...]]:
-    """A row a window: its length, what is touched in it, of it on 2 MiB pages, the tread, how many looks, what a look took at most."""
+    """A row a window: its length, what is touched in it, of it on 2 MiB pages, the TLB level that covers it, looks, the longest look."""
     rows = []
     for window_s in watched.windows_s:
         sights = watched.of(window_s)
@@ -105,7 +105,7 @@ def _stands(watched: Watched, reach: Reach) -> Iterator[str]:
     try:
         treads = {window_s: reach.tread(typical(watched.of(window_s))) for window_s in watched.windows_s}
     except Unavailable as why:
-        yield f"On which tread it lives is not known. {why}"
+        yield f"Which level of the TLB covers what it touches is not known. {why}"
         return
     held = reach.entries[BASE]
     size = format_size(held[-1] * reach.base_page_bytes)

@@ -1,46 +1,16 @@
-"""Sentences: text to glue, lists in words, and a comparison that data make of an interval."""
+"""Words for sentences: numbers and lists as words, and a machine's own text made harmless."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from typing import Literal, Protocol
 
 _WORDS = ("no", "one", "two", "three", "four", "five", "six")
 
 
-class Prose(str):
-    """A sentence or more, in Markdown, glued as such; a plain str is a phrase for the middle of somebody else's sentence."""
-
-
-class Bounded(Protocol):
-    """What has bounds: an Interval."""
-
-    low: float
-    high: float
-
-
-Side = Literal["above", "below", "open"]
-
-
-def side(interval: Bounded, line: float = 1.0, slack: float = 0.0) -> Side:
-    """On which side of a line an interval lies: "above" it, "below" it, or "open" where it spans it.
-
-    slack: a part of the line by which an interval has to clear it.
-    """
-    if interval.low > line + slack * abs(line):
-        return "above"
-    return "below" if interval.high < line - slack * abs(line) else "open"
-
-
-def choose(interval: Bounded, table: Mapping[Side, str], line: float = 1.0, slack: float = 0.0) -> str:
-    """The sentence that a table of above, below and open has for an interval; "" where it has none."""
-    return table.get(side(interval, line, slack), "")
-
-
 def escape_markdown(text: object) -> str:
-    """A machine's own words (a CPU's name, a kernel's release) on one line, for a Prose: no markup, HTML or role in them.
+    """A machine's own words (a CPU's name, a kernel's release) on one line, for Markdown: no markup, HTML or role in them.
 
     CommonMark lets a backslash stand before any ASCII punctuation, and takes what follows for a letter.
     """
@@ -70,14 +40,14 @@ def extremes(values: Mapping[str, float], unit: str = "ns", most: str = "takes l
     return f"{high[0].upper()}{high[1:]} {most}, with {largest:z.3g} {unit}, and {low} {least}, with {smallest:z.3g}."
 
 
-def climb(heights: Mapping[float, float], what: str = "pages") -> str:
+def climb(heights: Mapping[float, float]) -> str:
     """Where a curve rises most from one place to the next, to end a sentence with: ", most steeply from 64 to 72 pages"; "" where nowhere.
 
     heights: the curve as it is drawn, from left to right.
     """
     steps = {(left, right): heights[right] - heights[left] for left, right in pairwise(heights.keys())}
     (left, right), rise = max(steps.items(), key=lambda item: item[1], default=((0, 0), 0))
-    return f", most steeply from {count(left)} to {count(right)} {what}" if rise > 0 else ""
+    return f", most steeply from {count(left)} to {count(right)} pages" if rise > 0 else ""
 
 
 def listed(items: Iterable[str], word: str = "and") -> str:

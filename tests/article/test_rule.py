@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 from support.common import ROOT
+from support.resampled import drawn_again
 
 from experiments.article.verdicts import LEAST_COVERAGE, WRONG_BY_CHANCE, Effect, decided, inside
 from experiments.inference import power
 from experiments.inference.campaigns import newest
 from experiments.inference.intervals import Interval
-from experiments.inference.power import Processes, drawn_again, made_up, ratio
+from experiments.inference.power import Processes, made_up, ratio
 from experiments.lab.store import Store
 
 rates = partial(power.rates, trials=250)  # `tlb bench` takes two thousand

@@ -84,11 +84,11 @@ def test_without_two_levels_there_is_a_reason():
 
 
 @pytest.mark.parametrize(("hypervisor", "where"), [("none", "bare metal"), ("kvm", "under KVM"), ("hyper-v", "under Hyper-V"),
-                                                   ("vmware", "under VMware"), ("unknown", "could not be told")])
+                                                   ("vmware", "under VMware"), ("unknown", "could not be determined")])
 def test_a_guest_is_told_that_it_is_one_and_a_doubt_is_said(hypervisor: str, where: str):
     told = said(about(hypervisor=hypervisor))
     assert where in told["machine"] and ("bare metal:" in told["guest_note"]) == (hypervisor == "none")
-    assert ("could not be told" in told["guest_note"]) == (hypervisor == "unknown")
+    assert ("could not be determined" in told["guest_note"]) == (hypervisor == "unknown")
 
 
 @pytest.mark.parametrize("reason", ["no-pmu", "no-perf", "perf-denied", "perf-failed", "not-counted"])

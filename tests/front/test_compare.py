@@ -15,6 +15,7 @@ import pytest
 from rich.console import Console
 from support.common import ROOT, make_record
 from support.lab import put
+from support.resampled import drawn_again
 from support.synthetic import HOLE, Stated, Truth, frame, grid
 
 from experiments import cli
@@ -23,7 +24,6 @@ from experiments.front import compare_lacking, compare_words
 from experiments.front.compare import DIFFERS, SAME, UNKNOWN, Comparison, compare, compared
 from experiments.inference.campaigns import newest
 from experiments.inference.intervals import median_interval
-from experiments.inference.power import drawn_again
 from experiments.lab import states
 from experiments.lab.record import Quantity, Record
 from experiments.lab.store import Store

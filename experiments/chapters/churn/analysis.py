@@ -150,9 +150,9 @@ class Analysis(HousekeepingAnalysis):
         spread, packed = (Curve.of(self._rows(kernel, layout=layout, **where)) for layout in ("spread", "packed"))
         return spread - packed
 
-    def price_after(self, kind: str, pages: int = HELD) -> Interval:
-        """Return `after`, of so many pages. Raises Unavailable."""
-        return required(self.after[kind], "no rounds of this kind were measured").at(pages)
+    def price_after(self, kind: str) -> Interval:
+        """Return `after`, of HELD pages. Raises Unavailable."""
+        return required(self.after[kind], "no rounds of this kind were measured").at(HELD)
 
     def brought_back(self) -> Interval:
         """Of what a new process pays more than one that never left, the part that a process switch brings back. Raises Unavailable."""
@@ -232,8 +232,8 @@ class Analysis(HousekeepingAnalysis):
 
     # --- beside others
 
-    def _chases(self, layout: str, value: str, mode: str = "other", **where: object) -> pd.DataFrame:
-        rows = self._rows("neighbour_chase", "stream_kib", "walk_lines", "discard_pages", value, mode=mode, layout=layout)
+    def _chases(self, layout: str, value: str, **where: object) -> pd.DataFrame:
+        rows = self._rows("neighbour_chase", "stream_kib", "walk_lines", "discard_pages", value, mode="other", layout=layout)
         return select(rows, **({"walk_lines": 0, "discard_pages": 0} | where))
 
     @property

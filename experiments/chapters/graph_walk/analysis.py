@@ -57,7 +57,6 @@ class Parallel(NamedTuple):
     one_ns: Interval
     best_ns: Interval
     best_walkers: int
-    enough: int  # the fewest walkers within a tenth of the best
     gain: float
 
 
@@ -189,17 +188,6 @@ class Analysis(ModelAnalysis):
         """ns per hop of one walker, timed per batch, by page size."""
         return Curve.by(self.walks(0, walkers=1), PAGES, x=SIZE)
 
-    @cached_property
-    def saved(self) -> tuple[str, Curve]:
-        """The large pages that were compared, and what a hop on base pages takes longer than on them, ns.
-
-        It is no price of translation: where large pages miss too, it is what their walks are cheaper or fewer by.
-        """
-        if BASE not in self.means:
-            raise Unavailable("too-few-points", "no walk on base pages was timed per batch")
-        large = largest(self.means)
-        return large, self.means[BASE] - self.means[large]
-
     # --- several walkers
 
     def several_walkers(self) -> pd.DataFrame:
@@ -224,8 +212,7 @@ class Analysis(ModelAnalysis):
         if len(side) < 2:
             raise Unavailable("too-few-points", f"several walkers on {words(pages)} were not measured beside one")
         best = int(side["median"].idxmin())
-        enough = int(side.index[side["median"] <= 1.1 * side["median"].min()].min())
-        return Parallel(Interval.of(side.loc[1]), Interval.of(side.loc[best]), best, enough, float(side.loc[best, "gain"]))
+        return Parallel(Interval.of(side.loc[1]), Interval.of(side.loc[best]), best, float(side.loc[best, "gain"]))
 
     @cached_property
     def under_way(self) -> tuple[Parallel, Parallel, Interval]:

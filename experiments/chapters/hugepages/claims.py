@@ -154,7 +154,7 @@ def thp_is_like_the_pool(a: Analysis, same: float = SAME, from_bytes: int = 64 <
 
 @claim("gigabyte-pages-gain", points=_chased(*LARGE, "1g", low=1 << 30))
 def gigabyte_pages_gain(a: Analysis, band: Band, above: int = 32 * 1024) -> Answer:
-    required(a.spread["1g"], "no page of 1 GiB was to be had", "pool-empty")
+    required(a.spread["1g"], "no 1 GiB page was available", "pool-empty")
     far = required(a.speedup("1g", a.large).between(above + 1, inf), "nothing was measured above 32 Ki lines on both")
     return inside(far.last, *band), (
         f"At {format_size(far.xs[-1] * a.base_page_bytes)}, 1 GiB pages are {far.last:.2f} times as fast as {words(a.large)}.")
@@ -162,7 +162,7 @@ def gigabyte_pages_gain(a: Analysis, band: Band, above: int = 32 * 1024) -> Answ
 
 @claim("gigabyte-entries-reach-4gib", points=_chased(BASE, "1g", layouts=("spread", "packed"), low=4 << 30))
 def gigabyte_entries_reach(a: Analysis, band: Band) -> Answer:
-    required(a.spread["1g"], "no page of 1 GiB was to be had", "pool-empty")
+    required(a.spread["1g"], "no 1 GiB page was available", "pool-empty")
     at = (4 << 30) // a.base_page_bytes
     left, price = a.price["1g"].at(at), a.price[BASE].at(at)
     share = left.share_of(price)

@@ -13,14 +13,13 @@ from experiments.chapters.hugepages import calculator as model
 from experiments.chapters.hugepages.analysis import Analysis
 from experiments.chapters.hugepages.tables import published_reads
 from experiments.inference.curves import Curve
-from experiments.words.pages import BASE, PAGES, hardware, ordered, words
-from experiments.words.prose import extremes, listed
+from experiments.words.pages import BASE, PAGES, ordered, words
+from experiments.words.prose import extremes
 from experiments.words.reasons import required
 from experiments.words.units import format_size
 
 BESIDE = ("page_sizes",)  # with the reference machine's curves behind a switch
 
-_RATES = (0.25, 0.5, 1, 2, 5, 10, 20, 50, 100, 200)
 _READS = (1, 2, 3, 5, 8, 12, 20, 30, 50, 100, 200)
 _DASHES = ([1, 0], [6, 3], [2, 3], [8, 3, 2, 3], [4, 2])
 ASKED_LOG2, ASKED_PAGES = 30, "2m"  # what the static calculator answers: 1 GiB on the pages most asked about
@@ -61,25 +60,6 @@ def page_sizes(a: Analysis) -> Figure:
                       ["pages", "lines", "working_set_bytes", "median", "low", "high", "coverage", "n", "spread", "unstable"]])
 
 
-def far_load(a: Analysis) -> Figure:
-    """What one far load waits for, a bar a page size, at the largest size that all have: the line itself, and its translation."""
-    kinds = required([pages for pages in a.kinds if len(a.price[pages]) and hardware(pages) != "1g"], "no chase was measured with its "
-                                                                                                      "control")
-    lines, whole = a.largest(*kinds)
-    rows = [(words(pages), part, ns) for pages in kinds for part, ns in zip(
-        _PARTS, (whole[pages] - a.price[pages].at(lines).value, a.price[pages].at(lines).value), strict=True)]
-    data = pd.DataFrame(rows, columns=["pages", "part", "ns"]).assign(lines=lines)
-    y = alt.Y("pages:N", sort=[words(pages) for pages in kinds], title=None, axis=alt.Axis(labelLimit=240))
-    x = alt.X("sum(ns):Q", axis=charts.ns_axis("ns a load"), stack="zero")
-    colour = alt.Color("part:N", scale=charts.colours(_PARTS), sort=list(_PARTS))
-    bars = alt.Chart(data).mark_bar().encode(x=x, y=y, color=colour, order=alt.Order("part:N", sort="descending"),
-                                             tooltip=["pages:N", "part:N", alt.Tooltip("ns:Q", format=".0f")])
-    told = listed(f"{a.price[pages].at(lines).value:z.0f} of {whole[pages]:.0f} ns on {words(pages)}" for pages in kinds)
-    return Figure(bars.properties(height=26 * len(kinds)), f"Bars of what a load over {format_size(lines * a.base_page_bytes)} waits for, "
-                                                           f"translation beside the line itself: translation takes {told}.", data)
-
-
-_PARTS = ("the line itself", "its translation")
 
 
 def page_prices(a: Analysis) -> Figure:

@@ -21,7 +21,6 @@ from experiments.words.reasons import Unavailable, if_available, required
 
 # "Flat" in the published run is 4.2 to 4.8 ns, a rise of 14 %; twice that is still nothing beside a cliff.
 FLAT = 1.28
-A_FEW_WALKS = 0.01  # per access: of fewer no cost can be told
 ENTRY_BYTES = 8  # of the page table's last level, each page's own
 THEIR_PAGE_BYTES = 4 << 10  # of the published graph walk on base pages, a fact of that machine
 
@@ -36,10 +35,6 @@ class Staircase(NamedTuple):
     second_step: float
     second_begins: float  # a tenth of the second rise done
     second_ends: float  # nine tenths
-
-    @property
-    def second_width(self) -> float:
-        return self.second_ends / self.second_begins
 
 
 class Analysis(analysis.Analysis):
@@ -259,10 +254,10 @@ class Analysis(analysis.Analysis):
         row = self.counted("walk").row(self.two_levels()[1] * 2**octaves, HALF_AN_OCTAVE)
         return int(row["lines"]), Interval.of(row)
 
-    def rise_across(self, curve: Curve, low: float = 0.5) -> Interval:
-        """Return by what factor a loop slows from `low` times the last level's entries to twice as many. Raises Unavailable."""
+    def rise_across(self, curve: Curve) -> Interval:
+        """Return by what factor a loop slows from half the last level's entries to twice as many. Raises Unavailable."""
         _, entries = self.two_levels()
-        return curve.at(entries * 2, HALF_AN_OCTAVE) / curve.at(entries * low, HALF_AN_OCTAVE)
+        return curve.at(entries * 2, HALF_AN_OCTAVE) / curve.at(entries * 0.5, HALF_AN_OCTAVE)
 
     def gain_across(self, curve: Curve) -> Interval:
         """Return by how much a loop slows from 0.6 times the last level's entries to twice as many, ns. Raises Unavailable."""

@@ -25,7 +25,6 @@ SAME = 0.05  # what this book calls no difference
 NONE, LARGE_PAGES, BLOCKED = "none", "huge pages", "TLB blocking"
 PUBLISHED_BLOCK = 1 << 22  # vertices, 256 MiB, which the published walk never leaves: what it calls blocking is a walk of these
 AS_PUBLISHED = "one block, as published"
-NO_WALKS = 0.01  # per hop: a walk of a hundred ns then costs one
 _QUANTILES = {"p50": 0.5, "p95": 0.95}
 
 

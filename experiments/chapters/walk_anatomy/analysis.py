@@ -97,11 +97,6 @@ class Analysis(analysis.Analysis):
             table.loc[place, ["median", "low", "high"]] = list(per_miss(visit, Interval(share, share, share))[:3])
         return Curve(table, visits.x, visits.processes)
 
-    @property
-    def is_counted(self) -> bool:
-        """Whether walks were counted while the chases ran."""
-        return "walk_per_access" in self.walked and bool(self.walked["walk_per_access"].notna().any())
-
     def _missed_by(self, rows: pd.DataFrame) -> Interval:
         """The share of these visits that walk, as counted; without counts `missed`. Raises Unavailable("too-few-points").
 

@@ -78,7 +78,7 @@ def _entries(a: Analysis, level: int, band: Band) -> Answer:
     if level < 0 and len(levels) < 2:
         raise Unavailable("no-step", "the survey shows one level")
     if levels[level].is_alone:
-        raise Unavailable("no-step", "the survey shows one level, and nobody says which it is")
+        raise Unavailable("no-step", "the survey shows one level, and it is not known which")
     found = levels[level]
     stated = f"CPUID states {found.stated:,}" if found.stated else "CPUID states nothing"
     return inside(found.entries.interval, *band), (

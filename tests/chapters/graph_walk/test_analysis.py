@@ -44,9 +44,9 @@ def test_the_gain_of_several_walkers_is_one_walkers_time_over_theirs():
         assert row.floor_ns == pytest.approx(2 / row.walkers)
 
 
-def test_a_gain_ends_where_a_tenth_is_left_of_it():
+def test_several_walkers_gain_as_many_times_as_walks_are_under_way():
     side = analysis(rows(Walk(in_flight=16, noise=0.002))).parallel("2m")
-    assert side.enough == 16 and side.best_walkers >= 16 and side.gain == pytest.approx(16, rel=0.05)
+    assert side.best_walkers >= 16 and side.gain == pytest.approx(16, rel=0.05)
 
 
 @pytest.mark.parametrize("walkers", [2, 4, 6])

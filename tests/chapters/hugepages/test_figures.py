@@ -23,7 +23,6 @@ FIGURES: dict[Callable[[Analysis], Figure], set[str]] = {
     figures.page_prices: CURVE | {"pages", "working_set_bytes", "unstable"},
     figures.splinter: CURVE | {"series"},
     figures.touch: {"where", "pages", "array_bytes", "median", "low", "high", "n"},
-    figures.far_load: {"pages", "part", "ns", "lines"},
 }
 PARTIAL = ["everything", "splintered", "one repeat", "base pages alone"]
 
@@ -100,10 +99,3 @@ def test_prices_without_their_controls_are_a_reason_and_times_are_not():
     with pytest.raises(Unavailable, match="control"):
         figures.page_prices(a)
     assert len(figures.page_sizes(a).data) and not re.search(r"\bnan\b", figures.page_sizes(a).alt)
-
-
-def test_the_parts_of_a_far_load_add_up_to_it():
-    a = analysis(rows())
-    data = figures.far_load(a).data
-    lines, whole = data["lines"].iloc[0], data.groupby("pages", sort=False)["ns"].sum()
-    assert whole.to_list() == pytest.approx([a.spread[pages].at(lines).value for pages in ("4k", "64k", "thp", "2m")])

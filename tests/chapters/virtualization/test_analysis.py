@@ -28,7 +28,6 @@ from support.synthetic import GIB, tlbs
 
 from experiments.inference.splinter import HALF
 from experiments.machine.host import Host
-from experiments.words.prose import side
 from experiments.words.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -133,10 +132,12 @@ def test_the_steps_of_small_entries_stand_at_the_machines_capacities():
 
 
 def test_large_pages_on_one_side_are_pieces_and_on_both_whole():
-    sides = {chase: side(share, HALF) for chase, share in of().shares.items()}
-    assert sides == {("", "thp"): "below", ("4k", "thp"): "above", ("2m", "4k"): "above", ("2m", "thp"): "below"}
-    nested = {chase: side(share, HALF) for chase, share in of("a guest's guest").shares.items()}
-    assert set(nested.values()) == {"above"} and ("2m", "thp") in nested
+    shares = of().shares
+    pieces = {chase for chase, share in shares.items() if share.low > HALF}
+    assert pieces == {("4k", "thp"), ("2m", "4k")}
+    assert {chase for chase, share in shares.items() if share.high < HALF} == shares.keys() - pieces == {("", "thp"), ("2m", "thp")}
+    nested = of("a guest's guest").shares
+    assert all(share.low > HALF for share in nested.values()) and ("2m", "thp") in nested
 
 
 @pytest.mark.parametrize(("make", "host", "code"), [
