@@ -14,7 +14,7 @@ import nbformat
 import pytest
 from support.common import in_turn
 
-from experiments.article import parameters, publish
+from experiments.article import page, parameters, publish
 from experiments.front import judged
 from experiments.lab.store import Store
 from experiments.machine import host
@@ -97,7 +97,8 @@ def test_a_notebook_s_kernel_listens_on_no_port(tmp_path: Path, monkeypatch: pyt
     spec = {"name": "python3", "display_name": "Python 3", "language": "python"}
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(asks)], metadata={"kernelspec": spec})
     nbformat.write(notebook, tmp_path / "asks.ipynb")
-    monkeypatch.setattr(publish, "BOOK", tmp_path)
+    for module in (publish, page):
+        monkeypatch.setattr(module, "BOOK", tmp_path)
     monkeypatch.setattr(publish.parameters, "check", lambda *given: {})
     publish.execute("asks", tmp_path / "out.ipynb", {})
     assert nbformat.read(tmp_path / "out.ipynb", 4).cells[-1].outputs[0].text == "ipc\n"

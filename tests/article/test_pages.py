@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.common import About
 from support.pages import figure as drawn
+from support.synthetic import Stated
 
 from experiments.article import page
 from experiments.article.page import PageError
@@ -66,7 +69,9 @@ def test_a_figure_is_named_by_its_function_and_a_reason_takes_its_place():
     def nothing(a: None) -> Any:
         raise Unavailable("no-pmu", "here")
 
-    shown, reason = run("figure(the_cliff, None)\nfigure(nothing, None)", the_cliff=the_cliff, nothing=nothing)
+    a = SimpleNamespace(about=About(Stated().host()))
+    shown, reason, again = run("figure(the_cliff, a)\n" + "figure(nothing, a)\n" * 2, the_cliff=the_cliff, nothing=nothing, a=a)
+    assert len(again.text) < len(reason.text)
     assert shown.name == "the_cliff" and str(Unavailable("no-pmu", "here")) in reason.text
 
 

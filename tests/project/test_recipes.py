@@ -115,9 +115,8 @@ def test_a_chapter(copy):
     parameters = next(cell for cell in cells if "parameters" in cell.metadata.get("tags", []))
     notebook = nbformat.v4.new_notebook(cells=[
         nbformat.v4.new_markdown_cell("# An example"),
-        nbformat.v4.new_code_cell("from experiments.article import begin\nfrom experiments.chapters import example"), parameters,
-        *map(nbformat.v4.new_code_cell, EXAMPLE_CELLS),
-        nbformat.v4.new_markdown_cell("```{glue:figure} chases\n:name: fig-chases\n\nTwo chases.\n```\n\n{glue:md}`lead`")],
+        nbformat.v4.new_code_cell("from experiments.article import begin, figure, judge, say\nfrom experiments.chapters import example"),
+        parameters, *(nbformat.v4.new_code_cell(source, metadata=metadata) for source, metadata in EXAMPLE_CELLS)],
         metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}})
     nbformat.write(notebook, copy.path / "book/example.ipynb")
     copy.edit("_toc.yml", ("      - file: book/tlb_blocking\n", "      - file: book/tlb_blocking\n      - file: book/example\n"))
@@ -126,16 +125,18 @@ def test_a_chapter(copy):
     executed = copy.path.parent / "example.ipynb"
     copy.tlb("run", "example", *SMALL, "--output", str(executed))
     text = str(nbformat.read(executed, as_version=4))
-    assert "tlb-figure-chases" in text and "A load takes time." in text
+    assert "tlb-figure-chases" in text and "A load takes time." in text and "ns." in text
     files = {f"experiments/chapters/example/{name}.py" for name in CHAPTER}
     assert_is_all(copy, "A chapter", files | {"book/example.ipynb", "_toc.yml", "tests/chapters/example/test_analysis.py"})
 
 
 EXAMPLE_CELLS = (
-    "chapter = begin('example', globals())\npoints = example.grid.points(chapter.scope)\n"
-    "a = example.Analysis(chapter.measure(points), chapter)\nchapter.say(example.prose, a)",
-    "a.price = a.spread - a.packed\nchapter.show(example.figures.chases, a)",
-    "chapter.verdicts(example.claims, a)",
+    ("chapter = begin('example', globals())\npoints = example.grid.points(chapter.scope)\n"
+     "a = example.Analysis(chapter.measure(points), chapter, globals())", {}),
+    ("price = a.spread - a.packed\nfigure(example.figures.chases, a)",
+     {"mystnb": {"figure": {"name": "fig-chases", "caption": "Two chases."}}}),
+    ("say('A load takes {{ a.spread.last | ns(1) }}.')", {"tags": ["remove-input"]}),
+    ("judge(example.claims, a)", {}),
 )
 EXAMPLE_TEST = '''from support.common import About
 from support.synthetic import Stated, Truth, frame, grid
@@ -153,7 +154,6 @@ CHAPTER = {
 from experiments.chapters.example import claims as claims
 from experiments.chapters.example import figures as figures
 from experiments.chapters.example import grid as grid
-from experiments.chapters.example import prose as prose
 from experiments.chapters.example.analysis import Analysis as Analysis
 ''',
     "grid": '''"""Two sizes."""
@@ -184,10 +184,6 @@ class Analysis(analysis.Analysis):
     @cached_property
     def packed(self) -> Curve:
         return curves.packed(self.frame)
-
-    @cached_property
-    def price(self) -> Curve:
-        return self.spread - self.packed
 ''',
     "figures": '''"""One chart."""
 
@@ -209,17 +205,6 @@ from experiments.chapters.example.analysis import Analysis
 @claim("example-takes-time", source="boncz1999", says="A load takes time.", points=lambda point, scope: point.kernel == "page_chase")
 def takes_time(a: Analysis) -> Answer:
     return inside(a.spread.last, 0), f"A load takes {a.spread.last:.1f} ns."
-''',
-    "prose": '''"""One sentence."""
-
-from experiments.chapters.example.analysis import Analysis
-from experiments.words.prose import Prose
-
-__all__ = ["lead"]
-
-
-def lead(a: Analysis) -> Prose:
-    return Prose(f"A load takes {a.spread.last:.1f} ns.")
 ''',
 }
 

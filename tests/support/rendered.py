@@ -82,8 +82,9 @@ def definitions(notebook: str) -> Iterator[tuple[str, tuple[Cell, ...]]]:
                 yield ast.unparse(statement).splitlines()[0], (*cells[:place], cell._replace(source=kept), *cells[place + 1:])
 
 
-def edited(notebook: str, old: str, new: str) -> tuple[Cell, ...]:
-    """A page's cells with `new` in the place of `old`, which stands in exactly one."""
-    cells = page.cells(notebook)
-    (place,) = (number for number, cell in enumerate(cells) if cell.kind == "code" and old in cell.source)
-    return (*cells[:place], cells[place]._replace(source=cells[place].source.replace(old, new)), *cells[place + 1:])
+def edited(cells: tuple[Cell, ...], *edits: tuple[str, str]) -> tuple[Cell, ...]:
+    """Cells with the second text of each edit in the place of the first, which stands in them exactly once."""
+    for old, new in edits:
+        assert sum(cell.source.count(old) for cell in cells if cell.kind == "code") == 1, old
+        cells = tuple(cell._replace(source=cell.source.replace(old, new)) if cell.kind == "code" else cell for cell in cells)
+    return cells

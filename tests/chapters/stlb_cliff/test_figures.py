@@ -152,7 +152,7 @@ def test_without_counters_a_model_and_what_was_published_stand_in_and_are_labell
 
 def test_the_table_of_counters_has_a_number_or_a_reason_for_each(counted: Analysis):
     table = counted.counters.set_index("counter")
-    assert table.equals(counts.table(counted.chase, counted.host).set_index("counter"))
+    assert table.equals(counts.table(counted.counted_rows, counted.host).set_index("counter"))
     assert (table["per access"].isna() == (table["why not"] != "")).all() and ((table["processes"] > 0) == (table["why not"] == "")).all()
     assert table.loc["walk cycles", "per access"] == pytest.approx(CYCLES_PER_WALK)
     assert table.loc["nested walk cycles", "why not"].startswith("This CPU has no event that counts the second dimension")
