@@ -1,4 +1,4 @@
-"""The built pages for a reader without eyes, mouse, colours, a wide screen, or patience for what moves."""
+"""The built pages for a reader without eyes, mouse, colours or a wide screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources that share author and year: each has one letter, the same wherever it is cited."""
+"""Sources: each is cited by a name of its own and listed under the same name."""
 
 from __future__ import annotations
 

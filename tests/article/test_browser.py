@@ -1,4 +1,4 @@
-"""The built site in a browser: offline, free of errors, readable without scripts, on any screen, by night.
+"""The built site in a browser: offline, free of errors, readable without scripts, on any screen.
 
 The site is built from the checkout; TLB_SITE names the html folder of one that is already built. Without
 Chromium these tests are skipped on a person's machine and fail where CI is "true".
@@ -82,9 +82,9 @@ def test_the_calculator_answers_in_words_what_it_is_asked(driver, site, address)
         assert answer.text.startswith(f"{size.first_selected_option.text} on {name} pages: reach ")
 
 
+@pytest.mark.endurance
 @pytest.mark.parametrize(("width_px", "scripts"), [  # 360 px with scripts: test_access.py
-    *(pytest.param(width_px, scripts, marks=pytest.mark.endurance) for width_px, scripts in (
-        (360, "off"), (768, "on"), (768, "off"), (1280, "on"), (1280, "off")))])
+    (360, "off"), (768, "on"), (768, "off"), (1280, "on"), (1280, "off")])
 def test_no_page_scrolls_sideways(driver, site, address, width_px, scripts):
     resize(driver, width_px)
     try:

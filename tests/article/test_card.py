@@ -1,4 +1,4 @@
-"""The data card says how much was measured, and what it must not be taken for."""
+"""The data card says how much was measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page gives away: the pages before and after it, its notebook, its rows, its kernels, and the repository if there is one."""
+"""What a page offers for download: its notebook, its rows and its kernels."""
 
 from __future__ import annotations
 

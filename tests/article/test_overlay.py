@@ -1,4 +1,4 @@
-"""The reference machine's curves behind a switch: whose they are, that they are faint and off, and where there are none."""
+"""The reference machine's curves behind a switch: faint, off, and not there where they cannot be compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The printed book: one page whose links keep their chapters, then a PDF of vector figures with contents, numbers and links that lead."""
+"""The printed book: nothing is cut, and every link leads somewhere."""
 
 from __future__ import annotations
 
@@ -15,15 +15,11 @@ from experiments.article import press
 TEXT_PX = (210 - 24 - 20) * 96 / 25.4  # of A4 between the margins of press.css
 
 
-# --- the whole book ---
-
-
 @pytest.fixture(scope="module")
-def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list[str], str]]:
-    """The PDF, what is wider than its paper, and the page that was printed."""
+def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list[str]]]:
+    """The PDF, and what is wider than its paper."""
     with pytest.MonkeyPatch.context() as patch:
         wide: list[str] = []
-        pages: list[str] = []
         opened = press.browser
 
         def watched(page: Path):
@@ -36,7 +32,6 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, li
                 " innerWidth + 1 || e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX !== 'visible'))"
                 ".map(e => `${e.tagName}.${e.className}: ${e.textContent.slice(0, 80)}`)")
             driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-            pages[:] = [page.read_text(encoding="utf-8")]
             return driver
 
         patch.setattr(press, "browser", watched)
@@ -44,11 +39,11 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, li
             path = press.pdf(tmp_path_factory.mktemp("press") / "book.pdf")
         except SystemExit as why:
             lacking(str(why))
-        yield path, wide, pages[0]
+        yield path, wide
 
 
 @pytest.fixture(scope="module")
-def reader(printed: tuple[Path, list[str], str]) -> PdfReader:
+def reader(printed: tuple[Path, list[str]]) -> PdfReader:
     return PdfReader(printed[0])
 
 

@@ -1,4 +1,4 @@
-"""The built site's files: links, words of figures, weights, hosts.
+"""The built site's files: links, figures, weights, hosts.
 
 The site is built from the checkout; TLB_SITE names the html folder of one that is already built.
 """

@@ -1,4 +1,4 @@
-"""The renderer: safe, the same bytes for the same data, readable in both colour schemes."""
+"""The renderer: safe, and the same bytes for the same data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The blocks at the two ends of a chapter's page: what its rows were measured on, and the commands that measure one's own."""
+"""The blocks at the two ends of a chapter's page: earlier kernels, the machine's own words, the parameters of the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one style sheet of all pages: what it leaves out, and that a browser sees no difference."""
+"""The one style sheet of all pages: what it leaves out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Axes, and colours that every eye tells apart, on paper and at night."""
+"""Colours that every eye tells apart, on paper and at night."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from experiments.article import render
 from experiments.system import files
 
 CSS = (files.ROOT / "book/assets/figures.css").read_text(encoding="utf-8")
-
-
-# --- colours ---
 
 
 def dark(colour: str, channel: str) -> str:

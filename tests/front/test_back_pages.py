@@ -1,4 +1,4 @@
-"""The pages about method and about doing it again: what they say of rows made up, and of none."""
+"""The pages about method and about doing it again: the rates that they promise, the rows that they count, and no rows."""
 
 from __future__ import annotations
 

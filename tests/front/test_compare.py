@@ -1,4 +1,4 @@
-"""`tlb compare`: on machines whose truth is known, how often it is wrong and what it finds; of two published ones, and of what is none."""
+"""`tlb compare`: on machines whose truth is known, how often it is wrong and what it finds; and what cannot be compared."""
 
 from __future__ import annotations
 

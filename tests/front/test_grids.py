@@ -1,4 +1,4 @@
-"""The grids of all chapters together: what full holds, how small quick is, and that claims are decided by what is left of it."""
+"""The grids of all chapters together: how small quick is, and that claims are decided by what is left of it."""
 
 from __future__ import annotations
 

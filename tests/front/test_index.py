@@ -1,4 +1,4 @@
-"""The first page: whose results it shows, each chapter's findings from its own rows, and what stays where rows are lacking."""
+"""The first page: what it asks of the chapters, and what stays where rows are lacking."""
 
 from __future__ import annotations
 

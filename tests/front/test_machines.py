@@ -1,4 +1,4 @@
-"""The page of machines: of one, two and thirty, some of which lack all, what it shows, orders, says, asks for and escapes."""
+"""The page of machines: of one, two and thirty, some of which lack all, what it shows, orders, compares and escapes."""
 
 from __future__ import annotations
 

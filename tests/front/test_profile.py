@@ -1,4 +1,4 @@
-"""The translation profile: its quantities on a machine whose truth is known, why it lacks others, its document, figure and comparison."""
+"""The translation profile: its quantities on a machine whose truth is known, why it lacks others, its document and its comparison."""
 
 from __future__ import annotations
 

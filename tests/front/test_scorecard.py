@@ -1,4 +1,4 @@
-"""The scorecard: on machines whose verdicts are known, what it counts, shows, links and hides; and what stays where rows are lacking."""
+"""The scorecard: on machines whose verdicts are known, what it shows, links and compares."""
 
 from __future__ import annotations
 
