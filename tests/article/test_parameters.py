@@ -43,7 +43,8 @@ def test_every_chapter_declares_the_same_parameters_typed(chapter: str):
     assert {name: kind for name, (kind, _) in declared.items()} == {name: type(value) for name, value in DEFAULTS.items()}
 
 
-@pytest.mark.parametrize("chapter", [CHAPTER, *(pytest.param(name, marks=pytest.mark.endurance) for name in CHAPTERS if name != CHAPTER)])
+@pytest.mark.endurance
+@pytest.mark.parametrize("chapter", CHAPTERS)
 def test_papermill_lists_the_parameters_typed_and_explained(chapter: str):
     papermill = [sys.executable, "-m", "papermill", "--help-notebook", f"book/{chapter}.ipynb"]
     listed = " ".join(subprocess.run(papermill, cwd=ROOT, capture_output=True, text=True, timeout=120).stdout.split())

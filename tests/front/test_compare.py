@@ -250,7 +250,7 @@ def other_points(data: Store) -> None:
 
 
 @pytest.mark.parametrize(("change", "arguments", "status", "code"), [
-    (None, [A, "../x"], 2, "bad-parameter"), (None, [A, f"{B}@no5lvl"], 1, "no-data"), (None, [A, A], 2, "bad-parameter"),
+    (None, [A, "../x"], 2, "bad-parameter"), (None, [A, A], 2, "bad-parameter"),
     (spoil_rows, [A, B], 1, "no-data"), (other_kernels, [A, B], 1, "other-kernels"), (other_points, [A, B], 1, "nothing-common"),
     (other_measures, [A, B], 1, "measured-differently"),
 ], ids=lambda value: " ".join(value) if isinstance(value, list) else str(getattr(value, "__name__", "")))

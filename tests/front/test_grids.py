@@ -50,7 +50,9 @@ def within(frame: pd.DataFrame, points: list[Point]) -> pd.DataFrame:
     return frame[(keys.merge(wanted, how="left", indicator=True)["_merge"] == "both").to_numpy()].reset_index(drop=True)
 
 
-@pytest.mark.parametrize("module", JUDGED, ids=name_of)
+@pytest.mark.parametrize("module", [
+    pytest.param(module, marks=pytest.mark.endurance) if module in (churn, graph_walk, hugepages) else module
+    for module in JUDGED], ids=name_of)
 @pytest.mark.parametrize("machine", ["zen-5-b15e0e32", pytest.param("zen-3-a9ae1af8", marks=pytest.mark.endurance)])
 def test_what_all_published_rows_decide_the_points_of_the_quick_profile_decide(machine: str, module: object,
                                                                                monkeypatch: pytest.MonkeyPatch):
