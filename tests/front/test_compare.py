@@ -22,7 +22,7 @@ from experiments.front import compare as room
 from experiments.front import compare_lacking, compare_words
 from experiments.front.compare import DIFFERS, SAME, UNKNOWN, Comparison, compare, compared
 from experiments.inference.campaigns import newest
-from experiments.inference.intervals import median_interval
+from experiments.inference.intervals import Interval, median_interval
 from experiments.inference.power import drawn_again
 from experiments.lab import states
 from experiments.lab.record import Record
@@ -113,6 +113,8 @@ def test_more_comparisons_hold_each_to_more():
     (same,) = [quantity for quantity in many if quantity.point == few.point]
     assert few.among < same.among == len(POINTS) and few.pair == same.pair
     assert few.would_show < same.would_show and few.ratio.low > same.ratio.low and few.ratio.high < same.ratio.high
+    barely = few._replace(pair=few.pair._replace(ratio=Interval(1.1, 1.001, 1.2)))
+    assert barely._replace(among=1).verdict == DIFFERS != barely._replace(among=1000).verdict
 
 
 def test_the_other_way_round_it_says_the_same():
