@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -11,12 +10,11 @@ from support.common import make_record
 from support.lab import put
 from support.synthetic import Stated, grid
 
-from experiments.article import chapter as chapters
 from experiments.article.chapter import begin
 from experiments.lab import campaign, states
 from experiments.lab.store import Store
 from experiments.machine import host as hosts
-from experiments.words.reasons import Note, Unavailable
+from experiments.words.reasons import Unavailable
 
 # --- which machine, and how much of it
 
@@ -36,15 +34,6 @@ def test_a_profile_larger_than_the_memory_is_cut_and_a_note_says_so_once(world: 
     assert chapter.profile.max_working_set == chapter.scope.profile.max_working_set == 512 << 20
     (note,) = chapter.notes
     assert "512 MiB" in note.text and note.code == "" and capsys.readouterr().err.count(note.text) == 1
-
-
-def test_repeats_given_stand_in_the_place_of_the_profiles(world: dict):
-    assert this(repeats=3).profile.repeats == 3
-
-
-def test_what_a_grid_may_ask_for_is_the_machines_own(world: dict):
-    scope = this(engine="numba").scope
-    assert (scope.entries, scope.cpus, scope.base_page_bytes, scope.engine) == ((64, 1536), 2, 4096, "numba")
 
 
 # --- committed data
@@ -96,22 +85,3 @@ def test_a_machine_without_rows_is_no_data(data: Path, machine: str):
 def test_this_machines_chapter_reads_the_reference_machine_and_never_measures_there(committed: Store, world: dict):
     reference = this().reference()
     assert (reference.is_this, reference.machine) == (False, "made-up") and len(reference.kept(CHAPTER))
-
-
-def test_literature_is_a_table_with_a_source_in_each_row():
-    table = chapters.literature("mitigations")
-    assert len(table) and table["source"].notna().all()
-
-
-# --- how a notebook begins
-
-
-def test_a_notebook_begins_with_what_its_cells_have_set(data: Path):
-    chapter = begin(CHAPTER, DEFAULTS | {"repeats": 2, "unrelated": object(), "In": ["", "repeats = 2"]})
-    assert (chapter.parameters, chapter.store.root, this().store.root) == (DEFAULTS | {"repeats": 2}, data, data / "own")
-
-
-def test_notes_are_a_runs_own():
-    chapter = begin(CHAPTER, dict(DEFAULTS))
-    chapter.notes.append(Note("One."))
-    assert begin(CHAPTER, dict(DEFAULTS)).notes == [] and re.fullmatch("One.", chapter.notes[0].text)

@@ -52,30 +52,12 @@ def test_a_document_is_made_again_where_there_is_a_program_or_a_pool_more(world:
     assert this().document("runtimes", making)["made"] == 3
 
 
-def test_a_document_that_is_not_whole_is_made_again(making: Callable):
-    assert this().document("runtimes", making)["made"] == 1
-    wanted = [this().document("runtimes", making, lambda known: known["made"] > 1)["made"] for _ in range(2)]
-    assert wanted == [2, 2]
-
-
-def test_a_document_that_is_torn_is_made_again(making: Callable):
-    first = this()
-    first.document("runtimes", making)
-    (first.store.root / first.machine / "runtimes.json").write_text("{")
-    assert this().document("runtimes", making)["made"] == 2
-
-
 def test_a_document_that_cannot_be_made_is_its_reason_and_leaves_the_one_before(world: dict, making: Callable):
     before = this()
     before.document("runtimes", making)
     world["host"], world["trouble"] = Stated(changes={"kernel_release": "6.2.0"}).host(), Unavailable("no-toolchain", "none at all")
     assert code(lambda: this().document("runtimes", making)) == "no-toolchain"
     assert before.store.read_document(before.machine, "runtimes")["made"] == 1
-
-
-def test_only_linux_makes_a_document(world: dict, making: Callable):
-    world["host"] = Stated(changes={"os": "Darwin"}).host()
-    assert (code(lambda: this().document("runtimes", making)), world["made"]) == ("not-linux", [])
 
 
 def test_a_document_on_request_is_read_in_its_own_state_and_never_made(world: dict):

@@ -17,7 +17,6 @@ from experiments.lab import build
 from experiments.lab.build import Kernel
 from experiments.lab.record import Point, Record
 from experiments.lab.rig import Rig
-from experiments.lab.store import Store
 from experiments.words.reasons import Unavailable
 
 
@@ -122,44 +121,6 @@ def test_rows_of_two_engines_are_never_shown_together(measuring: Callable, monke
     assert set(second.measure(POINTS)["engine"]) == set(second.kept(CHAPTER)["engine"]) == {"c"} and len(asked) == 4
     both, asked = measuring(repeats=2)
     assert set(both.measure(POINTS + numba)["engine"]) == {"c", "numba"} and asked == []  # a grid may ask for both
-
-
-def test_of_a_published_kernel_one_engine_is_read_c_where_it_has_rows_of_it(committed: Store):
-    put(committed, "made-up", CHAPTER, "n" * 16, make_record(engine="numba"),
-        make_record(kernel="page_gather", engine="numba", repeat=77))
-    put(committed, "made-up", "blocks", "n" * 16, make_record(kernel="radix_partition", engine="numba"))
-    chapter = begin(CHAPTER, dict(DEFAULTS))
-    assert set(chapter.measure(POINTS)["engine"]) == set(chapter.kept(CHAPTER)["engine"]) == {"c"}
-    join = Point(kernel="radix_partition", lines=4096)
-    assert chapter.measure([join], "blocks")["engine"].tolist() == chapter.kept("blocks")["engine"].tolist() == ["numba"]
-
-
-def test_one_more_point_in_the_grid_is_one_more_measured(measuring: Callable):
-    measuring(repeats=2)[0].measure(POINTS)
-    chapter, asked = measuring(repeats=2)
-    assert set(chapter.measure([*POINTS, Point(kernel="page_chase", lines=32)])["lines"]) == {16, 32, 64}
-    assert {point.lines for point in asked} == {32}
-
-
-def test_of_all_points_that_lack_the_same_the_largest_says_what_to_ask_for_and_each_lack_is_said_once(measuring: Callable, capsys):
-    lacking = {"2m": Unavailable("pool-empty"), "1g": Unavailable("pool-empty"), "64k": Unavailable("mthp-off")}
-    chapter, _ = measuring(lacking, repeats=1, max_working_set="1GiB")
-    points = [Point(kernel="page_chase", pages=pages, lines=lines) for pages in ("4k", *lacking) for lines in (512, 2**18, 64)]
-    for _ in range(2):
-        chapter.measure(points)
-    assert sorted(note.code for note in chapter.notes) == ["mthp-off", "pool-empty"]  # the two pools want the same pages
-    assert all("262144 lines" in note.text for note in chapter.notes)
-    told = capsys.readouterr().err
-    assert all(told.count(note.text) == 1 for note in chapter.notes)
-
-
-def test_a_rig_is_made_once_and_says_once_what_it_lacks(world: dict, monkeypatch, capsys):
-    monkeypatch.setattr(build, "engine_for", lambda engine: "numba")
-    chapter = this()
-    assert chapter.rig is chapter.rig
-    assert [note.code for note in chapter.notes] == ["no-compiler", "no-pmu"]
-    assert capsys.readouterr().err.count("\n") == 2
-    assert chapter.store.read_machine(chapter.machine)["microarchitecture"] == "Ice Lake server"
 
 
 def test_only_linux_measures(world: dict):

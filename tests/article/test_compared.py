@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pandas as pd
-import pytest
 from bs4 import BeautifulSoup
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +11,7 @@ from support.synthetic import Stated
 from support.verdict_rows import rows
 
 from experiments.article.analysis import Analysis
-from experiments.article.compared import Bounds, compared, range_words
+from experiments.article.compared import Bounds
 from experiments.article.verdicts import Answer, Claim, Effect, inside, judge, verdict_table
 from experiments.front.judged import Judged
 from experiments.inference.intervals import Interval
@@ -43,16 +42,3 @@ def test_what_is_printed_of_a_verdict_does_not_contradict_it(compared: list[Effe
 def decide_by(bounds: Bounds) -> tuple[bool, ...]:
     low, high, least, most = bounds
     return low < least, low == least, high < least, low > most, high == most, high > most
-
-
-@pytest.mark.parametrize(("bounds", "words"), [
-    ([(0.95, 1.02, 1, float("inf"))], "Interval 0.950 to 1.02; band 1 or more."),
-    ([(0.99997, 1.0, 1, 1.5)], "Interval 0.99997 to 1.0000; band 1 to 1.5."),
-    ([(52.04, 52.31, 22.5, 37.5), (30, float("inf"), 22.5, 37.5)], "Intervals 52.0 to 52.3, 30.0 or more; band 22.5 to 37.5."),
-    ([(1, 2, 0, 3), (1, 2, 0, 4)], "Interval 1.00 to 2.00; band 0 to 3. Interval 1.00 to 2.00; band 0 to 4."), ([], "")])
-def test_intervals_of_one_band_share_it_and_have_the_digits_that_it_takes(bounds: list, words: str):
-    assert compared([Bounds(*one) for one in bounds]).striptags() == words
-
-
-def test_a_band_without_ends_is_any_value():
-    assert range_words(-float("inf"), float("inf")) == "any value"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import sys
 from importlib.util import find_spec
 from itertools import zip_longest
@@ -14,7 +13,6 @@ from pathlib import Path
 import nbformat
 import pytest
 from support.common import in_turn
-from support.copies import Copy, copy_of_checkout
 
 from experiments.article import page, parameters, publish
 from experiments.front import judged
@@ -104,37 +102,3 @@ def test_a_notebook_s_kernel_listens_on_no_port(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(publish.parameters, "check", lambda *given: {})
     publish.execute("asks", tmp_path / "out.ipynb", {})
     assert nbformat.read(tmp_path / "out.ipynb", 4).cells[-1].outputs[0].text == "ipc\n"
-
-
-# --- a computer with the reference's fingerprint
-
-
-@pytest.fixture
-def reference(tmp_path: Path) -> Copy:
-    """A clone whose reference machine is this computer."""
-    copy = copy_of_checkout(tmp_path / "copy")
-    data, mine = copy.path / "data", host.machine_id(host.inspect())
-    theirs = (data / "reference").read_text().split()[0]
-    if theirs != mine:
-        shutil.rmtree(data / mine, ignore_errors=True)
-        (data / theirs).rename(data / mine)
-    (data / "reference").write_text(f"{mine}\n")
-    copy.commit()
-    return copy
-
-
-@pytest.mark.measures
-@pytest.mark.endurance
-@pytest.mark.timeout(300)
-def test_on_the_reference_s_kind_of_computer_measuring_changes_no_committed_file_and_no_committed_output(reference: Copy, tmp_path: Path):
-    mine = (reference.path / "data/reference").read_text().strip()
-    published = "from experiments.article.chapter import begin; from experiments.article import parameters; import hashlib; " \
-        f"values = {{n: d for n, (_, d) in parameters.declared({CHAPTER!r}).items()}}; chapter = begin({CHAPTER!r}, values); " \
-        "print(hashlib.sha256(chapter.measure([]).to_json().encode()).hexdigest())"
-    before = reference.run("-c", published).stdout
-    command = [sys.executable, "-c", EXECUTE, CHAPTER, str(tmp_path / "out.ipynb"), json.dumps(SMOKE | {"repeats": 1})]
-    environment = {name: value for name, value in os.environ.items() if name != "TLB_DATA"} | {"PYTHONPATH": str(reference.path)}
-    done = in_turn(command, cwd=reference.path, env=environment, timeout=280)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert len(Store(reference.path / "data").own.load(mine, CHAPTER)) > 20
-    assert reference.changed() == set() and reference.run("-c", published).stdout == before

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import importlib.util
 import io
 import re
 from pathlib import Path
 from types import ModuleType
 
-import nbformat
 import pytest
 from bs4 import BeautifulSoup
-from nbclient import NotebookClient
 from sphinx.application import Sphinx
 from support.common import ROOT
 
@@ -94,15 +91,6 @@ def test_a_timed_part_of_c_is_what_stands_between_the_marks(listing: ModuleType,
     assert first == line and lines[0].startswith(begins) and lines[-1].startswith(ends)
 
 
-@pytest.mark.parametrize(("find", "text", "name"), [
-    ("python_part", PYTHON, "second"), ("python_part", PYTHON, "Thing.second"), ("python_part", PYTHON, "first.second"),
-    ("python_part", PYTHON, ""), ("python_part", PYTHON, "math"), ("timed_part", C, "turn"), ("timed_part", C, "other"),
-    ("timed_part", C, "")])
-def test_a_part_that_is_not_there_is_not_found(listing: ModuleType, find: str, text: str, name: str):
-    with pytest.raises(LookupError):
-        getattr(listing, find)(text, name)
-
-
 def build(folder: Path, text: str, page: str = "index.md", reader: str = "myst_parser") -> tuple[BeautifulSoup, str]:
     """The page of a book of one page, and what the build warned of."""
     source = folder / "source"
@@ -148,28 +136,9 @@ How it is named:
     assert folded.select_one("details > .highlight-python pre") and not folded.select_one("details[open]")
 
 
-def test_without_a_part_all_of_a_file_is_listed(tmp_path: Path):
-    page, warned = build(tmp_path, "# A page\n\n```{listing} experiments/room/part.py\n:fold:\nAll of it:\n```\n")
-    code = page.select_one(".tlb-listing pre")
-    numbers = [number.extract().text.strip() for number in code.select(".linenos")]
-    assert not warned and numbers == [str(n + 1) for n in range(len(PYTHON.splitlines()))] and ast.parse(code.text)
-
-
 @pytest.mark.parametrize("what", ["experiments/room/part.py second", "kernels/one.c turn", "experiments/room/none.py first",
                                   "secret.py TOKEN", "experiments/../secret.py TOKEN", "/etc/passwd", "../source/secret.py"])
 def test_what_cannot_be_listed_is_a_warning_that_names_it(tmp_path: Path, what: str):
     page, warned = build(tmp_path, f"# A page\n\n```{{listing}} {what}\nA part:\n```\n")
     assert re.search(rf"index\.md:3: WARNING: {re.escape(what.split()[0])} has no part", warned) and "TOKEN" not in page.text
     assert not page.select(".tlb-listing")
-
-
-def test_under_a_kernel_s_listing_stands_what_measured_the_page_s_rows(tmp_path: Path):
-    keeps = "from IPython.display import display\ndisplay({}, raw=True, metadata={'tlb': {'measured_by': {'kernels/one.c': 'By `abc`.'}}})"
-    text = "# A page\n\n```{listing} kernels/one.c plain\nA part:\n```\n\n```{listing} experiments/room/part.py LIMIT\nA limit:\n```"
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text), nbformat.v4.new_code_cell(keeps)], metadata={
-        "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}})
-    NotebookClient(notebook).execute()
-    page, warned = build(tmp_path, nbformat.writes(notebook), "index.ipynb", "myst_nb")
-    assert not warned
-    one, limit = page.select(".tlb-listing")
-    assert one.select_one(".tlb-measured").text == "By abc." and one.select_one(".tlb-measured code") and not limit.select(".tlb-measured")

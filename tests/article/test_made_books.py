@@ -1,4 +1,4 @@
-"""Books made for a test: hostile texts, charts that fail, what stops a build, a site that knows its address."""
+"""Books made for a test: hostile texts, charts that fail, what stops a build, the same bytes twice."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from xml.etree import ElementTree
 
 import altair as alt
 import nbformat
@@ -14,7 +13,7 @@ import pandas as pd
 import pytest
 from selenium.webdriver.common.by import By
 from support.pages import figure
-from support.site import OVERFLOW, errors, open_page, requests, resize, served, soup, tooltip
+from support.site import errors, open_page, requests, served, tooltip
 
 from experiments.article.page import Text
 from experiments.article.publish import SiteError, build_site
@@ -82,11 +81,6 @@ def made_book(made_site: Path) -> Iterator[str]:
         yield address + "book/index.html"
 
 
-def test_the_repository_is_linked_where_it_is_set_and_only_there(site, made_site):
-    assert soup(made_site / "book/index.html").select(f'.article-header-buttons a[href="{REPOSITORY}"]')
-    assert "Source repository" not in (site / "book/index.html").read_text(encoding="utf-8")
-
-
 def test_hostile_names_titles_and_data_stay_text(driver, made_book):
     open_page(driver, made_book)
     assert not errors(driver)
@@ -96,17 +90,6 @@ def test_hostile_names_titles_and_data_stay_text(driver, made_book):
     assert "&lt;script&gt;" in hovered and "<script" not in hovered and "<img" not in hovered
     assert not page.find_elements(By.CSS_SELECTOR, "img[src='x']")
     assert driver.execute_script("return typeof window.pwned") == "undefined"
-
-
-def test_a_composed_chart_keeps_its_width_and_scrolls_in_its_frame(driver, made_book):
-    resize(driver, 390)
-    try:
-        open_page(driver, made_book)
-        chart = driver.find_element(By.CSS_SELECTOR, "#tlb-figure-two[data-state=interactive] .tlb-chart")
-        assert driver.execute_script("return arguments[0].scrollWidth > arguments[0].clientWidth", chart)
-        assert not driver.execute_script(OVERFLOW)
-    finally:
-        resize(driver, 1280)
 
 
 def test_a_chart_that_fails_leaves_the_static_one(driver, made_site, made_book):
@@ -144,24 +127,6 @@ def test_two_builds_are_the_same_bytes(tmp_path):
     files = {path.relative_to(first) for path in first.rglob("*") if path.is_file()}
     assert files == {path.relative_to(second) for path in second.rglob("*") if path.is_file()}
     assert not [name for name in files if (first / name).read_bytes() != (second / name).read_bytes()]
-
-
-@pytest.mark.endurance
-def test_a_site_that_knows_its_address_lists_its_pages_under_it(tmp_path):
-    source = stage(tmp_path / "source", said("# A page\n\nIt has words."), shown(figure()))
-    config = (source / "_config.yml").read_text()
-    (source / "_config.yml").write_text(config.replace('baseurl: ""', "baseurl: https://example.org/a/book"))
-    site = build_site(source, tmp_path / "out").parent
-    page = "https://example.org/a/book/book/index.html"
-    assert re.findall("<loc>(.*)</loc>", (site / "sitemap.xml").read_text()) == [page]
-    assert ElementTree.parse(site / "sitemap.xml").getroot().tag == "{http://www.sitemaps.org/schemas/sitemap/0.9}urlset"
-    html = soup(site / "book/index.html")
-    assert html.select_one("meta[property='og:url']")["content"] == page
-    assert html.select_one("link[rel=canonical]")["href"] == page
-    image, alt = (html.select_one(f"meta[property='og:image{part}']")["content"] for part in ("", ":alt"))
-    picture = site / image.removeprefix("https://example.org/a/book/")
-    assert alt == figure().alt and picture.read_bytes().startswith(b"\x89PNG") and picture.stat().st_size > 5000
-    assert "https://example.org/a/book" not in (site / "404.html").read_text()
 
 
 def test_a_folder_that_holds_no_book_is_an_error_of_one_line(tmp_path):

@@ -15,7 +15,6 @@ from nbval.plugin import get_sanitize_patterns
 from support.common import ROOT
 
 from experiments.article.render import Figure
-from experiments.article.verdicts import Claim, Verdict, verdict_table
 
 CONFIG = ROOT / "tests/nbval_sanitize.cfg"
 
@@ -44,31 +43,6 @@ def test_a_drawing_of_many_lines_is_left_out_and_what_stands_around_it_is_not():
     for kept in ('<script type="application/json" class="tlb-spec">', 'href="data:text/csv;charset=utf-8,x,y',
                  'aria-label="A line that rises."'):
         assert kept in sanitized(html)
-
-
-def test_two_drawings_are_left_out_one_by_one():
-    both = sanitized(figure(4.0) + "<p>between</p>" + figure(5.0))
-    assert both.count("<svg></svg>") == 2 and "<p>between</p>" in both
-
-
-def test_a_change_in_the_sixth_digit_of_the_data_is_seen():
-    assert sanitized(figure(4.0)) != sanitized(figure(4.00001))
-
-
-def test_the_data_to_download_is_compared_to_the_last_byte():
-    link = 'href="data:text/csv;charset=utf-8,x,y%0D%0A1,3.14159265358979%0D%0A"'
-    assert sanitized(link) == link
-
-
-def test_the_line_of_a_predicate_is_left_out_and_its_text_is_compared(monkeypatch: pytest.MonkeyPatch):
-    def table(line: int, decide: object = test_the_makefile_gives_nbval_this_file) -> str:
-        claim = Claim("one", "boncz1999", "A claim of 34 words, claims.py:34.", decide, None)  # type: ignore[arg-type]
-        monkeypatch.setattr(Claim, "place", f"experiments/chapters/one/claims.py:{line}")
-        return verdict_table([Verdict(claim, "holds", "Evidence at claims.py:34.")]).markup
-
-    assert table(34) != table(35) and sanitized(table(34)) == sanitized(table(35))
-    assert "claims.py:34." in sanitized(table(35)) and "claims.py</code>" in sanitized(table(35))
-    assert sanitized(table(34)) != sanitized(table(34, test_two_drawings_are_left_out_one_by_one))
 
 
 @pytest.mark.parametrize(("one", "other", "same"), [

@@ -8,7 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import nbconvert
 import pytest
 from support.common import About
 from support.pages import figure as drawn
@@ -117,13 +116,3 @@ def test_a_committed_notebook_shows_its_text_without_being_built(notebook: str):
              if "text/markdown" in output.get("data", {})]
     assert len(texts) >= 0.6 * said  # some say nothing, or give a reason
     assert not any(re.search(r"\{glue|\{\{|\{%|\bnan\b|\bNone\b", text) for text in texts)
-
-
-def test_a_plain_converter_shows_all_text_of_a_committed_notebook():
-    html, _ = nbconvert.HTMLExporter().from_filename(str(page.BOOK / "stlb_cliff.ipynb"))
-    committed = json.loads((page.BOOK / "stlb_cliff.ipynb").read_text(encoding="utf-8"))
-    for cell in committed["cells"]:
-        for output in cell.get("outputs", ()):
-            for line in "".join(output.get("data", {}).get("text/markdown", "")).splitlines():
-                if line and not re.search(r"[{`*|<>\\&'\"_$]|\]\(|^ |^#", line):
-                    assert line in html, line

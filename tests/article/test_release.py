@@ -44,13 +44,6 @@ def test_a_version_of_which_the_changelog_does_not_tell_is_not_released(tmp_path
         release._notes("1.2.3")
 
 
-def test_the_notes_are_the_section_of_the_version_alone(tmp_path, monkeypatch):
-    text = "# Changelog\n\n## [Unreleased]\n\n## [1.2.3] - 2026-02-03\n\n### Added\n\n- New.\n\n## [1.2.2]\n\n- Old.\n"
-    (tmp_path / "CHANGELOG.md").write_text(text, encoding="utf-8")
-    monkeypatch.setattr(release, "ROOT", tmp_path)
-    assert release._notes("1.2.3") == "### Added\n\n- New.\n"
-
-
 def test_an_archive_is_the_same_bytes_whenever_its_files_were_written(tmp_path):
     for name, order in (("one", ("b/c", "a")), ("two", ("a", "b/c"))):
         for file in order:

@@ -10,7 +10,7 @@ from scipy.special import ndtri
 from support.common import ROOT
 from support.resampled import drawn_again
 
-from experiments.article.verdicts import LEAST_COVERAGE, WRONG_BY_CHANCE, Effect, decided, inside
+from experiments.article.verdicts import LEAST_COVERAGE, WRONG_BY_CHANCE, decided, inside
 from experiments.inference import power
 from experiments.inference.campaigns import newest
 from experiments.inference.intervals import Interval
@@ -106,10 +106,3 @@ def test_what_covers_too_little_decides_nothing_however_far_it_lies():
     assert decided(inside(Interval(9.0, 8.9, 9.1, LEAST_COVERAGE - 0.01), 1.0, 2.0)) is None
     assert decided(inside(Interval(9.0, 8.9, 9.1, LEAST_COVERAGE), 1.0, 2.0)) is False
     assert decided(inside(Interval(1.5, 1.4, 1.6, float("nan")), 1.0, 2.0)) is None
-
-
-@pytest.mark.parametrize(("effects", "truth"), [
-    ([(1.5, 1.4, 1.6)], True), ([(1.5, 1.4, 1.6), (9.0, 8.9, 9.1)], False), ([(1.5, 1.4, 1.6), (2.0, 1.9, 2.1)], None),
-    ([(9.0, 8.9, 9.1), (2.0, 1.9, 2.1)], False)])
-def test_several_effects_hold_together_or_one_of_them_fails(effects: list, truth: bool | None):
-    assert decided([Effect(Interval(*bounds), 1.0, 2.0) for bounds in effects]) is truth

@@ -1,21 +1,16 @@
-"""The blocks at the two ends of a chapter's page: what its rows were measured on, and the commands that measure one's own."""
+"""The blocks at the two ends of a chapter's page: earlier kernels, the machine's own words, the parameters of the run."""
 
 from __future__ import annotations
-
-import re
 
 import nbformat
 import pandas as pd
 import pytest
-from pydantic import BaseModel
 from support.common import About, make_record
 from support.synthetic import HOLE, Stated
 
 from experiments.article import parameters, publish, setting
 from experiments.article.analysis import Analysis
 from experiments.lab import build, columns
-from experiments.machine import host as hosts
-from experiments.machine.host import Host
 from experiments.system.files import ROOT
 from experiments.words.reasons import Unavailable
 
@@ -36,16 +31,6 @@ def analysis(frame: pd.DataFrame, about: About | None = None) -> Analysis:
 
 FOUR = rows({"repeat": 0}, {"repeat": 1, "started_at": "2025-02-01T00:00:00Z"}, {"repeat": 0, "pages": "2m", "lines": 1 << 20},
             {"lines": 4096, "pages": "64k", "wall_ns": 6e10})
-
-
-def test_the_set_up_counts_processes_and_points_and_names_the_days():
-    told = setting.set_up(analysis(FOUR))
-    assert "4 measurements from 2025-01-31 to 2025-02-01, 1 to 2 for each of 3 points" in told and not HOLE.search(told)
-
-
-def test_a_pools_pages_are_those_that_processes_had():
-    told = setting.set_up(analysis(FOUR))
-    assert "2 MiB pages of the pool (up to 4 GiB a process)" in told and "64 KiB pages" in told and "1 GiB pages" not in told
 
 
 GIB = 1 << 30
@@ -71,58 +56,11 @@ def test_a_machines_own_words_are_no_markup():
     assert r"\*x\*" in setting.set_up(analysis(FOUR))
 
 
-def test_settings_that_nobody_wrote_down_are_not_made_up():
-    class Changed(About):
-        def described(self, state: str) -> Host:
-            raise Unavailable("no-data", state)
-
-    told = setting.set_up(analysis(FOUR, Changed(STATED.host())))
-    assert "not recorded" in told and FOUR["state"].iloc[0] not in told
-
-
-class Side(BaseModel):
-    state: str
-
-
-class Documented(Analysis):
-    documents, on_request = ("flags",), ("housekeeping",)
-
-    @property
-    def flags(self) -> Side:
-        return self.document("flags", None, Side)
-
-    @property
-    def housekeeping(self) -> Side:
-        return self.document("housekeeping", None, Side)
-
-
-@pytest.mark.parametrize(("frame", "state"), [(FOUR, FOUR["state"].iloc[0]), (FOUR.iloc[:0], hosts.state(STATED.host()))])
-def test_a_document_of_another_state_of_the_machine_is_named_with_both(frame: pd.DataFrame, state: str):
-    kept = {"flags": {"state": state}, "housekeeping": {"state": "ffeeddccbbaa"}}
-    (told,) = [line for line in setting.set_up(Documented(frame, About(STATED.host(), documents=kept))).splitlines() if "Documents" in line]
-    assert "housekeeping.json" in told and {"ffeeddccbbaa", state} == {*re.findall(r"\b[0-9a-f]{12}\b", told)}
-    assert "flags" not in told
-
-
 def test_without_rows_nothing_is_said_to_be_measured():
     told = setting.set_up(analysis(FOUR.iloc[:0]))
     assert "processes" not in told and "Counters" not in told and not HOLE.search(told)
     with pytest.raises(Unavailable):
         setting.change(analysis(FOUR.iloc[:0]))
-
-
-def test_the_time_is_that_of_the_processes_and_of_one_each():
-    seconds = FOUR["wall_ns"].sum() / 1e9
-    assert f"took {seconds / 60:.1f} minutes" in setting.run_this(analysis(FOUR))
-    assert f"{seconds * 3 / 4:.0f} seconds" in setting.change(analysis(FOUR))
-    assert "took 0 seconds" in setting.smaller(analysis(FOUR), 1 << 20)
-
-
-@pytest.mark.parametrize("chapter", [name for name in parameters.table_of_contents() if (ROOT / "experiments/chapters" / name).is_dir()])
-def test_every_chapter_ends_with_its_own_command(chapter: str):
-    notebook = nbformat.read(ROOT / "book" / f"{chapter}.ipynb", 4)
-    told = "\n".join(output.get("data", {}).get("text/markdown", "") for cell in notebook.cells for output in cell.get("outputs", []))
-    assert f".venv/bin/tlb run {chapter}\n" in told and "**Machine.**" in told
 
 
 def test_a_page_shows_the_parameters_that_it_was_run_with(tmp_path):

@@ -1,50 +1,18 @@
-"""Axes, and colours that every eye tells apart, on paper and at night."""
+"""Colours that every eye tells apart, on paper and at night."""
 
 from __future__ import annotations
 
 import itertools
 import re
 
-import altair as alt
 import numpy as np
-import pandas as pd
 import pytest
-from support.pages import contrast, figure, linear
+from support.pages import contrast, linear
 
-from experiments.article import charts, render
-from experiments.article.render import Figure
+from experiments.article import render
 from experiments.system import files
 
 CSS = (files.ROOT / "book/assets/figures.css").read_text(encoding="utf-8")
-
-
-# --- axes ---
-
-
-def drawn_labels(axis: alt.Axis, low: float, high: float) -> list[str]:
-    frame = pd.DataFrame({"x": [low, high], "y": [1, 2]})
-    chart = alt.Chart(frame).mark_point().encode(
-        x=alt.X("x:Q", scale=charts.log_scale(domain=(low, high)), axis=axis), y=alt.Y("y:Q", axis=None)
-    )
-    return re.findall(r"<text[^>]*>([^<]+)</text>", Figure(chart, "An axis.", frame).svg())
-
-
-def test_byte_ticks_carry_binary_units():
-    labels = drawn_labels(charts.bytes_axis(), 2**16, 2**32)
-    assert labels[0] == "64 KiB" and "1 MiB" in labels and "4 GiB" in labels
-    assert labels[-1] == "Working set"
-
-
-def test_line_ticks_carry_binary_prefixes():
-    labels = drawn_labels(charts.lines_axis(values=[16, 1536, 4096, 2**20]), 16, 2**20)
-    assert labels == ["16", "1.5 Ki", "4 Ki", "1 Mi", "Lines touched"]
-
-
-def test_nanosecond_ticks_are_plain_numbers():
-    assert drawn_labels(charts.ns_axis(values=[0.5, 20, 1500]), 0.5, 1500)[:3] == ["0.5", "20", "1,500"]
-
-
-# --- colours ---
 
 
 def dark(colour: str, channel: str) -> str:
@@ -63,15 +31,6 @@ def test_every_colour_is_seen_on_paper_and_at_night(colour):
     assert contrast(colour, PAPER) >= least
     assert dark(colour, "fill") == dark(colour, "stroke")
     assert contrast(dark(colour, "fill"), NIGHT) >= least
-
-
-def test_grid_lines_are_repainted_too():
-    assert contrast(dark(render.RULE, "stroke"), NIGHT) < 2
-
-
-def test_the_theme_draws_in_no_other_colour():
-    used = set(re.findall(r'(?:fill|stroke)="(#[0-9a-fA-F]{6}|[a-z]+)"', figure().svg()))
-    assert used <= {render.INK, render.MUTED, render.RULE, *render.PALETTE, "none", "transparent"}
 
 
 # Full dichromacy (Machado, Oliveira and Fernandes 2009), on linear RGB.

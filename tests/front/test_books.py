@@ -10,6 +10,7 @@ from support.books import BOOKS, Page, said
 
 pytestmark = pytest.mark.slow
 
+WHOLE = "bare metal with whole pages"
 # By what a machine is: what no sentence about it may say.
 ARM = r"\bPML|\bCR3\b|AMD's cores"
 BARE = r"your provider|\bthe hypervisor lets|host splinters|host's table of the same"
@@ -23,8 +24,8 @@ FALSE: dict[str, str] = {
 }
 
 
-@pytest.mark.endurance  # a book takes eight seconds
-@pytest.mark.parametrize("name", BOOKS)
+@pytest.mark.parametrize("name", [  # a book takes eight seconds
+    name if name == WHOLE else pytest.param(name, marks=pytest.mark.endurance) for name in BOOKS])
 def test_each_book_says_nothing_that_is_false_of_its_machine(name: str):
     texts = said(name)
     assert len(texts) > 200
@@ -45,10 +46,8 @@ def test_a_sentence_about_x86_is_not_tested_on_another_kind():
     assert word == "not testable here"
 
 
-WHOLE = "bare metal with whole pages"
-
-
-@pytest.mark.parametrize("page", BOOKS[WHOLE].pages(), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page if page.name in ("stlb_cliff", "hugepages") else pytest.param(page, marks=pytest.mark.endurance)
+                                  for page in BOOKS[WHOLE].pages()], ids=lambda page: page.name)
 def test_a_notebook_runs_to_its_end_where_nothing_was_measured(page: Page):
     page.frame, page.documents = page.frame[:0], {}
     assert any("lacking" in where for where, _ in page.execute().said)

@@ -83,18 +83,6 @@ def test_the_verdicts_are_those_of_the_rows_with_their_intervals(data: Path, mod
     assert [one.is_decided for one in made.chapters["made_up"].values()] == [True, True, False, False]
 
 
-def test_a_chapter_without_rows_says_why(data: Path, module: ModuleType):
-    module.__name__ = "experiments.chapters.another"
-    made = judged.judged(about(data))
-    assert made.chapters == {} and "another" in made.lacking and "There are no results" in made.lacking["another"]
-
-
-def test_a_machine_described_by_another_version_is_no_error(data: Path, module: ModuleType):
-    (data / MACHINE / "machine.json").write_text('{"host": "of old"}')
-    made = judged.judged(about(data))
-    assert (made.chapters, [*made.lacking]) == ({}, ["made_up"]) and "another version" in made.lacking["made_up"]
-
-
 def test_published_verdicts_are_judged_by_refresh_and_then_read(data: Path, module: ModuleType, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(judged.parameters, "check", lambda name, given: DEFAULTS | given)
     before = judged.judged(about(data))

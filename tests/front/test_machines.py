@@ -1,10 +1,9 @@
-"""The page of machines: of one, two and thirty, some of which lack all, what it shows, orders, says, asks for and escapes."""
+"""The page of machines: of one, two and thirty, some of which lack all, what it shows, orders, compares and escapes."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,17 +11,15 @@ from bs4 import BeautifulSoup
 from markdown_it import MarkdownIt
 from support.common import make_record
 from support.lab import put
-from support.synthetic import HOLE, Paged, Stated, hugepages
+from support.synthetic import HOLE, Stated
 
 from experiments.article import page as pages
 from experiments.article.chapter import Chapter
 from experiments.front import machines, machines_compared, machines_figure, machines_tables, profile
-from experiments.front.machines import Analysis, Machine
+from experiments.front.machines import Analysis
 from experiments.front.profile import Profile, Quantity
-from experiments.inference import splinter
 from experiments.lab import build
 from experiments.lab.store import Store
-from experiments.words.reasons import Unavailable
 
 DEFAULTS = {"machine": "reference", "profile": "quick", "max_working_set": "profile", "repeats": 0, "minutes": 0.0, "engine": "auto"}
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202e'.\"|{{#if}}"
@@ -98,40 +95,6 @@ def test_each_machine_has_a_row_a_panel_and_its_words(store: Store, number: int)
     assert len(told) > 500 and HOLE.search(figure.alt) is None
 
 
-def test_a_panel_is_as_high_as_what_its_machine_has(store: Store):
-    add(store, "zen-3-aaaaaaaa")
-    high = machines_figure.machines_profiles(page(store)).chart.to_dict()["height"]
-    add(store, "zen-4-bbbbbbbb", None)
-    add(store, "zen-5-cccccccc", kept=False)
-    assert machines_figure.machines_profiles(page(store)).chart.to_dict()["height"] == high
-    short = Profile(machine="zen-6-dddddddd", quantities=(quantity("walk_over_2_gib", 5.0),))
-    add(store, "zen-6-dddddddd", kept=False)
-    profile.keep(store, short)
-    assert machines_figure.machines_profiles(page(store)).chart.to_dict()["height"] == high + 3 * machines_figure._STEP_PX
-
-
-def test_a_bound_that_is_open_is_drawn_to_the_edge_and_what_costs_nothing_has_no_mark(store: Store):
-    add(store, A, kept=False)
-    ends = {"part": "levels", "words": "<img src=x>", "unit": "ns", "coverage": 0.9}
-    profile.keep(store, Profile(machine=A, quantities=(
-        Quantity(name="load_first_level", value=2.0, low=None, high=None, **ends),
-        Quantity(name="hit_last_level", value=-0.1, low=-0.2, high=0.1, **ends),
-        Quantity(name="walk_past_last_level", value=30.0, low=-1.0, high=None, **ends))))
-    a = page(store)
-    figure = machines_figure.machines_profiles(a)
-    assert figure.data["name"].tolist() == ["load_first_level", "walk_past_last_level"]
-    (rows,) = [rows for rows in figure.spec()["datasets"].values() if "begin" in rows[0]]
-    assert [(row["begin"], row["end"]) for row in rows] == [(1.8, 33), (1.8, 33)]
-    assert "-0.10 ns" in shown(a, holes=True)[0].text and "NaN" not in figure.html()
-
-
-def test_without_a_machine_there_is_a_reason(store: Store):
-    for make in (machines_tables.machines_table, machines_figure.machines_profiles):
-        with pytest.raises(Unavailable) as why:
-            make(page(store))
-        assert why.value.code == "no-data"
-
-
 # --- the order
 
 
@@ -148,28 +111,6 @@ def test_rows_are_placed_by_what_is_chosen_the_largest_first_and_those_without_l
                         for row in table.select("tbody tr"))
         values = [cell for _, cell in placed]
         assert [place for place, _ in placed] == list(range(1, 9)) and values == sorted(values, reverse=True) and values[-1] == -1.0
-
-
-def test_each_order_is_in_the_list_and_has_a_rule_and_no_script_is_needed(store: Store):
-    table, _ = shown(page(many(store, 3)))
-    names = [order.name for order in machines_tables.ORDERS]
-    assert [option["value"] for option in table.select("option")] == names and len({*names}) == len(names)
-    assert re.findall(r"option\[value=(\w+)\]:checked\) tbody tr\{order:var\(--(\w+)\)\}", table.select_one("style").text) == [
-        (name, name) for name in names]
-    assert not table.select("script, [onchange]") and table.select_one("label > select")
-    for row in table.select("tbody tr"):
-        assert re.findall(r"--(\w+):\d+", row["style"]) == names
-    roles = {cell.name: cell["role"] for cell in table.select("table, table *[role]")}
-    assert roles == {"table": "table", "thead": "rowgroup", "tbody": "rowgroup", "tr": "row", "th": "rowheader", "td": "cell"}
-
-
-def test_a_machine_leads_to_its_card_and_to_its_verdicts(store: Store):
-    add(store, "zen-3-aaaaaaaa")
-    add(store, "zen-5-bbbbbbbb")
-    (store.root / "zen-5-bbbbbbbb" / "README.md").write_text("# A card")
-    table, _ = shown(page(store))
-    assert [[link["href"] for link in row.select("a")] for row in table.select("tbody tr")] == [
-        ["scorecard.html#verdicts-zen-3-aaaaaaaa"], ["../_sources/zen-5-bbbbbbbb.txt", "scorecard.html#verdicts-zen-5-bbbbbbbb"]]
 
 
 def test_this_computer_stands_first_with_rows_of_its_own(store: Store, monkeypatch: pytest.MonkeyPatch):
@@ -206,13 +147,6 @@ def test_what_cannot_be_read_of_a_machine_is_said_and_the_others_are_shown(store
     assert "zen-3-aaaaaaaa" in {*machines_figure.machines_profiles(a).data["machine"]}
 
 
-def test_a_value_that_there_is_not_is_a_reason_and_no_dash(store: Store):
-    add(store, "zen-3-aaaaaaaa", None)
-    table, _ = shown(page(store))
-    cells = [cell.text for cell in table.select("tbody td")]
-    assert "The pool of huge pages is" in " ".join(cells) and "–" not in cells and "" not in cells
-
-
 def test_a_machine_s_words_are_text_wherever_they_stand(store: Store):
     add(store, "zen-3-aaaaaaaa", changes=dict.fromkeys(("cpu_model", "microarchitecture", "kernel_release", "arch", "hypervisor"), HOSTILE))
     add(store, "zen-5-bbbbbbbb")
@@ -228,14 +162,6 @@ def test_a_machine_s_words_are_text_wherever_they_stand(store: Store):
 # --- what they show together
 
 
-def test_what_is_found_is_held_to_what_is_stated(store: Store):
-    add(store, "zen-3-aaaaaaaa", found=2048, changes={"microarchitecture": "Zen 3"})
-    add(store, "zen-5-bbbbbbbb", found=2000, changes={"microarchitecture": "Zen 5"})
-    a = page(store)
-    assert machines_compared.off_stated(a.machines).max() == pytest.approx(48 / 2048)
-    assert "from 2,000 pages\n(Zen 5) to 2,048 (Zen 3)" in shown(a)[1]
-
-
 def test_the_price_that_differs_most_is_found_with_both_ends(store: Store):
     add(store, "zen-3-aaaaaaaa", changes={"microarchitecture": "Zen 3"})
     values = {name: 4.0 if name == "walk_over_2_gib" else 1.1 for name in NAMES} | {"hit_last_level": 1.0}
@@ -248,12 +174,6 @@ def test_the_price_that_differs_most_is_found_with_both_ends(store: Store):
     assert most == machines_compared.Extreme("words of walk over 2 gib", 4.0, place, 4 * place, "ns", ("Zen 3", "Zen 5"), True)
 
 
-def test_intervals_that_overlap_leave_open_whether_two_differ(store: Store):
-    for name, factor in (("zen-3-aaaaaaaa", 1.0), ("zen-5-bbbbbbbb", 1.01)):
-        add(store, name, factor)
-    assert not any(found.differs for found in machines_compared.extremes(page(store)))
-
-
 @pytest.mark.parametrize("declared", [1, 2, 3])
 def test_a_machine_that_an_earlier_kernel_measured_is_marked_and_its_prices_are_not_compared(store: Store, monkeypatch, declared: int):
     monkeypatch.setattr(build, "declared_measures", lambda kernel, engine: declared)
@@ -264,67 +184,3 @@ def test_a_machine_that_an_earlier_kernel_measured_is_marked_and_its_prices_are_
     marked = {row.select_one("strong").text: "earlier" in row.text for row in shown(a)[0].select("tbody tr")}
     assert marked == {"Zen 3": declared > 1, "Zen 5": declared > 2, "Zen 6": declared > 2}
     assert ("Zen 3" in machines_compared.extremes(a)[1].on) == (declared != 2)
-
-
-def test_one_machine_is_not_compared_with_itself(store: Store):
-    with pytest.raises(Unavailable) as why:
-        machines_compared.extremes(page(many(store, 1)))
-    assert why.value.code == "too-few-points"
-
-
-def test_gains_are_those_of_machines_with_such_pages(store: Store, monkeypatch):
-    add(store, A)
-    add(store, B, 2.0)
-    a, place = page(store, backing={A: "whole", B: "splintered"}, monkeypatch=monkeypatch), NAMES.index("gain_thp") + 1
-    assert (machines_compared.gains(a, "whole"), machines_compared.gains(a, "splintered")) == (f"{place:.2f}", f"{2 * place:.2f}")
-    with pytest.raises(Unavailable):
-        machines_compared.gains(a, "unknown")
-
-
-@pytest.mark.parametrize("splintered", [True, pytest.param(False, marks=pytest.mark.endurance)])
-def test_the_host_s_pages_are_inferred_from_rows(store: Store, monkeypatch, splintered: bool):
-    """As the chapter about page sizes infers them."""
-    add(store, A, hypervisor="kvm")
-    store.ask(A, "hugepages", [make_record().point])
-    rows = Paged(splintered=splintered, noise=0.004).frame(hugepages())
-    monkeypatch.setattr(Chapter, "kept", lambda self, name: {"hugepages": rows}[name])
-    (found,) = page(store).machines
-    assert found.pages == ("splintered" if splintered else "whole") and splinter.judge(rows, "kvm").is_splintered == splintered
-
-
-def test_two_of_one_processor_tell_it_from_its_host(store: Store):
-    add(store, A, changes={"microarchitecture": "Zen 3"})
-    add(store, B, changes={"microarchitecture": "Zen 5"})
-    assert machines_compared.shared_processors(page(store)) == []
-    add(store, "zen-3-cccccccc", changes={"microarchitecture": "Zen 3"})
-    a = page(store)
-    assert machines_compared.shared_processors(a) == ["Zen 3"]
-    assert [each.label for each in a.machines] == ["Zen 5", A, "zen-3-cccccccc"]  # of two with one label, their names
-
-
-# --- what is wanted
-
-ARM = {"arch": "aarch64", "vendor": "ARM", "microarchitecture": "Neoverse V2"}
-COUNTED = {"pmu": {"tier": "counters", "reason": None}}
-
-
-def a_machine(pages: str = "unknown", has_nodes: bool = False, hypervisor: str = "none", **changes: Any) -> Machine:
-    return Machine("x", "x", Stated(hypervisor=hypervisor, changes=changes).host(), None, pages, ("", ""), 0, has_nodes)
-
-
-@pytest.mark.parametrize(("there", "wants"), [
-    ([], [0, 2, 3, 4]), ([a_machine(hypervisor="kvm")], [0, 2, 3, 4]), ([a_machine(**COUNTED)], [2, 3, 4]),
-    ([a_machine(**COUNTED, microarchitecture="Zen 3")], [1, 2, 3, 4]), ([a_machine(**ARM)], [0, 3, 4]),
-    ([a_machine(has_nodes=True)], [0, 2, 4]),
-    ([a_machine(pages="whole")], [0, 2, 3]), ([a_machine(pages="whole", hypervisor="kvm")], [0, 2, 3, 4]),
-    ([a_machine(pages="splintered")], [0, 2, 3, 4]), ([a_machine("whole", True, **COUNTED), a_machine(**ARM)], [])])
-def test_wanted_is_what_no_machine_is(there: list[Machine], wants: list[int]):
-    assert [machines_compared.WANTED.index(want) for want in machines_compared.wanted(SimpleNamespace(machines=there))] == wants
-
-
-def test_each_want_is_one_line_to_copy_that_measures_and_bundles():
-    for want in machines_compared.WANTED:
-        assert re.fullmatch(r"(make book|\.venv/bin/tlb run \w+ -p profile full)[A-Z0-9= a-z]*&& \.venv/bin/tlb bundle", want.command)
-
-
-# --- the page
