@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pandas as pd
 
@@ -37,13 +39,18 @@ MACHINES: dict[str, tuple[Truth, Stated, list[Point]]] = {
 }
 
 
+@cache
+def _rows(truth: Truth, points: tuple[Point, ...] | None, repeats: int, seed: int) -> pd.DataFrame:
+    return frame(truth, points and list(points), repeats, seed)
+
+
 def analysis(rows: pd.DataFrame | None = None, stated: Stated = PLAIN, machine: str = "made-up") -> Analysis:
     """Of rows, by default the textbook's."""
-    return Analysis(frame(TEXTBOOK) if rows is None else rows, About(stated.host(), machine))
+    return Analysis(_rows(TEXTBOOK, None, 7, 1) if rows is None else rows, About(stated.host(), machine))
 
 
 def of(truth: Truth, points: list[Point] | None = None, stated: Stated = PLAIN, repeats: int = 7, seed: int = 1) -> Analysis:
-    return analysis(frame(truth, points, repeats, seed), stated)
+    return analysis(_rows(truth, None if points is None else tuple(points), repeats, seed), stated)
 
 
 def kind(name: str, repeats: int = 7) -> Analysis:

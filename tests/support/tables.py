@@ -114,14 +114,19 @@ def rows(walker: Walker = Walker(), most: int = GIB, repeats: int = 5) -> pd.Dat
     return walker.frame(points(most, walker.entries), repeats)
 
 
-def analysis(frame: pd.DataFrame | None = None, *, hypervisor: str = "none", entries: tuple[int, int] = (64, 1536)) -> Analysis:
-    """Of a machine whose survey was made, and whose other chapters were measured."""
+@cache
+def _kept(hypervisor: str, entries: tuple[int, int]) -> dict[str, pd.DataFrame]:
+    """The rows of the other chapters."""
     chases = Paged(splintered=hypervisor != "none", noise=0.004).frame(synthetic.hugepages(per_octave=2))
     surveyed = geometry.rows(geometry.Made(geometry.lru(entries[0]), geometry.lru(entries[1])), "4k", 1)
     cliff = synthetic.frame(synthetic.Truth(entries=entries), synthetic.grid(), 5)
-    kept = {"hugepages": chases, survey.NAME: surveyed, "stlb_cliff": cliff}
+    return {"hugepages": chases, survey.NAME: surveyed, "stlb_cliff": cliff}
+
+
+def analysis(frame: pd.DataFrame | None = None, *, hypervisor: str = "none", entries: tuple[int, int] = (64, 1536)) -> Analysis:
+    """Of a machine whose survey was made, and whose other chapters were measured."""
     host = Stated(hypervisor=hypervisor, tlb=tlbs(entries, (0, 12))).host()
-    return Analysis(rows() if frame is None else frame, About(host, rows=kept))
+    return Analysis(rows() if frame is None else frame, About(host, rows=dict(_kept(hypervisor, entries))))
 
 
 NOTHING = rows().query("kernel == 'none'")

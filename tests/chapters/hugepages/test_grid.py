@@ -15,23 +15,17 @@ profiles = st.tuples(st.integers(64 << 10, 2**33), st.integers(1, 4), st.integer
 
 
 @given(profiles)
-def test_every_spread_chase_has_its_packed_control_on_the_same_pages(profile: tuple):
+def test_every_spread_chase_has_its_packed_control_on_the_same_pages_and_nothing_is_too_large(profile: tuple):
     most, per_octave, cpus, engine = profile
     points = hugepages(most, cpus, per_octave, engine)
     assert len(points) == len(set(points)) and {point.engine for point in points if point.kernel != "page_gather"} == {engine}
     assert {(point.engine, point.layout) for point in points if point.kernel == "page_gather"} <= {("numpy", "spread")}
+    for point in points:
+        assert (dict(point.options)["bytes"] if point.kernel == "random_touch" else point.lines * 4096) <= most, point
     chase = [point for point in points if point.kernel == "page_chase"]
     spread = {point for point in chase if point.layout == "spread"}
     assert {point.model_copy(update={"layout": "packed"}) for point in spread} == set(chase) - spread
     assert {point.pages for point in spread} == set(PAGES) and min(point.lines for point in spread) == SMALLEST_LINES
-
-
-@given(profiles)
-def test_nothing_is_larger_than_max_working_set(profile: tuple):
-    most, per_octave, cpus, engine = profile
-    for point in hugepages(most, cpus, per_octave, engine):
-        own = dict(point.options)
-        assert (own["bytes"] if point.kernel == "random_touch" else point.lines * 4096) <= most, point
 
 
 def test_each_page_size_is_chased_at_the_published_sizes_and_two_of_them_finely():

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from support.hugepages import PAGES, analysis, chased, median, only, rows
-from support.hugepages_documents import scores
+from support.hugepages import analysis, chased, median, only, rows
 from support.synthetic import GIB, MIB, Paged
 from support.told import numbers_of as numbers
 from support.told import read
@@ -60,22 +59,3 @@ def test_walks_are_counted_beside_the_published_misses_and_missing_where_nothing
     here = read(tables.counts(analysis(counted))).set_index("pages")["walks per read here"]
     assert (here["4k"], here["thp"]) == ("0.500", "0.100")
     assert list(read(tables.counts(analysis(only("2m"))))["pages"]) == ["4k", "thp", "2m"]
-
-
-def test_what_was_offered_is_a_row_a_page_size_and_no_number_without_processes():
-    table = read(tables.offered(analysis(only("4k", "thp")))).set_index("pages")
-    assert list(table.index) == list(PAGES)
-    assert table.loc["2m", ["processes verified on them", "largest chase"]].tolist() == ["none", "–"]
-    assert table.loc["4k", "processes verified on them"] == f"{len(only('4k')):,}" and table.loc["4k", "largest chase"] == "4 GiB"
-
-
-# --- other people's languages
-
-
-def test_jmhs_scores_stand_beside_the_published_ones():
-    table = read(tables.jvm(analysis(jmh=scores())))
-    assert list(table) == ["array, bytes", "4k here, ns", "thp here, ns", "2m here, ns", "4k published, ns", "thp published, ns",
-                           "2m published, ns"]
-    assert list(table["array, bytes"]) == ["1,000", "10,000", "1,000,000", "10,000,000", "100,000,000"]
-    assert table.iloc[-1, 4:].tolist() == ["32.54", "28.70", "28.70"]  # and not 33.58, which a profiler slowed down
-    assert float(table.iloc[-1, 1]) == pytest.approx(median(rows(), kernel="random_touch", pages="4k", bytes=10**8), abs=0.006)

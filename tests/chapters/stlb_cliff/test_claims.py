@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import pytest
@@ -47,6 +48,17 @@ def changed(**columns: object) -> Analysis:
     return analysis(frame(TEXTBOOK).assign(**columns))
 
 
+@cache
+def textbook() -> Analysis:
+    """Several tests read it, so none assigns to it."""
+    return analysis()
+
+
+@cache
+def far() -> Analysis:
+    return of(FAR)
+
+
 TINY = 64 << 10
 FAR = Truth(cache_step=(2**15, 110.0))
 # The claim, a machine, the verdict. What is judged at length below is not here again.
@@ -65,47 +77,47 @@ JUDGED: dict[str, tuple[str, Callable[[], Analysis], str]] = {
     "never over 4 GiB": ("gather-hundred-ns-at-4gib", lambda: of(Truth(), grid(GIB)), C),
     "each size is slower": ("gather-climbs-with-every-size", gathered, H),
     "the last sizes are faster": ("gather-climbs-with-every-size", lambda: of(Truth(climb=0.7)), F),
-    "two sizes are alike": ("gather-climbs-with-every-size", analysis, C),
+    "two sizes are alike": ("gather-climbs-with-every-size", textbook, C),
     "one size has no next one": ("gather-climbs-with-every-size", lambda: of(Truth(), grid(4 * MIB)), C),
-    "faulted in before": ("prefaulted-loop-takes-no-faults", analysis, H),
+    "faulted in before": ("prefaulted-loop-takes-no-faults", textbook, H),
     "faults all the time": ("prefaulted-loop-takes-no-faults", lambda: changed(minor_faults=5_000_000), F),
     "never run in numpy": ("prefaulted-loop-takes-no-faults", lambda: analysis(frame(TEXTBOOK).query("engine != 'numpy'")), C),
     "a step inside": (FLAT_PRICE, lambda: of(Truth(missed=quarter)), F),
-    "the first step as stated": ("first-level-ceiling-at-256-kib", analysis, H),
+    "the first step as stated": ("first-level-ceiling-at-256-kib", textbook, H),
     "twice as many in the first": ("first-level-ceiling-at-256-kib", lambda: of(Truth(entries=(128, 1536))), F),
     "no first step": ("first-level-ceiling-at-256-kib", lambda: of(Truth(hit_ns=0.0)), C),
-    "the second step as stated": ("cliff-at-stated-entries", analysis, H),
+    "the second step as stated": ("cliff-at-stated-entries", textbook, H),
     "half as many again in the second": ("cliff-at-stated-entries", lambda: of(Truth(entries=(64, 2400))), F),
     "no second step": ("cliff-at-stated-entries", lambda: of(Truth(walk_ns=0.0)), C),
-    "a step": ("step-not-slow-degradation", analysis, H),
+    "a step": ("step-not-slow-degradation", textbook, H),
     "a slope": ("step-not-slow-degradation", lambda: of(Truth(missed=hashed)), F),
     "no grid to see it": ("step-not-slow-degradation", lambda: of(Truth(), grid(64 * MIB, per_octave=1)), C),
-    "each one misses": ("every-access-misses-past-capacity", analysis, H),
+    "each one misses": ("every-access-misses-past-capacity", textbook, H),
     "some still hit": ("every-access-misses-past-capacity", lambda: of(Truth(missed=hashed, noise=0.002)), F),
     "too loud to say that each misses": ("every-access-misses-past-capacity", lambda: of(Truth(noise=0.3)), N),
-    "fine inside": ("under-1500-pages-fine", analysis, H),
+    "fine inside": ("under-1500-pages-fine", textbook, H),
     "not fine inside": ("under-1500-pages-fine", lambda: of(Truth(missed=quarter)), F),
     "no walks beside it": ("under-1500-pages-fine", lambda: of(Truth(), grid(4 * MIB)), C),
     "a knee as stated": ("knee-at-capacity", lambda: of(Truth(), grid(64 * MIB, per_octave=4)), H),
-    "a grid too coarse for a knee": ("knee-at-capacity", analysis, C),
+    "a grid too coarse for a knee": ("knee-at-capacity", textbook, C),
     "a knee far behind": ("knee-at-capacity", lambda: of(Truth(entries=(64, 2400))), F),
     "no draws": ("knee-at-capacity", lambda: analysis(frame(TEXTBOOK).query("order != 'random'")), C),
     "a hundred cycles": ("walk-60-to-250-cycles", lambda: of(Truth(walk_ns=40.0)), H),
-    "thirty cycles": ("walk-60-to-250-cycles", analysis, F),
+    "thirty cycles": ("walk-60-to-250-cycles", textbook, F),
     "cycles of no clock": ("walk-60-to-250-cycles", lambda: changed(core_ghz=0.0), C),
-    "dearer than memory": ("miss-dearer-than-an-l3-miss", analysis, H),
-    "cheaper than memory": ("miss-dearer-than-an-l3-miss", lambda: of(FAR), F),
+    "dearer than memory": ("miss-dearer-than-an-l3-miss", textbook, H),
+    "cheaper than memory": ("miss-dearer-than-an-l3-miss", far, F),
     "dearer or not": ("miss-dearer-than-an-l3-miss", lambda: of(Truth(walk_ns=98.0, cache_step=(2**15, 99.0), noise=0.1)), C),
-    "dearer than memory at 1 GiB": ("every-walk-from-memory-at-a-gibibyte", analysis, H),
-    "cheaper at 1 GiB": ("every-walk-from-memory-at-a-gibibyte", lambda: of(FAR), F),
+    "dearer than memory at 1 GiB": ("every-walk-from-memory-at-a-gibibyte", textbook, H),
+    "cheaper at 1 GiB": ("every-walk-from-memory-at-a-gibibyte", far, F),
     "no GiB": ("every-walk-from-memory-at-a-gibibyte", lambda: of(Truth(), grid(512 * MIB)), C),
     "a walk of several hundred ns": ("walk-of-several-hundred-ns", lambda: of(Truth(walk_ns=300.0)), H),
     "a walk of a hundred": ("walk-of-several-hundred-ns", lambda: of(Truth(walk_ns=20.0)), F),
     "a large walk unmeasured": ("walk-of-several-hundred-ns", lambda: of(Truth(walk_ns=200.0), grid(512 * MIB)), C),
-    "four of 111 ns": ("four-reads-cost-400-ns", lambda: of(FAR), H),
-    "four of 1 ns": ("four-reads-cost-400-ns", analysis, F),
+    "four of 111 ns": ("four-reads-cost-400-ns", far, H),
+    "four of 1 ns": ("four-reads-cost-400-ns", textbook, F),
     "four of about 100": ("four-reads-cost-400-ns", lambda: of(Truth(cache_step=(2**15, 99.0), noise=0.1)), C),
-    "order warms": ("sequential-order-warms-the-walker", analysis, H),
+    "order warms": ("sequential-order-warms-the-walker", textbook, H),
     "order chills": ("sequential-order-warms-the-walker", lambda: of(Truth(in_order=1.5)), F),
     "order does nothing": ("sequential-order-warms-the-walker", lambda: of(Truth(in_order=1.0)), C),
     "no order": ("sequential-order-warms-the-walker", lambda: analysis(frame(TEXTBOOK).query("order != 'sequential'")), C),
@@ -126,7 +138,7 @@ def test_each_claim_is_judged_here_once_where_it_holds_and_once_where_it_does_no
 
 
 def test_on_the_textbooks_machine_its_claims_hold():
-    found = words(analysis())
+    found = words(textbook())
     assert {found[id] for id in (FLAT, FLAT_PRICE, FOURFOLD, CLIMBING, CAPACITY, ASSOCIATIVE, *ARITHMETIC)} == {H}
 
 
@@ -211,7 +223,7 @@ def test_a_noisy_control_leaves_capacity_open():
     rows = frame(Truth())
     packed = rows["layout"] == "packed"
     rows.loc[packed & (rows["repeat"] > 4), "ns_per_access"] *= 6
-    assert (words(analysis(rows))[CAPACITY], words(analysis())[CAPACITY]) == (C, H)
+    assert (words(analysis(rows))[CAPACITY], words(textbook())[CAPACITY]) == (C, H)
 
 
 def test_a_cache_that_ends_below_the_stlb_bends_the_latency_and_not_the_price():
@@ -271,7 +283,7 @@ def test_whoever_draws_a_line_elsewhere_gets_the_verdict_of_that_line():
     """The price's medians vary by some per cent, and a walk of 9 ns on 3 is a factor of 4."""
     bands = {"price_is_flat": {"most": 1.0001}, "latency_is_flat": {"most": 1.0001}, "rises_fourfold": {"band": (5.0, 6.0)},
              "climbs_at_a_gibibyte": {"band": (2.0, 9.0)}, "capacity_alone": {"most": -1.0}, "is_fully_associative": {"most": 1.0}}
-    found = words(analysis(), **bands)
+    found = words(textbook(), **bands)
     assert found[FOURFOLD] == found[CLIMBING] == found[CAPACITY] == F
     assert H not in (found[FLAT], found[FLAT_PRICE], found[ASSOCIATIVE])
 
