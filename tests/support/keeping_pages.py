@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -10,14 +10,12 @@ import pandas as pd
 
 from experiments.chapters.keeping_pages import Analysis, ways
 from experiments.chapters.keeping_pages.languages import runtimes
-from experiments.words.pages import SWEPT
 from experiments.words.reasons import Note
 from support.common import About
 from support.synthetic import GIB, MIB, Paged, Stated, keeping_pages, tlbs
 
-WHOLE, SPLIT, QUIET, LOUD = Paged(), Paged(splintered=True, depth=1.0), Paged(noise=0.004), Paged(noise=0.5)
+WHOLE, SPLIT = Paged(), Paged(splintered=True, depth=1.0)
 WHEN = {"measured_at": "2025-01-31T12:00:00Z", "state": "00112233aabb"}
-LINES = 1 << 14
 
 
 @cache
@@ -36,13 +34,6 @@ def analysis(frame: pd.DataFrame | None = None, notes: Iterable[Note] = (), **do
     return Analysis(rows() if frame is None else frame, About(host, notes=list(notes), rows={}, documents=documents))
 
 
-MACHINES: dict[str, Callable[[], pd.DataFrame]] = {
-    "everything": lambda: rows(), "splintered": lambda: rows(SPLIT), "noise": lambda: rows(LOUD), "no ladder": lambda: only(*SWEPT),
-    "base pages alone": lambda: only("4k"), "no base pages": lambda: only("2m", "thp"), "small sizes": lambda: rows(most=4 * MIB),
-    "one repeat": lambda: rows(repeats=1), "one CPU": lambda: rows(cpus=1),
-    "chases alone": lambda: rows().query("kernel == 'page_chase'"), "faults alone": lambda: rows().query("kernel == 'prefault'"),
-    "no controls": lambda: rows().query("layout != 'packed' or kernel != 'page_chase'"),
-}
 
 
 def programs() -> dict[str, Any]:

@@ -27,12 +27,10 @@ TEXTBOOK = Truth(climb=1.3)
 PLAIN, SILENT = Stated(), Stated(tlb=())
 MACHINES: dict[str, tuple[Truth, Stated, list[Point]]] = {
     "the textbook's": (TEXTBOOK, PLAIN, grid()),
-    "hashed sets": (Truth(missed=hashed), PLAIN, grid()),
     "no cliff": (Truth(hit_ns=0.0, walk_ns=0.0), PLAIN, grid()),
     "noise": (Truth(noise=0.3), PLAIN, grid()),
     "CPUID silent": (Truth(), SILENT, grid(entries=())),
     "one level stated": (Truth(), Stated(tlb=tlbs()[:1]), grid()),
-    "ways unknown": (Truth(), Stated(tlb=tlbs(ways=(None, None))), grid()),
     "tiny sizes": (Truth(), PLAIN, grid(64 << 10, per_octave=4)),
     "small sizes": (Truth(), PLAIN, grid(4 * MIB, per_octave=1)),
     "no zoom": (Truth(), PLAIN, grid(GIB, per_octave=1)),

@@ -55,10 +55,11 @@ class Walker:
         """One row a process, with the columns that `Store.load` gives."""
         noise, rows = np.random.default_rng(seed), []
         for point in points:
+            record, quiet_ns = make_record(**point.model_dump(), core_ghz=self.ghz), self.ns(point)
+            row = record.model_dump(exclude={"counters", "options", "also"}) | dict(record.options) | {"kernel_digest": "a" * 16}
             for repeat in range(repeats):
-                ns = self.ns(point) * math.exp(self.noise * noise.normal())
-                record = make_record(**point.model_dump(), repeat=repeat, ns_per_access=ns, batch_ns_per_access=[ns], core_ghz=self.ghz)
-                rows.append(record.model_dump(exclude={"counters", "options", "also"}) | dict(record.options) | {"kernel_digest": "a" * 16})
+                ns = quiet_ns * math.exp(self.noise * noise.normal())
+                rows.append(row | {"repeat": repeat, "ns_per_access": ns, "batch_ns_per_access": [ns]})
         return kernels.with_defaults(pd.DataFrame(rows, columns=None if rows else [*make_record().model_dump(), *TABLES, "hot"]))
 
 
@@ -131,15 +132,7 @@ def analysis(frame: pd.DataFrame | None = None, *, hypervisor: str = "none", ent
 
 NOTHING = rows().query("kernel == 'none'")
 MACHINES = {
-    "everything": rows,
     "no upper caches": lambda: rows(Walker(kept=())),
     "huge upper caches": lambda: rows(Walker(kept=((1, 4096), (2, 4096), (3, 4096)))),
-    "no sweep": lambda: rows().query("tables_1 == tables_1.max() and tables_2 == 8"),
     "nothing held": lambda: rows().query("lines == lines.max()"),
-    "no collisions": lambda: rows().query("lines != 256"),
-    "collisions alone": lambda: rows().query("lines == 256"),
-    "small": lambda: rows(most=4 << 20),
-    "one repeat": lambda: rows(repeats=1),
-    "loud": lambda: rows(Walker(noise=0.4)),
-    "nothing": lambda: NOTHING,
 }

@@ -29,13 +29,6 @@ def test_quantiles_over_processes_are_those_of_the_hops_that_were_drawn():
         assert a.p95[pages].get(size).value == pytest.approx(np.quantile(hops, 0.95), abs=8)
 
 
-def test_a_machine_without_hop_by_hop_rows_has_no_quantiles():
-    a = analysis(rows()[rows()["per_hop"] == 0])
-    assert a.hops.empty and a.p50 == {} and a.ridges.empty
-    with pytest.raises(Unavailable):
-        a.tail("4k")
-
-
 def test_the_gain_of_several_walkers_is_one_walkers_time_over_theirs():
     walkers = analysis().walkers
     assert list(dict.fromkeys(walkers["pages"])) == ["4k", "thp", "2m"] and set(walkers["vertices"]) == {1 << 24}
@@ -110,14 +103,6 @@ def test_a_size_waits_for_an_access_to_memory_from_where_a_tenth_of_its_hops_do(
     assert a.waits_from(2) == 4 * MIB
 
 
-def test_timings_and_the_clock_are_those_of_the_kernel():
-    a = analysis()
-    assert (a.clock["clock_ns"], a.clock["clock_step_ns"]) == (22.0, 10.0)
-    last = a.timings.iloc[-1]
-    assert last.name == 16 * GIB and last["ns_per_access"] == pytest.approx(last["mean_ns"] + 60) and last["batch_ns"] == pytest.approx(
-        a.means["4k"].last.value)
-
-
 def test_densities_are_those_of_all_processes_and_hold_nearly_all_hops():
     ridges = analysis().ridges
     width = ridges["ns"].iloc[1] - ridges["ns"].iloc[0]
@@ -130,18 +115,6 @@ def test_densities_are_those_of_all_processes_and_hold_nearly_all_hops():
 
 
 SOME_CHASES = chases(Truth(cache_step=(512, 3.0), noise=0.01), repeats=3).assign(state="s")
-
-
-def test_without_the_first_chapters_chases_there_is_a_reason_and_no_model():
-    with pytest.raises(Unavailable) as why:
-        analysis().modelled  # noqa: B018
-    assert why.value.code == "no-data"
-
-
-def test_what_is_held_out_of_the_fit_is_a_choice():
-    a = analysis(names={"held_out_sizes": slice(2)}, stlb_cliff=SOME_CHASES)
-    held = a.chases[a.chases["held_out"]]
-    assert sorted(set(held["lines"])) == sorted(set(a.chases["lines"]))[:2]
 
 
 @pytest.mark.parametrize("frame", [None, only("thp", "2m")])

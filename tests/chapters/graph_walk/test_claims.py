@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 import pytest
-from support.synthetic import GIB, MIB, Truth, fit, fit_to_be_shown, lru, scope
+from support.synthetic import GIB, MIB, Truth, fit, fit_to_be_shown, lru
 from support.synthetic import frame as chases
 from support.walk import FRAMES, Walk, analysis, only, rows
 
 from experiments.article.verdicts import REGISTRY, claims_of, judge, verdicts
-from experiments.chapters.graph_walk import Analysis, claims, grid
+from experiments.chapters.graph_walk import Analysis, claims
 from experiments.inference.intervals import Interval
 from experiments.inference.splinter import Compared, Splinter
 from experiments.lab.grid import octaves
@@ -191,15 +191,6 @@ def test_a_band_may_be_drawn_elsewhere(claim: str, predicate: str, band: dict, v
     assert judged(analysis(), **{predicate: band})[claim] == verdict
 
 
-@pytest.mark.parametrize("name", ["everything", "base pages alone", "no base pages", "one size", "nothing"])
+@pytest.mark.parametrize("name", ["no base pages", "nothing"])
 def test_every_frame_has_every_verdict(name: str):
     judged(analysis(FRAMES[name](), []))
-
-
-def test_each_claim_names_points_of_the_grid_that_it_compares():
-    points = grid.points(scope(4 * GIB, per_octave=4))
-    of = {claim.id: [point for point in points if claim.points(point, scope(4 * GIB, per_octave=4))] for claim in claims_of(claims)
-          if claim.points}
-    assert {claim.id for claim in claims_of(claims)} - of.keys() == {MODEL, CACHED} and all(0 < len(of[id]) < len(points) for id in of)
-    assert not set(map(id, of[THREE])) & set(map(id, of[CAPACITY])) and {
-        dict(point.options).get("walkers", 1) for point in of[WALKERS]} > {1, 2}

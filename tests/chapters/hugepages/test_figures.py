@@ -1,14 +1,12 @@
-"""The charts: drawn on a whole machine and on one of base pages alone, or a reason."""
+"""The charts show the curves and prices of the analysis, or there is a reason."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 
 import pytest
-from support.hugepages import MACHINES, analysis, only, rows
-from support.synthetic import HOLE
+from support.hugepages import analysis, only, rows, without_controls
 
 from experiments.article.render import Figure
 from experiments.chapters.hugepages import Analysis, figures
@@ -16,29 +14,6 @@ from experiments.words.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 
-CURVE = {"lines", "median", "low", "high", "n"}
-FIGURES: dict[Callable[[Analysis], Figure], set[str]] = {
-    figures.page_sizes: CURVE | {"pages", "working_set_bytes", "coverage", "unstable"},
-    figures.page_prices: CURVE | {"pages", "working_set_bytes", "unstable"},
-    figures.splinter: CURVE | {"series"},
-    figures.touch: {"where", "pages", "array_bytes", "median", "low", "high", "n"},
-    figures.far_load: {"pages", "part", "ns", "lines"},
-}
-PARTIAL = ["everything", "base pages alone"]
-
-
-@pytest.mark.parametrize("machine", PARTIAL)
-@pytest.mark.parametrize("make", FIGURES, ids=lambda make: make.__name__)
-def test_every_figure_is_drawn_on_every_machine_that_has_its_rows(make: Callable[[Analysis], Figure], machine: str):
-    a = analysis(MACHINES[machine]())
-    if make is figures.splinter and machine == "base pages alone":
-        with pytest.raises(Unavailable):
-            make(a)
-        return
-    figure = make(a)
-    assert FIGURES[make] <= set(figure.data.columns) and len(figure.csv().splitlines()) == len(figure.data) + 1
-    json.dumps(figure.spec(), allow_nan=False)
-    assert not HOLE.search(figure.alt.replace("(", "")) and figure.alt.endswith(".")
 
 
 @pytest.mark.parametrize(("make", "there", "code"), [
@@ -51,7 +26,7 @@ def test_a_figure_without_rows_is_a_reason(make: Callable[[Analysis], Figure], t
 
 
 def test_prices_without_their_controls_are_a_reason_and_times_are_not():
-    a = analysis(MACHINES["no controls"]())
+    a = analysis(without_controls())
     with pytest.raises(Unavailable, match="control"):
         figures.page_prices(a)
     assert len(figures.page_sizes(a).data) and not re.search(r"\bnan\b", figures.page_sizes(a).alt)

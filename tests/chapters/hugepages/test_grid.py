@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from support.hugepages import PAGES
 from support.synthetic import GIB, MIB, hugepages, scope
 
-from experiments.article.chapter import literature
 from experiments.chapters.hugepages import grid
 from experiments.lab.grid import SMALLEST_LINES
 
@@ -45,14 +44,3 @@ def test_a_coarse_grid_has_what_shows_whether_an_entry_spans_a_large_page_whatev
         first, last = entries or (64, 2048)
         assert len([n for n in base if n <= 1 << 15]) >= 12 and len([n for n in base if n <= first]) >= 3  # inference/knees.py
         assert len([n for n in base & large if 1.3 * first < n < 0.6 * last]) >= 3
-
-
-def test_touches_are_of_the_published_sizes_and_say_their_bytes():
-    touched = [point for point in hugepages(per_octave=4) if point.kernel == "random_touch"]
-    assert {point.pages for point in touched} == {"4k", "thp", "2m"}
-    assert {dict(point.options)["bytes"] for point in touched} == {*literature("jmh_byte_array_touch")["array_bytes"], 10**9}
-    assert all((point.lines - 1) * 64 < dict(point.options)["bytes"] <= point.lines * 64 for point in touched)
-    assert all((point.layout, point.order) == ("packed", "random") for point in touched)
-    spare = {point for point in touched if "spare_draws" in dict(point.options)}
-    plain = {point for point in touched if dict(point.options)["bytes"] <= 10**8} - spare
-    assert {point.model_copy(update={"options": point.options + (("spare_draws", 1),)}) for point in plain} == spare

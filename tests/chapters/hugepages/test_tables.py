@@ -50,12 +50,3 @@ def test_the_published_reads_stand_beside_ours_at_the_same_sizes():
             where = {"kernel": "random_touch", "pages": pages, "bytes": int(text.replace(",", ""))}
             assert ours == pytest.approx(median(rows(), **where), abs=0.006)
     assert set(numbers(table["draw alone, ns"])) == {Paged.DRAW_NS}
-
-
-def test_walks_are_counted_beside_the_published_misses_and_missing_where_nothing_counts():
-    table = read(tables.counts(analysis())).set_index("pages")
-    assert set(table["walks per read here"]) == {"–"} and table.loc["4k", "published dTLB-load-misses per read"] == "1.017"
-    counted = rows().assign(walk_per_access=[0.5 if pages == "4k" else 0.1 for pages in rows()["pages"]])
-    here = read(tables.counts(analysis(counted))).set_index("pages")["walks per read here"]
-    assert (here["4k"], here["thp"]) == ("0.500", "0.100")
-    assert list(read(tables.counts(analysis(only("2m"))))["pages"]) == ["4k", "thp", "2m"]
