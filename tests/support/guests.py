@@ -121,10 +121,9 @@ MACHINES: dict[str, Callable[[], pd.DataFrame]] = {
     "no results of its own": lambda: rows().drop(columns=["outside_ns_per_access", "first_touch_ns_per_access"]),
     "far alone": lambda: rows(Guests()).query("kernel != 'numa_chase' or mode != 'local-local'"), "nothing": lambda: rows()[:0],
 }
-KVM: dict[str, Kvm | None] = {
-    "old": None, "none": Kvm(device=False, module="", tables="none"), "ept": Kvm(device=True, module="kvm_intel", tables="EPT"),
+KVM: dict[str, Kvm] = {
     "npt": Kvm(device=True, module="kvm_amd", tables="NPT"), "shadow": Kvm(device=True, module="kvm_pvm", tables="shadow"),
-    "silent": Kvm(device=True, module="kvm_other", tables="unknown"), "hidden": Kvm(device=False, module="kvm_amd", tables="NPT"),
+    "hidden": Kvm(device=False, module="kvm_amd", tables="NPT"),
 }
 
 

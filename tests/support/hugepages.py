@@ -10,7 +10,6 @@ import pandas as pd
 
 from experiments.chapters.hugepages import Analysis
 from experiments.words.pages import SWEPT
-from experiments.words.reasons import Note
 from support.common import About
 from support.synthetic import GIB, Paged, Stated, hugepages, tlbs
 
@@ -43,14 +42,14 @@ def only(*pages: str, of: pd.DataFrame | None = None) -> pd.DataFrame:
     return frame[frame["pages"].isin(pages)].reset_index(drop=True)
 
 
-def analysis(frame: pd.DataFrame | None = None, entries: Iterable[int] = ENTRIES, hypervisor: str = "kvm", notes: Iterable[Note] = (),
+def analysis(frame: pd.DataFrame | None = None, entries: Iterable[int] = ENTRIES, hypervisor: str = "kvm",
              kept: dict[str, pd.DataFrame] | None = None, stated: dict[str, Any] | None = None, **documents: dict[str, Any]) -> Analysis:
     """entries: of the TLB levels that CPUID states. kept: rows of other chapters. stated: what else the machine says of itself."""
     entries, frame = list(entries), rows() if frame is None else frame
-    if id(frame) in _ROWS and not (notes or kept or stated or documents):
+    if id(frame) in _ROWS and not (kept or stated or documents):
         return _shared(id(frame), tuple(entries), hypervisor)
     host = Stated(tlb=tlbs(entries, (0, 12)[: len(entries)]), hypervisor=hypervisor, changes=stated or {}).host()
-    return Analysis(frame, About(host, notes=list(notes), rows=kept or {}, documents=documents))
+    return Analysis(frame, About(host, rows=kept or {}, documents=documents))
 
 
 def median(frame: pd.DataFrame, **where: object) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -10,7 +9,6 @@ import pandas as pd
 
 from experiments.chapters.keeping_pages import Analysis, ways
 from experiments.chapters.keeping_pages.languages import runtimes
-from experiments.words.reasons import Note
 from support.common import About
 from support.synthetic import GIB, MIB, Paged, Stated, keeping_pages, tlbs
 
@@ -29,11 +27,9 @@ def only(*pages: str, of: pd.DataFrame | None = None) -> pd.DataFrame:
     return frame[frame["pages"].isin(pages)].reset_index(drop=True)
 
 
-def analysis(frame: pd.DataFrame | None = None, notes: Iterable[Note] = (), **documents: dict[str, Any]) -> Analysis:
+def analysis(frame: pd.DataFrame | None = None, **documents: dict[str, Any]) -> Analysis:
     host = Stated(tlb=tlbs(), hypervisor="kvm").host()
-    return Analysis(rows() if frame is None else frame, About(host, notes=list(notes), rows={}, documents=documents))
-
-
+    return Analysis(rows() if frame is None else frame, About(host, documents=documents))
 
 
 def programs() -> dict[str, Any]:

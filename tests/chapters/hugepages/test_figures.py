@@ -15,7 +15,6 @@ from experiments.words.reasons import Unavailable
 pytestmark = pytest.mark.filterwarnings("error")
 
 
-
 @pytest.mark.parametrize(("make", "there", "code"), [
     (figures.splinter, ("4k",), "pool-empty"), (figures.touch, ("1g",), "too-few-points"),
     (figures.page_sizes, (), "too-few-points"), (figures.page_prices, (), "too-few-points")])

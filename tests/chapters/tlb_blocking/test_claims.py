@@ -72,7 +72,7 @@ JUDGED: dict[str, tuple[str, Callable[[], pd.DataFrame], str, str]] = {
 @pytest.mark.parametrize("case", JUDGED)
 def test_each_claim_is_judged_by_the_rows(case: str):
     claim, make, verdict, evidence = JUDGED[case]
-    found = judged(make())[claim]
+    found = fit(judge(REGISTRY[claim], analysis(make())))
     assert found.verdict == verdict, found
     if evidence in REASONS:
         assert REASONS[evidence].sentence.removesuffix(".") in found.evidence, found

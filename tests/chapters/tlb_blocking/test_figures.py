@@ -21,8 +21,6 @@ LACKING = {
 }
 
 
-
-
 MORE = ("everything", "no base pages", "no join", "no walks", "no prefetch", "no blocks", "none apart", "no plain walk", "no hop by hop",
         "no columns")
 
