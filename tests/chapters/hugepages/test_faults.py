@@ -7,12 +7,9 @@ tests show that the other machine measures where it lacks nothing, and so that e
 
 from __future__ import annotations
 
-import ctypes
 import errno
-import mmap
 import os
 import re
-import resource
 import signal
 from collections import Counter
 from collections.abc import Callable
@@ -22,7 +19,7 @@ from typing import Any
 import pytest
 from support.kernels import STATE, measured, why_not
 from support.lab import one_by_one
-from support.stand_ins import PAGE, in_a_child, put_before
+from support.stand_ins import PAGE, put_before
 from support.synthetic import MIB, Stated
 
 from experiments.lab import campaign, measure, perf
@@ -35,7 +32,6 @@ pytestmark = [pytest.mark.measures, pytest.mark.needs("a C compiler")]
 CPUS = len(os.sched_getaffinity(0))
 ARENA = 16 * MIB  # eight pages of 2 MiB, of which 60 % and all but one are different numbers
 
-# A numba process takes over a second, and both of its kernels refuse by one arena: what is not named below is endurance.
 CASES = {
     "page_chase in C": Point(kernel="page_chase", lines=ARENA // 4096, region_ms=1),
     "page_chase in numba": Point(kernel="page_chase", engine="numba", lines=ARENA // 4096, region_ms=1),
@@ -239,28 +235,6 @@ def test_a_process_that_a_cgroup_ends_while_it_faults_in_ran_out_of_memory(machi
 def test_a_limit_on_locked_memory_takes_no_page_size_away(machine, monkeypatch, pages: str):
     put_before(monkeypatch, "sh", "-c", 'ulimit -l 0 && exec "$0" "$@"')
     assert measured(on("page_chase in C", pages)).backing == pages
-
-
-@pytest.mark.parametrize("log2", [21, 30])
-def test_a_mapping_from_a_pool_does_not_count_as_locked_memory_here(log2: int):
-    """Linux asks for the right to lock memory in shmget(SHM_HUGETLB) alone, and before it looks at the pool."""
-
-    def answer() -> int:
-        libc = ctypes.CDLL(None, use_errno=True)
-        libc.mmap.restype = ctypes.c_void_p
-        libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-        got = libc.mmap(None, 1 << log2, mmap.PROT_READ, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000 | log2 << 26, -1, 0)
-        return ctypes.get_errno() if got == ctypes.c_void_p(-1).value else 0
-
-    def limited() -> int:
-        resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
-        if os.geteuid() == 0:  # root may lock all it likes
-            os.setgroups([])
-            os.setgid(65534)
-            os.setuid(65534)
-        return answer()
-
-    assert in_a_child(limited) == in_a_child(answer) != errno.EPERM
 
 
 # --- none gives a row with another page size than the one named

@@ -6,7 +6,7 @@ import re
 
 import pytest
 from support.hugepages import analysis, chased, median, only, rows
-from support.synthetic import GIB, MIB, Paged
+from support.synthetic import GIB, MIB
 from support.told import numbers_of as numbers
 from support.told import read
 
@@ -36,17 +36,3 @@ def test_what_was_not_measured_is_a_dash_beside_the_published_and_never_zero():
     base = read(tables.speedups(analysis(only("4k"))))
     assert [name for name in base if "here" in name] == ["4k here, ns"] and not [name for name in base if re.match("[1-9].* speedup", name)]
     assert not {"thp speedup", "2m speedup"} & set(read(tables.speedups(analysis(only("thp", "2m")))))
-
-
-def test_the_published_reads_stand_beside_ours_at_the_same_sizes():
-    table = read(tables.reads(analysis()))
-    assert table["array, bytes"].tolist() == ["1,000", "10,000", "1,000,000", "10,000,000", "100,000,000", "1,000,000,000"]
-    published = {"4k": [8.109, 8.086, 9.831, 19.734, 32.538], "thp": [8.104, 8.060, 9.193, 17.282, 28.698],
-                 "2m": [8.104, 8.062, 9.303, 17.357, 28.697]}  # as the article prints them
-    for pages, ns in published.items():
-        column = table[f"{pages} published, ns"]
-        assert numbers(column[:5]) == pytest.approx(ns, abs=0.006) and column[5] == "–"
-        for text, ours in zip(table["array, bytes"], numbers(table[f"{pages} here, ns"]), strict=True):
-            where = {"kernel": "random_touch", "pages": pages, "bytes": int(text.replace(",", ""))}
-            assert ours == pytest.approx(median(rows(), **where), abs=0.006)
-    assert set(numbers(table["draw alone, ns"])) == {Paged.DRAW_NS}
