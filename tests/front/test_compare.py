@@ -24,7 +24,6 @@ from experiments.front import compare_lacking, compare_words
 from experiments.front.compare import DIFFERS, SAME, UNKNOWN, Comparison, compare, compared
 from experiments.inference.campaigns import newest
 from experiments.inference.intervals import Interval, median_interval
-from experiments.inference.power import drawn_again
 from experiments.lab import states
 from experiments.lab.record import Record
 from experiments.lab.store import Store

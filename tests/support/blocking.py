@@ -14,7 +14,7 @@ from experiments.chapters.tlb_blocking import Analysis, grid
 from experiments.lab import kernels
 from experiments.lab.record import Point
 from support.common import About, make_record
-from support.synthetic import GIB, MIB, PAGE_BYTES, Stated, scope, tlbs
+from support.synthetic import GIB, PAGE_BYTES, Stated, scope, tlbs
 
 ENTRIES = [64, 1536]
 CLOCK_NS = 9.0
@@ -121,24 +121,14 @@ LOUD = Machine(noise=0.4)
 MACHINES: dict[str, Callable[[], pd.DataFrame]] = {
     "everything": rows,
     "splintered": lambda: rows(Machine(splintered=True)),
-    "with a control": lambda: Machine().frame([*points(), *control()]),
-    "no pool": lambda: only("4k", "thp"),
-    "base pages alone": lambda: only("4k"),
     "no base pages": lambda: only("thp", "2m"),
     "no join": lambda: rows().query("kernel == 'graph_walk'"),
     "no walks": lambda: rows().query("kernel != 'graph_walk'"),
     "no prefetch": lambda: rows().query("mode != 'prefetch'"),
-    "no prefetch of distance 0": lambda: rows().query("distance != 0"),
     "no blocks": lambda: rows().query("mode != 'blocked'"),
     "none apart": lambda: rows().query("layout != 'spread'"),
     "no plain walk": lambda: rows().query("mode != 'plain'"),
-    "no naive join": lambda: rows().query("mode != 'naive'"),
     "no hop by hop": lambda: rows().query("per_hop != 1"),
-    "small sizes": lambda: rows(most=16 * MIB),
-    "within the reach": lambda: rows(most=4 * MIB),
-    "one repeat": lambda: rows(repeats=1),
-    "loud": lambda: rows(LOUD),
-    "dropped": lambda: rows(Machine(walking_prefetch=False, jump_ns=0.0)),
     "nothing": lambda: NOTHING,
     "no columns": lambda: Machine().frame([]),  # not even those of a kernel's own numbers
 }

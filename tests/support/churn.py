@@ -182,20 +182,7 @@ def analysis(frame: pd.DataFrame | None = None, *, house: House | None = House()
 
 NOTHING = rows().query("kernel == 'none'")
 MACHINES = {
-    "everything": rows,
-    "nothing kept": lambda: rows(Churn(kept=0.0, walks_kept=0.0)),
-    "no price of asking": lambda: rows(Churn(told_ns=0.0, busy_ns=10_000.0)),
-    "flushes that nobody counts": lambda: rows(Churn(counted=False)),
-    "large pages copied whole": lambda: rows(Churn(copies_whole=True)),
-    "pages joined for nothing": lambda: rows(Churn(gain_ns=0.0)),
-    "neighbours that cost nothing": lambda: rows(Churn(stream_ns=0.0, taken=1.0, shared=1.0)),
     "one CPU": lambda: rows(cpus=1),
-    "no sibling": lambda: rows(sibling=False),
     "base pages alone": lambda: rows().query("pages == '4k'"),
-    "small": lambda: rows(most=4 << 20),
-    "one repeat": lambda: rows(repeats=1),
-    "loud": lambda: rows(Churn(noise=0.4)),
-    **{f"{kernel} alone": lambda kernel=kernel: rows().query(f"kernel == '{kernel}'") for kernel in (
-        "shootdown", "switch_chase", "cold_chase", "fork_write", "neighbour_chase", "collapse_chase")},
     "nothing": lambda: NOTHING,
 }

@@ -52,10 +52,11 @@ class Jumps:
         """One row a process, with the columns that `Store.load` gives."""
         noise, rows = np.random.default_rng(seed), []
         for point in points:
+            record, quiet_ns = make_record(**point.model_dump()), self.ns(point)
+            row = record.model_dump(exclude={"counters", "options", "also"}) | {"kernel_digest": "a" * 16} | dict(point.options)
             for repeat in range(repeats):
-                ns = self.ns(point) * math.exp(self.noise * noise.normal())
-                record = make_record(**point.model_dump(), repeat=repeat, ns_per_access=ns, batch_ns_per_access=[ns])
-                rows.append(record.model_dump(exclude={"counters", "options", "also"}) | {"kernel_digest": "a" * 16} | dict(point.options))
+                ns = quiet_ns * math.exp(self.noise * noise.normal())
+                rows.append(row | {"repeat": repeat, "ns_per_access": ns, "batch_ns_per_access": [ns]})
         frame = kernels.with_defaults(pd.DataFrame(rows, columns=None if rows else [*make_record().model_dump()]))
         missed = np.maximum(0.0, 1 - self.entries[-1] / frame["lines"].astype(float)) if rows else 0.0
         return frame.assign(itlb_walk_per_access=self.walks * missed) if self.walks else frame
@@ -85,9 +86,15 @@ def texts(**changes: Any) -> dict[str, Any]:
             "got": got, "lacking": {"file-collapsed": "no-collapse", "memfd-pool": "pool-empty"}} | changes
 
 
+@cache
+def _chases(splintered: bool) -> pd.DataFrame:
+    """Over page sizes."""
+    return Paged(splintered=splintered, noise=0.004).frame(synthetic.hugepages(per_octave=2))
+
+
 def analysis(frame: pd.DataFrame | None = None, *, splintered: bool = False, **changes: Any) -> Analysis:
     """Of a machine whose chases over page sizes show whether the host splinters them. changes: of `flags`."""
-    chases = Paged(splintered=splintered, noise=0.004).frame(synthetic.hugepages(per_octave=2))
+    chases = _chases(splintered)
     tlb = tuple(Tlb(level=level, kind="instruction", pages=("4k",), entries=n, source="made up") for level, n in enumerate(STATED, 1))
     host = Stated(hypervisor="kvm" if splintered else "none", tlb=tlb).host()
     about = About(host, rows={"hugepages": chases}, documents={"flags": flags(**changes), "texts": texts()})
@@ -96,17 +103,11 @@ def analysis(frame: pd.DataFrame | None = None, *, splintered: bool = False, **c
 
 NOTHING = rows().query("kernel == 'none'")
 MACHINES = {
-    "everything": rows,
-    "nothing hidden": lambda: rows(Jumps(hidden=0.0)),
     "no TLB": lambda: rows(Jumps(hit_ns=0.0, walk_ns=0.0)),
     "one level": lambda: rows(Jumps(hit_ns=0.0)),
     "base pages alone": lambda: rows().query("pages == '4k'"),
-    "no drawn jumps": lambda: rows().query("order != 'random'"),
     "drawn jumps alone": lambda: rows().query("order == 'random'"),
     "no alias": lambda: rows().query("layout != 'alias'"),
     "small": lambda: rows(most=4 << 20),
-    "one repeat": lambda: rows(repeats=1),
-    "counted": lambda: rows(Jumps(walks=1.0)),
-    "loud": lambda: rows(Jumps(noise=0.4)),
     "nothing": lambda: NOTHING,
 }

@@ -92,14 +92,13 @@ class Kernel:
         """One row a process, with the columns that `Store.load` gives."""
         noise, rows = np.random.default_rng(seed), []
         for point in points:
+            fields = self.fields(point)
+            row = make_record(**point.model_dump()).model_dump(exclude={"counters", "options", "also"}) | dict(point.options) | fields | {
+                "kernel_digest": "a" * 16}
             for repeat in range(repeats):
-                fields = self.fields(point)
                 draw = math.exp(self.noise * noise.normal())
                 timed = {name: fields[name] * draw for name in ("ns_per_access", "mean_ns") if name in fields}
-                record = make_record(**point.model_dump(), repeat=repeat, ns_per_access=timed["ns_per_access"],
-                                     batch_ns_per_access=[timed["ns_per_access"]])
-                rows.append(record.model_dump(exclude={"counters", "options", "also"}) | dict(point.options) | fields | timed | {
-                    "kernel_digest": "a" * 16})
+                rows.append(row | timed | {"repeat": repeat, "batch_ns_per_access": [timed["ns_per_access"]]})
         return kernels.with_defaults(pd.DataFrame(rows, columns=None if rows else [*make_record().model_dump()]))
 
 
@@ -129,22 +128,3 @@ def analysis(frame: pd.DataFrame | None = None, *, hypervisor: str = "kvm", host
 
 
 NOTHING = rows().query("kernel == 'none'")
-MACHINES = {
-    "everything": rows,
-    "a fault a page": lambda: rows(Kernel(around=1)),
-    "pieces of a page": lambda: rows(Kernel(piece=16)),
-    "free traps": lambda: rows(Kernel(trap_ns=0.0)),
-    "no host": lambda: rows(Kernel(takes=())),
-    "a host that takes all": lambda: rows(Kernel(takes=("4k", "thp"))),
-    "no large pages": lambda: rows().query("pages == '4k'"),
-    "a file alone": lambda: rows().query("mode == 'file'"),
-    "no file": lambda: rows().query("mode != 'file'"),
-    "no groups": lambda: rows().query("mode != 'grouped'"),
-    "one CPU": lambda: rows(Kernel(cpus=1)),
-    "threads alone": lambda: rows().query("kernel == 'map_churn'"),
-    "no control": lambda: rows().query("mode != 'keep'"),
-    "small": lambda: rows(most=1 << 20),
-    "one repeat": lambda: rows(repeats=1),
-    "loud": lambda: rows(Kernel(noise=0.4)),
-    "nothing": lambda: NOTHING,
-}

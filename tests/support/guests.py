@@ -19,7 +19,7 @@ from experiments.machine.kvm import Kvm
 from experiments.words.pages import hardware
 from support import synthetic
 from support.common import About, make_record
-from support.synthetic import GIB, MIB, PAGE_BYTES, Stated, lru
+from support.synthetic import GIB, PAGE_BYTES, Stated, lru
 
 ENTRIES = [64, 1536]
 GUESTS, HOSTS = ("4k", "2m", "1g"), ("4k", "thp", "2m", "1g")
@@ -114,22 +114,16 @@ def rows(machine: Guests = BARE, most: int = GIB, repeats: int = 5, per_octave: 
 
 
 MACHINES: dict[str, Callable[[], pd.DataFrame]] = {
-    "everything": lambda: rows(Guests()), "bare metal": lambda: rows(), "a guest's guest": lambda: rows(NESTED),
-    "noise": lambda: rows(Guests(noise=0.5)), "free": lambda: rows(Guests(hit_ns=0.0, reference_ns=0.0)),
-    "one cell": lambda: rows(Guests(cells=(("4k", "4k"),), pages=("4k",))), "no pools": lambda: rows(Guests(
-        cells=tuple((guest, host) for guest in GUESTS for host in ("4k", "thp")), pages=("4k", "thp"))),
-    "a cell without base pages": lambda: rows(Guests(cells=(("1g", "1g"),), pages=("1g",))),
-    "no guest": lambda: rows(Guests(cells=())), "no native": lambda: rows(Guests(pages=())), "one repeat": lambda: rows(repeats=1),
-    "two repeats": lambda: rows(repeats=2), "tiny": lambda: rows(most=64 << 10), "small": lambda: rows(most=16 * MIB),
-    "no controls": lambda: rows().query("layout != 'packed'"), "no clock": lambda: rows(Guests(ghz=0.0)),
+    "bare metal": lambda: rows(), "a guest's guest": lambda: rows(NESTED),
+    "one cell": lambda: rows(Guests(cells=(("4k", "4k"),), pages=("4k",))),
+    "no guest": lambda: rows(Guests(cells=())), "no native": lambda: rows(Guests(pages=())), "tiny": lambda: rows(most=64 << 10),
+    "no controls": lambda: rows().query("layout != 'packed'"),
     "no results of its own": lambda: rows().drop(columns=["outside_ns_per_access", "first_touch_ns_per_access"]),
-    "far alone": lambda: rows(Guests()).query("kernel != 'numa_chase' or mode != 'local-local'"),
-    "packed alone": lambda: rows().query("layout == 'packed'"), "nothing": lambda: rows()[:0],
+    "far alone": lambda: rows(Guests()).query("kernel != 'numa_chase' or mode != 'local-local'"), "nothing": lambda: rows()[:0],
 }
-KVM: dict[str, Kvm | None] = {
-    "old": None, "none": Kvm(device=False, module="", tables="none"), "ept": Kvm(device=True, module="kvm_intel", tables="EPT"),
+KVM: dict[str, Kvm] = {
     "npt": Kvm(device=True, module="kvm_amd", tables="NPT"), "shadow": Kvm(device=True, module="kvm_pvm", tables="shadow"),
-    "silent": Kvm(device=True, module="kvm_other", tables="unknown"), "hidden": Kvm(device=False, module="kvm_amd", tables="NPT"),
+    "hidden": Kvm(device=False, module="kvm_amd", tables="NPT"),
 }
 
 

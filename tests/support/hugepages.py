@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -10,9 +10,8 @@ import pandas as pd
 
 from experiments.chapters.hugepages import Analysis
 from experiments.words.pages import SWEPT
-from experiments.words.reasons import Note
 from support.common import About
-from support.synthetic import GIB, MIB, Paged, Stated, hugepages, tlbs
+from support.synthetic import GIB, Paged, Stated, hugepages, tlbs
 
 PAGES = SWEPT
 ENTRIES = (64, 1536)
@@ -43,14 +42,14 @@ def only(*pages: str, of: pd.DataFrame | None = None) -> pd.DataFrame:
     return frame[frame["pages"].isin(pages)].reset_index(drop=True)
 
 
-def analysis(frame: pd.DataFrame | None = None, entries: Iterable[int] = ENTRIES, hypervisor: str = "kvm", notes: Iterable[Note] = (),
+def analysis(frame: pd.DataFrame | None = None, entries: Iterable[int] = ENTRIES, hypervisor: str = "kvm",
              kept: dict[str, pd.DataFrame] | None = None, stated: dict[str, Any] | None = None, **documents: dict[str, Any]) -> Analysis:
     """entries: of the TLB levels that CPUID states. kept: rows of other chapters. stated: what else the machine says of itself."""
     entries, frame = list(entries), rows() if frame is None else frame
-    if id(frame) in _ROWS and not (notes or kept or stated or documents):
+    if id(frame) in _ROWS and not (kept or stated or documents):
         return _shared(id(frame), tuple(entries), hypervisor)
     host = Stated(tlb=tlbs(entries, (0, 12)[: len(entries)]), hypervisor=hypervisor, changes=stated or {}).host()
-    return Analysis(frame, About(host, notes=list(notes), rows=kept or {}, documents=documents))
+    return Analysis(frame, About(host, rows=kept or {}, documents=documents))
 
 
 def median(frame: pd.DataFrame, **where: object) -> float:
@@ -74,12 +73,5 @@ def times(frame: pd.DataFrame, factor: float, **where: object) -> pd.DataFrame:
     return frame.assign(ns_per_access=frame["ns_per_access"].where(~chosen, frame["ns_per_access"] * factor))
 
 
-MACHINES: dict[str, Callable[[], pd.DataFrame]] = {
-    "everything": lambda: rows(), "splintered": lambda: rows(SPLIT), "noise": lambda: rows(LOUD),
-    "free": lambda: rows(Paged(hit_ns=0.0, walk_ns=0.0)),
-    "base pages alone": lambda: only("4k"), "no pool": lambda: only("4k", "64k", "thp"), "no base pages": lambda: only("2m", "thp"),
-    "tiny sizes": lambda: rows(most=64 << 10), "small sizes": lambda: rows(most=4 * MIB), "one repeat": lambda: rows(repeats=1),
-    "chases alone": lambda: rows().query("kernel == 'page_chase'"),
-    "no controls": lambda: rows().query("layout != 'packed' or kernel != 'page_chase'"), "no clock": lambda: rows(Paged(ghz=0.0)),
-    "sizes apart": lambda: rows().query("pages != 'thp' or lines % 64 == 0 and lines > 20000").query("pages != '2m' or lines < 20000"),
-}
+def without_controls() -> pd.DataFrame:
+    return rows().query("layout != 'packed' or kernel != 'page_chase'")

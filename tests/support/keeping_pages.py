@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -10,14 +9,11 @@ import pandas as pd
 
 from experiments.chapters.keeping_pages import Analysis, ways
 from experiments.chapters.keeping_pages.languages import runtimes
-from experiments.words.pages import SWEPT
-from experiments.words.reasons import Note
 from support.common import About
 from support.synthetic import GIB, MIB, Paged, Stated, keeping_pages, tlbs
 
-WHOLE, SPLIT, QUIET, LOUD = Paged(), Paged(splintered=True, depth=1.0), Paged(noise=0.004), Paged(noise=0.5)
+WHOLE, SPLIT = Paged(), Paged(splintered=True, depth=1.0)
 WHEN = {"measured_at": "2025-01-31T12:00:00Z", "state": "00112233aabb"}
-LINES = 1 << 14
 
 
 @cache
@@ -31,18 +27,9 @@ def only(*pages: str, of: pd.DataFrame | None = None) -> pd.DataFrame:
     return frame[frame["pages"].isin(pages)].reset_index(drop=True)
 
 
-def analysis(frame: pd.DataFrame | None = None, notes: Iterable[Note] = (), **documents: dict[str, Any]) -> Analysis:
+def analysis(frame: pd.DataFrame | None = None, **documents: dict[str, Any]) -> Analysis:
     host = Stated(tlb=tlbs(), hypervisor="kvm").host()
-    return Analysis(rows() if frame is None else frame, About(host, notes=list(notes), rows={}, documents=documents))
-
-
-MACHINES: dict[str, Callable[[], pd.DataFrame]] = {
-    "everything": lambda: rows(), "splintered": lambda: rows(SPLIT), "noise": lambda: rows(LOUD), "no ladder": lambda: only(*SWEPT),
-    "base pages alone": lambda: only("4k"), "no base pages": lambda: only("2m", "thp"), "small sizes": lambda: rows(most=4 * MIB),
-    "one repeat": lambda: rows(repeats=1), "one CPU": lambda: rows(cpus=1),
-    "chases alone": lambda: rows().query("kernel == 'page_chase'"), "faults alone": lambda: rows().query("kernel == 'prefault'"),
-    "no controls": lambda: rows().query("layout != 'packed' or kernel != 'page_chase'"),
-}
+    return Analysis(rows() if frame is None else frame, About(host, documents=documents))
 
 
 def programs() -> dict[str, Any]:

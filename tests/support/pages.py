@@ -7,15 +7,9 @@ from html.parser import HTMLParser
 import altair as alt
 import numpy as np
 import pandas as pd
-import yaml
-from markdown_it import MarkdownIt
-from myst_parser.config.main import MdParserConfig
-from myst_parser.mdit_to_docutils.base import DocutilsRenderer
-from myst_parser.parsers.mdit import create_md_parser
 
 from experiments.article import charts
 from experiments.article.render import Figure
-from experiments.system.files import ROOT
 
 FRAME = pd.DataFrame({
     "working_set_bytes": [2**16, 2**24, 2**32] * 2,
@@ -60,12 +54,6 @@ class Elements(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.text.append(data)
-
-
-def myst() -> MarkdownIt:
-    """The parser of the pages' Markdown, with the extensions that the book switches on."""
-    extensions = yaml.safe_load((ROOT / "_config.yml").read_text())["parse"]["myst_enable_extensions"]
-    return create_md_parser(MdParserConfig(enable_extensions=set(extensions)), DocutilsRenderer)
 
 
 def linear(colour: str) -> np.ndarray:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pandas as pd
 
@@ -25,25 +27,28 @@ TEXTBOOK = Truth(climb=1.3)
 PLAIN, SILENT = Stated(), Stated(tlb=())
 MACHINES: dict[str, tuple[Truth, Stated, list[Point]]] = {
     "the textbook's": (TEXTBOOK, PLAIN, grid()),
-    "hashed sets": (Truth(missed=hashed), PLAIN, grid()),
     "no cliff": (Truth(hit_ns=0.0, walk_ns=0.0), PLAIN, grid()),
     "noise": (Truth(noise=0.3), PLAIN, grid()),
     "CPUID silent": (Truth(), SILENT, grid(entries=())),
     "one level stated": (Truth(), Stated(tlb=tlbs()[:1]), grid()),
-    "ways unknown": (Truth(), Stated(tlb=tlbs(ways=(None, None))), grid()),
     "tiny sizes": (Truth(), PLAIN, grid(64 << 10, per_octave=4)),
     "small sizes": (Truth(), PLAIN, grid(4 * MIB, per_octave=1)),
     "no zoom": (Truth(), PLAIN, grid(GIB, per_octave=1)),
 }
 
 
+@cache
+def _rows(truth: Truth, points: tuple[Point, ...] | None, repeats: int, seed: int) -> pd.DataFrame:
+    return frame(truth, points and list(points), repeats, seed)
+
+
 def analysis(rows: pd.DataFrame | None = None, stated: Stated = PLAIN, machine: str = "made-up") -> Analysis:
     """Of rows, by default the textbook's."""
-    return Analysis(frame(TEXTBOOK) if rows is None else rows, About(stated.host(), machine))
+    return Analysis(_rows(TEXTBOOK, None, 7, 1) if rows is None else rows, About(stated.host(), machine))
 
 
 def of(truth: Truth, points: list[Point] | None = None, stated: Stated = PLAIN, repeats: int = 7, seed: int = 1) -> Analysis:
-    return analysis(frame(truth, points, repeats, seed), stated)
+    return analysis(_rows(truth, None if points is None else tuple(points), repeats, seed), stated)
 
 
 def kind(name: str, repeats: int = 7) -> Analysis:

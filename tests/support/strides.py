@@ -51,10 +51,11 @@ class Machine:
         """One row a process, with the columns that `Store.load` gives."""
         noise, rows = np.random.default_rng(seed), []
         for point in (point for point in points if point.pages in self.pages):
+            record, quiet_ns = make_record(**point.model_dump()), self.ns(point)
+            row = record.model_dump(exclude={"counters", "options", "also"}) | dict(record.options) | {"kernel_digest": "a" * 16}
             for repeat in range(repeats):
-                ns = self.ns(point) * math.exp(self.noise * noise.normal())
-                record = make_record(**point.model_dump(), repeat=repeat, ns_per_access=ns, batch_ns_per_access=[ns])
-                rows.append(record.model_dump(exclude={"counters", "options", "also"}) | dict(record.options) | {"kernel_digest": "a" * 16})
+                ns = quiet_ns * math.exp(self.noise * noise.normal())
+                rows.append(row | {"repeat": repeat, "ns_per_access": ns, "batch_ns_per_access": [ns]})
         frame = kernels.with_defaults(pd.DataFrame(rows, columns=None if rows else [*make_record().model_dump(), "bytes", "step_bytes"]))
         if not (self.walks and rows):
             return frame
@@ -70,25 +71,22 @@ def rows(machine: Machine = Machine(), most: int = GIB, repeats: int = 5) -> pd.
     return machine.frame(points(most), repeats)
 
 
+@cache
+def _chases(splintered: bool) -> pd.DataFrame:
+    """Over page sizes."""
+    return Paged(splintered=splintered, noise=0.004).frame(synthetic.hugepages(per_octave=2))
+
+
 def analysis(frame: pd.DataFrame | None = None, splintered: bool = False) -> Analysis:
     """Of a machine whose chases over page sizes show whether the host splinters them."""
-    chases = Paged(splintered=splintered, noise=0.004).frame(synthetic.hugepages(per_octave=2))
+    chases = _chases(splintered)
     hypervisor = "kvm" if splintered else "none"
     return Analysis(rows() if frame is None else frame, About(Stated(hypervisor=hypervisor).host(), rows={"hugepages": chases}))
 
 
 NOTHING = rows().query("kernel == 'none'")
 MACHINES = {
-    "everything": rows,
-    "splintered": lambda: rows(Machine(splintered=True)),
-    "counted": lambda: rows(Machine(walks=0.99)),
-    "no pool": lambda: rows().query("pages != '2m'"),
     "base pages alone": lambda: rows().query("pages == '4k'"),
-    "no base pages": lambda: rows().query("pages != '4k'"),
-    "no lists": lambda: rows().query("mode != 'listed'"),
     "lists alone": lambda: rows().query("mode == 'listed'"),
-    "small": lambda: rows(most=4 << 20),
-    "one repeat": lambda: rows(repeats=1),
-    "loud": lambda: rows(Machine(noise=0.4)),
     "nothing": lambda: NOTHING,
 }

@@ -77,11 +77,12 @@ def frame(truth: Truth, points: list[Point] | None = None, repeats: int = 7, see
     noise = np.random.default_rng(seed)
     rows = []
     for point in grid() if points is None else points:
+        record = make_record(**point.model_dump(),
+                             page_table_bytes=table_bytes(point.pages, point.lines * (4096 if point.layout == "spread" else 64)))
+        row, quiet_ns = record.model_dump(exclude={"counters"}) | {"kernel_digest": "a" * 16, "timed": ""}, truth.time_ns(point)
         for repeat in range(repeats):
-            ns = truth.time_ns(point) * float(np.exp(truth.noise * noise.normal()))
-            record = make_record(**point.model_dump(), repeat=repeat, ns_per_access=ns, batch_ns_per_access=[ns],
-                                 page_table_bytes=table_bytes(point.pages, point.lines * (4096 if point.layout == "spread" else 64)))
-            rows.append(record.model_dump(exclude={"counters"}) | {"kernel_digest": "a" * 16, "timed": ""})
+            ns = quiet_ns * float(np.exp(truth.noise * noise.normal()))
+            rows.append(row | {"repeat": repeat, "ns_per_access": ns, "batch_ns_per_access": [ns]})
     return kernels.with_defaults(pd.DataFrame(rows))
 
 
@@ -141,12 +142,14 @@ class Paged:
         for point in (one for one in points if one.pages in self.pages):
             also = {"random_touch": {"generator_ns_per_access": self.DRAW_NS},
                     "prefault": {"free_ns_per_access": self.FREE_NS, "one_byte_resident_bytes": float(PAGE_BYTES[point.pages])}}
+            record = make_record(**point.model_dump(), core_ghz=self.ghz, also=also.get(point.kernel, {}),
+                                 page_table_bytes=table_bytes(point.pages, 4096 * point.lines))
+            row = (record.model_dump(exclude={"counters", "options", "also"}) | dict(record.options) | record.also
+                   | {"kernel_digest": "a" * 16, "timed": ""})
+            quiet_ns = self.time_ns(point)
             for repeat in range(repeats):
-                ns = self.time_ns(point) * float(np.exp(self.noise * noise.normal()))
-                record = make_record(**point.model_dump(), repeat=repeat, ns_per_access=ns, batch_ns_per_access=[ns], core_ghz=self.ghz,
-                                     also=also.get(point.kernel, {}), page_table_bytes=table_bytes(point.pages, 4096 * point.lines))
-                rows.append(record.model_dump(exclude={"counters", "options", "also"}) | dict(record.options) | record.also
-                            | {"kernel_digest": "a" * 16, "timed": ""})
+                ns = quiet_ns * float(np.exp(self.noise * noise.normal()))
+                rows.append(row | {"repeat": repeat, "ns_per_access": ns, "batch_ns_per_access": [ns]})
         return kernels.with_defaults(pd.DataFrame(rows))
 
 

@@ -55,10 +55,11 @@ class Walker:
         """One row a process, with the columns that `Store.load` gives."""
         noise, rows = np.random.default_rng(seed), []
         for point in points:
+            record, quiet_ns = make_record(**point.model_dump(), core_ghz=self.ghz), self.ns(point)
+            row = record.model_dump(exclude={"counters", "options", "also"}) | dict(record.options) | {"kernel_digest": "a" * 16}
             for repeat in range(repeats):
-                ns = self.ns(point) * math.exp(self.noise * noise.normal())
-                record = make_record(**point.model_dump(), repeat=repeat, ns_per_access=ns, batch_ns_per_access=[ns], core_ghz=self.ghz)
-                rows.append(record.model_dump(exclude={"counters", "options", "also"}) | dict(record.options) | {"kernel_digest": "a" * 16})
+                ns = quiet_ns * math.exp(self.noise * noise.normal())
+                rows.append(row | {"repeat": repeat, "ns_per_access": ns, "batch_ns_per_access": [ns]})
         return kernels.with_defaults(pd.DataFrame(rows, columns=None if rows else [*make_record().model_dump(), *TABLES, "hot"]))
 
 
@@ -114,27 +115,24 @@ def rows(walker: Walker = Walker(), most: int = GIB, repeats: int = 5) -> pd.Dat
     return walker.frame(points(most, walker.entries), repeats)
 
 
-def analysis(frame: pd.DataFrame | None = None, *, hypervisor: str = "none", entries: tuple[int, int] = (64, 1536)) -> Analysis:
-    """Of a machine whose survey was made, and whose other chapters were measured."""
+@cache
+def _kept(hypervisor: str, entries: tuple[int, int]) -> dict[str, pd.DataFrame]:
+    """The rows of the other chapters."""
     chases = Paged(splintered=hypervisor != "none", noise=0.004).frame(synthetic.hugepages(per_octave=2))
     surveyed = geometry.rows(geometry.Made(geometry.lru(entries[0]), geometry.lru(entries[1])), "4k", 1)
     cliff = synthetic.frame(synthetic.Truth(entries=entries), synthetic.grid(), 5)
-    kept = {"hugepages": chases, survey.NAME: surveyed, "stlb_cliff": cliff}
+    return {"hugepages": chases, survey.NAME: surveyed, "stlb_cliff": cliff}
+
+
+def analysis(frame: pd.DataFrame | None = None, *, hypervisor: str = "none", entries: tuple[int, int] = (64, 1536)) -> Analysis:
+    """Of a machine whose survey was made, and whose other chapters were measured."""
     host = Stated(hypervisor=hypervisor, tlb=tlbs(entries, (0, 12))).host()
-    return Analysis(rows() if frame is None else frame, About(host, rows=kept))
+    return Analysis(rows() if frame is None else frame, About(host, rows=dict(_kept(hypervisor, entries))))
 
 
 NOTHING = rows().query("kernel == 'none'")
 MACHINES = {
-    "everything": rows,
     "no upper caches": lambda: rows(Walker(kept=())),
     "huge upper caches": lambda: rows(Walker(kept=((1, 4096), (2, 4096), (3, 4096)))),
-    "no sweep": lambda: rows().query("tables_1 == tables_1.max() and tables_2 == 8"),
     "nothing held": lambda: rows().query("lines == lines.max()"),
-    "no collisions": lambda: rows().query("lines != 256"),
-    "collisions alone": lambda: rows().query("lines == 256"),
-    "small": lambda: rows(most=4 << 20),
-    "one repeat": lambda: rows(repeats=1),
-    "loud": lambda: rows(Walker(noise=0.4)),
-    "nothing": lambda: NOTHING,
 }

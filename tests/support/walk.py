@@ -113,10 +113,7 @@ def analysis(frame: pd.DataFrame | None = None, entries: Sequence[int] = ENTRIES
 
 # Whole and partial frames, each of which a page can be about.
 FRAMES: dict[str, Callable[[], pd.DataFrame]] = {
-    "everything": rows, "splintered": lambda: rows(Walk(splintered=True)), "counted": lambda: rows(Walk(counted=True)),
-    "noise": lambda: rows(Walk(noise=0.5)), "a fine clock": lambda: rows(Walk(step_ns=0.4, clock_ns=4.0)),
-    "base pages alone": lambda: only("4k"), "no base pages": lambda: only("thp", "2m"), "one repeat": lambda: rows(repeats=1),
-    "small": lambda: rows(most=MIB), "one size": lambda: rows(most=256 << 10),
-    "no single hops": lambda: rows()[rows()["per_hop"] == 0], "single hops alone": lambda: rows()[rows()["per_hop"] == 1],
-    "no walkers": lambda: rows()[rows()["walkers"] == 1], "nothing": lambda: rows()[rows()["kernel"] == ""],
+    "everything": rows, "counted": lambda: rows(Walk(counted=True)), "base pages alone": lambda: only("4k"),
+    "no base pages": lambda: only("thp", "2m"), "no single hops": lambda: rows()[rows()["per_hop"] == 0],
+    "nothing": lambda: rows()[rows()["kernel"] == ""],
 }

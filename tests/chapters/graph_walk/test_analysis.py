@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ from support.synthetic import GIB, MIB, Truth
 from support.synthetic import frame as chases
 from support.walk import REACH, Walk, analysis, only, rows
 
-from experiments.chapters.graph_walk.analysis import REGIMES
+from experiments.chapters.graph_walk.analysis import REGIMES, Analysis
 from experiments.chapters.graph_walk.model import CHASES, WALK
 from experiments.inference.curves import Curve
 from experiments.inference.hops import below
@@ -21,23 +22,22 @@ from experiments.words.reasons import Unavailable
 pytestmark = pytest.mark.filterwarnings("error")
 
 
+@cache
+def plain() -> Analysis:
+    """Several tests read it, so none assigns to it."""
+    return analysis()
+
+
 def test_quantiles_over_processes_are_those_of_the_hops_that_were_drawn():
-    a, draw = analysis(), np.random.default_rng(9)
+    a, draw = plain(), np.random.default_rng(9)
     for pages, size in (("4k", 16 * GIB), ("2m", GIB), ("1g", 256 << 10)):
         hops = Walk().hops(pages, size, draw, 100_000)
         assert a.p50[pages].get(size).value == pytest.approx(np.quantile(hops, 0.5), abs=4)
         assert a.p95[pages].get(size).value == pytest.approx(np.quantile(hops, 0.95), abs=8)
 
 
-def test_a_machine_without_hop_by_hop_rows_has_no_quantiles():
-    a = analysis(rows()[rows()["per_hop"] == 0])
-    assert a.hops.empty and a.p50 == {} and a.ridges.empty
-    with pytest.raises(Unavailable):
-        a.tail("4k")
-
-
 def test_the_gain_of_several_walkers_is_one_walkers_time_over_theirs():
-    walkers = analysis().walkers
+    walkers = plain().walkers
     assert list(dict.fromkeys(walkers["pages"])) == ["4k", "thp", "2m"] and set(walkers["vertices"]) == {1 << 24}
     for row in walkers.itertuples():
         assert row.gain == pytest.approx(Walk().mean(row.pages, GIB) / Walk().mean(row.pages, GIB, row.walkers), rel=0.05)
@@ -71,13 +71,13 @@ def test_the_reach_is_that_of_the_entries_of_base_pages_and_of_all_pages_where_t
 
 
 def test_counted_walks_are_shown_where_there_are_any():
-    assert analysis().counted == {}
+    assert plain().counted == {}
     counted = analysis(rows(Walk(counted=True))).counted
     assert counted["4k"].get(16 * GIB).value == pytest.approx(1 - REACH / (16 * GIB)) and counted["1g"].get(GIB).value == 0
 
 
 def test_regimes_are_those_that_the_machine_was_made_with():
-    a = analysis()
+    a = plain()
     assert a.p50["4k"].medians.iloc[0] == pytest.approx(5, abs=3) and a.regimes.memory_ns == pytest.approx(70, abs=6)
     names = a.regimes.answers.map(lambda place: REGIMES[place])
     assert names[MIB] == names[4 * MIB] == "cache"
@@ -110,16 +110,8 @@ def test_a_size_waits_for_an_access_to_memory_from_where_a_tenth_of_its_hops_do(
     assert a.waits_from(2) == 4 * MIB
 
 
-def test_timings_and_the_clock_are_those_of_the_kernel():
-    a = analysis()
-    assert (a.clock["clock_ns"], a.clock["clock_step_ns"]) == (22.0, 10.0)
-    last = a.timings.iloc[-1]
-    assert last.name == 16 * GIB and last["ns_per_access"] == pytest.approx(last["mean_ns"] + 60) and last["batch_ns"] == pytest.approx(
-        a.means["4k"].last.value)
-
-
 def test_densities_are_those_of_all_processes_and_hold_nearly_all_hops():
-    ridges = analysis().ridges
+    ridges = plain().ridges
     width = ridges["ns"].iloc[1] - ridges["ns"].iloc[0]
     for _, part in ridges.groupby("working_set_bytes"):
         assert 0.98 <= (part["share_per_ns"] * width).sum() <= 1 + 1e-9
@@ -130,18 +122,6 @@ def test_densities_are_those_of_all_processes_and_hold_nearly_all_hops():
 
 
 SOME_CHASES = chases(Truth(cache_step=(512, 3.0), noise=0.01), repeats=3).assign(state="s")
-
-
-def test_without_the_first_chapters_chases_there_is_a_reason_and_no_model():
-    with pytest.raises(Unavailable) as why:
-        analysis().modelled  # noqa: B018
-    assert why.value.code == "no-data"
-
-
-def test_what_is_held_out_of_the_fit_is_a_choice():
-    a = analysis(names={"held_out_sizes": slice(2)}, stlb_cliff=SOME_CHASES)
-    held = a.chases[a.chases["held_out"]]
-    assert sorted(set(held["lines"])) == sorted(set(a.chases["lines"]))[:2]
 
 
 @pytest.mark.parametrize("frame", [None, only("thp", "2m")])

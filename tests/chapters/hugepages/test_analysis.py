@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.hugepages import ENTRIES, MACHINES, PAGES, analysis, chased, median, only, priced, rows
+from support.hugepages import ENTRIES, PAGES, analysis, chased, median, only, priced, rows, without_controls
 from support.hugepages_documents import scores
 from support.synthetic import Paged
 
@@ -42,7 +42,7 @@ def test_the_speedup_is_one_below_the_first_levels_reach_and_the_ratio_of_the_wa
 def test_a_page_size_that_was_not_measured_has_no_speedup_and_no_price():
     a = analysis(only("4k"))
     assert not len(a.speedup("2m")) and not len(a.price["2m"]) and len(a.price["4k"])
-    assert not any(len(curve) for curve in analysis(MACHINES["no controls"]()).price.values())
+    assert not any(len(curve) for curve in analysis(without_controls()).price.values())
 
 
 def test_below_the_reach_are_the_parts_that_were_measured():
@@ -106,20 +106,4 @@ def test_the_smallest_and_the_largest_array_are_those_read_on_both_pages():
     assert (least, most) == (10**3, 10**8) and read["2m", 10**8] == pytest.approx(ours)
 
 
-def test_the_points_whose_mappings_lie_far_apart_are_the_widest_first():
-    chosen = rows().eval("kernel == 'page_chase' and pages == 'thp' and layout == 'spread' and lines == 4096")
-    first = rows()[chosen].index[0]
-    frame = rows().assign(ns_per_access=rows()["ns_per_access"].where(rows().index != first, 500.0))
-    spans = analysis(frame).spans
-    assert (spans["pages"][0], spans["lines"][0], spans["max"][0]) == ("thp", 4096, 500.0) and len(spans) == 1
-    assert analysis().spans.empty
-
-
 # --- documents
-
-
-def test_a_document_of_another_version_is_none():
-    for a in (analysis(jmh={"schema_version": 0}), analysis()):
-        with pytest.raises(Unavailable) as why:
-            a.scores  # noqa: B018
-        assert why.value.code == "no-data"

@@ -131,17 +131,3 @@ def test_every_choice_has_its_answer_in_words():
             assert float(walks) == pytest.approx(row["walks_per_access"], abs=0.006)
             assert float(ns.replace(",", "")) == pytest.approx(row["ns"], abs=0.06)
     assert given["readout"]["expr"].startswith("answers[pages][size] || '")
-
-
-SMALLER_POOL = rows().query("pages != '2m' or lines * 4096 <= 512 * 1024 * 1024")
-
-
-@pytest.mark.parametrize(("frame", "pages", "size"), [
-    (rows(), "2m", 30), (rows().query("pages == '4k'"), "4k", 30), (SMALLER_POOL, "2m", 29)],
-    ids=["all", "base pages alone", "a smaller pool"])
-def test_the_static_figure_answers_the_choice_that_is_made_at_first(frame: pd.DataFrame, pages: str, size: int):
-    figure = drawn(frame)
-    given = parameters(figure.spec())
-    assert (given["pages"]["value"], given["size"]["value"]) == (pages, size)
-    assert figure.alt.endswith(given["answers"]["value"][pages][str(size)])
-    assert size in given["size"]["bind"]["options"] and pages in given["pages"]["bind"]["options"]

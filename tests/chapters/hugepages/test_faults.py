@@ -7,23 +7,20 @@ tests show that the other machine measures where it lacks nothing, and so that e
 
 from __future__ import annotations
 
-import ctypes
 import errno
-import mmap
 import os
 import re
-import resource
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.kernels import STATE, measured, why_not
 from support.lab import one_by_one
-from support.stand_ins import PAGE, in_a_child, put_before
-from support.synthetic import MIB, Stated, hugepages
+from support.stand_ins import PAGE, put_before
+from support.synthetic import MIB, Stated
 
 from experiments.lab import campaign, measure, perf
 from experiments.lab import kernels as catalogue
@@ -40,22 +37,16 @@ CASES = {
     "page_chase in numba": Point(kernel="page_chase", engine="numba", lines=ARENA // 4096, region_ms=1),
     "random_touch in C": Point(kernel="random_touch", layout="packed", order="random", lines=ARENA // 64,
                                options={"bytes": ARENA}, region_ms=1),
-    "random_touch in numba": Point(kernel="random_touch", engine="numba", layout="packed", order="random", lines=ARENA // 64,
-                                   options={"bytes": ARENA}, region_ms=1),
     **{f"prefault by {mode}": Point(kernel="prefault", order="sequential", mode=mode, lines=ARENA // 4096, region_ms=1)
-       for mode in ("touch", "populate", "memset")},
-    **{f"prefault by {mode} in two threads": Point(kernel="prefault", order="sequential", mode=mode, lines=ARENA // 4096,
-                                                   options={"threads": 2}, region_ms=1) for mode in ("touch", "populate")},
+       for mode in ("touch", "populate")},
+    "prefault by touch in two threads": Point(kernel="prefault", order="sequential", mode="touch", lines=ARENA // 4096,
+                                              options={"threads": 2}, region_ms=1),
 }
-# A numba process takes over a second, and both of its kernels refuse by one arena: what is not named below is endurance.
-SPARED = {name: [pytest.mark.endurance] for name, point in CASES.items() if point.engine == "numba"}
-
-
-def cases(names: Iterable[str]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("case", [pytest.param(name, marks=SPARED.get(name, [])) for name in names])
-
-
-every_kernel = cases(CASES)
+# Three programs stand for all: most kernels share one arena in C, those of numba another, and prefault maps its own in each batch. A
+# numba process takes over a second: where it is not named by itself it is endurance.
+NUMBA = pytest.param("page_chase in numba", marks=pytest.mark.endurance)
+each_arena = pytest.mark.parametrize("case", ["page_chase in C", "prefault by touch", NUMBA])
+each_populating_arena = pytest.mark.parametrize("case", ["page_chase in C", "prefault by populate", NUMBA])
 
 
 def on(case: str, pages: str, size: int = ARENA) -> Point:
@@ -75,8 +66,8 @@ def needed(point: Point) -> int:
     return -(-size // PAGE[point.pages])
 
 
-@pytest.mark.parametrize("pages", ["4k", "64k", "thp", "2m"])
-@every_kernel
+@pytest.mark.parametrize(("case", "pages"), [*(("page_chase in C", pages) for pages in ("4k", "64k", "thp")),
+                                             *((case, "2m") for case in CASES)])
 def test_a_machine_that_lacks_nothing_is_measured_on_the_pages_named(machine, case: str, pages: str):
     point = on(case, pages)
     record = measured(point)
@@ -87,15 +78,13 @@ def test_a_machine_that_lacks_nothing_is_measured_on_the_pages_named(machine, ca
 # --- the pool is empty, or holds a part
 
 
-@pytest.mark.parametrize("pages", ["2m", "1g"])
-@every_kernel
-def test_an_empty_pool_says_how_many_pages_are_needed(machine, case: str, pages: str):
-    machine.pool(pages, 0)
-    point = on(case, pages)
-    assert f"{needed(point)} pages of {pages} needed, 0 free" in why_not(point, "pool-empty")
+@each_arena
+def test_an_empty_pool_says_how_many_pages_are_needed(machine, case: str):
+    machine.pool("2m", 0)
+    assert f"{needed(on(case, '2m'))} pages of 2m needed, 0 free" in why_not(on(case, "2m"), "pool-empty")
 
 
-@every_kernel
+@each_arena
 def test_a_pool_that_holds_all_but_one_says_how_many_are_there(machine, case: str):
     machine.pool("2m", 7)
     assert "8 pages of 2m needed, 7 free" in why_not(on(case, "2m"), "pool-empty")
@@ -103,7 +92,7 @@ def test_a_pool_that_holds_all_but_one_says_how_many_are_there(machine, case: st
     assert measured(on(case, "2m")).backing == "2m"
 
 
-@pytest.mark.parametrize("case", ["page_chase in C", "random_touch in numba", "prefault by touch"])
+@pytest.mark.parametrize("case", ["page_chase in C", "page_chase in numba", "prefault by touch"])
 def test_pages_that_others_have_reserved_are_not_there(machine, case: str):
     machine.set("mm/hugepages/hugepages-2048kB/resv_hugepages", 60)
     assert "8 pages of 2m needed, 4 free" in why_not(on(case, "2m"), "pool-empty")
@@ -112,22 +101,19 @@ def test_pages_that_others_have_reserved_are_not_there(machine, case: str):
 # --- the pool is emptied between the check and the mapping, or between the mapping and the first touch
 
 
-@every_kernel
+@each_arena
 def test_a_pool_that_refuses_what_it_showed_as_free_is_empty(machine, case: str):
     machine.set("refusal", errno.ENOMEM)
     assert "pages of 2m needed" in why_not(on(case, "2m"), "pool-empty")
 
 
 @pytest.mark.parametrize("populates", [True, False], ids=["since Linux 5.14", "before Linux 5.14"])
-@pytest.mark.parametrize("pages", ["2m", "1g"])
-@every_kernel
-def test_pages_that_were_promised_and_are_gone_at_the_first_touch_are_no_crash(machine, case: str, pages: str, populates: bool):
-    point = on(case, pages)
+@each_arena
+def test_pages_that_were_promised_and_are_gone_at_the_first_touch_are_no_crash(machine, case: str, populates: bool):
+    point = on(case, "2m")
     if not populates:
-        if point.mode == "populate":
-            pytest.skip("its only way")
         machine.set("unready", errno.EINVAL)  # the kernel has to write to the pages, and SIGBUS comes
-    machine.set("given", 7 if pages == "2m" else 0)
+    machine.set("given", 7)
     assert "could not be faulted in" in (detail := why_not(point, "pool-empty")) or detail == "SIGBUS while faulting in"
 
 
@@ -143,7 +129,7 @@ def test_of_two_threads_the_one_that_meets_the_missing_page_says_so(machine, mod
 
 
 @pytest.mark.parametrize("limit", ["limit_in_bytes", "rsvd.limit_in_bytes"])
-@every_kernel
+@each_arena
 def test_a_cgroups_limit_on_huge_pages_is_a_reason_although_the_pool_is_full(machine, case: str, limit: str):
     machine.set(*(("refusal", errno.ENOMEM) if limit.startswith("rsvd") else ("given", 5)))
     detail = why_not(on(case, "2m"), "pool-empty")
@@ -154,21 +140,21 @@ def test_a_cgroups_limit_on_huge_pages_is_a_reason_although_the_pool_is_full(mac
 # --- thp=never
 
 
-@every_kernel
+@each_arena
 def test_thp_never_is_a_reason_and_the_other_sizes_are_there(machine, case: str):
     machine.set("mm/transparent_hugepage/enabled", "always madvise [never]")
     why_not(on(case, "thp"), "thp-never")
     assert [measured(on(case, pages)).backing for pages in ("4k", "2m")] == ["4k", "2m"]
 
 
-@pytest.mark.parametrize("case", ["page_chase in C", "page_chase in numba", "prefault by touch"])
+@each_arena
 def test_sizes_that_inherit_a_never_are_off_too(machine, case: str):
     machine.set("mm/transparent_hugepage/enabled", "always madvise [never]")
     machine.set("mm/transparent_hugepage/hugepages-64kB/enabled", "always [inherit] madvise never")
     assert "hugepages-64kB/enabled" in why_not(on(case, "64k"), "mthp-off")
 
 
-@pytest.mark.parametrize("case", ["page_chase in C", "page_chase in numba", "prefault by touch"])
+@each_arena
 def test_the_setting_of_thp_s_own_size_decides_where_there_is_one(machine, case: str):
     machine.set("mm/transparent_hugepage/enabled", "always madvise [never]")
     machine.set("mm/transparent_hugepage/hugepages-2048kB/enabled", "always inherit [madvise] never")
@@ -178,7 +164,7 @@ def test_the_setting_of_thp_s_own_size_decides_where_there_is_one(machine, case:
     why_not(on(case, "thp"), "thp-never")
 
 
-@pytest.mark.parametrize("case", ["page_chase in C", "page_chase in numba", "prefault by touch"])
+@each_arena
 def test_a_kernel_without_transparent_huge_pages_is_one_where_they_are_off(machine, case: str):
     machine.lacks("mm/transparent_hugepage")
     why_not(on(case, "thp"), "thp-never")
@@ -188,14 +174,14 @@ def test_a_kernel_without_transparent_huge_pages_is_one_where_they_are_off(machi
 # --- older kernels: no 64 KiB pages
 
 
-@every_kernel
+@each_arena
 def test_a_kernel_without_pages_of_64_kib_does_not_offer_them(machine, case: str):
     machine.lacks("mm/transparent_hugepage/hugepages-64kB")
     assert "64 kB" in why_not(on(case, "64k"), "page-size-unsupported")
     assert measured(on(case, "thp")).backing == "thp"
 
 
-@pytest.mark.parametrize("case", ["page_chase in C", "random_touch in numba", "prefault by touch"])
+@each_arena
 def test_a_size_between_64_kib_and_1_mib_that_is_on_too_is_in_nobodys_way(machine, case: str):
     machine.set("mm/transparent_hugepage/hugepages-256kB/enabled", "[always] madvise never")
     assert measured(on(case, "64k")).backing == "64k"
@@ -205,7 +191,7 @@ def test_a_size_between_64_kib_and_1_mib_that_is_on_too_is_in_nobodys_way(machin
 
 
 @pytest.mark.parametrize("pages", ["2m", "1g"])
-@every_kernel
+@each_arena
 def test_a_page_size_without_a_pool_is_not_offered(machine, case: str, pages: str):
     machine.lacks(f"mm/hugepages/hugepages-{PAGE[pages] >> 10}kB")
     assert f"no pool of {pages}" in why_not(on(case, pages), "page-size-unsupported")
@@ -215,65 +201,40 @@ def test_a_page_size_without_a_pool_is_not_offered(machine, case: str, pages: st
 
 
 @pytest.mark.parametrize("pages", PAGE)
-@every_kernel
-def test_memory_below_the_size_is_said_and_nothing_is_started(monkeypatch, case: str, pages: str):
-    point = on(case, pages)
+def test_memory_below_the_size_is_said_and_nothing_is_started(monkeypatch, pages: str):
+    point = on("page_chase in C", pages)
     monkeypatch.setattr(perf, "run", lambda *_, **__: pytest.fail("a kernel was started"))
     usable = catalogue.memory_bytes(point) - 1
     assert f"{usable >> 20} MiB may be used" in why_not(point, "memory-short", usable_bytes=usable)
 
 
-@pytest.mark.parametrize("pages", ["4k", "thp", "2m", "1g"])
-@cases(name for name in CASES if "random_touch" not in name)  # which reaches 2 GiB at the most
+@pytest.mark.parametrize("pages", ["4k", "thp", "2m"])
+@each_arena
 def test_a_real_limit_of_address_space_below_the_size_is_memory_short(machine, monkeypatch, case: str, pages: str):
     put_before(monkeypatch, "sh", "-c", f'ulimit -v {16 * 2**20} && exec "$0" "$@"')  # KiB, and some for numba
     why_not(on(case, pages, 32 * 2**30), "memory-short")
 
 
 @pytest.mark.parametrize(("pages", "code"), [("4k", "memory-short"), ("thp", "memory-short"), ("2m", "pool-empty")])
-@cases(name for name, point in CASES.items() if point.mode not in ("touch", "memset"))
+@each_populating_arena
 def test_memory_that_is_not_there_when_it_is_asked_for_is_a_reason(machine, case: str, pages: str, code: str):
     machine.set("unready", errno.ENOMEM)
     assert os.strerror(errno.ENOMEM) in why_not(on(case, pages), code)
 
 
-@pytest.mark.parametrize("pages", ["4k", "thp", "2m"])
-@cases(name for name, point in CASES.items() if point.mode not in ("touch", "memset"))
-def test_a_process_that_a_cgroup_ends_while_it_faults_in_ran_out_of_memory(machine, case: str, pages: str):
+@each_populating_arena
+def test_a_process_that_a_cgroup_ends_while_it_faults_in_ran_out_of_memory(machine, case: str):
     machine.set("killed", int(signal.SIGKILL))
-    why_not(on(case, pages), "oom-killed")
+    why_not(on(case, "2m"), "oom-killed")
 
 
 # --- RLIMIT_MEMLOCK is small
 
 
 @pytest.mark.parametrize("pages", ["4k", "64k", "thp", "2m"])
-@every_kernel
-def test_a_limit_on_locked_memory_takes_no_page_size_away(machine, monkeypatch, case: str, pages: str):
+def test_a_limit_on_locked_memory_takes_no_page_size_away(machine, monkeypatch, pages: str):
     put_before(monkeypatch, "sh", "-c", 'ulimit -l 0 && exec "$0" "$@"')
-    assert measured(on(case, pages)).backing == pages
-
-
-@pytest.mark.parametrize("log2", [21, 30])
-def test_a_mapping_from_a_pool_does_not_count_as_locked_memory_here(log2: int):
-    """Linux asks for the right to lock memory in shmget(SHM_HUGETLB) alone, and before it looks at the pool."""
-
-    def answer() -> int:
-        libc = ctypes.CDLL(None, use_errno=True)
-        libc.mmap.restype = ctypes.c_void_p
-        libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-        got = libc.mmap(None, 1 << log2, mmap.PROT_READ, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000 | log2 << 26, -1, 0)
-        return ctypes.get_errno() if got == ctypes.c_void_p(-1).value else 0
-
-    def limited() -> int:
-        resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
-        if os.geteuid() == 0:  # root may lock all it likes
-            os.setgroups([])
-            os.setgid(65534)
-            os.setuid(65534)
-        return answer()
-
-    assert in_a_child(limited) == in_a_child(answer) != errno.EPERM
+    assert measured(on("page_chase in C", pages)).backing == pages
 
 
 # --- none gives a row with another page size than the one named
@@ -284,7 +245,7 @@ def shown(detail: str) -> list[int]:
 
 
 @pytest.mark.parametrize("pages", ["4k", "64k", "thp", "2m"])
-@every_kernel
+@each_arena
 def test_a_run_with_60_percent_of_its_pages_huge_is_refused(machine, case: str, pages: str):
     machine.set("percent", 60)
     detail = why_not(on(case, pages), "backing-partial")
@@ -295,20 +256,20 @@ def test_a_run_with_60_percent_of_its_pages_huge_is_refused(machine, case: str, 
 
 
 @pytest.mark.parametrize("pages", ["4k", "thp", "2m"])
-@every_kernel
+@each_arena
 def test_one_page_of_another_size_is_enough_to_refuse(machine, case: str, pages: str):
     machine.set("percent", 87 if pages != "4k" else 1)  # seven of eight, or one
     why_not(on(case, pages), "backing-partial")
 
 
-@pytest.mark.parametrize("case", ["page_chase in C", "random_touch in numba", "prefault by touch"])
+@pytest.mark.parametrize("case", ["page_chase in C", "page_chase in numba", "prefault by touch"])
 def test_a_64_kib_page_that_fell_back_may_have_been_ours(machine, case: str):
     machine.set("fallen", 1)
     assert re.findall(r"\b\d+\b", why_not(on(case, "64k"), "backing-partial")) == ["256", "256", "1"]
 
 
 @pytest.mark.parametrize("pages", ["4k", "thp", "2m"])
-@every_kernel
+@each_arena
 def test_pages_that_are_joined_or_split_while_time_runs_are_refused_at_its_end(machine, case: str, pages: str):
     """smaps is read before the timed region and after it; by prefault in each batch, and once for its single page."""
     machine.set("percent", 60)
@@ -326,26 +287,6 @@ def run(tmp_path: Path, own_lock: Path) -> Callable[..., tuple[campaign.Outcome,
         return campaign.run(rig, {"hugepages": points}, repeats, retry_share=0, quiet=True), rig.store
 
     return go
-
-
-def a_grid() -> list[Point]:
-    """The chapter's own points, as far as they are small."""
-    return hugepages(ARENA, min(CPUS, 2), per_octave=1)
-
-
-@pytest.mark.endurance
-def test_a_grid_on_a_machine_without_a_pool_is_measured_on_the_sizes_that_there_are(machine, run):
-    machine.pool("2m", 0)
-    machine.lacks("mm/hugepages/hugepages-1048576kB")
-    points = a_grid()
-    outcome, store = run(points)
-    codes = {(point.pages, why.code) for point, why in outcome.lacking.items()}
-    assert codes == {("2m", "pool-empty"), ("1g", "page-size-unsupported")}
-    there = {point for point in points if point.pages in ("4k", "64k", "thp")}
-    assert set(outcome.lacking) == set(points) - there and outcome.measured == len(there)
-    frame = store.load("other", "hugepages")
-    assert Counter(frame["pages"]) == Counter(point.pages for point in there)
-    assert (frame["backing"] == frame["pages"]).all()
 
 
 def test_a_pool_that_is_emptied_in_the_middle_of_a_run_takes_its_points_and_no_others(machine, run):

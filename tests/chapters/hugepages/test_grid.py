@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from support.hugepages import PAGES
 from support.synthetic import GIB, MIB, hugepages, scope
 
-from experiments.article.chapter import literature
 from experiments.chapters.hugepages import grid
 from experiments.lab.grid import SMALLEST_LINES
 
@@ -15,23 +14,17 @@ profiles = st.tuples(st.integers(64 << 10, 2**33), st.integers(1, 4), st.integer
 
 
 @given(profiles)
-def test_every_spread_chase_has_its_packed_control_on_the_same_pages(profile: tuple):
+def test_every_spread_chase_has_its_packed_control_on_the_same_pages_and_nothing_is_too_large(profile: tuple):
     most, per_octave, cpus, engine = profile
     points = hugepages(most, cpus, per_octave, engine)
     assert len(points) == len(set(points)) and {point.engine for point in points if point.kernel != "page_gather"} == {engine}
     assert {(point.engine, point.layout) for point in points if point.kernel == "page_gather"} <= {("numpy", "spread")}
+    for point in points:
+        assert (dict(point.options)["bytes"] if point.kernel == "random_touch" else point.lines * 4096) <= most, point
     chase = [point for point in points if point.kernel == "page_chase"]
     spread = {point for point in chase if point.layout == "spread"}
     assert {point.model_copy(update={"layout": "packed"}) for point in spread} == set(chase) - spread
     assert {point.pages for point in spread} == set(PAGES) and min(point.lines for point in spread) == SMALLEST_LINES
-
-
-@given(profiles)
-def test_nothing_is_larger_than_max_working_set(profile: tuple):
-    most, per_octave, cpus, engine = profile
-    for point in hugepages(most, cpus, per_octave, engine):
-        own = dict(point.options)
-        assert (own["bytes"] if point.kernel == "random_touch" else point.lines * 4096) <= most, point
 
 
 def test_each_page_size_is_chased_at_the_published_sizes_and_two_of_them_finely():
@@ -51,14 +44,3 @@ def test_a_coarse_grid_has_what_shows_whether_an_entry_spans_a_large_page_whatev
         first, last = entries or (64, 2048)
         assert len([n for n in base if n <= 1 << 15]) >= 12 and len([n for n in base if n <= first]) >= 3  # inference/knees.py
         assert len([n for n in base & large if 1.3 * first < n < 0.6 * last]) >= 3
-
-
-def test_touches_are_of_the_published_sizes_and_say_their_bytes():
-    touched = [point for point in hugepages(per_octave=4) if point.kernel == "random_touch"]
-    assert {point.pages for point in touched} == {"4k", "thp", "2m"}
-    assert {dict(point.options)["bytes"] for point in touched} == {*literature("jmh_byte_array_touch")["array_bytes"], 10**9}
-    assert all((point.lines - 1) * 64 < dict(point.options)["bytes"] <= point.lines * 64 for point in touched)
-    assert all((point.layout, point.order) == ("packed", "random") for point in touched)
-    spare = {point for point in touched if "spare_draws" in dict(point.options)}
-    plain = {point for point in touched if dict(point.options)["bytes"] <= 10**8} - spare
-    assert {point.model_copy(update={"options": point.options + (("spare_draws", 1),)}) for point in plain} == spare

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from support.hugepages import PAGES, analysis, chased, median, only, rows
-from support.hugepages_documents import scores
-from support.synthetic import GIB, MIB, Paged
+from support.hugepages import analysis, chased, median, only, rows
+from support.synthetic import GIB, MIB
 from support.told import numbers_of as numbers
 from support.told import read
 
@@ -37,45 +36,3 @@ def test_what_was_not_measured_is_a_dash_beside_the_published_and_never_zero():
     base = read(tables.speedups(analysis(only("4k"))))
     assert [name for name in base if "here" in name] == ["4k here, ns"] and not [name for name in base if re.match("[1-9].* speedup", name)]
     assert not {"thp speedup", "2m speedup"} & set(read(tables.speedups(analysis(only("thp", "2m")))))
-
-
-def test_the_published_reads_stand_beside_ours_at_the_same_sizes():
-    table = read(tables.reads(analysis()))
-    assert table["array, bytes"].tolist() == ["1,000", "10,000", "1,000,000", "10,000,000", "100,000,000", "1,000,000,000"]
-    published = {"4k": [8.109, 8.086, 9.831, 19.734, 32.538], "thp": [8.104, 8.060, 9.193, 17.282, 28.698],
-                 "2m": [8.104, 8.062, 9.303, 17.357, 28.697]}  # as the article prints them
-    for pages, ns in published.items():
-        column = table[f"{pages} published, ns"]
-        assert numbers(column[:5]) == pytest.approx(ns, abs=0.006) and column[5] == "–"
-        for text, ours in zip(table["array, bytes"], numbers(table[f"{pages} here, ns"]), strict=True):
-            where = {"kernel": "random_touch", "pages": pages, "bytes": int(text.replace(",", ""))}
-            assert ours == pytest.approx(median(rows(), **where), abs=0.006)
-    assert set(numbers(table["draw alone, ns"])) == {Paged.DRAW_NS}
-
-
-def test_walks_are_counted_beside_the_published_misses_and_missing_where_nothing_counts():
-    table = read(tables.counts(analysis())).set_index("pages")
-    assert set(table["walks per read here"]) == {"–"} and table.loc["4k", "published dTLB-load-misses per read"] == "1.017"
-    counted = rows().assign(walk_per_access=[0.5 if pages == "4k" else 0.1 for pages in rows()["pages"]])
-    here = read(tables.counts(analysis(counted))).set_index("pages")["walks per read here"]
-    assert (here["4k"], here["thp"]) == ("0.500", "0.100")
-    assert list(read(tables.counts(analysis(only("2m"))))["pages"]) == ["4k", "thp", "2m"]
-
-
-def test_what_was_offered_is_a_row_a_page_size_and_no_number_without_processes():
-    table = read(tables.offered(analysis(only("4k", "thp")))).set_index("pages")
-    assert list(table.index) == list(PAGES)
-    assert table.loc["2m", ["processes verified on them", "largest chase"]].tolist() == ["none", "–"]
-    assert table.loc["4k", "processes verified on them"] == f"{len(only('4k')):,}" and table.loc["4k", "largest chase"] == "4 GiB"
-
-
-# --- other people's languages
-
-
-def test_jmhs_scores_stand_beside_the_published_ones():
-    table = read(tables.jvm(analysis(jmh=scores())))
-    assert list(table) == ["array, bytes", "4k here, ns", "thp here, ns", "2m here, ns", "4k published, ns", "thp published, ns",
-                           "2m published, ns"]
-    assert list(table["array, bytes"]) == ["1,000", "10,000", "1,000,000", "10,000,000", "100,000,000"]
-    assert table.iloc[-1, 4:].tolist() == ["32.54", "28.70", "28.70"]  # and not 33.58, which a profiler slowed down
-    assert float(table.iloc[-1, 1]) == pytest.approx(median(rows(), kernel="random_touch", pages="4k", bytes=10**8), abs=0.006)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from support.keeping_pages import SPLIT, WHOLE, analysis, asked, only, programs, rows
+from support.keeping_pages import SPLIT, WHOLE, analysis, only, programs, rows
 from support.synthetic import PAGE_BYTES, Paged, keeping_pages
 
 from experiments.words.pages import PAGES, SWEPT
-from experiments.words.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 LADDER = [pages for pages in PAGES if pages not in ("2m", "1g")]
@@ -49,12 +48,6 @@ def test_a_rate_is_4096_bytes_by_the_nanoseconds_that_they_took(ns: float, rate:
     assert faults["gb_per_s"].to_numpy() == pytest.approx(rate)
 
 
-def test_a_rate_is_of_the_machines_own_base_pages():
-    a = analysis()
-    a.about.host = a.host.model_copy(update={"base_page_bytes": 65536})
-    assert a.faults["gb_per_s"].to_numpy() == pytest.approx(16 * analysis().faults["gb_per_s"].to_numpy())
-
-
 def test_faults_are_rows_of_page_size_way_and_threads_in_order():
     faults = analysis().faults
     ways = [("memset", 1), ("populate", 1), ("populate", 4), ("touch", 1), ("touch", 4)]
@@ -71,14 +64,6 @@ def test_faults_are_rows_of_page_size_way_and_threads_in_order():
 
 
 # --- documents
-
-
-def test_a_document_of_another_version_is_none():
-    for a in (analysis(runtimes={"schema_version": 0}, ways={"schema_version": 0}), analysis()):
-        for name in a.documents:
-            with pytest.raises(Unavailable) as why:
-                getattr(a, name)
-            assert why.value.code == "no-data"
 
 
 # --- what the programs got
@@ -114,9 +99,3 @@ def test_what_was_not_measured_is_named_with_its_reason():
     document = programs() | {"lacking": {"go": "no-toolchain", "c pool": "pool-empty"}}
     (language, variant, why), *rest = analysis(runtimes=document).lacking_programs
     assert (language, variant) == ("Go", "") and "apt install golang-go" in why and [one[:2] for one in rest] == [("C", "pool")]
-
-
-def test_memory_with_a_name_is_told_by_what_it_got():
-    a = analysis(ways=asked())
-    assert "one on a tmpfs that was mounted for it" in a.named_ways(True) and "a file on tmpfs" in a.named_ways(False)
-    assert not {*a.named_ways(True)} & {*a.named_ways(False)}

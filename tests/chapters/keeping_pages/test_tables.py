@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from support.keeping_pages import analysis, asked, pool, rows
+from support.keeping_pages import analysis, rows
 from support.told import numbers_of as numbers
 from support.told import read
 
 from experiments.chapters.keeping_pages import tables
-from experiments.chapters.keeping_pages.ways import WAYS
 from experiments.words.pages import PAGES
-from experiments.words.reasons import REASONS, Unavailable
+from experiments.words.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
-
-
-def test_each_way_is_a_row_with_what_it_got_or_why_it_got_nothing():
-    document = asked()
-    document["got"] = [got for got in document["got"] if got["way"] != "pool"]
-    table = read(tables.ways(analysis(ways=document | {"lacking": {"pool": "pool-empty"}}))).set_index("asked by")
-    assert list(table.index) == [way.asked.replace("this disk", "a disk with ext4") for way in WAYS.values()]
-    assert table.loc[WAYS["advised"].asked].tolist() == ["16 MiB", "16 MiB", "100 %"]
-    assert table.loc[WAYS["arena"].asked].tolist() == ["100 KiB", "2 MiB", "100 %"]
-    assert table.loc[WAYS["anonymous"].asked].tolist() == ["16 MiB", "16 MiB", "0 %"]
-    assert table.loc[WAYS["pool"].asked].tolist() == ["–", "–", REASONS["pool-empty"].sentence]
 
 
 def test_the_table_of_faults_has_rates_and_what_one_byte_costs():
@@ -36,18 +24,3 @@ def test_the_table_of_faults_has_rates_and_what_one_byte_costs():
     with pytest.raises(Unavailable) as why:
         tables.faults(analysis(rows().query("kernel != 'prefault'")))
     assert why.value.code == "engine-lacks"
-
-
-def test_the_programs_have_a_row_a_variant_and_the_plain_ones_time_over_that_of_the_recipe():
-    table = read(tables.languages(analysis(runtimes=pool())))
-    assert list(table)[3:] == ["on huge pages, %", "huge elsewhere, bytes", "ns per read", "plain over this", "repeats differ"]
-    assert table.iloc[0, 2:].tolist() == ["plain", "0.00", "0", "20.10", "–", "–"]
-    assert table.iloc[1, 2:].tolist() == ["huge", "100.00", "0", "10.10", "1.99", "yes"]
-    assert table.iloc[2, 2:].tolist() == ["pool", "100.00", "0", "20.00", "1.01", "no"]
-
-
-@pytest.mark.parametrize("table", [tables.ways, tables.languages])
-def test_a_document_that_is_not_there_is_a_reason(table):
-    with pytest.raises(Unavailable) as why:
-        table(analysis())
-    assert why.value.code == "no-data"

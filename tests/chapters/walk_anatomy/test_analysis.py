@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from support.tables import MACHINES, NOTHING, Walker, analysis, points, rows
 
-from experiments.chapters.walk_anatomy import grid
+from experiments.chapters.walk_anatomy import Analysis, grid
 from experiments.inference import replacement, walk_caches
 from experiments.words.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 
 QUIET = Walker(noise=1e-9)
+
+
+@cache
+def quiet() -> Analysis:
+    """Several tests read it, so none assigns to it."""
+    return analysis(rows(QUIET))
+
+
 LRU = 0.25  # by which a price may be over: tables with two pages each come by in no order, but never again at once, so LRU keeps fewer
 # A page-directory cache of an Intel core's size, one in the TLB, and small ones of three levels.
 WALKERS = {"thirty-two": Walker(entries=(64, 512), ways=8, kept=((1, 32), (2, 4))),
@@ -33,12 +43,12 @@ def test_the_caches_of_a_machine_come_back_within_a_tenth(name: str):
 
 
 def test_what_was_found_along_the_sweeps_says_what_was_held_out():
-    a = analysis(rows(QUIET))
+    a = quiet()
     assert a.predictions["ratio"].to_numpy() == pytest.approx(np.ones(4), abs=0.05)
 
 
 def test_the_closed_form_is_what_the_simulator_counts():
-    a = analysis(rows(QUIET))
+    a = quiet()
     for level, curve in a.prices.items():
         for tables in grid.sweep(level, a.pages, a.fanout):
             said = walk_caches.predicted_ns(a.first_ns.value, a.caches, dict(enumerate(tables, 1)))
@@ -46,25 +56,26 @@ def test_the_closed_form_is_what_the_simulator_counts():
 
 
 def test_a_machine_without_upper_caches_has_no_step_and_so_has_one_whose_caches_hold_all():
+    found = {}
     for machine in ("no upper caches", "huge upper caches"):
         a = analysis(MACHINES[machine]())
         assert a.caches == [] and a.predictions.empty and set(a.prices) == {1, 2, 3}
-    without, held = (analysis(MACHINES[machine]()).first_ns.value for machine in ("no upper caches", "huge upper caches"))
-    assert without - held == pytest.approx(18.0, rel=0.1)  # three reads more of every walk
+        found[machine] = a.first_ns.value
+    assert found["no upper caches"] - found["huge upper caches"] == pytest.approx(18.0, rel=0.1)  # three reads more of every walk
 
 
 def test_a_miss_is_priced_by_the_walks_that_were_counted_at_its_own_point():
     """Where upper entries take room in the TLB, more visits walk as tables grow, and that is no price of a walk."""
     frame = rows(QUIET)
     share = np.clip(0.5 + frame["tables_1"] / 8192, None, 1.0)
-    priced, plain = (analysis(one) for one in (frame.assign(walk_per_access=share), frame))
+    priced, plain = analysis(frame.assign(walk_per_access=share)), quiet()
     for (tables, price), (_, visit) in zip(priced.prices[1], priced.times[1], strict=True):
         assert price.value == pytest.approx((visit.value - priced.held_ns.value) / min(0.5 + tables / 8192, 1.0))
     assert plain.last_ns.value / priced.last_ns.value == pytest.approx(1.0 / plain.missed.value)
 
 
 def test_pages_a_power_of_two_apart_stand_beside_those_at_random_places():
-    table = analysis(rows(QUIET)).collisions.set_index(["level", "places"])["median"]
+    table = quiet().collisions.set_index(["level", "places"])["median"]
     assert len(table) == 6
     for level in (2, 3):
         assert table[level, "exactly"] - table[level, "at random places"] == pytest.approx(Walker.sets_ns, rel=0.05)
@@ -124,5 +135,5 @@ def test_what_was_not_measured_is_empty_or_a_reason():
 def test_a_second_rise_along_the_strides_is_where_visits_get_slower_again():
     frame = rows(QUIET)
     far = (frame["kernel"] == "page_chase") & (frame["stride_pages"] > 4096) & (frame["stride_pages"] % 2 == 0)
-    assert analysis(frame).second_rise is None
+    assert quiet().second_rise is None
     assert analysis(frame.assign(ns_per_access=frame["ns_per_access"].where(~far, 2 * frame["ns_per_access"]))).second_rise == 4096

@@ -6,10 +6,8 @@ import warnings
 from collections.abc import Iterator
 
 import pytest
-from support.pages import Elements
 from support.your_machine import LINES, PENALTY, STEPS, SURVEYS, geometry, measured, surveyed
 
-from experiments.article.render import Figure
 from experiments.chapters.your_machine.figures import staircase
 from experiments.words.reasons import Unavailable
 
@@ -19,42 +17,6 @@ def warnings_are_errors() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield
-
-
-def layers(figure: Figure, mark: str, **of_mark: object) -> list[list[dict]]:
-    """The rows that each layer of a mark draws."""
-    spec = figure.spec()
-    wanted = [layer for layer in spec["layer"] if layer["mark"]["type"] == mark and of_mark.items() <= layer["mark"].items()]
-    return [spec["datasets"][layer.get("data", spec.get("data"))["name"]] for layer in wanted]
-
-
-@pytest.mark.parametrize("name", SURVEYS)
-def test_every_survey_has_a_figure_that_is_drawn(name: str):
-    frame, found = SURVEYS[name]
-    drawn = Elements(staircase(surveyed(frame, found)).svg())
-    assert drawn.tags.count("svg") == 1
-    treads = ["hits in the L1 dTLB", "hits in the STLB", "walks"] if len(found.levels) == 2 else ["hits in the L1 dTLB", "walks"]
-    assert [text for text in drawn.text if text in treads] == treads
-    assert f"{found.unit} per access" in drawn.text
-
-
-def test_a_rule_stands_at_the_entries_of_each_level_with_its_name():
-    (rules,) = layers(staircase(surveyed(*SURVEYS["two levels"])), "rule", strokeDash=[4, 4])
-    assert [(rule["lines"], rule["label"]) for rule in rules] == [(64, "L1 dTLB: 64"), (2048, "STLB: 2,048")]
-
-
-def test_each_label_stands_on_its_tread():
-    treads, = (rows for rows in layers(staircase(surveyed(*SURVEYS["two levels"])), "text") if "start" in rows[0])
-    assert [(row["start"], row["end"]) for row in treads] == [(16, 64), (65, 2048), (2049, 16384)]
-    assert all(row["start"] < row["lines"] < row["end"] for row in treads)
-    assert [row["cost"] for row in treads] == pytest.approx([4, 11, 41])  # of the lower curve, which a label is written below
-
-
-def test_the_text_alternative_names_the_steps_and_the_treads():
-    two, one = (staircase(surveyed(*SURVEYS[name])).alt for name in ("two levels", "one level"))
-    for words in ("64 pages and 2,048 pages", "L1 dTLB from 16 to 64", "STLB from 65 to 2,048", "walks from 2,049 to 16,384"):
-        assert words in two
-    assert "L1 dTLB from 16 to 64" in one and "STLB" not in one
 
 
 @pytest.mark.parametrize(("name", "series"), [

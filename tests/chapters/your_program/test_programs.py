@@ -102,14 +102,6 @@ def test_a_slice_from_the_pool_is_a_reason_where_the_pool_has_no_room_for_it(fre
     assert why.value.code == "pool-empty" and "1 GiB" in why.value.detail
 
 
-def test_what_a_server_s_driver_is_called_with_has_its_folder(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(cases, "inputs", lambda: {"lines.txt": "1"})
-    server = Case("x", Tool("C", "", (sys.executable, "--version"), (), ("env", "-C", "@", "server"), "x"), "none", "x",
-                  driver=("env", "-C", "@", "client"))
-    _, command, driver = programs.ready(server)
-    assert command[2] == driver[2] and Path(command[2], "lines.txt").exists()
-
-
 @pytest.mark.parametrize("room", [1 << 30, (9 << 30) - 1])
 def test_a_program_that_holds_more_than_there_is_is_left_out(room: int, monkeypatch: pytest.MonkeyPatch, own_lock: Path):
     started: list[str] = []
