@@ -31,7 +31,7 @@ def test_each_book_says_nothing_that_is_false_of_its_machine(name: str):
     assert len(texts) > 200
     for chapter, where, text in texts:
         assert not re.search(FALSE[name], text), (chapter, where, text)
-        assert not re.search(r"\bnan\b|\bNone\b", text), (chapter, where, text)
+        assert not re.search(r"\bnan\b|\bNone\b(?! of \d)", text), (chapter, where, text)
 
 
 @pytest.mark.endurance
