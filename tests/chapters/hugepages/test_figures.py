@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from support.hugepages import analysis, only, rows, without_controls
+from support.hugepages import analysis, only, without_controls
 
 from experiments.article.render import Figure
 from experiments.chapters.hugepages import Analysis, figures
@@ -29,10 +29,3 @@ def test_prices_without_their_controls_are_a_reason_and_times_are_not():
     with pytest.raises(Unavailable, match="control"):
         figures.page_prices(a)
     assert len(figures.page_sizes(a).data) and not re.search(r"\bnan\b", figures.page_sizes(a).alt)
-
-
-def test_the_parts_of_a_far_load_add_up_to_it():
-    a = analysis(rows())
-    data = figures.far_load(a).data
-    lines, whole = data["lines"].iloc[0], data.groupby("pages", sort=False)["ns"].sum()
-    assert whole.to_list() == pytest.approx([a.spread[pages].at(lines).value for pages in ("4k", "64k", "thp", "2m")])
