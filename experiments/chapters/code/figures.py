@@ -42,11 +42,11 @@ def jumps(a: Analysis) -> Figure:
         strokeDash=alt.StrokeDash("where:N", sort=["spread", "packed"], legend=charts.line_legend(columns=1)),
         tooltip=["kind:N", "where:N", alt.Tooltip("lines:Q", format=","), alt.Tooltip("median:Q", format=".3~r", title="ns")])
     last = data[data["lines"] == data["lines"].max()]
-    by_kind = [(kind, last[last["kind"] == kind]) for kind in dict.fromkeys(last["kind"])]  # the kind once: a text alternative is short
+    by_kind = [(kind, last[last["kind"] == kind]) for kind in dict.fromkeys(last["kind"])]
     told = "; ".join(f"{kind}, {listed(f'{row.median:.1f} ns {row.where}' for row in rows.itertuples())}" for kind, rows in by_kind)
-    most = count(last["lines"].iloc[0])
-    return Figure(charts.layered(chart, _ends(a)), f"Time per jump against pages of code. At {most} pages it takes: {told}.",
-                  data[["kind", "where", *_FIELDS]])
+    most, slowest = count(last["lines"].iloc[0]), "{kind}, {where}".format(**last.loc[last["median"].idxmax(), ["kind", "where"]])
+    text = f"Time per jump against pages of code. At {most} pages the slowest is {slowest}. All: {told}."
+    return Figure(charts.layered(chart, _ends(a)), text, data[["kind", "where", *_FIELDS]])
 
 
 def translation(a: Analysis) -> Figure:

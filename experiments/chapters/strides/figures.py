@@ -67,5 +67,5 @@ def orders(a: Analysis) -> Figure:
                                 columns=2)
     last = data[data[STRIDE] == data[STRIDE].max()]
     told = listed(f"{row.series} {row.median:.1f} ns" for row in last.itertuples())
-    return Figure(chart, f"Time per access of the lines of each stride by a list. At {format_size(int(data[STRIDE].max()))}: "
-                         f"{told}.", data[["series", STRIDE, *_FIELDS]])
+    return Figure(chart, f"Time per access of the lines of each stride by a list. At {format_size(int(data[STRIDE].max()))} "
+                         f"the slowest is {last.loc[last['median'].idxmax(), 'series']}. All: {told}.", data[["series", STRIDE, *_FIELDS]])
