@@ -392,8 +392,8 @@ def if_available(make: Callable[..., Any], *given: Any) -> Any:
         return None
 
 
-def required(rows: Some, lacking: str, code: str = "too-few-points") -> Some:
-    """`rows`, of which there are some. Raises Unavailable(code) with what is lacking where there are none."""
-    if not len(rows):
+def required(rows: Some | None, lacking: str, code: str = "too-few-points") -> Some:
+    """Return `rows`, of which there are some. Raises Unavailable(code) with what is lacking where there are none."""
+    if rows is None or not len(rows):
         raise Unavailable(code, lacking)
     return rows

@@ -46,7 +46,7 @@ SENTENCES = [
     (r"A profiler has no line for it", "walks-hide-from-profilers", {"fails"}),
     (r"If each of 64 threads has its own part, a read is [\d.]+", "per-thread-sharding-gains", {"fails"}),
     (r"The difference is real", "fault-difference-is-significant", {"fails"}),
-    (r"Faults are not the kernel's only walks", "kernel-walks-elsewhere-too", {"fails"}),
+    (r"Faults are not the kernel.s only walks", "kernel-walks-elsewhere-too", {"fails"}),
     (r"Neither fullest bucket holds half", "mode-holds-most-faults", {"holds"}),
     (r"a mapping above 47 bits was refused", "lscpu-tells-five-levels", {"fails"}),
     (r"smaps shows 4 KiB less resident", "madvise-drops-2-mib", {"holds"}),
