@@ -17,7 +17,8 @@ from experiments.article.parameters import table_of_contents
 
 SAMPLE = 10
 EVERY = [(notebook, number, what) for notebook in table_of_contents() for number, (what, _) in enumerate(definitions(notebook))]
-DRAWN = EVERY if os.environ.get("TLB_INERT") == "all" else random.sample(EVERY, SAMPLE)
+RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", "")  # the same in all processes of a run, which have to draw alike
+DRAWN = EVERY if os.environ.get("TLB_INERT") == "all" else random.Random(RUN).sample(EVERY, SAMPLE)
 
 
 @pytest.mark.endurance

@@ -17,7 +17,9 @@ pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 MARKS = {
     "migrated": '"$REAL" "$@" | sed \'s/"migrations": 0/"migrations": 2/\'',
     "faulted": '"$REAL" "$@" | sed \'s/"major_faults": 0/"major_faults": 1/\'',
-    "uneven": '"$REAL" "$@" | sed \'s/"batch_ns_per_access": [[][^]]*/"batch_ns_per_access": [1, 1, 2, 2/\'',
+    # No switch beside it, which on a busy computer there is, and which is the stronger mark.
+    "uneven": '"$REAL" "$@" | sed -e \'s/"batch_ns_per_access": [[][^]]*/"batch_ns_per_access": [1, 1, 2, 2/\' '
+              '-e \'s/"involuntary_switches": [0-9]*/"involuntary_switches": 0/\'',
 }
 
 
