@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jinja2
+import pandas as pd
 from IPython import get_ipython
 from IPython.display import display
 
@@ -123,7 +124,18 @@ FILTERS: dict[str, Callable[..., str]] = {
     "listed": listed,
     "plain": escape_markdown,  # of a machine's own words
 }
-_JINJA = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False)
+class _Absent(jinja2.StrictUndefined):
+    """A name that no cell defines is an error; an entry that a table of measurements lacks was not measured."""
+
+    __slots__ = ()
+
+    def __init__(self, hint: str | None = None, obj: Any = None, name: Any = None, exc: type = jinja2.UndefinedError) -> None:
+        if isinstance(obj, (dict, list, pd.Series, pd.DataFrame)):
+            raise Unavailable("too-few-points", f"{name} was not measured")
+        super().__init__(hint, jinja2.utils.missing if obj is None else obj, name, exc)
+
+
+_JINJA = jinja2.Environment(undefined=_Absent, trim_blocks=True, lstrip_blocks=True, autoescape=False)
 _JINJA.filters |= FILTERS
 _JINJA.globals |= {"required": required, "set": set}
 
