@@ -62,6 +62,11 @@ def test_a_number_that_is_lacking_shows_its_reason_in_the_place_of_the_text_once
     assert reason.text.endswith(str(Unavailable("no-pmu", "here"))) and other.markdown == "1 ns"
 
 
+def test_an_entry_that_a_table_lacks_was_not_measured():
+    (reason,) = run("say('{{ prices[\\'4k\\'] | ns }}')", prices={})
+    assert "4k was not measured" in reason.text
+
+
 def test_a_figure_is_named_by_its_function_and_a_reason_takes_its_place():
     def the_cliff(a: None) -> Any:
         return drawn("another")
