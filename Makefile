@@ -68,7 +68,7 @@ test: lint $(FLEET) ## lint, the tests, and every chapter against its committed 
 	$(PYTEST) tests book $(NBVAL) -m "not endurance"
 
 # The rooms that everything stands on, and the rules of the house; ALSO=tests/chapters/stlb_cliff adds what is worked on.
-PURE := tests/words tests/system tests/machine tests/lab tests/project/test_house.py tests/inference/test_intervals.py tests/inference/test_knees.py
+PURE := tests/terms tests/system tests/machine tests/lab tests/project/test_house.py tests/inference/test_intervals.py tests/inference/test_knees.py
 check: lint ## while working: lint, and pure tests, under a minute on two cores; ALSO=FOLDER for more
 	$(PYTEST) $(PURE) $(ALSO) -m "not endurance and not measuring and not site and not slow"
 
@@ -79,7 +79,7 @@ endurance: $(FLEET) ## recipes, kills, fuzz: what takes over 20 s and is no read
 	TLB_ENDURANCE=1 $(PYTEST) tests -m endurance
 
 inert: $(FLEET) ## remove each definition of each page and expect the page to change (ten minutes)
-	TLB_INERT=all $(PYTEST) tests/article/test_definitions.py
+	TLB_INERT=all $(PYTEST) tests/report/test_definitions.py
 
 fleet: $(FLEET) ## install what `tlb fleet` and `tlb atlas` take beside the book: Dask, pyarrow, DuckDB
 
@@ -113,7 +113,7 @@ links: $(READY) ## ask every host that the book names whether its page is still 
 
 clean: ## remove what was built; keep .venv and data/
 	rm -rf _build mutants .pytest_cache .ruff_cache .hypothesis *.egg-info out.ipynb
-	find book experiments kernels tests -type d -name __pycache__ -prune -exec rm -rf {} +
+	find book experiments kernels tests tlb -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # ---- The environment ---------------------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pkgutil
 import statistics
 import subprocess
 import sys
@@ -18,29 +17,29 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Column, Table
 
-from experiments import chapters
-from experiments.article import paint, publish
-from experiments.chapters.page_faults import grid as faults
-from experiments.chapters.strides import grid as grids
-from experiments.front import campaign as book
-from experiments.front import prefixes, rule
-from experiments.inference.curves import select
-from experiments.inference.intervals import summarise
-from experiments.inference.scatter import relative_spread
-from experiments.inference.simulator import OFFSET_BITS, SimulatedMachine, SimulatedTlb, WalkCache, simulate
-from experiments.lab import build, campaign, grid, perf
-from experiments.lab.independent import INDEPENDENT, Cells, c_program, compared, folder, medians, share
-from experiments.lab.record import Point
-from experiments.lab.rig import Rig
-from experiments.lab.store import Store
-from experiments.machine import host
-from experiments.programs import known as tries
-from experiments.programs import overhead as watching
-from experiments.system.files import measuring_lock
-from experiments.system.processes import pinned, workers
-from experiments.words.pages import BASE
-from experiments.words.reasons import Unavailable
-from experiments.words.units import format_size
+from experiments.overview import campaign as book
+from experiments.overview import prefixes, rule
+from experiments.page_faults import grid as faults
+from experiments.strides import grid as grids
+from tlb import discovery
+from tlb.inference.curves import select
+from tlb.inference.intervals import summarise
+from tlb.inference.scatter import relative_spread
+from tlb.inference.simulator import OFFSET_BITS, SimulatedMachine, SimulatedTlb, WalkCache, simulate
+from tlb.lab import build, campaign, grid, perf
+from tlb.lab.independent import INDEPENDENT, Cells, c_program, compared, folder, medians, share
+from tlb.lab.record import Point
+from tlb.lab.rig import Rig
+from tlb.lab.store import Store
+from tlb.machine import host
+from tlb.page_sizes import BASE
+from tlb.programs import known as tries
+from tlb.programs import overhead as watching
+from tlb.reasons import Unavailable
+from tlb.report import paint, publish
+from tlb.system.files import measuring_lock
+from tlb.system.processes import pinned, workers
+from tlb.units import format_size
 
 SIZES = [64, 1024, 8192, 32768, 262144, 1048576]  # inside the first TLB, between the two, past both, past the caches
 PAIRS = 7  # interleaved fresh processes of each program, at each size
@@ -293,7 +292,7 @@ def repeated(frame: pd.DataFrame) -> Rows:
 @table("Experiments, profile quick (to reach: runner under 300 MiB)", "experiment", "processes", "seconds", "runner MiB")
 def whole_experiment() -> Rows:
     """Each chapter's campaign, profile quick, from nothing: how long it takes, and what the runner itself holds in memory."""
-    for name in sorted(module.name for module in pkgutil.iter_modules(chapters.__path__)):
+    for name in sorted(chapter.__name__.rpartition(".")[2] for chapter in discovery.chapters()):
         with workers(1) as fresh:  # what the tables above held is no runner's
             measured, elapsed_s, held_mib = fresh.submit(book.alone, name, "quick", Path(folder().name, name)).result()
         yield name, str(measured), f"{elapsed_s:.0f}", str(held_mib)

@@ -6,7 +6,7 @@
  *   region      region.h            warm up, open perf's gate, time batches, close it, print one record
  *   point       point.h             all of it for one point or, in session.c, for many in one mapping
  *
- * What the machine lacks is exit 3 and {"reason": ..., "detail": ...} on stderr; codes: experiments/words/reasons.py. */
+ * What the machine lacks is exit 3 and {"reason": ..., "detail": ...} on stderr; codes: tlb/reasons.py. */
 #ifndef ARGUMENTS_H
 #define ARGUMENTS_H
 #include "errors.h"

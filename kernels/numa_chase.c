@@ -84,7 +84,7 @@ static struct arena map_on_nodes(const struct config *c)
     int memory = memory_node(c), tables = table_node(c);
     lay_arena(c, a);
     uint64_t spare = spare_bytes(memory);
-    if (!pool_page && a->resident > spare / 2) /* half at most, as in experiments/machine/memory.py */
+    if (!pool_page && a->resident > spare / 2) /* half at most, as in tlb/machine/memory.py */
         unavailable("memory-short", "%" PRIu64 " MiB needed on node %d, which has %" PRIu64 " MiB free", a->resident >> 20, memory,
                     spare >> 20);
     if (syscall(SYS_mbind, a->base, a->bytes, (unsigned long)MPOL_BIND, mask_of(memory), (unsigned long)MOST_NODES, 0ul))

@@ -15,10 +15,10 @@ from hypothesis import settings
 from support.common import ROOT, lacking, software_plan
 from support.dead_worker import pytest_testnodedown as pytest_testnodedown  # a hook
 
-from experiments.lab import build
-from experiments.lab.build import Kernel
-from experiments.machine.compiler import compiler
-from experiments.system import files, processes
+from tlb.lab import build
+from tlb.lab.build import Kernel
+from tlb.machine.compiler import compiler
+from tlb.system import files, processes
 
 # What `@pytest.mark.needs(...)` may name besides a program.
 ABILITIES: dict[str, Callable[[], bool]] = {
@@ -80,7 +80,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A measuring lock of the test's own: where kernels are faked, nothing is disturbed."""
     path = tmp_path / "measuring.lock"
-    monkeypatch.setattr("experiments.lab.campaign.measuring_lock", lambda: files.measuring_lock(path=path))
+    monkeypatch.setattr("tlb.lab.campaign.measuring_lock", lambda: files.measuring_lock(path=path))
     return path
 
 

@@ -11,9 +11,9 @@ import pytest
 from support.common import make_record
 
 from experiments import bench
-from experiments.lab.record import Point
-from experiments.system import files
-from experiments.words.reasons import Unavailable
+from tlb.lab.record import Point
+from tlb.reasons import Unavailable
+from tlb.system import files
 
 
 def test_medians_are_taken_program_by_program_over_rounds():

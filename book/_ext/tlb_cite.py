@@ -12,7 +12,7 @@ from pybtex.style.labels import BaseLabelStyle
 from sphinx.application import Sphinx
 from sphinxcontrib.bibtex.domain import BibtexDomain
 
-from experiments.article.bibliography import UNDATED, label, years
+from tlb.report.bibliography import UNDATED, label, years
 
 STYLE = "cited"  # bibtex_default_style of _config.yml
 

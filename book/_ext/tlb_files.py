@@ -13,10 +13,10 @@ from docutils import nodes
 from markupsafe import Markup
 from sphinx.application import Sphinx
 
-from experiments.lab import survey
-from experiments.lab.store import Store, data_root
-from experiments.machine import host
-from experiments.words.reasons import Unavailable
+from tlb.lab import survey
+from tlb.lab.store import Store, data_root
+from tlb.machine import host
+from tlb.reasons import Unavailable
 
 FOLDER = "_sources"  # where Sphinx puts the notebooks
 _EXPERIMENTS = {"your_machine": survey.NAME}  # whose points have another name than its page

@@ -1,6 +1,6 @@
 """The directive `listing`: a part of a source file as it stands now, highlighted and numbered, with its file and line.
 
-    ```{listing} experiments/chapters/stlb_cliff/figures.py cliff
+    ```{listing} experiments/stlb_cliff/figures.py cliff
     :fold:
     How the figure is drawn.
     ```
@@ -25,7 +25,7 @@ from sphinx.directives.code import container_wrapper
 from sphinx.util.docutils import SphinxDirective
 
 _LANGUAGES = {".py": "python", ".go": "go", ".rs": "rust", ".java": "java"}
-ROOTS = ("experiments/", "kernels/")  # nothing else of a source tree is shown
+ROOTS = ("tlb/", "experiments/", "kernels/")  # nothing else of a source tree is shown
 _MARK = re.compile(r"(?:/\*|//|#) \[(?:timed: ([^\]]+)|(timed|recipe|pool))\]")
 
 

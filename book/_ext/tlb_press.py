@@ -14,7 +14,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.builders.singlehtml import SingleFileHTMLBuilder
 
-from experiments.article.readme import drawing
+from tlb.report.readme import drawing
 
 PICTURE = "_static/first_figure.png"
 MOST_SHOWN = 200  # characters: what those that show links have room for
@@ -23,7 +23,7 @@ MOST_SHOWN = 200  # characters: what those that show links have room for
 class OnePage(SingleFileHTMLBuilder):
     """Sphinx's singlehtml, but for links into another chapter: they stay `#document-CHAPTER#ID`.
 
-    Sphinx cuts the chapter off, and ids of sections and citations are the same in many chapters. experiments/article/press.py
+    Sphinx cuts the chapter off, and ids of sections and citations are the same in many chapters. tlb/report/press.py
     makes each id one of its own.
     """
 

@@ -13,10 +13,10 @@ from sphinx.application import Sphinx
 from sphinx.builders.html._assets import _JavaScript
 from sphinx.highlighting import PygmentsBridge
 
-from experiments.article.render import THEME, CodeHtml, escape_json
+from tlb.report.render import THEME, CodeHtml, escape_json
 
 FOLDER = Path(__file__).parent
-CHART_MARK = 'class="tlb-spec"'  # experiments/article/render.py writes it into every figure
+CHART_MARK = 'class="tlb-spec"'  # tlb/report/render.py writes it into every figure
 
 
 def bundle_name() -> str:

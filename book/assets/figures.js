@@ -46,7 +46,7 @@
     controls.append(answer);
   }
 
-  // What experiments/article/render.py packs: the theme (theme.js) is the same for all, and a table names its columns once.
+  // What tlb/report/render.py packs: the theme (theme.js) is the same for all, and a table names its columns once.
   function unpacked(spec) {
     const rows = (table) => table.rows.map((row) => Object.fromEntries(row.map((value, k) => [table.columns[k], value])));
     const datasets = Object.fromEntries(Object.entries(spec.datasets || {}).map(([name, table]) => [name, rows(table)]));

@@ -20,7 +20,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The atlas of all its machines."""
-    from experiments.fleet import atlas
+    from tlb.fleet import atlas
 
     folder = tmp_path_factory.mktemp("atlas") / "atlas"
     atlas.build(folder, [data])

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from experiments.front import profile
-from experiments.lab.store import Store, data_root
-from experiments.system.files import ROOT
+from experiments.overview import profile
+from tlb.lab.store import Store, data_root
+from tlb.system.files import ROOT
 
 FOLDER = ROOT / "experiments" / "fleet" / "adapters"
 MACHINE = Store(data_root()).resolve("reference", experiment="strides")

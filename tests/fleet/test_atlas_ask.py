@@ -16,13 +16,13 @@ from support.atlas import FAR, chase, host, of, put  # noqa: E402
 from support.common import ROOT  # noqa: E402
 from support.synthetic import Paged  # noqa: E402
 
-from experiments.fleet import atlas  # noqa: E402
-from experiments.fleet.ask import QUESTIONS, ask, opened  # noqa: E402
-from experiments.front import profile  # noqa: E402
-from experiments.inference.intervals import median_interval  # noqa: E402
-from experiments.inference.scatter import outliers  # noqa: E402
-from experiments.machine import host as hosts  # noqa: E402
-from experiments.machine.host import Host  # noqa: E402
+from experiments.overview import profile  # noqa: E402
+from tlb.fleet import atlas  # noqa: E402
+from tlb.fleet.ask import QUESTIONS, ask, opened  # noqa: E402
+from tlb.inference.intervals import median_interval  # noqa: E402
+from tlb.inference.scatter import outliers  # noqa: E402
+from tlb.machine import host as hosts  # noqa: E402
+from tlb.machine.host import Host  # noqa: E402
 
 LEAST_KIND = 5  # machines of a kind, for one of them to be far from the others
 

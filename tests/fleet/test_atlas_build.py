@@ -15,10 +15,10 @@ from support.atlas import KERNEL  # noqa: E402
 from support.common import make_record  # noqa: E402
 from support.lab import says, tree  # noqa: E402
 
-from experiments.fleet import ask, atlas  # noqa: E402
-from experiments.lab import columns, lines  # noqa: E402
-from experiments.lab.store import Store  # noqa: E402
-from experiments.words.reasons import Unavailable  # noqa: E402
+from tlb.fleet import ask, atlas  # noqa: E402
+from tlb.lab import columns, lines  # noqa: E402
+from tlb.lab.store import Store  # noqa: E402
+from tlb.reasons import Unavailable  # noqa: E402
 
 
 def answer(folder: Path, sql: str) -> list[tuple]:

@@ -14,9 +14,9 @@ import pytest
 pytest.importorskip("duckdb")  # `make fleet` has it
 from support.lab import says  # noqa: E402
 
-from experiments import cli  # noqa: E402
-from experiments.fleet.ask import MANIFEST, QUESTIONS, ask, opened  # noqa: E402
-from experiments.words.reasons import Unavailable  # noqa: E402
+from tlb import cli  # noqa: E402
+from tlb.fleet.ask import MANIFEST, QUESTIONS, ask, opened  # noqa: E402
+from tlb.reasons import Unavailable  # noqa: E402
 
 REFUSED = """
 ;
@@ -148,6 +148,6 @@ def test_the_command_builds_and_says_in_a_line_what_cannot_be(data: Path, tmp_pa
         status, out, err = run(capsys, monkeypatch, *arguments)
         assert (status, out, len(err.splitlines())) == (1, "", 1)
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    monkeypatch.delitem(sys.modules, "experiments.fleet.ask")
+    monkeypatch.delitem(sys.modules, "tlb.fleet.ask")
     status, _, err = run(capsys, monkeypatch, "ask", "gain")
     assert status == 1 and "make fleet" in err

@@ -15,13 +15,13 @@ import pytest
 pytest.importorskip("duckdb")  # `make fleet` has it
 from support.atlas import large  # noqa: E402
 
-from experiments.fleet.ask import QUESTIONS  # noqa: E402
-from experiments.system.files import ROOT  # noqa: E402
+from tlb.fleet.ask import QUESTIONS  # noqa: E402
+from tlb.system.files import ROOT  # noqa: E402
 
 ROWS = int(os.environ.get("TLB_ATLAS_ROWS", "5000000"))
 ASK = """
 import re, sys, time
-from experiments.fleet import ask
+from tlb.fleet import ask
 from pathlib import Path
 start = time.perf_counter()
 with ask.opened(Path(sys.argv[1])) as connection:

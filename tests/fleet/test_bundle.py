@@ -16,17 +16,17 @@ import pytest
 from support import bundles
 from support.lab import says, tree
 
-from experiments import cli
-from experiments.cli import bundle as commands
-from experiments.fleet import accept, archive, check, pack
-from experiments.front import judged, profile
-from experiments.lab import lines
-from experiments.lab.record import Record
-from experiments.lab.store import Store
-from experiments.machine import host as hosts
-from experiments.machine.host import Host
-from experiments.system import files
-from experiments.words.reasons import Unavailable
+from experiments.overview import judged, profile
+from tlb import cli
+from tlb.cli import bundle as commands
+from tlb.fleet import accept, archive, check, pack
+from tlb.lab import lines
+from tlb.lab.record import Record
+from tlb.lab.store import Store
+from tlb.machine import host as hosts
+from tlb.machine.host import Host
+from tlb.reasons import Unavailable
+from tlb.system import files
 
 MACHINE = bundles.MACHINE
 LATER = [bundles.row(256, layout, started_at="2025-03-01T00:00:00Z", wall_ns=wall, arena_bytes=256 * 4096)

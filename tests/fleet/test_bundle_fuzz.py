@@ -18,10 +18,10 @@ from support.fuzzing import COUNT, ENDURANCE, VALUES, fuzz, mutated, parts
 from support.lab import content_of, sign
 from support.zips import CENTRAL, END, LOCAL
 
-from experiments.fleet import archive, check, documents
-from experiments.fleet.check import Bundle
-from experiments.machine import host as hosts
-from experiments.words.reasons import Unavailable
+from tlb.fleet import archive, check, documents
+from tlb.fleet.check import Bundle
+from tlb.machine import host as hosts
+from tlb.reasons import Unavailable
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 REASONS = {"bundle-unsafe", "bundle-broken", "bundle-foreign", "bundle-impossible"}

@@ -16,11 +16,11 @@ from support.bundles import changed, files, good, resigned
 from support.lab import says, sign
 from support.zips import CENTRAL, END, LOCAL, archive, attribute, by_hand, patched
 
-from experiments.fleet import archive as layout
-from experiments.fleet import check
-from experiments.lab import lines
-from experiments.lab.record import Record
-from experiments.words.reasons import Unavailable
+from tlb.fleet import archive as layout
+from tlb.fleet import check
+from tlb.lab import lines
+from tlb.lab.record import Record
+from tlb.reasons import Unavailable
 
 UNSAFE, BROKEN, FOREIGN, IMPOSSIBLE = "bundle-unsafe", "bundle-broken", "bundle-foreign", "bundle-impossible"
 MIB = 1 << 20

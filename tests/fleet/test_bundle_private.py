@@ -14,12 +14,12 @@ import pytest
 from support import bundles
 from support.common import ROOT
 
-from experiments.fleet import archive, check, documents, pack
-from experiments.fleet.privacy import unknown
-from experiments.lab.store import Store
-from experiments.machine import host as hosts
-from experiments.machine.host import Host
-from experiments.words.reasons import Unavailable
+from tlb.fleet import archive, check, documents, pack
+from tlb.fleet.privacy import unknown
+from tlb.lab.store import Store
+from tlb.machine import host as hosts
+from tlb.machine.host import Host
+from tlb.reasons import Unavailable
 
 # Of nobody: RFC 5737 and 3849 keep these addresses for documentation, RFC 7042 the MAC.
 SECRETS = ["janes-laptop", "jane", "/home" + "/jane/src", "C:\\Users\\jane", "192.0.2.17", "ip-192-0-2-17", "2001:db8::17",
@@ -85,7 +85,7 @@ def _at(content: Any, path: tuple[Any, ...]) -> Any:
 
 
 DOCUMENTS = {"machine": FULL} | {path.stem: json.loads(path.read_text()) for path in sorted((DATA / "zen-5-b15e0e32").glob("*.json"))
-                                 if path.stem in documents.MODELS and path.stem != "translation"}
+                                 if path.stem in documents.models() and path.stem != "translation"}
 
 
 def trimmed(content: Any) -> Any:

@@ -9,10 +9,10 @@ import pytest
 from support.common import ROOT
 from support.fuzzing import ENDURANCE, sampled
 
-from experiments.fleet import accept, archive, check, pack, plausible
-from experiments.lab import lines
-from experiments.lab.store import Store
-from experiments.machine.host import Host
+from tlb.fleet import accept, archive, check, pack, plausible
+from tlb.lab import lines
+from tlb.lab.store import Store
+from tlb.machine.host import Host
 
 DATA = Store(ROOT / "data")
 STEP = 1 if ENDURANCE else 50  # of the rows, in the suite a sample

@@ -25,14 +25,14 @@ from support.fleet import free_port, lines_of
 
 distributed = pytest.importorskip("distributed", reason="`make fleet` adds it")
 
-from experiments import cli  # noqa: E402
-from experiments.cli import fleet as commands  # noqa: E402
-from experiments.fleet import ssh, tls, worker  # noqa: E402
-from experiments.fleet.client import Fleet  # noqa: E402
-from experiments.fleet.worker import Campaign  # noqa: E402
-from experiments.lab.store import Store  # noqa: E402
-from experiments.system.files import ROOT  # noqa: E402
-from experiments.words.reasons import REASONS, Unavailable  # noqa: E402
+from tlb import cli  # noqa: E402
+from tlb.cli import fleet as commands  # noqa: E402
+from tlb.fleet import ssh, tls, worker  # noqa: E402
+from tlb.fleet.client import Fleet  # noqa: E402
+from tlb.fleet.worker import Campaign  # noqa: E402
+from tlb.lab.store import Store  # noqa: E402
+from tlb.reasons import REASONS, Unavailable  # noqa: E402
+from tlb.system.files import ROOT  # noqa: E402
 
 GUIDE = (ROOT / "book" / "fleet.md").read_text(encoding="utf-8")
 
@@ -188,7 +188,7 @@ def test_what_cannot_be_asked_is_one_sentence(monkeypatch, capsys, tmp_path):
     assert commands._checked("a:1", False) == "tls://a:1" and commands._checked("a:1", True) == "tcp://a:1"
     monkeypatch.setitem(sys.modules, "distributed", None)
     for name in ("tls", "worker", "client"):
-        monkeypatch.delitem(sys.modules, f"experiments.fleet.{name}", raising=False)
+        monkeypatch.delitem(sys.modules, f"tlb.fleet.{name}", raising=False)
     status, told = tlb(monkeypatch, capsys, "--scheduler", "tls://a:1")
     assert status == 1 and told.endswith(REASONS["no-fleet"].remedy + "\n")
 
@@ -313,7 +313,7 @@ def test_over_a_real_ssh_a_killed_client_leaves_nothing_there_and_the_same_comma
     daemon, shell = served(tmp_path / "ssh", tmp_path / "there")
     address = f"127.0.0.1:{free_port()}"
     hosts = tmp_path / "hosts"
-    command = [sys.executable, "-c", "from experiments.cli import main; main()", "fleet", "--hosts", str(hosts), "--ssh", shell, "--listen",
+    command = [sys.executable, "-c", "from tlb.cli import main; main()", "fleet", "--hosts", str(hosts), "--ssh", shell, "--listen",
                address, "--profile", "smoke", "--chapter", "stlb_cliff", "--minutes", "2", "--output", str(tmp_path / "here")]
     environment = os.environ | {"XDG_STATE_HOME": str(tmp_path / "state")}
     with subprocess.Popen(daemon, stderr=subprocess.DEVNULL) as served_by:

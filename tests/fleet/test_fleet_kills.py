@@ -22,8 +22,8 @@ pytest.importorskip("distributed", reason="`make fleet` adds it")
 from support import fleet  # noqa: E402
 from support.fleet import Processes, by_hand, lines_of, machine_of  # noqa: E402
 
-from experiments.fleet import tls  # noqa: E402
-from experiments.system import files  # noqa: E402
+from tlb.fleet import tls  # noqa: E402
+from tlb.system import files  # noqa: E402
 
 LONG_S = 120.0  # for a run of a few seconds, kills included
 REFUSED = {"fleet-garbage", "bundle-unsafe", "bundle-broken", "bundle-impossible"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from experiments.inference.campaigns import newest
+from tlb.inference.campaigns import newest
 
 COLUMNS = ["kernel", "engine", "kernel_digest", "state", "lines"]
 

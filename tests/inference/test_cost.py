@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 from scipy.stats import binom
 
-from experiments.inference import cost
-from experiments.inference.cost import Known, fit, time_ns
-from experiments.inference.reuse import SHARING, SharedCache, Tlbs, places
-from experiments.words.reasons import Unavailable
+from tlb.inference import cost
+from tlb.inference.cost import Known, fit, time_ns
+from tlb.inference.reuse import SHARING, SharedCache, Tlbs, places
+from tlb.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 

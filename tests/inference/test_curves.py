@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from scipy import stats
 from support.common import make_record
 
-from experiments.inference.curves import Curve, packed, price, spread
-from experiments.inference.intervals import UNKNOWN, Interval, median_interval
-from experiments.words.reasons import Unavailable
+from tlb.inference.curves import Curve, packed, price, spread
+from tlb.inference.intervals import UNKNOWN, Interval, median_interval
+from tlb.reasons import Unavailable
 
 values = st.floats(0.1, 1e6)
 samples = st.lists(values, min_size=1, max_size=7)

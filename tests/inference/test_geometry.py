@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 from support.geometry import CACHES, SHARP, Made, at_random, inferred, lru, rows
 
-from experiments.inference import geometry, geometry_curves, geometry_walks
-from experiments.inference.geometry_curves import base_stride, stride_of
-from experiments.inference.intervals import interval_of_difference, median_interval
-from experiments.lab import survey
-from experiments.words.reasons import Unavailable
+from tlb.inference import geometry, geometry_curves, geometry_walks
+from tlb.inference.geometry_curves import base_stride, stride_of
+from tlb.inference.intervals import interval_of_difference, median_interval
+from tlb.lab import survey
+from tlb.reasons import Unavailable
 
 
 def test_sharp_steps_are_found_to_the_page_or_within_a_percent():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from support.your_machine import FIRST, IN_NS, SECOND, estimate, geometry
 
-from experiments.inference import geometry_words
-from experiments.words.reasons import explain
+from tlb.inference import geometry_words
+from tlb.reasons import explain
 
 
 def test_the_levels_table_has_each_opinion_with_its_bounds():

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats as scipy_stats
 from support.walk import GHZ, readings
 
-from experiments.inference import hops
+from tlb.inference import hops
 
 pytestmark = pytest.mark.filterwarnings("error")
 

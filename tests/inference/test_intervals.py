@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from experiments.inference.intervals import (
+from tlb.inference.intervals import (
     Interval,
     _rank,
     interval_of_difference,
@@ -21,8 +21,8 @@ from experiments.inference.intervals import (
     modes,
     summarise,
 )
-from experiments.inference.scatter import outliers, relative_spread, trend
-from experiments.words.reasons import Unavailable
+from tlb.inference.scatter import outliers, relative_spread, trend
+from tlb.reasons import Unavailable
 
 values = st.floats(0.1, 1e6)
 samples = st.lists(values, min_size=1, max_size=15)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiments.inference.knees import knees
+from tlb.inference.knees import knees
 
 PAGES = np.unique(np.round(2 ** np.arange(4, 14.01, 1 / 16)))
 

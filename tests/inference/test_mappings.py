@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.inference.curves import Curve, price
-from experiments.inference.intervals import Interval, interval_of_rows, median_interval, summarise
+from tlb.inference.curves import Curve, price
+from tlb.inference.intervals import Interval, interval_of_rows, median_interval, summarise
 
 MAPPINGS = np.array([1.0, 3.0, 0.5, 10.0, 2.0, 5.0])  # what a mapping multiplies all of its times by
 TRUE = {(1024, "spread"): 4.0, (1024, "packed"): 2.0, (2048, "spread"): 9.0, (2048, "packed"): 2.5}  # ns

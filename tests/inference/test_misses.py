@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from experiments.inference import misses as model
-from experiments.inference.misses import (
+from tlb.inference import misses as model
+from tlb.inference.misses import (
     fit_random_curve,
     fit_step,
     hashed_lru,
@@ -21,7 +21,7 @@ from experiments.inference.misses import (
     miss_probability_random,
     two_level_cost,
 )
-from experiments.words.reasons import Unavailable
+from tlb.reasons import Unavailable
 
 
 class Lru:

@@ -14,8 +14,8 @@ import pytest
 from scipy import stats
 from scipy.signal import lfilter
 
-from experiments.inference.intervals import Interval, Repeats, interval_of_ratio, median_interval
-from experiments.inference.pairs import paired_ratio
+from tlb.inference.intervals import Interval, Repeats, interval_of_ratio, median_interval
+from tlb.inference.pairs import paired_ratio
 
 pytestmark = pytest.mark.endurance
 

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from experiments.inference.pairs import LEAST_PAIRS, is_look, paired_ratio
+from tlb.inference.pairs import LEAST_PAIRS, is_look, paired_ratio
 
 
 def test_looks_are_half_as_many_pairs_apart_again():

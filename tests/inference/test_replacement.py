@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.inference.misses import (
+from tlb.inference.misses import (
     fit_step,
     hashed_lru,
     hashed_random_replacement,

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.inference import sets
-from experiments.inference.curves import Curve
-from experiments.inference.simulator import SimulatedMachine, SimulatedTlb, simulate
-from experiments.words.reasons import Unavailable
+from tlb.inference import sets
+from tlb.inference.curves import Curve
+from tlb.inference.simulator import SimulatedMachine, SimulatedTlb, simulate
+from tlb.reasons import Unavailable
 
 PAGES, STRIDES = 256, [1 << k for k in range(19)]
 TLBS = [(1536, 12), (4096, 16)]

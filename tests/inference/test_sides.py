@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.inference.intervals import median_interval
-from experiments.inference.sides import PAUSE_S, Pair, numbered_runs, of_the_same_kernels, pairs
+from tlb.inference.intervals import median_interval
+from tlb.inference.sides import PAUSE_S, Pair, numbered_runs, of_the_same_kernels, pairs
 
 
 def rows(times: list[float], lines: int = 64, kernel: str = "page_chase", digest: str = "a", state: str = "s", run: list[int] | int = 0,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from experiments.inference.misses import miss_probability_cycle_random_replacement
-from experiments.inference.simulator import (
+from tlb.inference.misses import miss_probability_cycle_random_replacement
+from tlb.inference.simulator import (
     Counts,
     NestedTlb,
     SimulatedCache,
@@ -22,7 +22,7 @@ from experiments.inference.simulator import (
     references_per_walk,
     simulate,
 )
-from experiments.inference.walker import INDEXED
+from tlb.inference.walker import INDEXED
 
 BITS = {"4k": 12, "2m": 21, "1g": 30}
 ALL_PAGES = tuple(BITS)

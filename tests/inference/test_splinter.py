@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 from support.synthetic import Paged
 
-from experiments.inference import geometry_words as wording
-from experiments.inference import splinter
-from experiments.lab import survey
-from experiments.lab.grid import octaves
-from experiments.lab.record import Point
-from experiments.words.reasons import REASONS, Unavailable
+from tlb.inference import geometry_words as wording
+from tlb.inference import splinter
+from tlb.lab import survey
+from tlb.lab.grid import octaves
+from tlb.lab.record import Point
+from tlb.reasons import REASONS, Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from experiments.inference.student import compare, harmonic_mean, printed, sample
-from experiments.words.reasons import Unavailable
+from tlb.inference.student import compare, harmonic_mean, printed, sample
+from tlb.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.synthetic import MIB, Truth, frame, scope
 
-from experiments.inference.curves import Curve
-from experiments.inference.intervals import Interval
-from experiments.inference.treads import bracket, expected_gain, smoothed, tread
-from experiments.words.reasons import Unavailable
+from tlb.inference.curves import Curve
+from tlb.inference.intervals import Interval
+from tlb.inference.treads import bracket, expected_gain, smoothed, tread
+from tlb.reasons import Unavailable
 
 PAGE = 4096
 SIZES = [2**n for n in range(4, 19)]

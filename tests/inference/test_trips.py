@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.inference.trips import Trips, expected, explain, trips
+from tlb.inference.trips import Trips, expected, explain, trips
 
 CACHED_NS, MEMORY_NS = 40.0, 100.0
 

@@ -9,9 +9,9 @@ import pytest
 from support.common import needs_c
 from support.kernels import assert_refused, compiled, reason_of, refused_by_both, refused_by_c, run_c, run_program, run_twins
 
-from experiments.lab import build, measure
-from experiments.lab.record import Point
-from experiments.words.reasons import Unavailable
+from tlb.lab import build, measure
+from tlb.lab.record import Point
+from tlb.reasons import Unavailable
 
 pytestmark = [pytest.mark.measures, pytest.mark.slow]
 # A refused command line per kernel and rule; those of the first kernel are the rules that all share.

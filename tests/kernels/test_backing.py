@@ -13,9 +13,9 @@ import pytest
 from support.common import needs_c
 from support.kernels import POOLS, THP, both_engines, reason, reason_of, run_c, run_twins, setting
 
-from experiments.lab import build
-from experiments.machine.compiler import compiler
 from kernels.twins import arena
+from tlb.lab import build
+from tlb.machine.compiler import compiler
 
 pytestmark = [pytest.mark.measures, pytest.mark.slow]
 

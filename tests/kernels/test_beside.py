@@ -23,9 +23,9 @@ from support.kernels import (
     visits,
 )
 
-from experiments.chapters.churn.grid import PASSES
-from experiments.lab import build
-from experiments.lab.record import KernelReport, Point
+from experiments.churn.grid import PASSES
+from tlb.lab import build
+from tlb.lab.record import KernelReport, Point
 
 CPUS = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
 PAGE = os.sysconf("SC_PAGESIZE")

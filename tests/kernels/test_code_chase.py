@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.kernels import changed, checksum, draws, needs_c, run_c, run_program, shuffled
 
-from experiments.lab.record import KernelReport
+from tlb.lab.record import KernelReport
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 

@@ -24,8 +24,8 @@ import pytest
 from support.common import ROOT, needs_c
 from support.kernels import changed, emulated, for_arm64, needs_emulator, needs_thp, on_x86, run_twins
 
-from experiments.lab import build
-from experiments.lab.record import Point
+from tlb.lab import build
+from tlb.lab.record import Point
 
 VECTOR = Path(__file__).with_name("conformance.json")
 CASES = [line.strip() for line in """

@@ -9,9 +9,9 @@ import pytest
 from support.graph_walk import graph, parsed, visited, walking
 from support.kernels import checksum, needs_c, run_c
 
-from experiments.lab.record import KernelReport
 from kernels.twins import walk
 from kernels.twins.placement import places_in
+from tlb.lab.record import KernelReport
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 

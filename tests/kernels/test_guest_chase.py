@@ -12,13 +12,13 @@ from support.guest import guest, real
 from support.kernels import checksum, measured, needs_c, on_x86, visits
 from support.stand_ins import PAGE
 
-from experiments import cli
-from experiments.lab import build
-from experiments.lab.kernels import SIDE_BYTES_PER_LINE, arena_bytes
-from experiments.lab.measure import seed_of
-from experiments.lab.record import Point, Record
-from experiments.lab.rig import Rig
-from experiments.system import files
+from tlb import cli
+from tlb.lab import build
+from tlb.lab.kernels import SIDE_BYTES_PER_LINE, arena_bytes
+from tlb.lab.measure import seed_of
+from tlb.lab.record import Point, Record
+from tlb.lab.rig import Rig
+from tlb.system import files
 
 MIB = 2**20
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]

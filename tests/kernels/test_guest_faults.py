@@ -16,7 +16,7 @@ import pytest
 from support.guest import guest, real
 from support.kernels import for_arm64, measured, needs_emulator, run_program, why_not
 
-from experiments.lab import perf
+from tlb.lab import perf
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring, pytest.mark.needs("a C compiler"),
               pytest.mark.skipif(platform.machine() != "x86_64", reason="the guest is one of x86-64")]

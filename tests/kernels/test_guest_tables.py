@@ -12,8 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.fuzzing import ENDURANCE, sampled
 
-from experiments.lab import build
-from experiments.machine.compiler import compiler
+from tlb.lab import build
+from tlb.machine.compiler import compiler
 
 pytestmark = pytest.mark.needs("a C compiler")
 KIB, MIB, GIB = 2**10, 2**20, 2**30

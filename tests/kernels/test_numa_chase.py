@@ -16,8 +16,8 @@ from support.common import preloadable
 from support.kernels import measured, why_not
 from support.stand_ins import put_before
 
-from experiments.lab.record import Point, Record
-from experiments.words.reasons import REASONS, Unavailable
+from tlb.lab.record import Point, Record
+from tlb.reasons import REASONS, Unavailable
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring, pytest.mark.needs("a C compiler")]
 CPU = max(getattr(os, "sched_getaffinity", lambda _: {0})(0))  # the one that kernels choose

@@ -13,8 +13,8 @@ import psutil
 import pytest
 from support.common import ROOT, living, needs_c
 
-from experiments.lab import build, measure
-from experiments.lab.record import Point
+from tlb.lab import build, measure
+from tlb.lab.record import Point
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
@@ -23,8 +23,8 @@ pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
 RUNNER = """
 import sys
-from experiments.lab import measure, perf
-from experiments.lab.record import Point
+from tlb.lab import measure, perf
+from tlb.lab.record import Point
 plan = perf.plan("no table has a row for this") if sys.argv[1] == "counted" else perf.NO_COUNTERS
 measure.measure(Point(kernel="page_chase", engine=sys.argv[2], lines=777, region_ms=60_000), int(sys.argv[3]), state="0" * 12,
                 usable_bytes=1 << 30, plan=plan)

@@ -23,9 +23,9 @@ from support.kernels import (
     unless_fragmented,
 )
 
-from experiments.lab import build
-from experiments.lab.kernels import expected_s
-from experiments.lab.record import KernelReport, Point
+from tlb.lab import build
+from tlb.lab.kernels import expected_s
+from tlb.lab.record import KernelReport, Point
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from support.kernels import changed, checksum, measured, needs_c, run_program, visits
 
-from experiments.lab.kernels import CATALOGUE
-from experiments.lab.measure import seed_of
-from experiments.lab.record import Point
+from tlb.lab.kernels import CATALOGUE
+from tlb.lab.measure import seed_of
+from tlb.lab.record import Point
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring, needs_c]
 MODES = CATALOGUE["page_store"].modes

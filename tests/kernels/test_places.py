@@ -14,9 +14,9 @@ from numba import njit
 from support.common import ROOT, needs_c
 from support.kernels import arguments, checksum, compiled, run_c, visits
 
-from experiments.lab import build
-from experiments.lab.record import KernelReport
 from kernels.twins.placement import line_offset, places_in
+from tlb.lab import build
+from tlb.lab.record import KernelReport
 
 pytestmark = [pytest.mark.measures, pytest.mark.slow]
 

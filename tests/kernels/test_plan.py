@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from support.kernels import changed, compiled, huge_page_bytes, needs_c, needs_thp, reason, run_c, run_program
 
-from experiments.lab import build
-from experiments.lab.record import KernelReport
+from tlb.lab import build
+from tlb.lab.record import KernelReport
 
 pytestmark = [pytest.mark.measures, pytest.mark.slow, needs_c]
 MAPPED = 10 << 20

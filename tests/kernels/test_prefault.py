@@ -24,9 +24,9 @@ from support.kernels import (
     unless_fragmented,
 )
 
-from experiments.lab import build
-from experiments.lab.kernels import arena_bytes
-from experiments.lab.record import KernelReport, Point
+from tlb.lab import build
+from tlb.lab.kernels import arena_bytes
+from tlb.lab.record import KernelReport, Point
 
 MODES = ("touch", "populate", "memset")
 CPUS = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from support.kernels import checksum, needs_c, run_c, run_twins, splitmix64
 from support.radix_partition import parts_of
 
-from experiments.lab import kernels
-from experiments.lab.record import KernelReport
+from tlb.lab import kernels
+from tlb.lab.record import KernelReport
 
 MODES = {"naive": [], "partitioned": ["--bits", "5"], "partition": ["--bits", "5"]}
 GOLDEN = 0x9E3779B97F4A7C15

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from support.kernels import checksum, compiled, disassembled, needs_c, run_c
 
-from experiments.lab import build
-from experiments.lab.record import KernelReport
 from kernels.twins.random_touch import draw
+from tlb.lab import build
+from tlb.lab.record import KernelReport
 
 DRAWS = 2**20  # in a round of random_touch
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]

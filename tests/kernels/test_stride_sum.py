@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from support.kernels import checksum, needs_c, run_c, shuffled
 
-from experiments.lab.kernels import arena_bytes
-from experiments.lab.record import KernelReport, Point
+from tlb.lab.kernels import arena_bytes
+from tlb.lab.record import KernelReport, Point
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from support.kernels import checksum, needs_c, reason_of, run_c, splitmix64
 
-from experiments.lab.kernels import arena_bytes
-from experiments.lab.record import KernelReport, Point
-from experiments.machine.host import base_page_bytes
+from tlb.lab.kernels import arena_bytes
+from tlb.lab.record import KernelReport, Point
+from tlb.machine.host import base_page_bytes
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 

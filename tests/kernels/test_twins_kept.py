@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.kernels import arguments
 
-from experiments.lab import build
+from tlb.lab import build
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 

@@ -11,11 +11,11 @@ from support import lab
 from support.common import make_record
 from support.lab import KERNEL, MACHINE, NAME, POINTS, ROWS, VICTIM, Scripted, put
 
-from experiments.lab import build, measure, noise
-from experiments.lab.build import Kernel
-from experiments.lab.campaign import Outcome
-from experiments.lab.store import Store
-from experiments.words.reasons import Unavailable
+from tlb.lab import build, measure, noise
+from tlb.lab.build import Kernel
+from tlb.lab.campaign import Outcome
+from tlb.lab.store import Store
+from tlb.reasons import Unavailable
 
 
 @pytest.fixture

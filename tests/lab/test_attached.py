@@ -9,9 +9,9 @@ import pytest
 from support import fake_perf
 from support.fake_perf import asked, install
 
-from experiments.lab.attached import counted
-from experiments.lab.events import Event
-from experiments.lab.perf import Plan
+from tlb.lab.attached import counted
+from tlb.lab.events import Event
+from tlb.lab.perf import Plan
 
 EVENTS = (Event("instructions", "instructions:u"), Event("core_cycles", "cycles:u"), Event("walk", "cpu/event=0x08/u", group=0),
           Event("stlb_hit", "cpu/event=0x09/u", group=0), Event("itlb_walk", "cpu/event=0x85/u", group=1))

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments.lab import build, namespaces
-from experiments.lab.kernels import CATALOGUE
-from experiments.lab.record import Point
-from experiments.machine.compiler import Compiler
-from experiments.words.reasons import Unavailable
+from tlb.lab import build, namespaces
+from tlb.lab.kernels import CATALOGUE
+from tlb.lab.record import Point
+from tlb.machine.compiler import Compiler
+from tlb.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -11,13 +11,13 @@ import pytest
 from support.common import make_record
 from support.lab import MACHINE, NAME, STATE, Scripted, run
 
-from experiments.lab import build, perf
-from experiments.lab.build import Kernel
-from experiments.lab.campaign import Outcome
-from experiments.lab.events import Event
-from experiments.lab.record import Point, Quantity, Record
-from experiments.lab.store import Store
-from experiments.words.reasons import Unavailable
+from tlb.lab import build, perf
+from tlb.lab.build import Kernel
+from tlb.lab.campaign import Outcome
+from tlb.lab.events import Event
+from tlb.lab.record import Point, Quantity, Record
+from tlb.lab.store import Store
+from tlb.reasons import Unavailable
 
 POINTS = [Point(kernel="page_chase", lines=2**k, layout=layout, region_ms=1) for k in range(4, 9) for layout in ("spread", "packed")]
 

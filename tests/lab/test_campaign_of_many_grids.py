@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from support.lab import MACHINE, STATE, Scripted, a_rig, assert_whole, one_by_one
 
-from experiments.lab import build, campaign, kernels, progress
-from experiments.lab.build import Kernel
-from experiments.lab.campaign import Outcome
-from experiments.lab.progress import Progress
-from experiments.lab.record import Point
-from experiments.lab.store import Store
-from experiments.words.reasons import Unavailable
+from tlb.lab import build, campaign, kernels, progress
+from tlb.lab.build import Kernel
+from tlb.lab.campaign import Outcome
+from tlb.lab.progress import Progress
+from tlb.lab.record import Point
+from tlb.lab.store import Store
+from tlb.reasons import Unavailable
 
 POINTS = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in range(64, 84)]
 GRIDS = {"first": POINTS[:12], "second": POINTS[8:]}  # four points are of both

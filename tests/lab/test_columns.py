@@ -8,8 +8,8 @@ import pytest
 from support.common import make_record
 from support.lab import KERNEL, MACHINE, NAME, put
 
-from experiments.lab.record import Quantity
-from experiments.lab.store import Store
+from tlb.lab.record import Quantity
+from tlb.lab.store import Store
 
 
 @pytest.mark.parametrize("reason", ["\ud800", "<b>", "No PMU.", ""])

@@ -23,14 +23,14 @@ from support.common import make_record, software_plan
 from support.fuzzing import SEED, times
 from support.lab import KERNEL, MACHINE, NAME, ROWS, a_rig, assert_whole, one_by_one
 
-from experiments.lab import build, campaign, grid, kernels, mapping, perf
-from experiments.lab.build import Kernel
-from experiments.lab.grid import Scope
-from experiments.lab.mapping import Result
-from experiments.lab.measure import Setting
-from experiments.lab.record import Point, Record
-from experiments.lab.store import Store, data_root
-from experiments.system import files
+from tlb.lab import build, campaign, grid, kernels, mapping, perf
+from tlb.lab.build import Kernel
+from tlb.lab.grid import Scope
+from tlb.lab.mapping import Result
+from tlb.lab.measure import Setting
+from tlb.lab.record import Point, Record
+from tlb.lab.store import Store, data_root
+from tlb.system import files
 
 fork = multiprocessing.get_context("fork")
 LONG_S = 20.0  # for what takes milliseconds and must only ever happen

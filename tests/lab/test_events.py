@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from experiments.lab.events import PROGRAMMABLE, SOFTWARE, TABLE, Event, quantities
-from experiments.lab.perf import Plan, derive
-from experiments.lab.record import Quantity
-from experiments.machine import pmu
+from tlb.lab.events import PROGRAMMABLE, SOFTWARE, TABLE, Event, quantities
+from tlb.lab.perf import Plan, derive
+from tlb.lab.record import Quantity
+from tlb.machine import pmu
 
 CPUS = [*TABLE, ("never heard of", "cpu"), ("", "cpu")]
 NAMES = [f"{name} {unit}".strip() or "nothing" for name, unit in CPUS]

@@ -11,10 +11,10 @@ from support.common import needs_c
 from support.kernels import measured
 from support.lab import MACHINE, NAME, POINTS, ROWS, says
 
-from experiments.lab import build
-from experiments.lab.record import Point
-from experiments.machine import compiler as compilers
-from experiments.words.reasons import Unavailable
+from tlb.lab import build
+from tlb.lab.record import Point
+from tlb.machine import compiler as compilers
+from tlb.reasons import Unavailable
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 

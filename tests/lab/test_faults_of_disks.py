@@ -16,13 +16,13 @@ from support.common import make_record, needs_root
 from support.lab import MACHINE, NAME, POINTS, ROWS, assert_whole, put, says
 from support.stand_ins import in_a_child
 
-from experiments.article import parameters
-from experiments.article.chapter import Chapter
-from experiments.chapters.stlb_cliff import grid
-from experiments.lab import build, publishing
-from experiments.lab.record import Point
-from experiments.machine.compiler import Compiler
-from experiments.words.reasons import Unavailable
+from experiments.stlb_cliff import grid
+from tlb.lab import build, publishing
+from tlb.lab.record import Point
+from tlb.machine.compiler import Compiler
+from tlb.reasons import Unavailable
+from tlb.report import parameters
+from tlb.report.chapter import Chapter
 
 pytestmark = [pytest.mark.measures]
 

@@ -10,10 +10,10 @@ from support.common import needs_c
 from support.lab import POINTS, VICTIM, says
 from support.stand_ins import in_a_child
 
-from experiments.lab.campaign import Outcome
-from experiments.lab.record import Point
-from experiments.system import procfs
-from experiments.words.reasons import REASONS
+from tlb.lab.campaign import Outcome
+from tlb.lab.record import Point
+from tlb.reasons import REASONS
+from tlb.system import procfs
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 

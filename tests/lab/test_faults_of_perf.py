@@ -11,9 +11,9 @@ from support.kernels import measured
 from support.lab import VICTIM
 from support.stand_ins import in_a_child
 
-from experiments.lab import perf
-from experiments.lab.record import Record
-from experiments.words.reasons import explain
+from tlb.lab import perf
+from tlb.lab.record import Record
+from tlb.reasons import explain
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 

@@ -15,9 +15,9 @@ from support.common import ROOT, descendants_with, living, needs_c
 from support.lab import MACHINE, NAME, assert_whole, says
 from support.stand_ins import in_a_child
 
-from experiments.lab import campaign, measure
-from experiments.lab.record import Point
-from experiments.words.reasons import Unavailable
+from tlb.lab import campaign, measure
+from tlb.lab.record import Point
+from tlb.reasons import Unavailable
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 
@@ -80,11 +80,11 @@ def test_a_cpu_that_is_taken_away_in_the_middle_ends_the_campaign_and_is_no_lack
 RUNNER = """
 import sys
 from pathlib import Path
-from experiments import cli
-from experiments.lab import campaign
-from experiments.system import files
-from experiments.lab.record import Point
-from experiments.lab.store import Store
+from tlb import cli
+from tlb.lab import campaign
+from tlb.system import files
+from tlb.lab.record import Point
+from tlb.lab.store import Store
 sys.path.insert(0, "tests")
 from support import lab
 root = sys.argv.pop()

@@ -18,11 +18,11 @@ from support.common import ROOT, make_record
 from support.fuzzing import COUNT, fuzz, mutated, parts
 from support.lab import KERNEL, MACHINE, NAME, ROWS, put
 
-from experiments.lab import build, measure, perf
-from experiments.lab.record import KernelReport, Point, Quantity, Record
-from experiments.lab.store import Store
-from experiments.machine.compiler import compiler
-from experiments.words.reasons import REASONS, Unavailable
+from tlb.lab import build, measure, perf
+from tlb.lab.record import KernelReport, Point, Quantity, Record
+from tlb.lab.store import Store
+from tlb.machine.compiler import compiler
+from tlb.reasons import REASONS, Unavailable
 
 pytestmark = pytest.mark.slow
 WORDS = {"engine": {"c", "numba"}, "pages": {"4k", "64k", "thp", "2m", "1g"}, "layout": {"spread", "packed", "alias"},

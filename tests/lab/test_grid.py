@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.lab.grid import Profile, Scope, octaves
-from experiments.lab.record import Point
+from tlb.lab.grid import Profile, Scope, octaves
+from tlb.lab.record import Point
 
 MIB = 2**20
 PROFILE = Profile(max_working_set=2**30, repeats=3, region_ms=7, points_per_octave=2)

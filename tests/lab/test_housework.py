@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from support.common import needs_c
 
-from experiments.lab import housework
-from experiments.lab.rooms import HUGE, NO_HUGE, rooms
-from experiments.machine import borrowed, settings
-from experiments.machine.borrowed import DEFRAG
-from experiments.system.smaps import mappings
-from experiments.words.reasons import Unavailable, if_available
+from tlb.lab import housework
+from tlb.lab.rooms import HUGE, NO_HUGE, rooms
+from tlb.machine import borrowed, settings
+from tlb.machine.borrowed import DEFRAG
+from tlb.reasons import Unavailable, if_available
+from tlb.system.smaps import mappings
 
 pytestmark = [pytest.mark.measuring, pytest.mark.skipif(sys.platform != "linux", reason="only Linux has smaps and THP")]
 MIB = 1 << 20

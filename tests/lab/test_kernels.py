@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.common import make_record
 
-from experiments.lab import build, kernels
-from experiments.lab.kernels import CATALOGUE, Declaration, arena_bytes, is_within, with_defaults
-from experiments.lab.record import Point
+from tlb.lab import build, kernels
+from tlb.lab.kernels import CATALOGUE, Declaration, arena_bytes, is_within, with_defaults
+from tlb.lab.record import Point
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 
@@ -58,23 +58,23 @@ def complaints(folder: Path, catalogue: Mapping[str, Declaration]) -> Iterator[s
     twins = [path for path in sorted(folder.glob("twins/*.py")) if "\ndef main(" in path.read_text()]
     files = {path.stem: path for path in [*twins, *sorted(folder.glob("*.c"))]}
     for name in sorted(files.keys() - catalogue.keys() - {declared.session for declared in catalogue.values()}):
-        yield f"{files[name].name} is a kernel that experiments/lab/kernels.py does not declare."
+        yield f"{files[name].name} is a kernel that tlb/lab/kernels.py does not declare."
     for name, declared in catalogue.items():
         paths = [path for place in (f"{name}.c", f"twins/{name}.py") if (path := folder / place).exists()]
         if not paths:
-            yield f"experiments/lab/kernels.py declares {name}, and there is neither kernels/{name}.c nor kernels/twins/{name}.py."
+            yield f"tlb/lab/kernels.py declares {name}, and there is neither kernels/{name}.c nor kernels/twins/{name}.py."
         for path in paths:
             file = f"kernels/{path.relative_to(folder)}"
             stated = stated_in_c(path.read_text()) if path.suffix == ".c" else stated_in_python(path.read_text())
             own = tuple(mode for mode in declared.modes if mode and mode not in declared.played)
             if own != stated.modes:
-                yield f"{file} has the modes {stated.modes}, and experiments/lab/kernels.py declares {own}."
+                yield f"{file} has the modes {stated.modes}, and tlb/lab/kernels.py declares {own}."
             if (declared.layout, declared.order) != (stated.layouts[0], stated.orders[0]):
-                yield (f"{file} has by default {stated.layouts[0]} and {stated.orders[0]}, and experiments/lab/kernels.py "
+                yield (f"{file} has by default {stated.layouts[0]} and {stated.orders[0]}, and tlb/lab/kernels.py "
                        f"declares {declared.layout} and {declared.order}.")
             options = {option: value or 0 for option, value in declared.options.items()}
             if options != stated.options:
-                yield f"{file} takes {stated.options}, and experiments/lab/kernels.py declares {options}."
+                yield f"{file} takes {stated.options}, and tlb/lab/kernels.py declares {options}."
 
 
 def test_each_declaration_says_what_its_files_say():

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.lab import machine_code
-from experiments.lab.build import FLAGS
+from tlb.lab import machine_code
+from tlb.lab.build import FLAGS
 
 COMPILERS = [name for name in ("gcc", "clang", "aarch64-linux-gnu-gcc") if shutil.which(name)]
 pytestmark = pytest.mark.parametrize("cc", COMPILERS or [pytest.param("gcc", marks=pytest.mark.needs("gcc"))])

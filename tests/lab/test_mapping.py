@@ -15,11 +15,11 @@ from support.common import make_record
 from support.lab import GIB, MACHINE, STATE, run
 from support.stand_in_session import starts
 
-from experiments.lab import build, kernels, mapping, measure
-from experiments.lab.mapping import measured
-from experiments.lab.measure import Setting, seed_of
-from experiments.lab.record import KernelReport, Point, Record
-from experiments.words.reasons import Unavailable
+from tlb.lab import build, kernels, mapping, measure
+from tlb.lab.mapping import measured
+from tlb.lab.measure import Setting, seed_of
+from tlb.lab.record import KernelReport, Point, Record
+from tlb.reasons import Unavailable
 
 SETTING = Setting(STATE, GIB)
 MIB = 1 << 20

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.common import make_record, software_plan
 
-from experiments.lab import build, measure, perf, session
-from experiments.lab.kernels import arena_bytes
-from experiments.lab.record import KernelReport, Point, Record
-from experiments.words.reasons import Unavailable
+from tlb.lab import build, measure, perf, session
+from tlb.lab.kernels import arena_bytes
+from tlb.lab.record import KernelReport, Point, Record
+from tlb.reasons import Unavailable
 
 STATE = "00112233aabb"
 POINT = Point(kernel="page_chase", lines=4096, region_ms=60)
@@ -186,6 +186,6 @@ def test_a_real_point_is_measured_by_each_engine(engine: str):
 
 def test_measuring_leaves_the_package_free_of_the_kernels_own_modules():
     """A runner that imported numba would hold 100 MB beside the kernel and share its caches."""
-    text = "import sys, experiments.lab.measure; print('numba' in sys.modules)"
+    text = "import sys, tlb.lab.measure; print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", text], cwd=build.ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -18,10 +18,10 @@ from support.fake_perf import alive, install
 from support.kernels import measured as measured_point
 from support.kernels import why_not as why_not_point
 
-from experiments.lab import build, namespaces, perf
-from experiments.lab.events import SOFTWARE
-from experiments.lab.record import KernelReport, Point, Record
-from experiments.words.reasons import REASONS
+from tlb.lab import build, namespaces, perf
+from tlb.lab.events import SOFTWARE
+from tlb.lab.record import KernelReport, Point, Record
+from tlb.reasons import REASONS
 
 STATE = "00112233aabb"
 PLAIN = Point(kernel="page_chase", lines=300, region_ms=1)
@@ -177,7 +177,7 @@ def test_a_runner_that_is_killed_leaves_no_process(fresh, tmp_path: Path, counts
     """The kernel is perf's grandchild, and each of the three ends with its parent."""
     region_ms = 59_371 + counts
     plan = f"perf.Plan({install(tmp_path, {event.event: 1.0 for event in SOFTWARE})!r}, perf.SOFTWARE)" if counts else "perf.NO_COUNTERS"
-    text = ("from experiments.lab import measure; from experiments.lab import perf; from experiments.lab.record import Point\n"
+    text = ("from tlb.lab import measure; from tlb.lab import perf; from tlb.lab.record import Point\n"
             f"measure.measure(Point(kernel='page_chase', lines=300, mode='namespaces', region_ms={region_ms}), "
             f"state='{STATE}', usable_bytes=2**30, plan={plan})")
     marker, binary = f"--region-ms {region_ms}", Path(build.kernel("page_chase").command[0]).name

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.common import ROOT, software_plan
 
-from experiments.lab import build, perf
-from experiments.lab.events import Event
-from experiments.lab.measure import measure
-from experiments.lab.perf import Plan, parse
-from experiments.lab.record import Point, Quantity
-from experiments.machine.compiler import compiler
-from experiments.words.reasons import REASONS
+from tlb.lab import build, perf
+from tlb.lab.events import Event
+from tlb.lab.measure import measure
+from tlb.lab.perf import Plan, parse
+from tlb.lab.record import Point, Quantity
+from tlb.machine.compiler import compiler
+from tlb.reasons import REASONS
 
 FAULTS, CLOCK = perf.SOFTWARE
 WALK = Event("walk", "cpu/event=0x45,umask=0xf0/u")

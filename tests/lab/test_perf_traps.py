@@ -11,13 +11,13 @@ from support.common import ROOT, software_plan
 from support.fake_perf import GATED, alive, asked, install, workload
 from support.kernels import compiled
 
-from experiments.lab import build, perf
-from experiments.lab.build import Kernel
-from experiments.lab.events import SOFTWARE, quantities
-from experiments.lab.measure import measure
-from experiments.lab.perf import Plan
-from experiments.lab.record import Point, Quantity
-from experiments.words.reasons import REASONS, Unavailable, explain
+from tlb.lab import build, perf
+from tlb.lab.build import Kernel
+from tlb.lab.events import SOFTWARE, quantities
+from tlb.lab.measure import measure
+from tlb.lab.perf import Plan
+from tlb.lab.record import Point, Quantity
+from tlb.reasons import REASONS, Unavailable, explain
 
 pytestmark = pytest.mark.slow  # a stand-in for perf is a process or ten
 

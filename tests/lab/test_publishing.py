@@ -8,9 +8,9 @@ import pytest
 from support.common import make_record
 from support.lab import KERNEL, MACHINE, NAME, ROWS, put, repeats, tree
 
-from experiments.lab.publishing import publish
-from experiments.lab.store import LACKS, Store
-from experiments.words.reasons import Unavailable
+from tlb.lab.publishing import publish
+from tlb.lab.store import LACKS, Store
+from tlb.reasons import Unavailable
 
 OTHER = "hugepages"
 

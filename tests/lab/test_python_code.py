@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.lab import python_code
+from tlb.lab import python_code
 
 MODULES = {
     "chase": '''"""A kernel."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from experiments.lab.record import Option, Point
+from tlb.lab.record import Option, Point
 
 
 @pytest.mark.parametrize("given", [(("bytes", 8), ("threads", 2)), (("threads", 2), ("bytes", 8)), [["threads", 2], ["bytes", 8]],

@@ -6,7 +6,7 @@ import pytest
 from support.common import needs_c
 from support.lab import MACHINE, NAME, POINTS, VICTIM
 
-from experiments.words.reasons import Unavailable
+from tlb.reasons import Unavailable
 
 pytestmark = [pytest.mark.measures, pytest.mark.measuring]
 

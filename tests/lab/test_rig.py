@@ -6,12 +6,12 @@ import pytest
 from support.lab import GIB
 from support.synthetic import Stated
 
-from experiments.lab import kernels, mapping, perf
-from experiments.lab.record import Point
-from experiments.lab.rig import Rig, usable_bytes
-from experiments.lab.store import Store
-from experiments.machine import host as hosts
-from experiments.machine.host import Host
+from tlb.lab import kernels, mapping, perf
+from tlb.lab.record import Point
+from tlb.lab.rig import Rig, usable_bytes
+from tlb.lab.store import Store
+from tlb.machine import host as hosts
+from tlb.machine.host import Host
 
 
 def with_memory(usable: int, pool_pages: int = 0, reserved: int = 0, limit: int | None = None, **changes: object) -> Host:

@@ -7,9 +7,9 @@ import math
 import pandas as pd
 import pytest
 
-from experiments.lab import build, rows
-from experiments.lab.record import Identity, Point
-from experiments.words.reasons import Unavailable
+from tlb.lab import build, rows
+from tlb.lab.record import Identity, Point
+from tlb.reasons import Unavailable
 
 GONE = {"gone": "bad-parameter", "page_gather": "no-compiler", "page_store": "engine-lacks"}
 NOW = {("page_chase", "c"): "a", ("page_chase", "numba"): "b", ("graph_walk", "c"): "c"}  # the digests of what the kernels run

@@ -7,10 +7,10 @@ from support.common import make_record
 from support.lab import KERNEL, MACHINE
 from support.synthetic import Stated
 
-from experiments.lab import columns, lines, states
-from experiments.lab.store import Store
-from experiments.machine import host as hosts
-from experiments.machine.host import Host
+from tlb.lab import columns, lines, states
+from tlb.lab.store import Store
+from tlb.machine import host as hosts
+from tlb.machine.host import Host
 
 
 def booted(*words: str, **changes: object) -> Host:

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from support.common import ROOT, make_record
 from support.lab import KERNEL, MACHINE, NAME, put, repeats, tree
 
-from experiments.lab import lines
-from experiments.lab.lines import record_key
-from experiments.lab.record import Identity, Option, Quantity, Record
-from experiments.lab.store import Store
-from experiments.words.reasons import Unavailable
+from tlb.lab import lines
+from tlb.lab.lines import record_key
+from tlb.lab.record import Identity, Option, Quantity, Record
+from tlb.lab.store import Store
+from tlb.reasons import Unavailable
 
 counts = st.integers(0, 2**63 - 1)
 positive = st.floats(min_value=0, exclude_min=True, allow_infinity=False)

@@ -11,8 +11,8 @@ import pytest
 from support.common import make_record, needs_root
 from support.lab import KERNEL, MACHINE, NAME, ROWS, failing, put, repeats, tree
 
-from experiments.lab.store import Store
-from experiments.words.reasons import Unavailable
+from tlb.lab.store import Store
+from tlb.reasons import Unavailable
 
 REFUSALS = [(errno.ENOSPC, "disk-full"), (errno.EFBIG, "disk-full"), (errno.EROFS, "disk-read-only")]
 

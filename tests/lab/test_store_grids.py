@@ -15,12 +15,12 @@ from support import lab
 from support.common import make_record
 from support.lab import KERNEL, MACHINE, NAME, POINTS, ROWS, Scripted, assert_whole, put, says, tree
 
-from experiments.lab.campaign import Outcome
-from experiments.lab.lines import point_id
-from experiments.lab.record import Option, Point
-from experiments.lab.rig import Rig
-from experiments.lab.store import Store
-from experiments.words.reasons import Unavailable
+from tlb.lab.campaign import Outcome
+from tlb.lab.lines import point_id
+from tlb.lab.record import Option, Point
+from tlb.lab.rig import Rig
+from tlb.lab.store import Store
+from tlb.reasons import Unavailable
 
 fork = multiprocessing.get_context("fork")
 ID = "0123456789abcdef"

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from support.common import make_record
 from support.lab import KERNEL, MACHINE, NAME, ROWS, assert_whole, content_of, repeats, sign, tree
 
-from experiments.lab.lines import key_of
-from experiments.lab.record import Record
-from experiments.lab.store import Store
+from tlb.lab.lines import key_of
+from tlb.lab.record import Record
+from tlb.lab.store import Store
 
 
 def test_a_file_is_read_again_only_after_somebody_else_changed_it(store: Store, path: Path, monkeypatch) -> None:

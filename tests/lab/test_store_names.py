@@ -11,8 +11,8 @@ import pytest
 from support.common import make_record
 from support.lab import KERNEL, MACHINE, NAME, ROWS, put, repeats, tree
 
-from experiments.lab.store import Store
-from experiments.words.reasons import Unavailable
+from tlb.lab.store import Store
+from tlb.reasons import Unavailable
 
 HOSTILE = ["../x", "", "A", "a" * 65, "..", "a\n", "a\0b", "é", 7, None]
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from support.geometry import CACHES, SHARP
 
-from experiments.article.verdicts import LEAST_COVERAGE
-from experiments.inference import geometry
-from experiments.inference.intervals import median_interval
-from experiments.lab import survey
-from experiments.lab.record import Point
-from experiments.lab.rig import Rig
-from experiments.lab.store import Store
-from experiments.machine import host
+from tlb.inference import geometry
+from tlb.inference.intervals import median_interval
+from tlb.lab import survey
+from tlb.lab.record import Point
+from tlb.lab.rig import Rig
+from tlb.lab.store import Store
+from tlb.machine import host
+from tlb.report.verdicts import LEAST_COVERAGE
 
 MEASURING = [pytest.mark.measures, pytest.mark.measuring, pytest.mark.needs("a C compiler")]
 

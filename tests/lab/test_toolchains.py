@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from support.stand_ins import no_tools as no_tools
 
-from experiments.lab import toolchains
-from experiments.words.reasons import Unavailable
+from tlb.lab import toolchains
+from tlb.reasons import Unavailable
 
 
 def code(call, *arguments) -> str:

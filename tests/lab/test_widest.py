@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from support.lab import NAME, Scripted, a_rig, one_by_one
 
-from experiments.lab import campaign, kernels, mapping, progress
-from experiments.lab.build import Kernel
-from experiments.lab.campaign import NARROW, half_width
-from experiments.lab.record import Point, Record
-from experiments.lab.store import Store
+from tlb.lab import campaign, kernels, mapping, progress
+from tlb.lab.build import Kernel
+from tlb.lab.campaign import NARROW, half_width
+from tlb.lab.record import Point, Record
+from tlb.lab.store import Store
 
 POINTS = [Point(kernel="page_chase", lines=lines, region_ms=1) for lines in range(64, 104)]
 
@@ -38,7 +38,7 @@ class Noisy:
 @pytest.fixture
 def go(store: Store, own_lock: Path, monkeypatch: pytest.MonkeyPatch):
     """A campaign of POINTS: five mappings each, nine at most."""
-    monkeypatch.setattr("experiments.lab.build.kernel", lambda name, engine: Kernel(name, engine, ("true",), "a" * 16))
+    monkeypatch.setattr("tlb.lab.build.kernel", lambda name, engine: Kernel(name, engine, ("true",), "a" * 16))
     return lambda measure, repeats=5, store=store, **how: campaign.run(
         a_rig(store, measure=one_by_one(measure)), {NAME: POINTS}, repeats, **{"most": campaign.most(repeats), "quiet": True} | how)
 

@@ -8,8 +8,8 @@ import pytest
 from support.common import ROOT
 from support.host import V2_MOUNT, inspect
 
-from experiments.machine import background, doctor, host
-from experiments.machine.host import Host
+from tlb.machine import background, doctor, host
+from tlb.machine.host import Host
 
 DAMON, KSM, THP = "sys/kernel/mm/damon/admin/kdamonds/0", "sys/kernel/mm/ksm", "sys/kernel/mm/transparent_hugepage"
 RUNS = {f"{DAMON}/state": "on\n", f"{DAMON}/contexts/0/operations": "paddr\n", f"{DAMON}/contexts/0/schemes/0/action": "pageout\n"}

@@ -15,10 +15,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments import cli
-from experiments.machine import borrowed
-from experiments.machine.borrowed import DEFRAG, KSM_PAGES, KSM_RUN, KSM_SLEEP, SWAP, ZRAM, borrow, restore
-from experiments.words.reasons import REASONS, Unavailable
+from tlb import cli
+from tlb.machine import borrowed
+from tlb.machine.borrowed import DEFRAG, KSM_PAGES, KSM_RUN, KSM_SLEEP, SWAP, ZRAM, borrow, restore
+from tlb.reasons import REASONS, Unavailable
 
 POOL = "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 JOURNAL = "run/every-load-settings.json"

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.host import ICE_LAKE, SILVERMONT, SKYLAKE, ZEN_2, ZEN_5, reader
 
-from experiments.machine import cpuid
-from experiments.machine.cpuid import Cache, Registers
-from experiments.machine.tlb import Tlb, tlbs
+from tlb.machine import cpuid
+from tlb.machine.cpuid import Cache, Registers
+from tlb.machine.tlb import Tlb, tlbs
 
 
 def stated(dump: str) -> set[tuple]:

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from support.host import ARM, GRAVITON, HERE, ICE_LAKE, SERVER, cache_of, cpuid_of_a_server, plant, reader
 
-from experiments.lab.rig import Rig
-from experiments.lab.store import Store
-from experiments.machine import host
-from experiments.machine.cpuid import Registers
-from experiments.machine.host import Host
-from experiments.system.processes import pinned
-from experiments.words.reasons import Unavailable
+from tlb.lab.rig import Rig
+from tlb.lab.store import Store
+from tlb.machine import host
+from tlb.machine.cpuid import Registers
+from tlb.machine.host import Host
+from tlb.reasons import Unavailable
+from tlb.system.processes import pinned
 
 CPU = "sys/devices/system/cpu"
 PMUS = "sys/bus/event_source/devices"
@@ -107,7 +107,7 @@ def test_of_big_and_little_cores_the_one_that_is_measured_is_named(tmp_path, usa
 
 def test_a_rig_measures_on_the_cpu_that_was_inspected_with_the_counters_of_its_pmu(tmp_path, monkeypatch):
     asked: list[int | None] = []
-    monkeypatch.setattr("experiments.lab.rig.perf.plan", lambda name, cpu: asked.append(cpu))
+    monkeypatch.setattr("tlb.lab.rig.perf.plan", lambda name, cpu: asked.append(cpu))
     found = rockchip(tmp_path, range(8), on_each(range(4), big) | on_each(range(4, 8), little))
     assert (Rig.of(found, Store(tmp_path)).cpu, asked) == (3, [3])
 

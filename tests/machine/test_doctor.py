@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from support.host import HERE, cpuid_of_a_server, inspect, topics, v2
 
-from experiments.machine import doctor
-from experiments.machine.cpuid import Registers
+from tlb.machine import doctor
+from tlb.machine.cpuid import Registers
 
 GIB = 2**30
 

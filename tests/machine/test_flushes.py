@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.machine import flushes
-from experiments.machine.cpuid import Registers
+from tlb.machine import flushes
+from tlb.machine.cpuid import Registers
 
 KVM = {0x40000000: b"KVMKVMKVM\0\0\0"}
 

@@ -27,8 +27,8 @@ from support.host import (
     well_formed,
 )
 
-from experiments.machine import doctor, host
-from experiments.machine.cpuid import Registers
+from tlb.machine import doctor, host
+from tlb.machine.cpuid import Registers
 
 GIB = 2**30
 

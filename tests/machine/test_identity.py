@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.host import ARM, GRAVITON, inspect
 
-from experiments.machine import host
+from tlb.machine import host
 
 
 @pytest.mark.parametrize(

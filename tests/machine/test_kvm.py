@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from support.synthetic import Stated
 
-from experiments.machine import doctor, kvm
-from experiments.machine.host import Host, machine_id, state
-from experiments.machine.kvm import Kvm
+from tlb.machine import doctor, kvm
+from tlb.machine.host import Host, machine_id, state
+from tlb.machine.kvm import Kvm
 
 
 def stated(found: Kvm | None) -> Host:

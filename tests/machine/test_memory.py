@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from support.common import ROOT
 from support.host import JUNK, SERVER, V2_MOUNT, plant, v2
 
-from experiments.machine.memory import Rlimits, usable_memory
+from tlb.machine.memory import Rlimits, usable_memory
 
 GIB = 2**30
 
@@ -76,7 +76,7 @@ def test_resource_limits_bind(tmp_path, rlimits, size, source):
 def test_the_limits_of_this_process_are_read():
     script = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_DATA, (2**30, 2**30));"
-        "from experiments.machine.memory import usable_memory; m = usable_memory();"
+        "from tlb.machine.memory import usable_memory; m = usable_memory();"
         "print(m.usable_bytes, m.limit_source)"
     )
     if not Path("/proc/meminfo").exists():

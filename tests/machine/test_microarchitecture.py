@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.machine import microarchitecture
+from tlb.machine import microarchitecture
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.host import plant
 
-from experiments.machine import pmu
+from tlb.machine import pmu
 
 
 def row(value: str, event: str = "cycles:u") -> str:

@@ -19,10 +19,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments import cli
-from experiments.machine import pools
-from experiments.words.reasons import REASONS, Unavailable
-from experiments.words.units import parse_size
+from tlb import cli
+from tlb.machine import pools
+from tlb.reasons import REASONS, Unavailable
+from tlb.units import parse_size
 
 MIB = 2**20
 JOURNAL = "run/every-load-pool.json"

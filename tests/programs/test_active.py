@@ -18,11 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.common import SUPPORT, needs_c, needs_root
 
-from experiments.machine.compiler import compiler
-from experiments.programs import active
-from experiments.programs.active import sight, summed
-from experiments.system.smaps import Mapping
-from experiments.words.reasons import Unavailable
+from tlb.machine.compiler import compiler
+from tlb.programs import active
+from tlb.programs.active import sight, summed
+from tlb.reasons import Unavailable
+from tlb.system.smaps import Mapping
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 TWO_MIB, NOBODY = 2 << 20, 65534

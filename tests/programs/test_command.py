@@ -17,19 +17,19 @@ from bs4 import BeautifulSoup
 from support.common import ROOT, descendants_with, living, needs_c
 from support.programs import built, look, made, trial
 
-from experiments import cli
-from experiments.programs import command
-from experiments.programs import trial as trials
-from experiments.programs.page import page
-from experiments.programs.trial import Aim, Trial, Verdict
-from experiments.system import files
+from tlb import cli
+from tlb.programs import command
+from tlb.programs import trial as trials
+from tlb.programs.page import page
+from tlb.programs.trial import Aim, Trial, Verdict
+from tlb.system import files
 
 # With a lock of the test's own: what is measured here decides nothing, so it need not wait for what does.
 SCRIPT = """import sys
 from pathlib import Path
-from experiments import cli
-from experiments.programs import command
-from experiments.system import files
+from tlb import cli
+from tlb.programs import command
+from tlb.system import files
 lock = Path(sys.argv.pop(1))
 command.measuring_lock = lambda: files.measuring_lock(path=lock)
 cli.main()"""

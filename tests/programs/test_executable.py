@@ -8,7 +8,7 @@ import pytest
 from support.common import needs_c
 from support.programs import built
 
-from experiments.programs.executable import is_static, unreached
+from tlb.programs.executable import is_static, unreached
 
 
 @pytest.mark.measures

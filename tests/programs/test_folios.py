@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.programs import folios
-from experiments.programs.folios import folio_pages, shares
-from experiments.system.smaps import Mapping
-from experiments.words.reasons import Unavailable
+from tlb.programs import folios
+from tlb.programs.folios import folio_pages, shares
+from tlb.reasons import Unavailable
+from tlb.system.smaps import Mapping
 
 PAGE, HEAD, TAIL = 4096, 1 << 15, 1 << 16
 ORDERS = {0: "4k", 2: "16k", 4: "64k", 8: "1m"}  # powers of two of base pages, and what they are called

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 import pytest
 from support.common import needs_c
 
-from experiments.lab.independent import INDEPENDENT, c_program
-from experiments.lab.record import Point
-from experiments.programs import known
-from experiments.programs.levers import LEVERS
-from experiments.programs.looks import peak
-from experiments.programs.runs import run
-from experiments.system import procfs
+from tlb.lab.independent import INDEPENDENT, c_program
+from tlb.lab.record import Point
+from tlb.programs import known
+from tlb.programs.levers import LEVERS
+from tlb.programs.looks import peak
+from tlb.programs.runs import run
+from tlb.system import procfs
 
 HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 

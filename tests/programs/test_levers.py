@@ -12,12 +12,12 @@ import pytest
 from support.common import needs_c, needs_root
 from support.programs import answer, built
 
-from experiments.programs import levers, looks
-from experiments.programs.levers import LEVERS
-from experiments.programs.runs import Run, run
-from experiments.programs.trial import Aim, attempt
-from experiments.system import procfs
-from experiments.words.reasons import Unavailable
+from tlb.programs import levers, looks
+from tlb.programs.levers import LEVERS
+from tlb.programs.runs import Run, run
+from tlb.programs.trial import Aim, attempt
+from tlb.reasons import Unavailable
+from tlb.system import procfs
 
 MIB, PASSES = 64, 1
 HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")

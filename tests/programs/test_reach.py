@@ -10,12 +10,12 @@ from support.geometry import SHARP, inferred
 from support.geometry import rows as surveyed
 from support.synthetic import Truth, frame, scope
 
-from experiments.lab import survey
-from experiments.machine import host as hosts
-from experiments.machine.host import Host
-from experiments.machine.tlb import Tlb
-from experiments.programs.reach import PRICES, Reach
-from experiments.words.reasons import Unavailable
+from tlb.lab import survey
+from tlb.machine import host as hosts
+from tlb.machine.host import Host
+from tlb.machine.tlb import Tlb
+from tlb.programs.reach import PRICES, Reach
+from tlb.reasons import Unavailable
 
 STATED = tuple(Tlb(level=level, kind="data", pages=pages, entries=entries, ways=4, source="CPUID")
                for level, pages, entries in ((1, ("4k",), 96), (1, ("2m",), 32), (2, ("4k", "2m"), 1024)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.programs import look, made, trial
 
-from experiments.programs.report import remarks, verdict_sentence
+from tlb.programs.report import remarks, verdict_sentence
 
 ON_LARGE = (look(huge_mib=90, reached=1),)
 

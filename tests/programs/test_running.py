@@ -16,12 +16,12 @@ import pytest
 from support.common import needs_c, needs_root
 from support.programs import built, look, made
 
-from experiments.programs import running
-from experiments.programs.levers import LEVERS, Joined
-from experiments.programs.running import Change, change, check, document, rows, sentences
-from experiments.programs.trial import Aim
-from experiments.system import procfs
-from experiments.words.reasons import Unavailable
+from tlb.programs import running
+from tlb.programs.levers import LEVERS, Joined
+from tlb.programs.running import Change, change, check, document, rows, sentences
+from tlb.programs.trial import Aim
+from tlb.reasons import Unavailable
+from tlb.system import procfs
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are looked at in /proc")
 HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from support.fake_perf import alive
 
-from experiments.programs import runs
-from experiments.programs.levers import LEVERS
-from experiments.programs.looks import own
-from experiments.programs.runs import Run
-from experiments.programs.trial import Aim, attempt
-from experiments.system import processes
-from experiments.words.reasons import Unavailable
+from tlb.programs import runs
+from tlb.programs.levers import LEVERS
+from tlb.programs.looks import own
+from tlb.programs.runs import Run
+from tlb.programs.trial import Aim, attempt
+from tlb.reasons import Unavailable
+from tlb.system import processes
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are looked at in /proc")
 

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from support.fake_perf import alive
 
-from experiments.programs import runs, served
-from experiments.programs.levers import LEVERS
-from experiments.programs.looks import own, peak
-from experiments.programs.report import remarks
-from experiments.programs.runs import Run
-from experiments.programs.served import Driver, listens, serve
-from experiments.programs.trial import Aim, Trial
-from experiments.system import processes
-from experiments.words.reasons import Unavailable
+from tlb.programs import runs, served
+from tlb.programs.levers import LEVERS
+from tlb.programs.looks import own, peak
+from tlb.programs.report import remarks
+from tlb.programs.runs import Run
+from tlb.programs.served import Driver, listens, serve
+from tlb.programs.trial import Aim, Trial
+from tlb.reasons import Unavailable
+from tlb.system import processes
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are looked at in /proc")
 # Answers each connection with a variable of its environment, and holds 40 MiB; argument 2: what it does first.

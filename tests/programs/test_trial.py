@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from support.programs import look, made
 
-from experiments.inference.intervals import Interval
-from experiments.inference.pairs import paired_ratio
-from experiments.programs import trial
-from experiments.programs.levers import LEVERS
-from experiments.programs.report import document, remarks
-from experiments.programs.runs import Run
-from experiments.programs.trial import Aim, attempt, paired, verdict, would_have_shown
-from experiments.words.reasons import Unavailable
+from tlb.inference.intervals import Interval
+from tlb.inference.pairs import paired_ratio
+from tlb.programs import trial
+from tlb.programs.levers import LEVERS
+from tlb.programs.report import document, remarks
+from tlb.programs.runs import Run
+from tlb.programs.trial import Aim, attempt, paired, verdict, would_have_shown
+from tlb.reasons import Unavailable
 
 WITHIN, RUNS = 0.02, 400
 SECOND = 1.04  # times as long, where the second run of a pair is slower

@@ -13,13 +13,13 @@ import pytest
 from support.fake_perf import alive
 from support.synthetic import Truth, frame, scope
 
-from experiments.programs import active, watch, watch_words
-from experiments.programs.active import Sight, Used
-from experiments.programs.looks import own
-from experiments.programs.reach import Reach
-from experiments.programs.watch import PRICE, WINDOWS_S, Target, Watched
-from experiments.system import processes
-from experiments.words.reasons import Unavailable
+from tlb.programs import active, watch, watch_words
+from tlb.programs.active import Sight, Used
+from tlb.programs.looks import own
+from tlb.programs.reach import Reach
+from tlb.programs.watch import PRICE, WINDOWS_S, Target, Watched
+from tlb.reasons import Unavailable
+from tlb.system import processes
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="programs are looked at in /proc")
 MIB = 1 << 20

@@ -13,9 +13,9 @@ from support import fake_perf
 from support.common import ROOT
 from support.fake_perf import alive
 
-from experiments import cli
-from experiments.lab import perf
-from experiments.lab.events import Event
+from tlb import cli
+from tlb.lab import perf
+from tlb.lab.events import Event
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are looked at in /proc")
 
@@ -54,7 +54,7 @@ def test_a_program_reads_json_with_what_perf_counted(monkeypatch: pytest.MonkeyP
 
 
 def test_ctrl_c_ends_the_command_and_says_what_was_seen():
-    command = [sys.executable, "-c", "from experiments import cli; cli.main()", "watch", "--seconds", "0", "--",
+    command = [sys.executable, "-c", "from tlb import cli; cli.main()", "watch", "--seconds", "0", "--",
                "sh", "-c", "sleep 89.5 & sleep 89.5"]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))

@@ -11,12 +11,12 @@ from math import inf
 import pytest
 from support.common import ROOT
 
-from experiments.article.bibliography import sources
-from experiments.article.obstacles import CHECKS
-from experiments.article.parameters import table_of_contents
-from experiments.article.verdicts import REGISTRY, Claim, Statement, statements
+from tlb.report.bibliography import sources
+from tlb.report.obstacles import CHECKS
+from tlb.report.parameters import table_of_contents
+from tlb.report.verdicts import REGISTRY, Claim, Statement, statements
 
-CHAPTERS = tuple(path.parent.name for path in sorted((ROOT / "experiments" / "chapters").glob("*/claims.py")))
+CHAPTERS = tuple(path.parent.name for path in sorted((ROOT / "experiments").glob("*/claims.py")))
 # By status: what `where` may name.
 WHERE = {"judged": CHAPTERS, "arithmetic": CHAPTERS, "not testable": CHAPTERS}
 MOST_WORDS = 25
@@ -25,7 +25,7 @@ SENTENCES = list(statements().values())
 
 def registered() -> dict[str, Claim]:
     """The claims of the book's chapters, by id."""
-    modules = {import_module(f"experiments.chapters.{name}.claims").__name__ for name in CHAPTERS}
+    modules = {import_module(f"experiments.{name}.claims").__name__ for name in CHAPTERS}
     return {id: claim for id, claim in REGISTRY.items() if claim.decide.__module__ in modules}
 
 
@@ -66,7 +66,7 @@ def _breaches(row: Statement, by_id: dict[str, Statement], claim: Claim | None) 
         found.append(f"nothing checks its obstacles {sorted(unknown)}")
     if row.status != "judged" or row.where not in CHAPTERS:
         return found
-    if claim is None or claim.decide.__module__ != f"experiments.chapters.{row.where}.claims":
+    if claim is None or claim.decide.__module__ != f"experiments.{row.where}.claims":
         found.append(f"no predicate in {row.where} judges it")
     elif band == (-inf, inf) and "band" in inspect.signature(claim.decide).parameters:
         found.append("its predicate takes a band, and it has none")

@@ -13,12 +13,12 @@ import psutil
 import pytest
 from support.common import ROOT, descendants_with, in_turn, living, needs_c
 
-from experiments import cli
-from experiments.lab.record import Record, read_options
-from experiments.machine import doctor, host
-from experiments.system import files
+from tlb import cli
+from tlb.lab.record import Record, read_options
+from tlb.machine import doctor, host
+from tlb.system import files
 
-TLB = [sys.executable, "-c", "from experiments.cli import main; main()"]
+TLB = [sys.executable, "-c", "from tlb.cli import main; main()"]
 
 
 def tlb(*arguments: str, **how: object) -> subprocess.CompletedProcess[str]:

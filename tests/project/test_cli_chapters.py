@@ -10,13 +10,13 @@ from support.common import ROOT, make_record
 from support.lab import put
 from support.synthetic import Stated
 
-from experiments import cli
-from experiments.article import parameters, publish
-from experiments.article.card import card
-from experiments.front import campaign, judged, profile
-from experiments.lab.store import Store
-from experiments.machine import host
-from experiments.system import files
+from experiments.overview import campaign, judged, profile
+from tlb import cli
+from tlb.lab.store import Store
+from tlb.machine import host
+from tlb.report import parameters, publish
+from tlb.report.card import card
+from tlb.system import files
 
 # --- parameters as Papermill takes them
 

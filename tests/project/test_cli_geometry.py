@@ -13,15 +13,15 @@ from rich.console import Console
 from support.common import make_record
 from support.synthetic import Paged, Stated, tlbs
 
-from experiments import cli
-from experiments.cli import shown
-from experiments.inference.geometry import Geometry
-from experiments.lab import survey
-from experiments.lab.grid import octaves
-from experiments.lab.record import Point
-from experiments.lab.rig import Rig
-from experiments.machine import host
-from experiments.words.reasons import Note
+from tlb import cli
+from tlb.cli import shown
+from tlb.inference.geometry import Geometry
+from tlb.lab import survey
+from tlb.lab.grid import octaves
+from tlb.lab.record import Point
+from tlb.lab.rig import Rig
+from tlb.machine import host
+from tlb.reasons import Note
 
 
 def pieces(guest: Paged) -> pd.DataFrame:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from experiments import cli
-from experiments.system.files import ROOT
+from tlb import cli
+from tlb.system.files import ROOT
 
 README = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "book/commands.md"))
 

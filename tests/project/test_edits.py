@@ -10,7 +10,7 @@ import nbformat
 import papermill
 import pytest
 
-from experiments.article.parameters import BOOK
+from tlb.report.parameters import BOOK
 
 pytestmark = [pytest.mark.endurance, pytest.mark.timeout(600)]
 

@@ -13,7 +13,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from experiments.system.files import ROOT
+from tlb.system.files import ROOT
 
 # The minor versions of Python that `make` looks for by name.
 PYTHONS = ["3.11", "3.12", "3.13"]

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from support import house
 
-from experiments.article.verdicts import claims_of
-from experiments.lab.grid import Scope, profile
-from experiments.system.files import ROOT
+from tlb.lab.grid import Scope, profile
+from tlb.report.verdicts import claims_of
+from tlb.system.files import ROOT
 
-CHAPTERS = sorted(path.name for path in (ROOT / "experiments" / "chapters").iterdir() if (path / "claims.py").is_file())
+CHAPTERS = sorted(path.name for path in (ROOT / "experiments").iterdir() if (path / "claims.py").is_file())
 LONG = "\n".join(["@cache", "def long(x: int) -> int:", *(f"    x += {n}" for n in range(38)), "    return x", ""])  # 41 lines
-MODULE = "experiments/words/new.py"
+MODULE = "tlb/new.py"
 
 
 @pytest.mark.parametrize("check", house.CHECKS, ids=lambda check: check.__name__)
@@ -45,7 +45,7 @@ def test_modules_and_functions_at_their_limits_are_no_breach(tmp_path: Path):
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_every_claim_compares_points_of_its_chapter_s_grid(chapter: str):
-    claims = claims_of(import_module(f"experiments.chapters.{chapter}.claims"))
+    claims = claims_of(import_module(f"experiments.{chapter}.claims"))
     scope = Scope(profile("full"), entries=(64, 1536), cpus=2, base_page_bytes=4096)
-    grid = import_module(f"experiments.chapters.{chapter}.grid").points(scope)
+    grid = import_module(f"experiments.{chapter}.grid").points(scope)
     assert claims and [claim.place for claim in claims if claim.points and not any(claim.points(point, scope) for point in grid)] == []

@@ -9,7 +9,7 @@ import pytest
 from pybtex.database import parse_file
 from scipy.stats import t as student
 
-from experiments.system.files import ROOT
+from tlb.system.files import ROOT
 
 FOLDER = ROOT / "data" / "literature"
 FILES = sorted(FOLDER.glob("*.csv"))

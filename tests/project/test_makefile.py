@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.system.files import ROOT
+from tlb.system.files import ROOT
 
 # It answers the two questions that the Makefile asks of a Python (`-c`), makes a .venv whose programs are all
 # itself, and appends everything else to the file "log".

@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from support.copies import Copy, copy_of_checkout
 
-from experiments.system.files import ROOT
+from tlb.system.files import ROOT
 
 pytestmark = [pytest.mark.endurance, pytest.mark.timeout(600)]
 
@@ -44,13 +44,13 @@ def test_a_kernel(copy):
     for file in ("kernels/line_sum.c", "kernels/twins/line_sum.py"):
         source = (ROOT / file.replace("line_sum", "page_gather")).read_text()
         copy.write(file, source.replace("page_gather", "line_sum"))
-    copy.edit("experiments/lab/kernels.py", ('    "page_gather": ', '    "line_sum": Declaration(least_cycles=0.1),\n    "page_gather": '))
+    copy.edit("tlb/lab/kernels.py", ('    "page_gather": ', '    "line_sum": Declaration(least_cycles=0.1),\n    "page_gather": '))
     copy.write("tests/kernels/test_line_sum.py", LINE_SUM)
     copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/kernels/test_line_sum.py", "tests/lab/test_kernels.py")
     record = json.loads(copy.tlb("measure", "line_sum", "--lines", "64", "--region-ms", "1").stdout)
     assert (record["kernel"], record["lines"]) == ("line_sum", 64)
     assert_is_all(copy, "A kernel", {"kernels/line_sum.c", "kernels/twins/line_sum.py"}
-                  | {"experiments/lab/kernels.py", "tests/kernels/test_line_sum.py"})
+                  | {"tlb/lab/kernels.py", "tests/kernels/test_line_sum.py"})
 
 
 LINE_SUM = '''"""line_sum visits what page_gather visits."""
@@ -58,7 +58,7 @@ LINE_SUM = '''"""line_sum visits what page_gather visits."""
 import json
 import subprocess
 
-from experiments.lab import build
+from tlb.lab import build
 
 
 def test_it_visits_what_page_gather_visits():
@@ -72,17 +72,17 @@ def test_it_visits_what_page_gather_visits():
 @pytest.mark.measuring
 @pytest.mark.needs("a C compiler")
 def test_an_experiment(copy):
-    copy.edit("experiments/chapters/stlb_cliff/grid.py", ("    return chases + gathers(scope)", (
+    copy.edit("experiments/stlb_cliff/grid.py", ("    return chases + gathers(scope)", (
         '    chases += scope.chase("page_gather", BASE, 48)\n    return chases + gathers(scope)')))
     copy.tlb("run", "stlb_cliff", *SMALL, "--output", str(copy.path.parent / "out.ipynb"))
     rows = [json.loads(line)["record"] for path in copy.data.glob("own/*/page_gather.jsonl") for line in path.read_text().splitlines()]
     assert {row["layout"] for row in rows if row["lines"] == 48} == {"spread", "packed"}
-    assert_is_all(copy, "An experiment", {"experiments/chapters/stlb_cliff/grid.py"})
+    assert_is_all(copy, "An experiment", {"experiments/stlb_cliff/grid.py"})
 
 
 def test_a_claim(copy):
     copy = Copy(copy.path)  # the committed rows
-    for file, more in (("data/literature/claims.csv", STATEMENT), ("experiments/chapters/tlb_blocking/claims.py", CLAIM)):
+    for file, more in (("data/literature/claims.csv", STATEMENT), ("experiments/tlb_blocking/claims.py", CLAIM)):
         path = copy.path / file
         path.write_text(path.read_text() + more)
     book = copy.path / "book/tlb_blocking.ipynb"
@@ -93,7 +93,7 @@ def test_a_claim(copy):
     assert "HOLDS: “A join takes time.”" in verdicts[0]["data"]["text/plain"]
     copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/project/test_house.py", "tests/project/test_claims.py")
     book.write_text(committed)  # what `refresh` wrote
-    assert_is_all(copy, "A claim", {"data/literature/claims.csv", "experiments/chapters/tlb_blocking/claims.py"})
+    assert_is_all(copy, "A claim", {"data/literature/claims.csv", "experiments/tlb_blocking/claims.py"})
 
 
 STATEMENT = "join-takes-time,boncz1999,A section,A join takes time.,time of a row,0,,ns,join,4k,,,judged,tlb_blocking,\n"
@@ -110,12 +110,12 @@ def join_takes_time(a: Analysis, band: tuple[float, float]) -> Answer:
 @pytest.mark.needs("a C compiler")
 def test_a_chapter(copy):
     for name, text in CHAPTER.items():
-        copy.write(f"experiments/chapters/example/{name}.py", text)
+        copy.write(f"experiments/example/{name}.py", text)
     cells = nbformat.read(copy.path / "book/tlb_blocking.ipynb", as_version=4).cells
     parameters = next(cell for cell in cells if "parameters" in cell.metadata.get("tags", []))
     notebook = nbformat.v4.new_notebook(cells=[
         nbformat.v4.new_markdown_cell("# An example"),
-        nbformat.v4.new_code_cell("from experiments.article import begin, figure, judge, say\nfrom experiments.chapters import example"),
+        nbformat.v4.new_code_cell("from tlb.report import begin, figure, judge, say\nfrom experiments import example"),
         parameters, *(nbformat.v4.new_code_cell(source, metadata=metadata) for source, metadata in EXAMPLE_CELLS)],
         metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}})
     nbformat.write(notebook, copy.path / "book/example.ipynb")
@@ -126,7 +126,7 @@ def test_a_chapter(copy):
     copy.tlb("run", "example", *SMALL, "--output", str(executed))
     text = str(nbformat.read(executed, as_version=4))
     assert "tlb-figure-chases" in text and "A load takes time." in text and "ns." in text
-    files = {f"experiments/chapters/example/{name}.py" for name in CHAPTER}
+    files = {f"experiments/example/{name}.py" for name in CHAPTER}
     assert_is_all(copy, "A chapter", files | {"book/example.ipynb", "_toc.yml", "tests/chapters/example/test_analysis.py"})
 
 
@@ -141,7 +141,7 @@ EXAMPLE_CELLS = (
 EXAMPLE_TEST = '''from support.common import About
 from support.synthetic import Stated, Truth, frame, grid
 
-from experiments.chapters.example import Analysis
+from experiments.example import Analysis
 
 
 def test_the_price_is_that_of_the_machine():
@@ -151,15 +151,15 @@ def test_the_price_is_that_of_the_machine():
 CHAPTER = {
     "__init__": '''"""An example."""
 
-from experiments.chapters.example import claims as claims
-from experiments.chapters.example import figures as figures
-from experiments.chapters.example import grid as grid
-from experiments.chapters.example.analysis import Analysis as Analysis
+from experiments.example import claims as claims
+from experiments.example import figures as figures
+from experiments.example import grid as grid
+from experiments.example.analysis import Analysis as Analysis
 ''',
     "grid": '''"""Two sizes."""
 
-from experiments.lab.grid import Scope
-from experiments.lab.record import Point
+from tlb.lab.grid import Scope
+from tlb.lab.record import Point
 
 
 def points(scope: Scope) -> list[Point]:
@@ -169,9 +169,9 @@ def points(scope: Scope) -> list[Point]:
 
 from functools import cached_property
 
-from experiments.article import analysis
-from experiments.inference import curves
-from experiments.inference.curves import Curve
+from tlb.report import analysis
+from tlb.inference import curves
+from tlb.inference.curves import Curve
 
 
 class Analysis(analysis.Analysis):
@@ -189,8 +189,8 @@ class Analysis(analysis.Analysis):
 
 import altair as alt
 
-from experiments.article.render import Figure
-from experiments.chapters.example.analysis import Analysis
+from tlb.report.render import Figure
+from experiments.example.analysis import Analysis
 
 
 def chases(a: Analysis) -> Figure:
@@ -198,8 +198,8 @@ def chases(a: Analysis) -> Figure:
 ''',
     "claims": '''"""One claim."""
 
-from experiments.article.verdicts import Answer, claim, inside
-from experiments.chapters.example.analysis import Analysis
+from tlb.report.verdicts import Answer, claim, inside
+from experiments.example.analysis import Analysis
 
 
 @claim("example-takes-time", source="boncz1999", says="A load takes time.", points=lambda point, scope: point.kernel == "page_chase")
@@ -210,26 +210,26 @@ def takes_time(a: Analysis) -> Answer:
 
 
 def test_a_cpu(copy):
-    copy.edit("experiments/machine/microarchitecture.py", (
+    copy.edit("tlb/machine/microarchitecture.py", (
         '(0x1A, 0x60, 0x7F, "Zen 5"),', '(0x1A, 0x60, 0x7F, "Zen 5"),\n    (0x1A, 0x90, 0x9F, "Zen 6"),'))
-    copy.edit("experiments/lab/events.py", ('    ("Neoverse N1", ""):', (
+    copy.edit("tlb/lab/events.py", ('    ("Neoverse N1", ""):', (
         '    ("Zen 6", ""): _zen(0x0F, "amdzen6/load-store.json", "amdzen6/branch-prediction.json"),\n    ("Neoverse N1", ""):')))
     copy.edit("tests/lab/test_events.py", ('"Zen 5": ZEN | {"itlb_walk": 0x0F85},', (
         '"Zen 5": ZEN | {"itlb_walk": 0x0F85}, "Zen 6": ZEN | {"itlb_walk": 0x0F85},')))
-    copy.run("-c", "from experiments.machine.microarchitecture import x86_name; from experiments.lab.events import quantities; "
+    copy.run("-c", "from tlb.machine.microarchitecture import x86_name; from tlb.lab.events import quantities; "
                    "name = x86_name('AuthenticAMD', 0x1A, 0x94, 0); "
                    "assert name == 'Zen 6' and any(e.quantity == 'walk' and e.event for e in quantities(name)), name")
     copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/lab/test_events.py", "tests/project/test_house.py")
-    assert_is_all(copy, "A CPU", {"experiments/machine/microarchitecture.py", "experiments/lab/events.py", "tests/lab/test_events.py"})
+    assert_is_all(copy, "A CPU", {"tlb/machine/microarchitecture.py", "tlb/lab/events.py", "tests/lab/test_events.py"})
 
 
 @pytest.mark.needs("a C compiler")
 def test_a_page_size(copy):
     """Pages of 512 MiB, which arm64 with base pages of 64 KiB has: elsewhere the kernel says that there are none."""
-    copy.edit("experiments/words/pages.py", ('    "1g": PageSize(', (
+    copy.edit("tlb/page_sizes.py", ('    "1g": PageSize(', (
         '    "512m": PageSize(512 << 20, "512 MiB pages", "mmap, MAP_HUGETLB of 512 MiB", "pool", "512m"),\n    "1g": PageSize(')))
     copy.edit("kernels/pages.h", ('    {"1g", GIB, FROM_POOL},', '    {"512m", 512 << 20, FROM_POOL},\n    {"1g", GIB, FROM_POOL},'))
     done = copy.tlb("measure", "page_chase", "--pages", "512m", "--lines", "64", "--region-ms", "1", check=False)
     assert done.returncode == 0 or re.search("does not offer the page size|pool of huge pages", done.stderr), done.stderr
-    copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/words", "tests/project/test_house.py")
-    assert_is_all(copy, "A page size", {"experiments/words/pages.py", "kernels/pages.h"})
+    copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/terms", "tests/project/test_house.py")
+    assert_is_all(copy, "A page size", {"tlb/page_sizes.py", "kernels/pages.h"})

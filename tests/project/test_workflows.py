@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from experiments.system.files import ROOT
+from tlb.system.files import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 # What a job may write, and why. All others read the repository, or nothing.

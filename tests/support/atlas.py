@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from experiments.front.judged import Judged, Shown, Verdicts
-from experiments.front.profile import Profile, Quantity
-from experiments.lab import lines
-from experiments.lab.record import Bin, Point, Record
-from experiments.lab.record import Quantity as Counted
-from experiments.lab.store import Store
-from experiments.machine import host as hosts
-from experiments.machine.host import Host
+from experiments.overview.judged import Judged, Shown, Verdicts
+from experiments.overview.profile import Profile, Quantity
 from support.common import make_record
 from support.synthetic import MIB, Paged, Stated, table_bytes
+from tlb.lab import lines
+from tlb.lab.record import Bin, Point, Record
+from tlb.lab.record import Quantity as Counted
+from tlb.lab.store import Store
+from tlb.machine import host as hosts
+from tlb.machine.host import Host
 
 KERNEL = "feedfeedfeedfeed"
 FAR = 524_288  # lines, one to each base page of 2 GiB
@@ -116,7 +116,7 @@ def large(root: Path, rows: int, machine_rows: int = 10_000) -> Path:
     import numpy as np
     import pyarrow as pa
 
-    from experiments.fleet import atlas
+    from tlb.fleet import atlas
 
     rng, machines, together = np.random.default_rng(1), max(rows // machine_rows, 1), 100
     root.mkdir(parents=True)

@@ -10,11 +10,11 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from experiments.chapters.tlb_blocking import Analysis, grid
-from experiments.lab import kernels
-from experiments.lab.record import Point
+from experiments.tlb_blocking import Analysis, grid
 from support.common import About, make_record
 from support.synthetic import GIB, PAGE_BYTES, Stated, scope, tlbs
+from tlb.lab import kernels
+from tlb.lab.record import Point
 
 ENTRIES = [64, 1536]
 CLOCK_NS = 9.0

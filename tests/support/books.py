@@ -11,11 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.article import page
-from experiments.article.analysis import Analysis
-from experiments.article.render import Figure, Html
-from experiments.article.verdicts import verdicts
-from experiments.chapters import (
+from experiments import (
     churn,
     code,
     graph_walk,
@@ -29,11 +25,7 @@ from experiments.chapters import (
     your_machine,
     your_program,
 )
-from experiments.chapters import strides as strided
-from experiments.lab import grid, kernels, survey
-from experiments.lab.grid import Scope
-from experiments.lab.record import Point
-from experiments.machine.host import Host, tlb_entries
+from experiments import strides as strided
 from support import blocking, faults, geometry, guests, strides, synthetic, tables, walk
 from support import churn as emptied
 from support import code as jumps
@@ -41,6 +33,14 @@ from support import keeping_pages as keeping
 from support import your_program as programs
 from support.common import About
 from support.synthetic import Paged, Stated, Truth, tlbs
+from tlb.lab import grid, kernels, survey
+from tlb.lab.grid import Scope
+from tlb.lab.record import Point
+from tlb.machine.host import Host, tlb_entries
+from tlb.report import page
+from tlb.report.analysis import Analysis
+from tlb.report.render import Figure, Html
+from tlb.report.verdicts import verdicts
 
 ARM = {"arch": "aarch64", "vendor": "ARM", "cpu_model": "An arm64 core", "microarchitecture": "unknown", "la57": None}
 

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from experiments.fleet import check, pack
-from experiments.front import profile
-from experiments.lab import lines, measure
-from experiments.lab.record import Point, Record
-from experiments.lab.store import Store
-from experiments.machine import host as hosts
-from experiments.machine.host import Host
+from experiments.overview import profile
 from support.common import make_record
 from support.lab import content_of, put, sign
 from support.synthetic import Stated
+from tlb.fleet import check, pack
+from tlb.lab import lines, measure
+from tlb.lab.record import Point, Record
+from tlb.lab.store import Store
+from tlb.machine import host as hosts
+from tlb.machine.host import Host
 
 HOST = Stated(changes={"cpu_model": "Intel Xeon 9000", "installation": "0123456789abcdef"}).host()
 MACHINE, STATE, KERNEL = hosts.machine_id(HOST), hosts.state(HOST), "feedfeedfeedfeed"

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from experiments.article.chapter import Chapter, begin
-from experiments.words.reasons import Unavailable
+from tlb.reasons import Unavailable
+from tlb.report.chapter import Chapter, begin
 
 CHAPTER = "stlb_cliff"
 DEFAULTS = {"machine": "reference", "profile": "quick", "max_working_set": "profile", "repeats": 0, "minutes": 10.0, "engine": "auto"}

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments.chapters.churn import Analysis, grid
-from experiments.lab import kernels
-from experiments.lab.record import Point
+from experiments.churn import Analysis, grid
 from support.common import About, make_record
 from support.synthetic import GIB, Stated, scope
+from tlb.lab import kernels
+from tlb.lab.record import Point
 
 PAGE, LARGE_PAGE = 4096, 2 << 20
 

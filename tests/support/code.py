@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments.chapters.code import Analysis, grid
-from experiments.lab import kernels
-from experiments.lab.record import Point
-from experiments.machine.tlb import Tlb
+from experiments.code import Analysis, grid
 from support import synthetic
 from support.common import About, make_record
 from support.synthetic import GIB, Paged, Stated, scope
+from tlb.lab import kernels
+from tlb.lab.record import Point
+from tlb.machine.tlb import Tlb
 
 STATED = (64, 2048)
 

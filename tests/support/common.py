@@ -16,12 +16,12 @@ import pandas as pd
 import psutil
 import pytest
 
-from experiments.lab import perf
-from experiments.lab.record import Record
-from experiments.machine.compiler import compiler
-from experiments.machine.host import Host
-from experiments.system.files import ROOT
-from experiments.words.reasons import Note, Unavailable
+from tlb.lab import perf
+from tlb.lab.record import Record
+from tlb.machine.compiler import compiler
+from tlb.machine.host import Host
+from tlb.reasons import Note, Unavailable
+from tlb.system.files import ROOT
 
 SUPPORT = Path(__file__).parent
 needs_c = pytest.mark.needs("a C compiler")

@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.system.files import ROOT
+from tlb.system.files import ROOT
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Copy:
         return done
 
     def tlb(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        return self.run("-c", "from experiments.cli import main; main()", *words, check=check)
+        return self.run("-c", "from tlb.cli import main; main()", *words, check=check)
 
     def edit(self, file: str, *changes: tuple[str, str]) -> None:
         """Put the second text of each pair in the place of the first, which stands in the file exactly once."""

@@ -19,20 +19,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from experiments.article.chapter import Chapter
-from experiments.front import campaign as book
-from experiments.front import profile
-from experiments.lab import build, campaign, measure
-from experiments.lab.build import Kernel
-from experiments.lab.record import Point, Record
-from experiments.lab.rig import Rig
-from experiments.lab.store import Store
-from experiments.machine import host as hosts
-from experiments.machine.host import Host
-from experiments.system import files
+from experiments.overview import campaign as book
+from experiments.overview import profile
 from support import bundles
 from support.lab import one_by_one
 from support.synthetic import Stated
+from tlb.lab import build, campaign, measure
+from tlb.lab.build import Kernel
+from tlb.lab.record import Point, Record
+from tlb.lab.rig import Rig
+from tlb.lab.store import Store
+from tlb.machine import host as hosts
+from tlb.machine.host import Host
+from tlb.report.chapter import Chapter
+from tlb.system import files
 
 fork = multiprocessing.get_context("fork")
 KERNEL = "feedfeedfeedfeed"
@@ -85,7 +85,7 @@ def pretend(name: str, root: Path, hour: int = 12) -> None:
 
 
 def _described(rig: Rig) -> Rig:
-    from experiments.lab import states
+    from tlb.lab import states
 
     states.describe(rig.store, rig.machine, rig.host)
     return rig
@@ -142,7 +142,7 @@ def enter(own: Path, keep: list[Path], disk_bytes: int, data: Path) -> None:
 
 def quick() -> None:
     """Waits that are for networks, short."""
-    from experiments.fleet import client, worker
+    from tlb.fleet import client, worker
 
     worker.configure()
     worker.AGAIN_S = client.LOOK_S = client.PAUSE_S = 0.1
@@ -161,7 +161,7 @@ def off_clock(seconds: float) -> None:
 
 def garbage(kind: str) -> Callable[[str], object]:
     """A worker's `measure` that sends what no worker would."""
-    from experiments.fleet import check, worker
+    from tlb.fleet import check, worker
 
     real = worker.measure
 
@@ -186,7 +186,7 @@ def work(name: str, address: str, pem: str, data: Path, *, alike: str = "", own:
     if own:
         own.mkdir(parents=True, exist_ok=True)
         enter(own, [files.ROOT, data], disk_bytes, data)
-    from experiments.fleet import worker
+    from tlb.fleet import worker
 
     quick()
     pretend(alike or name, data, hour)
@@ -201,7 +201,7 @@ def work(name: str, address: str, pem: str, data: Path, *, alike: str = "", own:
 
 
 def schedule(address: str, pem: str) -> None:
-    from experiments.fleet import worker
+    from tlb.fleet import worker
 
     quick()
     asyncio.run(worker.serve(address, pem))
@@ -209,8 +209,8 @@ def schedule(address: str, pem: str) -> None:
 
 def ask(address: str, pem: str, output: Path, names: list[str], told: Path) -> None:
     """A client; what became of each computer goes into a file once all is done."""
-    from experiments.fleet.client import Fleet
-    from experiments.fleet.worker import Campaign
+    from tlb.fleet.client import Fleet
+    from tlb.fleet.worker import Campaign
 
     quick()
     pretend("client", output.parent / "client")

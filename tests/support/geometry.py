@@ -11,11 +11,11 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from experiments.inference import geometry
-from experiments.inference.geometry import Geometry
-from experiments.lab import survey
-from experiments.lab.record import Point
 from support.common import make_record
+from tlb.inference import geometry
+from tlb.inference.geometry import Geometry
+from tlb.lab import survey
+from tlb.lab.record import Point
 
 CACHES = {1: 32 << 10, 2: 1 << 20, 3: 32 << 20}
 Missed = Callable[[str, int, int], float]  # order, pages, stride -> the share of visits that a level misses

@@ -11,12 +11,12 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from experiments.lab import build
-from experiments.lab.record import KernelReport
 from support.kernels import (
     compiled,
     splitmix64,
 )
+from tlb.lab import build
+from tlb.lab.record import KernelReport
 
 GOLDEN = 0x9E3779B97F4A7C15
 PER_HOP = {"tsc_ghz", "clock_ns", "clock_step_ns", "mean_ns", "p5_ns", "p25_ns", "p50_ns", "p75_ns", "p95_ns", "p99_ns", "p999_ns"}

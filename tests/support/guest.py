@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.lab.record import Point, Record
-from experiments.words.reasons import Unavailable
 from support.kernels import measured
+from tlb.lab.record import Point, Record
+from tlb.reasons import Unavailable
 
 # Why a guest that is whole may not run on the computer that has these tests.
 ANY_MACHINES = ("no-kvm", "kvm-permission", "kvm-refused", "guest-emulated", "page-size-unsupported", "no-la57", "thp-never",

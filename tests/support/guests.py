@@ -9,17 +9,17 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from experiments.chapters.virtualization import grid
-from experiments.chapters.virtualization.analysis import Analysis
-from experiments.inference.simulator import references_per_walk
-from experiments.lab import kernels
-from experiments.lab.record import Point
-from experiments.machine.host import Host
-from experiments.machine.kvm import Kvm
-from experiments.words.pages import hardware
+from experiments.virtualization import grid
+from experiments.virtualization.analysis import Analysis
 from support import synthetic
 from support.common import About, make_record
 from support.synthetic import GIB, PAGE_BYTES, Stated, lru
+from tlb.inference.simulator import references_per_walk
+from tlb.lab import kernels
+from tlb.lab.record import Point
+from tlb.machine.host import Host
+from tlb.machine.kvm import Kvm
+from tlb.page_sizes import hardware
 
 ENTRIES = [64, 1536]
 GUESTS, HOSTS = ("4k", "2m", "1g"), ("4k", "thp", "2m", "1g")

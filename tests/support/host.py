@@ -9,9 +9,9 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from experiments.machine import cpuid, doctor, host
-from experiments.machine.cpuid import Registers
-from experiments.machine.memory import Rlimits
+from tlb.machine import cpuid, doctor, host
+from tlb.machine.cpuid import Registers
+from tlb.machine.memory import Rlimits
 
 _XEON = """processor\t: {}
 vendor_id\t: GenuineIntel

@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 MOST_MODULE_LINES, MOST_FUNCTION_LINES, MOST_NOTEBOOK_BYTES = 300, 40, 400_000
-LONG_MODULES = {"experiments/words/reasons.py": "a table of data, a reason a row"}
+LONG_MODULES = {"tlb/reasons.py": "a table of data, a reason a row"}
 # How often a file may contain 4096, and why. Elsewhere a base page is the machine's.
 OF_4096 = {
-    "experiments/lab/kernels.py": (2, "a table of a guest's, which is x86-64's alone; and a number of lines, not of bytes"),
-    "experiments/lab/grid.py": (1, "the least that a parameter may ask for, on any machine"),
-    "experiments/chapters/stlb_cliff/claims.py": (1, "a source's own sum, of 4 KiB on any machine"),
-    "experiments/chapters/your_machine/claims.py": (1, "what a source says a base page has"),
-    "experiments/chapters/virtualization/analysis.py": (1, "the base page of a guest, which is x86-64's alone"),
-    "experiments/chapters/walk_anatomy/grid.py": (1, "entries, and not bytes"),
-    "experiments/lab/ways.py": (1, "the programs ask for 2 MiB, which goes with such base pages"),
-    "experiments/chapters/keeping_pages/languages/runtimes.py": (1, "as for those"),
+    "tlb/lab/kernels.py": (2, "a table of a guest's, which is x86-64's alone; and a number of lines, not of bytes"),
+    "tlb/lab/grid.py": (1, "the least that a parameter may ask for, on any machine"),
+    "experiments/stlb_cliff/claims.py": (1, "a source's own sum, of 4 KiB on any machine"),
+    "experiments/your_machine/claims.py": (1, "what a source says a base page has"),
+    "experiments/virtualization/analysis.py": (1, "the base page of a guest, which is x86-64's alone"),
+    "experiments/walk_anatomy/grid.py": (1, "entries, and not bytes"),
+    "tlb/lab/ways.py": (1, "the programs ask for 2 MiB, which goes with such base pages"),
+    "experiments/keeping_pages/languages/runtimes.py": (1, "as for those"),
 }
 
 Check = Callable[[Path], Iterator[str]]
@@ -28,7 +28,7 @@ Check = Callable[[Path], Iterator[str]]
 
 def _modules(root: Path) -> Iterator[tuple[str, ast.Module]]:
     """(path from the root, syntax tree) of each Python file of the package and of Sphinx's extension."""
-    for folder in ("experiments", "book/_ext"):
+    for folder in ("tlb", "experiments", "book/_ext"):
         for path in sorted((root / folder).rglob("*.py")):
             yield path.relative_to(root).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
 

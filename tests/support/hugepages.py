@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.chapters.hugepages import Analysis
-from experiments.words.pages import SWEPT
+from experiments.hugepages import Analysis
 from support.common import About
 from support.synthetic import GIB, Paged, Stated, hugepages, tlbs
+from tlb.page_sizes import SWEPT
 
 PAGES = SWEPT
 ENTRIES = (64, 1536)

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from experiments.lab import build, measure
-from experiments.lab.perf import NO_COUNTERS, Plan
-from experiments.lab.record import KernelReport, Point, Record
-from experiments.machine.compiler import compiler
-from experiments.words.reasons import REASONS, Unavailable
 from support.common import ROOT
 from support.common import needs_c as needs_c
+from tlb.lab import build, measure
+from tlb.lab.perf import NO_COUNTERS, Plan
+from tlb.lab.record import KernelReport, Point, Record
+from tlb.machine.compiler import compiler
+from tlb.reasons import REASONS, Unavailable
 
 STATE = "00112233aabb"
 THP = Path("/sys/kernel/mm/transparent_hugepage")

@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.lab import campaign, perf
-from experiments.lab.mapping import Result
-from experiments.lab.measure import Setting
-from experiments.lab.record import Point, Record
-from experiments.lab.rig import Rig
-from experiments.lab.store import Store
-from experiments.words.reasons import REASONS, Unavailable
 from support.common import make_record
 from support.synthetic import Stated
+from tlb.lab import campaign, perf
+from tlb.lab.mapping import Result
+from tlb.lab.measure import Setting
+from tlb.lab.record import Point, Record
+from tlb.lab.rig import Rig
+from tlb.lab.store import Store
+from tlb.reasons import REASONS, Unavailable
 
 MACHINE, NAME, STATE = "zen-3-00c0ffee", "stlb_cliff", "00112233aabb"
 KERNEL = "feedfeedfeedfeed"  # a kernel's digest

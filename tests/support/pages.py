@@ -8,8 +8,8 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from experiments.article import charts
-from experiments.article.render import Figure
+from tlb.report import charts
+from tlb.report.render import Figure
 
 FRAME = pd.DataFrame({
     "working_set_bytes": [2**16, 2**24, 2**32] * 2,

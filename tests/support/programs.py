@@ -5,13 +5,13 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from experiments.machine.compiler import compiler
-from experiments.programs.levers import LEVERS, Joined
-from experiments.programs.looks import Look
-from experiments.programs.runs import Run, Written
-from experiments.programs.trial import Aim, Trial
-from experiments.system.smaps import Rollup
 from support.common import SUPPORT
+from tlb.machine.compiler import compiler
+from tlb.programs.levers import LEVERS, Joined
+from tlb.programs.looks import Look
+from tlb.programs.runs import Run, Written
+from tlb.programs.trial import Aim, Trial
+from tlb.system.smaps import Rollup
 
 
 def built(folder: Path, *flags: str) -> Path:

@@ -10,9 +10,9 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from experiments.lab import build
 from kernels.twins import radix_partition as twin
 from support.kernels import compiled
+from tlb.lab import build
 
 PROBE = f"""
 #define main kernel_main

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from experiments.article import page, parameters
-from experiments.article.analysis import Analysis
-from experiments.article.chapter import Chapter
-from experiments.article.page import Cell
-from experiments.article.render import Figure
-from experiments.front import CHAPTERS, index
-from experiments.lab import survey
-from experiments.lab.store import Store, data_root
+from experiments.overview import CHAPTERS, index
+from tlb.lab import survey
+from tlb.lab.store import Store, data_root
+from tlb.report import page, parameters
+from tlb.report.analysis import Analysis
+from tlb.report.chapter import Chapter
+from tlb.report.page import Cell
+from tlb.report.render import Figure
 
 CHAPTER_NAMES = [module.__name__.rpartition(".")[2] for module in CHAPTERS]
 
@@ -34,9 +34,9 @@ def analysis(notebook: str, machine: str, names: dict[str, Any]) -> Analysis:
     """A page's Analysis over its names. Raises Unavailable where the machine has no rows."""
     chapter = Chapter(notebook, parameters.check(notebook, {"machine": machine, "minutes": 0.0}), Store(data_root()))
     if notebook not in CHAPTER_NAMES:
-        module = import_module(f"experiments.front.{notebook}")
+        module = import_module(f"experiments.overview.{notebook}")
         return index.Analysis(chapter, names=names) if module is index else module.Analysis(chapter, names)
-    module = import_module(f"experiments.chapters.{notebook}")
+    module = import_module(f"experiments.{notebook}")
     if notebook == "your_program":
         return module.Analysis(pd.DataFrame(), chapter, names)
     if notebook == "your_machine":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from experiments.inference.power import Processes
+from tlb.inference.power import Processes
 
 LEAST = 4  # mappings of a point: the median of fewer has too large an error
 

@@ -17,7 +17,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
-from experiments.article import paint
+from tlb.report import paint
 
 
 class Handler(SimpleHTTPRequestHandler):

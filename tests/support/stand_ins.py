@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from experiments.lab import build, toolchains
-from experiments.machine.compiler import compiler
 from support.common import preloadable
+from tlb.lab import build, toolchains
+from tlb.machine.compiler import compiler
 
 PAGE = {"4k": 2**12, "64k": 2**16, "thp": 2**21, "2m": 2**21, "1g": 2**30}
 

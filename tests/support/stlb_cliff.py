@@ -7,15 +7,15 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from experiments.chapters.stlb_cliff import Analysis
-from experiments.inference import misses
-from experiments.lab import events, perf
-from experiments.lab.perf import Plan
-from experiments.lab.record import Point, Quantity
-from experiments.lab.store import Store
+from experiments.stlb_cliff import Analysis
 from support.common import About, make_record
 from support.lab import put
 from support.synthetic import GIB, MIB, Stated, Truth, frame, grid, lru, tlbs
+from tlb.inference import misses
+from tlb.lab import events, perf
+from tlb.lab.perf import Plan
+from tlb.lab.record import Point, Quantity
+from tlb.lab.store import Store
 
 
 def hashed(order: str, lines: np.ndarray, entries: int) -> np.ndarray:

@@ -10,13 +10,13 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from experiments.chapters.strides import Analysis, grid
-from experiments.chapters.strides.grid import LINE_BYTES
-from experiments.lab import kernels
-from experiments.lab.record import Point
+from experiments.strides import Analysis, grid
+from experiments.strides.grid import LINE_BYTES
 from support import synthetic
 from support.common import About, make_record
 from support.synthetic import GIB, Paged, Stated, scope
+from tlb.lab import kernels
+from tlb.lab.record import Point
 
 PAGE = 4096
 

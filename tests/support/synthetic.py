@@ -10,17 +10,17 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from experiments.article.verdicts import Verdict, statements, verdict_table
-from experiments.chapters.hugepages import grid as hugepages_grid
-from experiments.chapters.keeping_pages import grid as keeping_grid
-from experiments.chapters.stlb_cliff import grid as cliff_grid
-from experiments.lab import kernels
-from experiments.lab.grid import Profile, Scope
-from experiments.lab.record import Point
-from experiments.machine.host import Host
-from experiments.machine.tlb import Tlb
-from experiments.words.pages import SWEPT
+from experiments.hugepages import grid as hugepages_grid
+from experiments.keeping_pages import grid as keeping_grid
+from experiments.stlb_cliff import grid as cliff_grid
 from support.common import make_record
+from tlb.lab import kernels
+from tlb.lab.grid import Profile, Scope
+from tlb.lab.record import Point
+from tlb.machine.host import Host
+from tlb.machine.tlb import Tlb
+from tlb.page_sizes import SWEPT
+from tlb.report.verdicts import Verdict, statements, verdict_table
 
 MIB, GIB = 2**20, 2**30
 

@@ -10,14 +10,14 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from experiments.chapters.walk_anatomy import Analysis, grid
-from experiments.chapters.walk_anatomy.grid import TABLES
-from experiments.inference.simulator import Counts, SimulatedMachine, SimulatedTlb, WalkCache, simulate
-from experiments.lab import kernels, survey
-from experiments.lab.record import Point
+from experiments.walk_anatomy import Analysis, grid
+from experiments.walk_anatomy.grid import TABLES
 from support import geometry, synthetic
 from support.common import About, make_record
 from support.synthetic import GIB, Paged, Stated, scope, tlbs
+from tlb.inference.simulator import Counts, SimulatedMachine, SimulatedTlb, WalkCache, simulate
+from tlb.lab import kernels, survey
+from tlb.lab.record import Point
 
 FANOUT = 512
 

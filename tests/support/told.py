@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from experiments.article.render import Html
+from tlb.report.render import Html
 
 
 def read(table: Html) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from math import inf
 
 from bs4 import BeautifulSoup, Tag
 
-from experiments.words.reasons import REASONS, UNDECIDED
+from tlb.reasons import REASONS, UNDECIDED
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments.chapters.graph_walk import Analysis, grid
-from experiments.lab import kernels
+from experiments.graph_walk import Analysis, grid
 from support.common import About, make_record
 from support.synthetic import GIB, MIB, Stated, scope, tlbs
+from tlb.lab import kernels
 
 ENTRIES = [64, 1536]
 REACH = 1536 * 4096

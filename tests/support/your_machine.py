@@ -6,13 +6,13 @@ import json
 
 import pandas as pd
 
-from experiments.chapters.your_machine import Analysis
-from experiments.inference.geometry import Estimate, Geometry, Level
-from experiments.inference.geometry_walks import Walk
-from experiments.machine.host import Host
-from experiments.words.reasons import explain
+from experiments.your_machine import Analysis
 from support.common import About, make_record
 from support.synthetic import Stated, tlbs
+from tlb.inference.geometry import Estimate, Geometry, Level
+from tlb.inference.geometry_walks import Walk
+from tlb.machine.host import Host
+from tlb.reasons import explain
 
 # --- what a machine states
 

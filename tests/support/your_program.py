@@ -7,11 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.chapters.your_program.analysis import Analysis
-from experiments.chapters.your_program.cases import CASES
-from experiments.machine.host import Host
+from experiments.your_program.analysis import Analysis
+from experiments.your_program.cases import CASES
 from support.common import About
 from support.synthetic import Stated
+from tlb.machine.host import Host
 
 HELPS, HURTS, SAME, OPEN, LITTLE = 1.5, 0.8, 1.0, 1.02, 1.015
 WORDS = {HELPS: "helps", HURTS: "hurts", SAME: "no difference", OPEN: "cannot tell", LITTLE: "differs, by less than asked"}

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from support.common import ROOT, needs_root
 
-from experiments.system.files import measuring_lock
-from experiments.words.reasons import Unavailable
+from tlb.reasons import Unavailable
+from tlb.system.files import measuring_lock
 
 fork = multiprocessing.get_context("fork")
 
@@ -30,7 +30,7 @@ HOLDER = """
 import sys, time
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
-from experiments.system.files import measuring_lock
+from tlb.system.files import measuring_lock
 with measuring_lock(path=Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

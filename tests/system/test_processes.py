@@ -16,8 +16,8 @@ import pytest
 from support.common import ROOT, settable_signals
 from support.fake_perf import alive
 
-from experiments.system import procfs
-from experiments.system.processes import adopting, descendants, end, run_whole, without_thp
+from tlb.system import procfs
+from tlb.system.processes import adopting, descendants, end, run_whole, without_thp
 
 
 def test_a_command_gives_its_output_its_words_and_its_status():
@@ -38,7 +38,7 @@ def test_a_command_past_its_time_is_ended_with_its_children_and_leaves_no_pipe_o
 
 
 def test_workers_end_with_who_started_them_though_it_was_killed():
-    waits = ("import time; from experiments.system.processes import workers; pool = workers(2)\n"
+    waits = ("import time; from tlb.system.processes import workers; pool = workers(2)\n"
              "[pool.submit(time.sleep, 97.75) for _ in range(2)]\n"
              "while len(pool._processes) < 2: time.sleep(0.01)\n"
              "print(*pool._processes, flush=True); time.sleep(97.75)")
@@ -100,7 +100,7 @@ def test_who_adopts_and_who_has_large_pages_is_put_back():
 
 @linux
 def test_what_is_started_under_nohup_or_in_the_background_ignores_no_signal():
-    inside = ("import os, signal, subprocess; from experiments.system import processes; processes.restore_signals_for_children(); "
+    inside = ("import os, signal, subprocess; from tlb.system import processes; processes.restore_signals_for_children(); "
               "os.kill(os.getpid(), signal.SIGHUP); subprocess.run(['cat', '/proc/self/status'])")
     done = subprocess.run(["sh", "-c", "trap '' HUP INT QUIT TERM; exec \"$@\"", "sh", sys.executable, "-c", inside], cwd=ROOT,
                           capture_output=True, text=True)

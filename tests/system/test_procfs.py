@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.system import procfs
+from tlb.system import procfs
 
 
 @given(st.text())

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.system import procfs
-from experiments.system.smaps import Rollup, mappings, rollup
+from tlb.system import procfs
+from tlb.system.smaps import Rollup, mappings, rollup
 
 STATED = """5500-7fff ---p 00000000 00:00 0                          [rollup]
 Rss:               10000 kB

@@ -6,9 +6,9 @@ import pytest
 from support import told
 from support.churn import MACHINES, NOTHING, Churn, House, analysis, points, rows
 
-from experiments.chapters.churn import figures, grid, tables
-from experiments.chapters.churn.analysis import NEW
-from experiments.words.reasons import Unavailable
+from experiments.churn import figures, grid, tables
+from experiments.churn.analysis import NEW
+from tlb.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -6,8 +6,8 @@ import pytest
 from support.churn import MACHINES, Churn, House, analysis, rows
 from support.synthetic import fit_to_be_shown
 
-from experiments.article.verdicts import verdicts
-from experiments.chapters.churn import claims
+from experiments.churn import claims
+from tlb.report.verdicts import verdicts
 
 
 def told(machine: Churn | None = None, **about: object) -> dict[str, str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from support.code import MACHINES, NOTHING, Jumps, analysis, points, rows
 
-from experiments.chapters.code import grid
-from experiments.words.reasons import Unavailable
+from experiments.code import grid
+from tlb.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 

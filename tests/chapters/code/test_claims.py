@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from support.code import Jumps, analysis, rows
 
-from experiments.article.verdicts import verdicts
-from experiments.chapters.code import claims
+from experiments.code import claims
+from tlb.report.verdicts import verdicts
 
 
 def told(jumps: Jumps | None = None, **about: object) -> dict[str, str]:

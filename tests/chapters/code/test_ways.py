@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from experiments.chapters.code import ways
-from experiments.lab.toolchains import SOURCES
-from experiments.words.reasons import REASONS, Unavailable
+from experiments.code import ways
+from tlb.lab.toolchains import SOURCES
+from tlb.reasons import REASONS, Unavailable
 
 pytestmark = [pytest.mark.measures, pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")]
 PROGRAM = SOURCES / "text.py"

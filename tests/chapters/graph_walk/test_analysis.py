@@ -12,12 +12,12 @@ from support.synthetic import GIB, MIB, Truth
 from support.synthetic import frame as chases
 from support.walk import REACH, Walk, analysis, only, rows
 
-from experiments.chapters.graph_walk.analysis import REGIMES, Analysis
-from experiments.chapters.graph_walk.model import CHASES, WALK
-from experiments.inference.curves import Curve
-from experiments.inference.hops import below
-from experiments.words.pages import PAGES
-from experiments.words.reasons import Unavailable
+from experiments.graph_walk.analysis import REGIMES, Analysis
+from experiments.graph_walk.model import CHASES, WALK
+from tlb.inference.curves import Curve
+from tlb.inference.hops import below
+from tlb.page_sizes import PAGES
+from tlb.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -12,12 +12,12 @@ from support.synthetic import GIB, MIB, Truth, fit, fit_to_be_shown, lru
 from support.synthetic import frame as chases
 from support.walk import FRAMES, Walk, analysis, only, rows
 
-from experiments.article.verdicts import REGISTRY, claims_of, judge, verdicts
-from experiments.chapters.graph_walk import Analysis, claims
-from experiments.inference.intervals import Interval
-from experiments.inference.splinter import Compared, Splinter
-from experiments.lab.grid import octaves
-from experiments.lab.record import Point
+from experiments.graph_walk import Analysis, claims
+from tlb.inference.intervals import Interval
+from tlb.inference.splinter import Compared, Splinter
+from tlb.lab.grid import octaves
+from tlb.lab.record import Point
+from tlb.report.verdicts import REGISTRY, claims_of, judge, verdicts
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -10,11 +10,11 @@ from support.synthetic import GIB, HOLE, Truth
 from support.synthetic import frame as chases
 from support.walk import FRAMES, Walk, analysis, rows
 
-from experiments.article.render import Figure
-from experiments.chapters.graph_walk import Analysis, figures
-from experiments.inference.intervals import Interval
-from experiments.words.reasons import Unavailable
-from experiments.words.units import rounded
+from experiments.graph_walk import Analysis, figures
+from tlb.inference.intervals import Interval
+from tlb.reasons import Unavailable
+from tlb.report.render import Figure
+from tlb.units import rounded
 
 pytestmark = pytest.mark.filterwarnings("error")
 OF_ROWS = ("quantiles", "ridges", "walk_misses", "walkers")

@@ -8,9 +8,9 @@ from support.hugepages import ENTRIES, PAGES, analysis, chased, median, only, pr
 from support.hugepages_documents import scores
 from support.synthetic import Paged
 
-from experiments.chapters.hugepages.analysis import typical
-from experiments.inference.intervals import median_interval
-from experiments.words.reasons import Unavailable
+from experiments.hugepages.analysis import typical
+from tlb.inference.intervals import median_interval
+from tlb.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 

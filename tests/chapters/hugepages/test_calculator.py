@@ -12,13 +12,13 @@ from support.hugepages import PAGES, analysis, only
 from support.hugepages import rows as all_rows
 from support.synthetic import GIB, MIB, PAGE_BYTES, Paged, hugepages
 
-from experiments.article.render import Figure
-from experiments.chapters.hugepages import calculator, figures
-from experiments.chapters.hugepages.calculator import Basis
-from experiments.inference import geometry
-from experiments.inference.geometry import Estimate, Geometry, Level
-from experiments.words.reasons import Unavailable
-from experiments.words.units import format_size, parse_size
+from experiments.hugepages import calculator, figures
+from experiments.hugepages.calculator import Basis
+from tlb.inference import geometry
+from tlb.inference.geometry import Estimate, Geometry, Level
+from tlb.reasons import Unavailable
+from tlb.report.render import Figure
+from tlb.units import format_size, parse_size
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -11,9 +11,9 @@ from support.hugepages import LOUD, QUIET, SPLIT, analysis, median, rows, times
 from support.hugepages_documents import scores
 from support.synthetic import GIB, MIB, Paged, fit, fit_to_be_shown
 
-from experiments.article.verdicts import REGISTRY, Verdict, claims_of, judge, verdicts
-from experiments.chapters.hugepages import Analysis, claims
-from experiments.words.reasons import REASONS
+from experiments.hugepages import Analysis, claims
+from tlb.reasons import REASONS
+from tlb.report.verdicts import REGISTRY, Verdict, claims_of, judge, verdicts
 
 pytestmark = pytest.mark.filterwarnings("error")
 

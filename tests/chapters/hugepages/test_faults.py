@@ -22,11 +22,11 @@ from support.lab import one_by_one
 from support.stand_ins import PAGE, put_before
 from support.synthetic import MIB, Stated
 
-from experiments.lab import campaign, measure, perf
-from experiments.lab import kernels as catalogue
-from experiments.lab.record import Point, Record
-from experiments.lab.rig import Rig
-from experiments.lab.store import Store
+from tlb.lab import campaign, measure, perf
+from tlb.lab import kernels as catalogue
+from tlb.lab.record import Point, Record
+from tlb.lab.rig import Rig
+from tlb.lab.store import Store
 
 pytestmark = [pytest.mark.measures, pytest.mark.needs("a C compiler")]
 CPUS = len(os.sched_getaffinity(0))

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 from support.hugepages import analysis, only, without_controls
 
-from experiments.article.render import Figure
-from experiments.chapters.hugepages import Analysis, figures
-from experiments.words.reasons import Unavailable
+from experiments.hugepages import Analysis, figures
+from tlb.reasons import Unavailable
+from tlb.report.render import Figure
 
 pytestmark = pytest.mark.filterwarnings("error")
 

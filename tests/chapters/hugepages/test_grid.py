@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from support.hugepages import PAGES
 from support.synthetic import GIB, MIB, hugepages, scope
 
-from experiments.chapters.hugepages import grid
-from experiments.lab.grid import SMALLEST_LINES
+from experiments.hugepages import grid
+from tlb.lab.grid import SMALLEST_LINES
 
 profiles = st.tuples(st.integers(64 << 10, 2**33), st.integers(1, 4), st.integers(1, 64), st.sampled_from(["c", "numba"]))
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from support.common import lacking
 
-from experiments.chapters.hugepages.languages import jmh, jvm, maven
-from experiments.chapters.hugepages.languages.jmh import Jmh, Lack
-from experiments.chapters.hugepages.languages.jvm import Score
-from experiments.system import files, procfs
-from experiments.words.reasons import Unavailable
+from experiments.hugepages.languages import jmh, jvm, maven
+from experiments.hugepages.languages.jmh import Jmh, Lack
+from experiments.hugepages.languages.jvm import Score
+from tlb.reasons import Unavailable
+from tlb.system import files, procfs
 
 # JMH 1.37 under JDK 17 wrote this of two forks of two iterations; its white space and percentiles are left out.
 REAL = """[{"jmhVersion": "1.37", "benchmark": "tlb.ByteArrayTouch.draw", "mode": "avgt", "threads": 1, "forks": 2,

@@ -10,7 +10,7 @@ from support.synthetic import GIB, MIB
 from support.told import numbers_of as numbers
 from support.told import read
 
-from experiments.chapters.hugepages import tables
+from experiments.hugepages import tables
 
 pytestmark = pytest.mark.filterwarnings("error")
 

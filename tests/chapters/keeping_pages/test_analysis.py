@@ -7,7 +7,7 @@ import pytest
 from support.keeping_pages import SPLIT, WHOLE, analysis, only, programs, rows
 from support.synthetic import PAGE_BYTES, Paged, keeping_pages
 
-from experiments.words.pages import PAGES, SWEPT
+from tlb.page_sizes import PAGES, SWEPT
 
 pytestmark = pytest.mark.filterwarnings("error")
 LADDER = [pages for pages in PAGES if pages not in ("2m", "1g")]

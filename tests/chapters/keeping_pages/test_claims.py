@@ -7,9 +7,9 @@ import pytest
 from support.keeping_pages import WHOLE, analysis, asked, pool, programs, rows
 from support.synthetic import MIB, Paged, fit, fit_to_be_shown
 
-from experiments.article.verdicts import REGISTRY, Verdict, claims_of, judge, verdicts
-from experiments.chapters.keeping_pages import Analysis, claims
-from experiments.lab.toolchains import TOOLS
+from experiments.keeping_pages import Analysis, claims
+from tlb.lab.toolchains import TOOLS
+from tlb.report.verdicts import REGISTRY, Verdict, claims_of, judge, verdicts
 
 pytestmark = pytest.mark.filterwarnings("error")
 

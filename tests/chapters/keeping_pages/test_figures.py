@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from support.keeping_pages import analysis, rows
 
-from experiments.chapters.keeping_pages import figures
-from experiments.words.pages import SWEPT
+from experiments.keeping_pages import figures
+from tlb.page_sizes import SWEPT
 
 pytestmark = pytest.mark.filterwarnings("error")
 

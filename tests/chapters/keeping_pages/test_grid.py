@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.synthetic import GIB, keeping_pages, scope
 
-from experiments.chapters.keeping_pages import grid
-from experiments.words.pages import PAGES, SWEPT
+from experiments.keeping_pages import grid
+from tlb.page_sizes import PAGES, SWEPT
 
 profiles = st.tuples(st.integers(64 << 10, 2**33), st.integers(1, 4), st.integers(1, 64), st.sampled_from(["c", "numba"]))
 

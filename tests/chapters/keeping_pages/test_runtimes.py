@@ -14,12 +14,12 @@ import pytest
 from pydantic import ValidationError
 from support.stand_ins import no_tools as no_tools
 
-from experiments.chapters.keeping_pages.languages import runtimes
-from experiments.chapters.keeping_pages.languages.runtimes import RuntimeReport, Runtimes
-from experiments.lab import toolchains, watched
-from experiments.lab.toolchains import Program
-from experiments.system import files, procfs
-from experiments.words.reasons import Unavailable
+from experiments.keeping_pages.languages import runtimes
+from experiments.keeping_pages.languages.runtimes import RuntimeReport, Runtimes
+from tlb.lab import toolchains, watched
+from tlb.lab.toolchains import Program
+from tlb.reasons import Unavailable
+from tlb.system import files, procfs
 
 MIB = 1 << 20
 SIZE = 16 * MIB

@@ -7,9 +7,9 @@ from support.keeping_pages import analysis, rows
 from support.told import numbers_of as numbers
 from support.told import read
 
-from experiments.chapters.keeping_pages import tables
-from experiments.words.pages import PAGES
-from experiments.words.reasons import Unavailable
+from experiments.keeping_pages import tables
+from tlb.page_sizes import PAGES
+from tlb.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 

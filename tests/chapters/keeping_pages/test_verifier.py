@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.chapters.keeping_pages.languages import runtimes
-from experiments.system import smaps
-from experiments.words.reasons import Unavailable
+from experiments.keeping_pages.languages import runtimes
+from tlb.reasons import Unavailable
+from tlb.system import smaps
 
 HUGE = 2 << 20
 SIZE = 8 * HUGE

@@ -11,11 +11,11 @@ import pytest
 from pydantic import ValidationError
 from support.keeping_pages import asked
 
-from experiments.chapters.keeping_pages import ways
-from experiments.lab import ways as lab_ways
-from experiments.lab.toolchains import SOURCES
-from experiments.system import procfs
-from experiments.words.reasons import Unavailable
+from experiments.keeping_pages import ways
+from tlb.lab import ways as lab_ways
+from tlb.lab.toolchains import SOURCES
+from tlb.reasons import Unavailable
+from tlb.system import procfs
 
 MIB = 1 << 20
 PROGRAM = SOURCES / "mapping.py"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from support.faults import NOTHING, Kernel, analysis, points, rows
 
-from experiments.chapters.page_faults import grid
-from experiments.chapters.page_faults.analysis import FILE, FILE_AT_ONCE, FILE_READY, FRESH, FRESH_LARGE, WAYS
-from experiments.words.reasons import Unavailable
+from experiments.page_faults import grid
+from experiments.page_faults.analysis import FILE, FILE_AT_ONCE, FILE_READY, FRESH, FRESH_LARGE, WAYS
+from tlb.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 from support.faults import NOTHING, Kernel, analysis, rows
 
-from experiments.article.verdicts import verdicts
-from experiments.chapters.page_faults import claims
+from experiments.page_faults import claims
+from tlb.report.verdicts import verdicts
 
 
 def told(frame: pd.DataFrame | None = None, **about: object) -> dict[str, str]:

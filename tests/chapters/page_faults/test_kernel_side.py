@@ -10,10 +10,10 @@ import pytest
 from support.common import needs_c
 from support.synthetic import Stated
 
-from experiments.chapters.page_faults import kernel_side
-from experiments.chapters.page_faults.kernel_side import KernelSide, high_mapping, shares, traced_here, words
-from experiments.machine import host
-from experiments.words.reasons import REASONS, Unavailable
+from experiments.page_faults import kernel_side
+from experiments.page_faults.kernel_side import KernelSide, high_mapping, shares, traced_here, words
+from tlb.machine import host
+from tlb.reasons import REASONS, Unavailable
 
 REPORT = """
 # Samples: 2K of event 'cpu-clock'

@@ -8,8 +8,8 @@ import pytest
 from support.stlb_cliff import CYCLES_PER_WALK, DEARER, GHZ, analysis, counted, hashed, kind, of
 from support.synthetic import GIB, MIB, Stated, Truth, frame, grid, tlbs
 
-from experiments.inference import misses
-from experiments.words.reasons import Unavailable
+from tlb.inference import misses
+from tlb.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -11,9 +11,9 @@ import pytest
 from support.stlb_cliff import DEARER, TEXTBOOK, analysis, counted, hashed, of
 from support.synthetic import GIB, MIB, Stated, Truth, fit, fit_to_be_shown, frame, grid, lru, scope, tlbs
 
-from experiments.article.verdicts import REGISTRY, Verdict, claims_of, judge, verdicts
-from experiments.chapters.stlb_cliff import Analysis, claims
-from experiments.words.reasons import REASONS
+from experiments.stlb_cliff import Analysis, claims
+from tlb.reasons import REASONS
+from tlb.report.verdicts import REGISTRY, Verdict, claims_of, judge, verdicts
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -6,13 +6,13 @@ import pytest
 from support.stlb_cliff import COUNTING, CYCLES_PER_WALK, GHZ, REPEATS, SIMULATED, analysis, kind, of, simulate
 from support.synthetic import MIB, Stated, Truth, frame, grid
 
-from experiments.article.chapter import literature
-from experiments.article.render import Figure
-from experiments.chapters.stlb_cliff import Analysis, figures
-from experiments.inference import counts
-from experiments.lab import events
-from experiments.lab.store import Store
-from experiments.words.reasons import Unavailable
+from experiments.stlb_cliff import Analysis, figures
+from tlb.inference import counts
+from tlb.lab import events
+from tlb.lab.store import Store
+from tlb.reasons import Unavailable
+from tlb.report.chapter import literature
+from tlb.report.render import Figure
 
 pytestmark = pytest.mark.filterwarnings("error")
 

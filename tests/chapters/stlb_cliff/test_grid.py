@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.article.chapter import literature
-from experiments.chapters.stlb_cliff import grid
-from experiments.lab.grid import Profile, Scope
-from experiments.lab.record import Point
+from experiments.stlb_cliff import grid
+from tlb.lab.grid import Profile, Scope
+from tlb.lab.record import Point
+from tlb.report.chapter import literature
 
 
 def stlb_cliff(profile: Profile, engine: str, entries: list[int] | tuple[int, ...]) -> list[Point]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from support.strides import MACHINES, NOTHING, Machine, analysis, points, rows
 
-from experiments.chapters.strides import analysis as chapter
-from experiments.chapters.strides.grid import CONTROLLED, STRIDES
-from experiments.words.reasons import Unavailable
+from experiments.strides import analysis as chapter
+from experiments.strides.grid import CONTROLLED, STRIDES
+from tlb.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 from support.strides import Machine, analysis, rows
 
-from experiments.article.verdicts import verdicts
-from experiments.chapters.strides import claims
+from experiments.strides import claims
+from tlb.report.verdicts import verdicts
 
 pytestmark = pytest.mark.filterwarnings("error")
 

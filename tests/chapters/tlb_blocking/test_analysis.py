@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from support.blocking import NOTHING, Machine, analysis, control, points, rows
 from support.synthetic import GIB, MIB
 
-from experiments.article.chapter import literature
-from experiments.chapters.tlb_blocking.analysis import Analysis, walks_per_hop
-from experiments.words.reasons import Unavailable
+from experiments.tlb_blocking.analysis import Analysis, walks_per_hop
+from tlb.reasons import Unavailable
+from tlb.report.chapter import literature
 
 pytestmark = pytest.mark.filterwarnings("error")
 

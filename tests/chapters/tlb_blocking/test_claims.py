@@ -11,9 +11,9 @@ import pytest
 from support.blocking import ENTRIES, LOUD, MACHINES, Machine, analysis, only, points, rows, times
 from support.synthetic import GIB, MIB, fit, fit_to_be_shown, scope
 
-from experiments.article.verdicts import REGISTRY, Verdict, claims_of, judge, verdicts
-from experiments.chapters.tlb_blocking import claims
-from experiments.words.reasons import REASONS
+from experiments.tlb_blocking import claims
+from tlb.reasons import REASONS
+from tlb.report.verdicts import REGISTRY, Verdict, claims_of, judge, verdicts
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -7,8 +7,8 @@ from support.blocking import ENTRIES, MACHINES, analysis, rows
 from support.pages import Elements
 from support.synthetic import HOLE
 
-from experiments.chapters.tlb_blocking import figures
-from experiments.words.reasons import Unavailable
+from experiments.tlb_blocking import figures
+from tlb.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 

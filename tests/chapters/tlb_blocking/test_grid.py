@@ -6,9 +6,9 @@ import pytest
 from support.blocking import ENTRIES
 from support.synthetic import GIB, MIB, scope
 
-from experiments.chapters.tlb_blocking import grid
-from experiments.chapters.tlb_blocking.analysis import PUBLISHED_BLOCK
-from experiments.lab.record import Point
+from experiments.tlb_blocking import grid
+from experiments.tlb_blocking.analysis import PUBLISHED_BLOCK
+from tlb.lab.record import Point
 
 
 def asked(most: int = 4 * GIB, per_octave: int = 4, entries: list[int] = ENTRIES) -> list[Point]:

@@ -25,9 +25,9 @@ from support.guests import (
 )
 from support.synthetic import GIB, tlbs
 
-from experiments.inference.splinter import HALF
-from experiments.machine.host import Host
-from experiments.words.reasons import Unavailable
+from tlb.inference.splinter import HALF
+from tlb.machine.host import Host
+from tlb.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 FAR = GIB // 4096

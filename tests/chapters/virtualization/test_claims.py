@@ -10,9 +10,9 @@ import pytest
 from support.guests import MACHINES, Guests, analysis, of, rows, stated
 from support.synthetic import fit_to_be_shown
 
-from experiments.article.verdicts import Verdict, claims_of, judge, verdicts
-from experiments.chapters.virtualization import claims
-from experiments.chapters.virtualization.analysis import Analysis
+from experiments.virtualization import claims
+from experiments.virtualization.analysis import Analysis
+from tlb.report.verdicts import Verdict, claims_of, judge, verdicts
 
 pytestmark = pytest.mark.filterwarnings("error")
 REFERENCES, PRACTICAL, CONTAINERS = "references-of-a-nested-walk", "a-guest-costs-under-three", "containers-add-nothing"

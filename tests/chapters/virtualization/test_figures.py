@@ -6,8 +6,8 @@ import pytest
 from support.guests import chased, of, rows
 from support.pages import Elements
 
-from experiments.chapters.virtualization import figures
-from experiments.words.reasons import Unavailable
+from experiments.virtualization import figures
+from tlb.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 FIGURES = ("guest_matrix", "guest_lines", "guest_steps", "guest_ratios", "guest_references")

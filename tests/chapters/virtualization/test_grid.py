@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.guests import CELLS, HOSTS, points
 
-from experiments.chapters.virtualization import grid
-from experiments.lab.record import Point
+from experiments.virtualization import grid
+from tlb.lab.record import Point
 
 pytestmark = pytest.mark.filterwarnings("error")
 profiles = st.tuples(st.integers(64 << 10, 2**33), st.integers(1, 4), st.sampled_from(["c", "numba"]),

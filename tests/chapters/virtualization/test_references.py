@@ -6,7 +6,7 @@ import pytest
 from support.guests import GUESTS, HOSTS, of
 from support.synthetic import Stated
 
-from experiments.chapters.virtualization import references
+from experiments.virtualization import references
 
 
 def test_the_formula_and_the_cold_simulation_agree_in_every_cell_and_depth():

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from support.tables import MACHINES, NOTHING, Walker, analysis, points, rows
 
-from experiments.chapters.walk_anatomy import Analysis, grid
-from experiments.inference import replacement, walk_caches
-from experiments.words.reasons import Unavailable
+from experiments.walk_anatomy import Analysis, grid
+from tlb.inference import replacement, walk_caches
+from tlb.reasons import Unavailable
 
 pytestmark = pytest.mark.filterwarnings("error")
 

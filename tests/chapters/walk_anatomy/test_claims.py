@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 from support.tables import MACHINES, Walker, analysis, rows
 
-from experiments.article.verdicts import verdicts
-from experiments.chapters.walk_anatomy import claims
+from experiments.walk_anatomy import claims
+from tlb.report.verdicts import verdicts
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.your_machine import host
 
-from experiments.chapters.your_machine import address
+from experiments.your_machine import address
 
 # Address bits, and the shifts of PGD to PTE: Linux, arch/x86/include/asm/pgtable_64_types.h, and for arm64
 # the tables of Documentation/arch/arm64/memory.rst.

@@ -12,9 +12,9 @@ from support.host import HERE, ICE_LAKE, inspect, reader
 from support.synthetic import scope
 from support.your_machine import ARM, LINES, PENALTY, host, kind, measured, stating
 
-from experiments.chapters.your_machine import Analysis, grid
-from experiments.lab import survey
-from experiments.words.reasons import Unavailable
+from experiments.your_machine import Analysis, grid
+from tlb.lab import survey
+from tlb.reasons import Unavailable
 
 
 def test_the_grid_is_the_first_look_of_a_survey():

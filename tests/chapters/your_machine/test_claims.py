@@ -6,9 +6,9 @@ import pytest
 from support.synthetic import fit, fit_to_be_shown, tlbs
 from support.your_machine import ARM, IN_NS, SURVEYS, estimate, geometry, host, kind, level, measured, stating, surveyed
 
-from experiments.article.verdicts import REGISTRY, claims_of, judge, verdicts
-from experiments.chapters.your_machine import Analysis, claims
-from experiments.inference.geometry_walks import Walk
+from experiments.your_machine import Analysis, claims
+from tlb.inference.geometry_walks import Walk
+from tlb.report.verdicts import REGISTRY, claims_of, judge, verdicts
 
 H, F, C = "holds", "fails", "cannot tell"
 

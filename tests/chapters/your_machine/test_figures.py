@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from support.your_machine import LINES, PENALTY, STEPS, SURVEYS, geometry, measured, surveyed
 
-from experiments.chapters.your_machine.figures import staircase
-from experiments.words.reasons import Unavailable
+from experiments.your_machine.figures import staircase
+from tlb.reasons import Unavailable
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,8 @@ import pytest
 from support.pages import Elements
 from support.your_machine import ARM, host, hostile, kind, stating
 
-from experiments.chapters.your_machine import Analysis, figures, tables
-from experiments.words.reasons import REASONS, Unavailable
+from experiments.your_machine import Analysis, figures, tables
+from tlb.reasons import REASONS, Unavailable
 
 STATED = (tables.reach_table, tables.outgrow_table, tables.machine_table, tables.tlb_table, tables.advice_list)
 PUBLISHED = (tables.hit_costs, tables.disagreements)

@@ -8,11 +8,11 @@ import pytest
 from scipy.stats import binomtest
 from support.your_program import HELPS, HURTS, OPEN, SAME, analysis, document
 
-from experiments.article.verdicts import REGISTRY, judge
-from experiments.chapters.your_program import claims, figures, tables
-from experiments.chapters.your_program.cases import CASES
-from experiments.chapters.your_program.programs import is_whole
-from experiments.words.reasons import REASONS, Unavailable
+from experiments.your_program import claims, figures, tables
+from experiments.your_program.cases import CASES
+from experiments.your_program.programs import is_whole
+from tlb.reasons import REASONS, Unavailable
+from tlb.report.verdicts import REGISTRY, judge
 
 OF_PAGES = [name for name, case in CASES.items() if case.changes_pages]
 OTHERS = [name for name in OF_PAGES if not CASES[name].ours and not CASES[name].again]

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from support.programs import look, made, trial
 
-from experiments.chapters.your_program import cases, programs
-from experiments.chapters.your_program.cases import CASES, Case
-from experiments.lab.toolchains import Tool
-from experiments.machine.settings import Pool
-from experiments.system import files
-from experiments.words.reasons import REASONS, Unavailable
+from experiments.your_program import cases, programs
+from experiments.your_program.cases import CASES, Case
+from tlb.lab.toolchains import Tool
+from tlb.machine.settings import Pool
+from tlb.reasons import REASONS, Unavailable
+from tlb.system import files
 
 SMALL = {"fare-cache": ("4194304", "20000", "50"), "fare-cache-hot": ("4194304", "20000", "90"), "join": ("3000",), "join-parts": ("3000",),
          "sharded": ("4194304", "8", "1000"), "rules": ("4194304", "1000", "0"), "rules-beside": ("4194304", "1000", "1"),

@@ -1,6 +1,0 @@
-"""A walk in two dimensions: what a guest pays to have its addresses translated twice."""
-
-from experiments.chapters.virtualization import claims, figures, grid, references
-from experiments.chapters.virtualization.analysis import Analysis
-
-__all__ = ["Analysis", "claims", "figures", "grid", "references"]

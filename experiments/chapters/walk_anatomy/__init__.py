@@ -1,6 +1,0 @@
-"""Anatomy of a page walk: four levels, usually one read."""
-
-from experiments.chapters.walk_anatomy import claims, figures, grid, tables
-from experiments.chapters.walk_anatomy.analysis import Analysis
-
-__all__ = ["Analysis", "claims", "figures", "grid", "tables"]

@@ -1,0 +1,21 @@
+"""The table of the chapter about code."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from experiments.code.analysis import Analysis
+from experiments.code.ways import WAYS
+from tlb.reasons import REASONS
+from tlb.report.render import Html, data_table
+
+
+def ways(a: Analysis) -> Html:
+    """A row a way of making code executable: how much of it lies on large pages, or why it could not be tried."""
+    rows = []
+    for name in WAYS:
+        if name in a.ways.lacking:
+            rows.append((a.ways.asked(name), REASONS[a.ways.lacking[name]].sentence))
+        elif name in a.huge_shares:
+            rows.append((a.ways.asked(name), f"{100 * a.huge_shares[name]:.0f} %"))
+    return data_table(pd.DataFrame(rows, columns=["code", "on large pages"]))

@@ -1,0 +1,48 @@
+"""Which points the chapter about page sizes measures: the same chase on each of them, the published loop, and random touches."""
+
+from __future__ import annotations
+
+from tlb.lab.grid import DENSE_BELOW_BYTES, SMALLEST_LINES, Scope, octaves
+from tlb.lab.record import Point
+from tlb.page_sizes import BASE, LARGE, SWEPT
+
+# The published benchmark's sizes (data/literature/jmh_byte_array_touch.csv), and one past them.
+TOUCH_BYTES = (1_000, 10_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
+# Of data/literature/hugepages_speedup.csv, and of the text beside it.
+GATHER_BYTES = (2 << 20, 16 << 20, 256 << 20, 1 << 30, 4 << 30)
+GATHER_PAGES = (BASE, "thp", "2m", "1g")
+TOUCH_PAGES = (BASE, "thp", "2m")
+SPARE_BYTES = TOUCH_BYTES[0], TOUCH_BYTES[-2]  # of a coarse grid, with as much work again: inside a first cache, and past the last
+
+
+def points(scope: Scope) -> list[Point]:
+    return chases(scope) + gathers(scope) + touches(scope)
+
+
+def chases(scope: Scope) -> list[Point]:
+    """Between octaves where base pages and 2 MiB pages are compared line by line: do entries span what was mapped?"""
+    sizes = octaves(SMALLEST_LINES, scope.most_lines, 1)
+    fine, far = scope.dense(None if scope.engine == "c" else 1), scope.lines(DENSE_BELOW_BYTES)
+    if scope.is_fine:
+        wanted = {pages: {*sizes, *(fine if pages in (BASE, "2m") else ())} for pages in SWEPT}
+    else:  # every fourth octave, and the two largest sizes because 4 GiB of some page sizes may not be available; more where claims
+        # compare sizes one by one
+        every, near = {*sizes[::4], *sizes[-2:]}, {*sizes[::2], *(n for n in sizes if n <= far)}
+        wanted = {pages: every | (near if pages in (BASE, *LARGE) else set()) for pages in SWEPT}
+        # What large pages gain is read against the steps of base pages.
+        wanted[BASE] |= {*(scope.knees() if scope.entries else scope.dense(scope.profile.points_per_octave))}
+    return [point for pages in SWEPT for lines in sorted(wanted[pages]) for point in scope.chase("page_chase", pages, lines)]
+
+
+def gathers(scope: Scope) -> list[Point]:
+    """The published program at its sizes, and at those that its text names."""
+    return [scope.point("page_gather", pages, engine="numpy", layout="spread", lines=scope.lines(size)) for pages in GATHER_PAGES
+            for size in GATHER_BYTES if size <= scope.profile.max_working_set]
+
+
+def touches(scope: Scope) -> list[Point]:
+    """Random reads of an array; and, up to the published sizes, with as much work again before each."""
+    spared = TOUCH_BYTES[:-1] if scope.is_fine else SPARE_BYTES
+    return [scope.point("random_touch", pages, bytes=size, **spare)
+            for pages in TOUCH_PAGES for size in TOUCH_BYTES if size <= scope.profile.max_working_set
+            for spare in ({}, {"spare_draws": 1}) if not spare or size in spared]

@@ -1,0 +1,11 @@
+"""Getting and keeping large pages: what each way of asking gives, how that is proved, and what it costs."""
+
+from experiments.keeping_pages import analysis, claims, figures, grid, tables
+from experiments.keeping_pages.analysis import Analysis
+from experiments.keeping_pages.languages.runtimes import Runtimes
+from experiments.keeping_pages.ways import WAYS, Ways
+
+__all__ = ["Analysis", "analysis", "claims", "figures", "grid", "tables"]
+
+DOCUMENTS = {"runtimes": Runtimes, "ways": Ways}  # beside the rows: name -> model
+DOCUMENT_TEXTS = tuple(WAYS)  # the texts in them that are this project's own

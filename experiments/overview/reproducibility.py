@@ -1,0 +1,117 @@
+"""The page about doing it again: what was measured where, by which kernels and how long; and what a second run has to show."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from experiments import your_machine, your_program
+from experiments.overview import CHAPTERS
+from experiments.overview.judged import name_of
+from tlb import discovery
+from tlb.inference.sides import runs_apart
+from tlb.lab import survey
+from tlb.machine import host as hosts
+from tlb.reasons import if_available, required
+from tlb.report import analysis
+from tlb.report.chapter import Chapter
+from tlb.report.render import Html, data_table
+from tlb.report.setting import hypervisor_name, point_columns, processes
+from tlb.report.sources import digests
+from tlb.system.files import ROOT
+
+# What numbers pass through; the rest of requirements.lock builds the page around them.
+LIBRARIES = ("numpy", "pandas", "scipy", "numba", "altair", "papermill", "nbval", "jupyter-book", "sphinxcontrib-bibtex")
+_PROCESS = ["kernel", "engine", "repeat", "checksum", "started_at", "ns_per_access", "wall_ns"]  # no two processes have all of these
+
+
+class Analysis(analysis.Analysis):
+    """Each chapter's rows as they are kept; nothing is measured here."""
+
+    chapter = "reproducibility"
+
+    def __init__(self, chapter: Chapter, names: dict[str, Any] | None = None):
+        super().__init__(pd.DataFrame(), chapter, names)
+        given = {**chapter.parameters, "minutes": 0.0}
+        self._chapters = {name: Chapter(name, given, chapter.data) for name in map(name_of, CHAPTERS) if name != name_of(your_program)}
+
+    @cached_property
+    def kept(self) -> dict[str, tuple[Chapter, pd.DataFrame]]:
+        """The chapters that have rows, with them: those of the points that the chapter's page shows."""
+        found = {name: (chapter, if_available(_rows, name, chapter)) for name, chapter in self._chapters.items()}
+        return {name: (chapter, rows) for name, (chapter, rows) in found.items() if rows is not None}
+
+    @property
+    def rows(self) -> pd.DataFrame:
+        """Return the rows behind all chapters, each once. Raises Unavailable("no-data")."""
+        frames = [frame[_PROCESS].assign(machine=chapter.machine) for chapter, frame in self.kept.values()]
+        return pd.concat(required(frames, "any chapter", "no-data")).drop_duplicates()
+
+    def between_runs(self) -> pd.Series:
+        """Return by which factor the medians of a point's runs differ, of this machine's points that have several."""
+        frames = [frame for chapter, frame in self.kept.values() if chapter.machine == self.about.machine]
+        if not frames:
+            return pd.Series(dtype=float)
+        rows = pd.concat(frames, ignore_index=True)
+        by = point_columns(rows)
+        return runs_apart(rows[[*by, "ns_per_access", "started_at"]], by, "ns_per_access")
+
+    def by_chapter(self) -> pd.DataFrame:
+        """Return a row a chapter: its machine, how many points and measurements, the minutes that these took, a digest of its rows."""
+        rows = [(name.replace("_", " "), chapter.machine, len(processes(frame)), len(frame), frame["wall_ns"].sum() / 6e10,
+                 frame["started_at"].min()[:10], _digest(frame)) for name, (chapter, frame) in self.kept.items()]
+        return pd.DataFrame(rows, columns=["chapter", "machine", "points", "processes", "minutes", "measured from", "rows"])
+
+    def by_kernel(self) -> pd.DataFrame:
+        """Return a row a kernel, engine and version of what it measures: the digest of its source, and which chapters have rows of it."""
+        by = ["kernel", "engine", "measures", "digest"]
+        frames = [frame.assign(digest=digests(frame))[by].drop_duplicates().sort_values(by).assign(chapters=name.replace("_", " "))
+                  for name, (_, frame) in self.kept.items()]
+        found = pd.concat(frames or [pd.DataFrame(columns=[*by, "chapters"])], ignore_index=True)
+        return found.groupby(by, as_index=False)["chapters"].agg(", ".join)
+
+    def by_machine(self) -> pd.DataFrame:
+        """Return a row a machine that has rows here: its CPU, its Linux, who translates for it, its compiler, and its state."""
+        known = {chapter.machine: chapter.host for chapter, _ in self.kept.values()}
+        rows = [(name, f"{host.cpu_model} ({host.microarchitecture})", f"{host.os} {host.kernel_release}",
+                 "bare metal" if host.hypervisor == "none" else f"guest, {hypervisor_name(host)}",
+                 (host.c_compiler or "none").rpartition(" ")[2], hosts.state(host)) for name, host in known.items()]
+        return pd.DataFrame(rows, columns=["machine", "processor", "system", "translated for by", "compiler", "state"])
+
+
+def _rows(name: str, chapter: Chapter) -> pd.DataFrame:
+    """The rows that a chapter's page shows. Raises Unavailable."""
+    if name == name_of(your_machine):
+        return chapter.kept(survey.NAME)
+    return chapter.measure(discovery.load(name).grid.points(chapter.scope))
+
+
+def _digest(frame: pd.DataFrame) -> str:
+    """12 hex digits that any other rows, in any order, would change: of each row's checksum, time and beginning."""
+    lines = sorted(f"{row.kernel} {row.checksum} {row.ns_per_access!r} {row.started_at}" for row in frame.itertuples())
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+
+
+def locked() -> dict[str, str]:
+    """Return the versions of LIBRARIES in requirements.lock by name."""
+    every = dict(re.findall(r"(?m)^([a-z0-9-]+)==([^\s;]+)", (ROOT / "requirements.lock").read_text(encoding="utf-8")))
+    return {name: every[name] for name in LIBRARIES}
+
+
+# --- tables
+
+
+def book_chapters(a: Analysis) -> Html:
+    return data_table(required(a.chapters, "no chapter has rows", "no-data"))
+
+
+def book_machines(a: Analysis) -> Html:
+    return data_table(required(a.machines, "no chapter has rows", "no-data"))
+
+
+def book_kernels(a: Analysis) -> Html:
+    return data_table(required(a.kernels, "no chapter has rows", "no-data"))

@@ -1,0 +1,6 @@
+"""Strides: what else than translation a wider stride pays for."""
+
+from experiments.strides import analysis, claims, figures, grid, tables
+from experiments.strides.analysis import Analysis
+
+__all__ = ["Analysis", "analysis", "claims", "figures", "grid", "tables"]

@@ -1,0 +1,156 @@
+"""What articles say of TLBs and of walks: what the survey, the literature, the machine's own words, or arithmetic can judge."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from experiments.your_machine.analysis import Analysis
+from experiments.your_machine.tables import ways_text
+from tlb.inference.intervals import Interval
+from tlb.machine.host import data_tlbs, is_x86
+from tlb.page_sizes import page_bytes
+from tlb.prose import listed
+from tlb.reasons import Unavailable
+from tlb.report.verdicts import Answer, Band, claim, inside
+from tlb.units import format_size
+
+ENTRIES, POOL_PAGES = 32, 2200
+
+
+@claim("fully-associative")
+def fully_associative(a: Analysis) -> Answer:
+    """Of the first level; what the others have is told beside it."""
+    levels = {tlb.level: ways_text(tlb) for tlb in data_tlbs(a.host)}
+    if not levels:
+        raise Unavailable(a.host.tlb_reason or "no-geometry")
+    phrase = {None: "is of unstated associativity", "full": "is fully associative"}
+    evidence = listed(f"level {level} {phrase.get(ways, f'has {ways} ways')}" for level, ways in levels.items())
+    first = levels[min(levels)]
+    if first is None:
+        raise Unavailable("no-geometry", f"by CPUID, {evidence}")
+    return first == "full", f"By CPUID, {evidence}."
+
+
+@claim("entries-cover-a-pool")
+def entries_cover_a_pool(a: Analysis, entries: int = ENTRIES, pool_pages: int = POOL_PAGES) -> Answer:
+    reach, pool = (n * page_bytes("2m", a.base_page_bytes) for n in (entries, pool_pages))
+    return reach >= pool, (f"{entries} × 2 MiB are {format_size(reach)}. The other figure is that of a pool of {pool_pages:,} pages, and a "
+                           "pool holds no translations.")
+
+
+# --- what the machine says of itself
+
+
+@claim("base-page-is-4-kib")
+def a_base_page_is_4_kib(a: Analysis) -> Answer:
+    return a.base_page_bytes == 4096, f"A base page has {format_size(a.base_page_bytes)} here."
+
+
+@claim("four-levels-on-x86")
+def four_levels(a: Analysis) -> Answer:
+    if not is_x86(a.host):
+        raise Unavailable("other-arch", a.host.arch)
+    levels = len(a.split.levels)
+    return levels in (4, 5), (f"This machine's page tables have {levels} levels, and translate {a.split.levels[0].high_bit + 1} bits of an "
+                              "address.")
+
+
+@claim("several-tlbs-a-core")
+def several_tlbs(a: Analysis, least: int = 2) -> Answer:
+    if not a.stated_entries:
+        raise Unavailable(a.host.tlb_reason or "no-geometry")
+    levels = listed(f"{n:,}" for n in a.stated_entries)
+    return len(a.stated_entries) >= least, f"CPUID states {len(a.stated_entries)} levels for data, of {levels} entries."
+
+
+@claim("two-hugepage-sizes")
+def two_huge_page_sizes(a: Analysis) -> Answer:
+    sizes = [page_bytes(pool.page, a.base_page_bytes) for pool in a.host.pools]
+    return sorted(sizes) == [2 << 20, 1 << 30], f"This kernel has pools of pages of {listed(map(format_size, sorted(sizes))) or 'no size'}."
+
+
+# --- how many entries: as the survey found them, beside what CPUID states
+
+
+def _entries(a: Analysis, level: int, band: Band) -> Answer:
+    """Of the first level (0) or the last (-1)."""
+    levels = a.geometry.levels
+    if level < 0 and len(levels) < 2:
+        raise Unavailable("no-step", "the survey shows one level")
+    if levels[level].is_alone:
+        raise Unavailable("no-step", "the survey shows one level, and it is not known which")
+    found = levels[level]
+    stated = f"CPUID states {found.stated:,}" if found.stated else "CPUID states nothing"
+    return inside(found.entries.interval, *band), (
+        f"The survey finds {found.entries.interval:,.0f} entries in the {'last' if level else 'first'} level; {stated}.")
+
+
+@claim("first-level-64-to-128")
+@claim("below-100-entries")
+@claim("first-level-64-entries")
+def entries_of_the_first_level(a: Analysis, band: Band) -> Answer:
+    return _entries(a, 0, band)
+
+
+@claim("second-level-1024-to-2048")
+@claim("second-level-1500-or-2-to-3k")
+def entries_of_the_last_level(a: Analysis, band: Band) -> Answer:
+    return _entries(a, -1, band)
+
+
+# --- what a walk costs by where its table lies: of pages that are all the same few lines of memory, so nothing else is missed
+
+
+def _walk(a: Analysis, place: str, unit: str) -> Interval:
+    """What a walk adds to a hit with its table in one place. unit: cycles or ns. Raises Unavailable."""
+    geometry = a.geometry
+    walk = next((walk for walk in geometry.walks if walk.table_in == place and walk.cost), None)
+    if walk is None:
+        raise Unavailable("too-few-points", f"no walk was measured with its table in {place}")
+    if geometry.unit != "cycles":
+        raise Unavailable("no-clock")
+    return walk.cost.interval * (1 if unit == "cycles" else 1 / geometry.core_ghz)
+
+
+def _walks(a: Analysis, band: Band, unit: str, *places: str) -> Answer:
+    costs = {place: _walk(a, place, unit) for place in places}
+    told = listed(f"{cost:.0f} {unit} with its table in {_PLACES[place]}" for place, cost in costs.items())
+    return [inside(cost, *band) for cost in costs.values()], f"A walk costs {told}."
+
+
+_PLACES = {"L2": "the second-level cache", "L3": "the last cache", "memory": "memory"}
+
+
+@claim("hot-walks-30-to-50-cycles")
+@claim("walk-30-cycles-in-l2")
+def cycles_from_the_second_cache(a: Analysis, band: Band) -> Answer:
+    return _walks(a, band, "cycles", "L2")
+
+
+@claim("walk-100-cycles-in-l3")
+def cycles_from_the_last_cache(a: Analysis, band: Band) -> Answer:
+    return _walks(a, band, "cycles", "L3")
+
+
+@claim("cold-walks-200-to-300-cycles")
+@claim("walk-250-cycles-in-memory")
+def cycles_from_memory(a: Analysis, band: Band) -> Answer:
+    return _walks(a, band, "cycles", "memory")
+
+
+@claim("upper-entries-cost-20-to-30-ns")
+def a_walk_near_the_last_cache(a: Analysis, band: Band) -> Answer:
+    return _walks(a, band, "ns", "L3")
+
+
+@claim("walk-4-to-5-times-from-memory")
+def four_to_five_times_from_memory(a: Analysis, band: Band) -> Answer:
+    near, far = (_walk(a, place, "cycles") for place in ("L2", "memory"))
+    return inside(far / near, *band), f"A walk costs {far / near:.1f} times as much with its table in memory as in the second-level cache."
+
+
+@claim("tables-go-through-the-caches")
+def tables_go_through_the_caches(a: Analysis) -> Answer:
+    costs = [_walk(a, place, "cycles") for place in _PLACES]
+    told = listed(f"{cost.value:.0f} with it in {place}" for cost, place in zip(costs, _PLACES.values(), strict=True))
+    return [inside(far / near, 1) for near, far in pairwise(costs)], f"A walk costs more cycles the farther its table lies: {told}."

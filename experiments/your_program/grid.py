@@ -1,0 +1,11 @@
+"""Which points the chapter about programs measures: not one, since its programs are other people's and no kernels."""
+
+from __future__ import annotations
+
+from tlb.lab.grid import Scope
+from tlb.lab.record import Point
+
+
+def points(scope: Scope) -> list[Point]:
+    """None: `programs.py` measures whole programs, and only when the chapter is run by itself."""
+    return []

@@ -1,0 +1,52 @@
+"""The pages about method and about doing it again: the rates that they promise, the rows that they count, and no rows."""
+
+from __future__ import annotations
+
+import re
+from types import ModuleType
+
+import pytest
+from support.common import make_record
+from support.synthetic import Stated
+
+from experiments.overview import method, reproducibility
+from tlb.lab.record import Record
+from tlb.lab.store import Store
+from tlb.report import page
+from tlb.report.chapter import Chapter
+from tlb.report.verdicts import WRONG_BY_CHANCE
+
+PARAMETERS = {"machine": "zen-9-00000000", "profile": "quick", "max_working_set": "profile", "repeats": 0, "minutes": 0.0, "engine": "c"}
+MACHINE = PARAMETERS["machine"]
+
+
+def stored(root, *records: Record, experiment: str = "strides") -> Chapter:
+    store = Store(root)
+    store.write_machine(MACHINE, Stated().host().model_dump(mode="json"))
+    for record in records:
+        store.append(MACHINE, record, "0" * 16)
+    store.ask(MACHINE, experiment, [record.point for record in records])
+    return Chapter("method", PARAMETERS, store)
+
+
+def test_the_rule_s_rates_are_those_that_the_page_promises():
+    rates = method.Analysis.simulated_verdicts(1.05, 1.2, noises=(0.02, 0.10))
+    assert (rates["decided on the line, %"] <= 100 * WRONG_BY_CHANCE).all()
+    assert (rates["decided a fifth beyond it, %"] > rates["decided on the line, %"]).all()
+
+
+@pytest.mark.parametrize(("name", "module"), [("method", method), ("reproducibility", reproducibility)])
+def test_a_page_without_rows_gives_reasons(name: str, module: ModuleType, tmp_path):
+    chapter = stored(tmp_path)
+    told = page.written(name, lambda names: module.Analysis(chapter, names))
+    assert "Not on this machine" in told and not re.search(r"\bnan\b|\bNone\b", told)
+
+
+def test_processes_of_two_chapters_are_counted_once(tmp_path):
+    records = [make_record(kernel="page_chase", repeat=n, wall_ns=6e10) for n in range(3)]
+    chapter = stored(tmp_path, *records)
+    chapter.data.ask(MACHINE, "hugepages", [records[0].point])
+    a = reproducibility.Analysis(chapter)
+    assert list(a.by_chapter()["processes"]) == [3, 3] and a.by_chapter()["rows"].nunique() == 1
+    assert len(a.rows) == 3 and a.rows["wall_ns"].sum() == 1.8e11
+    assert "hugepages" in a.by_kernel()["chapters"].iloc[0] and len(a.by_kernel()) == 1

@@ -1,0 +1,128 @@
+"""The book about this computer: what it compares comes first, and what it cannot begin is said before a second is spent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.synthetic import scope
+
+from experiments import (
+    churn,
+    code,
+    graph_walk,
+    hugepages,
+    keeping_pages,
+    page_faults,
+    stlb_cliff,
+    strides,
+    tlb_blocking,
+    virtualization,
+    walk_anatomy,
+)
+from experiments.overview import campaign
+from tlb.lab.campaign import Outcome
+from tlb.lab.progress import Progress
+from tlb.reasons import Unavailable
+from tlb.report import parameters, publish
+from tlb.report.chapter import Chapter
+from tlb.system.files import ROOT
+
+CHAPTERS = {"stlb_cliff": stlb_cliff, "strides": strides, "walk_anatomy": walk_anatomy, "graph_walk": graph_walk, "hugepages": hugepages,
+            "keeping_pages": keeping_pages, "tlb_blocking": tlb_blocking, "churn": churn, "virtualization": virtualization,
+            "code": code, "page_faults": page_faults}
+ASKED = {"machine": "this", "profile": "quick", "minutes": 10.0}
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the book asks for: a campaign (its grids, whether its first round), a survey, documents, a site."""
+    told: list[Any] = []
+    monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(publish, "book", lambda given: told.append("site") or tmp_path)
+    monkeypatch.setattr(Chapter, "survey", lambda chapter: told.append("survey"))
+    monkeypatch.setattr(campaign, "_documents", lambda about, until: told.append("documents"))
+    return told
+
+
+def measures(monkeypatch: pytest.MonkeyPatch, told: list[Any], *measured: int) -> None:
+    """Each campaign measures so many points."""
+    counts = iter(measured)
+
+    def run(chapter: Chapter, grids: dict, *, first_round: bool = False, **_: object) -> Outcome:
+        told.append((set(grids), first_round))
+        return Outcome(measured=next(counts))
+
+    monkeypatch.setattr(Chapter, "campaign", run)
+
+
+def test_there_is_a_site_after_the_first_round_and_one_at_the_end(told: list[Any], monkeypatch: pytest.MonkeyPatch):
+    measures(monkeypatch, told, 300, 900)
+    campaign.book(ASKED)
+    assert told == [(set(CHAPTERS), True), "site", "survey", (set(CHAPTERS), False), "documents", "site"]
+
+
+@pytest.mark.parametrize("minutes", [1.0, 40.0])
+def test_the_last_site_is_built_within_the_time(told: list[Any], monkeypatch: pytest.MonkeyPatch, minutes: float):
+    """One bar shows all of it, the site to come included. The first round has all the time: without it no chapter has anything to show."""
+    given: list[tuple[float, float]] = []
+
+    def run(chapter: Chapter, grids: dict, *, seconds: float, progress: Progress, **_: object) -> Outcome:
+        given.append((seconds, progress.later_s))
+        return Outcome()
+
+    monkeypatch.setattr(Chapter, "campaign", run)
+    campaign.book(ASKED | {"minutes": minutes})
+    at_end = campaign.SITE_S + campaign.DOCUMENTS_S
+    assert [later_s for _, later_s in given] == [at_end + campaign.SITE_S + campaign.SURVEY_S, at_end]
+    for (seconds, _), kept_s in zip(given, (0, at_end), strict=True):
+        assert max(60 * minutes - kept_s - 10, 0) <= seconds <= max(60 * minutes - kept_s, 0)
+
+
+def test_a_site_is_not_built_again_of_the_same_rows_and_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    executed: list[int] = []
+    (data := tmp_path / "data" / "own").mkdir(parents=True)
+    monkeypatch.setenv("TLB_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(publish, "ROOT", tmp_path)
+    for name in publish._STAGED:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name) if "." in name else (tmp_path / name).mkdir()
+
+    def build_site(source: Path, output: Path) -> Path:
+        executed.append(1)
+        (html := output / "_build" / "html").mkdir(parents=True, exist_ok=True)
+        (html / "index.html").touch()
+        return html / "index.html"
+
+    monkeypatch.setattr(publish, "each", lambda chapters, run: None)
+    monkeypatch.setattr(publish, "build_site", build_site)
+    first = publish.book(ASKED)
+    assert publish.book(ASKED) == first and publish.book(ASKED | {"minutes": 3.0}) == first and len(executed) == 1
+    (data / "page_chase.jsonl").write_text("a row")
+    assert publish.book(ASKED) == first and len(executed) == 2
+    (tmp_path / "book" / "page.md").write_text("a page")
+    assert publish.book(ASKED) == first and len(executed) == 3
+    assert publish.book(ASKED | {"profile": "smoke"}) == first and len(executed) == 4
+
+
+def test_of_a_published_machine_nothing_is_measured(told: list[Any], monkeypatch: pytest.MonkeyPatch):
+    measures(monkeypatch, told)
+    campaign.book(ASKED | {"machine": "reference"})
+    assert told == ["site"]
+
+
+@pytest.mark.parametrize("wrong", [{"minutes": float("nan")}, {"profile": "x"}, {"mnutes": 1.0}])
+def test_a_bad_parameter_is_refused_before_anything_begins(told: list[Any], monkeypatch: pytest.MonkeyPatch, wrong: dict):
+    measures(monkeypatch, told)
+    with pytest.raises(Unavailable) as why:
+        campaign.book(ASKED | wrong)
+    assert why.value.code == "bad-parameter" and told == []
+
+
+def test_each_chapter_has_points_that_its_claims_compare():
+    compared = campaign.compared(scope(2**30))
+    for name, chapter in CHAPTERS.items():
+        assert any(map(compared, chapter.grid.points(scope(2**30)))), name
+    chapters = {name for name in parameters.table_of_contents() if (ROOT / "experiments" / name).is_dir()}
+    assert chapters - {"your_machine", "your_program"} == set(CHAPTERS)

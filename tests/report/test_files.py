@@ -1,0 +1,52 @@
+"""What a page offers for download: its notebook, its rows and its kernels."""
+
+from __future__ import annotations
+
+import importlib.util
+import zipfile
+from pathlib import Path
+from types import ModuleType
+
+import nbformat
+import pytest
+from support.common import ROOT
+from support.site import soup
+
+from tlb.report import parameters
+
+
+@pytest.fixture(scope="module")
+def tlb_files() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("tlb_files", ROOT / "book/_ext/tlb_files.py")
+    spec.loader.exec_module(module := importlib.util.module_from_spec(spec))
+    return module
+
+
+def test_every_chapter_gives_its_notebook_its_rows_and_its_kernels(site: Path):
+    for name in parameters.table_of_contents():
+        links = soup(site / f"book/{name}.html").select(".tlb-files a[download]")
+        files = {Path(link["href"]).name: site / "book" / link["href"] for link in links}
+        nbformat.read(files.pop(f"{name}.ipynb"), as_version=4)
+        kernels, measured = [path for path in files.values() if path.suffix == ".c"], set()
+        for path in files.values():
+            if path.suffix == ".zip":
+                with zipfile.ZipFile(path) as packed:
+                    measured = {Path(entry).stem for entry in packed.namelist() if entry.endswith(".jsonl")}
+                    assert packed.testzip() is None and f"{path.stem}/machine.json" in packed.namelist()
+        assert {path.stem for path in kernels} <= measured, name
+        assert all(path.read_bytes() == (ROOT / "kernels" / path.name).read_bytes() for path in kernels)
+        assert measured or "machine" not in parameters.declared(name), name
+        measures = (ROOT / "experiments" / name / "grid.py").exists() and name != "your_program"  # which runs other people's
+        assert kernels or not measured or not measures, name
+
+
+def test_a_machine_s_folder_is_packed_to_the_same_bytes_without_what_was_set_aside(tlb_files: ModuleType, tmp_path: Path):
+    rows = tmp_path / "zen-9-00000000"
+    rows.mkdir()
+    for name in ("page_chase.jsonl", "machine.json", "page_chase.quarantine.jsonl"):
+        (rows / name).write_text("{}\n", encoding="utf-8")
+    for name in ("a.zip", "b.zip"):
+        tlb_files.pack(rows, tmp_path / name)
+    with zipfile.ZipFile(tmp_path / "a.zip") as packed:
+        assert packed.namelist() == ["zen-9-00000000/machine.json", "zen-9-00000000/page_chase.jsonl"]
+    assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()

@@ -1,0 +1,134 @@
+"""Books made for a test: hostile texts, charts that fail, what stops a build, the same bytes twice."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import altair as alt
+import nbformat
+import pandas as pd
+import pytest
+from selenium.webdriver.common.by import By
+from support.pages import figure
+from support.site import errors, open_page, requests, served, tooltip
+
+from tlb.prose import escape_markdown
+from tlb.report.page import Text
+from tlb.report.publish import SiteError, build_site
+from tlb.report.render import Figure, data_table, lacking_note
+from tlb.report.verdicts import Claim, Verdict, verdict_table
+from tlb.system import files
+
+ROOT = files.ROOT
+REPOSITORY = "https://github.com/somebody/every-load"
+HOSTILE = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=1>"
+
+
+def stage(folder: Path, *cells: nbformat.NotebookNode) -> Path:
+    """A staged copy of the book with a page of one's own, as `make book` stages a machine's chapters."""
+    for name in ("assets", "_ext"):
+        shutil.copytree(ROOT / "book" / name, folder / "book" / name)
+    shutil.copy(ROOT / "_config.yml", folder)
+    (folder / "_toc.yml").write_text("format: jb-book\nroot: book/index\n")
+    (folder / "book/references.bib").write_text("@misc{one, title={One}, author={A}, year={2000}}\n")
+    for number, cell in enumerate(cells):
+        cell["id"] = f"cell-{number}"
+    nbformat.write(nbformat.v4.new_notebook(cells=list(cells)), folder / "book/index.ipynb")
+    return folder
+
+
+def said(text: str) -> nbformat.NotebookNode:
+    return nbformat.v4.new_markdown_cell(text)
+
+
+def shown(thing: object, **figure: str) -> nbformat.NotebookNode:
+    """A cell that has shown `thing`, as a figure of that name and caption."""
+    output = nbformat.v4.new_output("display_data", data=thing._repr_mimebundle_())  # type: ignore[attr-defined]
+    metadata: dict = {"tags": ["remove-input"]} | ({"mystnb": {"figure": figure}} if figure else {})
+    return nbformat.v4.new_code_cell("…", outputs=[output], metadata=metadata)
+
+
+@pytest.fixture(scope="module")
+def made_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The html folder of a book with hostile texts in all places, and a chart of two charts."""
+    frame = pd.DataFrame({
+        "working_set_bytes": [2**16, 2**20], "ns_per_access": [1.5, 17.25], "layout": [HOSTILE, "packed"],
+    })
+    half = alt.Chart(frame, width=300).mark_point().encode(x="working_set_bytes:Q", y="ns_per_access:Q")
+    folder = tmp_path_factory.mktemp("made")
+    source = stage(
+        folder / "source",
+        said("# A hostile book"),
+        shown(figure("hostile", frame, title=HOSTILE, alt_text=HOSTILE), name="fig-hostile", caption="Measured here."),
+        shown(Text(f"Measured on {escape_markdown(HOSTILE)}.")),
+        shown(verdict_table([Verdict(Claim("hostile", "one", HOSTILE, stage, None), "holds", HOSTILE)])),  # type: ignore[arg-type]
+        shown(lacking_note(HOSTILE)),
+        shown(data_table(pd.DataFrame({HOSTILE: [HOSTILE]}))),
+        shown(Figure(half | half, "Two charts, one beside the other.", frame, "two")),
+    )
+    settings = (source / "_config.yml").read_text(encoding="utf-8")
+    (source / "_config.yml").write_text(re.sub(r'^  url: ""', f'  url: "{REPOSITORY}"', settings, flags=re.MULTILINE), encoding="utf-8")
+    return build_site(source, folder / "out").parent
+
+
+@pytest.fixture(scope="module")
+def made_book(made_site: Path) -> Iterator[str]:
+    """The address of that book's page."""
+    with served(made_site) as address:
+        yield address + "book/index.html"
+
+
+def test_hostile_names_titles_and_data_stay_text(driver, made_book):
+    open_page(driver, made_book)
+    assert not errors(driver)
+    page = driver.find_element(By.TAG_NAME, "main")
+    assert page.text.count("window.pwned=1</script>") >= 6  # the texts are there, as texts
+    hovered = tooltip(driver, driver.find_element(By.CSS_SELECTOR, "#fig-hostile .tlb-figure"))
+    assert "&lt;script&gt;" in hovered and "<script" not in hovered and "<img" not in hovered
+    assert not page.find_elements(By.CSS_SELECTOR, "img[src='x']")
+    assert driver.execute_script("return typeof window.pwned") == "undefined"
+
+
+def test_a_chart_that_fails_leaves_the_static_one(driver, made_site, made_book):
+    page = (made_site / "book/index.html").read_text(encoding="utf-8")
+    away = '{"mark": "point", "data": {"url": "data.csv"}, "encoding": {"x": {"field": "x"}}}'
+    broken, count = re.subn(r'(class="tlb-spec">).*?(</script>)', rf"\1{away}\2", page)
+    assert count == 2
+    (made_site / "book/broken.html").write_text(broken, encoding="utf-8")
+    open_page(driver, made_book.replace("index", "broken"))
+    assert len(driver.find_elements(By.CSS_SELECTOR, "[data-state=static] .tlb-chart > svg:only-child")) == 2
+    assert sum("stays static" in error for error in errors(driver)) == 2
+    assert not [url for url in requests(driver) if "data.csv" in url]
+
+
+@pytest.mark.endurance
+def test_what_a_page_lacks_stops_the_build_and_is_told_with_its_page_and_line(tmp_path):
+    """Of one build, which goes on to the end: a missing page, section, figure and reference."""
+    lacking = ["[a chapter](missing_chapter.ipynb)", "[a section](#missing_section)", "{numref}`missing_figure`", "{cite}`missing_source`"]
+    source = stage(tmp_path / "source", said("# A page"), *(said(f"Two lines.\n\n{thing}") for thing in lacking))
+    with pytest.raises(SiteError) as error:
+        build_site(source, tmp_path / "out")
+    for cell, thing in enumerate(lacking, start=2):
+        name = re.search(r"missing_\w+", thing)[0]
+        # myst_nb counts a notebook's lines from 10,000 times the cell
+        assert re.search(rf"index\.ipynb:{cell}0004: .*{name}", str(error.value)), name
+
+
+@pytest.mark.endurance
+def test_two_builds_are_the_same_bytes(tmp_path):
+    source = stage(tmp_path / "source", said("# A page\n\n$a^2$"), shown(figure()))
+    left_over = tmp_path / "two/_build/html/old.html"
+    left_over.parent.mkdir(parents=True)
+    left_over.write_text("a page of an older book")
+    first, second = (build_site(source, tmp_path / name).parent for name in ("one", "two"))
+    files = {path.relative_to(first) for path in first.rglob("*") if path.is_file()}
+    assert files == {path.relative_to(second) for path in second.rglob("*") if path.is_file()}
+    assert not [name for name in files if (first / name).read_bytes() != (second / name).read_bytes()]
+
+
+def test_a_folder_that_holds_no_book_is_an_error_of_one_line(tmp_path):
+    with pytest.raises(SiteError, match=r"^[^\n]*holds no _config\.yml[^\n]*$"):
+        build_site(tmp_path, tmp_path / "out")

@@ -1,0 +1,57 @@
+"""The reference machine's curves behind a switch: faint, off, and not there where they cannot be compared."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pandas as pd
+from support.common import About
+from support.synthetic import Stated, Truth, frame, grid
+
+from experiments import stlb_cliff
+from tlb.report.overlay import SWITCH, Overlaid, with_reference
+from tlb.report.render import Figure
+
+POINTS = grid(64 << 20)
+OWN, SLOW = frame(Truth(), POINTS), frame(Truth(hit_ns=20.0), POINTS)
+
+
+def about(machine: str = "zen-5-bbbbbbbb", rows: pd.DataFrame | None = SLOW, of: str = "zen-3-aaaaaaaa") -> About:
+    """A machine whose reference is another one, with these rows."""
+    other = About(Stated().host(), of, rows={} if rows is None else {"stlb_cliff": rows})
+    return About(Stated().host(), machine, other=other)
+
+
+def shown(a: stlb_cliff.Analysis, **how: Any) -> Figure:
+    return with_reference(stlb_cliff.figures.cliff, a, stlb_cliff.figures.cliff(a), **how)
+
+
+def layers(spec: dict[str, Any], outer: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    """The marks of a chart, each with its data set."""
+    inner = {**(outer or {}), **({"data": spec["data"]} if "data" in spec else {})}
+    found = [{**inner, "mark": spec["mark"]}] if "mark" in spec else []
+    return found + [one for layer in spec.get("layer", ()) for one in layers(layer, inner)]
+
+
+def test_the_reference_s_medians_are_drawn_faint_and_only_while_the_switch_is_set():
+    made = shown(stlb_cliff.Analysis(OWN, about()))
+    spec = made.spec()
+    (switch,) = spec["params"]
+    assert (switch["name"], switch["value"], switch["bind"]["input"]) == (SWITCH, False, "checkbox")
+    theirs = [one for one in layers(spec) if one["data"]["name"].startswith("reference-")]
+    assert theirs and {one["mark"]["type"] for one in theirs} <= {"line", "point"}
+    assert {json.dumps(one["mark"]["opacity"]) for one in theirs} == {json.dumps({"expr": f"{SWITCH} ? 0.5 : 0"})}
+    drawn = [row["median"] for one in theirs for row in spec["datasets"][one["data"]["name"]]]
+    expected = SLOW.query("layout == 'spread' and order == 'cycle' and kernel == 'page_chase'").groupby("lines")["ns_per_access"].median()
+    assert {float(f"{ns:.4g}") for ns in expected} <= {float(ns) for ns in drawn}
+
+
+def test_there_is_no_switch_on_the_reference_s_own_page_but_on_that_of_such_a_computer():
+    a = stlb_cliff.Analysis(OWN, about("zen-3-aaaaaaaa"))
+    assert not isinstance(shown(a), Overlaid) and isinstance(shown(a, is_own=True), Overlaid)
+
+
+def test_a_reference_that_another_version_of_the_kernel_measured_is_not_drawn():
+    assert SWITCH in str(shown(stlb_cliff.Analysis(OWN, about())).spec())
+    assert type(shown(stlb_cliff.Analysis(OWN, about(rows=SLOW.assign(measures=2))))) is Figure

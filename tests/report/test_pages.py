@@ -1,0 +1,123 @@
+"""What cells write on a page: text with numbers, figures, reasons; and the book's own notebooks, which keep the rules of pages."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support.common import About
+from support.pages import figure as drawn
+from support.synthetic import Stated
+
+from tlb.inference.intervals import Interval
+from tlb.reasons import Unavailable
+from tlb.report import page
+from tlb.report.page import PageError
+from tlb.report.parameters import table_of_contents
+
+NOTEBOOKS = table_of_contents()
+CONDITIONS = 5  # on the paragraphs of a chapter
+
+
+def run(source: str, **names: Any) -> list[Any]:
+    """What a cell puts on its page."""
+    shown: list[Any] = []
+    names |= {"say": page.say, "figure": page.figure, "table": page.table, page.PAGE: page.Page("somewhere", shown.append, cell=3)}
+    exec(source, names)
+    return shown
+
+
+def text(template: str, **names: Any) -> str:
+    (shown,) = run(f"say({template!r})", **names)
+    return shown.markdown
+
+
+@pytest.mark.parametrize(("template", "told"), [
+    ("{{ x | ns(1) }}", "1,234.5 ns"), ("{{ x | num }}", "1,234"), ("{{ share | share(1) }}", "12.3%"), ("{{ x | digits }}", "1.23e+03"),
+    ("{{ 3145728 | size }}", "3 MiB"), ("{{ i | ns(1) }}", "1.5 (1.4 to 1.6) ns"), ("{{ i | ratio }}", "1.5 (1.4 to 1.6)x"),
+    ("{{ ['a', 'b', 'c'] | listed }}", "a, b and c"), ("{{ 2 | words }}", "two"), ("{{ '<b>' | plain }}", r"\<b\>"),
+    ("{{ -0.0001 | num(1) }}", "0.0")])
+def test_a_template_takes_the_names_of_its_page(template: str, told: str):
+    assert text(template, x=1234.5, share=0.1234, i=Interval(1.5, 1.4, 1.6)) == told
+
+
+@pytest.mark.parametrize(("template", "names"), [
+    ("{{ nothing | ns }}", {}), ("{{ x | ns }}", {"x": None}), ("{{ x | num }}", {"x": float("nan")}),
+    ("{{ x | share }}", {"x": Unavailable("no-pmu")}), ("{{ x.y }}", {"x": 1}), ("{% if %}", {}), ("{{ x | bogus }}", {"x": 1})])
+def test_a_mistake_in_a_template_is_an_error_that_names_notebook_and_cell(template: str, names: dict):
+    with pytest.raises(PageError, match=r"^somewhere\.ipynb, cell 3: \S"):
+        text(template, **names)
+
+
+def test_a_number_that_is_lacking_shows_its_reason_in_the_place_of_the_text_once_a_page():
+    def lacking() -> float:
+        raise Unavailable("no-pmu", "here")
+
+    cell = "say('It takes {{ lacking() | ns }}.')\nsay('Or {{ lacking() | ns }}.')\nsay('{{ 1 | ns }}')"
+    reason, other = run(cell, lacking=lacking)
+    assert reason.text.endswith(str(Unavailable("no-pmu", "here"))) and other.markdown == "1 ns"
+
+
+def test_an_entry_that_a_table_lacks_was_not_measured():
+    (reason,) = run("say('{{ prices[\\'4k\\'] | ns }}')", prices={})
+    assert "4k was not measured" in reason.text
+
+
+def test_a_figure_is_named_by_its_function_and_a_reason_takes_its_place():
+    def the_cliff(a: None) -> Any:
+        return drawn("another")
+
+    def nothing(a: None) -> Any:
+        raise Unavailable("no-pmu", "here")
+
+    a = SimpleNamespace(about=About(Stated().host()))
+    shown, reason, again = run("figure(the_cliff, a)\n" + "figure(nothing, a)\n" * 2, the_cliff=the_cliff, nothing=nothing, a=a)
+    assert len(again.text) < len(reason.text)
+    assert shown.name == "the_cliff" and str(Unavailable("no-pmu", "here")) in reason.text
+
+
+def write(folder: Path, *cells: tuple[str, dict]) -> None:
+    made = [{"cell_type": "code", "source": source, "metadata": metadata, "outputs": []} for source, metadata in cells]
+    (folder / "made.ipynb").write_text(json.dumps({"cells": made}))
+
+
+NAMED = {"mystnb": {"figure": {"name": "fig-a", "caption": "A."}}}
+
+
+@pytest.mark.parametrize("cells", [
+    [("figure(f, a)", {})], [("figure(f, a)", {"mystnb": {"figure": {"name": "fig-a"}}})],
+    [("figure(f, a)", {"mystnb": {"figure": {"caption": "A."}}})], [("figure(f, a)", NAMED), ("figure(g, a)", NAMED)]])
+def test_a_figure_has_a_name_of_its_own_and_a_caption(cells: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(page, "BOOK", tmp_path)
+    write(tmp_path, *cells)
+    with pytest.raises(PageError, match=r"^made\.ipynb, cell [12]: "):
+        page.check("made")
+
+
+# --- the book's own
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_a_notebook_keeps_the_rules_of_pages(notebook: str):
+    page.check(notebook)
+    source = "\n".join(cell.source for cell in page.cells(notebook))
+    assert "glue" not in source
+    said = [cell.source for cell in page.cells(notebook) if cell.kind == "code" and "say(" in cell.source]
+    assert sum(len(re.findall(r"(?m)^\{% if", text)) for text in said) <= CONDITIONS
+    for cell in page.cells(notebook):
+        if cell.kind == "code" and "say(" in cell.source:
+            assert "remove-input" in cell.metadata.get("tags", []), cell.number
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_a_committed_notebook_shows_its_text_without_being_built(notebook: str):
+    committed = json.loads((page.BOOK / f"{notebook}.ipynb").read_text(encoding="utf-8"))
+    said = sum("say(" in "".join(cell["source"]) for cell in committed["cells"] if cell["cell_type"] == "code")
+    texts = ["".join(output["data"]["text/markdown"]) for cell in committed["cells"] for output in cell.get("outputs", ())
+             if "text/markdown" in output.get("data", {})]
+    assert len(texts) >= 0.6 * said  # some say nothing, or give a reason
+    assert not any(re.search(r"\{glue|\{\{|\{%|\bnan\b|\bNone\b", text) for text in texts)

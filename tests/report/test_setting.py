@@ -1,0 +1,78 @@
+"""The blocks at the two ends of a chapter's page: earlier kernels, the machine's own words, the parameters of the run."""
+
+from __future__ import annotations
+
+import nbformat
+import pandas as pd
+import pytest
+from support.common import About, make_record
+from support.synthetic import HOLE, Stated
+
+from tlb.lab import build, columns
+from tlb.reasons import Unavailable
+from tlb.report import parameters, publish, setting
+from tlb.report.analysis import Analysis
+from tlb.system.files import ROOT
+
+STATED = Stated(changes={"kernel_release": "6.1.0-*x*"})
+
+
+def rows(*changes: dict) -> pd.DataFrame:
+    return columns.frame([make_record(**change) for change in changes], ["0" * 16] * len(changes))
+
+
+class Chapter(Analysis):
+    """What is asked of it is any chapter's."""
+
+
+def analysis(frame: pd.DataFrame, about: About | None = None) -> Analysis:
+    return Chapter(frame, about or About(STATED.host()))
+
+
+FOUR = rows({"repeat": 0}, {"repeat": 1, "started_at": "2025-02-01T00:00:00Z"}, {"repeat": 0, "pages": "2m", "lines": 1 << 20},
+            {"lines": 4096, "pages": "64k", "wall_ns": 6e10})
+
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(("kernel", "row", "says", "is_high"), [
+    ("page_chase", {"working_set_bytes": GIB}, True, True),
+    ("page_chase", {"working_set_bytes": 256 << 20}, True, False),
+    ("page_chase", {"working_set_bytes": GIB, "pages": "2m"}, True, False),
+    ("page_chase", {"working_set_bytes": GIB, "layout": "packed"}, True, False),
+    ("page_chase", {"working_set_bytes": GIB, "measures": 2}, False, False),
+    ("page_gather", {"working_set_bytes": GIB}, False, False)])
+def test_rows_of_an_earlier_version_of_a_kernel_say_so_at_the_head_of_their_page(
+        tmp_path, monkeypatch, kernel: str, row: dict, says: bool, is_high: bool):
+    (tmp_path / "page_chase.c").write_text("/* why */\n#define MEASURES 2\n")
+    (tmp_path / "page_gather.c").write_text("int main;\n")
+    monkeypatch.setattr(build, "KERNELS", tmp_path)
+    head = setting.earlier_kernels(rows({"kernel": kernel, **row}, {"kernel": "page_gather"}))
+    assert (bool(head), f"`{kernel}`" in head, "1.5" in head, "page_gather" in head) == (says, says, is_high, False)
+
+
+def test_a_machines_own_words_are_no_markup():
+    assert r"\*x\*" in setting.set_up(analysis(FOUR))
+
+
+def test_without_rows_nothing_is_said_to_be_measured():
+    told = setting.set_up(analysis(FOUR.iloc[:0]))
+    assert "processes" not in told and "Counters" not in told and not HOLE.search(told)
+    with pytest.raises(Unavailable):
+        setting.change(analysis(FOUR.iloc[:0]))
+
+
+def test_a_page_shows_the_parameters_that_it_was_run_with(tmp_path):
+    path = tmp_path / "strides.ipynb"
+    notebook = nbformat.read(ROOT / "book" / "strides.ipynb", 4)
+    injected = nbformat.v4.new_code_cell("# Parameters\nminutes = 0.0\n", metadata={"tags": ["injected-parameters"]})
+    notebook.cells.insert(3, injected)
+    nbformat.write(notebook, path)
+    given = parameters.check("strides", {"machine": "this", "minutes": 0.0, "max_working_set": "1GiB"})
+    publish.show_given(path, given)
+    cells = nbformat.read(path, 4).cells
+    names: dict = {}
+    exec(next(cell.source for cell in cells if "parameters" in cell.metadata.get("tags", [])), names)
+    assert {name: names[name] for name in given} == given and injected.source not in [cell.source for cell in cells]
+    assert all("  # " in line for line in next(cell.source for cell in cells if "parameters" in cell.metadata["tags"]).splitlines())

@@ -1,0 +1,45 @@
+"""The text of each chapter on the published machines, as a person reads it in review: tests/snapshots/CHAPTER@MACHINE.md.
+
+TLB_ACCEPT=1 writes them. The reference machine's is the committed notebook.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from support.common import ROOT
+from support.rendered import CHAPTER_NAMES, analysis, render
+
+from tlb.lab.store import Store
+from tlb.reasons import Unavailable
+
+FOLDER = ROOT / "tests" / "snapshots"
+STORE = Store(ROOT / "data")
+
+
+def has_rows(chapter: str, machine: str) -> bool:
+    try:
+        analysis(chapter, machine, {})
+    except Unavailable:
+        return False
+    return chapter != "your_program" or (ROOT / "data" / machine / "your_program.json").exists()
+
+
+def path(chapter: str, machine: str) -> Path:
+    return FOLDER / f"{chapter}@{machine}.md"
+
+
+@pytest.mark.endurance
+@pytest.mark.parametrize("machine", [name for name in STORE.machines() if name != STORE.reference()])
+@pytest.mark.parametrize("chapter", CHAPTER_NAMES)
+def test_a_page_says_of_a_machine_what_its_snapshot_says(chapter: str, machine: str):
+    if not has_rows(chapter, machine):
+        assert not path(chapter, machine).exists()
+        return
+    text = "\n\n".join(render(chapter, machine).texts) + "\n"
+    if os.environ.get("TLB_ACCEPT"):
+        FOLDER.mkdir(exist_ok=True)
+        path(chapter, machine).write_text(text, encoding="utf-8")
+    assert text == path(chapter, machine).read_text(encoding="utf-8")

@@ -1,0 +1,71 @@
+"""`tlb inspect`, `tlb doctor` and `tlb geometry`: what this computer is, without a row."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from tlb.cli import shown
+from tlb.lab.rig import Rig
+from tlb.lab.store import Store
+from tlb.machine import doctor as doctors
+from tlb.machine import host as hosts
+from tlb.page_sizes import BASE
+from tlb.reasons import Unavailable
+
+
+def inspect(as_json: shown.Json = False) -> None:
+    """What this computer is: CPU, caches, TLB, page table, huge pages, counters, limits, noise."""
+    host = hosts.inspect()
+    if as_json:
+        print(json.dumps(host.model_dump(mode="json"), indent=1))
+        return
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for label, value in doctors.describe(host):
+        table.add_row(f"[bold]{escape(label)}[/bold]", escape(value))
+    shown.out.print(table)
+
+
+def doctor() -> None:
+    """What keeps this computer from measuring well, each with its remedy."""
+    for topic, finding, remedy in doctors.advice(hosts.inspect()):
+        shown.out.print(f"[bold]{escape(topic)}[/bold]  {escape(finding)}\n    {escape(remedy)}", highlight=False)
+
+
+def geometry(
+    pages: Annotated[str, typer.Option(help="4k, or 2m, which takes a pool of huge pages.")] = "4k", as_json: shown.Json = False,
+) -> None:
+    """Infer the TLB's entries, hit costs, ways and the price of walks from half a minute of measurement; nothing is stored."""
+    from tlb.inference import geometry_words, splinter
+    from tlb.inference.geometry import infer
+    from tlb.lab import survey
+
+    if pages not in (BASE, "2m"):
+        raise Unavailable("bad-parameter", f"pages is 4k or 2m, not '{pages}'")
+    host, quiet, backing = hosts.inspect(), not sys.stderr.isatty(), None
+    with tempfile.TemporaryDirectory(prefix="tlb-geometry-") as folder:
+        rig = Rig.of(host, Store(folder), counters=False)
+        frame, notes = survey.measured(rig, pages, quiet=quiet)
+        if pages != BASE and not frame.empty:
+            backing = splinter.backing(survey.pieces(rig, pages, quiet=quiet), host.hypervisor)
+    lacking = [note.text for note in notes]
+    if frame.empty:
+        raise SystemExit("\n".join(lacking))
+    try:
+        inferred = infer(frame, [tlb.entries for tlb in hosts.data_tlbs(host, pages)], hosts.data_caches(host), lacking)
+    except Unavailable:
+        print(*lacking, sep="\n", end="\n" if lacking else "", file=sys.stderr)  # they may be why there is no step
+        if backing:
+            print(backing.model_dump_json(indent=1) if as_json else geometry_words.backing_sentence(backing))
+        raise
+    inferred = inferred.model_copy(update={"backing": backing})
+    if as_json:
+        print(inferred.model_dump_json(indent=1))
+        return
+    shown.parts([geometry_words.levels_table(inferred), geometry_words.walks_table(inferred), *geometry_words.sentences(inferred)])

@@ -1,0 +1,67 @@
+"""What two surveys of other processes share: memory that a program holds, by its smaps, and a document of many such looks."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+
+from tlb.lab.record import Count, Positive
+from tlb.reasons import REASONS, Unavailable
+from tlb.system.smaps import Pages, mappings, pages
+
+Answer = TypeVar("Answer", bound=BaseModel)
+
+
+class Held(BaseModel, extra="forbid", frozen=True, strict=True):
+    """resident_bytes and huge_bytes (transparent or from a pool) are of the mappings that hold what was asked for, of array_bytes;
+    rest_huge_bytes of all others of the process."""
+
+    array_bytes: Positive
+    resident_bytes: Positive
+    huge_bytes: Count
+    rest_huge_bytes: Count
+
+    @property
+    def huge_share(self) -> float:
+        """Which part of what is resident lies on large pages, 0 to 1."""
+        return self.huge_bytes / self.resident_bytes
+
+    @model_validator(mode="after")
+    def _parts_of_wholes(self) -> Held:
+        if not self.huge_bytes <= self.resident_bytes >= self.array_bytes:
+            raise ValueError("what was written and its huge pages are parts of what is resident")
+        return self
+
+
+class Survey(BaseModel, extra="forbid", frozen=True, strict=True):
+    """A document of data/; a survey's own has `lacking`, reason codes by what gave nothing."""
+
+    schema_version: Literal[1] = 1
+    measured_at: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]  # UTC
+    state: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]  # host.state()
+    thp: Annotated[str, Field(pattern=r"^[a-z+_]{1,32}$")]  # the setting: always, madvise, never, absent, unknown
+
+    @field_validator("lacking", check_fields=False)
+    @classmethod
+    def _known(cls, lacking: dict[str, str]) -> dict[str, str]:
+        if unknown := set(lacking.values()) - set(REASONS):
+            raise ValueError(f"no reason has the code {min(unknown)!r}")
+        return lacking
+
+
+def answer(line: bytes, kind: type[Answer]) -> Answer:
+    """A program's line as what it is to be. Raises Unavailable("kernel-garbage")."""
+    try:
+        return kind.model_validate_json(line)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise Unavailable("kernel-garbage", f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+def held(smaps: str, address: int | None, array_bytes: int) -> Pages:
+    """What holds an array, by smaps. Raises Unavailable: backing-partial where they prove nothing, and as `smaps.pages` does."""
+    try:
+        return pages(mappings(smaps), address, array_bytes)
+    except ValueError as error:
+        raise Unavailable("backing-partial", f"nothing is proved: smaps: {error}") from None

@@ -1,0 +1,47 @@
+"""Programs that share nothing with the kernels but the question: where they are, how one in C is compiled, and how two are compared."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+
+from tlb.lab import build
+
+INDEPENDENT = build.KERNELS / "reference"
+Cells = tuple[str, ...]
+
+
+@cache
+def folder() -> tempfile.TemporaryDirectory[str]:
+    """Where they are compiled into, as long as this process lives."""
+    return tempfile.TemporaryDirectory()
+
+
+def c_program(source: Path, folder: str, *flags: str) -> str:
+    """The path of a C program, compiled into `folder`. SystemExit without a compiler."""
+    if (cc := build.compiler()) is None:
+        raise SystemExit(f"{source.name} needs a C compiler: apt install gcc libc6-dev.")
+    subprocess.run([*cc.command, "-O2", "-std=gnu11", *flags, "-o", binary := f"{folder}/{source.stem}", str(source)], check=True)
+    return binary
+
+
+def medians(rounds: Iterable[Sequence[float]]) -> list[float]:
+    """The median of each number over the rounds, in each of which every program ran once."""
+    return [statistics.median(numbers) for numbers in zip(*rounds, strict=True)]
+
+
+def compared(ours: float, theirs: float, decimals: int = 2) -> Cells:
+    """Two numbers and by how much the first differs from the second."""
+    return f"{ours:.{decimals}f}", f"{theirs:.{decimals}f}", f"{ours / theirs - 1:+.1%}"
+
+
+def share(gate: Iterable[float | None], whole: Iterable[float | None]) -> Cells:
+    """The medians of the counts that there are of a quantity, and what part of the second the first is."""
+    a, b = (statistics.median(known) if (known := [n for n in side if n is not None]) else None for side in (gate, whole))
+    # A region that faults nothing, or a loop that never misses, leaves nothing to compare with but zero.
+    part = "–" if a is None or b is None else f"{a / b:.3%}" if b else "none of none" if not a else "all"
+    return *("–" if n is None else f"{n:,.0f}" for n in (a, b)), part

@@ -1,0 +1,134 @@
+"""Lines of a file of rows: what makes two of them the same, how one is written, and which of those that are read prove whole.
+
+A line is one canonical JSON object: key, digest, kernel_digest, record. Lines of another schema version are nobody's rows and stay.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tlb.lab import columns
+from tlb.lab.record import SINCE_2, Identity, Point, Record
+from tlb.system.files import OPEN_FLAGS, append_whole, replace
+
+VERSIONS = (1, 2)  # of the schema that are read; the last is written
+# Fields of a point that older rows lack, with what they have in their place.
+_LATER = {"stride_pages": 1, "mode": "", "options": ()}
+
+
+class Stored(NamedTuple):
+    key: str
+    point: str  # its id
+    kernel_digest: str
+    record: Record
+
+
+def point_id(point: Point) -> str:
+    """What makes two points the same: 16 hex digits of the SHA-256 of its canonical JSON."""
+    return _sha16(_asked(point))
+
+
+def record_key(point: Point, repeat: int, identity: Identity, state: str) -> str:
+    """What makes two measurements the same: 16 hex digits of the SHA-256 of its canonical JSON."""
+    return _sha16({"point": _asked(point), "repeat": repeat, "measures": identity.measures, "code_digest": identity.code_digest,
+                   "state": state})
+
+
+def key_of(record: Record, kernel_digest: str) -> str:
+    """The key of a row. In version 1 the digest was of the kernel's whole source, its flags and its compiler."""
+    if record.schema_version == 1:
+        return _sha16({"point": _asked(record.point), "repeat": record.repeat, "kernel_digest": kernel_digest, "state": record.state})
+    return record_key(record.point, record.repeat, Identity(record.measures, kernel_digest), record.state)
+
+
+def _asked(point: Point) -> dict[str, Any]:
+    asked = point.model_dump()
+    for name, default in _LATER.items():  # rows measured before there were such fields keep their keys
+        if asked[name] == default:
+            del asked[name]
+    return asked
+
+
+def write(record: Record, kernel_digest: str) -> tuple[str, bytes]:
+    """(its key, its line). ValueError for a record that fits no column."""
+    columns.check(record, kernel_digest)
+    key = key_of(record, kernel_digest)
+    unknown = set(SINCE_2) if record.schema_version == 1 else set()  # a row from before they were kept is written as it was
+    unknown |= set() if record.boot_id else {"boot_id"}
+    content = {"key": key, "kernel_digest": kernel_digest, "record": record.model_dump(exclude_none=True, exclude=unknown)}
+    return key, signed(content)
+
+
+def signed(content: dict[str, Any]) -> bytes:
+    """A line of key, kernel_digest and record, with the digest of these."""
+    return canonical({**content, "digest": _sha16(content)}) + b"\n"
+
+
+def read(path: Path) -> tuple[list[tuple[Stored | ValueError | None, bytes]], bytes]:
+    """Each line with what it holds (None: another schema version; ValueError: corrupt), and the torn one."""
+    try:
+        *lines, torn = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return [], b""
+    return [(known(line), line) for line in lines], torn
+
+
+def mend(fd: int, path: Path) -> bool:
+    """Cuts off a torn last line and quarantines corrupt ones. False: `path` is another file now."""
+    entries, torn = read(path)
+    if torn:
+        os.ftruncate(fd, os.fstat(fd).st_size - len(torn))
+    corrupt = [line for entry, line in entries if isinstance(entry, ValueError)]
+    if not corrupt:
+        return True
+    quarantine = path.with_name(f"{path.stem}.quarantine.jsonl")
+    out = os.open(quarantine, os.O_RDWR | os.O_APPEND | os.O_CREAT | OPEN_FLAGS, 0o644)
+    try:
+        # A kill -9 before the replacement below brings the same lines here again: once is enough.
+        *there, torn = os.pread(out, os.fstat(out).st_size, 0).split(b"\n")
+        new = [b""] * bool(torn) + [line for line in corrupt if line not in there]
+        append_whole(out, b"".join(line + b"\n" for line in new))
+    finally:
+        os.close(out)
+    whole = [line for entry, line in entries if not isinstance(entry, ValueError)]
+    replace(path, b"".join(line + b"\n" for line in whole), like=os.fstat(fd))
+    return False
+
+
+def parse(line: bytes) -> Stored | ValueError | None:
+    """What a line without its end holds: None of another schema version, ValueError of one that does not prove whole."""
+    try:
+        signed = json.loads(line)
+        # To the byte: of a member that is there twice, JSON's readers take now the first and now the last.
+        if line.removesuffix(b"\r") != canonical(signed):
+            return ValueError("the line is not written as append writes it")
+        content = {name: value for name, value in signed.items() if name != "digest"}
+        if content.keys() != {"key", "kernel_digest", "record"} or signed["digest"] != _sha16(content):
+            return ValueError("the digest is of another line")
+        if content["record"].get("schema_version") not in VERSIONS:
+            return None
+        record, kernel_digest = Record.model_validate(content["record"]), content["kernel_digest"]
+        columns.check(record, kernel_digest)
+        if content["key"] != key_of(record, kernel_digest):
+            return ValueError("the key is of another record")
+        return Stored(content["key"], point_id(record.point), kernel_digest, record)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
+        return ValueError(f"{type(e).__name__}: {e}")
+
+
+# A line takes 0.3 ms; a page or a survey reads a file for each of its experiments, and a bundle is checked before it is read.
+known = lru_cache(1 << 14)(parse)
+
+
+def canonical(content: Any) -> bytes:
+    """JSON as lines and keys are made of. ValueError for what is no JSON."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def _sha16(content: Any) -> str:
+    return hashlib.sha256(canonical(content)).hexdigest()[:16]

@@ -1,0 +1,130 @@
+"""Adds what was measured here of a machine to what data/ has published of it. Nothing published is dropped.
+
+A campaign of one chapter leaves the rows of the others as they are, of whatever state and kernel they are; pages show the last campaign of
+each experiment (inference.campaigns.newest). To begin anew, delete the machine's folder first.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from tlb.lab.record import NAME
+from tlb.lab.store import GRIDS, LACKS, Store
+from tlb.machine import host as hosts
+from tlb.machine.host import Host
+from tlb.prose import listed
+from tlb.reasons import Unavailable
+from tlb.system.files import OPEN_FLAGS, disk_errors, lock, put_folder, replace, unfinished
+
+
+def publish(store: Store, machine: str) -> Path:
+    """Puts the union into data/<machine>/, whole or not at all, and returns the folder: published rows first, then own rows of new keys;
+    the points that either asked for; documents as they are here. machine.json describes the state that most rows are of, and what the
+    machine was in the other one is machine-<state>.json.
+
+    Raises Unavailable: no-data where nothing was measured, where rows are of a kernel that no experiment asked for, and where a grids.json
+    cannot be read.
+    """
+    target, aside = store.folder(machine), store.root / f".{machine}.old"
+    if not store.own.whole(machine):
+        raise Unavailable("no-data", f"nothing was measured of {machine} here")
+    with disk_errors(target):
+        store.root.mkdir(parents=True, exist_ok=True)
+        root = os.open(store.root, os.O_RDONLY | OPEN_FLAGS)
+        try:
+            lock(root)  # of two who publish, or add a bundle, one after the other does
+            unfinished(target, aside)
+            for left in store.root.glob(f".{machine}.new-*"):  # by a kill
+                shutil.rmtree(left, ignore_errors=True)
+            files = _union(store, machine)
+            with tempfile.TemporaryDirectory(dir=store.root, prefix=f".{machine}.new-") as folder:
+                made = Path(folder) / machine
+                made.mkdir()
+                for name, content in files.items():
+                    replace(made / name, content)
+                put_folder(made, target, aside)
+        finally:
+            os.close(root)
+    return target
+
+
+def _union(store: Store, machine: str) -> dict[str, bytes]:
+    """The files of the new folder."""
+    own = store.own
+    measured = own.whole(machine)
+    _all_asked_for(own, machine)
+    files = {path.name: path.read_bytes() for path in _files(store.folder(machine), "*")}
+    described = files.get("machine.json", b"")
+    files |= {path.name: path.read_bytes() for path in _files(own.folder(machine), "*.json") if path.stem != LACKS}
+    states = Counter(row.record.state for rows in store.whole(machine).values() for row, _ in rows)
+    for kernel, rows in measured.items():
+        name, there = f"{kernel}.jsonl", store.records(machine, [kernel])
+        new = [(row, line) for row, line in rows if row.key not in there or row.record.counts_more_than(there[row.key])]
+        states.update(row.record.state for row, _ in new)
+        before = files.get(name, b"")
+        files[name] = before + b"\n" * (not before.endswith(b"\n") and bool(before)) + b"".join(line + b"\n" for _, line in new)
+    return files | _descriptions(described, files.get("machine.json", b""), states) | {f"{GRIDS}.json": _document(_asked(store, machine))}
+
+
+def _all_asked_for(own: Store, machine: str) -> None:
+    """Raises Unavailable("no-data") for kernels with rows that no experiment asked for, which nobody would read."""
+    known = {kernel for experiment in own.experiments(machine) for kernel in own.kernels(machine, experiment)}
+    kernels = {path.stem for path in _files(own.folder(machine), "*.jsonl")} - known
+    lost = sorted(kernel for kernel in kernels if NAME.fullmatch(kernel) and own.records(machine, [kernel]))  # no NAME.quarantine
+    if lost:
+        raise Unavailable("no-data", f"{GRIDS}.json of {machine} does not say which experiment asked for the rows of {listed(lost)}; run "
+                          "those chapters once more with `tlb run CHAPTER -p minutes 0`, which measures nothing, and publish again")
+
+
+def _asked(store: Store, machine: str) -> dict[str, dict[str, list[str]]]:
+    """The points that were asked for in either place."""
+    grids: dict[str, dict[str, set[str]]] = {}
+    for place in (store, store.own):
+        for experiment, grid in place.grids(machine).items():
+            for kernel, points in grid.items():
+                grids.setdefault(experiment, {}).setdefault(kernel, set()).update(points)
+    return {name: {kernel: sorted(points) for kernel, points in grid.items()} for name, grid in grids.items()}
+
+
+def _descriptions(published: bytes, own: bytes, states: Counter[str]) -> dict[str, bytes]:
+    """Of two descriptions of the machine in different states both, machine.json of the state that has more rows; else nothing."""
+    before, now = _host(published), _host(own)
+    if before is None or now is None or hosts.state(before) == hosts.state(now):
+        return {}
+    pair = [(hosts.state(before), published), (hosts.state(now), own)]
+    (_, main), (state, other) = sorted(pair, key=lambda one: states[one[0]], reverse=True)
+    return {"machine.json": main, f"machine-{state}.json": other}
+
+
+def _host(content: bytes) -> Host | None:
+    try:
+        return Host.model_validate_json(content)
+    except ValidationError:
+        return None
+
+
+def _files(folder: Path, pattern: str) -> list[Path]:
+    return [path for path in sorted(folder.glob(pattern)) if path.is_file() and not path.is_symlink()]
+
+
+def _document(content: dict[str, Any]) -> bytes:
+    return json.dumps(content, indent=2, sort_keys=True).encode() + b"\n"
+
+
+def of_another_state(store: Store, machine: str) -> dict[str, str]:
+    """Document -> the state that it was made in, of those whose state is that of no row of the machine."""
+    states = {row.record.state for rows in store.whole(machine).values() for row, _ in rows}
+    found = {}
+    for path in _files(store.folder(machine), "*.json"):
+        state = store.read_document(machine, path.stem).get("state")
+        if isinstance(state, str) and states and state not in states:
+            found[path.name] = state
+    return found

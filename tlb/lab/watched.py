@@ -1,0 +1,87 @@
+"""A program that prints one line and waits: its smaps and status are read meanwhile, from outside, and then it may end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tlb.lab.toolchains import environment
+from tlb.reasons import Unavailable
+from tlb.system import procfs
+from tlb.system.files import ROOT
+
+TIME_LIMIT_S = 120.0  # a program takes a second or two; under load ten times more; beyond that it hangs
+MOST_SMAPS_BYTES = 64 << 20  # a mapping has about 700; Linux allows 65,530 of them
+REFUSED = 3  # the exit status of a program that the kernel refuses what it asks for; programs may have more such
+
+
+class Watched(NamedTuple):
+    """What a program printed, and /proc/PID/smaps and status while it waited."""
+
+    line: bytes
+    smaps: str
+    status: str
+
+
+def watch(command: Sequence[str], refused: Mapping[int, str], pass_fds: Sequence[int] = ()) -> Watched:
+    """Run a program to its line, look at it, and let it end. Nothing of it outlives the call.
+
+    refused: reason codes by exit status. Raises Unavailable: those, kernel-hung, kernel-garbage, oom-killed, kernel-crashed.
+    """
+    name = Path(command[0]).name
+    with tempfile.TemporaryFile() as stderr:
+        try:  # without buffers, of which nothing is left to write to one that has ended
+            child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, cwd=ROOT, bufsize=0,
+                                     start_new_session=True, env=environment(), pass_fds=tuple(pass_fds))
+        except OSError as error:
+            raise Unavailable("kernel-crashed", f"{name}: {error.strerror}") from None
+        late = threading.Event()
+        watchdog = threading.Timer(TIME_LIMIT_S, lambda: (late.set(), _end(child)))
+        watchdog.start()
+        with child:
+            try:
+                ran = _listen(child)
+                more = child.stdout.read(1)
+                code = child.wait() if not more else 0
+            finally:
+                watchdog.cancel()
+                _end(child)
+                watchdog.join()
+        stderr.seek(0)
+        last = next(reversed(stderr.read(1 << 16).decode(errors="replace").strip().splitlines()), "")[:200]
+    for failed, reason, detail in (
+            (late.is_set(), "kernel-hung", f"{name} gave no answer in {TIME_LIMIT_S:.0f} s"),
+            (more, "kernel-garbage", "more than one line"),
+            (code in refused, refused.get(code, ""), last or "the kernel refuses it"),
+            (code == -signal.SIGKILL, "oom-killed", name),
+            (code or not ran.line, "kernel-crashed", "; ".join(filter(None, (
+                f"signal {-code}" if code < 0 else f"exit status {code}", last))))):
+        if failed:
+            raise Unavailable(reason, detail)
+    return ran
+
+
+def _listen(child: subprocess.Popen) -> Watched:
+    line = child.stdout.readline(1 << 16)
+    smaps = status = ""
+    if line.endswith(b"\n"):
+        with contextlib.suppress(OSError):  # it has ended: its exit status says why
+            with open(f"/proc/{child.pid}/smaps", errors="replace", newline="\n") as file:
+                smaps = file.read(MOST_SMAPS_BYTES)
+            status = procfs.text(Path(f"/proc/{child.pid}/status"))
+        with contextlib.suppress(OSError):
+            child.stdin.write(b"\n")
+    return Watched(line, smaps, status)
+
+
+def _end(child: subprocess.Popen) -> None:
+    """Kills a program with all that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)

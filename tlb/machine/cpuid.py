@@ -1,0 +1,168 @@
+"""The CPUID instruction without a C compiler: who made the CPU, its caches, its paging, its hypervisor.
+
+`read` executes the instruction through a function that llvmlite compiles at run time. Everything else is a pure function of a reader
+(leaf, subleaf) -> Registers, so a recorded dump serves as well as the CPU itself.
+
+Sources, by the names used here and in tlb/machine/tlb.py:
+  SDM   Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2A, instruction CPUID
+  APM   AMD64 Architecture Programmer's Manual, volume 3 (24594), appendix E; functions are named Fn8000_0005
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import platform
+from collections.abc import Callable, Iterator
+from typing import Literal, NamedTuple
+
+from tlb.machine.facts import Facts
+from tlb.reasons import Unavailable
+
+
+class Registers(NamedTuple):
+    """What CPUID returns: four 32-bit registers."""
+
+    eax: int
+    ebx: int
+    ecx: int
+    edx: int
+
+
+Reader = Callable[[int, int], Registers]
+
+
+class Cache(Facts):
+    """One cache. `ways` is 0 where it is fully associative; None is what nothing states."""
+
+    level: int
+    kind: Literal["data", "instruction", "unified"]
+    size_bytes: int
+    line_bytes: int | None = None
+    ways: int | None = None
+    sets: int | None = None
+    shared_cpus: tuple[int, ...] = ()  # as the kernel numbers them; empty where only CPUID was asked
+
+
+def available() -> bool:
+    """Whether `read` works here: an x86-64 CPU, and llvmlite to compile with."""
+    with contextlib.suppress(Unavailable):
+        return bool(_compiled())
+    return False
+
+
+def read(leaf: int, subleaf: int = 0) -> Registers:
+    """Execute CPUID once, on whichever CPU this thread runs. Unavailable("no-cpuid") where that cannot be."""
+    out = (ctypes.c_uint32 * 4)()
+    _compiled()(leaf, subleaf, ctypes.addressof(out))
+    return Registers(*out)
+
+
+# The address travels as an integer because LLVM changed how it writes pointers; this text suits old and new.
+_IR = r"""
+define void @run_cpuid(i32 %leaf, i32 %subleaf, i64 %out) {
+  %r = call { i32, i32, i32, i32 } asm sideeffect
+    "cpuid\0A movl %eax, 0($6)\0A movl %ebx, 4($6)\0A movl %ecx, 8($6)\0A movl %edx, 12($6)",
+    "={eax},={ebx},={ecx},={edx},0,2,{rsi},~{memory}"(i32 %leaf, i32 %subleaf, i64 %out)
+  ret void
+}
+"""
+
+
+@functools.cache
+def _compiled() -> Callable[[int, int, int], None]:
+    if platform.machine() not in ("x86_64", "AMD64"):
+        raise Unavailable("no-cpuid", platform.machine() or "unknown architecture")
+    try:
+        import llvmlite.binding as llvm  # here, so that reading committed results never loads LLVM
+    except ImportError as error:
+        raise Unavailable("no-cpuid", f"llvmlite: {error}") from error
+    with contextlib.suppress(RuntimeError):  # llvmlite up to 0.44 must be told; later ones refuse to be told
+        llvm.initialize()
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()  # inline assembly is parsed
+    machine = llvm.Target.from_default_triple().create_target_machine()
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(_IR), machine)
+    engine.finalize_object()
+    signature = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64)
+    function = signature(engine.get_function_address("run_cpuid"))
+    function.engine = engine  # the code lives as long as its engine
+    return function
+
+
+def vendor(read: Reader) -> str:
+    """The vendor string of leaf 0, such as "GenuineIntel" (SDM, leaf 00H; APM, Fn0000_0000)."""
+    _, ebx, ecx, edx = read(0, 0)
+    return _ascii(ebx, edx, ecx)
+
+
+def family(read: Reader) -> int:
+    """The family of leaf 1, its extension added where the base is 15 (SDM, leaf 01H; APM, Fn0000_0001)."""
+    eax = read(1, 0).eax
+    base = eax >> 8 & 0xF
+    return base + (eax >> 20 & 0xFF) * (base == 0xF)
+
+
+def has_la57(read: Reader) -> bool:
+    """Whether the CPU can walk five levels: leaf 7, ecx bit 16 (SDM, leaf 07H; APM, Fn0000_0007)."""
+    return has_basic(read, 7) and bool(read(7, 0).ecx >> 16 & 1)
+
+
+# Signatures of leaf 0x40000000, as each hypervisor documents its own; Linux reads them in
+# arch/x86/kernel/cpu/hypervisor.c and the files beside it.
+_HYPERVISORS = {
+    "KVMKVMKVM": "kvm", "XenVMMXenVMM": "xen", "VMwareVMware": "vmware", "TCGTCGTCGTCG": "qemu-tcg", "VBoxVBoxVBox": "virtualbox",
+    "bhyve bhyve ": "bhyve", "ACRNACRNACRN": "acrn", "Microsoft Hv": "hyper-v",
+}
+
+
+def hypervisor(read: Reader) -> str:
+    """`none`, a name such as `kvm`, or `unknown`: leaf 1 ecx bit 31, then the signature of leaf 0x40000000.
+
+    Both vendors leave the bit to hypervisors (APM, Fn0000_0001; X86_FEATURE_HYPERVISOR in Linux).
+    """
+    if not read(1, 0).ecx >> 31 & 1:
+        return "none"
+    # A hypervisor that imitates Hyper-V at 0x40000000 gives its own name one block further on.
+    for leaf in (0x40000100, 0x40000000):
+        _, ebx, ecx, edx = read(leaf, 0)
+        if name := _HYPERVISORS.get(_ascii(ebx, ecx, edx).rstrip("\0")):
+            return name
+    return "unknown"
+
+
+def caches(read: Reader) -> tuple[Cache, ...]:
+    """The caches, by Intel's leaf 4 (SDM, leaf 04H) or AMD's Fn8000_001D (APM), which share one layout."""
+    if vendor(read) == "GenuineIntel":
+        leaf, exists = 4, has_basic(read, 4)
+    else:  # Fn8000_001D is valid where the CPU has TopologyExtensions: Fn8000_0001 ecx bit 22
+        leaf, exists = 0x8000001D, has_extended(read, 0x8000001D) and read(0x80000001, 0).ecx >> 22 & 1
+    return tuple(_deterministic_caches(read, leaf)) if exists else ()
+
+
+def _deterministic_caches(read: Reader, leaf: int) -> Iterator[Cache]:
+    for subleaf in range(16):  # ends at the first of type 0; the bound is for a reader that never says so
+        eax, ebx, ecx, _ = read(leaf, subleaf)
+        kind = {1: "data", 2: "instruction", 3: "unified"}.get(eax & 0x1F)
+        if kind is None:
+            return
+        ways, partitions, line_bytes, sets = (ebx >> 22) + 1, (ebx >> 12 & 0x3FF) + 1, (ebx & 0xFFF) + 1, ecx + 1
+        yield Cache(level=eax >> 5 & 7, kind=kind, size_bytes=ways * partitions * line_bytes * sets, line_bytes=line_bytes,
+                    ways=0 if eax >> 9 & 1 else ways, sets=sets)
+
+
+def has_basic(read: Reader, leaf: int) -> bool:
+    """Whether the basic leaf exists. Past the last one, Intel answers with the last one's data (SDM)."""
+    return read(0, 0).eax >= leaf
+
+
+def has_extended(read: Reader, leaf: int) -> bool:
+    """Whether the extended leaf (0x80000000 and up) exists."""
+    last = read(0x80000000, 0).eax
+    return last >> 31 == 1 and last >= leaf
+
+
+def _ascii(*registers: int) -> str:
+    return b"".join(register.to_bytes(4, "little") for register in registers).decode("ascii", "replace")

@@ -1,0 +1,50 @@
+"""What this computer lists: the modes that its kernel lists, and the flags that its Java has."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from tlb.machine import host
+from tlb.system import procfs
+from tlb.system.processes import run_whole
+
+DEFRAG = "/sys/kernel/mm/transparent_hugepage/defrag"
+JAVA = ("java", "-XX:+UnlockDiagnosticVMOptions", "-XX:+PrintFlagsFinal", "-version")
+JAVA_FLAGS = ("UseTransparentHugePages", "UseLargePagesIndividualAllocation")
+LARGE_FLAGS = ("UseLargePages", "UseTransparentHugePages", "UseHugeTLBFS")  # those that give a heap large pages
+SECONDS = 60  # a JVM that starts has answered long before
+
+
+class Flags(BaseModel, extra="forbid", frozen=True):
+    """The document `flags` of data/. java_flags: of JAVA_FLAGS those that Java lists; java_on: of LARGE_FLAGS those that it
+    has on where nobody asks. None without a Java that answers, java_on also where an older version asked."""
+
+    schema_version: Literal[1] = 1
+    state: str  # host.state()
+    defrag_modes: tuple[str, ...]
+    java_flags: tuple[str, ...] | None
+    java_on: tuple[str, ...] | None = None
+
+
+def make(profile: str) -> dict[str, Any]:
+    """The document, whatever the profile. Raises Unavailable("not-linux")."""
+    return ask(host.state(host.inspect())).model_dump(mode="json")
+
+
+def ask(state: str, root: Path = Path("/"), java: tuple[str, ...] = JAVA) -> Flags:
+    """The words of this computer."""
+    modes = tuple(procfs.text(root / DEFRAG.lstrip("/")).replace("[", "").replace("]", "").split())
+    try:
+        done = run_whole(java, timeout=SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        return Flags(state=state, defrag_modes=modes, java_flags=None)
+    listed = dict(re.findall(r"^\s*\w+\s+(\w+)\s+:?=\s+(\S+)", done.stdout, re.MULTILINE))
+    if not listed:
+        return Flags(state=state, defrag_modes=modes, java_flags=None)
+    return Flags(state=state, defrag_modes=modes, java_flags=tuple(flag for flag in JAVA_FLAGS if flag in listed),
+                 java_on=tuple(flag for flag in LARGE_FLAGS if listed.get(flag) == "true"))
